@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <future>
 #include <stdexcept>
@@ -139,8 +140,77 @@ TEST_CASE("a thread that hangs stays behind, and writes no output afterwards") {
   stuck->hangs = returns.get_future().share();
   thread->add(stuck);
   stuck->started.get_future().wait();
-  CHECK(!thread->stop(hvd::ops::LibraryThread::Seconds(0)));
+  CHECK(!thread->stop(hvd::Deadline::after_seconds(0)));
   returns.set_value();
   thread->close();  // the call in progress, if any, is over
   CHECK(!stuck->is_written);
+}
+
+namespace {
+
+// Two libraries of which the first returns only when the second is interrupted.
+class TwoSets : public hvd::ops::Backend {
+ public:
+  ~TwoSets() override { drop_all(); }
+  int32_t supports(const hvd_batch&) override { return 1; }
+  Result<std::unique_ptr<hvd::ops::BackendCommunicator>> open_communicator(
+      const hvd::ops::ProcessSet&) override {
+    return std::unique_ptr<hvd::ops::BackendCommunicator>(std::make_unique<Communicator>(*this));
+  }
+  std::atomic<int> interrupted = 0;
+  int given_up = 0;
+
+ private:
+  struct Thread : hvd::ops::LibraryThread {
+    Thread(TwoSets& sets, std::shared_ptr<WakeEvent> event)
+        : LibraryThread("hvd-test", "Library", std::move(event)), sets(sets) {}
+    void interrupt() override {
+      if (!is_interrupted.exchange(true)) ++sets.interrupted;
+      sets.interrupted.notify_all();
+    }
+    TwoSets& sets;
+    std::atomic<bool> is_interrupted = false;
+  };
+  struct Batch : QueuedBatch {
+    Batch(TwoSets& sets, const hvd_batch& batch) : QueuedBatch(batch), sets(sets) {}
+    Status start() override {
+      for (int seen = sets.interrupted; seen < 2; seen = sets.interrupted) {
+        sets.interrupted.wait(seen);
+      }
+      return hvd::aborted("Library: interrupted");
+    }
+    TwoSets& sets;
+  };
+  struct Communicator : hvd::ops::BackendCommunicator {
+    explicit Communicator(TwoSets& sets)
+        : sets(sets), thread(std::make_shared<Thread>(sets, *WakeEvent::make())) {
+      thread->start();
+    }
+    Result<std::shared_ptr<hvd::ops::RunningBatch>> start(const hvd_batch& batch) override {
+      auto queued = std::make_shared<Batch>(sets, batch);
+      thread->add(queued);
+      return std::shared_ptr<hvd::ops::RunningBatch>(std::move(queued));
+    }
+    void begin_abort() override { thread->begin_end(); }
+    void abort(hvd::Deadline until) override { sets.given_up += thread->stop(until) ? 0 : 1; }
+    TwoSets& sets;
+    const std::shared_ptr<Thread> thread;
+  };
+};
+
+}  // namespace
+
+TEST_CASE(
+    "after a failure the libraries of all process sets are interrupted before any is waited for") {
+  TwoSets sets;
+  CHECK(sets.new_set(0, {0}) == HVD_OK);
+  CHECK(sets.new_set(1, {0}) == HVD_OK);
+  int ended = 0;
+  const auto done = [](void* argument, int, const char*) { ++*static_cast<int*>(argument); };
+  hvd_batch batches[2]{};
+  batches[1].process_set = 1;
+  for (const hvd_batch& batch : batches) CHECK(sets.run(batch, done, &ended) == HVD_OK);
+  sets.abort(hvd::aborted("a peer was lost"));
+  CHECK(sets.given_up == 0);
+  CHECK(ended == 2);
 }

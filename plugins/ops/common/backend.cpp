@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ops/common/library_thread.h"
+
 namespace hvd::ops {
 
 int Backend::run(const hvd_batch& batch, Done done, void* argument) {
@@ -64,7 +66,10 @@ bool Backend::advance(Set& set) {
 }
 
 void Backend::fail_all() {
-  for (auto& [id, set] : sets_) set->communicator->abort();
+  // The runtime waits here, so all libraries that hang share one time limit.
+  for (auto& [id, set] : sets_) set->communicator->begin_abort();
+  const Deadline until = LibraryThread::end_limit();
+  for (auto& [id, set] : sets_) set->communicator->abort(until);
   on_abort();
   // Done callbacks may run new batches, which fail at once.
   for (auto& [id, set] : sets_) {

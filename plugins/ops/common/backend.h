@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "ops/common/batch_queue.h"
 #include "ops/common/op_plugin.h"
@@ -30,8 +31,11 @@ class BackendCommunicator {
   // Whether batches can start. An error fails the whole backend.
   virtual Result<bool> is_ready() { return true; }
   virtual Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
-  // Ends all batches. After it returns, the library does not touch the memory of its batches.
-  virtual void abort() {}
+  // Begins what abort waits for: all communicators begin before the first one is waited for. Never waits.
+  virtual void begin_abort() {}
+  // Ends all batches. After it returns, the library does not touch the memory of its batches. A library
+  // that hangs is given up at the deadline.
+  virtual void abort(Deadline) {}
   // Whether the progress thread may sleep while batches run: an event wakes it at their end.
   virtual bool wakes() const { return false; }
 };

@@ -57,28 +57,31 @@ void LibraryThread::drain() {
                 [this]() HVD_REQUIRES(mutex_) { return (orders_.empty() && !busy_) || ended_; });
 }
 
-void LibraryThread::close() {
+void LibraryThread::begin_end() {
   {
     const MutexLock lock(mutex_);
     closing_ = true;
   }
   changed_.notify_all();
   interrupt();
+}
+
+void LibraryThread::close() {
+  begin_end();
   MutexLock lock(mutex_);
   changed_.wait(lock.native(), [this]() HVD_REQUIRES(mutex_) { return !busy_; });
 }
 
-bool LibraryThread::stop(Seconds limit) {
+bool LibraryThread::stop(Deadline until) {
   if (!thread_.joinable()) return true;
-  {
-    const MutexLock lock(mutex_);
-    closing_ = true;
-  }
-  changed_.notify_all();
-  interrupt();
+  begin_end();
   MutexLock lock(mutex_);
-  const bool ended =
-      changed_.wait_for(lock.native(), limit, [this]() HVD_REQUIRES(mutex_) { return ended_; });
+  bool ended = true;
+  const auto has_ended = [this]() HVD_REQUIRES(mutex_) { return ended_; };
+  if (until.is_never())
+    changed_.wait(lock.native(), has_ended);
+  else
+    ended = changed_.wait_until(lock.native(), until.time(), has_ended);
   lock.unlock();
   if (ended) {
     thread_.join();

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "ops/common/backend.h"
 #include "ops/common/wake_event.h"
@@ -54,11 +55,8 @@ class QueuedBatch : public RunningBatch {
 
 class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
  public:
-  using Seconds = std::chrono::seconds;
   // The time limit of stop: a library that hangs must not keep the process from its exit.
-  static constexpr Seconds kEnd{20};
-  // For a library that has a timeout of its own.
-  static constexpr Seconds kNoLimit = std::chrono::hours(24 * 365);
+  static Deadline end_limit() { return Deadline::after_seconds(20); }
 
   // `name`: of the thread. `title`: the first word of the library's errors.
   LibraryThread(const char* name, const char* title, std::shared_ptr<WakeEvent> event)
@@ -74,12 +72,13 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void resume(std::shared_ptr<QueuedBatch> batch);
   // Waits until all orders so far have run.
   void drain();
-  // Starts no further order. Interrupts a call in progress. When close returns, no call that uses the
-  // memory of a batch is in progress.
+  // Starts no further order, and interrupts a call in progress. Never waits.
+  void begin_end();
+  // The same; when close returns, no call that uses the memory of a batch is in progress.
   void close();
-  // Ends the thread. If that takes longer than `limit`, returns false: the thread then continues
+  // Ends the thread. If it has not ended by the deadline, returns false: the thread then continues
   // without access to the memory of batches.
-  bool stop(Seconds limit = kEnd);
+  bool stop(Deadline until = end_limit());
   // Whether open_library still runs.
   bool is_opening() const { return opening_.load(); }
 

@@ -62,7 +62,7 @@ GlooCommunicator::GlooCommunicator(const GlooWorld& world, const ProcessSet& set
   thread_->start();
 }
 
-GlooCommunicator::~GlooCommunicator() { thread_->stop(LibraryThread::kNoLimit); }
+GlooCommunicator::~GlooCommunicator() { thread_->stop(Deadline::never()); }
 
 Result<std::shared_ptr<RunningBatch>> GlooCommunicator::start(const hvd_batch& batch) {
   auto queued = std::make_shared<GlooBatch>(*thread_, batch);
@@ -70,6 +70,9 @@ Result<std::shared_ptr<RunningBatch>> GlooCommunicator::start(const hvd_batch& b
   return std::shared_ptr<RunningBatch>(std::move(queued));
 }
 
-void GlooCommunicator::abort() { thread_->close(); }
+void GlooCommunicator::begin_abort() { thread_->begin_end(); }
+
+// Interrupted operations of Gloo return soon.
+void GlooCommunicator::abort(Deadline) { thread_->close(); }
 
 }  // namespace hvd::ops::gloo_backend

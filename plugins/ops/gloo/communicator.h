@@ -29,7 +29,8 @@ class GlooCommunicator : public BackendCommunicator {
   // Ends the running batch.
   ~GlooCommunicator() override;
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
-  void abort() override;
+  void begin_abort() override;
+  void abort(Deadline until) override;
   bool wakes() const override { return true; }
 
  private:

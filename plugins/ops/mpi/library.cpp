@@ -37,12 +37,12 @@ Result<std::unique_ptr<World>> World::open(const hvd_plugin_host& host,
 World::~World() {
   if (failed_) {
     hvd::mpi::abandon_mpi();
-    if (thread_) thread_->stop(LibraryThread::Seconds(0));  // it may hang in MPI
+    if (thread_) thread_->stop(Deadline::after_seconds(0));  // it may hang in MPI
     return;
   }
   if (thread_) {
     thread_->drain();  // what sets have given back is freed before the job's
-    thread_->stop(LibraryThread::kNoLimit);
+    thread_->stop(Deadline::never());
   }
   if (hvd::mpi::is_over(api())) return;
   if (everyone_ && everyone_->state == 1) api().comm_free(&everyone_->comm);

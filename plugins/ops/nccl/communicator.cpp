@@ -51,11 +51,15 @@ std::optional<Status> NcclBatch::poll() {
   return std::nullopt;
 }
 
-void NcclThread::end(bool abort) {
-  if (abort) aborting_.store(true);
+void NcclThread::begin_abort() {
+  aborting_.store(true);
+  begin_end();
+}
+
+void NcclThread::end(Deadline until) {
   // Inside a call that waits for peers for ever it has no batch yet.
   const bool hangs = is_opening() && plan_.api.comm_init_rank_config == nullptr;
-  stop(hangs ? Seconds(0) : kEnd);
+  stop(hangs ? Deadline::after_seconds(0) : until);
 }
 
 Status NcclThread::judge() const {
@@ -202,11 +206,15 @@ NcclCommunicator::NcclCommunicator(Shared& shared, const ProcessSet& set)
       grid_(grid_of(set.members, shared.config.rank, shared.host_of)) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  if (thread_) thread_->end(false);
+  if (thread_) thread_->end(LibraryThread::end_limit());
 }
 
-void NcclCommunicator::abort() {
-  if (thread_) thread_->end(true);
+void NcclCommunicator::begin_abort() {
+  if (thread_) thread_->begin_abort();
+}
+
+void NcclCommunicator::abort(Deadline until) {
+  if (thread_) thread_->end(until);
 }
 
 Result<bool> NcclCommunicator::is_ready() {

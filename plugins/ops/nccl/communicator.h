@@ -43,8 +43,10 @@ class NcclThread : public LibraryThread {
 
   // Enqueues a batch. Called on the thread.
   Status enqueue(NcclBatch& batch, const hvd_batch& what);
-  // Ends the thread, and aborts running batches if `abort`. Afterwards no call touches their memory.
-  void end(bool abort);
+  // Begins to end the thread, and to abort running batches.
+  void begin_abort();
+  // Ends the thread. Afterwards no call touches the memory of batches.
+  void end(Deadline until);
   // Returns an error when the creation of a blocking communicator has exceeded the start timeout.
   Status judge() const;
 
@@ -111,7 +113,8 @@ class NcclCommunicator : public BackendCommunicator {
   Result<bool> is_ready() override;
   // The first batch names this rank's GPU. No CUDA call happens before it.
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
-  void abort() override;
+  void begin_abort() override;
+  void abort(Deadline until) override;
   // A blocking creation of a communicator has no event: the progress thread must poll its time limit.
   bool wakes() const override {
     return shared_.api.comm_init_rank_config != nullptr || !thread_ || !thread_->is_opening();
