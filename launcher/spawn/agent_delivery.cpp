@@ -123,12 +123,6 @@ net::Task<Result<std::string>> next_marked_line(Attempt& attempt) {
   }
 }
 
-std::string random_mark() {
-  std::array<std::byte, 8> bytes;
-  fill_random(bytes);
-  return "horovod:" + to_hex(bytes);
-}
-
 std::string_view take_word(std::string_view& words) {
   const size_t end = std::min(words.find(' '), words.size());
   const std::string_view word = words.substr(0, end);
@@ -197,25 +191,44 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
                   " ] || { echo \"$hk arch $hm\"; exit 0; }; ");
   }
   script +=
-      "ht=/tmp/horovod-$hu; hw=; hf=; ho=$(umask); "
-      "own() { set -- $(ls -ldn \"$ht\" 2>/dev/null); "
-      "case \"$1/$3\" in drwx------*/$hu) return 0;; esac; return 1; }; "
+      // In a user namespace without root, / has another owner, which must be trusted as root.
+      "set -- $(ls -ldn /); hr=$3; hw=; hf=; ho=$(umask); "
       "no() { hw=\"$hw$1; \"; [ -z \"$hf\" ] || rm -f \"$hf\"; }; "
       "fail() { echo \"$hk fail $hd\"; exit 0; }; "
+      // In a directory such as /tmp, the agent lies in a directory of its user.
+      "place() { [ -n \"$hd\" ] || return 1; [ -k \"$hd\" ] && hd=$hd/horovod-$hu; return 0; }; "
+      // Sets hp to the directory without symbolic links. Only this user and root may own it, its
+      // parents and the file $1 in it, and no other user may change them; a directory that others
+      // can write must be sticky, so that each entry is its owner's. Looks from / downwards: no
+      // other user can replace an entry of a directory that has passed. hb is the first that fails.
+      "safe() { hb=$hd; case $hd in (*/horovod-$hu) [ -h \"$hd\" ] && return 1;; esac; "
+      "hp=$(CDPATH= cd -P \"$hd\" 2>/dev/null && pwd -P) || return 1; "
+      "case $hp in (/*) ;; (*) return 1;; esac; "
+      "hl=$1; hq=$hp; set --; "
+      "until [ \"$hq\" = / ]; do set -- \"$hq\" \"$@\"; hq=${hq%/*}; hq=${hq:-/}; done; "
+      "hb=$(LC_ALL=C ls -ldn / \"$@\" ${hl:+\"$hp/$hl\"} 2>/dev/null | "
+      "(for hq in / \"$@\" ${hl:+\"$hp/$hl\"}; do read -r hm hc hi hg; "
+      "case $hi in (0|$hu|$hr) "
+      "case $hm in ([d-]???"
+      "?-?"
+      "?-*|d????????[tT]*) continue;; esac;; esac; "  // no trigraphs
+      "echo \"$hq\"; exit; done)); [ -z \"$hb\" ]; }; "
+      // A host without these programs gets the agent again.
+      "whole() { set -- $( (sha256sum || shasum -a 256) 2>/dev/null <\"$hp/$hn\"); "
+      "case $1 in (\"${hn#horovod-agent-}\"*) return 0;; esac; return 1; }; "
       "set -- \"$ha\" \"${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/horovod}\" "
-      "\"${HOME:+$HOME/.cache/horovod}\" \"$ht\"; "
+      "\"${HOME:+$HOME/.cache/horovod}\" /tmp/horovod-$hu; "
       // Look for the agent.
-      "for hd; do [ -n \"$hd\" ] || continue; "
-      "if [ \"$hd\" = \"$ht\" ]; then own || continue; fi; "
-      "if [ -x \"$hd/$hn\" ]; then echo \"$hk run\"; exec \"$hd/$hn\"; fi; done; "
+      "for hd; do place || continue; if [ -x \"$hd/$hn\" ] && safe \"$hn\" && whole; then "
+      "echo \"$hk run\"; exec \"$hp/$hn\"; fi; done; "
       // Find a directory for it. The ranks must not inherit the mask.
       "umask 077; "
-      "for hd; do [ -n \"$hd\" ] || continue; "
-      "case \"$hx\" in *:\"$hd\":*) continue;; esac; hf=; "
-      "if [ \"$hd\" = \"$ht\" ]; then mkdir \"$hd\" 2>/dev/null; "
-      "own || { no \"$hd is not a private directory of this user\"; continue; }; "
-      "else mkdir -p \"$hd\" 2>/dev/null; fi; "
-      "hf=\"$hd/$hn.${hk#*:}\"; "
+      "for hd; do place || continue; "
+      "case \"$hx\" in (*:\"$hd\":*) continue;; esac; hf=; mkdir -p \"$hd\" 2>/dev/null; "
+      "{ [ -d \"$hd\" ] && [ -x \"$hd\" ]; } || { no \"$hd cannot be made or entered\"; continue; "
+      "}; "
+      "safe || { no \"$hb belongs to another user or is writable by others\"; continue; }; "
+      "hf=\"$hp/$hn.${hk#*:}\"; "
       "(: >\"$hf\") 2>/dev/null || { hf=; no \"$hd is not writable\"; continue; }; "
       "chmod 700 \"$hf\"; "
       "\"$hf\" 2>/dev/null || { no \"$hd does not let programs run (noexec)\"; continue; }; "
@@ -223,8 +236,8 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
       // If the network breaks now, the transfer needs a timeout to end.
       "command -v timeout >/dev/null 2>&1 && hc=\"timeout 60\" || hc=; "
       "$hc head -c $hs >\"$hf\" || fail; [ \"$(wc -c <\"$hf\")\" -eq $hs ] || fail; "
-      "mv -f \"$hf\" \"$hd/$hn\" || fail; "
-      "trap - EXIT HUP INT TERM PIPE; umask $ho; echo \"$hk run\"; exec \"$hd/$hn\"; done; "
+      "mv -f \"$hf\" \"$hp/$hn\" || fail; "
+      "trap - EXIT HUP INT TERM PIPE; umask $ho; echo \"$hk run\"; exec \"$hp/$hn\"; done; "
       "echo \"$hk none $hw\"";
   return "exec /bin/sh -c " + shell_quote(script);
 }
@@ -240,7 +253,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
     Attempt attempt;
     attempt.who = shell.who_ended();
     attempt.try_command = shell.try_command();
-    attempt.mark = random_mark();
+    attempt.mark = "horovod:" + random_hex(8);
     auto stream = co_await shell.run(agent_command(*agent, directory, refused, attempt.mark));
     if (!stream.ok()) co_return stream.status();
     attempt.stream = std::move(*stream);

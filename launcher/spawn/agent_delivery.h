@@ -1,7 +1,9 @@
 // Starts this build's agent through a RemoteShell, and first copies the agent when the host lacks
 // it. The name of the file contains the agent's hash. The file lies in the first directory that is
-// writable and executable. One remote command does all steps, so that an agent that is already
-// there costs one round trip. SshSpawner calls it.
+// writable and executable, and that no user but this one and root can change. The remote command
+// starts a file only there, and only if its content has the hash or came from this launcher just
+// now. One command does all steps, so that an agent that is already there costs one round trip.
+// SshSpawner calls it.
 #pragma once
 
 #include <functional>

@@ -56,7 +56,7 @@ constexpr Setting kTable[] = {
     {"disable_cache", "--disable-cache", "", "", kFlag, "", "0", kJob,
      "No effect: the launcher checks all hosts at every start and keeps no cache."},
     {"agent_dir", "", "", "HOROVOD_AGENT_DIR", kText, "DIR", "", kJob,
-     "Directory on the hosts that keeps the agent."},
+     "Directory on the hosts that keeps the agent; unused where other users can change it."},
 
     {"hosts", "-H,--hosts", "", "", kText, "HOST:SLOTS,...", "", kHosts,
      "Hosts and slots, such as a:4,b:4 or n[01-16]:8; default: the scheduler's, or localhost.", "",

@@ -63,6 +63,12 @@ std::string to_hex(ByteView bytes) {
   return hex;
 }
 
+std::string random_hex(size_t bytes) {
+  Bytes random(bytes);
+  fill_random(random);
+  return to_hex(random);
+}
+
 Result<Bytes> from_hex(std::string_view hex) {
   const auto digit = [](char c) {
     if (c >= '0' && c <= '9') return c - '0';

@@ -39,6 +39,8 @@ bool equal_in_constant_time(ByteView a, ByteView b);
 
 void fill_random(std::span<std::byte> bytes);
 std::string to_hex(ByteView bytes);
+// Returns that many random bytes as hexadecimal digits: a name that no other process can guess.
+std::string random_hex(size_t bytes);
 // The same, two for each byte, at `digits`.
 void write_hex(ByteView bytes, char* digits);
 Result<Bytes> from_hex(std::string_view hex);

@@ -110,6 +110,99 @@ TEST_CASE("an ELF file says what it is for, a script runs anywhere") {
   CHECK_FALSE(AgentFile::load(scratch.path()).ok());
 }
 
+// Another user plants a program under the agent's public name.
+std::string plant(Login& login, const std::string& folder, const AgentFile& agent) {
+  return login.scratch.write(folder + "/" + agent.name, "#!/bin/sh\necho planted\n", true);
+}
+
+TEST_CASE("an agent that lies where other users can exchange it is not started") {
+  for (const char* open : {"there", "there/below"}) {
+    for (const int mode : {0777, 0775, 0757}) {
+      CAPTURE(open);
+      CAPTURE(mode);
+      Login login;
+      const auto agent = login.agent("echo $0");
+      plant(login, "there/below", *agent);
+      fs::permissions(login.path(open), fs::perms(mode));
+      LocalShell shell({"/bin/sh"}, login.environment());
+      CHECK(login.start(shell, agent, login.path("there/below")) ==
+            login.path("home/.cache/horovod/") + agent->name + "\n");
+    }
+  }
+}
+
+TEST_CASE("in a sticky directory it lies in a directory of its user") {
+  Login login;
+  const auto agent = login.agent("echo $0");
+  plant(login, "there", *agent);
+  fs::permissions(login.path("there"), fs::perms(01777));
+  LocalShell shell({"/bin/sh"}, login.environment());
+  const std::string own = login.path(cat("there/horovod-", ::geteuid()));
+  for (int i = 0; i < 2; ++i) {
+    CHECK(login.start(shell, agent, login.path("there")) == cat(own, "/", agent->name, "\n"));
+  }
+  // Another user may have planted the directory as a link, too.
+  fs::remove_all(own);
+  fs::create_directories(login.path("elsewhere"));
+  fs::create_directory_symlink(login.path("elsewhere"), own);
+  CHECK(login.start(shell, agent, login.path("there")) ==
+        login.path("home/.cache/horovod/") + agent->name + "\n");
+  CHECK(fs::is_empty(login.path("elsewhere")));
+}
+
+TEST_CASE("a file of other content or of another user, or that others may write, is replaced") {
+  const bool is_root = ::geteuid() == 0;
+  constexpr uid_t kNobody = 65534;
+  for (const char* what : {"content", "mode", "owner", "link"}) {
+    const bool is_owner = std::string_view(what) == "owner";
+    if (is_owner && !is_root) continue;
+    CAPTURE(what);
+    Login login;
+    const auto agent = login.agent("echo up");
+    const std::string file = plant(login, "there", *agent);
+    if (std::string_view(what) == "mode") fs::permissions(file, fs::perms(0777));
+    if (is_owner) REQUIRE(::chown(file.c_str(), kNobody, kNobody) == 0);
+    if (std::string_view(what) == "link") {
+      fs::rename(file, file + ".target");
+      fs::create_symlink(file + ".target", file);
+    }
+    LocalShell shell({"/bin/sh"}, login.environment());
+    CHECK(login.start(shell, agent, login.path("there")) == "up\n");
+    struct stat info {};
+    REQUIRE(::lstat(file.c_str(), &info) == 0);
+    CHECK(S_ISREG(info.st_mode));
+    CHECK((info.st_mode & 07777) == 0700);
+    CHECK(info.st_uid == ::geteuid());
+  }
+}
+
+TEST_CASE("an agent in a directory of another user is not started") {
+  if (::geteuid() != 0) return;
+  constexpr uid_t kNobody = 65534;
+  Login login;
+  const auto agent = login.agent("echo $0");
+  plant(login, "there", *agent);
+  REQUIRE(::chown(login.path("there").c_str(), kNobody, kNobody) == 0);
+  LocalShell shell({"/bin/sh"}, login.environment());
+  CHECK(login.start(shell, agent, login.path("there")) ==
+        login.path("home/.cache/horovod/") + agent->name + "\n");
+}
+
+TEST_CASE("a host without a program for the hash gets the agent again") {
+  Login login;
+  const auto agent = login.agent("echo up");
+  for (const char* program : {"id", "ls", "mkdir", "chmod", "head", "wc", "mv", "rm"}) {
+    login.scratch.write(cat("bin/", program),
+                        cat("#!/bin/sh\nPATH=/usr/bin:/bin\nexec ", program, " \"$@\"\n"), true);
+  }
+  auto environment = login.environment();
+  environment.push_back({"PATH", login.path("bin")});
+  LocalShell shell({"/bin/sh"}, environment);
+  CHECK(login.start(shell, agent, login.path("there")) == "up\n");
+  const std::string file = plant(login, "there", *agent);
+  CHECK(login.start(shell, agent, login.path("there")) == "up\n");
+}
+
 TEST_CASE("an agent that did not come through whole is not started, and nothing of it stays") {
   Login login;
   auto whole = *login.agent("echo up");

@@ -46,7 +46,7 @@ TEST_CASE("a noexec directory makes way for the next, also when the agent lies i
   ScratchFolder scratch;
   const std::string noexec = (scratch.path() / "noexec").string();
   const std::string home = (scratch.path() / "home").string();
-  const Mounted mounted(noexec, MS_NOEXEC, "");
+  const Mounted mounted(noexec, MS_NOEXEC, "mode=700");
   if (!mounted.is_there()) return;
   const auto agent = AgentFile::load(scratch.write("agent", "#!/bin/sh\necho $0\n", true));
   REQUIRE(agent.ok());
@@ -61,8 +61,8 @@ TEST_CASE("a full disk makes way for the next, and is named when there is none")
   ScratchFolder scratch;
   const std::string full = (scratch.path() / "full").string();
   const std::string home = (scratch.path() / "home").string();
-  const Mounted mounted(full, 0, "size=64k");
-  const Mounted home_mounted(home, 0, "size=64k");
+  const Mounted mounted(full, 0, "size=64k,mode=700");
+  const Mounted home_mounted(home, 0, "size=64k,mode=700");
   if (!mounted.is_there() || !home_mounted.is_there()) return;
   const auto agent = AgentFile::load(
       scratch.write("agent", "#!/bin/sh\necho $0\n#" + std::string(3 << 20, 'x'), true));
