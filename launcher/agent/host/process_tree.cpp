@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,9 +12,11 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/proc_file.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace hvd::launcher {
 
@@ -21,6 +24,7 @@ namespace {
 
 struct ProcessStat {
   pid_t parent;
+  int64_t start;  // in ticks since the boot
   char state;
   std::string name;
 };
@@ -30,10 +34,13 @@ std::optional<ProcessStat> read_stat(std::string_view pid) {
   // The name stands in brackets and may contain any character, brackets included.
   const size_t open = stat.find('('), close = stat.rfind(')');
   if (open == std::string::npos || close == std::string::npos || stat.size() < close + 5) return {};
-  const size_t end = stat.find(' ', close + 4);
-  const auto parent = parse_int(stat.substr(close + 4, end - close - 4));
-  if (!parent) return {};
-  return ProcessStat{static_cast<pid_t>(*parent), stat[close + 2],
+  // The fields of proc(5) from the third on.
+  const std::vector<std::string> fields = split(std::string_view(stat).substr(close + 2), ' ');
+  constexpr size_t kParent = 4 - 3, kStart = 22 - 3;
+  if (fields.size() <= kStart) return {};
+  const auto parent = parse_int(fields[kParent]), start = parse_int(fields[kStart]);
+  if (!parent || !start) return {};
+  return ProcessStat{static_cast<pid_t>(*parent), *start, stat[close + 2],
                      stat.substr(open + 1, close - open - 1)};
 }
 
@@ -78,6 +85,7 @@ std::vector<pid_t> children_by_waiting() {
 
 struct Process {
   pid_t pid;
+  std::optional<int64_t> start;  // none: it was found without /proc
   char state;
   std::string name;
 };
@@ -86,7 +94,7 @@ std::vector<Process> processes_below(pid_t root = ::getpid()) {
   std::vector<Process> found;
   if (is_childless()) return found;
   if (!is_proc_ours()) {
-    for (const pid_t pid : children_by_waiting()) found.push_back({pid, 'R', "a process"});
+    for (const pid_t pid : children_by_waiting()) found.push_back({pid, {}, 'R', "a process"});
     return found;
   }
   std::multimap<pid_t, Process> by_parent;
@@ -97,8 +105,8 @@ std::vector<Process> processes_below(pid_t root = ::getpid()) {
     if (!pid) continue;
     auto stat = read_stat(entry->d_name);
     if (!stat) continue;
-    by_parent.emplace(stat->parent,
-                      Process{static_cast<pid_t>(*pid), stat->state, std::move(stat->name)});
+    by_parent.emplace(stat->parent, Process{static_cast<pid_t>(*pid), stat->start, stat->state,
+                                            std::move(stat->name)});
   }
   ::closedir(directory);
   std::vector<pid_t> parents = {root};
@@ -113,6 +121,23 @@ std::vector<Process> processes_below(pid_t root = ::getpid()) {
     by_parent.erase(begin, end);
   }
   return found;
+}
+
+// Signals the process that a scan has found, and no other one that has its pid by now. A pidfd names
+// one process for good; the start time shows that it is the found one. A process that was found
+// without /proc is an unreaped child, which keeps its pid.
+void send_signals(const Process& process, std::initializer_list<int> numbers) {
+  const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+  if (process.start) {
+    const auto stat = read_stat(cat(process.pid));
+    if (!stat || stat->start != *process.start) return;
+  }
+  for (const int number : numbers) {
+    if (held)
+      ::syscall(SYS_pidfd_send_signal, held.get(), number, nullptr, 0);
+    else  // Linux before 5.3, or no descriptor is free
+      ::kill(process.pid, number);
+  }
 }
 
 }  // namespace
@@ -138,9 +163,14 @@ pid_t parent_of(pid_t pid) {
 }
 
 void signal_descendants(std::initializer_list<int> numbers, pid_t spared) {
-  for (const pid_t pid : descendants()) {
-    if (pid == spared) continue;
-    for (const int number : numbers) ::kill(pid, number);
+  for (const Process& process : processes_below()) {
+    if (process.pid != spared) send_signals(process, numbers);
+  }
+}
+
+void signal_group(pid_t group, std::initializer_list<int> numbers) {
+  for (const Process& process : processes_below()) {
+    if (::getpgid(process.pid) == group) send_signals(process, numbers);
   }
 }
 

@@ -18,14 +18,6 @@ namespace {
 
 constexpr int kCannotRun = 127;  // as from shells
 
-// Below this process, so never anybody else's.
-void signal_group(pid_t group, std::initializer_list<int> numbers) {
-  for (const pid_t pid : descendants()) {
-    if (::getpgid(pid) != group) continue;
-    for (const int number : numbers) ::kill(pid, number);
-  }
-}
-
 }  // namespace
 
 Executions::~Executions() {
