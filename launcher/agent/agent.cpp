@@ -410,8 +410,9 @@ void Agent::announce() {
 }
 
 Status Agent::open_listeners(uint32_t store_credit) {
-  HVD_RETURN_IF_ERROR(store_.listen(store_credit));
+  // The kernel shows a name to all users once it is bound. This one does not reveal the store's.
   HVD_RETURN_IF_ERROR(aggregator_.listen(rendezvous::aggregation_socket_name(store_.name()), job_));
+  HVD_RETURN_IF_ERROR(store_.listen(store_credit));
   HVD_RETURN_IF_ERROR(world_reports_.listen());
   HVD_ASSIGN_OR_RETURN(ports_,
                        net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE")));

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "net/endpoint.h"
 #include "net/packet_socket.h"
@@ -93,7 +94,7 @@ class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
 
 Result<std::unique_ptr<InspectionServer>> InspectionServer::open(
     net::asio::any_io_executor executor, Answer answer) {
-  const std::string name = cat("unix:", inspection_prefix(), ::getpid());
+  const std::string name = cat("unix:@", inspection_prefix(), ::getpid(), "/", random_hex(16));
   HVD_ASSIGN_OR_RETURN(const net::Endpoint endpoint, net::parse_endpoint(name));
   HVD_ASSIGN_OR_RETURN(UniqueFd listener, net::listen_on(*net::numeric_address(endpoint)));
   const auto impl = std::make_shared<Impl>(executor, std::move(listener), std::move(answer));
@@ -121,6 +122,6 @@ Result<std::optional<Message>> take_record(std::string& bytes) {
   return std::optional<Message>(*std::move(message));
 }
 
-std::string inspection_prefix() { return cat("@horovodrun/", ::geteuid(), "/"); }
+std::string inspection_prefix() { return cat("horovodrun/", ::geteuid(), "/"); }
 
 }  // namespace hvd::launcher

@@ -1,6 +1,6 @@
 // The launcher's side of `horovodrun ps`, `stack` and `exec`. These connect to the abstract Unix
-// socket @horovodrun/UID/PID, which disappears with the launcher. Only the launcher's user and root
-// get an answer. JobInspector owns it. Lives on the launch's loop.
+// socket @horovodrun/UID/PID/RANDOM, which disappears with the launcher. Only the launcher's user and
+// root get an answer. JobInspector owns it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>
@@ -63,7 +63,8 @@ net::Task<bool> send_record(net::StreamSocket& caller, const Message& message);
 // Takes the first record off the bytes that have come; none when it is not whole.
 Result<std::optional<Message>> take_record(std::string& bytes);
 
-// "@horovodrun/0/": what the names of this user's launchers begin with.
+// "horovodrun/0/": the beginning of the names of this user's launchers. The pid follows, and random
+// digits, so that no other user can bind a name first.
 std::string inspection_prefix();
 
 }  // namespace hvd::launcher

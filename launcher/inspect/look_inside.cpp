@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <vector>
 
 #include "base/check.h"
@@ -15,46 +14,49 @@
 #include "launcher/inspect/inspection.h"
 #include "launcher/output/report.h"
 #include "launcher/protocol/protocol.h"
-#include "net/endpoint.h"
+#include "net/abstract_names.h"
 #include "net/packet_socket.h"
-#include "net/socket_address.h"
 
 namespace hvd::launcher {
 namespace {
 
-// Their process ids, by the names of their sockets.
-std::vector<std::string> running_launchers() {
+struct Launcher {
+  std::string pid;
+  UniqueFd socket;  // connected
+};
+
+std::vector<Launcher> running_launchers() {
   const std::string prefix = inspection_prefix();
-  std::vector<std::string> pids;
-  std::ifstream table("/proc/net/unix");
-  for (std::string line; std::getline(table, line);) {
-    const size_t at = line.find(" " + prefix);
-    // Only those that listen are in state 01; a connection has the same name.
-    if (at == std::string::npos || line.find(" 00010000 ") == std::string::npos) continue;
-    pids.push_back(line.substr(at + 1 + prefix.size()));
+  std::vector<Launcher> launchers;
+  for (const std::string& name : net::listening_names(prefix)) {
+    auto found = net::connect_to_listener(name, SOCK_STREAM);
+    // Every user can bind such a name.
+    if (!found || !net::is_trusted_peer(found->socket.get())) continue;
+    const std::string rest = name.substr(prefix.size());
+    launchers.push_back({rest.substr(0, rest.find('/')), std::move(found->socket)});
   }
-  return pids;
+  return launchers;
 }
 
-Result<UniqueFd> send_question(const std::string& pid, const std::string& question) {
-  HVD_ASSIGN_OR_RETURN(const net::Endpoint endpoint,
-                       net::parse_endpoint(cat("unix:", inspection_prefix(), pid)));
-  const auto address = *net::numeric_address(endpoint);
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(socket.get(), address.get(), address.size) != 0) {
-    return not_found(
-        cat("no horovodrun of yours runs with pid ", printable(pid), "; horovodrun ps lists them"));
-  }
-  if (!net::is_trusted_peer(socket.get()))
-    return permission_denied("another user has taken its name");
+// The running launchers, or the one with this pid.
+Result<std::vector<Launcher>> choose(const std::string& pid) {
+  std::vector<Launcher> launchers = running_launchers();
+  if (!pid.empty()) std::erase_if(launchers, [&](const Launcher& one) { return one.pid != pid; });
+  if (!launchers.empty()) return launchers;
+  if (pid.empty()) return not_found("no horovodrun of yours is running on this machine");
+  return not_found(
+      cat("no horovodrun of yours runs with pid ", printable(pid), "; horovodrun ps lists them"));
+}
+
+Status send_question(const Launcher& launcher, const std::string& question) {
   const std::string request = question + "\n";
   for (size_t sent = 0; sent < request.size();) {
     const ssize_t size =
-        ::send(socket.get(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
+        ::send(launcher.socket.get(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
     if (size < 0) return system_error("the launcher does not answer", errno);
     sent += static_cast<size_t>(size);
   }
-  return socket;
+  return {};
 }
 
 // False at the end.
@@ -69,11 +71,11 @@ Result<bool> read_more(const UniqueFd& socket, std::string& text) {
   return size > 0;
 }
 
-Result<std::string> ask(const std::string& pid, const std::string& question) {
-  HVD_ASSIGN_OR_RETURN(const UniqueFd socket, send_question(pid, question));
+Result<std::string> ask(const Launcher& launcher, const std::string& question) {
+  HVD_RETURN_IF_ERROR(send_question(launcher, question));
   std::string text;
   for (;;) {
-    HVD_ASSIGN_OR_RETURN(const bool is_more, read_more(socket, text));
+    HVD_ASSIGN_OR_RETURN(const bool is_more, read_more(launcher.socket, text));
     if (!is_more) return text;
   }
 }
@@ -106,9 +108,9 @@ int show_records(const UniqueFd& socket) {
   }
 }
 
-constexpr const char* kNobody = "no horovodrun of yours is running on this machine";
-
-Status several(const std::string& question, const std::vector<std::string>& pids) {
+Status several(const std::string& question, const std::vector<Launcher>& launchers) {
+  std::vector<std::string> pids;
+  for (const Launcher& one : launchers) pids.push_back(one.pid);
   return invalid_argument(cat("several are running; write horovodrun ", question,
                               " PID, with one of ", join(pids, ", ")));
 }
@@ -143,12 +145,12 @@ int run_beside_ranks(std::span<const std::string> words) {
         invalid_argument("write horovodrun exec [PID of a launcher] [--rank 0,3-5] COMMAND; "
                          "to run a program that is called exec, put flags before it"));
   }
-  const std::vector<std::string> pids = running_launchers();
-  if (pid.empty() && pids.empty()) return refuse(not_found(kNobody));
-  if (pid.empty() && pids.size() > 1) return refuse(several("exec", pids));
-  const auto socket =
-      send_question(pid.empty() ? pids[0] : pid, cat("exec ", to_hex(encode(order))));
-  return socket.ok() ? show_records(*socket) : refuse(socket.status());
+  const auto launchers = choose(pid);
+  if (!launchers.ok()) return refuse(launchers.status());
+  if (launchers->size() > 1) return refuse(several("exec", *launchers));
+  const Launcher& launcher = launchers->front();
+  const Status sent = send_question(launcher, cat("exec ", to_hex(encode(order))));
+  return sent.ok() ? show_records(launcher.socket) : refuse(sent);
 }
 
 }  // namespace
@@ -161,18 +163,17 @@ bool asks_about_jobs(std::span<const std::string> arguments) {
 int answer_about_jobs(std::span<const std::string> arguments) {
   const std::string& question = arguments[0];
   if (question == "exec") return run_beside_ranks(arguments.subspan(1));
-  std::vector<std::string> pids = running_launchers();
   if (arguments.size() > 2 || (arguments.size() == 2 && !parse_int(arguments[1]))) {
     return refuse(invalid_argument(cat("write horovodrun ", question,
                                        " [PID of a launcher]; to run "
                                        "the program ",
                                        question, ", put flags before it")));
   }
-  if (arguments.size() == 2) pids = {arguments[1]};
-  if (pids.empty()) return refuse(not_found(kNobody));
-  if (pids.size() > 1 && question == "stack") return refuse(several(question, pids));
-  for (const std::string& pid : pids) {
-    const auto text = ask(pid, question);
+  const auto launchers = choose(arguments.size() == 2 ? arguments[1] : "");
+  if (!launchers.ok()) return refuse(launchers.status());
+  if (launchers->size() > 1 && question == "stack") return refuse(several(question, *launchers));
+  for (const Launcher& launcher : *launchers) {
+    const auto text = ask(launcher, question);
     if (!text.ok()) return refuse(text.status());
     if (std::fputs(text->c_str(), stdout) < 0) return kExitLauncher;
   }

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/secrets/hmac.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 
 namespace hvd::rendezvous {
 
 std::string aggregation_socket_name(std::string_view store_name) {
-  return cat(store_name, "-exchange");
+  return cat("horovod-exchange-", to_hex(sha256(as_bytes(store_name))).substr(0, 32));
 }
 
 namespace host_aggregation {

@@ -22,7 +22,8 @@ namespace hvd::rendezvous {
 // Scheme in HOROVOD_STORE for ranks whose agent aggregates; the abstract name of the store's socket
 // follows.
 constexpr std::string_view kAgentScheme = "agent:";
-// Abstract name of the socket at which the agent accepts records.
+// Abstract name of the socket at which the agent accepts records. A user who sees one of the two
+// names cannot compute the other before it is bound.
 std::string aggregation_socket_name(std::string_view store_name);
 
 namespace host_aggregation {

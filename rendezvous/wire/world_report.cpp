@@ -4,7 +4,7 @@
 
 namespace hvd::rendezvous {
 
-std::string world_report_socket_name(int64_t agent) { return cat("horovod-agent/", agent); }
+std::string world_report_prefix(int64_t agent) { return cat(kWorldReportNames, agent, "/"); }
 
 Bytes encode(const WorldReport& report) {
   ByteWriter out;

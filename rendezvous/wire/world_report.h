@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -16,9 +17,12 @@ struct WorldReport {
   int32_t size = 1;
 };
 
-// Abstract name (net/packet_socket) of the socket at which the agent with this process id accepts
-// reports. The agent answers each report with one byte after it has sent the report to the launcher.
-std::string world_report_socket_name(int64_t agent);
+// Beginning of the names of all agents' sockets.
+constexpr std::string_view kWorldReportNames = "horovod-agent/";
+// Beginning of the abstract name (net/packet_socket) of the socket at which the agent with this
+// process id accepts reports. Random digits follow, so that no other user can bind the name first.
+// The agent answers each report with one byte after it has sent the report to the launcher.
+std::string world_report_prefix(int64_t agent);
 
 Bytes encode(const WorldReport& report);
 // Refuses a rank that is not in a world of that size.

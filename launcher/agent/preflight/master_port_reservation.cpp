@@ -11,6 +11,7 @@
 
 #include "base/proc_file.h"
 #include "base/text.h"
+#include "net/abstract_names.h"
 #include "net/packet_socket.h"
 
 namespace hvd::launcher {
@@ -45,24 +46,28 @@ uint16_t random_port(const net::PortRange& ephemeral) {
 }  // namespace
 
 // Marks the port as reserved against agents of other jobs, for the life of this agent: between
-// release() and rank 0's own bind no socket holds the port.
-bool MasterPortReservation::claim(uint16_t port) {
-  claim_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!claim_) return true;
-  socklen_t size = 0;
-  const sockaddr_un address = net::abstract_address(cat("horovod-port-", port), size);
-  return ::bind(claim_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0;
+// release() and rank 0's own bind no socket holds the port. With `only_own`, the marks of other users
+// do not count.
+bool MasterPortReservation::claim(uint16_t port, bool only_own) {
+  const std::string name = cat("horovod-port-", port);
+  auto mark = net::listen_for_packets(name);
+  claim_.reset(mark.ok() ? mark->release() : -1);
+  if (claim_ || !only_own) return static_cast<bool>(claim_);
+  const auto holder = net::connect_to_listener(name, SOCK_SEQPACKET);
+  return !holder || holder->uid != ::geteuid();
 }
 
-Status MasterPortReservation::open_any() {
+Status MasterPortReservation::listen(const net::PortRange& ports, bool only_own) {
   const net::PortRange ephemeral = ephemeral_ports();
-  Status last = internal_error("no port was tried");
-  for (int i = 0; i < kTries; ++i) {
-    const uint16_t port = random_port(ephemeral);
-    if (!claim(port)) continue;
+  const int tries = ports.is_any() ? kTries : ports.last - ports.first + 1;
+  Status last = failed_precondition("other jobs hold it");
+  for (int i = 0; i < tries; ++i) {
+    const uint16_t port =
+        ports.is_any() ? random_port(ephemeral) : static_cast<uint16_t>(ports.first + i);
+    if (!claim(port, only_own)) continue;
     auto listener = net::TcpListener::open({port, port});
     if (listener.ok()) {
-      listener_ = std::move(*listener);
+      listener_ = *std::move(listener);
       return {};
     }
     last = listener.status();
@@ -72,15 +77,10 @@ Status MasterPortReservation::open_any() {
 
 Status MasterPortReservation::open(const net::PortRange& ports,
                                    const std::vector<HostAddress>& addresses) {
-  Status status = ports.is_any() ? open_any() : failed_precondition("other jobs hold it");
-  for (int port = ports.first; !ports.is_any() && port <= ports.last && !listener_.socket; ++port) {
-    const auto each = static_cast<uint16_t>(port);
-    if (!claim(each)) continue;
-    auto listener = net::TcpListener::open({each, each});
-    if (listener.ok()) listener_ = std::move(*listener);
-    status = listener.status();
-  }
-  if (!listener_.socket) {
+  Status status = listen(ports, false);
+  // Any user can mark any port. Jobs of several users avoid each other's ports while there are others.
+  if (!status.ok()) status = listen(ports, true);
+  if (!status.ok()) {
     return status.with_context(cat("no port is free to be the job's MASTER_PORT",
                                    ports.is_any() ? "" : ", give another --port-range"));
   }

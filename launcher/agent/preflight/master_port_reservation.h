@@ -30,8 +30,8 @@ class MasterPortReservation {
   void release();
 
  private:
-  Status open_any();
-  bool claim(uint16_t port);
+  Status listen(const net::PortRange& ports, bool only_own);
+  bool claim(uint16_t port, bool only_own);
   void accept();
   void drop(int fd);
 

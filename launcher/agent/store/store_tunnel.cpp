@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,35 +20,18 @@ namespace {
 constexpr uint32_t kWindow = 256 << 10;
 constexpr auto kStore = net::Urgency::kStore;
 
-// Returns an unpredictable name: an abstract socket has no file whose permissions protect it.
-Result<std::string> random_name() {
-  std::array<unsigned char, 16> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return system_error("cannot get random bytes", errno);
-  }
-  std::string name = "horovod-store-";
-  for (const unsigned char byte : bytes) {
-    name += "0123456789abcdef"[byte >> 4];
-    name += "0123456789abcdef"[byte & 15];
-  }
-  return name;
-}
-
 }  // namespace
 
 Status StoreTunnel::listen(uint32_t credit) {
-  auto name = random_name();
-  if (!name.ok()) return name.status();
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("cannot make the store's socket", errno);
   socklen_t size = 0;
-  const sockaddr_un address = net::abstract_address(*name, size);
+  const sockaddr_un address = net::abstract_address(name_, size);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0) {
     return system_error("cannot listen for the ranks' store connections", errno);
   }
   HVD_RETURN_IF_ERROR(watch(std::move(socket), listener_));
-  name_ = *std::move(name);
   credit_ = credit;
   return {};
 }

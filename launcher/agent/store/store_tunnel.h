@@ -9,6 +9,8 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/secrets/secret.h"
+#include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/agent/loop/outbox.h"
 #include "net/event_loop.h"
@@ -60,7 +62,8 @@ class StoreTunnel {
   net::EventLoop& loop_;
   Outbox& outbox_;
   UniqueFd listener_, loopback_;
-  std::string name_;
+  // Random: an abstract socket has no file whose permissions protect it.
+  const std::string name_ = cat("horovod-store-", random_hex(16));
   uint16_t loopback_port_ = 0;
   uint32_t credit_ = 0;
   uint32_t next_stream_ = kFirstStoreStream;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/secrets/secret.h"
 #include "launcher/agent/loop/accepting.h"
 #include "net/packet_socket.h"
 
@@ -22,8 +23,8 @@ pid_t peer_of(int socket) {
 }  // namespace
 
 Status WorldReports::listen() {
-  HVD_ASSIGN_OR_RETURN(listener_,
-                       net::listen_for_packets(rendezvous::world_report_socket_name(::getpid())));
+  const std::string prefix = rendezvous::world_report_prefix(::getpid());
+  HVD_ASSIGN_OR_RETURN(listener_, net::listen_for_packets(prefix + random_hex(16)));
   const auto accept = [this](uint32_t) {
     accept_all(loop_, listener_, [this](UniqueFd socket) {
       const int caller = socket.get();

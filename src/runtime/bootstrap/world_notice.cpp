@@ -1,14 +1,19 @@
 #include "runtime/bootstrap/world_notice.h"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
+#include "base/unique_fd.h"
+#include "net/abstract_names.h"
 #include "net/packet_socket.h"
 
 namespace hvd::runtime {
@@ -29,16 +34,29 @@ std::optional<int64_t> parent_of(int64_t pid) {
   return parse_int(stat.substr(close + 4, end - close - 4));
 }
 
+// Connects to the agent with this process id. Every user can bind such a name, and the kernel reports
+// the process that did.
+UniqueFd connect_to_agent(int64_t pid, const std::vector<std::string>& names) {
+  const std::string prefix = rendezvous::world_report_prefix(pid);
+  for (const std::string& name : names) {
+    if (!name.starts_with(prefix)) continue;
+    auto agent = net::connect_to_listener(name, SOCK_SEQPACKET);
+    if (agent && agent->pid == pid) return std::move(agent->socket);
+  }
+  return {};
+}
+
 }  // namespace
 
 void tell_agent(const rendezvous::WorldReport& report) {
+  const auto names = net::listening_names(rendezvous::kWorldReportNames);
   std::optional<int64_t> pid = ::getppid();
   for (int level = 0; level < kMostLevels && pid && *pid > 1; ++level, pid = parent_of(*pid)) {
-    const auto agent = net::connect_for_packets(rendezvous::world_report_socket_name(*pid));
-    if (!agent.ok()) continue;
-    const auto sent = net::send_packet(agent->get(), encode(report), {}, "the agent");
+    const UniqueFd agent = connect_to_agent(*pid, names);
+    if (!agent) continue;
+    const auto sent = net::send_packet(agent.get(), encode(report), {}, "the agent");
     if (!sent.ok() || !*sent) return;
-    pollfd answer{agent->get(), POLLIN, 0};
+    pollfd answer{agent.get(), POLLIN, 0};
     ::poll(&answer, 1, kAgentAnswerMs);
     return;
   }

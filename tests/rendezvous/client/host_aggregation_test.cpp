@@ -26,6 +26,14 @@ TEST_CASE("records that lack a party, or have one twice or too many, are refused
   CHECK_FALSE(split(ByteView(join({host})).first(20), 2).ok());
 }
 
+TEST_CASE("a name that all users see does not reveal the other") {
+  const std::string store = "horovod-store-0123456789abcdef";
+  const std::string records = aggregation_socket_name(store);
+  CHECK(records == aggregation_socket_name(store));
+  CHECK(records != aggregation_socket_name(store + "0"));
+  CHECK(records.find("0123456789abcdef") == std::string::npos);
+}
+
 TEST_CASE("what passes through a file is what was written, and a pipe is no file") {
   const Bytes large(300'000, std::byte{7});
   const auto file = to_file(large);

@@ -1,0 +1,92 @@
+#!/usr/bin/python3 -B
+"""Another user of the same hosts, who binds names of this user's jobs before they do, costs a job nothing."""
+import contextlib
+
+import world_test
+from harness import *
+
+# Binds the names of the processes that come next, with and without an ending, and marks ports. Accepts
+# no connection.
+STRANGER = """
+import os, resource, socket, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+held = []
+def bind(kind, name):
+    held.append(socket.socket(socket.AF_UNIX, kind))
+    held[-1].bind("\\0" + name)
+    if kind != socket.SOCK_DGRAM:
+        held[-1].listen(0)
+for port in sys.argv[1:]:
+    bind(socket.SOCK_SEQPACKET, "horovod-port-" + port)
+    bind(socket.SOCK_DGRAM, "horovod-port-" + port)
+for pid in range(os.getpid(), os.getpid() + 4000):
+    for end in "", "/0":
+        bind(socket.SOCK_SEQPACKET, f"horovod-agent/{pid}{end}")
+        bind(socket.SOCK_STREAM, f"horovodrun/0/{pid}{end}")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def strangers(*hosts, ports=()):
+    """Runs a stranger on each host; "" is the launcher's machine."""
+    processes = [subprocess.Popen([*([HOSTS, "exec", name] if name else []), PYTHON, "-c", STRANGER,
+                                   *map(str, ports)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                  text=True) for name in hosts]
+    try:
+        for process in processes:
+            expect(process.stdout.readline() == "ready\n", "a stranger could not bind its names")
+        yield
+    finally:
+        for process in processes:
+            process.communicate()
+
+
+@world()
+def test_names_that_another_user_has_bound_refuse_no_job():
+    ports = range(20400, 20404)
+    with strangers("a", "b", ports=ports):
+        for flags in ((), ("--port-range", f"{ports[0]}-{ports[-1]}")):
+            job = Job("-np", 2, "-H", "a:1,b:1", *flags, "sh", "-c", "echo $(hostname) $MASTER_PORT")
+            job.ends_with(0)
+            expect(sorted(re.findall(r":([ab]) \d+", job.out)) == ["a", "b"], job.describe())
+            expect(not flags or re.search(r" 2040[0-3]\n", job.out), job.describe())
+            job.leaves_nothing()
+
+
+@world()
+def test_a_port_that_a_job_of_another_user_marks_is_avoided_while_there_are_others():
+    with strangers("a", ports=range(20400, 20403)):
+        job = Job("-np", 1, "-H", "a:1", "--port-range", "20400-20403", "sh", "-c", "echo $MASTER_PORT")
+        job.ends_with(0)
+        expect(":20403\n" in job.out, job.describe())
+        job.leaves_nothing()
+
+
+@world()
+def test_a_rank_in_a_world_of_its_own_is_seen_among_names_of_another_user():
+    with strangers("a", "b"):
+        world_test.test_a_rank_in_a_world_of_its_own_ends_the_job()
+
+
+@world()
+def test_jobs_are_listed_among_names_of_another_user():
+    with strangers(""):
+        job = Job("-np", 1, "-H", "a:1", "sh", "-c", "echo ready; sleep 600")
+        job.wait_for("ready")
+        for words in ("ps", "stack"):
+            seen = subprocess.run([LAUNCHER, words], env=clean_environment(), capture_output=True,
+                                  text=True, timeout=90, check=False)
+            expect(seen.returncode == 0 and f"horovodrun, pid {job.process.pid}, 1 ranks: " in
+                   seen.stdout and seen.stderr == "", seen)
+        job.signal(signal.SIGKILL)
+        job.wait()
+        job.leaves_nothing()
+
+
+if __name__ == "__main__":
+    main()
