@@ -18,6 +18,7 @@
 #include "launcher/job/host_startup.h"
 #include "launcher/job/job_inspector.h"
 #include "launcher/job/job_signals.h"
+#include "launcher/job/loop_watch.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
 #include "launcher/job/supervisor.h"
@@ -113,6 +114,7 @@ class JobLaunch {
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
+  std::optional<LoopWatch> loop_watch_;
 };
 
 // Receives the events of one host's agent, and adds the host's index.
@@ -334,6 +336,8 @@ net::Task<void> JobLaunch::start() {
     if (stream == OutputStream::kStdout) act(supervisor_.on_output_broken(error));
   });
   inspector_.open();
+  loop_watch_.emplace(loop_.get_executor(), lease_of(options_.settings),
+                      [](const std::string& sentence) { launcher::say(sentence); });
   if (const double seconds = options_.settings.number("timeout"); seconds > 0) {
     timeout_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double>(seconds)));

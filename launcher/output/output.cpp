@@ -14,6 +14,7 @@
 #include "base/log/json_record.h"
 #include "base/log/log_format.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "launcher/output/rank_errors.h"
 
 namespace hvd::launcher {
@@ -21,6 +22,8 @@ namespace {
 
 // How long a line without an end waits for the rest of it.
 constexpr std::chrono::milliseconds kShownAfter{100};
+// As many bytes may wait for files before the ranks' output is no longer read.
+constexpr size_t kUnfiledLimit = 1 << 20;
 
 }  // namespace
 
@@ -63,8 +66,10 @@ Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, Output
     : plan_(plan),
       size_(plan.size()),
       style_(std::move(style)),
-      stdout_(executor, STDOUT_FILENO),
-      stderr_(executor, STDERR_FILENO) {
+      executor_(executor),
+      thread_(executor),
+      stdout_(executor, STDOUT_FILENO, thread_),
+      stderr_(executor, STDERR_FILENO, thread_) {
   if (style_.folds) {
     for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
   }
@@ -104,8 +109,12 @@ Status Output::open_files() {
       Channel& target = channel(rank, stream);
       target.path = folder / (stream == OutputStream::kStdout ? "stdout" : "stderr");
       const int how = style_.is_continued ? O_APPEND : O_TRUNC;
-      target.file.reset(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
-      if (!target.file) return system_error(cat("cannot write to ", target.path), errno);
+      const UniqueFd file(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
+      if (!file) return system_error(cat("cannot write to ", target.path), errno);
+      target.file = std::make_unique<Sink>(executor_, file.get(), thread_);
+      target.file->on_broken([this, &target](int error) {
+        say(system_error(cat("cannot write to ", target.path), error).message());
+      });
     }
   }
   return {};
@@ -173,9 +182,7 @@ void Output::write(int rank, OutputStream stream, ByteView bytes) {
   lines.reserve(bytes.size() + 64);
   const std::string prefix = from.soon ? from.tagger.prefix() : "";
   from.tagger.feed(as_text(bytes), lines);
-  const auto consumed = [this, rank, stream, size = bytes.size()] {
-    if (consumed_) consumed_(rank, stream, size);
-  };
+  const auto consumed = [this, rank, stream, size = bytes.size()] { release(rank, stream, size); };
   keep(from, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
   // The bytes held of an unfinished line are bounded by the limit of a line.
@@ -246,7 +253,7 @@ void Output::end(int rank, OutputStream stream) {
     else if (from.is_shown)
       show(from, stream, prefix, lines);
   }
-  from.file.reset();
+  if (from.file) from.file->end();
 }
 
 void Output::fold(int rank, OutputStream stream, ByteView bytes) {
@@ -257,7 +264,7 @@ void Output::fold(int rank, OutputStream stream, ByteView bytes) {
   else
     channel(rank, stream).plain.feed(as_text(bytes), lines);
   if (lines.empty()) {
-    if (consumed_) consumed_(rank, stream, bytes.size());
+    release(rank, stream, bytes.size());
     return;
   }
   std::string_view rest = lines;
@@ -267,7 +274,7 @@ void Output::fold(int rank, OutputStream stream, ByteView bytes) {
     folder.add(rank, rest.substr(0, end), Clock::now());
     rest.remove_prefix(end);
   }
-  if (!folder.consume(rank, bytes.size()) && consumed_) consumed_(rank, stream, bytes.size());
+  if (!folder.consume(rank, bytes.size())) release(rank, stream, bytes.size());
   unfold(stream, false);
 }
 
@@ -278,7 +285,7 @@ void Output::unfold(OutputStream stream, bool all) {
     const std::string tag = stamped(line_tag(plan_, folded.ranks, stream, style_));
     sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
       for (const auto& [rank, size] : shown) {
-        if (consumed_) consumed_(rank, stream, size);
+        release(rank, stream, size);
       }
     });
   }
@@ -292,15 +299,26 @@ void Output::unfold(OutputStream stream, bool all) {
 }
 
 void Output::copy_to_file(Channel& channel, std::string_view lines) {
-  while (channel.file && !lines.empty()) {
-    const ssize_t written = ::write(channel.file.get(), lines.data(), lines.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      say(system_error(cat("cannot write to ", channel.path), errno).message());
-      channel.file.reset();
-      return;
-    }
-    lines.remove_prefix(static_cast<size_t>(written));
+  if (!channel.file) return;
+  unfiled_ += lines.size();
+  channel.file->write(lines, [this, size = lines.size()] {
+    unfiled_ -= size;
+    release_held();
+  });
+}
+
+void Output::release(int rank, OutputStream stream, size_t size) {
+  if (unfiled_ >= kUnfiledLimit)
+    held_.push_back({rank, stream, size});
+  else if (consumed_)
+    consumed_(rank, stream, size);
+}
+
+void Output::release_held() {
+  while (unfiled_ < kUnfiledLimit && !held_.empty()) {
+    const Release next = held_.front();
+    held_.pop_front();
+    if (consumed_) consumed_(next.rank, next.stream, next.size);
   }
 }
 
@@ -323,13 +341,18 @@ net::Task<void> Output::drain() {
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     if (folding(stream)) unfold(stream, true);
   }
+  for (const Channel& each : channels_) {
+    if (each.file) co_await each.file->drain();
+  }
   co_await stdout_.drain();
   co_await stderr_.drain();
 }
 
 void Output::discard_stalled() {
-  for (Sink* sink : {&stdout_, &stderr_}) {
-    if (sink->is_stalled()) sink->discard();
+  std::vector<Sink*> sinks = {&stdout_, &stderr_};
+  for (const Channel& each : channels_) sinks.push_back(each.file.get());
+  for (Sink* sink : sinks) {
+    if (sink != nullptr && sink->is_stuck()) sink->discard();
   }
 }
 

@@ -1,8 +1,9 @@
 // Prints the output of the ranks: tagged whole lines on standard output and error, and a copy in files
-// with --output-filename. A stalled terminal holds back the ranks by credit, and never blocks the
-// loop. JobLaunch owns and calls it. Lives on the launch's loop.
+// with --output-filename. A stalled terminal, pipe or file system holds back the ranks by credit, and
+// never blocks the loop. JobLaunch owns and calls it. Lives on the launch's loop.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/unique_fd.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/line_tagger.h"
@@ -39,7 +39,8 @@ class Output {
   static Result<std::unique_ptr<Output>> open(net::asio::any_io_executor executor,
                                               const SlotPlan& plan, OutputStyle style);
 
-  // How many bytes of a rank were shown, so that it may write as many more.
+  // How many bytes of a rank were shown and are not far from its file, so that it may write as many
+  // more.
   using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
   void on_consumed(Consumed callback) { consumed_ = std::move(callback); }
   // Our standard output or error can take no more.
@@ -59,7 +60,7 @@ class Output {
   // shown, or with their tag where objects were; or empty.
   std::string last_errors(int rank) const;
 
-  bool is_stalled() const { return stdout_.is_stalled() || stderr_.is_stalled(); }
+  bool is_stalled() const { return stdout_.is_stalled() || stderr_.is_stalled() || unfiled_ > 0; }
   net::Task<void> drain();
   // Throws away what is stalled now, and what follows on that stream: the user will not wait.
   void discard_stalled();
@@ -71,7 +72,7 @@ class Output {
     std::string tag;  // behind the time
     LineTagger tagger;
     bool is_shown;
-    UniqueFd file;
+    std::unique_ptr<Sink> file;
     std::string path;
     std::string recent;    // of standard error
     LineTagger plain{""};  // cuts lines for folding, and for the report beside objects
@@ -97,6 +98,9 @@ class Output {
   void show_soon(Channel& from, OutputStream stream);
   void end_open_line();
   void copy_to_file(Channel& channel, std::string_view lines);
+  // Calls `consumed_` once the files have room.
+  void release(int rank, OutputStream stream, size_t size);
+  void release_held();
   // The time of the lines that come now, before their tag.
   void stamp(Channel& channel);
   std::string stamped(const std::string& tag) const;
@@ -110,10 +114,19 @@ class Output {
   const SlotPlan& plan_;
   int size_;
   OutputStyle style_;
+  net::asio::any_io_executor executor_;
+  WriterThread thread_;
   Sink stdout_, stderr_;
   std::vector<Channel> channels_;  // two a rank
   std::unique_ptr<Folding> folding_[2];
   Consumed consumed_;
+  struct Release {
+    int rank;
+    OutputStream stream;
+    size_t size;
+  };
+  size_t unfiled_ = 0;            // bytes that wait for files
+  std::deque<Release> held_;      // until fewer bytes wait
   bool has_status_ = false;       // on the terminal
   Channel* open_line_ = nullptr;  // which stands on the terminal without an end
   OutputStream open_stream_ = OutputStream::kStdout;

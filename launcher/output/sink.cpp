@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <deque>
 
 #include "base/text.h"
@@ -15,10 +16,14 @@
 namespace hvd::launcher {
 namespace {
 
+// The time after which a write to a file is seen as stuck.
+constexpr std::chrono::seconds kStuckAfter{1};
+
 // How a descriptor is written without blocking.
 struct Target {
-  UniqueFd fd;
+  std::shared_ptr<UniqueFd> fd = std::make_shared<UniqueFd>();  // a write of the thread shares it
   bool is_socket = false;
+  bool is_file = false;
   int flags_to_restore = -1;  // of the open file, which others share
 };
 
@@ -29,13 +34,14 @@ Target open_target(int fd) {
   if (S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && ::isatty(fd) == 1)) {
     // An open file of our own, so that O_NONBLOCK is ours alone.
     const std::string path = cat("/proc/self/fd/", fd);
-    target.fd.reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-    if (target.fd) return target;
+    target.fd->reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (*target.fd) return target;
     target.flags_to_restore = ::fcntl(fd, F_GETFL);
     if (target.flags_to_restore >= 0) ::fcntl(fd, F_SETFL, target.flags_to_restore | O_NONBLOCK);
   }
+  target.is_file = S_ISREG(status.st_mode);
   target.is_socket = S_ISSOCK(status.st_mode);
-  target.fd.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  target.fd->reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   return target;
 }
 
@@ -43,24 +49,22 @@ Target open_target(int fd) {
 
 class Sink::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(net::asio::any_io_executor executor, int fd)
-      : target_(open_target(fd)), writable_(executor), drained_(executor) {
+  Impl(net::asio::any_io_executor executor, int fd, WriterThread& thread)
+      : target_(open_target(fd)), thread_(thread), writable_(executor), drained_(executor) {
     drained_.expires_at(Clock::time_point::max());
+    if (target_.is_file) return;
     // Asio would set O_NONBLOCK on what it watches, so it watches an epoll of ours instead.
     UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
     epoll_event event{.events = EPOLLOUT | EPOLLONESHOT, .data = {}};
-    can_wait_ = watch && target_.fd &&
-                ::epoll_ctl(watch.get(), EPOLL_CTL_ADD, target_.fd.get(), &event) == 0;
+    can_wait_ = watch && *target_.fd &&
+                ::epoll_ctl(watch.get(), EPOLL_CTL_ADD, target_.fd->get(), &event) == 0;
     if (can_wait_) writable_.assign(watch.release());
   }
 
-  ~Impl() {
-    if (target_.flags_to_restore >= 0) {
-      ::fcntl(target_.fd.get(), F_SETFL, target_.flags_to_restore);
-    }
-  }
+  ~Impl() { restore_flags(); }
 
   void close() {
+    is_closed_ = true;
     error_code ignored;
     writable_.close(ignored);
     drained_.cancel();
@@ -68,10 +72,17 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void write(std::string_view bytes, std::function<void()> written) {
-    queued_.append(bytes);
+    if (is_empty()) progress_ = Clock::now();
     total_queued_ += bytes.size();
     if (written) marks_.push_back({total_queued_, std::move(written)});
+    if (target_.is_file) return write_to_file(bytes);
+    queued_.append(bytes);
     if (!waiting_) flush();
+  }
+
+  void end() {
+    is_ended_ = true;
+    finish();
   }
 
   net::Task<void> drain() {
@@ -81,11 +92,19 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
 
   void discard() {
     broken_ = true;
+    is_discarded_ = true;
     waiting_ = false;
+    is_closing_ = false;
+    // The thread may still write what it has.
+    if (target_.is_file) total_written_ = total_queued_;
+    settle();
     flush();
   }
 
-  bool is_empty() const { return total_written_ == total_queued_; }
+  bool is_empty() const { return is_written() && !is_closing_; }
+  bool is_stuck() const {
+    return !is_empty() && (!target_.is_file || Clock::now() - progress_ > kStuckAfter);
+  }
   void set_on_broken(std::function<void(int)> callback) { on_broken_ = std::move(callback); }
 
  private:
@@ -99,7 +118,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     const auto self = shared_from_this();
     if (flushing_) return;  // called from a mark; the loop below goes on
     flushing_ = true;
-    while (!is_empty() && !waiting_) {
+    while (!is_written() && !waiting_) {
       if (position_ == current_.size()) {
         current_.clear();
         current_.swap(queued_);
@@ -109,7 +128,52 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
       settle();
     }
     flushing_ = false;
+    finish();
+  }
+
+  bool is_written() const { return total_written_ == total_queued_; }
+
+  void finish() {
+    if (is_written() && std::exchange(is_ended_, false) && !is_discarded_) close_target();
     if (is_empty()) drained_.cancel();
+  }
+
+  // Passes the bytes on at once: lines of two sinks with one file stay in their order.
+  void write_to_file(std::string_view bytes) {
+    if (broken_) return on_written(bytes.size(), 0);
+    thread_.write(target_.fd, bytes, [self = shared_from_this(), size = bytes.size()](int error) {
+      if (!self->is_closed_ && !self->is_discarded_) self->on_written(size, error);
+    });
+  }
+
+  void on_written(size_t size, int error) {
+    progress_ = Clock::now();
+    total_written_ += size;
+    if (error != 0) break_with(error);
+    settle();
+    finish();
+  }
+
+  void restore_flags() {
+    if (target_.flags_to_restore < 0) return;
+    ::fcntl(target_.fd->get(), F_SETFL, std::exchange(target_.flags_to_restore, -1));
+  }
+
+  // The file system may write only now, and say only now that it is full.
+  void close_target() {
+    if (!target_.is_file) {
+      error_code ignored;
+      writable_.close(ignored);
+      restore_flags();
+      return target_.fd->reset();
+    }
+    is_closing_ = true;
+    progress_ = Clock::now();
+    thread_.close(std::exchange(target_.fd, std::make_shared<UniqueFd>()),
+                  [self = shared_from_this()](int error) {
+                    if (!std::exchange(self->is_closing_, false) || self->is_closed_) return;
+                    self->on_written(0, error);
+                  });
   }
 
   void write_some() {
@@ -119,8 +183,8 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     ssize_t written;
     do {
       written = target_.is_socket
-                    ? ::send(target_.fd.get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
-                    : ::write(target_.fd.get(), data, size);
+                    ? ::send(target_.fd->get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+                    : ::write(target_.fd->get(), data, size);
     } while (written < 0 && errno == EINTR);
     if (written >= 0) return advance(static_cast<size_t>(written));
     if ((errno == EAGAIN || errno == EWOULDBLOCK) && can_wait_) return wait();
@@ -143,7 +207,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   void wait() {
     waiting_ = true;
     epoll_event event{.events = EPOLLOUT | EPOLLONESHOT, .data = {}};
-    ::epoll_ctl(writable_.native_handle(), EPOLL_CTL_MOD, target_.fd.get(), &event);
+    ::epoll_ctl(writable_.native_handle(), EPOLL_CTL_MOD, target_.fd->get(), &event);
     writable_.async_wait(net::asio::posix::stream_descriptor::wait_read,
                          [self = shared_from_this()](const error_code& error) {
                            if (error) return;
@@ -163,6 +227,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   using error_code = net::error_code;
 
   Target target_;
+  WriterThread& thread_;
   bool can_wait_ = false;
   net::asio::posix::stream_descriptor writable_;  // the epoll that watches target_
   net::asio::steady_timer drained_;
@@ -171,19 +236,23 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   uint64_t total_queued_ = 0, total_written_ = 0;
   std::deque<Mark> marks_;
   bool waiting_ = false, flushing_ = false, broken_ = false;
+  bool is_ended_ = false, is_closing_ = false, is_closed_ = false, is_discarded_ = false;
+  Clock::time_point progress_;  // of a file: when it last took something
   std::function<void(int)> on_broken_;
 };
 
-Sink::Sink(net::asio::any_io_executor executor, int fd)
-    : impl_(std::make_shared<Impl>(std::move(executor), fd)) {}
+Sink::Sink(net::asio::any_io_executor executor, int fd, WriterThread& thread)
+    : impl_(std::make_shared<Impl>(std::move(executor), fd, thread)) {}
 Sink::~Sink() { impl_->close(); }
 
 void Sink::write(std::string_view bytes, std::function<void()> written) {
   impl_->write(bytes, std::move(written));
 }
+void Sink::end() { impl_->end(); }
 net::Task<void> Sink::drain() { return impl_->drain(); }
 void Sink::discard() { impl_->discard(); }
 bool Sink::is_stalled() const { return !impl_->is_empty(); }
+bool Sink::is_stuck() const { return impl_->is_stuck(); }
 void Sink::on_broken(std::function<void(int)> callback) {
   impl_->set_on_broken(std::move(callback));
 }

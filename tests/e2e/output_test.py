@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """The output of ranks arrives complete and in order, on the right stream and in files."""
 import collections
+import contextlib
 import signal as signals
 
 from harness import *
@@ -133,6 +134,100 @@ def test_a_reader_that_stalls_costs_no_lease():
         text = pipe.read()
     expect(process.wait(60) == 0, f"exit code {process.returncode}")
     expect(text.count(b"\n") == 6000, f"{text.count(bytes([10]))} lines")
+
+
+COUNTER = """
+import sys, time
+for number in range(int(sys.argv[1])):
+    print(f"{number:099d}", flush=number % 10 == 9)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def counted(rank, lines):
+    return "".join(f"[{rank}]<stdout>:{number:099d}\n" for number in range(lines))
+
+
+@world()
+def test_an_output_file_that_stalls_holds_up_nothing_else():
+    """The file of one rank is a FIFO without a reader; later a reader gets all lines."""
+    folder = scratch()
+    (folder / "rank.1").mkdir()
+    os.mkfifo(folder / "rank.1" / "stdout")
+    fifo = os.open(folder / "rank.1" / "stdout", os.O_RDONLY | os.O_NONBLOCK)
+    job = Job("-np", 2, "-H", "a:1,b:1", "--output-filename", folder, PYTHON, "-c", COUNTER, 30000, 0)
+    for rank in range(2):
+        job.wait_for(rf"\[{rank}\]<stdout>:0*3000\n")  # four times the size of a FIFO
+    os.set_blocking(fifo, True)
+    with os.fdopen(fifo) as reader:
+        out = reader.read()
+    job.ends_with(0)
+    expect(out == counted(1, 30000), f"{len(out)} bytes of the file\n{job.describe()}")
+    expect((folder / "rank.0" / "stdout").read_text() == counted(0, 30000), job.describe())
+    expect(job.said() == [], job.describe())
+    job.leaves_nothing()
+
+
+# Where mkfs and fsfreeze are.
+SBIN = {"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
+
+
+@contextlib.contextmanager
+def freezable_disk():
+    """A file system that fsfreeze can stall: writes to it wait until it is thawed."""
+    folder = scratch()
+    disk = folder / "disk"
+    disk.mkdir()
+    (folder / "image").write_bytes(b"")
+    os.truncate(folder / "image", 16 << 20)
+    for command in (("mkfs.ext4", "-q", folder / "image"), ("mount", "-o", "loop", folder / "image", disk)):
+        try:
+            subprocess.run(command, env=SBIN, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise Skip(f"no file system of its own: {error}") from None
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True, env=SBIN)
+
+
+@world()
+def test_a_disk_that_stalls_costs_no_lease():
+    """Standard output, its copy and standard error are files on a disk that stalls for longer than the lease."""
+    with freezable_disk() as disk, open(disk / "out", "w+") as out, open(disk / "err", "w+") as err:
+        process = subprocess.Popen(
+            [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--lease", "3", "--output-filename", disk / "copy",
+             PYTHON, "-c", COUNTER, "3000", "0.003"], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+            env=clean_environment(), cwd=ROOT, process_group=0)
+        wait_until(lambda: os.path.getsize(disk / "out") > 10000, 60, "the first lines")
+        # A lease that must not end has no event. The shell thaws the disk even if this test is killed.
+        subprocess.run(["sh", "-c", f"fsfreeze -f {disk} && sleep 7; fsfreeze -u {disk}"], check=True, env=SBIN)
+        code = process.wait(120)
+        out.seek(0)
+        err.seek(0)
+        expect((code, err.read()) == (0, ""), f"exit code {code}")
+        lines = out.read().splitlines(keepends=True)
+        for rank in range(2):
+            mine = "".join(line for line in lines if line.startswith(f"[{rank}]"))
+            expect(mine == counted(rank, 3000), f"rank {rank}: {len(mine)} bytes")
+            expect((disk / "copy" / f"rank.{rank}" / "stdout").read_text() == mine, f"rank {rank}'s copy")
+
+
+@world()
+def test_a_job_ends_by_control_c_while_an_output_file_stalls():
+    folder = scratch()
+    (folder / "rank.0").mkdir()
+    os.mkfifo(folder / "rank.0" / "stdout")
+    reader = os.open(folder / "rank.0" / "stdout", os.O_RDWR)  # nobody reads
+    job = Job("-np", 1, "-H", "b:1", "--output-filename", folder, "yes")
+    job.wait_for("y", 1000)
+    job.signal(signals.SIGINT)
+    wait_until(lambda: not [pid for pid in faults.processes("b")
+                            if faults.said_of(pid, "comm") == "yes\n"], PROMPT, "the rank to end")
+    job.signal(signals.SIGINT)
+    job.ends_with(130)
+    os.close(reader)
+    job.leaves_nothing()
 
 
 def memory_of(pid):

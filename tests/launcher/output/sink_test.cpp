@@ -5,8 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <memory>
+#include <string>
 
+#include "base/text.h"
 #include "base/unique_fd.h"
 
 namespace hvd::launcher {
@@ -31,12 +36,99 @@ std::string read_available(int fd) {
   return text;
 }
 
+void drain(net::asio::io_context& loop, Sink& sink) {
+  bool drained = false;
+  loop.restart();
+  net::asio::co_spawn(loop, sink.drain(), [&](std::exception_ptr) { drained = true; });
+  while (!drained && loop.run_one_for(std::chrono::seconds(30)) > 0) continue;
+  REQUIRE(drained);
+}
+
+// Keeps the thread in a write until it is destroyed, as a file system that stalls.
+class Stall {
+ public:
+  explicit Stall(WriterThread& thread) {
+    const auto full = std::make_shared<UniqueFd>(pipe_.writer.release());
+    ::fcntl(full->get(), F_SETFL, O_NONBLOCK);
+    const std::string page(4096, 'x');
+    while (::write(full->get(), page.data(), page.size()) > 0) continue;
+    ::fcntl(full->get(), F_SETFL, 0);
+    thread.write(full, "x", [](int) {});
+  }
+
+ private:
+  Pipe pipe_;
+};
+
 }  // namespace
+
+TEST_CASE("a file system that stalls blocks nobody, and takes the rest in order afterwards") {
+  net::asio::io_context loop;
+  WriterThread thread(loop.get_executor());
+  const UniqueFd file(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  REQUIRE(file);
+  Sink sink(loop.get_executor(), file.get(), thread);
+  std::string expected, received(1000, '\0');
+  size_t written = 0;
+  {
+    const Stall stall(thread);
+    for (int i = 0; i < 100; ++i) {
+      expected += cat(i, "\n");
+      sink.write(cat(i, "\n"), [&] { ++written; });
+      loop.poll();
+    }
+    CHECK(written == 0);
+  }
+  sink.end();
+  drain(loop, sink);
+  CHECK(written == 100);
+  received.resize(static_cast<size_t>(::pread(file.get(), received.data(), received.size(), 0)));
+  CHECK(received == expected);
+}
+
+TEST_CASE("lines of two sinks on one file stay in their order") {
+  net::asio::io_context loop;
+  WriterThread thread(loop.get_executor());
+  const UniqueFd file(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  REQUIRE(file);
+  Sink out(loop.get_executor(), file.get(), thread);
+  Sink err(loop.get_executor(), file.get(), thread);
+  std::string expected, received(100'000, '\0');
+  for (int i = 0; i < 1000; ++i) {
+    expected += cat(i, "\n");
+    (i % 3 == 0 ? err : out).write(cat(i, "\n"));
+  }
+  drain(loop, out);
+  drain(loop, err);
+  received.resize(static_cast<size_t>(::pread(file.get(), received.data(), received.size(), 0)));
+  CHECK(received == expected);
+}
+
+TEST_CASE("what a file system that stalls does not take can be thrown away") {
+  auto loop = std::make_unique<net::asio::io_context>();
+  auto thread = std::make_unique<WriterThread>(loop->get_executor());
+  const Stall stall(*thread);
+  const UniqueFd file(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  REQUIRE(file);
+  int written = 0;
+  {
+    Sink sink(loop->get_executor(), file.get(), *thread);
+    for (int i = 0; i < 2; ++i) sink.write("x", [&] { ++written; });
+    CHECK(written == 0);
+    sink.discard();
+    CHECK(written == 2);
+    CHECK_FALSE(sink.is_stalled());
+  }
+  // The launcher ends while the thread is still in its write.
+  thread.reset();
+  loop.reset();
+}
 
 TEST_CASE("a stalled pipe blocks nobody, and takes the rest once it is read") {
   net::asio::io_context loop;
+  WriterThread thread(loop.get_executor());
   Pipe pipe;
-  Sink sink(loop.get_executor(), pipe.writer.get());
+  Sink sink(loop.get_executor(), pipe.writer.get(), thread);
   const std::string text(300'000, 'x');
   size_t written = 0;
   for (int i = 0; i < 3; ++i) sink.write(text, [&] { ++written; });
@@ -56,12 +148,13 @@ TEST_CASE("a stalled pipe blocks nobody, and takes the rest once it is read") {
 
 TEST_CASE("the flags of a shared descriptor stay as they are") {
   net::asio::io_context loop;
+  WriterThread thread(loop.get_executor());
   Pipe pipe;
   int pair[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
   const UniqueFd near(pair[0]), far(pair[1]);
-  Sink to_pipe(loop.get_executor(), pipe.writer.get());
-  Sink to_socket(loop.get_executor(), near.get());
+  Sink to_pipe(loop.get_executor(), pipe.writer.get(), thread);
+  Sink to_socket(loop.get_executor(), near.get(), thread);
   to_pipe.write(std::string(1 << 20, 'x'));
   to_socket.write(std::string(1 << 20, 'x'));
   CHECK(to_pipe.is_stalled());
@@ -73,8 +166,9 @@ TEST_CASE("the flags of a shared descriptor stay as they are") {
 TEST_CASE("a reader that is gone is reported once, and later output is dropped") {
   std::signal(SIGPIPE, SIG_IGN);
   net::asio::io_context loop;
+  WriterThread thread(loop.get_executor());
   Pipe pipe;
-  Sink sink(loop.get_executor(), pipe.writer.get());
+  Sink sink(loop.get_executor(), pipe.writer.get(), thread);
   pipe.reader.reset();
   int errors = 0, last = 0, written = 0;
   sink.on_broken([&](int error) {
@@ -91,9 +185,10 @@ TEST_CASE("a reader that is gone is reported once, and later output is dropped")
 
 TEST_CASE("a full device is an error, a file takes all") {
   net::asio::io_context loop;
+  WriterThread thread(loop.get_executor());
   const UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   REQUIRE(full);
-  Sink sink(loop.get_executor(), full.get());
+  Sink sink(loop.get_executor(), full.get(), thread);
   int last = 0;
   sink.on_broken([&](int error) { last = error; });
   sink.write("a");
@@ -101,15 +196,23 @@ TEST_CASE("a full device is an error, a file takes all") {
 
   const UniqueFd file(::open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   REQUIRE(file);
-  Sink to_file(loop.get_executor(), file.get());
-  to_file.write(std::string(1 << 20, 'x'));
+  Sink to_file(loop.get_executor(), file.get(), thread);
+  size_t written = 0;
+  for (int i = 0; i < 3; ++i) to_file.write(std::string(1 << 20, 'x'), [&] { ++written; });
+  CHECK(to_file.is_stalled());  // the thread has it
+  CHECK_FALSE(to_file.is_stuck());
+  to_file.end();
+  drain(loop, to_file);
+  CHECK(written == 3);
   CHECK_FALSE(to_file.is_stalled());
+  CHECK(::lseek(file.get(), 0, SEEK_END) == 3 << 20);
 }
 
 TEST_CASE("what a stalled reader does not take can be thrown away") {
   net::asio::io_context loop;
+  WriterThread thread(loop.get_executor());
   Pipe pipe;
-  Sink sink(loop.get_executor(), pipe.writer.get());
+  Sink sink(loop.get_executor(), pipe.writer.get(), thread);
   int written = 0;
   sink.write(std::string(1 << 20, 'x'), [&] { ++written; });
   bool drained = false;

@@ -1,0 +1,87 @@
+#include "launcher/job/loop_watch.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log/log.h"
+#include "base/mutex.h"
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+// A turn is missed when the loop has not run what was posted to it. After SIGSTOP and SIGCONT only one
+// turn is missed, since this thread was stopped too.
+constexpr int kTurnsInLease = 6;
+constexpr int kMissedTurns = 4;
+
+}  // namespace
+
+struct LoopWatch::State {
+  State(net::asio::any_io_executor loop, double lease_seconds,
+        std::function<void(const std::string&)> say)
+      : loop(std::move(loop)), lease_seconds(lease_seconds), say(std::move(say)) {}
+
+  const net::asio::any_io_executor loop;
+  const double lease_seconds;
+  const std::function<void(const std::string&)> say;
+  Mutex mutex;
+  std::condition_variable changed;
+  bool has_turned HVD_GUARDED_BY(mutex) = true;
+  bool is_over HVD_GUARDED_BY(mutex) = false;
+};
+
+LoopWatch::LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
+                     std::function<void(const std::string&)> say)
+    : state_(std::make_shared<State>(std::move(loop), lease_seconds, std::move(say))) {
+  if (lease_seconds <= 0) return;
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    // Detached, since the standard error to which it writes may be blocked.
+    std::thread([state = state_] { watch(state); }).detach();
+  } catch (const std::system_error& error) {
+    log::info(cat("a blocked launcher will not be reported: ", error.what()));
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+LoopWatch::~LoopWatch() {
+  const MutexLock lock(state_->mutex);
+  state_->is_over = true;
+  state_->changed.notify_one();
+}
+
+void LoopWatch::watch(const std::shared_ptr<State>& state) {
+  const auto turn = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(state->lease_seconds / kTurnsInLease));
+  MutexLock lock(state->mutex);
+  for (int missed = 0; !state->is_over;) {
+    if (std::exchange(state->has_turned, false)) {
+      missed = 0;
+      net::asio::post(state->loop, [state] {
+        const MutexLock turned(state->mutex);
+        state->has_turned = true;
+      });
+    } else if (++missed == kMissedTurns) {
+      lock.unlock();
+      state->say(cat("the launcher has been blocked for ",
+                     state->lease_seconds * kMissedTurns / kTurnsInLease,
+                     " s; a file system that stalls or a lack of free memory can block it; after ",
+                     state->lease_seconds, " s (--lease) the agents end their ranks"));
+      lock.lock();
+    }
+    const auto next = Clock::now() + turn;
+    while (!state->is_over &&
+           state->changed.wait_until(lock.native(), next) == std::cv_status::no_timeout) {
+    }
+  }
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,30 @@
+// Reports that the launch's loop is blocked, before the lease ends and agents end their ranks. A thread
+// watches whether the loop runs what is posted to it. JobLaunch owns it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class LoopWatch {
+ public:
+  // The thread calls `say` once for each time that the loop is blocked for two thirds of the lease.
+  // `say` must own all that it uses. A lease of 0 needs no watch.
+  LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
+            std::function<void(const std::string& sentence)> say);
+  // Does not wait for the thread.
+  ~LoopWatch();
+  LoopWatch(const LoopWatch&) = delete;
+
+ private:
+  struct State;
+  static void watch(const std::shared_ptr<State>& state);
+
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,121 @@
+#include "launcher/output/writer_thread.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <deque>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace hvd::launcher {
+
+struct WriterThread::Job {
+  File file;
+  std::string bytes;
+  bool closes = false;
+  std::vector<Done> done;
+
+  int run() const {
+    if (closes) return ::close(file->release()) == 0 ? 0 : errno;
+    for (std::string_view left = bytes; !left.empty();) {
+      const ssize_t size = ::write(file->get(), left.data(), left.size());
+      if (size < 0 && errno != EINTR) return errno;
+      if (size > 0) left.remove_prefix(static_cast<size_t>(size));
+    }
+    return 0;
+  }
+};
+
+struct WriterThread::State {
+  explicit State(net::asio::any_io_executor executor) : executor(std::move(executor)) {}
+
+  const net::asio::any_io_executor executor;
+  Mutex mutex;
+  std::condition_variable changed;
+  std::deque<Job> jobs HVD_GUARDED_BY(mutex);
+  // The callbacks of the running job. The thread does not own them: they may refer to the loop.
+  std::vector<Done> running HVD_GUARDED_BY(mutex);
+  bool is_over HVD_GUARDED_BY(mutex) = false;
+};
+
+WriterThread::WriterThread(net::asio::any_io_executor executor)
+    : state_(std::make_shared<State>(std::move(executor))) {}
+
+WriterThread::~WriterThread() {
+  std::deque<Job> dropped;
+  std::vector<Done> dropped_running;
+  const MutexLock lock(state_->mutex);
+  state_->is_over = true;
+  dropped.swap(state_->jobs);
+  dropped_running.swap(state_->running);
+  state_->changed.notify_one();
+}
+
+void WriterThread::write(const File& file, std::string_view bytes, Done done) {
+  add({.file = file, .bytes = std::string(bytes), .done = {std::move(done)}});
+}
+
+void WriterThread::close(const File& file, Done done) {
+  add({.file = file, .bytes = {}, .closes = true, .done = {std::move(done)}});
+}
+
+void WriterThread::add(Job job) {
+  if (!is_started_) start();
+  if (!is_started_) {
+    const int error = job.run();
+    net::asio::post(state_->executor, [done = std::move(job.done[0]), error] { done(error); });
+    return;
+  }
+  const MutexLock lock(state_->mutex);
+  Job* const last = state_->jobs.empty() ? nullptr : &state_->jobs.back();
+  if (last != nullptr && last->file == job.file && !last->closes && !job.closes) {
+    last->bytes += job.bytes;
+    last->done.push_back(std::move(job.done[0]));
+    return;
+  }
+  state_->jobs.push_back(std::move(job));
+  state_->changed.notify_one();
+}
+
+void WriterThread::start() {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  // Signals are for the loop's thread.
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    // Detached, since no one waits for a file system that does not answer.
+    std::thread([state = state_] { work(state); }).detach();
+    is_started_ = true;
+  } catch (const std::system_error&) {
+    // Without a thread, the loop itself writes.
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void WriterThread::work(const std::shared_ptr<State>& state) {
+  MutexLock lock(state->mutex);
+  for (;;) {
+    while (state->jobs.empty() && !state->is_over) state->changed.wait(lock.native());
+    if (state->is_over) return;
+    Job job = std::move(state->jobs.front());
+    state->jobs.pop_front();
+    state->running = std::move(job.done);
+    lock.unlock();
+    const int error = job.run();
+    job.file.reset();  // may close it
+    lock.lock();
+    if (state->is_over) return;
+    net::asio::post(state->executor, [done = std::exchange(state->running, {}), error] {
+      for (const Done& each : done) each(error);
+    });
+  }
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,42 @@
+// Writes to files on a thread of its own, in the order of the calls: a file system that stalls, such
+// as NFS, blocks its writer. Does not bound what waits: Output does. Output owns it; its sinks call
+// it. Calls and results are on the launch's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "base/unique_fd.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class WriterThread {
+ public:
+  using File = std::shared_ptr<UniqueFd>;
+  // Gets 0 or an errno, on the executor.
+  using Done = std::function<void(int error_number)>;
+
+  // The thread starts with the first call.
+  explicit WriterThread(net::asio::any_io_executor executor);
+  // Does not wait for a write that blocks. Results that are not delivered yet are dropped.
+  ~WriterThread();
+  WriterThread(const WriterThread&) = delete;
+
+  void write(const File& file, std::string_view bytes, Done done);
+  // Closes it, which may block as a write, and may show that an earlier write failed.
+  void close(const File& file, Done done);
+
+ private:
+  struct Job;
+  struct State;
+  static void work(const std::shared_ptr<State>& state);
+  void start();
+  void add(Job job);
+
+  const std::shared_ptr<State> state_;
+  bool is_started_ = false;
+};
+
+}  // namespace hvd::launcher
