@@ -29,11 +29,25 @@ constexpr int kPermissionDeniedCode = 7;
 constexpr int kFailedPreconditionCode = 9;
 constexpr int kUnauthenticatedCode = 16;
 
+// etcd answers these two with the code of an invalid argument.
+constexpr std::string_view kOldToken = "revision of auth store is old";
+constexpr std::string_view kNoUser = "user name is empty";
+
+bool says(const Fault& fault, std::string_view words) {
+  return fault.message.find(words) != std::string::npos;
+}
+
+// The token has expired, or etcd's users or roles have changed since it was issued.
+bool is_token_refused(const Fault& fault) {
+  return fault.code == kUnauthenticatedCode || says(fault, kOldToken);
+}
+
 // The code for a fault that every endpoint would repeat; nothing for a fault that may pass.
 std::optional<Code> final_code(const Fault& fault) {
+  if (says(fault, kOldToken)) return {};
   switch (fault.code) {
     case kInvalidArgumentCode:
-      return Code::kInvalidArgument;
+      return says(fault, kNoUser) ? Code::kPermissionDenied : Code::kInvalidArgument;
     case kNotFoundCode:
       return Code::kNotFound;
     case kPermissionDeniedCode:
@@ -93,18 +107,19 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
       failure = answer.status();
       if (answer.ok()) {
         const Fault fault = parse_fault(answer->body);
-        // A token expires after some minutes, and when etcd restarts.
-        const bool is_logged_out =
-            fault.code == kUnauthenticatedCode && !std::exchange(token_, {}).empty();
+        const bool is_logged_out = is_token_refused(fault) && !std::exchange(token_, {}).empty();
         if (is_logged_out && !std::exchange(was_logged_out, true)) continue;
         failure = unavailable(cat("it answered ", answer->status, ": ", fault.message));
         const auto code = final_code(fault);
-        if (code && !is_logged_out) co_return explain(Status(*code, advise(fault)));
+        if (code && !is_logged_out) {
+          failure = Status(*code, advise(fault));
+          if (*code != Code::kPermissionDenied) co_return explain(failure);
+        }
       }
     }
     if (is_stopped_) continue;
-    // An error of TLS or of the user is final at the start. A server that serves a job (no deadline)
-    // keeps trying, since the administrator of etcd may correct the error.
+    // An error of TLS, of the user or of its permissions is final at the start. A server that serves a
+    // job (no deadline) keeps trying, since the administrator of etcd may correct the error.
     const bool may_pass = failure.code() == Code::kUnavailable || deadline.is_never();
     if (!may_pass) co_return explain(failure);
     if (reason.ok() || !deadline.passed()) reason = failure;
@@ -118,8 +133,7 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
 }
 
 std::string EtcdClient::advise(const Fault& fault) const {
-  const bool is_nobody =
-      access_.user.empty() && fault.message.find("user name is empty") != std::string::npos;
+  const bool is_nobody = access_.user.empty() && says(fault, kNoUser);
   return cat(fault.message,
              is_nobody ? "; name a file with USER:PASSWORD by --etcd-user-file" : "");
 }
@@ -191,17 +205,24 @@ void EtcdClient::tell_of_outage(const Status& failure, Deadline deadline) {
   if (failures_ == 0) outage_ = Clock::now();
   if (is_told_ || Clock::now() - outage_ < kWorthTelling) return;
   is_told_ = true;
-  log::warning(cat(explain(failure).message(),
-                   deadline.is_never() ? std::string("; requests wait until it can be reached")
-                                       : cat("; it is tried for ",
-                                             std::lround(deadline.seconds_left()), " s more")));
+  const std::string explained = explain(failure).message();
+  if (!deadline.is_never()) {
+    log::warning(
+        cat(explained, "; it is tried for ", std::lround(deadline.seconds_left()), " s more"));
+  } else if (failure.code() == Code::kPermissionDenied) {
+    log::warning(cat(explained, "; requests wait until etcd accepts them from ",
+                     access_.user.empty() ? "a client without a user"
+                                          : cat("user '", printable(access_.user), "'")));
+  } else {
+    log::warning(cat(explained, "; requests wait until it can be reached"));
+  }
 }
 
 void EtcdClient::tell_of_end() {
   failures_ = 0;
   if (std::exchange(is_told_, false)) {
     log::warning(
-        cat("etcd at ", net::to_string(endpoints_[current_]).substr(4), " is reached again"));
+        cat("etcd at ", net::to_string(endpoints_[current_]).substr(4), " serves requests again"));
   }
 }
 

@@ -10,6 +10,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import unittest
 import urllib.error
@@ -43,14 +44,15 @@ class EtcdAccessTest(EtcdLossTest):
                             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
                             "--initial-cluster", f"default={peer}", *self.etcd_flags()])
 
-    def ask_etcd(self, path, **body):
+    def ask_etcd(self, path, *, token=None, **body):
         """Sends a request to etcd itself, and repeats it until etcd answers."""
         deadline = time.monotonic() + 60
+        request = urllib.request.Request(
+            f"{self.scheme}://127.0.0.1:{self.etcd_port}/v3/{path}", json.dumps(body).encode(),
+            {"Authorization": token} if token else {})
         while True:
             try:
-                with urllib.request.urlopen(
-                        f"{self.scheme}://127.0.0.1:{self.etcd_port}/v3/{path}",
-                        json.dumps(body).encode(), 10, context=self.context()) as answer:
+                with urllib.request.urlopen(request, timeout=10, context=self.context()) as answer:
                     return json.load(answer)
             except urllib.error.HTTPError:
                 raise
@@ -83,13 +85,17 @@ class EtcdAccessTest(EtcdLossTest):
         self.assertNotIn(PASSWORD, ended.stdout)
         return ended.stdout
 
-    def tells(self, words, *flags, address="etcd"):
-        """Waits until the log of a server that keeps trying has these words."""
-        self.serve(*flags, address=address)
+    def await_words(self, words):
+        """Waits until the log of the server has these words."""
         deadline = time.monotonic() + 60
         while words not in self.log("server"):
             self.assertLess(time.monotonic(), deadline, self.log("server"))
             time.sleep(0.05)
+
+    def tells(self, words, *flags, address="etcd"):
+        """Waits until the log of a server that keeps trying has these words."""
+        self.serve(*flags, address=address)
+        self.await_words(words)
         self.kill("server")
 
     def keeps_a_job(self, *flags, address="etcd"):
@@ -111,9 +117,30 @@ class EtcdAccessTest(EtcdLossTest):
 
 
 class UsersTest(EtcdAccessTest):
+    tokens = []  # etcd's flags for another kind of tokens than its own simple ones
+
     def setUp(self):
         super().setUp()
         self.users = self.file("user", f"job:{PASSWORD}\n")
+
+    def etcd_flags(self):
+        return self.tokens
+
+    def issue_jwt(self, ttl):
+        """Starts etcd anew with tokens that name their revision of the users, and expire after `ttl`."""
+        key = os.path.join(self.folder, "jwt")
+        subprocess.run(["openssl", "genrsa", "-out", f"{key}.key", "2048"], check=True,
+                       capture_output=True)
+        subprocess.run(["openssl", "rsa", "-in", f"{key}.key", "-pubout", "-out", f"{key}.pub"],
+                       check=True, capture_output=True)
+        self.tokens = ["--auth-token", f"jwt,pub-key={key}.pub,priv-key={key}.key,sign-method=RS256,"
+                       f"ttl={ttl}"]
+        self.kill("etcd")
+        self.start_etcd()
+
+    def as_root(self, path, **body):
+        token = self.ask_etcd("auth/authenticate", name="root", password="root")["token"]
+        self.ask_etcd(path, token=token, **body)
 
     def add_users(self):
         for user, password, role in (("root", "root", "root"), ("job", PASSWORD, "jobs")):
@@ -133,6 +160,64 @@ class UsersTest(EtcdAccessTest):
         wrong = self.file("wrong", "job:guess\n")
         self.assertIn("invalid user ID or password; check the user and the password in "
                       "--etcd-user-file", self.refused("--etcd-user-file", wrong))
+
+    def test_a_token_of_an_earlier_revision_and_one_that_expired(self):
+        self.issue_jwt("2s")
+        self.add_users()
+        self.serve("--etcd-user-file", self.users)
+        client = self.client("a")
+        self.assertEqual(client.call("PUT", "/v1/keys/k", b"0")[0], 200)
+        for change in (lambda: self.as_root("auth/role/add", name="role"), lambda: time.sleep(2.5)):
+            change()
+            self.assertEqual(client.call("PUT", "/v1/keys/k", b"1")[0], 200)
+        self.assertEqual(self.kill("server", signal.SIGINT), 0, self.log("server"))
+        self.assertNotIn("refused", self.log("server"))
+
+    def waits_while(self, client, words, take, give):
+        """A server in mid-job, from which `take` takes its permission and to which `give` returns it."""
+        take()
+        answers = []
+        waiting = threading.Thread(
+            target=lambda: answers.append(client.call("PUT", "/v1/keys/k", b"1")[0]))
+        waiting.start()
+        self.await_words(words + "; requests wait until etcd accepts them from user 'job'")
+        self.assertEqual(answers, [])
+        give()
+        waiting.join(60)
+        self.assertEqual(answers, [200], self.log("server"))
+
+    def test_a_user_that_loses_its_role_or_password_in_mid_job(self):
+        self.ask_etcd("kv/range", key=b64("x"))
+        self.add_users()
+        self.serve("--etcd-user-file", self.users)
+        client = self.client("a")
+        self.assertEqual(client.call("PUT", "/v1/keys/k", b"0")[0], 200)
+        role = {"name": "job", "role": "jobs"}
+        self.waits_while(client, "permission denied",
+                         lambda: self.as_root("auth/user/revoke", **role),
+                         lambda: self.as_root("auth/user/grant", user="job", role="jobs"))
+        self.waits_while(client, "check the user and the password in --etcd-user-file",
+                         lambda: self.as_root("auth/user/changepw", name="job", password="other"),
+                         lambda: self.as_root("auth/user/changepw", name="job", password=PASSWORD))
+        self.assertEqual(client.ask("GET", "/v1/keys/k"), (200, b"1"))
+        self.as_root("auth/user/revoke", **role)
+        self.assertIn("permission denied", self.refused("--etcd-user-file", self.users))
+        self.as_root("auth/user/grant", user="job", role="jobs")
+        self.assertEqual(self.kill("server", signal.SIGINT), 0, self.log("server"))
+
+    def test_users_that_appear_in_mid_job(self):
+        self.ask_etcd("kv/range", key=b64("x"))
+        self.serve()
+        client = self.client("a")
+        self.assertEqual(client.call("PUT", "/v1/keys/k", b"0")[0], 200)
+        self.add_users()
+        waiting = threading.Thread(target=lambda: client.call("PUT", "/v1/keys/k", b"1"))
+        waiting.start()
+        self.await_words("name a file with USER:PASSWORD by --etcd-user-file; requests wait until etcd "
+                         "accepts them from a client without a user")
+        self.as_root("auth/disable")
+        waiting.join(60)
+        self.assertEqual(client.ask("GET", "/v1/keys/k"), (200, b"1"))
 
     def test_files_that_hold_no_user(self):
         for text, mode, words in (("job", 0o600, "USER:PASSWORD"), ("a:b\nc", 0o600, "USER:PASSWORD"),
@@ -204,9 +289,8 @@ class TlsTest(EtcdAccessTest):
 
 def load_tests(loader, *_):
     """Only the tests of this file, without those of the base class."""
-    return unittest.TestSuite(case(name) for case, names in (
-        (UsersTest, ("test_a_job_of_a_user", "test_files_that_hold_no_user")),
-        (TlsTest, ("test_a_job_by_tls",))) for name in names)
+    return unittest.TestSuite(
+        case(name) for case in (UsersTest, TlsTest) for name in vars(case) if name.startswith("test_"))
 
 
 if __name__ == "__main__":
