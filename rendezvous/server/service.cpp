@@ -212,10 +212,10 @@ Service::Outcome Service::fence(const Request& request, const Target& target, Do
   if (!call.ok()) return Reply::failure(call.status());
   const auto deadline = deadline_of(target);
   if (!deadline.ok()) return Reply::failure(deadline.status());
-  const auto count = target.number("count", 1, INT32_MAX);
+  const auto count = target.number("count", 1, kMaxParties);
   if (!count.ok()) return Reply::failure(count.status());
   if (!*count) return Reply::failure(invalid_argument("the call needs count=<number>"));
-  const auto rank = target.number("rank", 0, INT32_MAX);
+  const auto rank = target.number("rank", 0, kMaxParties - 1);
   if (!rank.ok()) return Reply::failure(rank.status());
   const auto ticket = state_.arrive(
       target.name, static_cast<int>(**count), {*call, static_cast<int>(rank->value_or(-1))},

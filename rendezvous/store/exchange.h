@@ -19,8 +19,6 @@
 
 namespace hvd::rendezvous {
 
-constexpr int kMaxParties = 1 << 20;
-
 // Ranges of indices, such as "0-3,9": ascending, without overlap, below `count`.
 using Ranges = std::vector<std::pair<int, int>>;  // first and last
 std::string to_text(const Ranges& ranges);

@@ -1,24 +1,30 @@
 #include "rendezvous/store/fences.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "rendezvous/store/durable_store.h"
 #include "rendezvous/store/records.h"
+#include "rendezvous/store/store.h"
 #include "rendezvous/store/store_checks.h"
 
 namespace hvd::rendezvous {
 namespace {
 
-std::string join_numbers(const std::vector<int>& numbers) {
+// The first ranks without a mark in `is_here`, of `missing` in all. Ranks behind the marks are missing.
+std::string join_missing(const std::vector<bool>& is_here, size_t missing) {
   constexpr size_t kShown = 16;
   std::string text;
-  for (size_t i = 0; i < numbers.size() && i < kShown; ++i) {
-    if (i > 0) text += i + 1 == numbers.size() ? " and " : ", ";
-    text += std::to_string(numbers[i]);
+  size_t shown = 0;
+  for (size_t rank = 0; shown < std::min(missing, kShown); ++rank) {
+    if (rank < is_here.size() && is_here[rank]) continue;
+    if (shown > 0) text += shown + 1 == missing ? " and " : ", ";
+    text += std::to_string(rank);
+    ++shown;
   }
-  if (numbers.size() > kShown) text += cat(" and ", numbers.size() - kShown, " more");
+  if (missing > kShown) text += cat(" and ", missing - kShown, " more");
   return text;
 }
 
@@ -27,7 +33,9 @@ std::string join_numbers(const std::vector<int>& numbers) {
 Result<std::optional<uint64_t>> Fences::arrive(std::string_view name, int count, FenceParty party,
                                                OnFence on_fence) {
   HVD_RETURN_IF_ERROR(check_key(name));
-  if (count < 1) return invalid_argument(cat("a fence needs 1 party or more, not ", count));
+  if (count < 1 || count > kMaxParties) {
+    return invalid_argument(cat("a fence has 1 to ", kMaxParties, " parties, not ", count));
+  }
   if (const auto answer = calls_.recall(party.call)) {
     if (!answer->status.ok()) return answer->status;
     return std::optional<uint64_t>();
@@ -123,24 +131,19 @@ std::string Fences::describe(std::string_view name) const {
   const auto found = fences_.find(name);
   if (found == fences_.end()) return cat("nobody waits at fence '", printable(name), "'");
   const Fence& fence = found->second;
-  const auto count = static_cast<size_t>(fence.count);
-  std::string text =
-      cat("fence '", printable(name), "' waits for ", count - fence.arrivals.size(), " of ", count);
-  // The missing ranks are known only if all waiting parties gave a rank, and no two the same.
-  std::vector<bool> is_here(count);
-  size_t known = 0;
+  const size_t missing = static_cast<size_t>(fence.count) - fence.arrivals.size();
+  std::string text = cat("fence '", printable(name), "' waits for ", missing, " of ", fence.count);
+  // The missing ranks are known only if all waiting parties gave a rank, and no two the same. The marks
+  // end at the highest rank that waits, since a client names the count.
+  std::vector<bool> is_here;
   for (const auto& [id, arrival] : fence.arrivals) {
+    if (arrival.party.rank < 0 || arrival.party.rank >= fence.count) return text;
     const auto rank = static_cast<size_t>(arrival.party.rank);
-    if (arrival.party.rank < 0 || rank >= count || is_here[rank]) continue;
+    if (rank >= is_here.size()) is_here.resize(rank + 1);
+    if (is_here[rank]) return text;
     is_here[rank] = true;
-    ++known;
   }
-  if (known != fence.arrivals.size()) return text;
-  std::vector<int> missing;
-  for (size_t rank = 0; rank < count; ++rank) {
-    if (!is_here[rank]) missing.push_back(static_cast<int>(rank));
-  }
-  return cat(text, missing.size() == 1 ? ": rank " : ": ranks ", join_numbers(missing));
+  return cat(text, missing == 1 ? ": rank " : ": ranks ", join_missing(is_here, missing));
 }
 
 }  // namespace hvd::rendezvous

@@ -303,6 +303,20 @@ TEST_CASE("a fence names the ranks that are missing") {
   server.await_sessions(2);
 }
 
+TEST_CASE("a fence of more parties than a job can have is refused") {
+  RunningServer server;
+  RawClient client(server.endpoint());
+  client.hello().send(
+      client.signed_head(1, "POST", "/v1/fence/f?count=2147483647&rank=0&client=c&sequence=1"));
+  CHECK(client.receive() == 400);
+  CHECK(client.body() == "'count=2147483647' is not a whole number from 1 to 1048576");
+  HttpStore store(server.endpoint(), test_secret(), {.rank = 3});
+  CHECK(store.fence("f", kMaxParties + 1, soon()).code() == Code::kInvalidArgument);
+  CHECK(store.fence("f", kMaxParties, shortly()).message() ==
+        "fence 'f' waits for 1048575 of 1048576: ranks 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, "
+        "14, 15, 16 and 1048559 more");
+}
+
 TEST_CASE("workers that know only address and secret get their places") {
   RunningServer server("tcp:127.0.0.1:0", 3);
   HttpStore first(server.endpoint(), test_secret());
