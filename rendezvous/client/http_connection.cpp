@@ -12,6 +12,23 @@ namespace {
 
 constexpr size_t kChunk = 16 * 1024;
 
+// Whether the server answers with this status before it knows that the client has the secret, and
+// therefore without a signature (PROTOCOL.md, "Signatures").
+bool may_be_unsigned(int status) {
+  switch (status) {
+    case 400:
+    case 401:
+    case 403:
+    case 411:
+    case 413:
+    case 426:
+    case 431:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 HttpConnection::HttpConnection(Stream stream)
@@ -78,7 +95,10 @@ Result<HttpConnection::Answer> HttpConnection::exchange(std::string_view method,
   Answer answer{parser_->status(), parser_->take_body()};
   const auto signature = parse_digest(parser_->field("Hvd-Signature"));
   if (!signature.ok()) {
-    if (answer.status < 400) return permission_denied("the server did not sign its answer");
+    if (!may_be_unsigned(answer.status)) {
+      return permission_denied(cat("the answer of status ", answer.status,
+                                   " is not signed: the server may not have sent it"));
+    }
     return Status(from_http(answer.status), printable(as_text(answer.body), 500));
   }
   const Digest wanted = key_->sign_response(count_, answer.status, sha256(answer.body));

@@ -87,31 +87,6 @@ TEST_CASE("a client with another secret gets an error, and its request has no ef
   CHECK(member.get("k", soon()).status().code() == Code::kNotFound);
 }
 
-TEST_CASE("a server that does not know the secret is not believed") {
-  // The server answers hello and the next request, but cannot sign.
-  auto fd = net::listen_on(*net::numeric_address(*net::parse_endpoint("tcp:127.0.0.1:0")));
-  REQUIRE(fd.ok());
-  std::thread impostor([&] {
-    pollfd entry{fd->get(), POLLIN, 0};
-    REQUIRE(::poll(&entry, 1, 10'000) == 1);
-    const UniqueFd client(::accept(fd->get(), nullptr, nullptr));
-    char buffer[4096];
-    const std::string nonce(32, '1');
-    const std::string hello = net::response_head(200, {{"Hvd-Nonce", nonce}}, 0);
-    const std::string lie =
-        net::response_head(200, {{"Hvd-Signature", std::string(64, 'a')}}, 2) + "no";
-    for (const std::string& answer : {hello, lie}) {
-      if (::recv(client.get(), buffer, sizeof buffer, 0) <= 0) return;
-      if (::send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL) <= 0) return;
-    }
-  });
-  HttpStore store(net::to_endpoint(*net::local_address(fd->get())), test_secret());
-  const auto value = store.get("k", soon());
-  CHECK(value.status().code() == Code::kPermissionDenied);
-  CHECK(value.status().message().find("does not know the secret") != std::string::npos);
-  impostor.join();
-}
-
 TEST_CASE("an unsigned request gets 401 and the end of the connection") {
   RunningServer server;
   RawClient client(server.endpoint());

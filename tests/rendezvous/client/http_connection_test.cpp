@@ -1,0 +1,76 @@
+#include "rendezvous/client/http_connection.h"
+
+#include <doctest/doctest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <thread>
+
+#include "base/text.h"
+#include "rendezvous/client/http_store.h"
+#include "rendezvous/running_server.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+// A program without the secret. It answers hello, and the next request by `response`.
+class Impostor {
+ public:
+  explicit Impostor(std::string response) {
+    auto fd = net::listen_on(*net::numeric_address(*net::parse_endpoint("tcp:127.0.0.1:0")));
+    REQUIRE(fd.ok());
+    listener_ = std::move(*fd);
+    thread_ = std::thread([this, response = std::move(response)] {
+      pollfd entry{listener_.get(), POLLIN, 0};
+      if (::poll(&entry, 1, 10'000) != 1) return;
+      const UniqueFd client(::accept(listener_.get(), nullptr, nullptr));
+      char buffer[4096];
+      const std::string nonce(32, '1');
+      const std::string hello = net::response_head(200, {{"Hvd-Nonce", nonce}}, 0);
+      for (const std::string& answer : {hello, response}) {
+        if (::recv(client.get(), buffer, sizeof buffer, 0) <= 0) return;
+        if (::send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL) <= 0) return;
+      }
+    });
+  }
+  ~Impostor() { thread_.join(); }
+  net::Endpoint endpoint() const { return net::to_endpoint(*net::local_address(listener_.get())); }
+
+ private:
+  UniqueFd listener_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("a server that does not know the secret is not believed") {
+  Impostor impostor(net::response_head(200, {{"Hvd-Signature", std::string(64, 'a')}}, 2) + "no");
+  HttpStore store(impostor.endpoint(), test_secret());
+  const auto value = store.get("k", Deadline::after_seconds(20));
+  CHECK(value.status().code() == Code::kPermissionDenied);
+  CHECK(value.status().message().find("does not know the secret") != std::string::npos);
+}
+
+TEST_CASE("an answer that the server would sign is not believed without a signature") {
+  for (const int status : {200, 404, 405, 408, 409, 412, 500, 501, 503, 504}) {
+    CAPTURE(status);
+    Impostor impostor(net::response_head(status, {}, 2) + "no");
+    HttpStore store(impostor.endpoint(), test_secret(), {.reconnect_seconds = 2});
+    const auto value = store.wait("k", Deadline::never());
+    CHECK(value.status().code() == Code::kPermissionDenied);
+    CHECK(value.status().message().find(cat("status ", status, " is not signed")) !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("a refusal needs no signature") {
+  for (const int status : {400, 401, 403, 411, 413, 426, 431}) {
+    CAPTURE(status);
+    Impostor impostor(net::response_head(status, {}, 2) + "no");
+    HttpStore store(impostor.endpoint(), test_secret());
+    CHECK(store.get("k", Deadline::after_seconds(20)).status().message().find(": no") !=
+          std::string::npos);
+  }
+}
+
+}  // namespace hvd::rendezvous
