@@ -198,16 +198,15 @@ std::optional<Reply> Session::admit() {
   is_unsigned_ = core_->unsigned_store && !parser_->target().starts_with("/v1/") &&
                  !Monitor::is_its(parser_->target());
   if (is_unsigned_) return admit_unsigned(*parser_);
-  if (parser_->target() == "/v1/hello") {
-    const std::string_view length = parser_->field("Content-Length");
-    if (length.empty() || length == "0") return {};
-    return Reply{400, "the request has a body: send hello without one", nullptr};
-  }
-  if (parser_->target() == kAgent) return admit_agent(*core_, *parser_);
-  if (Monitor::is_its(parser_->target()) && !parser_->field("Authorization").starts_with("HVD1 ")) {
-    return admit_monitor(*core_, *parser_);
-  }
-  return client_.admit(*parser_);
+  const bool is_hello = parser_->target() == "/v1/hello", is_agent = parser_->target() == kAgent;
+  const bool is_signed =
+      !is_hello && !is_agent &&
+      (!Monitor::is_its(parser_->target()) || parser_->field("Authorization").starts_with("HVD1 "));
+  if (is_signed) return client_.admit(*parser_);
+  // A client that has not proven the secret takes no memory for a body.
+  if (announced_body() > 0) return Reply{400, "the request has a body: send none", nullptr};
+  if (is_hello) return {};
+  return is_agent ? admit_agent(*core_, *parser_) : admit_monitor(*core_, *parser_);
 }
 
 std::optional<WaitingRequest> Session::waiting() const {

@@ -144,9 +144,12 @@ TEST_CASE("oversize heads and bodies are refused before they take memory") {
   RawClient large_head(server.endpoint());
   large_head.send("GET /v1/hello HTTP/1.1\r\nA: " + std::string(20'000, 'a'));
   CHECK(large_head.receive() == 431);
-  RawClient hello_with_body(server.endpoint());
-  hello_with_body.send(net::request_head("GET", "/v1/hello", {}, 1'000'000));
-  CHECK(hello_with_body.receive() == 400);
+  for (const char* target : {"/v1/hello", "/v1/agent", "/health", "/metrics", "/status"}) {
+    CAPTURE(target);
+    RawClient with_body(server.endpoint());
+    with_body.send(net::request_head("GET", target, {}, 1'000'000));
+    CHECK(with_body.receive() == 400);
+  }
   RawClient noise(server.endpoint());
   noise.send("\x16\x03\x01 this is not HTTP\r\n\r\n");
   CHECK(noise.receive() == 400);
