@@ -216,7 +216,12 @@ class StoreTest(unittest.TestCase):
                 ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], StoreError,
                  "Content-Length"),
                 ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"], ConnectionError, "inside"),
-                ([hello, b""], ConnectionError, "closed")]:
+                ([hello, b""], ConnectionError, "closed"),
+                # Digits to str.isdigit(), and not to int().
+                ([b"HTTP/1.1 \xb2 no\r\n\r\n"], StoreError, "no HTTP"),
+                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n"], StoreError,
+                 "Content-Length"),
+                ([b"HTTP/1.1 200 OK\r\n" + 200 * b"A: b\r\n"], StoreError, "header fields")]:
             with self.assertRaisesRegex(error, words):
                 self.ask(*answers)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import socket
 import ssl
 import time
@@ -17,7 +18,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 # The server takes bodies of 64 MiB.
 _CHUNK = 32 << 20
+# The limits of a response: of a line of its head, and of the number of its lines.
 _LINE = 65536
+_LINES = 100
 _WAIT_SECONDS = 20.0
 # The time limit to restore a broken connection, and the longest pause between two attempts.
 _PATIENCE_SECONDS = 60.0
@@ -90,22 +93,26 @@ class _Connection:
     def _receive(self, timeout: float) -> Tuple[int, Dict[str, str], bytes]:
         self._socket.settimeout(timeout + _WAIT_SECONDS)
         words = self._line().split(" ", 2)
-        if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+        status = _number(words[1]) if len(words) > 1 and words[0].startswith("HTTP/1.") else None
+        if status is None:
             raise StoreError("what answers at the store's place speaks no HTTP")
         fields: Dict[str, str] = {}
-        while True:
+        for _ in range(_LINES):
             line = self._line()
             if not line:
                 break
             name, _, value = line.partition(":")
             fields[name.strip().lower()] = value.strip()
-        size = fields.get("content-length", "")
-        if not size.isdigit() or int(size) > 2 * _CHUNK + _LINE:
-            raise StoreError(f"the store's response has a Content-Length of {size or 'nothing'}")
-        body = self._stream.read(int(size))
-        if len(body) != int(size):
+        else:
+            raise StoreError(f"the store's response has more than {_LINES} header fields")
+        size = _number(fields.get("content-length", ""))
+        if size is None or size > 2 * _CHUNK + _LINE:
+            raise StoreError("the store's response has a Content-Length of "
+                             f"{fields.get('content-length', '')[:40] or 'nothing'}")
+        body = self._stream.read(size)
+        if len(body) != size:
             raise ConnectionError("the store closed the connection inside a response")
-        return int(words[1]), fields, body
+        return status, fields, body
 
     def _line(self) -> str:
         line = self._stream.readline(_LINE)
@@ -147,20 +154,19 @@ class Store:
     def get(self, key: str) -> bytes:
         """Waits without a limit until the key has a value; returns the value, empty if `put` did not set
         it."""
-        text = self._wait(_target(key))
-        count = int(text) if text.isdigit() else 0
+        count = _number(self._wait(_target(key)).decode("latin-1")) or 0
         return b"".join(self._wait(_target(f"{key}/part/{index}")) for index in range(count))
 
     def revision(self) -> int:
         """Returns the current revision, from which `changes` can start."""
-        return int(self._must("GET", "/v1/watch/").split(b"\n", 1)[0])
+        return _must_be_number(self._must("GET", "/v1/watch/").split(b"\n", 1)[0])
 
     def changes(self, prefix: str, revision: int) -> Tuple[int, List[str]]:
         """Waits until keys are set after `revision`; returns the next revision and these keys."""
         target = f"/v1/watch/{_quote(prefix)}?after={revision}"
-        lines = self._wait(target, "&").decode().splitlines()
-        return int(lines[0]), [urllib.parse.unquote(line[4:]) for line in lines[1:]
-                               if line.startswith("set ")]
+        lines = self._wait(target, "&").split(b"\n")
+        return _must_be_number(lines[0]), [urllib.parse.unquote(line[4:].decode("latin-1"))
+                                           for line in lines[1:] if line.startswith(b"set ")]
 
     def _wait(self, target: str, joined_by: str = "?") -> bytes:
         while True:
@@ -190,6 +196,18 @@ class Store:
                     raise
                 time.sleep(pause)
                 pause = min(2 * pause, _PAUSE_SECONDS)
+
+
+def _number(text: str) -> Optional[int]:
+    """Returns a decimal number without a sign, or None. str.isdigit() also takes what int() does not."""
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
+
+
+def _must_be_number(text: bytes) -> int:
+    number = _number(text.decode("latin-1"))
+    if number is None:
+        raise StoreError("the store holds something else than a number where the job keeps one")
+    return number
 
 
 def _quote(key: str) -> str:
