@@ -18,6 +18,7 @@
 #include "launcher/plan/dry_run.h"
 #include "launcher/plan/host_choice.h"
 #include "launcher/plan/spares.h"
+#include "net/descriptor_limit.h"
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"
@@ -131,6 +132,8 @@ int run_joined_job(const Options& options) {
     if (!hosts.ok()) return refuse(hosts.status());
     wanted.hosts = std::move(*hosts);
   }
+  // Anyone who reaches the port can take descriptors before the hosts join.
+  net::raise_descriptor_limit();
   net::asio::io_context loop(1);
   rendezvous::ServerOptions of_server{.secret = *token, .size = wanted.slots};
   if (settings.flag("insecure_compat")) of_server.insecure_compat.emplace();

@@ -1,7 +1,5 @@
 // The program horovod-rendezvous: a rendezvous server without a launcher. One thread; it ends by SIGINT
 // or SIGTERM.
-#include <sys/resource.h>
-
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +10,7 @@
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "horovod/version.h"
+#include "net/descriptor_limit.h"
 #include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/server/listening.h"
 #include "rendezvous/server/monitor.h"
@@ -137,14 +136,6 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return {};
 }
 
-// Each connection needs a descriptor, and the usual soft limit is 1,024.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 // Opens the durable store of --backend and reads the records of the earlier server; empty for memory.
 Result<OpenedStore> open_backend(const Options& options, const Secret& secret,
                                  net::asio::io_context& loop) {
@@ -176,7 +167,7 @@ Result<OpenedStore> open_backend(const Options& options, const Secret& secret,
 }
 
 int serve(const Options& options) {
-  raise_descriptor_limit();
+  net::raise_descriptor_limit();
   auto secret = read_token(options.token_file, options.token_fd);
   if (!secret.ok()) return fail(secret.status().message(), kBadInput);
   if (options.show_monitor_token) {

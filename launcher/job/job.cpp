@@ -1,6 +1,5 @@
 #include "launcher/job/job.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +32,7 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
 #include "launcher/plan/worker_env.h"
+#include "net/descriptor_limit.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/wire/job_keys.h"
 
@@ -43,14 +43,6 @@ namespace {
 constexpr double kBeyondGrace = 2;
 // How long a rank that made others fail by leaving may take to end itself.
 constexpr std::chrono::seconds kTimeToLeave{2};
-
-// Each rank and each host costs descriptors, and the usual soft limit is 1,024.
-void raise_descriptor_limit(size_t wanted) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min<rlim_t>(wanted, limit.rlim_max);
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 }  // namespace
 
@@ -182,7 +174,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
 JobLaunch::~JobLaunch() = default;
 
 JobEnd JobLaunch::run() {
-  raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
+  net::raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
   if (const Status status = find_places(); !status.ok()) return {.exit_code = refuse(status)};
   int exit_code = 0;
   net::asio::co_spawn(loop_, run_all(), [&](std::exception_ptr failure, int code) {

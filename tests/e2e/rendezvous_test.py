@@ -299,6 +299,17 @@ def test_the_command_that_the_launcher_prints_joins_a_host():
         agent.ends_with(0)
 
 
+def test_a_launcher_that_waits_for_hosts_takes_all_descriptors_that_it_may():
+    with workplace() as folder:
+        job = Shell("launcher", folder, "ulimit -Sn 256; exec horovodrun --listen 127.0.0.1:0 "
+                    "--token-file token -np 2 true")
+        job.wait_for("to join by: ")
+        limits = pathlib.Path(f"/proc/{job.process.pid}/limits").read_text()
+        soft, hard = re.search(r"Max open files +(\d+) +(\d+)", limits).groups()
+        expect(soft == hard != "256", limits)
+        job.end()
+
+
 @world()
 def test_the_status_of_a_job_counts_the_hosts_that_joined():
     launch, join = lines_of("Hosts without sshd")

@@ -194,15 +194,6 @@ Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
 
 }  // namespace
 
-rlimit raise_descriptor_limit() {
-  rlimit before{};
-  ::getrlimit(RLIMIT_NOFILE, &before);
-  rlimit limit = before;
-  limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-  return before;
-}
-
 std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands) {
   std::vector<Result<RankProcess>> started;
   auto report = make_pipe();

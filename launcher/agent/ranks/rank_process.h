@@ -36,7 +36,4 @@ struct RankProcess {
 std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands);
 Result<RankProcess> start_rank(const RankCommand& command);
 
-// Raises the limit of open descriptors for this process; returns the former limit, which ranks get.
-rlimit raise_descriptor_limit();
-
 }  // namespace hvd::launcher
