@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log/log.h"
 #include "base/secrets/token_file.h"
 #include "base/standard_streams.h"
 #include "base/text.h"
@@ -136,6 +137,19 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return {};
 }
 
+// A login sends the password to etcd as it is. Within this host it crosses no network.
+void warn_of_clear_password(const etcd::AccessFiles& files, const etcd::Url& url) {
+  if (files.user.empty() || url.access.tls) return;
+  for (const net::Endpoint& endpoint : url.endpoints) {
+    const std::string& host = endpoint.host;
+    if (host == "localhost" || host == "::1" || host.starts_with("127.")) continue;
+    const std::string where = net::to_string(endpoint).substr(4);  // without "tcp:"
+    return log::warning(cat("the password in ", printable(files.user),
+                            " goes unencrypted to etcd at ", where,
+                            "; let etcd speak TLS, and write --backend etcds://", where));
+  }
+}
+
 // Opens the durable store of --backend and reads the records of the earlier server; empty for memory.
 Result<OpenedStore> open_backend(const Options& options, const Secret& secret,
                                  net::asio::io_context& loop) {
@@ -151,6 +165,7 @@ Result<OpenedStore> open_backend(const Options& options, const Secret& secret,
   if (const Status status = etcd::read_files(files, url->access); !status.ok()) {
     return invalid_argument(status.message());
   }
+  warn_of_clear_password(files, *url);
   Result<OpenedStore> opened = internal_error("etcd was not asked");
   net::asio::co_spawn(
       loop,

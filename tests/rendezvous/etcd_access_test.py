@@ -67,10 +67,10 @@ class EtcdAccessTest(EtcdLossTest):
             file.write(text)
         return path
 
-    def serve(self, *flags, address="etcd"):
+    def serve(self, *flags, address="etcd", host="127.0.0.1"):
         self.start("server", [etcd_loss_test.SERVER, "--listen", f"127.0.0.1:{self.port}",
                               "--token-file", self.token, "--backend",
-                              f"{address}://127.0.0.1:{self.etcd_port}{PREFIX}", *flags])
+                              f"{address}://{host}:{self.etcd_port}{PREFIX}", *flags])
 
     def refused(self, *flags, address="etcd"):
         """The one sentence that a server prints when it does not start."""
@@ -218,6 +218,22 @@ class UsersTest(EtcdAccessTest):
         self.as_root("auth/disable")
         waiting.join(60)
         self.assertEqual(client.ask("GET", "/v1/keys/k"), (200, b"1"))
+
+    def test_a_password_that_travels_unencrypted(self):
+        self.ask_etcd("kv/range", key=b64("x"))
+        self.add_users()
+        flags = ("--etcd-user-file", self.users)
+        # The kernel connects to this host at this address, which is none of the loopback's.
+        self.serve(*flags, host="0.0.0.0")
+        self.await_words(f"the password in {self.users} goes unencrypted to etcd at "
+                         f"0.0.0.0:{self.etcd_port}; let etcd speak TLS, and write --backend "
+                         f"etcds://0.0.0.0:{self.etcd_port}")
+        self.assertEqual(self.client("a").call("PUT", "/v1/keys/k", b"1")[0], 200)
+        self.assertEqual(self.kill("server", signal.SIGINT), 0)
+        self.assertEqual(self.log("server").count("unencrypted"), 1)
+        self.serve(*flags)
+        self.assertEqual(self.client("b").call("PUT", "/v1/keys/k", b"1")[0], 200)
+        self.assertEqual(self.log("server").count("unencrypted"), 1)
 
     def test_files_that_hold_no_user(self):
         for text, mode, words in (("job", 0o600, "USER:PASSWORD"), ("a:b\nc", 0o600, "USER:PASSWORD"),
