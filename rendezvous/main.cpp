@@ -119,7 +119,8 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   key->needs(certificate);
   app.add_flag("--insecure-compat", options.insecure_compat,
                "Serve also the unsigned requests of Horovod's own\n"
-               "workers, to everybody who can reach the port.");
+               "workers: on this host only those of your user and\n"
+               "root, on other hosts all that reach the port.");
   app.add_flag("--show-monitor-token", options.show_monitor_token,
                "Print the bearer token for /metrics and /status,\nand exit.");
   // Users of launchers write -np, which CLI11 would read as -n -p.

@@ -60,9 +60,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     return bound;
   }
 
-  void adopt(net::StreamSocket socket) {
+  void adopt(net::StreamSocket socket, bool is_encrypted = false) {
     if (core_->is_closing || core_->sessions.size() >= core_->limits.sessions) return;
-    std::make_shared<Session>(core_, std::move(socket))->start();
+    std::make_shared<Session>(core_, std::move(socket), is_encrypted)->start();
   }
 
   Status resume(OpenedStore opened, std::function<void(Status)> on_lost) {
@@ -127,7 +127,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   void take_tls(net::StreamSocket socket) {
     tls_->take(std::move(socket), [weak = weak_from_this()](net::StreamSocket decrypted) {
-      if (const auto self = weak.lock()) self->adopt(std::move(decrypted));
+      if (const auto self = weak.lock()) self->adopt(std::move(decrypted), true);
     });
   }
 

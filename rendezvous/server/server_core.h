@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -39,6 +40,7 @@ struct ServerCore {
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   Service service;
   std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
+  std::set<int> unsigned_refusals;              // statuses of refusals that were logged
   std::unordered_set<Session*> sessions;
   std::function<void(net::StreamSocket)> on_agent;  // empty: agents are refused
   bool is_closing = false;

@@ -39,9 +39,10 @@ Status closing() { return aborted("the rendezvous server is closing: the job has
 
 }  // namespace
 
-Session::Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket)
+Session::Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket, bool is_encrypted)
     : core_(std::move(core)),
       socket_(std::move(socket)),
+      is_encrypted_(is_encrypted),
       limit_(socket_.get_executor()),
       wake_(socket_.get_executor()),
       parser_(net::make_request_parser(core_->limits.http)),
@@ -195,9 +196,12 @@ std::optional<Reply> Session::admit() {
   if (!parser_->field("Transfer-Encoding").empty()) {
     return Reply{411, "Transfer-Encoding is not supported: send Content-Length", nullptr};
   }
-  is_unsigned_ = core_->unsigned_store && !parser_->target().starts_with("/v1/") &&
-                 !Monitor::is_its(parser_->target());
-  if (is_unsigned_) return admit_unsigned(*parser_);
+  // Horovod's own workers use no TLS, which would hide a client's user.
+  is_unsigned_ = core_->unsigned_store && !is_encrypted_ &&
+                 !parser_->target().starts_with("/v1/") && !Monitor::is_its(parser_->target());
+  if (is_unsigned_) {
+    return admit_unsigned(*core_, *parser_, socket_.native_handle(), unsigned_room_);
+  }
   const bool is_hello = parser_->target() == "/v1/hello", is_agent = parser_->target() == kAgent;
   const bool is_signed =
       !is_hello && !is_agent &&
@@ -230,7 +234,8 @@ net::Task<void> Session::answer() {
   }
   if (is_unsigned_) {
     is_signed_ = false;
-    co_return begin_reply(answer_unsigned(*core_->unsigned_store, *parser_), keeps());
+    unsigned_room_.reset();  // the store takes room for the value
+    co_return begin_reply(answer_unsigned(*core_, *parser_), keeps());
   }
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
   if (!is_signed_) co_return begin_reply(answer_monitor(*core_, parser_->target()), keeps());

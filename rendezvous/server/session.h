@@ -18,7 +18,8 @@ namespace hvd::rendezvous {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket);
+  // `is_encrypted`: `socket` carries the decrypted stream of a client that uses TLS.
+  Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket, bool is_encrypted);
   ~Session();
   Session(const Session&) = delete;
 
@@ -58,6 +59,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   std::shared_ptr<ServerCore> core_;
   net::StreamSocket socket_;
+  const bool is_encrypted_;
   net::asio::steady_timer limit_;  // closes the connection when it fires
   net::asio::steady_timer wake_;   // ends the wait of settle
   std::unique_ptr<net::HttpRequestParser> parser_;
@@ -66,9 +68,10 @@ class Session : public std::enable_shared_from_this<Session> {
   size_t end_ = 0;
 
   ClientProof client_;
-  bool is_admitted_ = false;  // the head of the current request is accepted
-  bool is_unsigned_ = false;  // the current request is for core_->unsigned_store
-  bool is_signed_ = false;    // the current reply gets a signature
+  bool is_admitted_ = false;           // the head of the current request is accepted
+  bool is_unsigned_ = false;           // the current request is for core_->unsigned_store
+  UnsignedStore::Room unsigned_room_;  // for the body of that request
+  bool is_signed_ = false;             // the current reply gets a signature
 
   // A reply begins in the call that completes it: a PUT sends to each waiting GET without a turn of
   // the loop in between.

@@ -1,6 +1,8 @@
 #include "rendezvous/server/unsigned_requests.h"
 
+#include "base/log/log.h"
 #include "base/text.h"
+#include "net/peer_user.h"
 
 namespace hvd::rendezvous {
 
@@ -35,18 +37,53 @@ std::optional<Reply> admit_agent(const ServerCore& core, const net::HttpRequestP
                nullptr};
 }
 
-// The replies have no text, since clients of the original's server read only the status.
-std::optional<Reply> admit_unsigned(const net::HttpRequestParser& request) {
-  if (!UnsignedStore::knows(request.method())) return Reply{501, {}, nullptr};
-  if (request.method() == "PUT" && request.field("Content-Length").empty()) {
-    return Reply{411, {}, nullptr};
+namespace {
+
+// A refusal with a sentence for people: clients of the original's server read only the status.
+Reply refuse(ServerCore& core, int status, const std::string& why) {
+  if (core.unsigned_refusals.insert(status).second) {
+    log::warning(cat("a request of Horovod's own workers (--insecure-compat) is refused: ", why,
+                     "; later refusals of this kind are not reported"));
   }
+  return {status, why + "\n", nullptr};
+}
+
+Reply refuse_body(ServerCore& core, size_t bytes) {
+  return refuse(
+      core, 413,
+      cat("a value may have ", core.unsigned_store->limits().value_bytes, " bytes, not ", bytes));
+}
+
+Reply refuse_total(ServerCore& core) {
+  return refuse(
+      core, 507,
+      cat("the values of all workers may take ", core.unsigned_store->limits().total_bytes,
+          " bytes, and this value exceeds that; give -np N for a job of more workers"));
+}
+
+}  // namespace
+
+std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestParser& request,
+                                    int socket, UnsignedStore::Room& room) {
+  if (!UnsignedStore::knows(request.method())) return Reply{501, {}, nullptr};
+  if (const net::PeerUser peer = net::peer_user(socket); !peer.is_own_or_elsewhere()) {
+    return refuse(core, 403, peer.refusal());
+  }
+  const std::string_view length = request.field("Content-Length");
+  if (request.method() == "PUT" && length.empty()) return Reply{411, {}, nullptr};
+  // The body of a GET has no meaning, and takes memory as well.
+  const auto bytes = static_cast<size_t>(parse_int(length).value_or(0));
+  if (bytes > core.unsigned_store->limits().value_bytes) return refuse_body(core, bytes);
+  room = core.unsigned_store->take_room(bytes);
+  if (!room) return refuse_total(core);
   return {};
 }
 
-Reply answer_unsigned(UnsignedStore& store, net::HttpRequestParser& request) {
+// The other replies have no text.
+Reply answer_unsigned(ServerCore& core, net::HttpRequestParser& request) {
   UnsignedStore::Answer answer =
-      store.answer(request.method(), request.target(), request.take_body());
+      core.unsigned_store->answer(request.method(), request.target(), request.take_body());
+  if (answer.status == 507) return refuse_total(core);
   return {answer.status, {}, std::move(answer.value)};
 }
 

@@ -18,8 +18,10 @@ Reply answer_monitor(const ServerCore& core, std::string_view target);
 
 std::optional<Reply> admit_agent(const ServerCore& core, const net::HttpRequestParser& request);
 
-// Requests of Horovod's own workers.
-std::optional<Reply> admit_unsigned(const net::HttpRequestParser& request);
-Reply answer_unsigned(UnsignedStore& store, net::HttpRequestParser& request);
+// Requests of Horovod's own workers. `socket` is the connection. `room` gets the room for the body.
+// Each kind of refusal of a limit or of a user is logged once.
+std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestParser& request,
+                                    int socket, UnsignedStore::Room& room);
+Reply answer_unsigned(ServerCore& core, net::HttpRequestParser& request);
 
 }  // namespace hvd::rendezvous

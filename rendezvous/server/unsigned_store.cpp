@@ -12,6 +12,9 @@ namespace {
 constexpr std::string_view kNamePrefix = "rank_";
 // Part of the scope names of process sets. The number of their members is unknown.
 constexpr std::string_view kSetMark = "process_set_hash_";
+// Memory that an entry takes besides its bytes.
+constexpr size_t kEntryBytes = 256;
+constexpr size_t kPairBytes = 256;
 
 // "3" for the keys "3" and "rank_3"; empty if the key belongs to no member.
 std::string_view member_of(std::string_view key) {
@@ -22,6 +25,24 @@ std::string_view member_of(std::string_view key) {
 }
 
 }  // namespace
+
+UnsignedStore::UnsignedStore(ScopeSizes sizes, UnsignedLimits limits)
+    : sizes_(std::move(sizes)), limits_(limits) {
+  if (const auto all = sizes_.find("global"); all != sizes_.end()) {
+    const auto workers = static_cast<size_t>(all->second);
+    limits_.total_bytes = std::max(limits_.total_bytes, kPairBytes * workers * workers);
+  }
+}
+
+UnsignedStore::Room UnsignedStore::take(size_t bytes) {
+  *taken_ += bytes;
+  return Room(taken_.get(), [taken = taken_, bytes](const void*) { *taken -= bytes; });
+}
+
+UnsignedStore::Room UnsignedStore::take_room(size_t bytes) {
+  if (bytes > limits_.total_bytes || *taken_ > limits_.total_bytes - bytes) return nullptr;
+  return take(bytes);
+}
 
 bool UnsignedStore::knows(std::string_view method) {
   return method == "GET" || method == "PUT" || method == "DELETE";
@@ -38,10 +59,7 @@ UnsignedStore::Answer UnsignedStore::answer(std::string_view method, std::string
   if (key.find('/') != std::string_view::npos || !check_key(name).ok() || !check_key(key).ok()) {
     return {400, nullptr};
   }
-  if (method == "PUT") {
-    put(std::string(name), key, std::move(body));
-    return {};
-  }
+  if (method == "PUT") return {put(std::string(name), key, std::move(body)), nullptr};
   if (method == "DELETE") {
     remove(name, key);
     return {};
@@ -53,7 +71,10 @@ UnsignedStore::Answer UnsignedStore::answer(std::string_view method, std::string
   return {200, found->second};
 }
 
-void UnsignedStore::put(const std::string& name, std::string_view key, Bytes body) {
+int UnsignedStore::put(const std::string& name, std::string_view key, Bytes body) {
+  if (body.size() > limits_.value_bytes) return 413;
+  const Room room = take_room(kEntryBytes + name.size() + key.size() + body.size());
+  if (!room) return 507;
   Scope& scope = scopes_[name];
   const std::string_view member = member_of(key);
   if (scope.left.contains(member)) {
@@ -62,7 +83,8 @@ void UnsignedStore::put(const std::string& name, std::string_view key, Bytes bod
     // after all have met.
     for (const auto& [other, value] : scope.values) {
       const std::string_view whose = member_of(other);
-      if (!whose.empty() && !scope.left.contains(whose)) scope.staying.emplace(whose);
+      if (whose.empty() || scope.left.contains(whose)) continue;
+      scope.staying.emplace(whose, take(kEntryBytes + whose.size()));  // less than its value frees
     }
     scope.values.clear();
     scope.left.clear();
@@ -71,8 +93,11 @@ void UnsignedStore::put(const std::string& name, std::string_view key, Bytes bod
   if (const auto found = scope.staying.find(member); found != scope.staying.end()) {
     scope.staying.erase(found);
   }
-  scope.values.insert_or_assign(std::string(key),
-                                std::make_shared<Value>(Value{std::move(body), {}}));
+  // The room is freed after the last reply with this value was sent.
+  scope.values.insert_or_assign(
+      std::string(key),
+      ValuePtr(new Value{std::move(body), {}}, [room](const Value* value) { delete value; }));
+  return 200;
 }
 
 void UnsignedStore::remove(std::string_view name, std::string_view key) {

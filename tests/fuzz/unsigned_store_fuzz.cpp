@@ -1,4 +1,5 @@
-// Any request of an unsigned client gets a status, and a value that was put is there at once.
+// Any request of an unsigned client gets a status, a value that was put is there at once, and all values
+// together stay within their total.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -10,7 +11,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::rendezvous;
   std::string_view text(reinterpret_cast<const char*>(data), size);
-  UnsignedStore store({{"global", 2}});
+  constexpr UnsignedLimits kLimits{.value_bytes = 100, .total_bytes = 4096};
+  UnsignedStore store({{"global", 2}}, kLimits);
   const auto take = [](std::string_view* from, char end) {
     const std::string_view part = from->substr(0, from->find(end));
     from->remove_prefix(std::min(from->size(), part.size() + 1));
@@ -21,6 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view method = take(&line, ' ');
     const std::string_view target = take(&line, ' ');
     const auto answer = store.answer(method, target, hvd::to_bytes(line));
+    HVD_CHECK(store.taken_bytes() <= kLimits.total_bytes);
+    HVD_CHECK(answer.status != 413 || (method == "PUT" && line.size() > kLimits.value_bytes));
     HVD_CHECK(UnsignedStore::knows(method) != (answer.status == 501));
     HVD_CHECK(answer.status == 200 || answer.value == nullptr);
     if (method == "PUT" && answer.status == 200) {

@@ -59,6 +59,7 @@ class RawClient {
   // Body of the last response.
   const std::string& body() const { return body_; }
   bool is_signed() const { return !parser_->field("Hvd-Signature").empty(); }
+  int fd() const { return stream_.fd(); }
   bool ends() {
     std::byte byte;
     return stream_.read_some({&byte, 1}, Deadline::after_seconds(10)).value_or(0) == 0;

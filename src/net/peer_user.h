@@ -1,0 +1,26 @@
+// The user of the process at the other end of a connected stream socket, as far as the kernel knows it:
+// of a Unix socket by SO_PEERCRED, of a TCP connection within this host by the kernel's table of
+// sockets. Without state; any thread. Static programs may use this file.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+namespace hvd::net {
+
+struct PeerUser {
+  bool is_here = false;      // the process runs on this host, in this network namespace
+  std::optional<uid_t> uid;  // nothing: it runs elsewhere, or its socket is closed already
+
+  // Whether the process runs elsewhere, or as this process's user or root.
+  bool is_own_or_elsewhere() const;
+  // The sentence for a process that is neither.
+  std::string refusal() const;
+};
+
+// `asks_kernel` is false in tests of a kernel that can only list its sockets, in /proc.
+PeerUser peer_user(int socket, bool asks_kernel = true);
+
+}  // namespace hvd::net
