@@ -6,6 +6,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
+#include "rendezvous/etcd/etcd_pieces.h"
 #include "rendezvous/etcd/etcd_text.h"
 
 namespace hvd::rendezvous::etcd {
@@ -44,11 +45,8 @@ EtcdStore::EtcdStore(asio::any_io_executor executor, Url url, const Secret& secr
 
 void EtcdStore::put(std::string name, Bytes record) {
   forget_pieces(name);
-  std::string value(1, kWhole);
-  if (record.size() <= kLargestWhole)
-    value += as_text(record);
-  else
-    value = write_pieces(name, std::move(record));
+  std::string value =
+      record.size() <= kLargestWhole ? whole_value(record) : write_pieces(name, std::move(record));
   open_.bytes += name.size() + value.size();
   open_.changes.insert_or_assign(cat(root_, "r", name), std::move(value));
 }
@@ -57,19 +55,15 @@ void EtcdStore::put(std::string name, Bytes record) {
 // until all of them are stored.
 std::string EtcdStore::write_pieces(const std::string& name, Bytes record) {
   const std::string prefix = cat("l", server_, next_piece_++, "/");
-  constexpr size_t kDigits = 8;
-  int index = 0;
   for (size_t begin = 0; begin < record.size(); begin += kMostBytes) {
     const std::string_view piece = as_text(record).substr(begin, kMostBytes);
-    std::string number = std::to_string(index++);
-    number.insert(0, kDigits - number.size(), '0');
     Group group;
     group.bytes = piece.size();
-    group.changes.emplace(cat(root_, prefix, number), piece);
+    group.changes.emplace(cat(root_, piece_key(prefix, begin / kMostBytes)), piece);
     enqueue(std::move(group));
   }
   pieces_[name] = prefix;
-  return cat(kInPieces, record.size(), " ", prefix);
+  return value_in_pieces(record.size(), prefix);
 }
 
 void EtcdStore::forget_pieces(const std::string& name) {
@@ -363,31 +357,15 @@ net::Task<Status> EtcdStore::load(Records& records, Deadline deadline) {
   Status status = co_await load_below("r", kRecordsPage, whole, deadline);
   if (status.ok()) status = co_await load_below("l", kPiecesPage, pieces, deadline);
   if (!status.ok()) co_return status;
-  for (const auto& [key, value] : whole) {
-    const std::string name = key.substr(1);
-    const std::string_view text = as_text(value);
-    const Status malformed = failed_precondition(
-        cat("the record '", printable(key), "' below ", printable(root_), " in etcd is malformed"));
-    if (text.starts_with(kWhole)) {
-      records.emplace(name, to_bytes(text.substr(1)));
-      continue;
-    }
-    const size_t space = text.find(' ');
-    if (!text.starts_with(kInPieces) || space == std::string_view::npos) co_return malformed;
-    const std::string prefix(text.substr(space + 1));
-    Bytes record;
-    for (auto piece = pieces.lower_bound(prefix);
-         piece != pieces.end() && piece->first.starts_with(prefix);) {
-      record.insert(record.end(), piece->second.begin(), piece->second.end());
-      piece = pieces.erase(piece);
-    }
-    const auto size = parse_int(text.substr(1, space - 1));
-    if (!size || static_cast<uint64_t>(*size) != record.size()) co_return malformed;
-    records.emplace(name, std::move(record));
-    pieces_.emplace(name, prefix);
+  Result<JoinedRecords> joined = join_records(whole, std::move(pieces));
+  if (!joined.ok()) {
+    co_return joined.status().with_context(
+        cat("the job below ", printable(root_), " in etcd cannot be read"));
   }
-  // Pieces without a record: the earlier server ended before it wrote the record.
-  for (const auto& [key, piece] : pieces) {
+  records = std::move(joined->records);
+  pieces_ = std::move(joined->prefixes);
+  // The earlier server ended before it wrote their record.
+  for (const auto& [key, piece] : joined->stale) {
     open_.changes.emplace(root_ + key, std::nullopt);
     seal();
   }

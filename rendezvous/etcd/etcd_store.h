@@ -47,11 +47,6 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   void stop() override;
 
  private:
-  // First byte of a value in etcd. After kWhole follows the record; after kInPieces follow the size of
-  // the record and the prefix of its pieces.
-  static constexpr char kWhole = 'w';
-  static constexpr char kInPieces = 'p';
-
   // Changes for one transaction, by etcd's key; or the removal of one prefix and no changes.
   struct Group {
     std::map<std::string, std::optional<std::string>, std::less<>> changes;
