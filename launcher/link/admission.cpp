@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/log/log.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "net/frame.h"
@@ -75,6 +76,15 @@ std::string who_calls(int socket) {
 
 }  // namespace
 
+void RefusedCallers::report(const std::string& why) {
+  constexpr int kReported = 20;
+  if (++count_ > kReported) return;
+  log::warning(count_ < kReported ? why
+                                  : cat(why,
+                                        "; later refusals are not reported; give --listen an "
+                                        "address that only hosts of the job reach"));
+}
+
 Bytes framed(const Message& message) {
   net::FrameWriter writer;
   writer.put({}, encode(message), net::Urgency::kControl);
@@ -90,6 +100,10 @@ net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {
   Status status = co_await duplex->write(asked);
   if (!status.ok()) co_return status.with_context(who);
   const auto answer = co_await read_answer(*duplex);
+  const auto state = co_await asio::this_coro::cancellation_state;
+  if (state.cancelled() != asio::cancellation_type::none) {
+    co_return deadline_exceeded(cat(who, " did not prove in time that it holds the job's token"));
+  }
   if (!answer.ok()) co_return answer.status().with_context(who);
   if (!is_same(answer->proof, prove_agent(token, challenge.nonce, answer->nonce, answer->name))) {
     co_return permission_denied(

@@ -20,6 +20,15 @@ struct AdmittedAgent {
   std::unique_ptr<Duplex> duplex;
 };
 
+// Logs why callers are refused. Anyone who reaches the port can call: only the first refusals are logged.
+class RefusedCallers {
+ public:
+  void report(const std::string& why);
+
+ private:
+  int count_ = 0;
+};
+
 // Frames a message for an agent that runs no job yet.
 Bytes framed(const Message& message);
 

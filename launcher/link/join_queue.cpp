@@ -46,15 +46,26 @@ JoinQueue::JoinQueue(asio::io_context& loop, std::unique_ptr<rendezvous::Server>
 
 JoinQueue::~JoinQueue() = default;
 
+struct JoinQueue::Caller {
+  explicit Caller(asio::io_context& loop) : limit(loop, kAdmission) {}
+  void end() { cancel.emit(asio::cancellation_type::terminal); }
+  asio::cancellation_signal cancel;
+  asio::steady_timer limit;
+};
+
 void JoinQueue::spawn_bounded(net::Task<void> task) {
-  struct Caller {
-    explicit Caller(asio::io_context& loop) : limit(loop, kAdmission) {}
-    asio::cancellation_signal cancel;
-    asio::steady_timer limit;
-  };
+  std::erase_if(callers_, [](const auto& caller) { return caller.expired(); });
+  const size_t wanted = wanted_.hosts.empty() ? static_cast<size_t>(std::max(wanted_.slots, 0))
+                                              : wanted_.hosts.size();
+  if (callers_.size() >= kMostUnproven + wanted) {
+    // The first caller has had the most time.
+    callers_.front().lock()->end();
+    callers_.pop_front();
+  }
   const auto caller = std::make_shared<Caller>(loop_);
+  callers_.push_back(caller);
   caller->limit.async_wait([caller](const net::error_code& error) {
-    if (!error) caller->cancel.emit(asio::cancellation_type::terminal);
+    if (!error) caller->end();
   });
   asio::co_spawn(loop_, std::move(task),
                  asio::bind_cancellation_slot(caller->cancel.slot(), [caller](std::exception_ptr) {
@@ -68,7 +79,7 @@ net::Task<void> JoinQueue::receive(net::StreamSocket socket) {
   if (agent.ok())
     take(std::move(*agent));
   else
-    log::warning(agent.status().message());
+    refused_.report(agent.status().message());
 }
 
 void JoinQueue::take(AdmittedAgent agent) {

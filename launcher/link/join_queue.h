@@ -5,6 +5,7 @@
 // Lives on the launcher's loop.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <set>
 #include <string>
@@ -22,6 +23,9 @@ namespace hvd::launcher {
 
 class JoinQueue : public Spawner {
  public:
+  // Callers at one time that have yet to prove that they hold the token, besides one for each wanted host.
+  static constexpr size_t kMostUnproven = 512;
+
   // The hosts with these names; without names, any hosts that provide `slots` slots together.
   struct Wanted {
     std::vector<Host> hosts;
@@ -56,7 +60,11 @@ class JoinQueue : public Spawner {
     Clock::time_point since = Clock::now();
   };
 
-  // Runs the task, and cancels it when an agent takes longer than the time limit.
+  // An agent whose proof of the token, or whose dismissal, is under way.
+  struct Caller;
+
+  // Runs the task, and cancels it when the agent takes longer than the time limit, or when too many
+  // others have called after it.
   void spawn_bounded(net::Task<void> task);
   net::Task<void> receive(net::StreamSocket socket);
   void take(AdmittedAgent agent);
@@ -78,7 +86,9 @@ class JoinQueue : public Spawner {
   const Wanted wanted_;
   net::asio::steady_timer changed_;  // cancelled when a host joins
   std::vector<std::shared_ptr<Joined>> joined_;
-  std::set<std::string> strangers_;  // refused agents: their names are not in wanted_
+  std::set<std::string> strangers_;            // refused agents: their names are not in wanted_
+  std::deque<std::weak_ptr<Caller>> callers_;  // in the order of their calls
+  RefusedCallers refused_;
 };
 
 }  // namespace hvd::launcher

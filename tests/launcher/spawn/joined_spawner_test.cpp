@@ -2,13 +2,20 @@
 // this test.
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <thread>
 
 #include "base/text.h"
 #include "conformance/spawner_conformance.h"
 #include "launcher/agent/loop/link.h"
+#include "launcher/link/admission.h"
 #include "launcher/link/join_queue.h"
+#include "net/blocking_stream.h"
+#include "net/descriptor_limit.h"
+#include "net/http.h"
 #include "rendezvous/server/listening.h"
 
 namespace hvd::launcher {
@@ -83,6 +90,52 @@ TEST_CASE("a host that joined is taken once, and one that did not is none") {
   CHECK(stream.error().message() == "it has not joined");
   const Status status = run_on(loop, join_queue.wait(0.05));
   CHECK(status.message().starts_with("only 0 of 2 slots joined within 0.05 s; "));
+}
+
+// Calls the launcher, and reads the 101 and the challenge.
+net::BlockingStream call_launcher(const net::Endpoint& where) {
+  auto stream = net::BlockingStream::connect(std::vector{*net::numeric_address(where)},
+                                             Deadline::after_seconds(10));
+  REQUIRE(stream.ok());
+  const std::string head = net::request_head(
+      "GET", "/v1/agent", {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0);
+  bool is_interrupted = false;
+  REQUIRE(stream->write(as_bytes(head), {}, Deadline::after_seconds(10), is_interrupted).ok());
+  const size_t size =
+      net::response_head(101, {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0).size() +
+      framed(Challenge{}).size();
+  std::vector<std::byte> buffer(size);
+  for (size_t seen = 0; seen < size;) {
+    const auto read =
+        stream->read_some(std::span(buffer).subspan(seen), Deadline::after_seconds(10));
+    REQUIRE((read.ok() && *read > 0));
+    seen += *read;
+  }
+  return std::move(*stream);
+}
+
+TEST_CASE("callers that prove nothing do not pile up") {
+  constexpr size_t kMore = 8;
+  net::raise_descriptor_limit();
+  net::asio::io_context loop(1);
+  const Secret token = Secret::random();
+  auto server = std::make_unique<rendezvous::Server>(
+      loop.get_executor(), rendezvous::ServerOptions{.secret = token, .size = 1});
+  const auto bound = rendezvous::listen_at(*server, "127.0.0.1:0", "");
+  REQUIRE(bound.ok());
+  JoinQueue join_queue(loop, std::move(server), token, {.hosts = {}, .slots = 1});
+  const auto work = net::asio::make_work_guard(loop);
+  std::thread thread([&] { loop.run(); });
+  std::vector<net::BlockingStream> callers;
+  for (size_t i = 0; i < JoinQueue::kMostUnproven + 1 + kMore; ++i) {
+    callers.push_back(call_launcher(*bound));
+  }
+  for (size_t i = 0; i < kMore; ++i) {
+    pollfd entry{callers[i].fd(), POLLIN, 0};
+    CHECK(::poll(&entry, 1, 5000) == 1);  // half the time limit of a caller
+  }
+  loop.stop();
+  thread.join();
 }
 
 }  // namespace
