@@ -22,6 +22,27 @@ def test_workers_of_the_original_on_one_host():
     job.leaves_nothing()
 
 
+STRANGER = """
+import os, socket
+where = os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
+for user in 0, 65534:
+    os.setuid(user)
+    with socket.create_connection(where, 20) as connection:
+        connection.sendall(b"GET /s/k HTTP/1.1\\r\\n\\r\\n")
+        print(user, connection.recv(4096), flush=True)
+"""
+
+
+def test_another_user_of_the_host_is_refused():
+    if os.geteuid() != 0:
+        raise Skip("only root can become another user")
+    job = Job("--insecure-compat", "-np", 1, PYTHON, "-c", STRANGER)
+    job.ends_with(0)
+    expect("0 b'HTTP/1.1 404 " in job.out, job.describe())
+    expect("65534 b'HTTP/1.1 403 " in job.out and "this connection comes from user 65534 of this host, "
+           "where only user 0 and root are served" in job.out, job.describe())
+
+
 def test_without_the_flag_no_port_is_told():
     job = Job("-np", 1, "sh", "-c", "echo agent=$PPID; env; ss -ltnp")
     job.ends_with(0)

@@ -8,8 +8,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Returns whether the peer belongs to the agent's user. True for the loopback, where the kernel
-// does not know the user.
+// Returns whether the peer of a Unix socket belongs to the agent's user. True for other sockets.
 bool is_of_this_user(int socket) {
   int family = 0;
   socklen_t size = sizeof family;

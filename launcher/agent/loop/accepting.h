@@ -1,4 +1,4 @@
-// Accepts connections of ranks to their agent, only from processes of the agent's user.
+// Accepts connections of ranks to their agent. At a Unix socket, only those of the agent's user.
 #pragma once
 
 #include <functional>

@@ -58,6 +58,15 @@ Status StoreTunnel::listen_on_loopback(const net::PortRange& ports) {
   return watch(std::move(socket), loopback_);
 }
 
+// Answers as the server does at its own port (rendezvous/PROTOCOL.md, "Unsigned").
+void StoreTunnel::refuse(int socket, const net::PeerUser& peer) {
+  const std::string why = peer.refusal() + "\n";
+  const std::string answer =
+      cat("HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: ", why.size(), "\r\n\r\n",
+          why);
+  (void)!::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL);
+}
+
 Status StoreTunnel::watch(UniqueFd socket, UniqueFd& listener) {
   if (!loop_.watch(socket.get(), EPOLLIN, [this, &listener](uint32_t) { accept(listener); })) {
     return system_error("cannot watch the store's socket", errno);
@@ -67,7 +76,12 @@ Status StoreTunnel::watch(UniqueFd socket, UniqueFd& listener) {
 }
 
 void StoreTunnel::accept(const UniqueFd& listener) {
-  accept_all(loop_, listener, [this](UniqueFd socket) {
+  const bool is_loopback = &listener == &loopback_;
+  accept_all(loop_, listener, [this, is_loopback](UniqueFd socket) {
+    if (is_loopback) {
+      const net::PeerUser peer = net::peer_user(socket.get());
+      if (!peer.is_own_or_elsewhere()) return refuse(socket.get(), peer);
+    }
     const uint32_t stream = next_stream_++;
     const int fd = socket.get();
     connections_.emplace(stream, Connection{.socket = std::move(socket),

@@ -15,6 +15,7 @@
 #include "launcher/agent/loop/outbox.h"
 #include "net/event_loop.h"
 #include "net/frame.h"
+#include "net/peer_user.h"
 #include "net/port_range.h"
 
 namespace hvd::launcher {
@@ -27,8 +28,8 @@ class StoreTunnel {
   // Listens. `credit` is the number of bytes that the launcher at first accepts from each
   // connection.
   Status listen(uint32_t credit);
-  // Listens on a loopback port for programs without Unix sockets. Every user of this host can
-  // connect to that port.
+  // Listens on a loopback port for programs without Unix sockets, and serves only processes of the
+  // agent's user and of root.
   Status listen_on_loopback(const net::PortRange& ports);
   // The loopback port, or 0 without one.
   uint16_t loopback_port() const { return loopback_port_; }
@@ -51,6 +52,8 @@ class StoreTunnel {
 
   Status watch(UniqueFd socket, UniqueFd& listener);
   void accept(const UniqueFd& listener);
+  // Answers a process of another user, at the loopback port.
+  static void refuse(int socket, const net::PeerUser& peer);
   void on_ready(uint32_t stream, uint32_t events);
   void read(uint32_t stream, Connection& connection, bool is_hung_up);
   void write(uint32_t stream, Connection& connection);
