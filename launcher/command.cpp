@@ -75,7 +75,8 @@ std::string join_command(const Settings& settings, const net::Endpoint& bound) {
   std::error_code ignored;  // a pipe of this shell is no file there
   const bool is_file = std::filesystem::is_regular_file(file, ignored);
   return cat("horovod-agent --join ", address_for_others(settings, bound), " --token-file ",
-             is_file ? shell_quote(absolute(file)) : "FILE");
+             is_file ? shell_quote(absolute(file)) : "FILE",
+             settings.flag("insecure_plaintext") ? " --insecure-plaintext" : "");
 }
 
 }  // namespace
@@ -135,10 +136,13 @@ int run_joined_job(const Options& options) {
   // Anyone who reaches the port can take descriptors before the hosts join.
   net::raise_descriptor_limit();
   net::asio::io_context loop(1);
-  rendezvous::ServerOptions of_server{.secret = *token, .size = wanted.slots};
+  JobIdentity identity = joined_job(*token, 0);
+  rendezvous::ServerOptions of_server{.secret = identity.secret, .size = wanted.slots};
+  of_server.monitor_secret = *token;
   if (settings.flag("insecure_compat")) of_server.insecure_compat.emplace();
-  if (settings.is_set("tls_cert")) {
-    auto tls = net::TlsFront::make(settings.text("tls_cert"), settings.text("tls_key"));
+  wanted.is_plaintext = settings.flag("insecure_plaintext");
+  if (!wanted.is_plaintext) {
+    auto tls = tls_of_agents(*token, settings.text("tls_cert"), settings.text("tls_key"));
     if (!tls.ok()) return refuse(tls.status());
     of_server.tls = std::move(*tls);
   }
@@ -148,7 +152,7 @@ int run_joined_job(const Options& options) {
   if (!bound.ok()) return refuse(bound.status());
   wanted.join_command = join_command(settings, *bound);
   const std::string command = wanted.join_command;
-  JoinQueue join_queue(loop, std::move(server), *std::move(token), std::move(wanted));
+  JoinQueue join_queue(loop, std::move(server), *token, std::move(identity), std::move(wanted));
   const double seconds = settings.number("start_timeout");
   say(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
           join_queue.describe_wanted(), ", to join by: ", command));

@@ -202,7 +202,8 @@ int serve(const Options& options) {
     if (options.size > 0) server_options.insecure_compat->emplace("global", options.size);
   }
   if (!options.tls_certificate.empty()) {
-    auto tls = net::TlsFront::make(options.tls_certificate, options.tls_key);
+    auto tls =
+        net::TlsFront::make({.certificate = options.tls_certificate, .key = options.tls_key});
     if (!tls.ok()) return fail(tls.status().message(), kBadInput);
     server_options.tls = std::move(*tls);
   }

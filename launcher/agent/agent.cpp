@@ -278,7 +278,11 @@ void Agent::take_deciphered() {
   std::array<std::byte, 16 << 10> buffer;
   while (is_linked_) {
     const auto size = link_.cipher->read(buffer);
-    if (!size.ok()) return fail(size.error().message());
+    if (!size.ok()) {
+      std::fprintf(stderr, "horovod-agent: the link to the launcher ended: %s\n",
+                   size.error().message().c_str());
+      return fail(size.error().message());
+    }
     if (!*size) return;
     if (**size == 0) return lose_link();
     take(ByteView(buffer).first(**size));

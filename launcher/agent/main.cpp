@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/secrets/token_file.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -31,8 +30,6 @@ namespace {
 
 using namespace hvd;
 using namespace hvd::launcher;
-
-constexpr double kDialSeconds = 30;
 
 int fail(std::string_view sentence) {
   std::fprintf(stderr, "horovod-agent: %.*s\n", static_cast<int>(sentence.size()), sentence.data());
@@ -53,13 +50,16 @@ std::string file_name(std::string_view path) {
 }
 
 struct Options {
-  std::string home;  // an address, or empty for the stream on standard input and output
-  std::string join;  // in place of it, the address of a launcher's rendezvous server
+  // The address of a launcher's rendezvous server; empty: the link is standard input and output.
+  std::string join;
   std::string name;
   int slots = 0;
   std::string ca_file;
-  Bytes token;
+  bool insecure_plaintext = false;
+  std::optional<Secret> token;
 };
+
+constexpr std::string_view kPlaintext = "--insecure-plaintext";
 
 constexpr char kHelp[] =
     "Usage: horovod-agent --join HOST:PORT --token-file FILE [flags]\n"
@@ -68,19 +68,20 @@ constexpr char kHelp[] =
     "on the hosts that it reaches. On a host without sshd, start it by hand: it joins\n"
     "the job of a `horovodrun --listen`.\n"
     "\n"
-    "  --join HOST:PORT     Join the job of a horovodrun --listen; https:// uses TLS.\n"
+    "  --join HOST:PORT     Join the job of a horovodrun --listen, by TLS with the\n"
+    "                       token; https://HOST:PORT: with its certificate.\n"
     "  --token-file FILE    File with the job's secret, closed to others.\n"
     "  --token-fd FD        Inherited descriptor to read the secret from instead.\n"
     "  --name NAME          Name of this host in the job; default its host name.\n"
     "  --slots N            Number of ranks for this host; default its cores.\n"
     "  --ca FILE            PEM file of the authorities that sign the certificate.\n"
-    "  --call-home ADDRESS  Address that a launcher gives to agents that it starts.\n"
+    "  --insecure-plaintext Join without TLS a horovodrun with the same flag.\n"
     "  --version            Print the version and exit.\n"
     "  --help               Print this and exit.\n";
 
 // The flags that take a value.
-constexpr std::array<std::string_view, 7> kFlags = {
-    "--call-home", "--join", "--name", "--ca", "--slots", "--token-file", "--token-fd"};
+constexpr std::array<std::string_view, 6> kFlags = {"--join",  "--name",       "--ca",
+                                                    "--slots", "--token-file", "--token-fd"};
 
 // Parses the command line. The token is never an argument, since every user of the host can read
 // those.
@@ -90,15 +91,18 @@ Result<Options> parse(int argc, char** argv) {
   std::optional<int> token_fd;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = argv[i];
+    if (option == kPlaintext) {
+      options.insecure_plaintext = true;
+      --i;
+      continue;
+    }
     if (std::find(kFlags.begin(), kFlags.end(), option) == kFlags.end()) {
       return invalid_argument(
           cat("unknown flag '", printable(option), "'; see horovod-agent --help"));
     }
     if (i + 1 == argc) return invalid_argument(cat("'", option, "' lacks its value"));
     const std::string value = argv[i + 1];
-    if (option == "--call-home") {
-      options.home = value;
-    } else if (option == "--join") {
+    if (option == "--join") {
       options.join = value;
     } else if (option == "--name") {
       options.name = value;
@@ -118,40 +122,34 @@ Result<Options> parse(int argc, char** argv) {
       token_fd = static_cast<int>(*fd);
     }
   }
-  if (!options.ca_file.empty() && !std::string_view(options.join).starts_with(kHttps)) {
+  const bool is_https = std::string_view(options.join).starts_with(kHttps);
+  if (!options.ca_file.empty() && !is_https) {
     return invalid_argument("--ca is for --join https://HOST:PORT");
   }
-  const bool calls = !options.home.empty() || !options.join.empty();
-  const bool has_token = !token_file.empty() || token_fd;
-  if (calls != has_token || (!options.home.empty() && !options.join.empty())) {
-    return invalid_argument(
-        "--join (or --call-home) needs --token-file or --token-fd, and they "
-        "need it");
+  if (options.insecure_plaintext && (options.join.empty() || is_https)) {
+    return invalid_argument("--insecure-plaintext is for --join HOST:PORT");
   }
-  if (!calls) return options;
-  HVD_ASSIGN_OR_RETURN(const Secret token, read_token(token_file, token_fd));
-  options.token = to_bytes(token.hex());
+  const bool has_token = !token_file.empty() || token_fd;
+  if (options.join.empty() == has_token) {
+    return invalid_argument("--join needs --token-file or --token-fd, and they need it");
+  }
+  if (!has_token) return options;
+  HVD_ASSIGN_OR_RETURN(options.token, read_token(token_file, token_fd));
   return options;
 }
 
 // Call before parse(), since the token can be read only once.
 bool joins_by_tls(int argc, char** argv) {
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::string_view(argv[i]) == "--join" &&
-        std::string_view(argv[i + 1]).starts_with(kHttps)) {
-      return true;
-    }
-  }
-  return false;
+  const auto has = [&](std::string_view flag) {
+    return std::find(argv, argv + argc, flag) != argv + argc;
+  };
+  return has("--join") && !has(kPlaintext);
 }
 
 Result<Link> make_link(const Options& options) {
-  if (options.home.empty() && options.join.empty()) return stream_link();
-  auto link =
-      options.join.empty()
-          ? call_home(options.home, options.token, options.name,
-                      Deadline::after_seconds(kDialSeconds))
-          : join({options.join, options.name, options.slots, options.token, options.ca_file});
+  if (options.join.empty()) return stream_link();
+  auto link = join({options.join, options.name, options.slots, *options.token, options.ca_file,
+                    options.insecure_plaintext});
   // A resource manager may write to the standard input of every host; ranks must not read that.
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (link.ok() && null) ::dup2(null.get(), STDIN_FILENO);
@@ -197,7 +195,7 @@ int main(int argc, char** argv) {
   }
   const auto options = parse(argc, argv);
   if (!options.ok()) return fail(options.error().message());
-  if (options->token.empty() && ::isatty(STDIN_FILENO)) {
+  if (options->join.empty() && ::isatty(STDIN_FILENO)) {
     return fail(
         "this program starts and watches the ranks of a job on one host for horovodrun, "
         "which starts it by itself");

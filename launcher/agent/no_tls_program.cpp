@@ -8,9 +8,17 @@
 
 namespace hvd::launcher {
 
+namespace {
+
+Status no_tls() { return unimplemented("this program speaks no TLS; start horovod-agent-tls"); }
+
+}  // namespace
+
 Result<std::unique_ptr<Cipher>> make_cipher(const std::string&, const std::string&) {
-  return Status(Code::kUnimplemented, "this program speaks no TLS; start horovod-agent-tls");
+  return no_tls();
 }
+
+Result<std::unique_ptr<Cipher>> make_cipher(const Digest&) { return no_tls(); }
 
 Status speak_tls(char** command) {
   char self[PATH_MAX];
@@ -18,9 +26,7 @@ Status speak_tls(char** command) {
   if (size <= 0) return system_error("/proc/self/exe cannot be read", errno);
   const std::string path = cat(std::string_view(self, static_cast<size_t>(size)), "-tls");
   ::execv(path.c_str(), command);
-  return system_error(cat("--join https://… needs ", path,
-                          ", which speaks TLS; put it beside this "
-                          "program"),
+  return system_error(cat("--join needs ", path, ", which speaks TLS; put it beside this program"),
                       errno);
 }
 

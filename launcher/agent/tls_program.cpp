@@ -29,6 +29,11 @@ Result<std::unique_ptr<Cipher>> make_cipher(const std::string& host, const std::
   return std::unique_ptr<Cipher>(std::make_unique<TlsCipher>(std::move(session)));
 }
 
+Result<std::unique_ptr<Cipher>> make_cipher(const Digest& key) {
+  HVD_ASSIGN_OR_RETURN(auto session, net::TlsSession::with_shared_key(key));
+  return std::unique_ptr<Cipher>(std::make_unique<TlsCipher>(std::move(session)));
+}
+
 Status speak_tls(char**) { return {}; }
 
 }  // namespace hvd::launcher

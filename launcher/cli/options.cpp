@@ -234,8 +234,13 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     return invalid_argument(
         "--tls-cert and --tls-key belong together: the certificates and their key");
   }
-  if (settings.is_set("tls_cert") && !listens) {
-    return invalid_argument("--tls-cert is for hosts that join, with --listen [HOST]:PORT");
+  const bool is_plain = settings.flag("insecure_plaintext");
+  if ((settings.is_set("tls_cert") || is_plain) && !listens) {
+    return invalid_argument(cat(is_plain ? "--insecure-plaintext" : "--tls-cert",
+                                " is for hosts that join, with --listen [HOST]:PORT"));
+  }
+  if (settings.is_set("tls_cert") && is_plain) {
+    return invalid_argument("--insecure-plaintext and --tls-cert exclude each other: omit one");
   }
   const bool checks = settings.flag("check_build") || settings.is_set("require");
   if (settings.flag("json") && !checks) {

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <span>
 
 #include "base/settings.h"
 #include "base/text.h"
@@ -16,12 +15,6 @@
 namespace hvd::launcher {
 namespace {
 
-uint64_t random_job() {
-  uint64_t job = 0;
-  while (job == 0) fill_random(std::as_writable_bytes(std::span(&job, 1)));
-  return job;
-}
-
 // As in plugins/python/horovod/runner/_calls.py.
 std::string result_key(const Secret& results, int rank) {
   return to_hex(results.sign(as_bytes(cat("horovod.run result 1\n", rank))));
@@ -30,14 +23,13 @@ std::string result_key(const Secret& results, int rank) {
 }  // namespace
 
 HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
-                   const Secret& secret)
+                   const JobIdentity& identity)
     : options_(options),
       plan_(plan),
       generation_(generation),
-      secret_(secret),
+      identity_(identity),
       grace_(options.settings.number("kill_grace")),
-      end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM),
-      job_(random_job()) {}
+      end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM) {}
 
 Status HostJobs::read() {
   const Settings& settings = options_.settings;
@@ -78,12 +70,12 @@ SpawnTarget HostJobs::target_of(const Host& host) const {
 
 HostJob HostJobs::job_of(int host, bool is_local) const {
   JobEnvironment shared;
-  shared.job = job_;
+  shared.job = identity_.number;
   shared.generation = generation_;
-  shared.secret = secret_.hex();
+  shared.secret = identity_.secret.hex();
   shared.start_timeout = options_.settings.number("start_timeout");
   HostJob job;
-  job.job = job_;
+  job.job = identity_.number;
   job.generation = generation_;
   job.host = static_cast<uint32_t>(host);
   job.hosts = static_cast<uint32_t>(plan_.hosts.size());

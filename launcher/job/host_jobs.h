@@ -1,6 +1,6 @@
 // Builds the input of each host's agent: how to reach the host, the command, its directory, the staged
-// code and the ranks' environment. Owns the settings that it read from this machine, and the job's
-// number. Opens no connection. JobLaunch owns it; HostStartup calls it. Lives on the launch's thread.
+// code and the ranks' environment. Owns the settings that it read from this machine. Opens no
+// connection. JobLaunch owns it; HostStartup calls it. Lives on the launch's thread.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/job/staged_code.h"
 #include "launcher/plan/environment_choice.h"
+#include "launcher/plan/job_identity.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/spawn/spawner.h"
@@ -20,7 +21,8 @@ namespace hvd::launcher {
 class HostJobs {
  public:
   // All arguments outlive this object.
-  HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation, const Secret& secret);
+  HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
+           const JobIdentity& identity);
 
   // Reads from this machine: the path of the agent, the directory, the code to stage, the environment.
   // The first call, once.
@@ -42,11 +44,10 @@ class HostJobs {
   const Options& options_;
   const SlotPlan& plan_;
   const uint32_t generation_;
-  const Secret& secret_;
+  const JobIdentity& identity_;
   const Secret results_secret_ = Secret::random();
   const double grace_;
   const int end_signal_;
-  const uint64_t job_;
   std::string agent_;
   std::string directory_;
   std::shared_ptr<const StagedCode> code_;

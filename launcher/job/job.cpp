@@ -86,7 +86,7 @@ class JobLaunch {
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
   net::asio::io_context& loop_;        // the join_queue's, where there is one
   Supervisor supervisor_;
-  Secret secret_;
+  const JobIdentity identity_;
   HostJobs host_jobs_;
   JobSignals signals_;
   net::asio::steady_timer changed_;  // cancelled when the job's state changes
@@ -161,8 +161,8 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       join_queue_(join_queue),
       loop_(join_queue ? join_queue->loop() : own_loop_),
       supervisor_(plan, to_lower(options.settings.text("on_failure")) == "wait"),
-      secret_(join_queue ? join_queue->secret() : Secret::random()),
-      host_jobs_(options, plan, generation, secret_),
+      identity_(join_queue ? join_queue->identity() : random_job()),
+      host_jobs_(options, plan, generation, identity_),
       signals_(loop_, links_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
       give_up_(loop_),
@@ -307,17 +307,16 @@ void JobLaunch::tell_thread_shares() {
 }
 
 net::Task<void> JobLaunch::start() {
-  server_ =
-      join_queue_
-          ? join_queue_->take_server()
-          : std::make_unique<rendezvous::Server>(
-                loop_.get_executor(),
-                rendezvous::ServerOptions{
-                    .secret = secret_, .size = plan_.size(), .insecure_compat = original_scopes()});
+  server_ = join_queue_ ? join_queue_->take_server()
+                        : std::make_unique<rendezvous::Server>(
+                              loop_.get_executor(),
+                              rendezvous::ServerOptions{.secret = identity_.secret,
+                                                        .size = plan_.size(),
+                                                        .insecure_compat = original_scopes()});
   if (parent_process_) {
     // The parent process, which waits for the ranks' results, has gone: the ranks end, as by a signal.
-    parent_process_->serve(loop_.get_executor(), secret_, host_jobs_.results_secret(), *server_,
-                           [] { ::raise(SIGTERM); });
+    parent_process_->serve(loop_.get_executor(), identity_.secret, host_jobs_.results_secret(),
+                           *server_, [] { ::raise(SIGTERM); });
   }
   output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
     const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);

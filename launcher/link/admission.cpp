@@ -66,12 +66,8 @@ net::Task<Result<Answer>> read_answer(Duplex& duplex) {
 }
 
 std::string who_calls(int socket) {
-  const auto peer = net::peer_address(socket);
-  if (!peer.ok() || peer->family() == AF_UNIX)
-    return "an agent";  // AF_UNIX: TLS ends in this process
-  net::Endpoint from = net::to_endpoint(*peer);
-  if (from.host.starts_with("::ffff:")) from.host.erase(0, 7);  // IPv4 at a socket of IPv6
-  return cat("the agent at ", net::to_string(from));
+  const std::string peer = net::peer_text(socket);
+  return peer.empty() ? "an agent" : cat("the agent at ", peer);  // empty: TLS ends in this process
 }
 
 }  // namespace
@@ -89,6 +85,22 @@ Bytes framed(const Message& message) {
   net::FrameWriter writer;
   writer.put({}, encode(message), net::Urgency::kControl);
   return writer.take(1);
+}
+
+Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& certificate,
+                                    const std::string& key) {
+  net::TlsServerOptions options{.certificate = certificate, .key = key};
+  options.shared_key = join_key(token);
+  options.on_other_key = [refused = std::make_shared<RefusedCallers>()](const std::string& peer) {
+    refused->report(
+        cat("the agent at ", peer,
+            " does not hold the job's token; copy this launcher's token file to its host"));
+  };
+  options.on_altered = [](const std::string& peer) {
+    log::warning(cat("the link of the agent at ", peer,
+                     " ended: bytes were altered on their way, and none of them was used"));
+  };
+  return net::TlsFront::make(std::move(options));
 }
 
 net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {

@@ -1,6 +1,6 @@
-// Admits agents that connect to the launcher (horovod-agent --join): reads the agent's name and checks
-// that it holds the token. JoinQueue calls it for each accepted connection, and cancels it to bound its
-// time. Lives on the launcher's loop.
+// Admits agents that connect to the launcher (horovod-agent --join): encrypts their links, reads the
+// agent's name and checks that it holds the token. JoinQueue calls admit() for each accepted
+// connection, and cancels it to bound its time. Lives on the launcher's loop.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@
 #include "launcher/protocol/protocol.h"
 #include "launcher/spawn/duplex.h"
 #include "net/asio.h"
+#include "net/tls_front.h"
 
 namespace hvd::launcher {
 
@@ -31,6 +32,11 @@ class RefusedCallers {
 
 // Frames a message for an agent that runs no job yet.
 Bytes framed(const Message& message);
+
+// TLS for the port at which agents join: by the token, and also by the certificate in this PEM file,
+// unless it is empty. Logs the agents that do not hold the token, and altered links.
+Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& certificate,
+                                    const std::string& key);
 
 // Admits the agent at the other end of an accepted connection. Closes the socket on an error.
 net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token);

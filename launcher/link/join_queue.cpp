@@ -6,6 +6,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/protocol/protocol.h"
+#include "launcher/protocol/token_proof.h"
 
 namespace hvd::launcher {
 namespace {
@@ -33,10 +34,11 @@ int slots_of(const std::vector<Host>& hosts) {
 }  // namespace
 
 JoinQueue::JoinQueue(asio::io_context& loop, std::unique_ptr<rendezvous::Server> server,
-                     Secret token, Wanted wanted)
+                     const Secret& token, JobIdentity identity, Wanted wanted)
     : loop_(loop),
       server_(std::move(server)),
-      token_(std::move(token)),
+      token_(wanted.is_plaintext ? plaintext_token(token) : token),
+      identity_(std::move(identity)),
       wanted_(std::move(wanted)),
       changed_(loop) {
   server_->on_agent(

@@ -15,6 +15,7 @@
 #include "base/secrets/secret.h"
 #include "launcher/link/admission.h"
 #include "launcher/plan/hosts.h"
+#include "launcher/plan/job_identity.h"
 #include "launcher/spawn/spawner.h"
 #include "net/asio.h"
 #include "rendezvous/server/server.h"
@@ -31,11 +32,12 @@ class JoinQueue : public Spawner {
     std::vector<Host> hosts;
     int slots = 0;
     std::string join_command = {};  // the command that a user types on a host to join
+    bool is_plaintext = false;      // hosts join without TLS
   };
 
-  // `server` listens already; its secret is the token.
-  JoinQueue(net::asio::io_context& loop, std::unique_ptr<rendezvous::Server> server, Secret token,
-            Wanted wanted);
+  // `server` listens already; its secret is that of `identity`. Agents prove that they hold the token.
+  JoinQueue(net::asio::io_context& loop, std::unique_ptr<rendezvous::Server> server,
+            const Secret& token, JobIdentity identity, Wanted wanted);
   ~JoinQueue() override;
 
   // Returns when all wanted hosts have joined, and refuses later agents.
@@ -46,7 +48,7 @@ class JoinQueue : public Spawner {
   std::string describe_wanted() const;
 
   net::asio::io_context& loop() { return loop_; }
-  const Secret& secret() const { return token_; }
+  const JobIdentity& identity() const { return identity_; }
   std::unique_ptr<rendezvous::Server> take_server() { return std::move(server_); }
 
   // Returns the connection of the agent that joined under the target's name.
@@ -82,7 +84,8 @@ class JoinQueue : public Spawner {
 
   net::asio::io_context& loop_;
   std::unique_ptr<rendezvous::Server> server_;
-  const Secret token_;
+  const Secret token_;  // or what stands for it in plain text
+  const JobIdentity identity_;
   const Wanted wanted_;
   net::asio::steady_timer changed_;  // cancelled when a host joins
   std::vector<std::shared_ptr<Joined>> joined_;

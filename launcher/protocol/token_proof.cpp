@@ -15,6 +15,12 @@ Proof prove(ByteView token, std::string_view who, const Nonce& of_launcher, cons
 
 }  // namespace
 
+Digest join_key(const Secret& token) { return token.derive("horovod join 1"); }
+
+Secret plaintext_token(const Secret& token) {
+  return *Secret::from_bytes(token.derive("horovod join in plain text 1"));
+}
+
 Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agent,
                   std::string_view name) {
   return prove(token, "horovod agent", of_launcher, of_agent, name);

@@ -27,11 +27,13 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::any_io_executor executor, ServerOptions options)
       : executor_(std::move(executor)),
-        core_(std::make_shared<ServerCore>(std::move(options.secret), options.size, options.limits,
-                                           options.open_monitor)),
+        core_(std::make_shared<ServerCore>(
+            options.secret, Monitor::token(options.monitor_secret.value_or(options.secret)),
+            options.size, options.limits, options.open_monitor)),
         expiry_(executor_) {
     core_->expiry_changed = [this] { arm_expiry(); };
     tls_ = std::move(options.tls);
+    core_->agents_use_tls = tls_.has_value();
     if (options.insecure_compat) core_->unsigned_store.emplace(std::move(*options.insecure_compat));
   }
 
@@ -126,9 +128,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void take_tls(net::StreamSocket socket) {
-    tls_->take(std::move(socket), [weak = weak_from_this()](net::StreamSocket decrypted) {
-      if (const auto self = weak.lock()) self->adopt(std::move(decrypted), true);
-    });
+    tls_->take(std::move(socket),
+               [weak = weak_from_this()](net::StreamSocket plain, bool is_encrypted) {
+                 if (const auto self = weak.lock()) self->adopt(std::move(plain), is_encrypted);
+               });
   }
 
   net::Task<void> accept(Acceptor& acceptor) {

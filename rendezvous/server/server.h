@@ -28,10 +28,13 @@ struct ServerOptions {
   Secret secret;
   int size = 0;  // number of workers that get a rank from this server; 0: it assigns no ranks
   ServerLimits limits = {};
-  bool open_monitor = false;              // /metrics and /status without a token
-  std::optional<net::TlsFront> tls = {};  // set: each listening port accepts TLS alone
+  bool open_monitor = false;  // /metrics and /status without a token
+  // Set: each listening port accepts TLS, and agents must use it.
+  std::optional<net::TlsFront> tls = {};
   // Set: also serves the unsigned requests of Horovod's own workers, from a store of their own.
   std::optional<ScopeSizes> insecure_compat = {};
+  // The secret of the monitor's token, if it is another one.
+  std::optional<Secret> monitor_secret = {};
 };
 
 class Server {

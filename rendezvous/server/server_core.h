@@ -23,9 +23,9 @@ namespace hvd::rendezvous {
 class Session;
 
 struct ServerCore {
-  ServerCore(Secret key, int size, ServerLimits bounds, bool open_monitor)
+  ServerCore(Secret key, std::string token, int size, ServerLimits bounds, bool open_monitor)
       : secret(std::move(key)),
-        monitor_token(Monitor::token(secret)),
+        monitor_token(std::move(token)),
         limits(bounds),
         is_monitor_open(open_monitor),
         service(size) {}
@@ -40,9 +40,10 @@ struct ServerCore {
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   Service service;
   std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
-  std::set<int> unsigned_refusals;              // statuses of refusals that were logged
+  std::set<int> logged_refusals;  // of unsigned requests, by status: each is logged once
   std::unordered_set<Session*> sessions;
   std::function<void(net::StreamSocket)> on_agent;  // empty: agents are refused
+  bool agents_use_tls = false;                      // others are refused
   bool is_closing = false;
   std::function<void()> expiry_changed;  // a session calls it after each signed request
 };

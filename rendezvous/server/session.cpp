@@ -210,7 +210,8 @@ std::optional<Reply> Session::admit() {
   // A client that has not proven the secret takes no memory for a body.
   if (announced_body() > 0) return Reply{400, "the request has a body: send none", nullptr};
   if (is_hello) return {};
-  return is_agent ? admit_agent(*core_, *parser_) : admit_monitor(*core_, *parser_);
+  if (!is_agent) return admit_monitor(*core_, *parser_);
+  return admit_agent(*core_, *parser_, socket_.native_handle(), is_encrypted_);
 }
 
 std::optional<WaitingRequest> Session::waiting() const {

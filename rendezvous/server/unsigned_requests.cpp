@@ -3,6 +3,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "net/peer_user.h"
+#include "net/socket_address.h"
 
 namespace hvd::rendezvous {
 
@@ -28,9 +29,23 @@ Reply answer_monitor(const ServerCore& core, std::string_view target) {
   return {200, core.monitor.status(core.service, core.sessions.size(), core.waiting()), nullptr};
 }
 
-std::optional<Reply> admit_agent(const ServerCore& core, const net::HttpRequestParser& request) {
+std::optional<Reply> admit_agent(ServerCore& core, const net::HttpRequestParser& request,
+                                 int socket, bool is_encrypted) {
   if (to_lower(request.field("Upgrade")) != "horovod-agent") {
     return Reply{400, "/v1/agent is for agents alone: send 'Upgrade: horovod-agent'", nullptr};
+  }
+  if (core.agents_use_tls && !is_encrypted) {
+    if (core.logged_refusals.insert(426).second) {
+      const std::string peer = net::peer_text(socket);
+      log::warning(cat("the agent", peer.empty() ? "" : cat(" at ", peer),
+                       " joins in plain text and is refused; start horovod-agent of this version "
+                       "there, without --insecure-plaintext; later refusals of this kind are not "
+                       "reported"));
+    }
+    return Reply{426,
+                 "hosts join this launcher by TLS: start horovod-agent of its version, without "
+                 "--insecure-plaintext",
+                 nullptr};
   }
   if (core.on_agent && !core.is_closing) return {};
   return Reply{409, "the job has all its hosts, or no launcher accepts hosts at this port",
@@ -41,7 +56,7 @@ namespace {
 
 // A refusal with a sentence for people: clients of the original's server read only the status.
 Reply refuse(ServerCore& core, int status, const std::string& why) {
-  if (core.unsigned_refusals.insert(status).second) {
+  if (core.logged_refusals.insert(status).second) {
     log::warning(cat("a request of Horovod's own workers (--insecure-compat) is refused: ", why,
                      "; later refusals of this kind are not reported"));
   }

@@ -16,7 +16,9 @@ namespace hvd::rendezvous {
 std::optional<Reply> admit_monitor(const ServerCore& core, const net::HttpRequestParser& request);
 Reply answer_monitor(const ServerCore& core, std::string_view target);
 
-std::optional<Reply> admit_agent(const ServerCore& core, const net::HttpRequestParser& request);
+// `socket` is the connection. The first refusal of an agent without TLS is logged.
+std::optional<Reply> admit_agent(ServerCore& core, const net::HttpRequestParser& request,
+                                 int socket, bool is_encrypted);
 
 // Requests of Horovod's own workers. `socket` is the connection. `room` gets the room for the body.
 // Each kind of refusal of a limit or of a user is logged once.

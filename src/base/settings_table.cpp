@@ -95,9 +95,12 @@ constexpr Setting kTable[] = {
     {"token_fd", "--token-fd", "", "", kInt, "FD", "", kJoin,
      "Inherited descriptor to read the token from, such as a pipe, instead of --token-file."},
     {"tls_cert", "--tls-cert", "", "", kText, "FILE", "", kJoin,
-     "PEM file of certificates: hosts join by TLS, with horovod-agent --join https://HOST:PORT."},
+     "PEM file of certificates: hosts may also join by horovod-agent --join https://HOST:PORT."},
     {"tls_key", "--tls-key", "", "", kText, "FILE", "", kJoin,
      "PEM file with the key of --tls-cert."},
+    {"insecure_plaintext", "--insecure-plaintext", "", "", kFlag, "", "0", kJoin,
+     "Let hosts join without TLS, by horovod-agent with the same flag: others can read and change "
+     "the job."},
 
     {"env", "-x,--env", "", "", kList, "NAME[=VALUE]", "", kEnvironment,
      "Pass on or set a variable: NAME, NAME=VALUE or 'NAME*'. May be repeated."},

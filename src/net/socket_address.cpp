@@ -139,6 +139,15 @@ Result<SocketAddress> peer_address(int fd) {
   return address;
 }
 
+std::string peer_text(int fd) {
+  const auto peer = peer_address(fd);
+  if (!peer.ok() || peer->family() == AF_UNIX) return {};
+  Endpoint from = to_endpoint(*peer);
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 at a socket of IPv6
+  if (from.host.starts_with(kMapped)) from.host.erase(0, kMapped.size());
+  return to_string(from);
+}
+
 void tune_connection(int fd) {
   const auto address = local_address(fd);
   if (!address.ok() || (address->family() != AF_INET && address->family() != AF_INET6)) return;

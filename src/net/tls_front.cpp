@@ -8,6 +8,8 @@
 #include <cerrno>
 
 #include "base/text.h"
+#include "net/socket_address.h"
+#include "net/tls_key.h"
 
 namespace hvd::net {
 namespace {
@@ -24,9 +26,27 @@ constexpr std::string_view kUpgrade =
 
 }  // namespace
 
-struct TlsFront::Shared {
+struct TlsServerContext {
+  bool has_certificate() const { return !options.certificate.empty(); }
+
+  Status load_certificate() {
+    error_code error;
+    context.set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, error);
+    context.use_certificate_chain_file(options.certificate, error);
+    if (error) {
+      return invalid_argument(cat("--tls-cert: ", printable(options.certificate),
+                                  " holds no certificate that can be read: ", error.message()));
+    }
+    // OpenSSL must not ask for a passphrase: a server may have no terminal.
+    context.set_password_callback([](size_t, auto) { return std::string(); }, error);
+    context.use_private_key_file(options.key, asio::ssl::context::pem, error);
+    if (!error) return {};
+    return invalid_argument(cat("--tls-key: ", printable(options.key),
+                                " holds no key of that certificate: ", error.message()));
+  }
+
   asio::ssl::context context{asio::ssl::context::tls_server};
-  TlsLimits limits;
+  TlsServerOptions options;
 };
 
 namespace {
@@ -34,23 +54,26 @@ namespace {
 // One client: its TLS socket, and this end of a socket pair whose other end goes to `adopt`.
 class Relay : public std::enable_shared_from_this<Relay> {
  public:
-  // `owner` keeps the context alive.
-  Relay(StreamSocket socket, asio::ssl::context& context, TlsLimits limits,
-        std::shared_ptr<const void> owner)
-      : owner_(std::move(owner)),
-        tls_(std::move(socket), context),
+  Relay(StreamSocket socket, std::shared_ptr<TlsServerContext> server)
+      : server_(std::move(server)),
+        peer_(peer_text(socket.native_handle())),
+        tls_(std::move(socket), server_->context),
         plain_(tls_.get_executor()),
-        limit_(tls_.get_executor()),
-        limits_(limits) {}
+        limit_(tls_.get_executor()) {}
 
-  Task<void> run(std::function<void(StreamSocket)> adopt) {
+  Task<void> run(TlsFront::Adopt adopt) {
     const auto self = shared_from_this();
-    arm(limits_.handshake);
-    if (co_await speaks_plainly()) co_return co_await say_so();
+    arm(server_->options.limits.handshake);
+    if (co_await speaks_plainly()) {
+      if (server_->has_certificate()) co_return co_await say_so();
+      disarm();
+      co_return adopt(std::move(tls_.next_layer()), false);
+    }
     const auto [error] = co_await tls_.async_handshake(asio::ssl::stream_base::server, use_tuple);
-    ++epoch_;
-    limit_.cancel();
-    if (error || !pair_up(adopt)) {
+    disarm();
+    if (is_of_tls(error) && is_other_key(static_cast<unsigned long>(error.value())))
+      tell(server_->options.on_other_key);
+    if (error || !is_proven() || !pair_up(adopt)) {
       close();
       co_return;
     }
@@ -59,6 +82,20 @@ class Relay : public std::enable_shared_from_this<Relay> {
   }
 
  private:
+  static bool is_of_tls(const error_code& error) {
+    return error.category() == asio::error::get_ssl_category();
+  }
+
+  // A client without the shared key needs the server's certificate.
+  bool is_proven() {
+    const SharedKeyUse use = shared_key_use(tls_.native_handle());
+    return use == SharedKeyUse::kUsed || (use == SharedKeyUse::kNone && server_->has_certificate());
+  }
+
+  void tell(const std::function<void(const std::string&)>& listener) const {
+    if (listener) listener(peer_);
+  }
+
   // Returns true if the client's first bytes are no TLS record.
   Task<bool> speaks_plainly() {
     constexpr std::byte kHandshake{22};
@@ -83,13 +120,13 @@ class Relay : public std::enable_shared_from_this<Relay> {
     }
   }
 
-  bool pair_up(const std::function<void(StreamSocket)>& adopt) {
+  bool pair_up(const TlsFront::Adopt& adopt) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
       return false;
     const asio::generic::stream_protocol protocol(AF_UNIX, 0);
     plain_.assign(protocol, ends[0]);
-    adopt(StreamSocket(tls_.get_executor(), protocol, ends[1]));
+    adopt(StreamSocket(tls_.get_executor(), protocol, ends[1]), true);
     return true;
   }
 
@@ -98,6 +135,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
     std::vector<std::byte> buffer(kChunk);
     for (;;) {
       const auto [error, size] = co_await tls_.async_read_some(asio::buffer(buffer), use_tuple);
+      if (is_of_tls(error)) tell(server_->options.on_altered);
       if (error) break;
       const auto [failed, written] =
           co_await asio::async_write(plain_, asio::buffer(buffer.data(), size), use_tuple);
@@ -114,17 +152,15 @@ class Relay : public std::enable_shared_from_this<Relay> {
     for (;;) {
       const auto [error, size] = co_await plain_.async_read_some(asio::buffer(buffer), use_tuple);
       if (error) break;
-      arm(limits_.write);
+      arm(server_->options.limits.write);
       const auto [failed, written] =
           co_await asio::async_write(tls_, asio::buffer(buffer.data(), size), use_tuple);
-      ++epoch_;
-      limit_.cancel();
+      disarm();
       if (failed) break;
     }
-    arm(limits_.handshake);
+    arm(server_->options.limits.handshake);
     co_await tls_.async_shutdown(use_tuple);
-    ++epoch_;
-    limit_.cancel();
+    disarm();
     close();
   }
 
@@ -135,47 +171,42 @@ class Relay : public std::enable_shared_from_this<Relay> {
     });
   }
 
+  void disarm() {
+    ++epoch_;
+    limit_.cancel();
+  }
+
   void close() {
     error_code ignored;
     tls_.next_layer().close(ignored);
     plain_.close(ignored);
   }
 
-  const std::shared_ptr<const void> owner_;
+  const std::shared_ptr<TlsServerContext> server_;
+  const std::string peer_;
   asio::ssl::stream<StreamSocket> tls_;
   StreamSocket plain_;
   asio::steady_timer limit_;
-  const TlsLimits limits_;
   uint64_t epoch_ = 0;  // a late timer must not close the socket after a new timer was set
 };
 
 }  // namespace
 
-Result<TlsFront> TlsFront::make(const std::string& certificate, const std::string& key,
-                                TlsLimits limits) {
-  auto shared = std::make_shared<Shared>();
-  shared->limits = limits;
-  error_code error;
-  shared->context.set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, error);
-  shared->context.use_certificate_chain_file(certificate, error);
-  if (error) {
-    return invalid_argument(cat("--tls-cert: ", printable(certificate),
-                                " holds no certificate that can be read: ", error.message()));
+Result<TlsFront> TlsFront::make(TlsServerOptions options) {
+  auto server = std::make_shared<TlsServerContext>();
+  server->options = std::move(options);
+  if (server->has_certificate()) HVD_RETURN_IF_ERROR(server->load_certificate());
+  const auto& key = server->options.shared_key;
+  if (key &&
+      !accept_shared_key(server->context.native_handle(), *key, !server->has_certificate())) {
+    return internal_error("TLS: OpenSSL does not accept the shared key");
   }
-  // OpenSSL must not ask for a passphrase: a server may have no terminal.
-  shared->context.set_password_callback([](size_t, auto) { return std::string(); }, error);
-  shared->context.use_private_key_file(key, asio::ssl::context::pem, error);
-  if (error) {
-    return invalid_argument(
-        cat("--tls-key: ", printable(key), " holds no key of that certificate: ", error.message()));
-  }
-  return TlsFront(std::move(shared));
+  return TlsFront(std::move(server));
 }
 
-void TlsFront::take(StreamSocket socket, std::function<void(StreamSocket)> adopt) const {
+void TlsFront::take(StreamSocket socket, Adopt adopt) const {
   const auto executor = socket.get_executor();
-  const auto relay =
-      std::make_shared<Relay>(std::move(socket), shared_->context, shared_->limits, shared_);
+  const auto relay = std::make_shared<Relay>(std::move(socket), server_);
   asio::co_spawn(executor, relay->run(std::move(adopt)), [relay](const std::exception_ptr&) {});
 }
 

@@ -1,14 +1,17 @@
-// The server side of TLS, by OpenSSL, which only tls_front.cpp includes. Accepts connections, and
-// passes each on as a plain socket after the TLS handshake. Answers an HTTP client without TLS with
-// status 426. The rendezvous server owns it. Lives on the server's loop and never blocks it.
+// The server side of TLS, by OpenSSL, which only tls_*.cpp include. Accepts connections, and passes
+// each on as a plain socket after the TLS handshake. A client that does not begin TLS is passed on as
+// it is, or gets status 426 if the server has a certificate. The rendezvous server owns it. Lives on
+// the server's loop and never blocks it.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
+#include "base/secrets/hmac.h"
 #include "net/asio.h"
 
 namespace hvd::net {
@@ -19,20 +22,34 @@ struct TlsLimits {
   std::chrono::milliseconds write{60'000};
 };
 
+// The ways in which a server proves itself: a certificate, a key that its clients hold too, or each
+// client's choice of both.
+struct TlsServerOptions {
+  std::string certificate = {};  // PEM file with the certificate and its chain; empty: none
+  std::string key = {};          // PEM file with its private key
+  std::optional<Digest> shared_key = {};  // tls_key.h
+  // Called with the address of a client that offers another shared key, and of one whose stream was
+  // altered on its way, which then ends.
+  std::function<void(const std::string& peer)> on_other_key = {};
+  std::function<void(const std::string& peer)> on_altered = {};
+  TlsLimits limits = {};
+};
+
+struct TlsServerContext;
+
 class TlsFront {
  public:
-  // Loads PEM files: the certificate with its chain, and its private key.
-  static Result<TlsFront> make(const std::string& certificate, const std::string& key,
-                               TlsLimits limits = {});
+  // Loads the files.
+  static Result<TlsFront> make(TlsServerOptions options);
 
   // Runs the handshake on `socket`, then passes a plain socket with the decrypted stream to
   // `adopt`. A failed handshake does not call `adopt`.
-  void take(StreamSocket socket, std::function<void(StreamSocket)> adopt) const;
+  using Adopt = std::function<void(StreamSocket, bool is_encrypted)>;
+  void take(StreamSocket socket, Adopt adopt) const;
 
  private:
-  struct Shared;
-  explicit TlsFront(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
-  std::shared_ptr<Shared> shared_;
+  explicit TlsFront(std::shared_ptr<TlsServerContext> server) : server_(std::move(server)) {}
+  std::shared_ptr<TlsServerContext> server_;
 };
 
 }  // namespace hvd::net

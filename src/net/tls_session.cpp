@@ -9,6 +9,7 @@
 #include <climits>
 
 #include "base/text.h"
+#include "net/tls_key.h"
 
 namespace hvd::net {
 namespace {
@@ -76,17 +77,10 @@ class TlsSession::Impl {
     if (host.empty()) return invalid_argument("TLS: the address names no host: write HOST:PORT");
     host_ = host;
     ca_setting_ = options.ca_setting;
-    context_.reset(::SSL_CTX_new(::TLS_client_method()));
-    if (!context_) return internal_error(cat("TLS: ", last_tls_error()));
+    HVD_RETURN_IF_ERROR(make_context());
     ::SSL_CTX_set_min_proto_version(context_.get(), TLS1_2_VERSION);
-    ::SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
     HVD_RETURN_IF_ERROR(use_files(context_.get(), options));
-    session_.reset(::SSL_new(context_.get()));
-    if (!session_) return internal_error(cat("TLS: ", last_tls_error()));
-    incoming_ = ::BIO_new(::BIO_s_mem());
-    outgoing_ = ::BIO_new(::BIO_s_mem());
-    ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // the session owns both
-    ::SSL_set_connect_state(session_.get());
+    HVD_RETURN_IF_ERROR(make_session());
     bool is_set = false;
     if (is_ip_address(host)) {
       is_set = ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(session_.get()), host.c_str()) == 1;
@@ -97,12 +91,24 @@ class TlsSession::Impl {
     return is_set ? Status() : internal_error(cat("TLS: ", last_tls_error()));
   }
 
+  // Loads no authorities: no certificate is trusted.
+  Status open(const Digest& key) {
+    has_shared_key_ = true;
+    HVD_RETURN_IF_ERROR(make_context());
+    if (!offer_shared_key(context_.get(), key))
+      return internal_error(cat("TLS: ", last_tls_error()));
+    return make_session();
+  }
+
   Result<bool> shake_hands() {
     forget_tls_errors();
     const int result = ::SSL_do_handshake(session_.get());
-    if (result == 1) return true;
-    if (::SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_READ) return false;
-    return refuse();
+    if (result != 1) {
+      if (::SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_READ) return false;
+      return has_shared_key_ ? refuse_shared_key() : refuse();
+    }
+    if (!has_shared_key_ || shared_key_use(session_.get()) == SharedKeyUse::kUsed) return true;
+    return failed_precondition("what listens there did not use the shared key");
   }
 
   Result<std::optional<size_t>> read(std::span<std::byte> buffer) {
@@ -113,11 +119,17 @@ class TlsSession::Impl {
     const int why = ::SSL_get_error(session_.get(), count);
     if (why == SSL_ERROR_ZERO_RETURN) return std::optional(size_t{0});
     if (why == SSL_ERROR_WANT_READ) return std::optional<size_t>();
-    if (is_about_certificate(ERR_GET_REASON(::ERR_peek_error()))) {
+    const int reason = ERR_GET_REASON(::ERR_peek_error());
+    if (is_about_certificate(reason)) {
       return failed_precondition(
           cat("the server wants a certificate of this side, or another one "
               "than it has (",
               last_tls_error(), ")"));
+    }
+    if (why == SSL_ERROR_SSL &&
+        (reason < SSL_AD_REASON_OFFSET || reason == SSL_R_SSLV3_ALERT_BAD_RECORD_MAC)) {
+      return unavailable(cat("bytes were altered on their way, and none of them is used (",
+                             last_tls_error(), ")"));
     }
     return unavailable(cat("cannot receive by TLS: ", last_tls_error()));
   }
@@ -156,12 +168,40 @@ class TlsSession::Impl {
   }
 
  private:
+  Status make_context() {
+    context_.reset(::SSL_CTX_new(::TLS_client_method()));
+    if (!context_) return internal_error(cat("TLS: ", last_tls_error()));
+    ::SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
+    return {};
+  }
+
+  Status make_session() {
+    session_.reset(::SSL_new(context_.get()));
+    if (!session_) return internal_error(cat("TLS: ", last_tls_error()));
+    incoming_ = ::BIO_new(::BIO_s_mem());
+    outgoing_ = ::BIO_new(::BIO_s_mem());
+    ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // the session owns both
+    ::SSL_set_connect_state(session_.get());
+    return {};
+  }
+
+  Status refuse_shared_key() const {
+    const bool has_certificate = ::SSL_get_verify_result(session_.get()) != X509_V_OK;
+    const bool is_alert = ERR_GET_REASON(::ERR_peek_error()) >= SSL_AD_REASON_OFFSET;
+    const std::string reason = last_tls_error();
+    if (has_certificate) {
+      return failed_precondition("what listens there shows a certificate, and no shared key");
+    }
+    if (is_alert) return permission_denied(cat("the server refuses the shared key (", reason, ")"));
+    return failed_precondition(cat("what listens there does not speak TLS (", reason, ")"));
+  }
+
   Status refuse() const {
     const long verdict = ::SSL_get_verify_result(session_.get());
     const std::string reason = last_tls_error();
     if (verdict == X509_V_OK) {
       return failed_precondition(
-          cat("what listens there does not speak TLS, or wants a certificate "
+          cat("what listens there does not speak TLS, has no certificate, or wants a certificate "
               "of this side (",
               reason, ")"));
     }
@@ -173,6 +213,7 @@ class TlsSession::Impl {
 
   std::string host_;
   std::string ca_setting_;
+  bool has_shared_key_ = false;
   std::unique_ptr<SSL_CTX, FreeTls> context_;
   std::unique_ptr<SSL, FreeTls> session_;
   BIO* incoming_ = nullptr;
@@ -187,6 +228,12 @@ TlsSession::~TlsSession() = default;
 Result<TlsSession> TlsSession::client(const std::string& host, const TlsOptions& options) {
   auto impl = std::make_unique<Impl>();
   HVD_RETURN_IF_ERROR(impl->open(host, options));
+  return TlsSession(std::move(impl));
+}
+
+Result<TlsSession> TlsSession::with_shared_key(const Digest& key) {
+  auto impl = std::make_unique<Impl>();
+  HVD_RETURN_IF_ERROR(impl->open(key));
   return TlsSession(std::move(impl));
 }
 

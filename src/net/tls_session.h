@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/secrets/hmac.h"
 
 namespace hvd::net {
 
@@ -25,13 +26,17 @@ class TlsSession {
   // Creates the session of a client with a server whose certificate must be for `host`, a name or
   // an address. An error names the unusable file.
   static Result<TlsSession> client(const std::string& host, const TlsOptions& options);
+  // Creates the session of a client with a server that holds this key (tls_key.h). Accepts no
+  // certificate.
+  static Result<TlsSession> with_shared_key(const Digest& key);
   TlsSession(TlsSession&&) noexcept;
   TlsSession& operator=(TlsSession&&) noexcept;
   ~TlsSession();
 
   // Advances the handshake as far as the received bytes allow; returns true when it is complete.
   // The caller sends the output after each step, also after an error. kFailedPrecondition: the
-  // server's certificate is not trusted, or the server speaks no TLS.
+  // server's certificate is not trusted, or the server speaks no TLS. kPermissionDenied: it refuses
+  // this client's shared key.
   Result<bool> shake_hands();
   // Reads decrypted bytes after the handshake. Nothing: feed() more bytes first; 0: the server has
   // ended the stream. kFailedPrecondition: the server wants a client certificate, and says so only

@@ -209,15 +209,14 @@ def test_who_joins_by_tls_wants_a_certificate_and_who_does_not_is_told():
         for line, words in (
                 (join.replace("ca.pem", "other/ca.pem"), "does not prove that it is launcher.*--ca"),
                 (join.replace("--ca ca.pem ", ""), "does not prove that it is launcher.*--ca"),
-                (join.replace("ca.pem", "none.pem"), "--ca: the file .*none.pem"),
-                (join.replace("https://", "").replace("--ca ca.pem ", ""), "speaks TLS alone")):
+                (join.replace("ca.pem", "none.pem"), "--ca: the file .*none.pem")):
             said = Shell("a", folder, line).ends_with(2)
             expect(re.search(words, said) and said.count("\n") == 1, said)
         job.end()
         plain = Shell("launcher", folder, lines_of("Hosts without sshd")[0])
         plain.wait_for("waits up to")
         said = Shell("a", folder, join).ends_with(2)
-        expect("does not speak TLS" in said and said.count("\n") == 1, said)
+        expect("has no certificate" in said and said.count("\n") == 1, said)
         plain.end()
 
 
@@ -281,8 +280,8 @@ def test_who_joins_with_another_token_is_refused():
         expect("did not admit this host, 'a:2': the token here is not the launcher's" in
                agent.ends_with(2), agent.said)
         said = job.ends_with(2)
-        expect(re.search(r"the agent at tcp:10\.77\.0\.1:\d+, which calls itself 'a:2', does not hold "
-                         "the job's token; copy", said), said)
+        expect(re.search(r"the agent at tcp:10\.77\.0\.1:\d+ does not hold the job's token; copy", said),
+               said)
         expect("only 0 of 4 slots joined within 15 s; run on each host: horovod-agent --join "
                f"10.77.255.254:29400 --token-file {folder}/token; " in said, said)
 

@@ -16,8 +16,8 @@ CLEAN = (
     "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/", "rendezvous/", "src/",
     "tests/CMakeLists.txt", "tests/README.md", "tests/tiers.md", "tests/doctest_main.cpp", "tests/fewer.h",
     "tests/open_descriptors.h",
-    "tests/base/", "tests/bench/", "tests/collectives/", "tests/conformance/", "tests/e2e/", "tests/fuzz/",
-    "tests/hosts/", "tests/launcher/", "tests/net/", "tests/plants/", "tests/plugin/", "tests/plugins/",
+    "tests/attack/", "tests/base/", "tests/bench/", "tests/collectives/", "tests/conformance/", "tests/e2e/",
+    "tests/fuzz/", "tests/hosts/", "tests/launcher/", "tests/net/", "tests/plants/", "tests/plugin/", "tests/plugins/",
     "tests/python/", "tests/rendezvous/", "tests/runtime/", "tests/tools/",
 )
 NOT_YET = ("docs/design/",)

@@ -109,7 +109,7 @@ PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
 # of those it may appear (None: any number).
 THIRD_PARTY = [
     (r"(spdlog|fmt)/.*", ["src/base/log/log.cpp"], None),
-    (r"openssl/.*", ["src/base", "src/net/tls_session.cpp"], None),
+    (r"openssl/.*", ["src/base", "src/net/tls_key.cpp", "src/net/tls_session.cpp"], None),
     (r"dlfcn\.h", ["src/base", "src/plugin", "plugins/python/tensorflow_ops/tf_api.cpp"], None),
     (r"boost/.*", ["src/net", "rendezvous", "src/runtime", "launcher"], None),
     (r"nlohmann/.*", ["rendezvous", "launcher"], None),
@@ -358,8 +358,8 @@ def folders(root):
         for path in sorted((root / parent).glob("*/")):
             if any(child.is_file() for child in path.iterdir()) and path.name != "__pycache__":
                 yield path.relative_to(root).as_posix()
-    for name in (*SHARED, "plugins/python", "tests/hosts", "tests/e2e", "tests/fuzz", "tests/bench",
-                 "tests/conformance", "tests/tools"):
+    for name in (*SHARED, "plugins/python", "tests/attack", "tests/hosts", "tests/e2e", "tests/fuzz",
+                 "tests/bench", "tests/conformance", "tests/tools"):
         if holds_files(root / name):
             yield name
 

@@ -221,12 +221,18 @@ Status knock(Wire& wire) {
   }
   if (head.starts_with("HTTP/1.1 426 ")) {
     return failed_precondition(
-        "it speaks TLS alone: give --join https://HOST:PORT, and --ca FILE "
-        "for an authority of your own");
+        "it takes hosts by TLS alone; leave out --insecure-plaintext, or start horovodrun with it "
+        "too");
   }
   return failed_precondition(
       "what listens there is no launcher of this version, started with "
       "--listen");
+}
+
+Status not_admitted(const std::string& name) {
+  return permission_denied(cat("it did not admit this host, '", printable(name),
+                               "': the token here is not the launcher's; copy the launcher's token "
+                               "file here"));
 }
 
 Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
@@ -239,11 +245,7 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
   answer.proof = prove_agent(token, challenge.nonce, answer.nonce, name);
   HVD_RETURN_IF_ERROR(wire.send(answer));
   const auto admission = wire.receive<Admission>();
-  if (admission.status().code() == Code::kUnavailable) {
-    return permission_denied(cat("it did not admit this host, '", printable(name),
-                                 "': the token here "
-                                 "is not the launcher's; copy the launcher's token file here"));
-  }
+  if (admission.status().code() == Code::kUnavailable) return not_admitted(name);
   if (!admission.ok()) return admission.status();
   if (!is_same(admission->proof, prove_launcher(token, challenge.nonce, answer.nonce))) {
     return permission_denied("who answers there does not hold the job's token");
@@ -254,7 +256,7 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
 }  // namespace
 
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
-                       Deadline deadline, Door door, std::unique_ptr<Cipher> cipher) {
+                       Deadline deadline, std::unique_ptr<Cipher> cipher) {
   const std::string context = cat("the launcher at ", address);
   const auto where = address_of(address);
   if (!where.ok()) return where.status().with_context(context);
@@ -262,7 +264,8 @@ Result<Link> call_home(const std::string& address, ByteView token, const std::st
   if (!socket.ok()) return socket.status().with_context(context);
   Wire wire(socket->get(), cipher.get(), deadline);
   Status status = wire.shake_hands();
-  if (status.ok() && door == Door::kServer) status = knock(wire);
+  if (status.code() == Code::kPermissionDenied) status = not_admitted(name);
+  if (status.ok()) status = knock(wire);
   if (status.ok()) status = prove_each_other(wire, token, name);
   if (!status.ok()) return status.with_context(context);
   UniqueFd output(::fcntl(socket->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));

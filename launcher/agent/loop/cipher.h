@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
+#include "base/secrets/hmac.h"
 
 namespace hvd::launcher {
 
@@ -27,6 +28,8 @@ class Cipher {
 // Creates the cipher for a launcher whose certificate is for `host`. Empty `ca_file`: the system's
 // authorities.
 Result<std::unique_ptr<Cipher>> make_cipher(const std::string& host, const std::string& ca_file);
+// Creates the cipher for a launcher that holds the same key (join_key).
+Result<std::unique_ptr<Cipher>> make_cipher(const Digest& key);
 
 // Returns OK in a program with TLS. A program without TLS executes the one with TLS beside it, with
 // the same command line; an error says why that failed.

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/text.h"
+#include "launcher/protocol/token_proof.h"
 #include "net/endpoint.h"
 
 namespace hvd::launcher {
@@ -80,17 +81,25 @@ std::string name_in_job(const JoinOptions& options) {
              options.slots > 0 ? options.slots : affinity_cores());
 }
 
-Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_encrypted) {
+Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_https) {
   net::Endpoint found = where;
   std::unique_ptr<Cipher> cipher;
-  if (is_encrypted) {
+  if (is_https) {
     HVD_ASSIGN_OR_RETURN(cipher, make_cipher(where.host, options.ca_file));
+  } else if (!options.insecure_plaintext) {
+    HVD_ASSIGN_OR_RETURN(cipher, make_cipher(join_key(options.token)));
   }
+  const Secret token = cipher ? options.token : plaintext_token(options.token);
   if (where.family == net::Endpoint::Family::kTcp) {
     HVD_ASSIGN_OR_RETURN(found.host, resolve(where.host));
   }
-  return call_home(net::to_string(found), options.token, name_in_job(options),
-                   Deadline::after_seconds(kTrySeconds), Door::kServer, std::move(cipher));
+  auto link = call_home(net::to_string(found), to_bytes(token.hex()), name_in_job(options),
+                        Deadline::after_seconds(kTrySeconds), std::move(cipher));
+  const bool is_another_server = link.status().code() == Code::kFailedPrecondition;
+  if (!is_another_server || is_https || options.insecure_plaintext) return link;
+  return failed_precondition(
+      cat(link.status().message(),
+          "; start a horovodrun --listen of this version there, without --insecure-plaintext"));
 }
 
 // The guardian has blocked the signals that end a job. Before the job begins, they must end this
@@ -120,20 +129,19 @@ void rest(double seconds) {
 
 Result<Link> join(const JoinOptions& options) {
   std::string_view address = options.address;
-  const bool is_encrypted = address.starts_with(kHttps);
-  if (is_encrypted) {
+  const bool is_https = address.starts_with(kHttps);
+  if (is_https) {
     address.remove_prefix(kHttps.size());
     if (address.ends_with('/')) address.remove_suffix(1);
   }
-  const bool is_full =
-      !is_encrypted && (address.starts_with("tcp:") || address.starts_with("unix:"));
+  const bool is_full = !is_https && (address.starts_with("tcp:") || address.starts_with("unix:"));
   const auto where = net::parse_endpoint(is_full ? std::string(address) : cat("tcp:", address));
   if (!where.ok()) return where.status().with_context("--join");
   const Interruptible until_it_is_there;
   double pause = kFirstPause;
   bool has_said_so = false;
   for (;;) {
-    auto link = try_once(*where, options, is_encrypted);
+    auto link = try_once(*where, options, is_https);
     const Code code = link.status().code();
     const bool may_come = code == Code::kUnavailable || code == Code::kDeadlineExceeded;
     if (link.ok() || !may_come) return link;

@@ -26,12 +26,9 @@ Result<Link> stream_link();
 
 // Dials the launcher at "tcp:address:port" (a numeric address), "unix:/path" or "unix:@name". Both
 // sides prove that they have the token. `name` identifies this agent to the launcher. The address
-// is a port of the launcher for agents alone (kOwn), or the port of its rendezvous server, which
-// first gets an HTTP request for the launcher (kServer). kAborted: the launcher wants no agent now.
-// `cipher` is TLS with that server, before its handshake; else null.
-enum class Door { kOwn, kServer };
+// is the port of its rendezvous server. kAborted: the launcher wants no agent now. `cipher` is TLS
+// with that server, before its handshake; null: --insecure-plaintext.
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
-                       Deadline deadline, Door door = Door::kOwn,
-                       std::unique_ptr<Cipher> cipher = nullptr);
+                       Deadline deadline, std::unique_ptr<Cipher> cipher);
 
 }  // namespace hvd::launcher

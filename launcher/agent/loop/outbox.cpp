@@ -40,8 +40,13 @@ void Outbox::flush() {
     if (sent_ == unsent_.size()) {
       unsent_ = writer_.take(kBatch);
       if (cipher_ != nullptr) {
-        if (!cipher_->write(unsent_).ok()) return abandon();
+        const bool is_encrypted = cipher_->write(unsent_).ok();
         unsent_ = cipher_->take_output();
+        if (!is_encrypted) {
+          // The alert by which TLS says to the launcher why the link ends.
+          (void)!::write(fd_, unsent_.data(), unsent_.size());
+          return abandon();
+        }
       }
       sent_ = 0;
     }

@@ -35,6 +35,12 @@ std::string Secret::hex() const { return to_hex(bytes_); }
 
 Digest Secret::sign(ByteView message) const { return HmacKey(bytes_).sign(message); }
 
+Digest Secret::derive(std::string_view purpose) const {
+  const Digest extracted = HmacKey(Digest{}).sign(bytes_);
+  constexpr std::string_view kFirstBlock("\x01", 1);
+  return HmacKey(extracted).sign({purpose, kFirstBlock});
+}
+
 bool equal_in_constant_time(ByteView a, ByteView b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

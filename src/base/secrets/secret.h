@@ -28,6 +28,9 @@ class Secret {
 
   std::string hex() const;
   Digest sign(ByteView message) const;
+  // The key for one purpose, by HKDF-SHA256 (RFC 5869) without salt. It reveals neither this secret
+  // nor the key for another purpose.
+  Digest derive(std::string_view purpose) const;
 
  private:
   explicit Secret(Bytes bytes) : bytes_(std::move(bytes)) {}

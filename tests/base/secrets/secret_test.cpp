@@ -27,6 +27,14 @@ TEST_CASE("HMAC-SHA256 is that of libcrypto, for keys around the size of a block
   }
 }
 
+TEST_CASE("a derived key is HKDF-SHA256 of RFC 5869, test case 3, and another for each purpose") {
+  const auto secret = Secret::from_bytes(as_bytes(std::string(22, '\x0b')));
+  REQUIRE(secret.ok());
+  CHECK(to_hex(secret->derive("")) ==
+        "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d");
+  CHECK(secret->derive("a") != secret->derive("b"));
+}
+
 TEST_CASE("a secret survives the way through hexadecimal digits") {
   const Secret secret = Secret::random();
   const auto copy = Secret::from_hex(secret.hex());

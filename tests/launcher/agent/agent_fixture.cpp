@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/link/admission.h"
+#include "net/endpoint.h"
 
 namespace hvd::launcher {
 
@@ -110,33 +111,39 @@ AgentFixture::AgentFixture(std::vector<std::string> command) : mark_(random_mark
 
 AgentFixture::AgentFixture(const std::string& agents_token, const std::string& launchers_token)
     : mark_(random_mark()) {
-  asio::ip::tcp::acceptor acceptor(loop_,
-                                   asio::ip::tcp::endpoint(asio::ip::address_v4::loopback(), 0));
+  const Secret secret = *Secret::from_hex(launchers_token);
+  auto tls = tls_of_agents(secret, "", "");
+  REQUIRE(tls.ok());
+  server_ = std::make_unique<rendezvous::Server>(
+      loop_.get_executor(), rendezvous::ServerOptions{.secret = secret, .tls = std::move(*tls)});
+  server_->on_agent([this, secret](net::StreamSocket socket) {
+    asio::co_spawn(loop_, take(std::move(socket), secret), asio::detached);
+  });
+  const auto bound = server_->listen(*net::parse_endpoint("tcp:127.0.0.1:0"));
+  REQUIRE(bound.ok());
   int token[2];
   REQUIRE(::pipe(token) == 0);
   REQUIRE(::write(token[1], agents_token.data(), agents_token.size()) > 0);
   ::close(token[1]);
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  fork_agent({HVD_AGENT, "--call-home", cat("tcp:127.0.0.1:", acceptor.local_endpoint().port()),
-              "--token-fd", cat(token[0]), "--name", "host 3"},
+  fork_agent({HVD_AGENT, "--join", net::to_string(*bound), "--token-fd", cat(token[0]), "--name",
+              "host 3", "--slots", "1"},
              null.get(), STDERR_FILENO);
   ::close(token[0]);
-  refusal_ = drive(admit_caller(acceptor, launchers_token)).message();
+  CHECK(until([&] { return link_ || !is_alive(guardian_); }));
 }
 
-net::Task<Status> AgentFixture::admit_caller(asio::ip::tcp::acceptor& acceptor, std::string token) {
-  auto [error, socket] = co_await acceptor.async_accept(net::use_tuple);
-  if (error) co_return net::to_status("accept", error);
-  auto agent = co_await admit(net::StreamSocket(std::move(socket)), to_bytes(token));
-  if (!agent.ok()) co_return agent.status();
+net::Task<void> AgentFixture::take(net::StreamSocket socket, Secret token) {
+  auto agent = co_await admit(std::move(socket), to_bytes(token.hex()));
+  if (!agent.ok()) co_return;
   admitted_name_ = agent->name;
   link_ = std::make_unique<AgentLink>(loop_.get_executor(), std::move(agent->duplex), *this);
-  co_return Status();
 }
 
 AgentFixture::~AgentFixture() {
   link_.reset();
   stores.clear();  // before the loop they live on
+  server_.reset();
   pass(0);
   // A failed test leaves nothing behind either.
   for (int i = 0; i < 100 && ::waitpid(guardian_, nullptr, WNOHANG) == 0; ++i) pass(0.1);

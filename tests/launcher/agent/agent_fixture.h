@@ -15,6 +15,7 @@
 #include "launcher/link/agent_link.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
 
@@ -38,10 +39,9 @@ class AgentFixture : public AgentEvents {
  public:
   // Starts build/bin/horovod-agent, or `command` in its place.
   explicit AgentFixture(std::vector<std::string> command = {});
-  // The agent dials this test, with this token, and is admitted with another or the same. Where it
-  // is not, there is no link, and refusal() says why.
+  // The agent joins this test with one token, and is admitted with another or the same. If it is not,
+  // it ends, and there is no link.
   AgentFixture(const std::string& agents_token, const std::string& launchers_token);
-  const std::string& refusal() const { return refusal_; }
   const std::string& admitted_name() const { return admitted_name_; }
   ~AgentFixture() override;
 
@@ -99,14 +99,14 @@ class AgentFixture : public AgentEvents {
   void on_lost(const Status& why) override;
   void on_store_connection(net::StreamSocket socket) override;
   Status drive(net::Task<Status> task);
-  net::Task<Status> admit_caller(net::asio::ip::tcp::acceptor& acceptor, std::string token);
+  net::Task<void> take(net::StreamSocket socket, Secret token);
   void fork_agent(std::vector<std::string> command, int input, int output);
 
   net::asio::io_context loop_;
+  std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<AgentLink> link_;
   pid_t guardian_ = -1;
   std::string mark_;
-  std::string refusal_;
   std::string admitted_name_;
 };
 

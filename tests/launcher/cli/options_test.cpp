@@ -93,6 +93,11 @@ TEST_CASE("a mistake on the command line gets one sentence") {
         "--tls-cert and --tls-key belong together: the certificates and their key");
   CHECK(error_of({"-np", "1", "--tls-cert", "f", "--tls-key", "k", "x"}) ==
         "--tls-cert is for hosts that join, with --listen [HOST]:PORT");
+  CHECK(error_of({"-np", "1", "--insecure-plaintext", "x"}) ==
+        "--insecure-plaintext is for hosts that join, with --listen [HOST]:PORT");
+  CHECK(error_of({"-np", "1", "--listen", ":1", "--token-file", "f", "--tls-cert", "f", "--tls-key",
+                  "k", "--insecure-plaintext", "x"}) ==
+        "--insecure-plaintext and --tls-cert exclude each other: omit one");
   CHECK(error_of({"-np", "2"}) ==
         "the command is missing; it follows the flags, as in: horovodrun -np 4 python3 train.py");
 }

@@ -13,6 +13,7 @@
 #include "launcher/agent/loop/link.h"
 #include "launcher/link/admission.h"
 #include "launcher/link/join_queue.h"
+#include "launcher/protocol/token_proof.h"
 #include "net/blocking_stream.h"
 #include "net/descriptor_limit.h"
 #include "net/http.h"
@@ -21,11 +22,12 @@
 namespace hvd::launcher {
 namespace {
 
-// Joins as `horovod-agent --join` does, and becomes the stand-in.
+// Joins as `horovod-agent --join --insecure-plaintext` does, and becomes the stand-in, which cannot
+// decrypt.
 [[noreturn]] void join_and_become(const std::string& agent, const std::string& where,
                                   const std::string& name, const Secret& token) {
-  const auto link =
-      call_home(where, to_bytes(token.hex()), name, Deadline::after_seconds(30), Door::kServer);
+  const auto link = call_home(where, to_bytes(plaintext_token(token).hex()), name,
+                              Deadline::after_seconds(30), {});
   if (!link.ok()) ::_exit(1);
   for (const int fd : {link->input.get(), link->output.get()}) {
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
@@ -55,7 +57,8 @@ class Joining : public Spawner {
     host.slots = 1;
     JoinQueue::Wanted wanted;
     wanted.hosts.push_back(host);
-    JoinQueue join_queue(loop_, std::move(server), token, std::move(wanted));
+    wanted.is_plaintext = true;
+    JoinQueue join_queue(loop_, std::move(server), token, joined_job(token, 0), std::move(wanted));
     const std::string where = net::to_string(*bound), name = cat(target.host, ":1");
     const pid_t pid = ::fork();
     if (pid == 0) join_and_become(target.agent_path, where, name, token);
@@ -82,7 +85,8 @@ TEST_CASE("a host that joined is taken once, and one that did not is none") {
   net::asio::io_context loop(1);
   auto server = std::make_unique<rendezvous::Server>(
       loop.get_executor(), rendezvous::ServerOptions{.secret = Secret::random(), .size = 1});
-  JoinQueue join_queue(loop, std::move(server), Secret::random(), {.hosts = {}, .slots = 2});
+  JoinQueue join_queue(loop, std::move(server), Secret::random(), random_job(),
+                       {.hosts = {}, .slots = 2});
   SpawnTarget target;
   target.host = "c0";
   const auto stream = run_on(loop, join_queue.spawn(target, [](SpawnStage) {}));
@@ -123,7 +127,7 @@ TEST_CASE("callers that prove nothing do not pile up") {
       loop.get_executor(), rendezvous::ServerOptions{.secret = token, .size = 1});
   const auto bound = rendezvous::listen_at(*server, "127.0.0.1:0", "");
   REQUIRE(bound.ok());
-  JoinQueue join_queue(loop, std::move(server), token, {.hosts = {}, .slots = 1});
+  JoinQueue join_queue(loop, std::move(server), token, random_job(), {.hosts = {}, .slots = 1});
   const auto work = net::asio::make_work_guard(loop);
   std::thread thread([&] { loop.run(); });
   std::vector<net::BlockingStream> callers;

@@ -1,0 +1,27 @@
+#include "launcher/plan/job_identity.h"
+
+#include <span>
+
+#include "base/text.h"
+#include "launcher/plan/worker_env.h"
+
+namespace hvd::launcher {
+namespace {
+
+uint64_t random_number() {
+  uint64_t number = 0;
+  while (number == 0) fill_random(std::as_writable_bytes(std::span(&number, 1)));
+  return number;
+}
+
+}  // namespace
+
+JobIdentity random_job() { return {random_number(), Secret::random()}; }
+
+JobIdentity joined_job(const Secret& token, uint32_t generation) {
+  const uint64_t number = random_number();
+  const Digest key = token.derive(cat("horovod job 1 ", job_name(number), " ", generation));
+  return {number, *Secret::from_bytes(key)};
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,20 @@
+// The number of one job, and the secret that its ranks share. Values only.
+#pragma once
+
+#include <cstdint>
+
+#include "base/secrets/secret.h"
+
+namespace hvd::launcher {
+
+struct JobIdentity {
+  uint64_t number = 0;
+  Secret secret;
+};
+
+JobIdentity random_job();
+// A job whose hosts join with this token. The secret comes from the token, the random number and the
+// generation: the ranks of a job never learn the token, by which hosts join other jobs.
+JobIdentity joined_job(const Secret& token, uint32_t generation);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,280 @@
+#!/usr/bin/python3 -B
+"""Attacks on the link of an agent that joins: horovodrun --listen, and horovod-agent --join."""
+import contextlib
+import hmac
+import pathlib
+import secrets
+import struct
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from harness import *
+
+from relay import Relay
+
+AGENT = BUILD / "bin" / "horovod-agent"
+PLAIN = "--insecure-plaintext"
+TICKS = "n=0; while :; do echo tick $n; n=$((n + 1)); sleep 0.05; done"
+
+
+class Joining:
+    """A launcher that waits for one host, `far`, and a relay through which agents reach it."""
+
+    def __init__(self, *command, flags=(), token="", **variables):
+        self.folder = scratch()
+        self.token = self.make_token("token", token or secrets.token_hex(32))
+        self.flags = flags
+        self.job = Job("-np", 1, "-H", "far:1", "--listen", "127.0.0.1:0", "--token-file",
+                       self.folder / "token", *flags, *command,
+                       environment=clean_environment(**variables))
+        self.agents = []
+        port = wait_until(lambda: re.search(r" at tcp:127\.0\.0\.1:(\d+) for ", self.job.err), 60,
+                          self.job.describe)
+        self.relay = Relay(("127.0.0.1", int(port[1])))
+
+    def make_token(self, name, token):
+        (self.folder / name).touch(0o600)
+        (self.folder / name).write_text(token)
+        return token
+
+    def join(self, *flags, address=None, token="token"):
+        """Starts an agent. It reaches the launcher through the relay."""
+        self.agents.append(subprocess.Popen(
+            [AGENT, "--join", address or self.relay.address, "--token-file", self.folder / token,
+             "--name", "far", "--slots", "1", *flags], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clean_environment()))
+        return self.agents[-1]
+
+    def refuses(self, agent):
+        """The sentence with which an agent ends that does not join."""
+        said = agent.communicate(timeout=60)[0]
+        expect(agent.returncode == 2 and said.count("\n") == 1, (agent.returncode, said))
+        expect(self.token not in said, said)
+        return said
+
+    def end(self):
+        """Ends the launcher and the agents."""
+        for process in (self.job.process, *self.agents):
+            if process.poll() is None:
+                process.terminate()
+            process.wait(60)
+        self.job.leaves_nothing()
+
+
+@contextlib.contextmanager
+def joining(*command, **more):
+    job = Joining(*command, **more)
+    try:
+        yield job
+    finally:
+        job.end()
+
+
+def runs_to_its_end(job, agent):
+    job.job.ends_with(0)
+    expect(agent.wait(60) == 0, agent.communicate())
+
+
+def secrets_in(recorded, *texts):
+    """The texts that occur in a recording: as they are, or as the bytes of their digits."""
+    found = [text for text in texts if text.encode() in recorded]
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            if bytes.fromhex(text) in recorded:
+                found.append(text)
+    return found
+
+
+SHOW = ("sh", "-c", "echo secret=$HOROVOD_JOB_SECRET= marker=$HVD_MARKER=")
+
+
+def test_neither_token_nor_environment_nor_output_can_be_read_on_the_way():
+    marker = f"marker-{secrets.token_hex(8)}"
+    with joining(*SHOW, HVD_MARKER=marker) as job:
+        runs_to_its_end(job, job.join())
+        secret = re.search("secret=([0-9a-f]{32,})=", job.job.out)[1]
+        expect(f"marker={marker}=" in job.job.out, job.job.describe())
+        recorded = job.relay.recorded
+        expect(len(recorded) > 1000, f"the relay saw {len(recorded)} bytes")
+        found = secrets_in(recorded, job.token, secret, marker, "HOROVOD_JOB_SECRET", "echo")
+        expect(not found, f"on the wire: {found}")
+        expect(secret != job.token, "the ranks have the token")
+
+
+def test_two_jobs_of_one_token_have_two_secrets():
+    def secret_of(job):
+        runs_to_its_end(job, job.join())
+        return re.search("secret=([0-9a-f]{32,})=", job.job.out)[1]
+
+    token, found = secrets.token_hex(32), []
+    for _ in range(2):
+        with joining(*SHOW, token=token) as job:
+            found.append(secret_of(job))
+    expect(len({token, *found}) == 3, "one secret for two jobs")
+
+
+def test_plain_text_on_both_sides_is_readable_and_still_hides_the_token():
+    with joining(*SHOW, flags=[PLAIN], HVD_MARKER="readable") as job:
+        expect(re.search(f"--token-file .*/token {PLAIN}$", job.job.err, re.M), job.job.describe())
+        runs_to_its_end(job, job.join(PLAIN))
+        recorded = job.relay.recorded
+        expect(not secrets_in(recorded, job.token), "the token is on the wire")
+        expect(secrets_in(recorded, "readable"), "the relay did not see the link")
+
+
+BY_LAUNCHER = r"the link of the agent at tcp:127\.0\.0\.1:\d+ ended: bytes were altered on their way"
+BY_AGENT = "horovod-agent: the link to the launcher ended: bytes were altered on their way"
+
+
+def expect_altered(job, agent, words):
+    """The job has ended with a sentence that names the link, and no altered byte was acted upon."""
+    job.job.ends_with(1)
+    said = agent.communicate(timeout=60)[0]
+    expect(agent.returncode != 0, said)
+    expect("host far was lost" in job.job.err, job.job.describe())
+    expect(re.search(words, said if words == BY_AGENT else job.job.err), f"{said}\n{job.job.describe()}")
+    # The ticks that the user saw are the rank's, in order, and nothing else.
+    ticks = [line.rpartition(":")[2] for line in job.job.out.splitlines()]
+    expect(ticks == [f"tick {n}" for n in range(len(ticks))], job.job.describe())
+
+
+def test_a_bit_flipped_on_the_way_to_the_launcher_ends_the_job():
+    with joining("sh", "-c", TICKS) as job:
+        agent = job.join()
+        job.job.wait_for("tick 3")
+        job.relay.up.flip_a_bit()
+        expect_altered(job, agent, BY_LAUNCHER)
+
+
+def test_a_bit_flipped_on_the_way_to_the_agent_ends_the_job():
+    with joining("sh", "-c", TICKS) as job:
+        agent = job.join()
+        job.job.wait_for("tick 3")
+        job.relay.down.flip_a_bit()
+        job.job.signal(signal.SIGUSR1)  # the launcher sends it on
+        expect_altered(job, agent, BY_AGENT)
+
+
+def order_to_run(recorded, *command):
+    """A frame of launcher/protocol that starts a program beside rank 0, for the job of a recording."""
+    magic = b"\x89HVD"
+    at = recorded.rfind(magic)
+    job, generation, host = struct.unpack_from("<QII", recorded, at + 8) if at >= 0 else (1, 0, 0)
+    words = b"".join(struct.pack("<I", len(word)) + word for word in map(os.fsencode, command))
+    payload = struct.pack("<HIiII", 25, 7, 0, 0, len(command)) + words
+    return magic + struct.pack("<HHQIIIII", 1, 1, job, generation, host, 0, 0, len(payload)) + payload
+
+
+def test_an_injected_order_is_not_obeyed():
+    for flags in ([PLAIN], []):
+        with joining("sh", "-c", TICKS, flags=flags) as job:
+            made = job.folder / "made"
+            agent = job.join(*flags)
+            job.job.wait_for("tick 3")
+            job.relay.down.inject(order_to_run(bytes(job.relay.down.recorded), "/bin/touch", made))
+            if flags:  # the attack works where nothing protects the link
+                wait_until(made.exists, 60, job.job.describe)
+                continue
+            expect_altered(job, agent, BY_AGENT)
+            expect(not made.exists(), "the agent obeyed the attacker")
+
+
+def test_replayed_bytes_are_not_taken():
+    with joining("sh", "-c", TICKS) as job:
+        agent = job.join()
+        job.job.wait_for("tick 3")
+        job.relay.up.inject(bytes(job.relay.up.recorded[-200:]))
+        expect_altered(job, agent, BY_LAUNCHER)
+
+
+def test_a_wrong_token_is_one_sentence_on_both_sides():
+    with joining(*SHOW) as job:
+        job.make_token("other", secrets.token_hex(32))
+        said = job.refuses(job.join(token="other"))
+        expect("did not admit this host, 'far:1': the token here is not the launcher's; copy the "
+               "launcher's token file here" in said, said)
+        wait_until(lambda: re.search(
+            r"the agent at tcp:127\.0\.0\.1:\d+ does not hold the job's token; copy", job.job.err), 60,
+            job.job.describe)
+        runs_to_its_end(job, job.join())
+
+
+def test_an_agent_in_plain_text_is_refused_with_a_sentence():
+    with joining(*SHOW) as job:
+        said = job.refuses(job.join(PLAIN))
+        expect("it takes hosts by TLS alone; leave out --insecure-plaintext" in said, said)
+        expect(re.search(r"the agent at tcp:127\.0\.0\.1:\d+ joins in plain text and is refused; start "
+                         "horovod-agent of this version there", job.job.err), job.job.describe())
+        runs_to_its_end(job, job.join())
+
+
+def test_an_agent_by_tls_does_not_join_in_plain_text():
+    with joining(*SHOW, flags=[PLAIN]) as job:
+        said = job.refuses(job.join())
+        expect("what listens there does not speak TLS" in said, said)
+        expect("start a horovodrun --listen of this version there, without --insecure-plaintext" in said,
+               said)
+        runs_to_its_end(job, job.join(PLAIN))
+
+
+def certify(folder, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                    "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
+                    "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True,
+                   capture_output=True)
+    return folder / "cert.pem", folder / "key.pem"
+
+
+def test_a_launcher_with_a_certificate_takes_the_token_and_the_certificate():
+    certificate, key = certify(scratch(), "localhost")
+    for by in ("token", "certificate"):
+        with joining(*SHOW, flags=["--tls-cert", certificate, "--tls-key", key]) as job:
+            expect(re.search("horovod-agent --join https://", job.job.err), job.job.describe())
+            said = job.refuses(job.join(PLAIN))
+            expect("it takes hosts by TLS alone" in said, said)
+            port = job.relay.address.rpartition(":")[2]
+            runs_to_its_end(job, job.join() if by == "token" else
+                            job.join("--ca", certificate, address=f"https://localhost:{port}"))
+            expect(not secrets_in(job.relay.recorded, job.token, "HOROVOD_JOB_SECRET"), by)
+
+
+def by_another_program(port, token, suites):
+    """The answer that openssl gets from the launcher's port with the key of the token and these cipher suites."""
+    extracted = hmac.digest(bytes(32), bytes.fromhex(token), "sha256")
+    key = hmac.digest(extracted, b"horovod join 1\x01", "sha256")
+    return subprocess.run(
+        ["openssl", "s_client", "-quiet", "-connect", f"127.0.0.1:{port}", "-tls1_3", "-psk", key.hex(),
+         "-psk_identity", "horovod shared key 1", "-ciphersuites", suites],
+        input="GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", capture_output=True,
+        text=True, timeout=60, check=False).stdout
+
+
+def test_a_key_of_another_hash_is_not_replaced_by_the_certificate():
+    certificate, key = certify(scratch(), "localhost")
+    with joining(*SHOW, flags=["--tls-cert", certificate, "--tls-key", key]) as job:
+        port = job.relay.address.rpartition(":")[2]
+        suite = "TLS_AES_128_GCM_SHA256"
+        expect("200 OK" in by_another_program(port, job.token, suite), "the key is not the documented one")
+        said = by_another_program(port, job.token, f"TLS_AES_256_GCM_SHA384:{suite}")
+        expect("200 OK" not in said, said)
+
+
+def test_a_server_without_the_token_is_refused_whatever_its_certificate():
+    """The server of an attacker: openssl with a certificate, in place of the launcher."""
+    folder = scratch()
+    certificate, key = certify(folder, "localhost")
+    with joining(*SHOW) as job:
+        server = subprocess.Popen(
+            ["openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", certificate, "-key", key],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            port = next(found[1] for line in server.stdout if (found := re.search(r"ACCEPT.*:(\d+)", line)))
+            said = job.refuses(job.join(address=f"127.0.0.1:{port}"))
+            expect("shows a certificate, and no shared key" in said, said)
+        finally:
+            server.terminate()
+            server.communicate(timeout=60)
+
+
+if __name__ == "__main__":
+    main()
