@@ -18,10 +18,10 @@
 #include "launcher/plan/dry_run.h"
 #include "launcher/plan/host_choice.h"
 #include "launcher/plan/spares.h"
-#include "net/descriptor_limit.h"
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"
+#include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/listening.h"
 
 namespace hvd::launcher {
@@ -134,7 +134,7 @@ int run_joined_job(const Options& options) {
     wanted.hosts = std::move(*hosts);
   }
   // Anyone who reaches the port can take descriptors before the hosts join.
-  net::raise_descriptor_limit();
+  rendezvous::raise_descriptor_limit();
   net::asio::io_context loop(1);
   JobIdentity identity = joined_job(*token, 0);
   rendezvous::ServerOptions of_server{.secret = identity.secret, .size = wanted.slots};

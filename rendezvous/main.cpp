@@ -11,8 +11,8 @@
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "horovod/version.h"
-#include "net/descriptor_limit.h"
 #include "rendezvous/etcd/etcd_store.h"
+#include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/listening.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server.h"
@@ -183,7 +183,7 @@ Result<OpenedStore> open_backend(const Options& options, const Secret& secret,
 }
 
 int serve(const Options& options) {
-  net::raise_descriptor_limit();
+  raise_descriptor_limit();
   auto secret = read_token(options.token_file, options.token_fd);
   if (!secret.ok()) return fail(secret.status().message(), kBadInput);
   if (options.show_monitor_token) {

@@ -32,7 +32,7 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
 #include "launcher/plan/worker_env.h"
-#include "net/descriptor_limit.h"
+#include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/wire/job_keys.h"
 
@@ -174,7 +174,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
 JobLaunch::~JobLaunch() = default;
 
 JobEnd JobLaunch::run() {
-  net::raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
+  rendezvous::raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
   if (const Status status = find_places(); !status.ok()) return {.exit_code = refuse(status)};
   int exit_code = 0;
   net::asio::co_spawn(loop_, run_all(), [&](std::exception_ptr failure, int code) {

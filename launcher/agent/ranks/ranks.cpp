@@ -14,7 +14,7 @@
 #include "launcher/agent/host/out_of_memory.h"
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
-#include "net/descriptor_limit.h"
+#include "rendezvous/server/descriptor_limit.h"
 
 namespace hvd::launcher {
 
@@ -29,7 +29,7 @@ Ranks::~Ranks() {
 
 void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
                     const Environment& environment) {
-  const rlimit limit = net::raise_descriptor_limit();  // ranks get the former limit
+  const rlimit limit = rendezvous::raise_descriptor_limit();  // ranks get the former limit
   output_credit_ = output_credit;
   for (const RankSpec& spec : job.ranks) {
     auto rank = std::make_unique<Rank>();

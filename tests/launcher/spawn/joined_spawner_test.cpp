@@ -15,8 +15,8 @@
 #include "launcher/link/join_queue.h"
 #include "launcher/protocol/token_proof.h"
 #include "net/blocking_stream.h"
-#include "net/descriptor_limit.h"
 #include "net/http.h"
+#include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/listening.h"
 
 namespace hvd::launcher {
@@ -120,7 +120,7 @@ net::BlockingStream call_launcher(const net::Endpoint& where) {
 
 TEST_CASE("callers that prove nothing do not pile up") {
   constexpr size_t kMore = 8;
-  net::raise_descriptor_limit();
+  rendezvous::raise_descriptor_limit();
   net::asio::io_context loop(1);
   const Secret token = Secret::random();
   auto server = std::make_unique<rendezvous::Server>(

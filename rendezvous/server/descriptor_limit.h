@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace hvd::net {
+namespace hvd::rendezvous {
 
 // Raises the soft limit to `wanted`, at most to the hard limit; never lowers it. Returns the former
 // limits, for children that expect them.
@@ -19,4 +19,4 @@ inline rlimit raise_descriptor_limit(rlim_t wanted = RLIM_INFINITY) {
   return before;
 }
 
-}  // namespace hvd::net
+}  // namespace hvd::rendezvous
