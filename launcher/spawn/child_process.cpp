@@ -16,7 +16,6 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/spawn/last_words.h"
 #include "net/notification.h"
 
 namespace hvd::launcher {
@@ -120,13 +119,14 @@ std::string signal_text(int number) {
 
 // This state outlives the ChildProcess while the process lives: the handler that reaps it holds it.
 struct ChildProcess::State : std::enable_shared_from_this<State> {
-  State(asio::any_io_executor executor, pid_t process, ChildEnd how, Streams streams)
+  State(asio::any_io_executor executor, pid_t process, const ChildCommand& command, Streams streams)
       : pid(process),
-        end(how),
+        end(command.end),
         stream(executor),
         errors(executor, streams.errors.release()),
         watch(executor),
-        end_known(executor) {
+        end_known(executor),
+        words(command.filter) {
     stream.assign(asio::local::stream_protocol(), streams.stream.release());
   }
 
@@ -204,7 +204,7 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::start(asio::any_io_executor 
                                                           const ChildCommand& command) {
   HVD_ASSIGN_OR_RETURN(Streams streams, open_streams());
   HVD_ASSIGN_OR_RETURN(const pid_t pid, spawn_program(command, streams));
-  auto state = std::make_shared<State>(std::move(executor), pid, command.end, std::move(streams));
+  auto state = std::make_shared<State>(std::move(executor), pid, command, std::move(streams));
   if (Status status = state->watch_process(); !status.ok()) {
     ::kill(-pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "launcher/spawn/duplex.h"
+#include "launcher/spawn/last_words.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
@@ -26,6 +27,7 @@ struct ChildCommand {
   std::vector<std::pair<std::string, std::string>> environment;  // added to the inherited one
   bool inherits_environment = true;  // false: `environment` is the whole environment
   bool joins_errors = false;         // its standard error is part of the stream
+  LastWords::Filter filter;          // for the lines of its standard error, or none
   ChildEnd end = ChildEnd::kLeave;
 };
 

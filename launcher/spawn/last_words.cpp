@@ -1,5 +1,6 @@
 #include "launcher/spawn/last_words.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/text.h"
@@ -18,7 +19,18 @@ constexpr std::string_view kOfNoBinding = "cluster configuration lacks support f
 
 void LastWords::add(std::string_view text) {
   tail_ += text;
-  if (tail_.size() > kKept) tail_.erase(0, tail_.size() - kKept);
+  for (size_t end; filter_ && (end = tail_.find('\n', filtered_)) != std::string::npos;) {
+    const size_t size = end + 1 - filtered_;
+    if (filter_(std::string_view(tail_).substr(filtered_, size))) {
+      filtered_ += size;
+    } else {
+      tail_.erase(filtered_, size);
+    }
+  }
+  if (tail_.size() <= kKept) return;
+  const size_t excess = tail_.size() - kKept;
+  tail_.erase(0, excess);
+  filtered_ -= std::min(filtered_, excess);
 }
 
 std::string LastWords::said() const {

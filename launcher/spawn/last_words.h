@@ -2,14 +2,20 @@
 // messages. Bounded.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace hvd::launcher {
 
 class LastWords {
  public:
+  // Receives each complete line once, in order; false removes the line from the output.
+  using Filter = std::function<bool(std::string_view line)>;
+
+  explicit LastWords(Filter filter = {}) : filter_(std::move(filter)) {}
   void add(std::string_view text);
   void set_exit_code(int code) { code_ = code; }
   void set_signal(std::string name) { signal_ = std::move(name); }
@@ -21,7 +27,9 @@ class LastWords {
   std::string text() const;
 
  private:
+  Filter filter_;
   std::string tail_;
+  size_t filtered_ = 0;  // bytes of tail_
   std::optional<int> code_;
   std::string signal_;
 };

@@ -17,5 +17,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   words.add(text);
   words.add(text);
   HVD_CHECK(words.text().find('\n') == std::string::npos && words.text().size() < 2000);
+  // A filter sees whole lines, however they arrive.
+  std::string seen;
+  LastWords filtered([&](std::string_view line) {
+    seen += line;
+    return line.size() % 2 == 0;
+  });
+  filtered.add(text.substr(0, size / 3));
+  filtered.add(text.substr(size / 3));
+  HVD_CHECK(text.starts_with(seen) && filtered.text().size() < 2000);
+  if (size < 4096) HVD_CHECK(seen.size() == text.rfind('\n') + 1);
   return 0;
 }

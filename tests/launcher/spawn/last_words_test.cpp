@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <vector>
+
 namespace hvd::launcher {
 namespace {
 
@@ -27,6 +30,25 @@ TEST_CASE("what srun says of every step of ours explains no end") {
   LastWords words;
   words.add("srun: cluster configuration lacks support for cpu binding\nsrun: error: a: gone\n");
   CHECK(words.said() == "srun: error: a: gone");
+}
+
+TEST_CASE("a filter sees each line once, and removes lines before the output is cut") {
+  std::vector<std::string> seen;
+  LastWords words([&](std::string_view line) {
+    seen.emplace_back(line);
+    return !line.starts_with("debug");
+  });
+  words.add("one\ndeb");
+  words.add("ug: x\ntwo");
+  CHECK(words.said() == "one; two");
+  for (int i = 0; i < 1000; ++i) words.add("\ndebug: y");
+  words.add("\nthree");
+  CHECK(words.said() == "one; two; three");
+  CHECK(seen.size() == 1003);
+  CHECK(seen[1] == "debug: x\n");
+  words.add(std::string(10000, 'x') + "\nfour\n");
+  CHECK(seen.back() == "four\n");
+  CHECK(words.said().ends_with("; four"));
 }
 
 TEST_CASE("one endless line is cut") {
