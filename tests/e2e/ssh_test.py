@@ -3,6 +3,8 @@
 from harness import *
 
 SSH = pathlib.Path.home() / ".ssh"
+# A line that needs the system's ssh: a program stands between it and host b.
+BY_SYSTEM_SSH = "ProxyCommand bash -c 'exec 3<>/dev/tcp/10.77.0.2/%p; cat <&3 & cat >&3'"
 
 
 def restart(name, *lines):
@@ -94,16 +96,55 @@ def test_keys_in_several_files_are_known():
 @world()
 def test_a_new_key_is_told_once_with_its_fingerprint():
     restart("b", "Port 2202")
-    (SSH / "known_hosts").unlink()
-    job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
-    job.ends_with(0)
-    expect(re.search(r"host b: its host key is new \(ssh-ed25519 SHA256:\S+\) and was added to "
-                     rf"{SSH}/known_hosts", job.err), job.describe())
-    expect((SSH / "known_hosts").read_text().startswith("[b]:2202 ssh-ed25519 "), "as ssh writes it")
-    expect(ssh("-p", "2202", "b").returncode == 0, "ssh does not know the key")
-    job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
-    job.ends_with(0)
-    expect(job.err == "", job.describe())
+    shown = subprocess.run(["ssh-keygen", "-lf", host.STATE / "b" / "host_key.pub"], check=True,
+                           capture_output=True, text=True).stdout.split()[1]
+    for lines in (), (BY_SYSTEM_SSH,), (BY_SYSTEM_SSH, "StrictHostKeyChecking no"):
+        (SSH / "known_hosts").unlink()
+        configure(*lines)
+        job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
+        job.ends_with(0)
+        expect(re.fullmatch(rf"\[warning\] horovodrun: host b: its host key is new \(ssh-ed25519 {re.escape(shown)}\) "
+                            rf"and was added to {SSH}/known_hosts\n", job.err), job.describe())
+        # The system's ssh hashes names where the configuration says so.
+        found = subprocess.run(["ssh-keygen", "-F", "[b]:2202"], stdout=subprocess.PIPE, text=True)
+        expect(found.stdout.count("ssh-ed25519") == 1, f"ssh-keygen -F: {found.stdout}")
+        expect(ssh("-p", "2202", "b").returncode == 0, "ssh does not know the key")
+        job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
+        job.ends_with(0)
+        expect(job.err == "", job.describe())
+
+
+@world()
+def test_a_new_key_that_no_file_keeps_is_told_as_such():
+    restart("b", "Port 2202")
+    for lines in (), (BY_SYSTEM_SSH,):
+        (SSH / "known_hosts").unlink(missing_ok=True)
+        configure(*lines, "UserKnownHostsFile /proc/nothing/known_hosts")
+        job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
+        job.ends_with(0)
+        expect(re.fullmatch(r"\[warning\] horovodrun: host b: its host key is new \(ssh-ed25519 SHA256:\S+\) and was "
+                            r"accepted, but not remembered: .*/proc/nothing/known_hosts.*\n", job.err), job.describe())
+
+
+@world()
+def test_no_setting_accepts_a_changed_or_a_revoked_key():
+    known = {line.split(",")[0]: line.split(" ", 1)[1] for line in (SSH / "known_hosts").read_text().splitlines()}
+    for lines in (), (BY_SYSTEM_SSH,):
+        configure(*lines, "StrictHostKeyChecking no")
+        (SSH / "known_hosts").write_text(f"b {known['a']}\n")
+        refused(Job("-np", 1, "-H", "b:1", "true"), "host b", "has changed")
+        (SSH / "known_hosts").write_text(f"b {known['b']}\n@revoked b {known['b']}\n")
+        refused(Job("-np", 1, "-H", "b:1", "true"), "host b", "revoked")
+
+
+@world()
+def test_a_configuration_that_hangs_ends_with_the_time_for_the_start():
+    configure("Match exec \"sleep 1000\"")
+    job = Job("-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, "true")
+    job.ends_with(2)
+    for name in "ab":
+        expect(re.search(rf"host {name}: configure: not done after 3 s: a command .* hangs", job.err), job.describe())
+    job.leaves_nothing()
 
 
 @world()
@@ -151,7 +192,7 @@ def test_a_host_that_takes_passwords_names_ssh_copy_id():
     job = Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true")
     refused(job, "host b", "it accepts publickey, password", advice)
     expect(job.err.count("root@b") == 1, job.describe())
-    configure("ProxyCommand bash -c 'exec 3<>/dev/tcp/10.77.0.2/%p; cat <&3 & cat >&3'")
+    configure(BY_SYSTEM_SSH)
     refused(Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true"), "host b", advice)
 
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <utility>
 
+#include "base/log/log.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -17,7 +19,7 @@ namespace {
 
 // Returns whether a pattern of the line that begins with ! matches; libssh ignores such patterns.
 bool is_excluded(const std::string& name, std::string_view line) {
-  const size_t end = std::min(line.find_first_of(" \t"), line.size());
+  const size_t end = std::min(line.find(' '), line.size());
   for (const std::string& pattern : split(line.substr(0, end), ',')) {
     if (!pattern.starts_with('!')) continue;
     ssh_knownhosts_entry* entry = nullptr;
@@ -29,6 +31,35 @@ bool is_excluded(const std::string& name, std::string_view line) {
   return false;
 }
 
+std::string fingerprint_of(ssh_key key) {
+  unsigned char* hash = nullptr;
+  size_t size = 0;
+  if (ssh_get_publickey_hash(key, SSH_PUBLICKEY_HASH_SHA256, &hash, &size) != 0) return {};
+  const TextPtr text(ssh_get_fingerprint_hash(SSH_PUBLICKEY_HASH_SHA256, hash, size));
+  ssh_clean_pubkey_hash(&hash);
+  return cat(ssh_key_type_to_char(ssh_key_type(key)), " ", text ? text.get() : "?");
+}
+
+const KnownHostKey* find(const std::vector<KnownHostKey>& keys, ssh_key key) {
+  const auto found = std::find_if(keys.begin(), keys.end(), [&](const KnownHostKey& each) {
+    return ssh_key_cmp(each.key.get(), key, SSH_KEY_CMP_PUBLIC) == 0;
+  });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+Status add_to_users_file(const SshLogin& login, const std::string& name, ssh_key key) {
+  const std::vector<std::string>& files = login.settings.user_known_hosts_files;
+  if (files.empty()) return failed_precondition("UserKnownHostsFile is none");
+  char* text = nullptr;
+  if (ssh_pki_export_pubkey_base64(key, &text) != SSH_OK) {
+    return internal_error("libssh cannot write the key");
+  }
+  const TextPtr base64(text);
+  return append_known_host(
+      files[0],
+      cat(to_lower(name), " ", ssh_key_type_to_char(ssh_key_type(key)), " ", base64.get(), "\n"));
+}
+
 }  // namespace
 
 std::string known_hosts_name(std::string_view host, int port) {
@@ -37,27 +68,118 @@ std::string known_hosts_name(std::string_view host, int port) {
 
 KnownHostKeys find_known_hosts(const std::string& name, const std::vector<std::string>& files) {
   KnownHostKeys found;
+  const std::string lower_case = to_lower(name);
   for (const std::string& file : files) {
     std::ifstream in(file);
     std::string text;
     for (int line = 1; std::getline(in, text); ++line) {
+      std::replace(text.begin(), text.end(), '\t', ' ');  // libssh splits a line only at spaces
       std::string_view words = trim(text);
-      const bool is_marked = words.starts_with('@');
-      if (is_marked) words = trim(words.substr(std::min(words.find_first_of(" \t"), words.size())));
+      std::string_view mark;
+      if (words.starts_with('@')) mark = words.substr(0, std::min(words.find(' '), words.size()));
+      words = trim(words.substr(mark.size()));
       if (words.empty() || words[0] == '#') continue;
-      if (!is_marked && is_excluded(name, words)) continue;
+      // OpenSSH hashes a name as it is written, and compares other names without regard to case.
+      const std::string& wanted = words[0] == '|' ? name : lower_case;
+      if (is_excluded(wanted, words)) continue;
       ssh_knownhosts_entry* entry = nullptr;
       const int outcome =
-          ssh_known_hosts_parse_line(name.c_str(), std::string(words).c_str(), &entry);
+          ssh_known_hosts_parse_line(wanted.c_str(), std::string(words).c_str(), &entry);
+      if (outcome == SSH_AGAIN) continue;  // a line about another host
+      KnownHostKey known{nullptr, cat(file, ":", line), file};
+      if (outcome == SSH_OK) {
+        known.key.reset(std::exchange(entry->publickey, nullptr));
+        ssh_knownhosts_entry_free(entry);
+      }
       // A marked line that libssh cannot parse may be about this host.
-      if (is_marked && outcome != SSH_AGAIN) found.marked_in = cat(file, ":", line);
-      if (outcome != SSH_OK) continue;
-      if (!is_marked) found.keys.push_back({KeyPtr(entry->publickey), file, line});
-      if (!is_marked) entry->publickey = nullptr;
-      ssh_knownhosts_entry_free(entry);
+      const bool is_revoked = mark == "@revoked";
+      if (!mark.empty() && !(is_revoked && known.key)) found.marked_in = known.place;
+      if (!mark.empty() && !is_revoked) found.authority_in = known.place;
+      if (!known.key || (!mark.empty() && !is_revoked)) continue;
+      (is_revoked ? found.revoked : found.keys).push_back(std::move(known));
     }
   }
   return found;
+}
+
+KnownHost find_known_host(const SshSettings& settings) {
+  KnownHost known;
+  if (!libssh().ok()) return known;
+  std::vector<std::string> files = settings.user_known_hosts_files;
+  files.insert(files.end(), settings.global_known_hosts_files.begin(),
+               settings.global_known_hosts_files.end());
+  // HostKeyAlias names the key alone, without a port.
+  const bool has_alias = !settings.host_key_alias.empty();
+  known.name =
+      has_alias ? settings.host_key_alias : known_hosts_name(settings.host_name, settings.port);
+  known.exact = find_known_hosts(known.name, files);
+  if (!has_alias && settings.port != 22) {
+    known.portless = find_known_hosts(known_hosts_name(settings.host_name, 22), files);
+  }
+  return known;
+}
+
+std::string refusal_of_new_key(const SshLogin& login, const KnownHost& known) {
+  const std::string destination = ssh_destination(login.target);
+  const std::string& policy = login.settings.strict_host_key_checking;
+  if (policy == "unread") {
+    return ", and without an ssh program nothing here can read what the ssh configuration says "
+           "about that: install OpenSSH's client";
+  }
+  if (policy == "true" || policy == "yes") {
+    return cat(
+        " and StrictHostKeyChecking is yes: connect once with ssh -o StrictHostKeyChecking=ask ",
+        destination);
+  }
+  for (const char* lax : {"accept-new", "false", "no", "off"}) {
+    if (policy == lax) return {};
+  }
+  if (login.settings.asks_about_new_keys) {
+    return cat(
+        " and StrictHostKeyChecking is ask, which horovodrun never does: connect once with ssh ",
+        destination, ", or set it to accept-new");
+  }
+  // ssh would ask. A host with an authority does not show its first key.
+  if (known.exact.authority_in.empty()) return {};
+  return cat(", and ", known.exact.authority_in,
+             " names an authority for it: somebody may be listening in, or the host has lost its "
+             "certificate; to accept the key, connect once with ssh -o StrictHostKeyChecking=ask ",
+             destination);
+}
+
+Status check_host_key(const SshLogin& login, const KnownHost& known, ssh_key key) {
+  const std::string shown = fingerprint_of(key);
+  for (const KnownHostKeys* each : {&known.exact, &known.portless}) {
+    const KnownHostKey* line = find(each->revoked, key);
+    if (line == nullptr) continue;
+    return permission_denied(cat("its host key ", shown, " is marked as revoked in ", line->place,
+                                 ": somebody may be listening in, or the host needs a new key"));
+  }
+  if (find(known.exact.keys, key) != nullptr) return {};
+  // A key of another kind counts as changed too: an attacker may choose the kind.
+  if (!known.exact.keys.empty()) {
+    const KnownHostKey& other = known.exact.keys[0];
+    return permission_denied(
+        cat("its host key has changed: it shows ", shown, ", and ", other.place,
+            " has another; somebody may be listening in, or the host was installed anew: then run "
+            "ssh-keygen -f ",
+            other.file, " -R ", shell_quote(known.name)));
+  }
+  // A key that is known without a port is valid for every port.
+  if (find(known.portless.keys, key) != nullptr) return {};
+  const std::string refusal = refusal_of_new_key(login, known);
+  if (!refusal.empty()) {
+    return permission_denied(cat("its host key is unknown (", shown, ")", refusal));
+  }
+  report_new_key(login, shown, add_to_users_file(login, known.name, key));
+  return {};
+}
+
+void report_new_key(const SshLogin& login, std::string_view fingerprint, const Status& added) {
+  const std::vector<std::string>& files = login.settings.user_known_hosts_files;
+  log::warning(cat("host ", login.target.host, ": its host key is new (", fingerprint, ") and was ",
+                   added.ok() ? cat("added to ", files.empty() ? "UserKnownHostsFile" : files[0])
+                              : cat("accepted, but not remembered: ", added.message())));
 }
 
 Status append_known_host(const std::string& path, const std::string& line) {

@@ -1,4 +1,5 @@
-// Looks up host keys in known_hosts files as OpenSSH does: in every file, by the same names.
+// Host keys: looks them up in known_hosts files as OpenSSH does (in every file, by the same names), and
+// decides about the key that a host shows. Needs libssh(), except where a comment says otherwise.
 #pragma once
 
 #include <string>
@@ -7,30 +8,55 @@
 
 #include "base/status.h"
 #include "launcher/spawn/ssh/libssh.h"
+#include "launcher/spawn/ssh/ssh_login.h"
 
 namespace hvd::launcher {
 
 struct KnownHostKey {
   KeyPtr key;
+  std::string place;  // "FILE:LINE"
   std::string file;
-  int line = 0;
 };
 
+// The lines about one name.
 struct KnownHostKeys {
   std::vector<KnownHostKey> keys;
-  // The place of a @revoked or @cert-authority line about the host; only the system's ssh supports
-  // it.
+  std::vector<KnownHostKey> revoked;
+  // The place of a marked line that only the system's ssh supports: @cert-authority, or a revoked key
+  // that libssh cannot read.
   std::string marked_in;
+  std::string authority_in;  // the place of a @cert-authority line
+};
+
+struct KnownHost {
+  std::string name;        // in known_hosts files: HostKeyAlias, "host" or "[host]:2202"
+  KnownHostKeys exact;     // of that name
+  KnownHostKeys portless;  // of the host without its port, which OpenSSH tries next
 };
 
 // Returns "[host]:2202" for a port other than 22, and "host" for 22.
 std::string known_hosts_name(std::string_view host, int port);
 
-// Returns the keys of `name` in `files`. Skips unreadable files and lines. Needs libssh().
+// Returns the lines about `name` in `files`. Skips unreadable files and lines.
 KnownHostKeys find_known_hosts(const std::string& name, const std::vector<std::string>& files);
 
+// Returns the lines about a host in all files of its settings; without libssh(), no lines.
+KnownHost find_known_host(const SshSettings& settings);
+
+// Returns why the key of a host without known keys is refused, as the end of a sentence. Empty: the
+// key is accepted.
+std::string refusal_of_new_key(const SshLogin& login, const KnownHost& known);
+
+// Checks the key that the host shows, in the order of OpenSSH. Adds an accepted new key to the user's
+// first file, and reports it.
+Status check_host_key(const SshLogin& login, const KnownHost& known, ssh_key key);
+
+// Warns about a new key that is accepted. `added`: the result of adding it to the user's first file.
+// Works without libssh().
+void report_new_key(const SshLogin& login, std::string_view fingerprint, const Status& added);
+
 // Appends a line, which ends with a newline. If the file does not end with a newline, the call adds
-// one first. Creates the file and its directory if they are missing.
+// one first. Creates the file and its directory if they are missing. Works without libssh().
 Status append_known_host(const std::string& path, const std::string& line);
 
 }  // namespace hvd::launcher

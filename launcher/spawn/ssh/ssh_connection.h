@@ -71,7 +71,6 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   void arm();
   bool set(ssh_options_e option, const std::string& value);
   std::string host_key_algorithms(const SshSettings& settings) const;
-  Status unknown_host_key(const SshLogin& login, ssh_key key);
   net::Task<Result<int>> try_key_file(std::string path, std::vector<std::string>& tried,
                                       std::string& beyond_libssh);
   Status refused(const SshLogin& login, int outcome, const std::vector<std::string>& tried) const;
@@ -88,9 +87,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   bool seen_output_ = false;
   bool waits_to_read_ = false;
   bool waits_to_write_ = false;
-  std::string key_name_;          // the host's name in known_hosts files
-  KnownHostKeys known_;           // keys of key_name_
-  KnownHostKeys known_portless_;  // keys of the name without the port
+  KnownHost known_;
 };
 
 }  // namespace hvd::launcher

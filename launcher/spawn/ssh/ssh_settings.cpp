@@ -144,6 +144,9 @@ SshSettings default_ssh_settings(const std::string& host, const std::string& use
   settings.host_name = to_lower(host);
   settings.user = user;
   settings.strict_host_key_checking = "ask";
+  settings.host_key_algorithms =
+      "ssh-ed25519,ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521,rsa-sha2-512,"
+      "rsa-sha2-256";
   settings.identity_files = {"~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519"};
   settings.user_known_hosts_files = {"~/.ssh/known_hosts", "~/.ssh/known_hosts2"};
   settings.global_known_hosts_files = {"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"};

@@ -5,6 +5,7 @@
 #include "base/log/log.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "launcher/spawn/ssh/known_hosts.h"
 #include "launcher/spawn/ssh/ssh_session.h"
 #include "launcher/spawn/ssh/system_ssh.h"
 
@@ -100,15 +101,21 @@ net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(
       by_libssh = session.status();
     }
   }
+  std::string refusal;
   if (!shell) {
     log::info(
         cat(target.host, ": by the system's ssh instead of libssh, because of ", beyond_libssh));
     on_stage(SpawnStage::kAuthenticate);
-    shell = std::make_unique<SystemSsh>(login);
+    refusal = refusal_of_new_key(login, find_known_host(login.settings));
+    shell = std::make_unique<SystemSsh>(login, refusal.empty());
   }
   auto stream = co_await start_agent(*shell, *agent, target.agent_dir, on_stage);
   // The refusal by libssh is the better message: it names the keys.
   if (!stream.ok() && by_libssh.code() == Code::kPermissionDenied) co_return by_libssh;
+  if (!stream.ok() && refused_new_key(stream.status().message())) {
+    co_return permission_denied(
+        cat(stream.status().message(), "; its host key is unknown", refusal));
+  }
   if (!stream.ok() && takes_passwords(stream.status().message())) {
     const bool takes_keys = stream.status().message().find("publickey") != std::string::npos;
     co_return permission_denied(

@@ -1,27 +1,67 @@
 #include "launcher/spawn/ssh/system_ssh.h"
 
+#include <algorithm>
+
+#include "base/log/log.h"
+#include "base/text.h"
 #include "launcher/spawn/child_process.h"
+#include "launcher/spawn/ssh/known_hosts.h"
 
 namespace hvd::launcher {
+namespace {
 
-std::vector<std::string> system_ssh_command(const SshLogin& login, std::string command) {
-  std::vector<std::string> arguments = {
-      "ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "RemoteCommand=none", "-o", "LogLevel=ERROR"};
-  const auto add = [&](std::initializer_list<std::string> words) {
-    arguments.insert(arguments.end(), words);
+constexpr std::string_view kShownKey = "debug1: Server host key: ";
+constexpr std::string_view kAddedKey = "Warning: Permanently added '";
+constexpr std::string_view kLostKey = "Failed to add the host to the list of known hosts";
+// Messages of the levels above ERROR up to DEBUG1, the first level that shows a key's fingerprint.
+constexpr std::string_view kVerbose[] = {"debug1: ", "Authenticated to ", "Transferred: sent ",
+                                         "Bytes per second: sent "};
+
+}  // namespace
+
+LastWords::Filter new_key_filter(const SshLogin& login) {
+  return [login, fingerprint = std::string()](std::string_view line) mutable {
+    if (line.starts_with(kShownKey)) fingerprint = printable(trim(line.substr(kShownKey.size())));
+    const bool is_added = line.starts_with(kAddedKey);
+    if (is_added || line.starts_with(kLostKey)) {
+      // The ssh of ProxyJump prints its messages earlier, and shows no key.
+      if (fingerprint.empty()) {
+        log::warning(cat("host ", login.target.host, ": ssh: ", printable(trim(line))));
+      } else {
+        report_new_key(login, fingerprint,
+                       is_added ? Status() : unavailable(printable(trim(line))));
+      }
+      return false;
+    }
+    return std::none_of(std::begin(kVerbose), std::end(kVerbose),
+                        [&](std::string_view start) { return line.starts_with(start); });
   };
-  const SshSettings& settings = login.settings;
-  if (settings.strict_host_key_checking == "ask" && !settings.asks_about_new_keys) {
-    add({"-o", "StrictHostKeyChecking=accept-new"});
-  }
-  for (const std::string& flag : ssh_flags(login.target, login.user)) arguments.push_back(flag);
-  add({"--", login.target.host, std::move(command)});
-  return arguments;
+}
+
+bool refused_new_key(std::string_view messages) {
+  return messages.find(" host key is known for ") != std::string_view::npos;
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> SystemSsh::run(std::string command) {
   ChildCommand child;
-  child.arguments = system_ssh_command(login_, std::move(command));
+  // StrictHostKeyChecking no would also accept a changed or revoked key.
+  child.arguments = {
+      "ssh",
+      "-T",
+      "-x",
+      "-o",
+      "BatchMode=yes",
+      "-o",
+      "RemoteCommand=none",
+      "-o",
+      accepts_new_key_ ? "StrictHostKeyChecking=accept-new" : "StrictHostKeyChecking=yes",
+      "-o",
+      accepts_new_key_ ? "LogLevel=DEBUG1" : "LogLevel=ERROR"};
+  for (std::string& flag : ssh_flags(login_.target, login_.user)) {
+    child.arguments.push_back(std::move(flag));
+  }
+  child.arguments.insert(child.arguments.end(), {"--", login_.target.host, std::move(command)});
+  if (accepts_new_key_) child.filter = new_key_filter(login_);
   child.end = ChildEnd::kTerminate;
   const auto executor = co_await net::asio::this_coro::executor;
   Result<std::unique_ptr<ChildProcess>> process = ChildProcess::start(executor, child);

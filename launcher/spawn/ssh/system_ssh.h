@@ -3,8 +3,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "launcher/spawn/last_words.h"
 #include "launcher/spawn/remote_shell.h"
 #include "launcher/spawn/ssh/ssh_login.h"
 
@@ -12,15 +14,22 @@ namespace hvd::launcher {
 
 class SystemSsh : public RemoteShell {
  public:
-  explicit SystemSsh(SshLogin login) : login_(std::move(login)) {}
+  // `accepts_new_key`: whether the host's key may be one that no known_hosts file contains.
+  SystemSsh(SshLogin login, bool accepts_new_key)
+      : login_(std::move(login)), accepts_new_key_(accepts_new_key) {}
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
   std::string who_ended() const override { return "ssh"; }
   std::string try_command() const override { return ssh_try_command(login_.target); }
 
  private:
   SshLogin login_;
+  bool accepts_new_key_;
 };
 
-std::vector<std::string> system_ssh_command(const SshLogin& login, std::string command);
+// Returns whether ssh's messages say that it refused a key because no file contains that key.
+bool refused_new_key(std::string_view messages);
+
+// Returns a filter that reports the key that ssh adds, and removes the messages that only show it.
+LastWords::Filter new_key_filter(const SshLogin& login);
 
 }  // namespace hvd::launcher

@@ -88,13 +88,14 @@ PrivateSshd::PrivateSshd(const std::vector<std::string>& options) {
 bool PrivateSshd::start(const std::vector<std::string>& options) {
   std::string config;
   for (const std::string& line : options) config += line + "\n";
-  config += cat("Port ", port_, "\nListenAddress 127.0.0.1\nHostKey ", path("host_key"),
-                "\nAuthorizedKeysFile ", path("authorized_keys"),
-                "\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
-                "KbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 200\n"
-                // SHLVL keeps bash from reading ~/.bashrc.
-                "SetEnv SHLVL=1 HOME=",
-                path("home"), "\n");
+  config += cat(
+      "Port ", port_, "\nListenAddress 127.0.0.1\nHostKey ", path("host_key"),
+      "\nAuthorizedKeysFile ", path("authorized_keys"),
+      "\nPidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+      "KbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 200\nLoginGraceTime 10\n"
+      // SHLVL keeps bash from reading ~/.bashrc.
+      "SetEnv SHLVL=1 HOME=",
+      path("home"), "\n");
   const std::string file = scratch_.write("sshd_config", config);
   int pipe[2];
   REQUIRE(::pipe2(pipe, O_CLOEXEC) == 0);

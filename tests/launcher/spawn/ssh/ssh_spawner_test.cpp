@@ -32,6 +32,12 @@ namespace {
 constexpr char kProxyCommand[] =
     "ProxyCommand bash -c 'exec 3<>/dev/tcp/127.0.0.1/%p; cat <&3 & cat >&3'";
 
+// The user's configuration with these lines, for libssh or for the system's ssh.
+SshUser user_of(PrivateSshd& sshd, bool by_system_ssh, std::vector<std::string> lines) {
+  if (by_system_ssh) lines.emplace_back(kProxyCommand);
+  return sshd.user(lines);
+}
+
 SpawnResult spawn(net::asio::io_context& loop, SshSpawner& spawner, SpawnTarget target) {
   return run_on(loop, spawner.spawn(target, [](SpawnStage) {}));
 }
@@ -110,13 +116,17 @@ TEST_CASE("an unknown host key is added, and known the next time") {
 TEST_CASE("an unknown host key is refused when the configuration says so") {
   HVD_NEEDS_SSHD();
   PrivateSshd sshd;
-  for (const std::string policy : {"yes", "ask"}) {
-    const std::string text =
-        outcome(sshd.user({"StrictHostKeyChecking " + policy}), sshd.target("echo up"));
-    CAPTURE(text);
-    CHECK(text.starts_with("its host key is unknown (ssh-ed25519 SHA256:"));
-    CHECK(contains(text, "StrictHostKeyChecking is " + policy));
-    CHECK(content_of(sshd.path("known_hosts")).empty());
+  for (const bool by_system_ssh : {false, true}) {
+    for (const std::string policy : {"yes", "ask"}) {
+      const std::string text =
+          outcome(user_of(sshd, by_system_ssh, {"StrictHostKeyChecking " + policy}),
+                  sshd.target("echo up"));
+      CAPTURE(text);
+      CHECK(contains(text, "its host key is unknown"));
+      CHECK(by_system_ssh != text.starts_with("its host key is unknown (ssh-ed25519 SHA256:"));
+      CHECK(contains(text, "StrictHostKeyChecking is " + policy));
+      CHECK(content_of(sshd.path("known_hosts")).empty());
+    }
   }
 }
 
@@ -126,16 +136,88 @@ TEST_CASE("a changed host key is refused whatever the configuration says") {
   REQUIRE(run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", sshd.path("old")}) ==
           0);
   const std::string host = cat("[127.0.0.1]:", sshd.port());
-  sshd.scratch().write("known_hosts",
-                       "# a comment\n" + host + " " + content_of(sshd.path("old.pub")));
-  for (const std::string policy : {"yes", "no", "accept-new"}) {
-    const std::string text =
-        outcome(sshd.user({"StrictHostKeyChecking " + policy}), sshd.target("echo up"));
-    CAPTURE(text);
-    CHECK(text.starts_with("its host key has changed: it shows ssh-ed25519 SHA256:"));
-    CHECK(contains(text, sshd.path("known_hosts") + ":2 has another"));
-    CHECK(contains(text, "ssh-keygen -f " + sshd.path("known_hosts") + " -R '" + host + "'"));
+  const std::string known = sshd.scratch().write(
+      "known_hosts", "# a comment\n" + host + " " + content_of(sshd.path("old.pub")));
+  const std::string before = content_of(known);
+  for (const bool by_system_ssh : {false, true}) {
+    for (const std::string policy : {"yes", "no", "accept-new", ""}) {
+      const std::string line = policy.empty() ? "" : "StrictHostKeyChecking " + policy;
+      const std::string text =
+          outcome(user_of(sshd, by_system_ssh, {line}), sshd.target("echo up"));
+      CAPTURE(policy);
+      CAPTURE(text);
+      CHECK(content_of(known) == before);
+      CHECK(contains(text, "has changed"));
+      if (by_system_ssh) continue;
+      CHECK(text.starts_with("its host key has changed: it shows ssh-ed25519 SHA256:"));
+      CHECK(contains(text, known + ":2 has another"));
+      CHECK(contains(text, "ssh-keygen -f " + known + " -R '" + host + "'"));
+    }
   }
+}
+
+TEST_CASE("a revoked host key is refused in every file and under every name of the host") {
+  HVD_NEEDS_SSHD();
+  PrivateSshd sshd;
+  const std::string line = sshd.known_hosts_line();
+  const std::string key = line.substr(line.find(' '));
+  std::string tabs = "@revoked" + (" cluster" + key);
+  std::replace(tabs.begin(), tabs.end(), ' ', '\t');
+  const std::string good = sshd.scratch().write("good", line + "cluster" + key);
+  const std::string revoked = sshd.scratch().write("revoked", "@revoked " + line);
+  const std::string alias = sshd.scratch().write("alias", tabs);
+  const std::vector<std::vector<std::string>> all_lines = {
+      {cat("UserKnownHostsFile ", good, " ", revoked)},
+      {cat("UserKnownHostsFile ", good), cat("GlobalKnownHostsFile /nowhere ", revoked)},
+      {cat("UserKnownHostsFile ", good, " ", alias), "HostKeyAlias Cluster"},
+  };
+  for (const bool by_system_ssh : {false, true}) {
+    for (const std::string policy : {"yes", "no", "accept-new", ""}) {
+      for (std::vector<std::string> lines : all_lines) {
+        if (!policy.empty()) lines.push_back("StrictHostKeyChecking " + policy);
+        const std::string text =
+            outcome(user_of(sshd, by_system_ssh, lines), sshd.target("echo up"));
+        CAPTURE(by_system_ssh);
+        CAPTURE(lines[0]);
+        CAPTURE(policy);
+        CHECK_MESSAGE(contains(text, "revoked"), text);
+      }
+    }
+  }
+}
+
+TEST_CASE("a key of another kind than the known ones is a changed key") {
+  HVD_NEEDS_SSHD();
+  PrivateSshd sshd;
+  REQUIRE(run_program({"ssh-keygen", "-q", "-t", "rsa", "-N", "", "-f", sshd.path("rsa")}) == 0);
+  const std::string line = cat("[127.0.0.1]:", sshd.port(), " ", content_of(sshd.path("rsa.pub")));
+  const std::string known = sshd.scratch().write("known_hosts", line);
+  for (const bool by_system_ssh : {false, true}) {
+    for (const std::string policy : {"no", "accept-new", ""}) {
+      const std::string setting = policy.empty() ? "" : "StrictHostKeyChecking " + policy;
+      const std::string text =
+          outcome(user_of(sshd, by_system_ssh, {setting}), sshd.target("echo up"));
+      CAPTURE(by_system_ssh);
+      CAPTURE(policy);
+      CHECK_MESSAGE(contains(text, "has changed"), text);
+      CHECK(content_of(known) == line);
+    }
+  }
+}
+
+TEST_CASE("a key without a certificate is refused where there is an authority, or as configured") {
+  HVD_NEEDS_SSHD();
+  PrivateSshd sshd;
+  REQUIRE(run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", sshd.path("ca")}) == 0);
+  const std::string line =
+      cat("@cert-authority [127.0.0.1]:", sshd.port(), " ", content_of(sshd.path("ca.pub")));
+  const std::string known = sshd.scratch().write("known_hosts", line);
+  std::string text = outcome(sshd.user(), sshd.target("echo up"));
+  CHECK_MESSAGE(contains(text, "its host key is unknown"), text);
+  CHECK_MESSAGE(contains(text, known + ":1 names an authority"), text);
+  CHECK(content_of(known) == line);
+  CHECK(outcome(sshd.user({"StrictHostKeyChecking accept-new"}), sshd.target("echo up")) == "up\n");
+  CHECK(content_of(known) == line + sshd.known_hosts_line());
 }
 
 TEST_CASE("a server with several keys is asked for one that is known") {
