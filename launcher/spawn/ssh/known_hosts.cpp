@@ -5,11 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <utility>
 
+#include "base/json_text.h"
 #include "base/log/log.h"
+#include "base/secrets/hmac.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -47,6 +51,14 @@ const KnownHostKey* find(const std::vector<KnownHostKey>& keys, ssh_key key) {
   return found == keys.end() ? nullptr : &*found;
 }
 
+// Returns the name as HashKnownHosts requests it: "|1|SALT|HMAC-SHA1 of the name".
+std::string hashed_name(std::string_view name) {
+  std::array<std::byte, 20> salt;
+  fill_random(salt);
+  return cat("|1|", to_base64(as_text(salt)), "|",
+             to_base64(as_text(hmac_sha1(salt, as_bytes(name)))));
+}
+
 Status add_to_users_file(const SshLogin& login, const std::string& name, ssh_key key) {
   const std::vector<std::string>& files = login.settings.user_known_hosts_files;
   if (files.empty()) return failed_precondition("UserKnownHostsFile is none");
@@ -55,9 +67,10 @@ Status add_to_users_file(const SshLogin& login, const std::string& name, ssh_key
     return internal_error("libssh cannot write the key");
   }
   const TextPtr base64(text);
-  return append_known_host(
-      files[0],
-      cat(to_lower(name), " ", ssh_key_type_to_char(ssh_key_type(key)), " ", base64.get(), "\n"));
+  // OpenSSH looks for the hash of a HostKeyAlias as it is written.
+  const std::string written = login.settings.hashes_names ? hashed_name(name) : to_lower(name);
+  return append_known_host(files[0], cat(written, " ", ssh_key_type_to_char(ssh_key_type(key)), " ",
+                                         base64.get(), "\n"));
 }
 
 }  // namespace

@@ -63,6 +63,7 @@ void take(SshSettings& settings, std::string_view keyword, std::string_view valu
   if (keyword == "globalknownhostsfile") {
     settings.global_known_hosts_files = file_names(value, settings);
   }
+  if (keyword == "hashknownhosts") settings.hashes_names = !is_off(value);
   if (keyword == "addressfamily") settings.address_family = value;
   if (keyword == "ciphers") settings.ciphers = value;
   if (keyword == "macs") settings.macs = value;

@@ -22,6 +22,7 @@ struct SshSettings {
   std::vector<std::string> identity_files;          // as written, in order, defaults included
   std::vector<std::string> user_known_hosts_files;  // as written
   std::vector<std::string> global_known_hosts_files;
+  bool hashes_names = false;   // HashKnownHosts yes
   std::string address_family;  // "any", "inet" or "inet6"
   std::string ciphers, macs, key_exchanges, host_key_algorithms, public_key_algorithms;
   bool compression = false;

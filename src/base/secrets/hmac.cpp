@@ -2,6 +2,10 @@
 
 #include <openssl/crypto.h>
 
+#include <algorithm>
+
+#include "base/check.h"
+
 // They are the plain functions, whatever they are called today.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -9,7 +13,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kBlock = 64;  // of SHA-256
+constexpr size_t kBlock = 64;  // of SHA-256 and SHA-1
 
 void update(SHA256_CTX& context, ByteView bytes) {
   SHA256_Update(&context, bytes.data(), bytes.size());
@@ -28,6 +32,25 @@ Digest sha256(ByteView message) {
   SHA256_Init(&context);
   update(context, message);
   return final_of(context);
+}
+
+// RFC 2104.
+std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView message) {
+  HVD_CHECK(key.size() <= kBlock);
+  std::array<std::byte, kBlock> block{};
+  std::copy(key.begin(), key.end(), block.begin());
+  std::array<std::byte, SHA_DIGEST_LENGTH> digest;
+  const auto hash = [&](std::byte pad, ByteView text) {
+    for (std::byte& byte : block) byte ^= pad;
+    SHA_CTX context;
+    SHA1_Init(&context);
+    SHA1_Update(&context, block.data(), block.size());
+    SHA1_Update(&context, text.data(), text.size());
+    SHA1_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
+  };
+  hash(std::byte{0x36}, message);
+  hash(std::byte{0x36 ^ 0x5c}, digest);
+  return digest;
 }
 
 // RFC 2104.

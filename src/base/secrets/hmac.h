@@ -16,6 +16,9 @@ using Digest = std::array<std::byte, 32>;
 
 Digest sha256(ByteView message);
 
+// HMAC-SHA1, for OpenSSH's hashed host names. `key` has at most 64 bytes.
+std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView message);
+
 // A key that is ready to sign: what depends on it alone is done once.
 class HmacKey {
  public:

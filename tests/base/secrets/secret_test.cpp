@@ -35,6 +35,11 @@ TEST_CASE("a derived key is HKDF-SHA256 of RFC 5869, test case 3, and another fo
   CHECK(secret->derive("a") != secret->derive("b"));
 }
 
+TEST_CASE("HMAC-SHA1 gives the value of RFC 2202, test case 2") {
+  CHECK(to_hex(hmac_sha1(as_bytes("Jefe"), as_bytes("what do ya want for nothing?"))) ==
+        "effcdf6ae5eb2fa2d27416d5f184df9c259a7c79");
+}
+
 TEST_CASE("a secret survives the way through hexadecimal digits") {
   const Secret secret = Secret::random();
   const auto copy = Secret::from_hex(secret.hex());

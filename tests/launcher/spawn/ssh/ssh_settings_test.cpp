@@ -18,7 +18,8 @@ TEST_CASE("the settings of a host are taken from ssh's own output") {
       "stricthostkeychecking accept-new\nhostkeyalias cluster\nidentityfile ~/my key\n"
       "identityfile /b\nidentityagent none\nuserknownhostsfile /root/k1 /root/k2\n"
       "globalknownhostsfile /etc/k\nciphers aes128-ctr\ngssapiauthentication yes\n"
-      "controlpath /root/x\nidentitiesonly yes\nproxyjump none\nsecuritykeyprovider internal\n");
+      "hashknownhosts yes\ncontrolpath /root/x\nidentitiesonly yes\nproxyjump "
+      "none\nsecuritykeyprovider internal\n");
   REQUIRE(settings);
   CHECK(settings->host_name == "a.cluster");
   CHECK(settings->user == "bob");
@@ -32,6 +33,7 @@ TEST_CASE("the settings of a host are taken from ssh's own output") {
   CHECK(settings->user_known_hosts_files == std::vector<std::string>{"/root/k1", "/root/k2"});
   CHECK(settings->global_known_hosts_files == std::vector<std::string>{"/etc/k"});
   CHECK(settings->ciphers == "aes128-ctr");
+  CHECK(settings->hashes_names);
   CHECK(settings->has_gssapi);
   CHECK(settings->has_control_path);
   CHECK(settings->identities_only);

@@ -113,6 +113,25 @@ TEST_CASE("an unknown host key is added, and known the next time") {
   CHECK(content_of(sshd.path("known_hosts")) == expected);
 }
 
+TEST_CASE("names are hashed where the configuration asks for that") {
+  HVD_NEEDS_SSHD();
+  PrivateSshd sshd;
+  const auto check = [&](bool by_system_ssh, const std::string& alias) {
+    const std::string known = sshd.scratch().write("known_hosts", "");
+    CHECK(outcome(user_of(sshd, by_system_ssh, {"HashKnownHosts yes", alias}),
+                  sshd.target("echo up")) == "up\n");
+    CHECK(content_of(known).starts_with("|1|"));
+    for (const bool reads_by_system_ssh : {false, true}) {
+      CHECK(outcome(user_of(sshd, reads_by_system_ssh, {"StrictHostKeyChecking yes", alias}),
+                    sshd.target("echo up")) == "up\n");
+    }
+  };
+  check(false, "");
+  check(true, "");
+  // OpenSSH itself does not find what it has added for an alias with capital letters.
+  check(false, "HostKeyAlias Cluster");
+}
+
 TEST_CASE("an unknown host key is refused when the configuration says so") {
   HVD_NEEDS_SSHD();
   PrivateSshd sshd;
