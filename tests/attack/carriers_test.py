@@ -1,0 +1,41 @@
+#!/usr/bin/python3 -B
+"""A listener on the network, and jobs whose agents are reached by ssh or by Slurm's srun."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from harness import *
+
+from capture import Capture
+from slurm_test import on_cluster, salloc
+
+SHOW = ("sh", "-c", "echo secret=$HOROVOD_JOB_SECRET= marker-$((6*7))-$HOROVOD_RANK")
+
+
+def read_on_the_way(job, capture):
+    """Whether the secret of a job that has run SHOW was on the wire, and whether its output was."""
+    secret = re.search("secret=([0-9a-f]{32,})=", job.out)[1]
+    recorded = bytes(capture.recorded)
+    expect(len(recorded) > 1000, f"{len(recorded)} bytes were recorded")
+    return (secret.encode() in recorded or bytes.fromhex(secret) in recorded), b"marker-42-1" in recorded
+
+
+@world("a b")
+def test_ssh_hides_the_secret_and_the_output():
+    with Capture() as capture:
+        job = Job("-np", 2, "-H", "a,b", *SHOW)
+        job.ends_with(0)
+    expect(read_on_the_way(job, capture) == (False, False), "ssh showed them")
+
+
+@on_cluster()
+def test_srun_shows_both_as_security_md_says(cluster):
+    with Capture() as capture:
+        job = salloc(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, *SHOW)
+        job.ends_with(0)
+    # Slurm sends the standard streams of a step in clear. SECURITY.md warns of it.
+    expect(read_on_the_way(job, capture) == (True, True), "srun hides the secret: SECURITY.md is too strict")
+
+
+if __name__ == "__main__":
+    main()

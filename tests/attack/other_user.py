@@ -1,0 +1,108 @@
+"""An attacker on a host of the job with an account of its own: tries every name, file, socket, port and
+process that it finds, and writes every byte that it got to standard output.
+
+usage: other_user.py, as an unprivileged user
+"""
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import stat
+import sys
+
+NOISE = (b"GET /v1/keys/ HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+         b"PUT /v1/keys/planted HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+         b"\x89HVD" + bytes(60), os.urandom(64))
+FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+
+
+def say(what, piece):
+    sys.stdout.buffer.write(f"\n== {what}\n".encode() + piece)
+
+
+def speak_to(family, kind, address):
+    """Sends each noise on a connection of its own. True: one was accepted."""
+    accepted = False
+    for noise in NOISE:
+        with contextlib.suppress(OSError), socket.socket(family, kind) as peer:
+            peer.settimeout(0.3)
+            peer.connect(address)
+            accepted = True
+            peer.sendall(noise)
+            say(f"answer of {address}", peer.recv(65536))
+    return accepted
+
+
+def unix_sockets():
+    lines = pathlib.Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()[1:]
+    for name in {line.split()[7] for line in lines if len(line.split()) > 7}:
+        address = "\0" + name[1:] if name.startswith("@") else name
+        for kind in socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM:
+            yield socket.AF_UNIX, kind, address
+
+
+def address_of(digits):
+    """The address of a socket, as the kernel's table writes it: each word in the order of this machine."""
+    words = bytes.fromhex(digits)
+    packed = b"".join(words[at:at + 4][::-1] for at in range(0, len(words), 4))
+    family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
+    if not any(packed):
+        packed = b"\x7f\0\0\1" if len(packed) == 4 else bytes(15) + b"\1"
+    return family, socket.inet_ntop(family, packed)
+
+
+def ports():
+    for table in "tcp", "tcp6":
+        for line in pathlib.Path(f"/proc/net/{table}").read_text(encoding="utf-8").splitlines()[1:]:
+            (digits, _, port), state = line.split()[1].partition(":"), line.split()[3]
+            if state == "0A" and int(port, 16) != 22:
+                family, address = address_of(digits)
+                yield family, socket.SOCK_STREAM, (address, int(port, 16))
+
+
+def processes():
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if entry.stat().st_uid == os.getuid():
+                continue
+            say(f"cmdline of {entry.name}", (entry / "cmdline").read_bytes())
+        for name in "environ", "maps", "mem", "auxv", "stack":
+            with contextlib.suppress(OSError), open(entry / name, "rb") as file:
+                say(f"{name} of {entry.name}", file.read(65536))
+        with contextlib.suppress(OSError):
+            for number in os.listdir(entry / "fd"):
+                with open(entry / "fd" / number, "rb") as file:
+                    say(f"descriptor {number} of {entry.name}", file.read(65536))
+        with contextlib.suppress(OSError):
+            os.kill(int(entry.name), signal.SIGTERM)
+            say(f"pid {entry.name}", b"took a signal")
+
+
+def files():
+    for folder in FOLDERS:
+        for at, folders, names in os.walk(folder):
+            for path in (os.path.join(at, name) for name in [*folders, *names]):
+                with contextlib.suppress(OSError):
+                    status = os.lstat(path)
+                    if status.st_uid == os.getuid():
+                        continue
+                    say(f"name {path}", b"")
+                    if stat.S_ISDIR(status.st_mode) and os.access(path, os.W_OK) and \
+                            not status.st_mode & stat.S_ISVTX:
+                        say(f"folder {path}", b"can be written by others")
+                    if stat.S_ISREG(status.st_mode):
+                        with open(path, "rb") as file:
+                            say(f"content of {path}", file.read(1 << 20))
+                        with open(path, "r+b"):
+                            say(f"file {path}", b"can be written by others")
+
+
+processes()
+files()
+accepted = [address for family, kind, address in [*unix_sockets(), *ports()]
+            if speak_to(family, kind, address)]
+say(f"accepted {accepted}", b"")
+say("end", b"")

@@ -1,0 +1,65 @@
+#!/usr/bin/python3 -B
+"""Another user of a job's hosts, without privileges: nothing of the job can be read, changed or ended."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from harness import *
+
+# Sums until a signal comes to any rank, and checks each sum.
+RANK = """
+import signal, sys
+import numpy, horovod.numpy as hvd
+hvd.init()
+ends = [0]
+signal.signal(signal.SIGUSR1, lambda *_: ends.__setitem__(0, 1))
+rounds = 0
+while True:
+    got = hvd.allreduce(numpy.full(5000, hvd.rank() + 1.0), op=hvd.Sum, name="sum")
+    assert (got == hvd.size() * (hvd.size() + 1) / 2).all(), got
+    rounds += 1
+    if rounds == 100:
+        print("sums", flush=True)
+    if hvd.allreduce(numpy.array([ends[0]]), op=hvd.Max, name="end")[0]:
+        break
+print("right to the end", flush=True)
+"""
+ATTACKER = pathlib.Path(__file__).with_name("other_user.py")
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
+
+
+def secrets_of_ranks():
+    """The secrets in the environment of each process of a job."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        found |= set(re.findall(r"(?:^|\0)HOROVOD_JOB_SECRET=([^\0]+)", faults.said_of(pid, "environ")))
+    return found
+
+
+@world("a b")
+def test_another_user_gets_nothing_and_changes_nothing():
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", RANK)
+    job.wait_for("sums", 4)
+    secrets = secrets_of_ranks()
+    expect(secrets, "no rank has a secret")
+    for where, listens in ([], False), ([HOSTS, "exec", "a"], True):
+        done = subprocess.run([*where, *NOBODY, PYTHON, "-B", ATTACKER], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
+        said = done.stdout
+        expect(done.returncode == 0 and said.endswith(b"== end\n"), said[-1000:].decode(errors="replace"))
+        # It saw the job, and on a host of ranks it was heard.
+        expect(b"horovod-agent" in said if listens else b"horovodrun" in said, "it saw no process of the job")
+        expect(not listens or re.search(rb"== accepted .*\('", said), "it found no port of the ranks")
+        for secret in secrets:
+            expect(secret.encode() not in said and bytes.fromhex(secret) not in said,
+                   f"the other user has the secret of the job: {where}")
+        reached = re.findall(rb"== ((?:environ|mem|descriptor|pid|folder|file) .*)", said)
+        expect(not reached, f"the other user reached {reached}")
+    job.signal(signal.SIGUSR1)
+    job.ends_with(0)
+    expect(job.out.count("right to the end") == 4, job.describe())
+    job.leaves_nothing()
+
+
+if __name__ == "__main__":
+    main()
