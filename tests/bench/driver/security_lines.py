@@ -18,7 +18,7 @@ OUTPUT_LINE = "the quick brown fox jumps over the lazy dog, and over it again"
 
 
 def processor_seconds():
-    """What the children took that this process has waited for."""
+    """The processor time of the children that this process has waited for."""
     times = os.times()
     return times.children_user + times.children_system
 
