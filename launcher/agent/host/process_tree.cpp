@@ -11,7 +11,9 @@
 #include <csignal>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/proc_file.h"
@@ -140,6 +142,23 @@ void send_signals(const Process& process, std::initializer_list<int> numbers) {
   }
 }
 
+// Signals each process below this one that `is_meant` accepts once. A child whose parent forked it between
+// a scan and the parent's signal is found by the next scan.
+template <typename Filter>
+void signal_each(std::initializer_list<int> numbers, const Filter& is_meant) {
+  constexpr int kScans = 10;  // processes that ignore the signal may fork without end
+  std::set<std::pair<pid_t, int64_t>> signalled;
+  for (int scan = 0; scan < kScans; ++scan) {
+    const size_t before = signalled.size();
+    for (const Process& process : processes_below()) {
+      if (!is_meant(process.pid)) continue;
+      if (signalled.emplace(process.pid, process.start.value_or(0)).second)
+        send_signals(process, numbers);
+    }
+    if (signalled.size() == before) return;
+  }
+}
+
 }  // namespace
 
 void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
@@ -163,15 +182,11 @@ pid_t parent_of(pid_t pid) {
 }
 
 void signal_descendants(std::initializer_list<int> numbers, pid_t spared) {
-  for (const Process& process : processes_below()) {
-    if (process.pid != spared) send_signals(process, numbers);
-  }
+  signal_each(numbers, [spared](pid_t pid) { return pid != spared; });
 }
 
 void signal_group(pid_t group, std::initializer_list<int> numbers) {
-  for (const Process& process : processes_below()) {
-    if (::getpgid(process.pid) == group) send_signals(process, numbers);
-  }
+  signal_each(numbers, [group](pid_t pid) { return ::getpgid(pid) == group; });
 }
 
 bool is_childless() {

@@ -46,6 +46,7 @@ struct Pipe {
 pid_t start_sleeper() {
   const pid_t pid = ::fork();
   if (pid == 0) {
+    ::alarm(60);
     for (;;) ::pause();
   }
   return pid;
@@ -100,6 +101,33 @@ TEST_CASE("a process that gets the pid of an ended descendant after the scan is 
   CHECK(::read(answer.reader.get(), &byte, 1) == 1);  // 0: it was killed
   question.writer.reset();
   CHECK(::waitpid(-1, &status, 0) > 0);
+}
+
+TEST_CASE("a child that is forked between the scan and its parent's signal is signalled") {
+  const pid_t agent = ::fork();
+  if (agent == 0) {
+    ::alarm(30);
+    become_subreaper();
+    Pipe question, answer;
+    char byte = 0;
+    if (::fork() == 0) {
+      ::alarm(60);
+      if (::read(question.reader.get(), &byte, 1) == 1) start_sleeper();
+      if (::write(answer.writer.get(), &byte, 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    after_scan = [&] {
+      if (::write(question.writer.get(), &byte, 1) != 1) ::_exit(1);
+      if (::read(answer.reader.get(), &byte, 1) != 1) ::_exit(1);
+    };
+    signal_descendants({SIGTERM});
+    int ended = 0;
+    for (int status = 0; ::wait(&status) > 0;) ended += WIFSIGNALED(status) ? 1 : 0;
+    ::_exit(ended == 2 ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(agent, &status, 0) == agent);
+  CHECK(status == 0);  // 14: a process was not signalled
 }
 
 TEST_CASE("all descendants are signalled, also those whose parent has ended") {
