@@ -12,6 +12,7 @@ constexpr int kTag = 4711;
 void make_communicator(const Api& api, const std::vector<int>& world_ranks, int32_t self,
                        const std::vector<int32_t>& members, Communicator* to) {
   std::vector<int> ranks;
+  ranks.reserve(members.size());
   for (const int32_t member : members) ranks.push_back(world_ranks[static_cast<size_t>(member)]);
   to->size = static_cast<int>(members.size());
   to->index = static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());

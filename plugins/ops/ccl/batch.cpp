@@ -62,6 +62,7 @@ std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
 
 std::vector<size_t> in_bytes(const std::vector<int64_t>& counts, size_t width) {
   std::vector<size_t> bytes;
+  bytes.reserve(counts.size());
   for (const int64_t count : counts) bytes.push_back(static_cast<size_t>(count) * width);
   return bytes;
 }

@@ -42,7 +42,7 @@ MpiBatch::~MpiBatch() {
   // MPI may still read and write there.
   static_cast<void>(sent_.bytes.release());
   static_cast<void>(received_.bytes.release());
-  static_cast<void>(new std::vector<MPI_Request>(std::move(requests_)));
+  static_cast<void>(std::make_unique<std::vector<MPI_Request>>(std::move(requests_)).release());
 }
 
 std::byte* MpiBatch::room(Buffer* buffer, int64_t count) {

@@ -62,6 +62,7 @@ Result<std::vector<int32_t>> hosts_of(const hvd_plugin_host& host,
   HVD_ASSIGN_OR_RETURN(const auto found,
                        Rounds(host, config).exchange("nccl-hosts", {}, cat(config.cross_rank)));
   std::vector<int32_t> hosts;
+  hosts.reserve(found.size());
   for (const std::string& one : found) {
     hosts.push_back(static_cast<int32_t>(parse_int(one).value_or(0)));
   }

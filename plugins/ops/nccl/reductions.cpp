@@ -10,7 +10,6 @@ namespace {
 std::optional<int> type_of(int32_t dtype) {
   switch (dtype) {
     case HVD_UINT8:
-      return abi::kUint8;
     case HVD_BOOL:
       return abi::kUint8;
     case HVD_INT8:

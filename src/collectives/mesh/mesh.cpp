@@ -54,7 +54,7 @@ Mesh::~Mesh() {
     static_cast<void>(host_.release());
     static_cast<void>(peer_heaps_.release());
     static_cast<void>(remote_.release());
-    static_cast<void>(new std::vector<Watched>(std::move(watched_)));
+    static_cast<void>(std::make_unique<std::vector<Watched>>(std::move(watched_)).release());
     return;
   }
   if (host_ && failure_.ok()) {

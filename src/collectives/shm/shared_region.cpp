@@ -126,7 +126,7 @@ Status SharedRegion::make_sub_region(uint64_t key, size_t size, uint32_t users) 
                                              static_cast<uint32_t>(SubRegionState::kClaimed))) {
       continue;
     }
-    const Status allocated =
+    Status allocated =
         allocate(file_.get(), header_->sub_regions_at + i * header_->sub_region_size, size);
     entry.users.store(users);
     entry.key.store(key);
