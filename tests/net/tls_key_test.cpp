@@ -37,7 +37,10 @@ class TlsConnection {
                 });
   }
   TlsConnection(const TlsConnection&) = delete;
-  ~TlsConnection() { ::close(fd_); }
+  ~TlsConnection() {
+    adopted.reset();  // before its loop
+    ::close(fd_);
+  }
 
   void send(ByteView bytes) {
     REQUIRE(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
