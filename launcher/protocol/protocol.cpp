@@ -50,6 +50,10 @@ enum class Kind : uint16_t {
   kStopRun = 31,
   kEnding = 32,
   kSignalled = 33,
+  kSession = 34,
+  kReattach = 35,
+  kResume = 36,
+  kResumed = 37,
 };
 
 // The fields of each message, in their order on the wire, once for both directions.
@@ -182,6 +186,22 @@ template <typename F>
 void fields(F f, Signalled& m) {
   f(m.number);
 }
+template <typename F>
+void fields(F f, Session& m) {
+  f(m.key), f(m.wait_seconds);
+}
+template <typename F>
+void fields(F f, Reattach& m) {
+  f(m.session), f(m.nonce);
+}
+template <typename F>
+void fields(F f, Resume& m) {
+  f(m.session), f(m.nonce), f(m.received), f(m.proof);
+}
+template <typename F>
+void fields(F f, Resumed& m) {
+  f(m.received), f(m.proof);
+}
 
 Kind kind_of(const AgentHello&) { return Kind::kHello; }
 Kind kind_of(const Prepare&) { return Kind::kPrepare; }
@@ -216,6 +236,10 @@ Kind kind_of(const SaidTaken&) { return Kind::kSaidTaken; }
 Kind kind_of(const StopRun&) { return Kind::kStopRun; }
 Kind kind_of(const Ending&) { return Kind::kEnding; }
 Kind kind_of(const Signalled&) { return Kind::kSignalled; }
+Kind kind_of(const Session&) { return Kind::kSession; }
+Kind kind_of(const Reattach&) { return Kind::kReattach; }
+Kind kind_of(const Resume&) { return Kind::kResume; }
+Kind kind_of(const Resumed&) { return Kind::kResumed; }
 
 template <typename T>
 Result<Message> decode_as(ByteReader& reader, std::string_view name) {
@@ -357,6 +381,19 @@ Result<Message> decode(ByteView bytes) {
       return decode_as<Signalled>(reader, "a signal that ranks got");
     case Kind::kJoined:
       return decode_as<Joined>(reader, "a rank's world");
+    case Kind::kSession: {
+      auto message = decode_as<Session>(reader, "a session");
+      if (message.ok() && !is_duration(std::get<Session>(*message).wait_seconds)) {
+        return invalid_argument("the wait of a session is no number of seconds");
+      }
+      return message;
+    }
+    case Kind::kReattach:
+      return decode_as<Reattach>(reader, "an order to hand over a connection");
+    case Kind::kResume:
+      return decode_as<Resume>(reader, "an offer to resume");
+    case Kind::kResumed:
+      return decode_as<Resumed>(reader, "an answer to an offer to resume");
   }
   return unimplemented(cat("a control message of the unknown kind ", static_cast<unsigned>(kind),
                            ": the far side is of another release"));

@@ -182,11 +182,42 @@ struct Admission {
   Proof proof{};
 };
 
+// The session of a link, which outlives its connections: see resumable_stream.h. These four travel in
+// frames without records, before the first record of a connection.
+using SessionKey = Digest;
+using SessionId = Digest;
+// From the launcher, on the first connection: the session begins. Records follow, in both directions.
+struct Session {
+  SessionKey key{};
+  // How long the agent waits after its connection has ended for a new agent process that hands it
+  // another one. 0: not at all. An agent that dials does not wait, but dials again.
+  double wait_seconds = 0;
+};
+// From the launcher to a new agent process: hand your connection to the agent of this session.
+struct Reattach {
+  SessionId session{};
+  Nonce nonce{};
+};
+// From the agent, after Reattach, or in place of Answer: it offers to continue. `received`: bytes of
+// the launcher that it has.
+struct Resume {
+  SessionId session{};
+  Nonce nonce{};
+  uint64_t received = 0;
+  Proof proof{};
+};
+// From the launcher: the link continues. Or it sends Failed.
+struct Resumed {
+  uint64_t received = 0;
+  Proof proof{};
+};
+
 using Message =
     std::variant<AgentHello, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran,
-                 StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled>;
+                 StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled, Session, Reattach,
+                 Resume, Resumed>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -160,6 +160,23 @@ TEST_CASE("Every other message arrives as it was sent") {
   again(Suspended{});
 }
 
+TEST_CASE("The messages of a session arrive as they were sent") {
+  const SessionKey key{std::byte{1}};
+  const Nonce nonce{std::byte{2}};
+  const Proof proof{std::byte{3}};
+  const Session session = again(Session{key, 5});
+  CHECK((session.key == key));
+  CHECK(session.wait_seconds == 5);
+  const Reattach order = again(Reattach{key, nonce});
+  CHECK((order.session == key && order.nonce == nonce));
+  const Resume offer = again(Resume{key, nonce, 1ull << 40, proof});
+  CHECK((offer.session == key && offer.nonce == nonce && offer.proof == proof));
+  CHECK(offer.received == 1ull << 40);
+  const Resumed answer = again(Resumed{7, proof});
+  CHECK((answer.received == 7 && answer.proof == proof));
+  CHECK(refusal(encode(Session{key, -1})) == "the wait of a session is no number of seconds");
+}
+
 TEST_CASE("An unknown message is refused with its number") {
   const auto bytes = ByteWriter().put(uint16_t{999}).take();
   CHECK(refusal(bytes) ==
