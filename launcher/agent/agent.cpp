@@ -36,13 +36,13 @@ constexpr double kGiveUpSeconds = 10;
 
 }  // namespace
 
-Agent::Agent(net::EventLoop loop, Link link, std::string build, Environment environment,
+Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
              std::string folder, std::string staging)
     : loop_(std::move(loop)),
-      link_(std::move(link)),
+      link_(loop_, std::move(link), [this](ByteView received) { take(received); }),
       build_(std::move(build)),
       environment_(std::move(environment)),
-      outbox_(loop_, link_.output.get(), link_.cipher.get()),
+      outbox_(link_),
       store_(loop_, outbox_),
       aggregator_(loop_),
       executions_(loop_, [this](const Message& message) { outbox_.put(message); }),
@@ -71,11 +71,10 @@ Status Agent::open() {
   const sigset_t set = agent_signals();
   signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) return system_error("cannot make a signal descriptor", errno);
-  if (!loop_.watch(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); }) ||
-      !loop_.watch(link_.input.get(), EPOLLIN, [this](uint32_t) { read_link(); })) {
-    return system_error("the agent's input is not a pipe, socket or terminal", errno);
+  if (!loop_.watch(signals_.get(), EPOLLIN, [this](uint32_t) { on_signal(); })) {
+    return system_error("cannot watch a signal descriptor", errno);
   }
-  return {};
+  return link_.open();
 }
 
 void Agent::greet() {
@@ -98,16 +97,20 @@ int Agent::run() {
     return 1;
   }
   greet();
-  if (link_.cipher) take_deciphered();  // bytes that arrived with the launcher's admission
   for (;;) {
     outbox_.flush();
-    if (outbox_.is_broken() && is_linked_) lose_link();
-    const bool is_delivered = outbox_.is_empty() || !is_linked_;
-    if (is_finished_ && is_delivered) return is_linked_ ? 0 : 1;
+    if (is_finished_ && is_linked_ && (is_delivered() || link_.is_ended_by_launcher())) {
+      link_.close();
+      return 0;
+    }
+    if (is_linked_ && !link_.state().ok()) lose_link();
+    if (is_finished_ && !is_linked_) return 1;
     loop_.turn(next_deadline());
     watch_over();
   }
 }
+
+bool Agent::is_delivered() const { return outbox_.is_empty() && link_.is_delivered(); }
 
 Deadline Agent::next_deadline() const {
   Deadline next = Deadline::never();
@@ -118,7 +121,8 @@ Deadline Agent::next_deadline() const {
   consider(pmix_.deadline());
   consider(executions_.deadline());
   consider(outside_signals_.deadline());
-  if (is_linked_ && !is_suspended_ && !is_finished_) consider(lease_);
+  consider(link_.deadline());
+  if (is_linked_ && !is_suspended_) consider(lease_);
   if (is_ending_ && !is_finished_) {
     consider(kill_at_);
     consider(kill_again_at_);
@@ -132,7 +136,9 @@ void Agent::watch_over() {
   if (pmix_.deadline().passed()) pmix_.on_deadline();
   if (executions_.deadline().passed()) executions_.on_deadline();
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
-  if (is_linked_ && !is_suspended_ && !is_finished_ && lease_.passed()) {
+  const bool needs_link = !is_finished_ || !is_delivered();
+  if (needs_link && link_.deadline().passed()) link_.on_deadline();
+  if (is_linked_ && !is_suspended_ && lease_.passed()) {
     const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
     fail(cat("the launcher gave no sign of life for ", lease, " s"));
   }
@@ -230,6 +236,8 @@ void Agent::kill_what_is_left() {
 
 void Agent::fail(const std::string& sentence) {
   if (is_linked_) {
+    // Nobody else says it while the connection is broken.
+    if (link_.input() < 0) std::fprintf(stderr, "horovod-agent: %s\n", sentence.c_str());
     outbox_.put(Failed{sentence});
     outbox_.flush();
   }
@@ -240,9 +248,11 @@ void Agent::lose_link() {
   if (!is_linked_) return;
   is_linked_ = false;
   outbox_.abandon();
-  loop_.unwatch(link_.input.get());
-  link_.input.reset();
-  link_.output.reset();
+  const bool is_noteworthy = !link_.state().ok() && link_.state().code() != Code::kAborted;
+  if (is_noteworthy) {
+    std::fprintf(stderr, "horovod-agent: %s\n", link_.state().message().c_str());
+  }
+  link_.close();
   store_.close();
   aggregator_.close();
   world_reports_.close();
@@ -256,38 +266,6 @@ void Agent::renew_lease() {
 }
 
 // Executes the orders of the launcher.
-
-namespace {
-
-constexpr size_t kLongestSentence = 1000;
-
-}  // namespace
-
-void Agent::read_link() {
-  std::array<std::byte, 64 << 10> buffer;
-  const ssize_t size = ::read(link_.input.get(), buffer.data(), buffer.size());
-  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size <= 0) return lose_link();
-  const ByteView received = ByteView(buffer).first(static_cast<size_t>(size));
-  if (!link_.cipher) return take(received);
-  link_.cipher->feed(received);
-  take_deciphered();
-}
-
-void Agent::take_deciphered() {
-  std::array<std::byte, 16 << 10> buffer;
-  while (is_linked_) {
-    const auto size = link_.cipher->read(buffer);
-    if (!size.ok()) {
-      std::fprintf(stderr, "horovod-agent: the link to the launcher ended: %s\n",
-                   size.error().message().c_str());
-      return fail(size.error().message());
-    }
-    if (!*size) return;
-    if (**size == 0) return lose_link();
-    take(ByteView(buffer).first(**size));
-  }
-}
 
 void Agent::take(ByteView received) {
   parser_.feed(received);
@@ -362,14 +340,10 @@ void Agent::obey(const Message& message) {
   } else if (const auto* ping = std::get_if<Ping>(&message)) {
     is_suspended_ = false;
     renew_lease();
-    outbox_.put(Pong{ping->number});
+    if (!is_finished_) outbox_.put(Pong{ping->number});
   } else if (std::holds_alternative<Suspend>(message)) {
     is_suspended_ = true;
     outbox_.put(Suspended{});
-  } else if (const auto* dismissal = std::get_if<Failed>(&message)) {
-    std::fprintf(stderr, "horovod-agent: the launcher does not take this host: %s\n",
-                 printable(dismissal->sentence, kLongestSentence).c_str());
-    lose_link();
   } else {
     fail("the launcher sent a message that only an agent sends");
   }
@@ -433,7 +407,7 @@ Status Agent::open_listeners(uint32_t store_credit) {
 Status Agent::reserve_master_port() {
   const auto is_first = [](const RankSpec& spec) { return spec.rank == 0; };
   if (std::none_of(job_.ranks.begin(), job_.ranks.end(), is_first)) return {};
-  return master_port_.open(ports_, host_addresses(link_.input.get(), environment_, interfaces_));
+  return master_port_.open(ports_, host_addresses(link_.input(), environment_, interfaces_));
 }
 
 void Agent::handle(const Start& start) {
@@ -452,9 +426,10 @@ void Agent::handle(const Start& start) {
         merged(pmix_rank_environment(served, rank, start.order), rank_environment(network, rank));
     if (!job_.insecure_compat) return more;
     return merged(
-        original_worker_environment(store_.loopback_port(), link_.input.get(), rank, environment_),
+        original_worker_environment(store_.loopback_port(), link_.input(), rank, environment_),
         more);
   });
+  if (status.ok()) link_.survive(job_.lease_seconds);
   outbox_.put(Started{status});
   if (!status.ok()) end(job_.kill_grace_seconds);
 }

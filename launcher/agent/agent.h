@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "launcher/agent/loop/link.h"
+#include "launcher/agent/loop/launcher_link.h"
 #include "launcher/agent/loop/outbox.h"
 #include "launcher/agent/pmix/pmix_helper.h"
 #include "launcher/agent/preflight/host_preparation.h"
@@ -31,7 +31,7 @@ class Agent {
  public:
   // The signals of agent_signals() must be blocked. `folder` is for files of the job, `staging` for
   // a copy of the user's code. The parent process of the agent removes both.
-  Agent(net::EventLoop loop, Link link, std::string build, Environment environment,
+  Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
         std::string folder, std::string staging);
   ~Agent();
 
@@ -43,8 +43,6 @@ class Agent {
 
   Status open();
   void greet();
-  void read_link();
-  void take_deciphered();
   void take(ByteView received);
   void handle(const net::Frame& frame);
   void handle(const Prepare& order);
@@ -66,10 +64,12 @@ class Agent {
   void lose_link();
   void renew_lease();
   void watch_over();
+  // Whether the launcher has every message.
+  bool is_delivered() const;
   Deadline next_deadline() const;
 
   net::EventLoop loop_;
-  Link link_;
+  LauncherLink link_;
   std::string build_;
   Environment environment_;
   Outbox outbox_;

@@ -163,7 +163,11 @@ int run_guarded(char** arguments, const std::function<int()>& agent,
   // launcher handles its Ctrl-C.
   ::setsid();
   title.restore();
-  return agent();
+  const int status = agent();
+  // A thread that still dials the launcher ends with the process: exit() would free the TLS library's locks
+  // below it.
+  std::fflush(nullptr);
+  ::_exit(status);
 }
 
 }  // namespace hvd::launcher

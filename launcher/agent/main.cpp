@@ -22,6 +22,7 @@
 #include "launcher/agent/loop/cipher.h"
 #include "launcher/agent/loop/join.h"
 #include "launcher/agent/loop/link.h"
+#include "launcher/agent/loop/reattachment.h"
 #include "launcher/agent/ranks/staging.h"
 #include "launcher/protocol/other_launchers.h"
 #include "net/event_loop.h"
@@ -146,8 +147,12 @@ bool joins_by_tls(int argc, char** argv) {
   return has("--join") && !has(kPlaintext);
 }
 
-Result<Link> make_link(const Options& options) {
-  if (options.join.empty()) return stream_link();
+// `session`: begun by the launcher on standard input; null when the agent joins.
+Result<OpenedLink> make_link(const Options& options, const Session* session) {
+  if (session != nullptr) {
+    HVD_ASSIGN_OR_RETURN(Link connection, stream_link());
+    return OpenedLink{std::move(connection), *session};
+  }
   auto link = join({options.join, options.name, options.slots, *options.token, options.ca_file,
                     options.insecure_plaintext});
   // A resource manager may write to the standard input of every host; ranks must not read that.
@@ -165,9 +170,9 @@ std::string job_folder() {
   return cat(where, "/horovod-job-", number % 1'000'000'000'000);
 }
 
-int run_agent(const Options& options, std::string build, std::string folder,
+int run_agent(const Options& options, const Session* session, std::string build, std::string folder,
               const std::string& staging) {
-  auto link = make_link(options);
+  auto link = make_link(options, session);
   if (!link.ok()) return fail(link.error().message());
   auto loop = net::EventLoop::open();
   if (!loop.ok()) return fail(loop.error().message());
@@ -201,8 +206,17 @@ int main(int argc, char** argv) {
         "which starts it by itself");
   }
   close_inherited();
+  Opening opening;
+  if (options->join.empty()) {
+    auto received = receive_opening(STDIN_FILENO, nullptr);
+    if (!received.ok()) return fail(received.status().message());
+    opening = std::move(*received);
+    if (const auto* order = std::get_if<Reattach>(&opening)) return hand_over(*order);
+  }
+  const Session* const session = options->join.empty() ? std::get_if<Session>(&opening) : nullptr;
   const std::string folder = job_folder();
   const std::string staging = staging_directory();
-  return run_guarded(argv, [&] { return run_agent(*options, file_name(argv[0]), folder, staging); },
-                     {folder, staging});
+  return run_guarded(
+      argv, [&] { return run_agent(*options, session, file_name(argv[0]), folder, staging); },
+      {folder, staging});
 }

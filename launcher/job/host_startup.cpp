@@ -28,16 +28,25 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, co
       join_queue_(join_queue),
       progress_(loop),
       local_(options.settings.flag("no_env")),
-      by_command_(launch_agent(options.settings)) {}
+      by_command_(launch_agent(options.settings)),
+      local_sessions_(
+          join_queue ? static_cast<Spawner&>(*join_queue) : local_,
+          join_queue ? SessionSpawner::Return::kByAgent : SessionSpawner::Return::kNever),
+      remote_sessions_(
+          launch_agent(options.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_,
+          SessionSpawner::Return::kBySpawner) {}
 
 net::Task<HostStartup::Outcome> HostStartup::run(const std::vector<AgentEvents*>& events,
                                                  Output& output) {
-  Spawner& by_agent =
-      launch_agent(options_.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_;
-  Spawner& local = join_queue_ ? static_cast<Spawner&>(*join_queue_) : local_;
-  Spawner& remote = join_queue_ ? static_cast<Spawner&>(*join_queue_) : by_agent;
-  preflight_ =
-      std::make_unique<Preflight>(loop_.get_executor(), local, remote, host_starts(events));
+  if (join_queue_) {
+    join_queue_->on_return(
+        [this](std::unique_ptr<Duplex>& connection, Resume offer, Nonce challenge) {
+          return local_sessions_.resume(connection, offer, challenge);
+        });
+  }
+  preflight_ = std::make_unique<Preflight>(loop_.get_executor(), local_sessions_,
+                                           join_queue_ ? local_sessions_ : remote_sessions_,
+                                           host_starts(events));
   net::asio::co_spawn(loop_, show_progress(output), net::asio::detached);
   Outcome outcome;
   outcome.errors = co_await preflight_->run(options_.settings.number("start_timeout"));

@@ -12,6 +12,7 @@
 #include "launcher/job/preflight.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
+#include "launcher/link/session_spawner.h"
 #include "launcher/output/output.h"
 #include "launcher/spawn/command_spawner.h"
 #include "launcher/spawn/local.h"
@@ -52,6 +53,7 @@ class HostStartup {
   LocalSpawner local_;
   SshSpawner ssh_;
   CommandSpawner by_command_;
+  SessionSpawner local_sessions_, remote_sessions_;
   std::unique_ptr<Preflight> preflight_;
   bool is_cancelled_ = false;
 };

@@ -44,27 +44,6 @@ class SocketDuplex : public Duplex {
   net::StreamSocket socket_;
 };
 
-// The agent sends nothing after its answer until the launcher admits it.
-net::Task<Result<Answer>> read_answer(Duplex& duplex) {
-  net::FrameParser parser(1024);
-  for (;;) {
-    auto frame = parser.next();
-    if (!frame.ok()) co_return frame.status();
-    if (frame->has_value()) {
-      auto message = decode((*frame)->payload);
-      if (!message.ok()) co_return message.status();
-      auto* answer = std::get_if<Answer>(&*message);
-      if (answer == nullptr) co_return permission_denied("it answered with something else");
-      co_return std::move(*answer);
-    }
-    std::array<std::byte, 256> buffer;
-    const auto size = co_await duplex.read_some(buffer);
-    if (!size.ok()) co_return size.status();
-    if (*size == 0) co_return unavailable("it closed the connection");
-    parser.feed(ByteView(buffer).first(*size));
-  }
-}
-
 std::string who_calls(int socket) {
   const std::string peer = net::peer_text(socket);
   return peer.empty() ? "an agent" : cat("the agent at ", peer);  // empty: TLS ends in this process
@@ -87,6 +66,20 @@ Bytes framed(const Message& message) {
   return writer.take(1);
 }
 
+net::Task<Result<Message>> read_message(Duplex& duplex) {
+  net::FrameParser parser(1024);
+  for (;;) {
+    const auto frame = parser.next();
+    if (!frame.ok()) co_return frame.status();
+    if (frame->has_value()) co_return decode((*frame)->payload);
+    std::array<std::byte, 256> buffer;
+    const auto size = co_await duplex.read_some(buffer);
+    if (!size.ok()) co_return size.status();
+    if (*size == 0) co_return unavailable("it closed the connection");
+    parser.feed(ByteView(buffer).first(*size));
+  }
+}
+
 Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& certificate,
                                     const std::string& key) {
   net::TlsServerOptions options{.certificate = certificate, .key = key};
@@ -97,13 +90,14 @@ Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& cert
             " does not hold the job's token; copy this launcher's token file to its host"));
   };
   options.on_altered = [](const std::string& peer) {
-    log::warning(cat("the link of the agent at ", peer,
+    log::warning(cat("the connection of the agent at ", peer,
                      " ended: bytes were altered on their way, and none of them was used"));
   };
   return net::TlsFront::make(std::move(options));
 }
 
-net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {
+net::Task<Result<std::variant<AdmittedAgent, ReturnedAgent>>> admit(net::StreamSocket socket,
+                                                                    Bytes token) {
   const std::string who = who_calls(socket.native_handle());
   auto duplex = std::make_unique<SocketDuplex>(std::move(socket));
   Challenge challenge;
@@ -111,12 +105,19 @@ net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {
   const Bytes asked = framed(challenge);
   Status status = co_await duplex->write(asked);
   if (!status.ok()) co_return status.with_context(who);
-  const auto answer = co_await read_answer(*duplex);
+  const auto message = co_await read_message(*duplex);
   const auto state = co_await asio::this_coro::cancellation_state;
   if (state.cancelled() != asio::cancellation_type::none) {
     co_return deadline_exceeded(cat(who, " did not prove in time that it holds the job's token"));
   }
-  if (!answer.ok()) co_return answer.status().with_context(who);
+  if (!message.ok()) co_return message.status().with_context(who);
+  if (const auto* offer = std::get_if<Resume>(&*message)) {
+    co_return ReturnedAgent{*offer, challenge.nonce, std::move(duplex)};
+  }
+  const auto* answer = std::get_if<Answer>(&*message);
+  if (answer == nullptr) {
+    co_return permission_denied("it answered with something else").with_context(who);
+  }
   if (!is_same(answer->proof, prove_agent(token, challenge.nonce, answer->nonce, answer->name))) {
     co_return permission_denied(
         cat(who, ", which calls itself '", printable(answer->name),
@@ -126,8 +127,7 @@ net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token) {
   const Bytes admitted = framed(Admission{prove_launcher(token, challenge.nonce, answer->nonce)});
   status = co_await duplex->write(admitted);
   if (!status.ok()) co_return status.with_context(who);
-  AdmittedAgent agent{answer->name, answer->version, std::move(duplex)};
-  co_return Result<AdmittedAgent>(std::move(agent));
+  co_return AdmittedAgent{answer->name, answer->version, std::move(duplex)};
 }
 
 }  // namespace hvd::launcher

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -18,6 +19,13 @@ namespace hvd::launcher {
 struct AdmittedAgent {
   std::string name;     // the agent's own --name, or its host name
   std::string version;  // of the agent's release
+  std::unique_ptr<Duplex> duplex;
+};
+
+// An agent that has been admitted before, and whose link broke: it offers to resume.
+struct ReturnedAgent {
+  Resume offer;
+  Nonce challenge{};  // to which it answers
   std::unique_ptr<Duplex> duplex;
 };
 
@@ -38,7 +46,12 @@ Bytes framed(const Message& message);
 Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& certificate,
                                     const std::string& key);
 
-// Admits the agent at the other end of an accepted connection. Closes the socket on an error.
-net::Task<Result<AdmittedAgent>> admit(net::StreamSocket socket, Bytes token);
+// Reads the first message of a peer that sends nothing more before it gets an answer.
+net::Task<Result<Message>> read_message(Duplex& duplex);
+
+// Admits the agent at the other end of an accepted connection. Closes the socket on an error. The offer of
+// a returned agent is not yet verified.
+net::Task<Result<std::variant<AdmittedAgent, ReturnedAgent>>> admit(net::StreamSocket socket,
+                                                                    Bytes token);
 
 }  // namespace hvd::launcher

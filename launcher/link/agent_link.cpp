@@ -24,6 +24,8 @@ namespace asio = net::asio;
 
 constexpr uint64_t kStageWindow = 256 << 10;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
+// How long a job without a lease survives a broken link.
+constexpr double kSurviveSeconds = 60;
 
 }  // namespace
 
@@ -294,6 +296,9 @@ Status AgentLink::Impl::obey(Message message) {
     reached_ = std::move(tested->reached);
   } else if (const auto* started = std::get_if<Started>(&message)) {
     started_ = started->status;
+    if (started_->ok()) {
+      frames_.survive(job_.lease_seconds > 0 ? job_.lease_seconds : kSurviveSeconds);
+    }
   } else if (std::holds_alternative<Suspended>(message)) {
     is_suspended_ = true;
   } else if (const auto* exited = std::get_if<Exited>(&message)) {
@@ -320,6 +325,7 @@ Status AgentLink::Impl::obey(Message message) {
     }
     is_finished_ = true;
     pings_.stop();
+    put(Ping{});  // the agent stays until it knows that this message has arrived
     if (!started_ || started_->ok()) events_->on_finished();  // else start() says why it ended
   } else if (!std::holds_alternative<Pong>(message)) {
     return internal_error("the agent sent a message that only a launcher sends");

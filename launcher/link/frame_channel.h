@@ -36,6 +36,8 @@ class FrameChannel {
   // Reads frames. Each read calls on_bytes, then on_frame for each complete frame. Returns ok when the
   // channel was closed, else the read error or the error of on_frame.
   net::Task<Status> read(OnBytes on_bytes, OnFrame on_frame);
+  // The stream survives the loss of its connection for this long (Duplex).
+  void survive(double seconds) { duplex_->survive(seconds); }
   // Closes the stream: the agent reads end of file.
   void close();
   // Duplex::last_words() in parentheses, for an error message; or empty.

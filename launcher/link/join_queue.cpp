@@ -78,10 +78,20 @@ void JoinQueue::spawn_bounded(net::Task<void> task) {
 net::Task<void> JoinQueue::receive(net::StreamSocket socket) {
   Bytes token = to_bytes(token_.hex());
   auto agent = co_await admit(std::move(socket), std::move(token));
-  if (agent.ok())
-    take(std::move(*agent));
-  else
+  if (!agent.ok())
     refused_.report(agent.status().message());
+  else if (auto* admitted = std::get_if<AdmittedAgent>(&*agent))
+    take(std::move(*admitted));
+  else
+    co_await take(std::get<ReturnedAgent>(std::move(*agent)));
+}
+
+net::Task<void> JoinQueue::take(ReturnedAgent agent) {
+  Status status = failed_precondition("it runs no job yet");
+  if (resume_) status = co_await resume_(agent.duplex, agent.offer, agent.challenge);
+  if (status.ok()) co_return;
+  refused_.report(cat("the link of an agent does not resume: ", status.message()));
+  dismiss(std::move(agent.duplex), status.message());
 }
 
 void JoinQueue::take(AdmittedAgent agent) {
@@ -216,7 +226,6 @@ net::Task<Status> JoinQueue::wait(double seconds) {
     const auto [error] = co_await changed_.async_wait(net::use_tuple);
     if (!error) co_await ping_all();
   }
-  server_->on_agent(nullptr);
   co_return Status();
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -40,12 +41,18 @@ class JoinQueue : public Spawner {
             const Secret& token, JobIdentity identity, Wanted wanted);
   ~JoinQueue() override;
 
-  // Returns when all wanted hosts have joined, and refuses later agents.
+  // Returns when all wanted hosts have joined. Later agents are refused.
   net::Task<Status> wait(double seconds);
   // The hosts that have joined, in the order of arrival, with the slots that they provide.
   std::vector<Host> hosts() const;
   // "hosts a and b", "hosts that give 8 slots".
   std::string describe_wanted() const;
+
+  // `resume` continues the link of an agent that has dialled again. On an error, it leaves the connection
+  // to the queue. It may be called until the server closes.
+  using Resumer =
+      std::function<net::Task<Status>(std::unique_ptr<Duplex>&, Resume offer, Nonce challenge)>;
+  void on_return(Resumer resume) { resume_ = std::move(resume); }
 
   net::asio::io_context& loop() { return loop_; }
   const JobIdentity& identity() const { return identity_; }
@@ -70,6 +77,7 @@ class JoinQueue : public Spawner {
   void spawn_bounded(net::Task<void> task);
   net::Task<void> receive(net::StreamSocket socket);
   void take(AdmittedAgent agent);
+  net::Task<void> take(ReturnedAgent agent);
   // Ends an agent. The agent prints `why` for its user.
   void dismiss(std::unique_ptr<Duplex> duplex, const std::string& why);
   // Updates /status of the server.
@@ -92,6 +100,7 @@ class JoinQueue : public Spawner {
   std::set<std::string> strangers_;            // refused agents: their names are not in wanted_
   std::deque<std::weak_ptr<Caller>> callers_;  // in the order of their calls
   RefusedCallers refused_;
+  Resumer resume_;
 };
 
 }  // namespace hvd::launcher

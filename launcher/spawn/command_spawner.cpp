@@ -12,12 +12,14 @@ namespace {
 // answered.
 class CommandShell : public RemoteShell {
  public:
-  explicit CommandShell(std::string line) : line_(std::move(line)) {}
+  CommandShell(std::string line, bool may_ask) : line_(std::move(line)), may_ask_(may_ask) {}
 
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override {
     ChildCommand child;
     child.arguments = {"/bin/sh", "-c", line_};
     child.end = ChildEnd::kTerminate;
+    // The child has no terminal: ssh can only ask by this program.
+    if (!may_ask_) child.environment = {{"SSH_ASKPASS_REQUIRE", "never"}};
     const auto executor = co_await net::asio::this_coro::executor;
     Result<std::unique_ptr<ChildProcess>> process = ChildProcess::start(executor, child);
     if (!process.ok()) co_return process.status();
@@ -29,6 +31,7 @@ class CommandShell : public RemoteShell {
 
  private:
   std::string line_;
+  bool may_ask_;
 };
 
 bool replace_all(std::string& text, std::string_view what, std::string_view by) {
@@ -60,7 +63,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> CommandSpawner::spawn(
     agent = *loaded;
   }
   on_stage(SpawnStage::kConnect);
-  CommandShell shell(command_line(command_, target));
+  CommandShell shell(command_line(command_, target), target.may_ask);
   co_return co_await start_agent(shell, agent, target.agent_dir, on_stage);
 }
 

@@ -22,6 +22,9 @@ class Duplex {
   virtual net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) = 0;
   // Writes all bytes.
   virtual net::Task<Status> write(ByteView bytes) = 0;
+  // From now on, the stream waits this long for another connection when its own breaks, if it can get
+  // one. Before, and at 0, the loss of the connection is the end of the stream.
+  virtual void survive(double /*seconds*/) {}
   // Ends the stream at once, and wakes the reader and the writer. The peer sees the end.
   virtual void close() = 0;
   // Returns, for messages, the peer's standard error outside of the protocol (a shell's complaint)

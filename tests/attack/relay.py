@@ -1,6 +1,14 @@
-"""An attacker on the path of a link: forwards connections, records their bytes, alters and injects bytes."""
+"""An attacker on the path of a link: forwards connections, records their bytes, alters, injects and cuts."""
+import contextlib
+import ctypes
 import socket
 import threading
+
+
+def reset(end):
+    """Resets a connection at once, also while another thread waits for its bytes: a connect to no address."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL(None).connect(end.fileno(), bytes(16), 16)
 
 
 class Direction:
@@ -48,6 +56,9 @@ class Relay:
     def __init__(self, target, host="127.0.0.1"):
         self.target = target
         self.up, self.down = Direction(), Direction()
+        self.is_cut = False
+        self.connections = 0
+        self.ends = ()
         self.listener = socket.create_server((host, 0))
         self.address = f"{host}:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.run, daemon=True).start()
@@ -56,14 +67,29 @@ class Relay:
     def recorded(self):
         return bytes(self.up.recorded + self.down.recorded)
 
+    def cut(self):
+        """Resets the current connection, and those that follow until heal()."""
+        self.is_cut = True
+        for end in self.ends:
+            reset(end)
+
+    def heal(self):
+        self.is_cut = False
+
     def run(self):
         while True:
             client = self.listener.accept()[0]
+            if self.is_cut:
+                reset(client)
+                client.close()
+                continue
             try:
                 server = socket.create_connection(self.target)
             except OSError:
                 client.close()
                 continue
+            self.connections += 1
+            self.ends = (client, server)
             answers = threading.Thread(target=self.down.pump, args=(server, client), daemon=True)
             answers.start()
             self.up.pump(client, server)

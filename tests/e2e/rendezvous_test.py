@@ -345,7 +345,7 @@ def test_an_agent_that_is_not_awaited_is_told_who_is():
         job.wait_for("waits up to 15 s")
         named = Shell("b", folder, f"{join} --name n2")
         stranger = Shell("a", folder, join)
-        told = stranger.ends_with(1)
+        told = stranger.ends_with(2)
         expect("does not take this host: the job awaits n1, n2, and not 'a'; give the agent one of "
                "these names by --name" in told, told)
         said = job.ends_with(2)
@@ -366,7 +366,7 @@ def test_an_agent_whose_namesake_joins_is_told():
         wait_until(lambda: json.loads(page_of(folder, "launcher:29400/status"))["connections"] == 1 or
                    "same" in page_of(folder, "launcher:29400/status"), 20, "the first agent")
         second = Shell("b", folder, f"{join} --name same")
-        told = first.ends_with(1)
+        told = first.ends_with(2)
         expect("another agent joined as 'same' and took its place; if these are two hosts, give "
                "each agent a --name of its own" in told, told)
         job.wait_for("host same joined again")

@@ -119,7 +119,7 @@ def test_an_agent_of_another_release_does_not_join():
               "--insecure-plaintext", "echo", "started")
     said = (f"its agent is horovod-agent {other}, and this launcher is horovodrun {own}; start "
             f"horovod-agent of version {release_of(own)} on that host")
-    for version, code in (other, 1), (patch, 0):
+    for version, code in (other, 2), (patch, 0):
         wait_until(lambda: f":{port}" in job.err, 30, job.describe)
         agent = subprocess.run(
             [BUILD / "bin" / "horovod-agent", "--join", Relay(port, own, version).address, "--token-file",

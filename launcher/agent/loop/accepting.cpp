@@ -6,9 +6,7 @@
 #include <cerrno>
 
 namespace hvd::launcher {
-namespace {
 
-// Returns whether the peer of a Unix socket belongs to the agent's user. True for other sockets.
 bool is_of_this_user(int socket) {
   int family = 0;
   socklen_t size = sizeof family;
@@ -19,8 +17,6 @@ bool is_of_this_user(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
          peer.uid == ::geteuid();
 }
-
-}  // namespace
 
 void accept_all(net::EventLoop& loop, const UniqueFd& listener,
                 const std::function<void(UniqueFd)>& take) {

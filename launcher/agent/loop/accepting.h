@@ -8,6 +8,10 @@
 
 namespace hvd::launcher {
 
+// Returns whether the process at the other end of a Unix socket belongs to the agent's user. True for
+// other sockets.
+bool is_of_this_user(int socket);
+
 // Accepts all waiting connections. When the process has no free descriptors, the loop stops to
 // watch the listener: the caller must change() it back to EPOLLIN after it has closed one.
 void accept_all(net::EventLoop& loop, const UniqueFd& listener,

@@ -26,6 +26,9 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMaxHead = 4096;
+constexpr size_t kMaxMessage = 4096;
+// The first lease: the launcher pings an agent that waits for the job.
+constexpr double kOpeningSeconds = 60;
 
 struct Address {
   sockaddr_storage storage{};
@@ -79,18 +82,24 @@ bool wait_for(int fd, short events, Deadline deadline) {
   return ready > 0;
 }
 
+// kNotFound: nothing listens there.
+Status not_connected(int error) {
+  const std::string sentence = system_error("cannot connect", error).message();
+  return error == ECONNREFUSED || error == ENOENT ? not_found(sentence) : unavailable(sentence);
+}
+
 Result<UniqueFd> dial(const Address& address, Deadline deadline) {
   UniqueFd socket(
       ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("cannot make a socket", errno);
   const auto* where = reinterpret_cast<const sockaddr*>(&address.storage);
   if (::connect(socket.get(), where, address.size) != 0) {
-    if (errno != EINPROGRESS) return system_error("cannot connect", errno);
+    if (errno != EINPROGRESS) return not_connected(errno);
     if (!wait_for(socket.get(), POLLOUT, deadline)) return deadline_exceeded("nobody answers");
     int error = 0;
     socklen_t size = sizeof error;
     ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) return system_error("cannot connect", error);
+    if (error != 0) return not_connected(error);
   }
   const int on = 1;  // without effect on a Unix socket, which has no delay
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -142,19 +151,21 @@ class Wire {
     }
   }
 
-  template <typename T>
-  Result<T> receive() {
-    net::FrameParser parser(1024);
+  Result<Message> receive_message() {
+    net::FrameParser parser(kMaxMessage);
     for (;;) {
       HVD_ASSIGN_OR_RETURN(const auto frame, parser.next());
-      if (frame) {
-        HVD_ASSIGN_OR_RETURN(const Message message, decode(frame->payload));
-        if (const T* expected = std::get_if<T>(&message)) return *expected;
-        return internal_error("the far side answered with another message than the one expected");
-      }
+      if (frame) return decode(frame->payload);
       HVD_ASSIGN_OR_RETURN(const std::byte byte, receive_byte());
       parser.feed({&byte, 1});
     }
+  }
+
+  template <typename T>
+  Result<T> receive() {
+    HVD_ASSIGN_OR_RETURN(const Message message, receive_message());
+    if (const T* expected = std::get_if<T>(&message)) return *expected;
+    return internal_error("the far side answered with another message than the one expected");
   }
 
  private:
@@ -215,9 +226,7 @@ Status knock(Wire& wire) {
   HVD_ASSIGN_OR_RETURN(const std::string head, receive_head(wire));
   if (head.starts_with("HTTP/1.1 101 ")) return {};
   if (head.starts_with("HTTP/1.1 409 ")) {
-    return aborted(
-        "it wants no host now: its job has those that it needs, or it was started "
-        "without --listen");
+    return aborted("it takes no hosts; start it with --listen");
   }
   if (head.starts_with("HTTP/1.1 426 ")) {
     return failed_precondition(
@@ -253,24 +262,65 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
   return {};
 }
 
+// A connection to the launcher's server, behind TLS and HTTP.
+Result<Link> connected(const Address& where, Deadline deadline, std::unique_ptr<Cipher> cipher) {
+  HVD_ASSIGN_OR_RETURN(UniqueFd socket, dial(where, deadline));
+  Wire wire(socket.get(), cipher.get(), deadline);
+  HVD_RETURN_IF_ERROR(wire.shake_hands());
+  HVD_RETURN_IF_ERROR(knock(wire));
+  UniqueFd output(::fcntl(socket.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (!output) return system_error("cannot duplicate a descriptor", errno);
+  return Link{std::move(socket), std::move(output), std::move(cipher)};
+}
+
 }  // namespace
+
+Result<Opening> receive_opening(int input, Cipher* cipher) {
+  for (;;) {
+    Wire wire(input, cipher, Deadline::after_seconds(kOpeningSeconds));
+    const auto message = wire.receive_message();
+    if (message.status().code() == Code::kUnavailable) {
+      return aborted("the launcher ended the connection before the job began");
+    }
+    if (!message.ok()) return message.status();
+    if (const auto* session = std::get_if<Session>(&*message)) return Opening(*session);
+    if (const auto* order = std::get_if<Reattach>(&*message)) return Opening(*order);
+    if (const auto* dismissal = std::get_if<Failed>(&*message)) {
+      return aborted(cat("the launcher does not take this host: ",
+                         printable(dismissal->sentence, kMaxMessage)));
+    }
+    if (!std::holds_alternative<Ping>(*message)) {
+      return internal_error("the launcher sent a message that begins no session");
+    }
+  }
+}
 
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
                        Deadline deadline, std::unique_ptr<Cipher> cipher) {
   const std::string context = cat("the launcher at ", address);
   const auto where = address_of(address);
   if (!where.ok()) return where.status().with_context(context);
-  auto socket = dial(*where, deadline);
-  if (!socket.ok()) return socket.status().with_context(context);
-  Wire wire(socket->get(), cipher.get(), deadline);
-  Status status = wire.shake_hands();
-  if (status.code() == Code::kPermissionDenied) status = not_admitted(name);
-  if (status.ok()) status = knock(wire);
-  if (status.ok()) status = prove_each_other(wire, token, name);
+  auto link = connected(*where, deadline, std::move(cipher));
+  if (link.status().code() == Code::kNotFound) {
+    return unavailable(link.status().message()).with_context(context);
+  }
+  if (link.status().code() == Code::kPermissionDenied) {
+    return not_admitted(name).with_context(context);
+  }
+  if (!link.ok()) return link.status().with_context(context);
+  Wire wire(link->input.get(), link->cipher.get(), deadline);
+  const Status status = prove_each_other(wire, token, name);
   if (!status.ok()) return status.with_context(context);
-  UniqueFd output(::fcntl(socket->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  if (!output) return system_error(context, errno);
-  return Link{std::move(*socket), std::move(output), std::move(cipher)};
+  return link;
+}
+
+Result<Returned> call_again(const std::string& address, Deadline deadline,
+                            std::unique_ptr<Cipher> cipher) {
+  HVD_ASSIGN_OR_RETURN(const Address where, address_of(address));
+  HVD_ASSIGN_OR_RETURN(Link link, connected(where, deadline, std::move(cipher)));
+  Wire wire(link.input.get(), link.cipher.get(), deadline);
+  HVD_ASSIGN_OR_RETURN(const Challenge challenge, wire.receive<Challenge>());
+  return Returned{std::move(link), challenge.nonce};
 }
 
 }  // namespace hvd::launcher

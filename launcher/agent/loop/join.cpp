@@ -81,22 +81,43 @@ std::string name_in_job(const JoinOptions& options) {
              options.slots > 0 ? options.slots : affinity_cores());
 }
 
-Result<Link> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_https) {
+Result<std::unique_ptr<Cipher>> cipher_for(const net::Endpoint& where, const JoinOptions& options,
+                                           bool is_https) {
+  if (is_https) return make_cipher(where.host, options.ca_file);
+  if (options.insecure_plaintext) return std::unique_ptr<Cipher>();
+  return make_cipher(join_key(options.token));
+}
+
+// Waits in the launcher's queue until its job begins.
+Result<OpenedLink> await_job(Link link, const std::string& address) {
+  auto opening = receive_opening(link.input.get(), link.cipher.get());
+  if (!opening.ok()) return Status(Code::kAborted, opening.status().message());
+  const auto* session = std::get_if<Session>(&*opening);
+  if (session == nullptr)
+    return aborted(cat("the launcher at ", address, " takes this for another agent"));
+  return OpenedLink{std::move(link), *session};
+}
+
+Result<OpenedLink> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_https) {
   net::Endpoint found = where;
-  std::unique_ptr<Cipher> cipher;
-  if (is_https) {
-    HVD_ASSIGN_OR_RETURN(cipher, make_cipher(where.host, options.ca_file));
-  } else if (!options.insecure_plaintext) {
-    HVD_ASSIGN_OR_RETURN(cipher, make_cipher(join_key(options.token)));
-  }
+  HVD_ASSIGN_OR_RETURN(auto cipher, cipher_for(where, options, is_https));
   const Secret token = cipher ? options.token : plaintext_token(options.token);
   if (where.family == net::Endpoint::Family::kTcp) {
     HVD_ASSIGN_OR_RETURN(found.host, resolve(where.host));
   }
-  auto link = call_home(net::to_string(found), to_bytes(token.hex()), name_in_job(options),
+  const std::string address = net::to_string(found);
+  auto link = call_home(address, to_bytes(token.hex()), name_in_job(options),
                         Deadline::after_seconds(kTrySeconds), std::move(cipher));
+  if (link.ok()) {
+    HVD_ASSIGN_OR_RETURN(OpenedLink opened, await_job(std::move(*link), address));
+    opened.redial = [where, options, is_https, address]() -> Result<Returned> {
+      HVD_ASSIGN_OR_RETURN(auto again, cipher_for(where, options, is_https));
+      return call_again(address, Deadline::after_seconds(kTrySeconds), std::move(again));
+    };
+    return opened;
+  }
   const bool is_another_server = link.status().code() == Code::kFailedPrecondition;
-  if (!is_another_server || is_https || options.insecure_plaintext) return link;
+  if (!is_another_server || is_https || options.insecure_plaintext) return link.status();
   return failed_precondition(
       cat(link.status().message(),
           "; start a horovodrun --listen of this version there, without --insecure-plaintext"));
@@ -127,7 +148,7 @@ void rest(double seconds) {
 
 }  // namespace
 
-Result<Link> join(const JoinOptions& options) {
+Result<OpenedLink> join(const JoinOptions& options) {
   std::string_view address = options.address;
   const bool is_https = address.starts_with(kHttps);
   if (is_https) {

@@ -1,5 +1,5 @@
 // The connection of `horovod-agent --join HOST:PORT` to the launcher: resolves the launcher's name,
-// and waits without a limit until the launcher listens. The link uses TLS with the token as the key,
+// and waits without a limit until the launcher listens and its job begins. The link uses TLS with the token as the key,
 // or, for an https:// address, with the launcher's certificate.
 #pragma once
 
@@ -24,6 +24,6 @@ struct JoinOptions {
 constexpr std::string_view kHttps = "https://";
 
 // Joins the launcher's job. Returns an error only when a further wait cannot help.
-Result<Link> join(const JoinOptions& options);
+Result<OpenedLink> join(const JoinOptions& options);
 
 }  // namespace hvd::launcher

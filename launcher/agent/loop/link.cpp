@@ -5,13 +5,14 @@
 
 #include <cerrno>
 
+#include "base/check.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
 
 namespace {
 
-Result<UniqueFd> taken_over(int fd) {
+Result<UniqueFd> duplicate(int fd) {
   UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!copy) return system_error(cat("descriptor ", fd, " cannot carry the link"), errno);
   const int flags = ::fcntl(copy.get(), F_GETFL);
@@ -23,11 +24,16 @@ Result<UniqueFd> taken_over(int fd) {
 
 }  // namespace
 
+Result<Link> taken_over(int input, int output) {
+  Link link;
+  HVD_ASSIGN_OR_RETURN(link.input, duplicate(input));
+  HVD_ASSIGN_OR_RETURN(link.output, duplicate(output));
+  return link;
+}
+
 Result<Link> stream_link() {
-  auto input = taken_over(STDIN_FILENO);
-  if (!input.ok()) return input.status();
-  auto output = taken_over(STDOUT_FILENO);
-  if (!output.ok()) return output.status();
+  auto link = taken_over(STDIN_FILENO, STDOUT_FILENO);
+  if (!link.ok()) return link;
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) {
     if (null)
@@ -35,7 +41,7 @@ Result<Link> stream_link() {
     else
       ::close(fd);  // a root without /dev
   }
-  return Link{std::move(*input), std::move(*output)};
+  return link;
 }
 
 }  // namespace hvd::launcher

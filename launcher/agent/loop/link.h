@@ -1,15 +1,18 @@
-// Opens the link between an agent and its launcher. Each kind of link ends as two descriptors that
-// carry frames, and has its own function here. The agent's main calls them.
+// Opens a connection between an agent and its launcher, each kind by its own function. It ends as two
+// descriptors. The agent's main and its LauncherLink call them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/agent/loop/cipher.h"
+#include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {
 
@@ -20,9 +23,31 @@ struct Link {
   std::unique_ptr<Cipher> cipher = {};  // null: frames are sent without encryption
 };
 
-// Takes standard input and output as the link, of any kind (ssh, kubectl exec, pipes, a socket).
-// Replaces both by /dev/null, so that a stray write to standard output cannot corrupt the frames.
+// A connection on which the launcher has asked for an offer to resume.
+struct Returned {
+  Link connection;
+  Nonce challenge{};
+};
+
+// A connection on which the launcher has begun a session.
+struct OpenedLink {
+  Link connection;
+  Session session;
+  // Dials the launcher once more; blocks, for any thread. kNotFound: nothing listens there. Null: the
+  // agent does not dial.
+  std::function<Result<Returned>()> redial = {};
+};
+
+// Takes two descriptors as a connection, of any kind (ssh, kubectl exec, pipes, a socket).
+Result<Link> taken_over(int input, int output);
+// The same for standard input and output. Replaces both by /dev/null, so that a stray write to standard
+// output cannot corrupt the connection.
 Result<Link> stream_link();
+
+// Waits for the launcher to begin a session, or to continue one. Fails when the launcher is silent for as
+// long as an agent's first lease, and kAborted: when it ends the connection.
+using Opening = std::variant<Session, Reattach>;
+Result<Opening> receive_opening(int input, Cipher* cipher);
 
 // Dials the launcher at "tcp:address:port" (a numeric address), "unix:/path" or "unix:@name". Both
 // sides prove that they have the token. `name` identifies this agent to the launcher. The address
@@ -30,5 +55,8 @@ Result<Link> stream_link();
 // with that server, before its handshake; null: --insecure-plaintext.
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
                        Deadline deadline, std::unique_ptr<Cipher> cipher);
+// Dials the same launcher to resume. kNotFound: nothing listens there.
+Result<Returned> call_again(const std::string& address, Deadline deadline,
+                            std::unique_ptr<Cipher> cipher);
 
 }  // namespace hvd::launcher

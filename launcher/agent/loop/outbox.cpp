@@ -1,9 +1,6 @@
 #include "launcher/agent/loop/outbox.h"
 
-#include <sys/epoll.h>
-#include <unistd.h>
-
-#include <cerrno>
+#include <algorithm>
 
 namespace hvd::launcher {
 
@@ -27,7 +24,7 @@ void Outbox::put(const Message& message, net::Urgency urgency) {
 
 void Outbox::put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
                  net::Urgency urgency) {
-  if (is_broken_) return;
+  if (is_abandoned_) return;
   net::FrameHeader header = header_;
   header.type = type;
   header.stream = stream;
@@ -36,40 +33,22 @@ void Outbox::put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView
 }
 
 void Outbox::flush() {
-  while (!is_broken_ && !is_waiting_ && !is_empty()) {
+  while (!is_abandoned_) {
+    link_.flush();
+    if (is_empty()) return;
     if (sent_ == unsent_.size()) {
       unsent_ = writer_.take(kBatch);
-      if (cipher_ != nullptr) {
-        const bool is_encrypted = cipher_->write(unsent_).ok();
-        unsent_ = cipher_->take_output();
-        if (!is_encrypted) {
-          // The alert by which TLS says to the launcher why the link ends.
-          (void)!::write(fd_, unsent_.data(), unsent_.size());
-          return abandon();
-        }
-      }
       sent_ = 0;
     }
-    const ssize_t size = ::write(fd_, unsent_.data() + sent_, unsent_.size() - sent_);
-    if (size >= 0) {
-      sent_ += static_cast<size_t>(size);
-    } else if (errno == EAGAIN) {
-      is_waiting_ = true;
-      loop_.watch(fd_, EPOLLOUT, [this](uint32_t) {
-        loop_.unwatch(fd_);
-        is_waiting_ = false;
-        flush();
-      });
-    } else if (errno != EINTR) {
-      abandon();
-    }
+    const size_t size = std::min(link_.room(), unsent_.size() - sent_);
+    if (size == 0) return;
+    link_.send(ByteView(unsent_).subspan(sent_, size));
+    sent_ += size;
   }
 }
 
 void Outbox::abandon() {
-  if (is_waiting_) loop_.unwatch(fd_);
-  is_waiting_ = false;
-  is_broken_ = true;
+  is_abandoned_ = true;
   writer_ = net::FrameWriter();
   unsent_.clear();
   sent_ = 0;

@@ -85,28 +85,44 @@ void SocketDuplex::close() {
   socket_->close(ignored);
 }
 
-void AgentFixture::fork_agent(std::vector<std::string> command, int input, int output) {
+pid_t AgentFixture::fork_agent(std::vector<std::string> command, int input, int output) {
   std::vector<char*> arguments;
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  guardian_ = ::fork();
-  REQUIRE(guardian_ >= 0);
-  if (guardian_ == 0) {
+  const pid_t pid = ::fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
     ::dup2(input, STDIN_FILENO);
     ::dup2(output, STDOUT_FILENO);
     ::execv(arguments[0], arguments.data());
     ::_exit(126);
   }
+  return pid;
+}
+
+std::unique_ptr<Duplex> AgentFixture::start_program(std::vector<std::string> command, pid_t& pid) {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  pid = fork_agent(std::move(command), ends[1], ends[1]);
+  ::close(ends[1]);
+  connection_ = ends[0];
+  return std::make_unique<SocketDuplex>(loop_.get_executor(), ends[0]);
 }
 
 AgentFixture::AgentFixture(std::vector<std::string> command) : mark_(random_mark()) {
   if (command.empty()) command = {HVD_AGENT};
-  int ends[2];
-  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-  fork_agent(command, ends[1], ends[1]);
-  ::close(ends[1]);
-  link_ = std::make_unique<AgentLink>(
-      loop_.get_executor(), std::make_unique<SocketDuplex>(loop_.get_executor(), ends[0]), *this);
+  begin_session(start_program(std::move(command), guardian_), {});
+}
+
+AgentFixture::AgentFixture(Respawned) : mark_(random_mark()) {
+  begin_session(start_program({HVD_AGENT}, guardian_),
+                {.respawn = [this] { return respawn(); }, .agent_wait_seconds = 5});
+}
+
+net::Task<Result<std::unique_ptr<Duplex>>> AgentFixture::respawn() {
+  if (!may_return) co_return unavailable("the test allows no other connection");
+  ++returns;
+  co_return start_program({HVD_AGENT}, later_processes_.emplace_back());
 }
 
 AgentFixture::AgentFixture(const std::string& agents_token, const std::string& launchers_token)
@@ -126,19 +142,43 @@ AgentFixture::AgentFixture(const std::string& agents_token, const std::string& l
   REQUIRE(::write(token[1], agents_token.data(), agents_token.size()) > 0);
   ::close(token[1]);
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  fork_agent({HVD_AGENT, "--join", net::to_string(*bound), "--token-fd", cat(token[0]), "--name",
-              "host 3", "--slots", "1"},
-             null.get(), STDERR_FILENO);
+  guardian_ = fork_agent({HVD_AGENT, "--join", net::to_string(*bound), "--token-fd", cat(token[0]),
+                          "--name", "host 3", "--slots", "1"},
+                         null.get(), STDERR_FILENO);
   ::close(token[0]);
   CHECK(until([&] { return link_ || !is_alive(guardian_); }));
 }
 
+void AgentFixture::begin_session(std::unique_ptr<Duplex> connection, Reconnection reconnection) {
+  auto stream = std::make_unique<ResumableDuplex>(loop_.get_executor(), std::move(connection),
+                                                  std::move(reconnection));
+  session_ = stream->running();
+  link_ = std::make_unique<AgentLink>(loop_.get_executor(), std::move(stream), *this);
+}
+
 net::Task<void> AgentFixture::take(net::StreamSocket socket, Secret token) {
+  connection_ = socket.native_handle();
   auto agent = co_await admit(std::move(socket), to_bytes(token.hex()));
   if (!agent.ok()) co_return;
-  admitted_name_ = agent->name;
-  link_ = std::make_unique<AgentLink>(loop_.get_executor(), std::move(agent->duplex), *this);
+  if (auto* admitted = std::get_if<AdmittedAgent>(&*agent)) {
+    admitted_name_ = admitted->name;
+    begin_session(std::move(admitted->duplex), {.is_by_agent = true});
+    co_return;
+  }
+  auto& returned = std::get<ReturnedAgent>(*agent);
+  ++returns;
+  const auto running = session_.lock();
+  Status status = failed_precondition("there is no session");
+  if (running) {
+    status = co_await ResumableDuplex::resume(running, returned.duplex, returned.offer,
+                                              returned.challenge);
+  }
+  if (status.ok()) co_return;
+  const Bytes refusal = framed(Failed{status.message()});
+  static_cast<void>(co_await returned.duplex->write(refusal));
 }
+
+void AgentFixture::cut() { ::shutdown(connection_, SHUT_RDWR); }
 
 AgentFixture::~AgentFixture() {
   link_.reset();
@@ -147,6 +187,7 @@ AgentFixture::~AgentFixture() {
   pass(0);
   // A failed test leaves nothing behind either.
   for (int i = 0; i < 100 && ::waitpid(guardian_, nullptr, WNOHANG) == 0; ++i) pass(0.1);
+  for (const pid_t pid : later_processes_) CHECK(::waitpid(pid, nullptr, 0) == pid);
   for (const pid_t pid : marked()) ::kill(pid, SIGKILL);
 }
 

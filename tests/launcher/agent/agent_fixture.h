@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "launcher/link/agent_link.h"
+#include "launcher/link/resumable_duplex.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 #include "rendezvous/server/server.h"
@@ -39,6 +40,9 @@ class AgentFixture : public AgentEvents {
  public:
   // Starts build/bin/horovod-agent, or `command` in its place.
   explicit AgentFixture(std::vector<std::string> command = {});
+  // The same program is started again when the link breaks, as over ssh.
+  struct Respawned {};
+  explicit AgentFixture(Respawned);
   // The agent joins this test with one token, and is admitted with another or the same. If it is not,
   // it ends, and there is no link.
   AgentFixture(const std::string& agents_token, const std::string& launchers_token);
@@ -58,6 +62,15 @@ class AgentFixture : public AgentEvents {
   bool until(const std::function<bool()>& claim, double seconds = 30);
   // Drives the loop for a time.
   void pass(double seconds);
+
+  // Breaks the connection.
+  void cut();
+  // The session is over for this launcher.
+  void forget_session() { session_.reset(); }
+  // Nothing listens where the agent dials.
+  void close_port() { server_.reset(); }
+  int returns = 0;  // connections that could replace a broken one
+  bool may_return = true;
 
   AgentLink& link() { return *link_; }
   net::asio::io_context& loop() { return loop_; }
@@ -99,13 +112,19 @@ class AgentFixture : public AgentEvents {
   void on_lost(const Status& why) override;
   void on_store_connection(net::StreamSocket socket) override;
   Status drive(net::Task<Status> task);
+  void begin_session(std::unique_ptr<Duplex> connection, Reconnection reconnection);
   net::Task<void> take(net::StreamSocket socket, Secret token);
-  void fork_agent(std::vector<std::string> command, int input, int output);
+  pid_t fork_agent(std::vector<std::string> command, int input, int output);
+  std::unique_ptr<Duplex> start_program(std::vector<std::string> command, pid_t& pid);
+  net::Task<Result<std::unique_ptr<Duplex>>> respawn();
 
   net::asio::io_context loop_;
   std::unique_ptr<rendezvous::Server> server_;
   std::unique_ptr<AgentLink> link_;
+  std::weak_ptr<ResumableDuplex::Running> session_;
+  int connection_ = -1;
   pid_t guardian_ = -1;
+  std::vector<pid_t> later_processes_;
   std::string mark_;
   std::string admitted_name_;
 };

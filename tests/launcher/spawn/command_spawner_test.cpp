@@ -17,6 +17,22 @@ TEST_CASE("the command spawner does what a spawner owes") {
   check_spawner(loop, spawner, target);
 }
 
+TEST_CASE("a command that is run again must not ask the user") {
+  for (const bool may_ask : {true, false}) {
+    net::asio::io_context loop(1);
+    CommandSpawner spawner("echo may ask: ${SSH_ASKPASS_REQUIRE-yes} >&2; exit 1; ssh");
+    SpawnTarget target;
+    target.host = "c0";
+    target.agent_path = "/bin/true";
+    target.may_ask = may_ask;
+    const auto stream = run_on(loop, spawner.spawn(target, [](SpawnStage) {}));
+    REQUIRE_FALSE(stream.ok());
+    const std::string expected = may_ask ? "may ask: yes" : "may ask: never";
+    CHECK_MESSAGE(stream.status().message().find(expected) != std::string::npos,
+                  stream.status().message());
+  }
+}
+
 TEST_CASE("a launch command is filled in for its host") {
   SpawnTarget target;
   target.host = "pod-0";

@@ -1,0 +1,107 @@
+// The agent's end of the link to its launcher: a stream of bytes over one connection after another. When
+// the connection breaks while ranks run, it dials the launcher again, or waits for a new agent process that
+// hands it a connection. Owns the connections. Does not parse the bytes. The agent owns it. Lives on the
+// agent's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "launcher/agent/loop/link.h"
+#include "launcher/agent/loop/reattachment.h"
+#include "launcher/agent/loop/redialler.h"
+#include "launcher/protocol/resumable_stream.h"
+#include "net/event_loop.h"
+#include "net/frame.h"
+
+namespace hvd::launcher {
+
+class LauncherLink {
+ public:
+  // `on_bytes` gets what the launcher sends. It may call any function of this object.
+  LauncherLink(net::EventLoop& loop, OpenedLink opened, std::function<void(ByteView)> on_bytes);
+  ~LauncherLink();
+
+  // Begins to read.
+  Status open();
+  // The ranks run: from now on, the link survives the loss of its connection, for as long as the lease
+  // where the agent dials, and else for as long as the launcher has said. A lease of 0: there is none.
+  void survive(double lease_seconds);
+  // Why the link has ended. kAborted: the launcher has ended it, or the connection broke and cannot be
+  // resumed.
+  const Status& state() const { return state_; }
+
+  // The number of bytes that send() accepts now; 0 while the connection takes no more, so that urgent
+  // frames can still overtake others.
+  size_t room() const;
+  void send(ByteView bytes);
+  // Writes as much as the connection takes now.
+  void flush();
+  // Whether the launcher has everything. True as well when it has closed the connection behind the last
+  // byte, and, where the link cannot be resumed, when the last byte was written.
+  bool is_delivered() const;
+
+  // The launcher needs nothing more.
+  bool is_ended_by_launcher() const { return stream_.has_ended(); }
+
+  // Call on_deadline() when it has passed.
+  Deadline deadline() const;
+  void on_deadline();
+
+  // Ends the link: the launcher expects no other connection.
+  void close();
+
+  // The descriptor that the launcher's bytes come from, or -1.
+  int input() const { return connection_.input.get(); }
+
+ private:
+  // A connection that the launcher has not yet accepted.
+  struct Offered {
+    Link connection;
+    Nonce challenge{};
+    Resume offer;
+    UniqueFd keeper;  // keeps the process that has handed over the connection
+    net::FrameParser parser{4096};
+  };
+
+  bool is_connected() const { return bool(connection_.input); }
+  void on_readable();
+  void take_deciphered();
+  void take(std::span<std::byte> bytes);
+  bool is_written() const { return written_ == unwritten_.size() && !stream_.has_unsent(); }
+  void lose(Status why);
+  void lose_at_end_of_file();
+  void end(Status why);
+  void drop_connection();
+
+  void on_dialled(Result<Returned> connection);
+  void wait_for_reattachment();
+  void offer(Link connection, const Nonce& challenge, UniqueFd keeper);
+  void on_answer();
+  bool take_answer(std::byte byte);
+  void adopt();
+  void drop_offer();
+
+  net::EventLoop& loop_;
+  ResumableStream stream_;
+  Link connection_;
+  UniqueFd keeper_;  // as in Offered
+  const double wait_seconds_;
+  Redialler redialler_;
+  const std::function<void(ByteView)> on_bytes_;
+  Reattachment reattachment_;
+  Status state_;
+
+  Bytes unwritten_;  // a record, encrypted, behind its first written_ bytes
+  size_t written_ = 0;
+  bool is_waiting_ = false;  // for the connection to take more
+  bool is_closed_behind_last_byte_ = false;
+  double survive_seconds_ = 0;
+  Status why_;  // why the last connection is lost
+  std::unique_ptr<Offered> offered_;
+  Deadline give_up_at_ = Deadline::never();
+  Deadline answer_by_ = Deadline::never();
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,94 @@
+#include "launcher/agent/loop/reattachment.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/check.h"
+#include "base/secrets/secret.h"
+#include "base/text.h"
+#include "launcher/agent/loop/accepting.h"
+#include "net/frame.h"
+#include "net/packet_socket.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+constexpr std::string_view kWhom = "the agent's new process";
+
+std::string socket_name(const SessionId& session) {
+  return cat("horovod-agent/link/", to_hex(ByteView(session).first(16)));
+}
+
+}  // namespace
+
+Status Reattachment::listen(const SessionId& session, OnConnection on_connection) {
+  HVD_ASSIGN_OR_RETURN(listener_, net::listen_for_packets(socket_name(session)));
+  on_connection_ = std::move(on_connection);
+  const bool is_watched = loop_.watch(listener_.get(), EPOLLIN, [this](uint32_t) {
+    accept_all(loop_, listener_, [this](UniqueFd caller) { on_caller(std::move(caller)); });
+  });
+  if (is_watched) return {};
+  listener_.reset();
+  return system_error("cannot watch a Unix socket", errno);
+}
+
+void Reattachment::close() {
+  for (UniqueFd* each : {&listener_, &caller_}) {
+    if (*each) loop_.unwatch(each->get());
+    each->reset();
+  }
+}
+
+void Reattachment::on_caller(UniqueFd caller) {
+  if (caller_) loop_.unwatch(caller_.get());
+  caller_ = std::move(caller);
+  loop_.watch(caller_.get(), EPOLLIN, [this](uint32_t) { on_packet(); });
+}
+
+void Reattachment::on_packet() {
+  auto packet = net::receive_packet(caller_.get(), kWhom);
+  if (packet.ok() && !*packet) return;
+  loop_.unwatch(caller_.get());
+  UniqueFd caller = std::move(caller_);
+  Returned returned;
+  if (!packet.ok() || (*packet)->fds.size() != 2 ||
+      (*packet)->bytes.size() != returned.challenge.size()) {
+    return;
+  }
+  auto link = taken_over((*packet)->fds[0].get(), (*packet)->fds[1].get());
+  if (!link.ok()) return;
+  returned.connection = std::move(*link);
+  std::copy((*packet)->bytes.begin(), (*packet)->bytes.end(), returned.challenge.begin());
+  on_connection_(std::move(returned), std::move(caller));
+}
+
+int hand_over(const Reattach& order) {
+  auto agent = net::connect_for_packets(socket_name(order.session));
+  Status status = agent.status();
+  // Another user could have bound the name of an agent that has ended.
+  if (status.ok() && !is_of_this_user(agent->get())) status = not_found("the agent has ended");
+  if (status.ok()) {
+    status =
+        net::send_packet(agent->get(), order.nonce, {STDIN_FILENO, STDOUT_FILENO}, kWhom).status();
+  }
+  if (!status.ok()) {
+    net::FrameWriter writer;
+    writer.put({}, encode(Failed{"the agent there has ended"}), net::Urgency::kControl);
+    const Bytes frame = writer.take(1);
+    (void)!::write(STDOUT_FILENO, frame.data(), frame.size());
+    return 1;
+  }
+  // The agent sends nothing: it closes the socket when it has another connection, or ends.
+  pollfd end{.fd = agent->get(), .events = POLLIN, .revents = 0};
+  while (::poll(&end, 1, -1) < 0 && errno == EINTR) {
+  }
+  return 0;
+}
+
+}  // namespace hvd::launcher

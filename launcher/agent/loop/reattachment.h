@@ -1,0 +1,45 @@
+// The way of a connection from a new agent process to the running agent of the same session: when the
+// launcher has run the command again that started the agent, the new process hands over its standard input
+// and output, by an abstract Unix socket with the name of the session. A user who does not know the
+// session cannot guess its name.
+#pragma once
+
+#include <functional>
+
+#include "base/unique_fd.h"
+#include "launcher/agent/loop/link.h"
+#include "net/event_loop.h"
+
+namespace hvd::launcher {
+
+// The running agent's side. Owns the listener and a process that is about to hand over. Lives on the
+// agent's loop.
+class Reattachment {
+ public:
+  // `keeper`: the new process ends when this is closed.
+  using OnConnection = std::function<void(Returned returned, UniqueFd keeper)>;
+
+  explicit Reattachment(net::EventLoop& loop) : loop_(loop) {}
+  ~Reattachment() { close(); }
+  Reattachment(const Reattachment&) = delete;
+
+  Status listen(const SessionId& session, OnConnection on_connection);
+  bool is_listening() const { return bool(listener_); }
+  void close();
+
+ private:
+  void on_caller(UniqueFd caller);
+  void on_packet();
+
+  net::EventLoop& loop_;
+  OnConnection on_connection_;
+  UniqueFd listener_;
+  UniqueFd caller_;  // the newest
+};
+
+// The new process's side: hands standard input and output to the agent of the session, and returns the
+// exit status of this process when the agent no longer needs the connection. If there is no such agent,
+// says so to the launcher.
+int hand_over(const Reattach& order);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,59 @@
+// Dials the launcher again after the connection to it broke, with growing pauses between the attempts, until
+// an attempt succeeds, or until the launcher has evidently ended. LauncherLink owns it. Lives on the agent's
+// loop; a detached thread dials, since that blocks.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/agent/loop/link.h"
+#include "net/event_loop.h"
+
+namespace hvd::launcher {
+
+class Redialler {
+ public:
+  using Dial = std::function<Result<Returned>()>;
+  // `connection`: kNotFound if nothing has listened at the launcher's port for 5 s.
+  using OnDialled = std::function<void(Result<Returned> connection)>;
+
+  // `dial`: as OpenedLink::redial.
+  Redialler(net::EventLoop& loop, Dial dial, OnDialled on_dialled)
+      : loop_(loop), dial_(std::move(dial)), on_dialled_(std::move(on_dialled)) {}
+  ~Redialler() { stop(); }
+  Redialler(const Redialler&) = delete;
+
+  // Whether this agent dials at all.
+  explicit operator bool() const { return bool(dial_); }
+
+  // The connection has just broken: dials at the next on_deadline().
+  void begin();
+  // The last result was of no use: dials again after a pause.
+  void continue_later();
+  void stop();
+
+  // Call on_deadline() when it has passed.
+  Deadline deadline() const { return dial_at_; }
+  void on_deadline();
+
+ private:
+  struct Shared;
+
+  void on_result();
+
+  net::EventLoop& loop_;
+  const Dial dial_;
+  const OnDialled on_dialled_;
+  std::shared_ptr<Shared> shared_;  // with the thread; null while no thread dials
+  UniqueFd ended_;                  // readable when the thread has dialled
+  double pause_ = 0;                // seconds
+  std::optional<Clock::time_point> refused_since_;
+  Deadline dial_at_ = Deadline::never();
+};
+
+}  // namespace hvd::launcher

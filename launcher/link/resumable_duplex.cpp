@@ -1,0 +1,313 @@
+#include "launcher/link/resumable_duplex.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/log/log.h"
+#include "base/secrets/secret.h"
+#include "base/text.h"
+#include "launcher/link/admission.h"
+#include "launcher/protocol/resumable_stream.h"
+#include "net/notification.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace asio = net::asio;
+
+// The pauses between attempts to run the command again.
+constexpr std::chrono::milliseconds kFirstPause{100};
+constexpr std::chrono::milliseconds kLongestPause{1000};
+// The time limit for the last record of a stream that is closed.
+constexpr std::chrono::seconds kGoodbye{1};
+
+SessionKey random_key() {
+  SessionKey key;
+  fill_random(key);
+  return key;
+}
+
+// The answer of the new agent process, or of the agent to which it has handed the connection.
+net::Task<Result<Resume>> read_offer(Duplex& connection) {
+  const auto message = co_await read_message(connection);
+  if (!message.ok()) co_return message.status().with_context("the new agent process");
+  if (const auto* offer = std::get_if<Resume>(&*message)) co_return *offer;
+  if (const auto* refusal = std::get_if<Failed>(&*message)) {
+    co_return aborted(printable(refusal->sentence));
+  }
+  co_return internal_error("the new agent process answered with something else than an offer");
+}
+
+// Writes the last record, within a time limit.
+net::Task<void> say_goodbye(std::shared_ptr<Duplex> connection, Bytes record) {
+  const auto executor = co_await asio::this_coro::executor;
+  asio::steady_timer limit(executor, kGoodbye);
+  limit.async_wait([connection](const net::error_code& error) {
+    if (!error) connection->close();
+  });
+  static_cast<void>(co_await connection->write(record));
+  limit.cancel();
+  connection->close();
+}
+
+}  // namespace
+
+class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
+ public:
+  Running(asio::any_io_executor executor, std::unique_ptr<Duplex> first, Reconnection reconnection)
+      : Running(std::move(executor), random_key(), std::move(first), std::move(reconnection)) {}
+
+  void start() { asio::co_spawn(executor_, hold(push()), asio::detached); }
+  const SessionId& session() const { return stream_.id(); }
+  net::Task<Result<size_t>> read_some(std::span<std::byte> buffer);
+  net::Task<Status> write(ByteView bytes);
+  net::Task<Status> resume(std::unique_ptr<Duplex>& connection, Resume offer, Nonce of_launcher);
+  void survive(double seconds);
+  void close();
+  std::string last_words() const { return connection_ ? connection_->last_words() : words_; }
+
+ private:
+  Running(asio::any_io_executor executor, const SessionKey& key, std::unique_ptr<Duplex> first,
+          Reconnection reconnection)
+      : executor_(std::move(executor)),
+        stream_(key),
+        reconnection_(std::move(reconnection)),
+        connection_(std::move(first)),
+        opening_(framed(Session{key, reconnection_.agent_wait_seconds})),
+        changed_(executor_),
+        limit_(executor_),
+        pause_(executor_) {}
+
+  // Keeps this object alive while the task runs.
+  net::Task<void> hold(net::Task<void> task) {
+    const auto self = shared_from_this();
+    co_await std::move(task);
+  }
+  // Writes what the stream has to send, unless a write is under way, which then goes on with it.
+  net::Task<void> push();
+  // `connection` is lost: waits for another one, or ends the stream.
+  void lose(const std::shared_ptr<Duplex>& connection, Status why);
+  net::Task<void> respawn();
+  net::Task<Status> reattach(std::unique_ptr<Duplex>& connection);
+  void fail(Status why);
+
+  const asio::any_io_executor executor_;
+  ResumableStream stream_;
+  const Reconnection reconnection_;
+  std::shared_ptr<Duplex> connection_;  // null while the stream waits for one
+  Bytes opening_;                       // what precedes the first record
+  net::Notification changed_;
+  asio::steady_timer limit_, pause_;
+  std::shared_ptr<asio::cancellation_signal> cancel_;  // of respawn() while it runs, else null
+  double seconds_ = 0;  // that the stream waits for another connection
+  Status broken_;       // why the last connection is lost
+  Status failure_;      // why the stream has ended
+  std::string words_;
+  uint64_t losses_ = 0, offers_ = 0;
+  bool is_pushing_ = false;
+  bool is_mute_ = false;  // a write on connection_ has failed; its reader reports why
+  bool is_closed_ = false;
+};
+
+net::Task<void> ResumableDuplex::Running::push() {
+  while (!is_pushing_ && connection_ && !is_mute_ && !is_closed_) {
+    const auto connection = connection_;
+    const Bytes record = opening_.empty() ? stream_.take() : std::exchange(opening_, {});
+    if (record.empty()) co_return;
+    is_pushing_ = true;
+    const Status status = co_await connection->write(record);
+    is_pushing_ = false;
+    if (!status.ok() && connection == connection_) is_mute_ = true;
+    changed_.notify();
+  }
+}
+
+net::Task<Result<size_t>> ResumableDuplex::Running::read_some(std::span<std::byte> buffer) {
+  const auto self = shared_from_this();
+  for (;;) {
+    if (is_closed_) co_return aborted("the stream was closed");
+    if (!failure_.ok()) co_return failure_;
+    if (stream_.has_ended()) co_return size_t{0};
+    if (!connection_) {
+      const bool was_notified = co_await changed_.wait();
+      if (!was_notified) co_return aborted("reading was given up");
+      continue;
+    }
+    const auto connection = connection_;
+    const auto size = co_await connection->read_some(buffer);
+    // The agent sends bytes of a replaced connection again.
+    if (connection != connection_) continue;
+    if (!size.ok() || *size == 0) {
+      lose(connection,
+           size.ok() ? unavailable("the agent's end of the link was closed") : size.status());
+      continue;
+    }
+    const auto payload = stream_.receive(buffer.first(*size));
+    if (!payload.ok()) co_return payload.status();
+    changed_.notify();
+    co_await push();
+    if (*payload > 0) co_return *payload;
+  }
+}
+
+net::Task<Status> ResumableDuplex::Running::write(ByteView bytes) {
+  const auto self = shared_from_this();
+  for (;;) {
+    if (is_closed_) co_return aborted("the stream was closed");
+    if (!failure_.ok()) co_return failure_;
+    const size_t size = std::min(bytes.size(), stream_.room());
+    stream_.put(bytes.first(size));
+    bytes = bytes.subspan(size);
+    co_await push();
+    if (is_closed_ || !failure_.ok()) continue;
+    if (bytes.empty() && !stream_.has_unsent() && !is_pushing_) co_return Status();
+    if (!bytes.empty() && stream_.room() > 0) continue;
+    const bool was_notified = co_await changed_.wait();
+    if (!was_notified) co_return aborted("writing was given up");
+  }
+}
+
+void ResumableDuplex::Running::lose(const std::shared_ptr<Duplex>& connection, Status why) {
+  if (connection != connection_ || !connection_) return;
+  words_ = connection_->last_words();
+  std::exchange(connection_, nullptr)->close();
+  broken_ = std::move(why);
+  const uint64_t loss = ++losses_;
+  const bool can_resume = reconnection_.respawn || reconnection_.is_by_agent;
+  if (seconds_ <= 0 || !can_resume || stream_.has_ended()) return fail(broken_);
+  log::info(cat("host ", reconnection_.host,
+                ": the link broke, and waits for another connection: ", broken_.message()));
+  limit_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds_)));
+  limit_.async_wait([self = shared_from_this(), loss](const net::error_code& error) {
+    if (error || loss != self->losses_ || self->connection_) return;
+    self->fail(deadline_exceeded(cat(
+        self->broken_.message(), ", and the link did not resume within ", self->seconds_, " s")));
+  });
+  changed_.notify();
+  if (!reconnection_.respawn || cancel_) return;
+  const auto cancel = cancel_ = std::make_shared<asio::cancellation_signal>();
+  asio::co_spawn(
+      executor_, hold(respawn()),
+      asio::bind_cancellation_slot(cancel->slot(), [cancel](const std::exception_ptr&) {}));
+}
+
+net::Task<void> ResumableDuplex::Running::respawn() {
+  struct End {
+    ~End() { cancel.reset(); }
+    std::shared_ptr<asio::cancellation_signal>& cancel;
+  } const end{cancel_};
+  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    auto spawned = co_await reconnection_.respawn();
+    if (is_closed_ || connection_ || !failure_.ok()) break;
+    Status status = spawned.status();
+    if (status.ok()) {
+      status = co_await reattach(*spawned);
+      if (status.ok() || is_closed_ || !failure_.ok()) break;
+      (*spawned)->close();
+    }
+    log::info(
+        cat("host ", reconnection_.host, ": the link does not resume yet: ", status.message()));
+    if (status.code() == Code::kAborted) {
+      cancel_.reset();  // fail() must not cancel this task
+      fail(Status(broken_.code(), cat(broken_.message(), "; ", status.message())));
+      break;
+    }
+    pause_.expires_after(pause);
+    co_await pause_.async_wait(net::use_tuple);
+  }
+}
+
+net::Task<Status> ResumableDuplex::Running::reattach(std::unique_ptr<Duplex>& connection) {
+  Reattach order{.session = stream_.id()};
+  fill_random(order.nonce);
+  const Bytes ordered = framed(order);
+  const Status status = co_await connection->write(ordered);
+  if (!status.ok()) co_return status;
+  const auto offer = co_await read_offer(*connection);
+  if (!offer.ok()) co_return offer.status();
+  co_return co_await resume(connection, *offer, order.nonce);
+}
+
+net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& connection,
+                                                   Resume offer, Nonce of_launcher) {
+  const auto self = shared_from_this();
+  if (is_closed_ || !failure_.ok() || seconds_ <= 0) {
+    co_return failed_precondition("the launcher has given up this host");
+  }
+  const auto answer = stream_.answer(offer, of_launcher);
+  if (!answer.ok()) co_return answer.status();
+  // Neither side uses the older connection from here on.
+  lose(connection_, unavailable("the agent opened another connection"));
+  const uint64_t this_offer = ++offers_;
+  const Bytes answered = framed(*answer);
+  const Status status = co_await connection->write(answered);
+  if (this_offer != offers_) co_return unavailable("a newer connection has replaced this one");
+  if (is_closed_ || !failure_.ok()) co_return unavailable("the launcher has given up this host");
+  if (!status.ok()) co_return status;
+  limit_.cancel();
+  is_mute_ = false;
+  connection_ = std::move(connection);
+  log::warning(cat("host ", reconnection_.host,
+                   ": the link broke, and continues over another connection: ", broken_.message()));
+  changed_.notify();
+  asio::co_spawn(executor_, hold(push()), asio::detached);
+  co_return Status();
+}
+
+void ResumableDuplex::Running::survive(double seconds) {
+  // An agent that has not noticed that its connection broke still waits when others have ended.
+  const double longest = 2 * reconnection_.agent_wait_seconds;
+  seconds_ = reconnection_.is_by_agent ? seconds : std::min(seconds, longest);
+}
+
+void ResumableDuplex::Running::fail(Status why) {
+  if (is_closed_ || !failure_.ok()) return;
+  failure_ = std::move(why);
+  limit_.cancel();
+  pause_.cancel();
+  if (const auto cancel = cancel_) cancel->emit(asio::cancellation_type::terminal);
+  changed_.notify();
+}
+
+void ResumableDuplex::Running::close() {
+  if (std::exchange(is_closed_, true)) return;
+  limit_.cancel();
+  pause_.cancel();
+  if (const auto cancel = cancel_) cancel->emit(asio::cancellation_type::terminal);
+  changed_.notify();
+  const auto connection = std::exchange(connection_, nullptr);
+  if (!connection) return;
+  words_ = connection->last_words();
+  if (is_pushing_ || is_mute_ || stream_.has_unsent() || !opening_.empty()) {
+    return connection->close();
+  }
+  stream_.end();
+  asio::co_spawn(executor_, say_goodbye(connection, stream_.take()), asio::detached);
+}
+
+ResumableDuplex::ResumableDuplex(asio::any_io_executor executor, std::unique_ptr<Duplex> first,
+                                 Reconnection reconnection)
+    : running_(std::make_shared<Running>(std::move(executor), std::move(first),
+                                         std::move(reconnection))) {
+  running_->start();
+}
+
+ResumableDuplex::~ResumableDuplex() { running_->close(); }
+
+net::Task<Result<size_t>> ResumableDuplex::read_some(std::span<std::byte> buffer) {
+  return running_->read_some(buffer);
+}
+net::Task<Status> ResumableDuplex::write(ByteView bytes) { return running_->write(bytes); }
+void ResumableDuplex::survive(double seconds) { running_->survive(seconds); }
+void ResumableDuplex::close() { running_->close(); }
+std::string ResumableDuplex::last_words() const { return running_->last_words(); }
+const SessionId& ResumableDuplex::session() const { return running_->session(); }
+net::Task<Status> ResumableDuplex::resume(std::shared_ptr<Running> running,
+                                          std::unique_ptr<Duplex>& connection, Resume offer,
+                                          Nonce of_launcher) {
+  co_return co_await running->resume(connection, offer, of_launcher);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,56 @@
+// The stream to one agent, over one connection after another. When the connection breaks, the stream
+// waits for another one, opened here or by the agent, and continues where the agent stopped. Owns the
+// connections and the key of the session; the first bytes to the agent begin the session. SessionSpawner
+// makes it, AgentLink owns it. Lives on the launcher's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/protocol/protocol.h"
+#include "launcher/spawn/duplex.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+// Where another connection to the same agent comes from.
+struct Reconnection {
+  std::string host = {};  // for messages
+  // Runs the command again that started the agent. Null: this launcher opens no other connection.
+  std::function<net::Task<Result<std::unique_ptr<Duplex>>>()> respawn = {};
+  // The agent dials the launcher: resume() brings the connection.
+  bool is_by_agent = false;
+  // How long an agent that does not dial waits for another connection.
+  double agent_wait_seconds = 0;
+};
+
+class ResumableDuplex : public Duplex {
+ public:
+  // `first`: the connection to an agent that has just started.
+  ResumableDuplex(net::asio::any_io_executor executor, std::unique_ptr<Duplex> first,
+                  Reconnection reconnection = {});
+  ~ResumableDuplex() override;
+
+  net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override;
+  net::Task<Status> write(ByteView bytes) override;
+  void survive(double seconds) override;
+  void close() override;
+  std::string last_words() const override;
+
+  // The running session. It outlives the stream while a connection is being taken over.
+  class Running;
+  const SessionId& session() const;
+  std::weak_ptr<Running> running() const { return running_; }
+  // Continues over a connection on which the agent of this session offers to resume, in place of an
+  // older connection. On an error, `connection` is left to the caller.
+  static net::Task<Status> resume(std::shared_ptr<Running> running,
+                                  std::unique_ptr<Duplex>& connection, Resume offer,
+                                  Nonce of_launcher);
+
+ private:
+  const std::shared_ptr<Running> running_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,42 @@
+// A spawner whose streams survive the loss of their connection. It begins a session on the stream of
+// another spawner, and finds the session of an agent that offers to resume. Owns no stream. HostStartup
+// owns it. Lives on the launcher's loop.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "launcher/link/resumable_duplex.h"
+#include "launcher/spawn/spawner.h"
+
+namespace hvd::launcher {
+
+class SessionSpawner : public Spawner {
+ public:
+  enum class Return {
+    kNever,      // a local agent: its pipes do not break
+    kBySpawner,  // the same command again
+    kByAgent,    // the agent dials
+  };
+
+  // `inner` outlives this object and its streams.
+  SessionSpawner(Spawner& inner, Return how) : inner_(inner), how_(how) {}
+
+  net::Task<Result<std::unique_ptr<Duplex>>> spawn(
+      const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
+  std::string try_command(const SpawnTarget& target) const override {
+    return inner_.try_command(target);
+  }
+
+  // Continues the session of an agent that has dialled again. On an error, `connection` is left to the
+  // caller.
+  net::Task<Status> resume(std::unique_ptr<Duplex>& connection, Resume offer, Nonce of_launcher);
+
+ private:
+  Spawner& inner_;
+  const Return how_;
+  std::map<SessionId, std::weak_ptr<ResumableDuplex::Running>> sessions_;  // of kByAgent
+};
+
+}  // namespace hvd::launcher
