@@ -134,7 +134,11 @@ def expect_altered(job, agent, words):
     job.job.ends_with(143)
     said = agent.communicate(timeout=60)[0]
     expect(re.search(words, said if words == BY_AGENT else job.job.err), f"{said}\n{job.job.describe()}")
-    # The ticks that the user saw are the rank's, in order, and nothing else.
+    in_order(job)
+
+
+def in_order(job):
+    """The ticks that the user saw are the rank's, in order, and nothing else."""
     ticks = [line.rpartition(":")[2] for line in job.job.out.splitlines()]
     expect(ticks == [f"tick {n}" for n in range(len(ticks))], job.job.describe())
 

@@ -4,8 +4,10 @@ process that it finds, and writes every byte that it got to standard output.
 usage: other_user.py, as an unprivileged user
 """
 import contextlib
+import ctypes
 import os
 import pathlib
+import resource
 import signal
 import socket
 import stat
@@ -14,7 +16,10 @@ import sys
 NOISE = (b"GET /v1/keys/ HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
          b"PUT /v1/keys/planted HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
          b"\x89HVD" + bytes(60), os.urandom(64))
-FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/run")
+FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run", "/root", "/home")
+LIBC = ctypes.CDLL(None, use_errno=True)
+PTRACE_SEIZE = 0x4206
+PIDFD_GETFD = 438
 
 
 def say(what, piece):
@@ -61,6 +66,53 @@ def ports():
                 yield family, socket.SOCK_STREAM, (address, int(port, 16))
 
 
+def udp_ports():
+    for table in "udp", "udp6":
+        for line in pathlib.Path(f"/proc/net/{table}").read_text(encoding="utf-8").splitlines()[1:]:
+            digits, _, port = line.split()[1].partition(":")
+            family, address = address_of(digits)
+            yield family, socket.SOCK_DGRAM, (address, int(port, 16))
+
+
+def tasks(process):
+    with contextlib.suppress(OSError):
+        return list((process / "task").iterdir())
+    return []
+
+
+def control(pid):
+    """Tries to get hold of a process of another user, and to hinder it."""
+    for what, attempt in (
+            ("scheduling", lambda: os.sched_setaffinity(pid, {0})),
+            ("priority", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19)),
+            ("limits", lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0))),
+            ("memory", lambda: os.open(f"/proc/{pid}/mem", os.O_RDWR)),
+            ("score", lambda: os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)),
+            ("folder", lambda: os.listdir(f"/proc/{pid}/cwd")),
+            ("root", lambda: os.listdir(f"/proc/{pid}/root"))):
+        with contextlib.suppress(OSError, ValueError):
+            attempt()
+            say(f"control {what} of {pid}", b"")
+    if LIBC.ptrace(PTRACE_SEIZE, pid, None, None) == 0:
+        say(f"control trace of {pid}", b"")
+    with contextlib.suppress(OSError):
+        process = os.pidfd_open(pid)
+        for number in range(64):
+            if LIBC.syscall(PIDFD_GETFD, process, number, 0) >= 0:
+                say(f"control descriptor {number} of {pid}", b"")
+        os.close(process)
+
+
+def shared_memory():
+    """Segments of System V that others may use, and the lines of all."""
+    for kind in "shm", "sem", "msg":
+        for line in pathlib.Path(f"/proc/sysvipc/{kind}").read_text(encoding="ascii").splitlines()[1:]:
+            mode = int(line.split()[2], 8)
+            say(f"system v {kind}", line.encode())
+            if mode & 0o006:
+                say(f"control system v {kind}", line.encode())
+
+
 def processes():
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -69,13 +121,19 @@ def processes():
             if entry.stat().st_uid == os.getuid():
                 continue
             say(f"cmdline of {entry.name}", (entry / "cmdline").read_bytes())
-        for name in "environ", "maps", "mem", "auxv", "stack":
-            with contextlib.suppress(OSError), open(entry / name, "rb") as file:
-                say(f"{name} of {entry.name}", file.read(65536))
+        for thread in [entry, *tasks(entry)]:
+            for name in "environ", "maps", "mem", "auxv", "stack", "syscall", "pagemap":
+                with contextlib.suppress(OSError), open(thread / name, "rb") as file:
+                    say(f"{name} of {entry.name}", file.read(65536))
+            for name in "comm", "status", "wchan", "cgroup", "mountinfo", "limits":
+                with contextlib.suppress(OSError), open(thread / name, "rb") as file:
+                    say(f"public {name} of {entry.name}", file.read(65536))
+        control(int(entry.name))
         with contextlib.suppress(OSError):
             for number in os.listdir(entry / "fd"):
-                with open(entry / "fd" / number, "rb") as file:
-                    say(f"descriptor {number} of {entry.name}", file.read(65536))
+                file = os.open(entry / "fd" / number, os.O_RDONLY | os.O_NONBLOCK)
+                say(f"descriptor {number} of {entry.name}", b"")
+                say("which holds", os.read(file, 65536))
         with contextlib.suppress(OSError):
             os.kill(int(entry.name), signal.SIGTERM)
             say(f"pid {entry.name}", b"took a signal")
@@ -101,8 +159,9 @@ def files():
 
 
 processes()
+shared_memory()
 files()
-accepted = [address for family, kind, address in [*unix_sockets(), *ports()]
+accepted = [address for family, kind, address in [*unix_sockets(), *ports(), *udp_ports()]
             if speak_to(family, kind, address)]
 say(f"accepted {accepted}", b"")
 say("end", b"")

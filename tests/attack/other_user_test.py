@@ -36,9 +36,25 @@ def secrets_of_ranks():
     return found
 
 
+def has_a_secret(secrets, said):
+    return any(secret.encode() in said or bytes.fromhex(secret) in said for secret in secrets)
+
+
+def shared_folder():
+    """A folder that all hosts and all users see."""
+    folder = scratch("/var/tmp")
+    folder.chmod(0o755)
+    return folder
+
+
 @world("a b")
 def test_another_user_gets_nothing_and_changes_nothing():
-    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", RANK)
+    folder = shared_folder()
+    (folder / "staged").mkdir()
+    (folder / "staged" / "file").touch()
+    job = Job("-np", 4, "-H", "a:2,b:2", "--stage", folder / "staged", "--output-filename", folder / "out",
+              "--timeline-filename", folder / "trace.json", "--log-level", "trace", "--stall-report",
+              folder / "stalls", "--verbose", PYTHON, "-c", RANK)
     job.wait_for("sums", 4)
     secrets = secrets_of_ranks()
     expect(secrets, "no rank has a secret")
@@ -50,15 +66,37 @@ def test_another_user_gets_nothing_and_changes_nothing():
         # It saw the job, and on a host of ranks it was heard.
         expect(b"horovod-agent" in said if listens else b"horovodrun" in said, "it saw no process of the job")
         expect(not listens or re.search(rb"== accepted .*\('", said), "it found no port of the ranks")
-        for secret in secrets:
-            expect(secret.encode() not in said and bytes.fromhex(secret) not in said,
-                   f"the other user has the secret of the job: {where}")
-        reached = re.findall(rb"== ((?:environ|mem|descriptor|pid|folder|file) .*)", said)
+        expect(b"/rank.0/stdout\n" in said, "it did not find the output of the ranks")
+        expect(not has_a_secret(secrets, said), f"the other user has the secret of the job: {where}")
+        reached = re.findall(rb"== ((?:environ|maps|mem|auxv|stack|syscall|pagemap|descriptor|control|pid|folder"
+                             rb"|file) .*)", said)
         expect(not reached, f"the other user reached {reached}")
+    report = subprocess.run([LAUNCHER, "stack"], env=clean_environment(), stdin=subprocess.DEVNULL,
+                            capture_output=True, timeout=90, check=True).stdout
     job.signal(signal.SIGUSR1)
     job.ends_with(0)
     expect(job.out.count("right to the end") == 4, job.describe())
     job.leaves_nothing()
+    written = [file for file in folder.rglob("*") if file.is_file()]
+    expect({"trace.json", "stdout"} <= {file.name for file in written}, written)
+    for file in written:
+        expect(not has_a_secret(secrets, file.read_bytes()), f"{file} has the secret of the job")
+    expect("[trace]" in job.err or "[debug]" in job.err, f"no log\n{job.describe()}")
+    expect(not has_a_secret(secrets, (job.out + job.err).encode() + report), "the log has the secret of the job")
+
+
+@world("a")
+def test_another_user_cannot_read_the_core_of_a_rank():
+    if not re.match(r"\w", faults.said_of("sys/kernel", "core_pattern")):
+        raise Skip("this machine writes cores elsewhere")
+    folder = shared_folder()
+    job = Job("-np", 1, "-H", "a:1", "sh", "-c",
+              f"umask 0; ulimit -c unlimited; cd {folder}; exec {PYTHON} -c 'import os; os.abort()'")
+    expect(job.wait() == 134, job.describe())
+    core, = folder.iterdir()
+    expect(b"HOROVOD_JOB_SECRET=" in core.read_bytes(), "the core is not that of the rank")
+    done = subprocess.run([*NOBODY, "cat", core], capture_output=True, check=False)
+    expect(done.returncode != 0 and done.stdout == b"", "another user read the core")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ LAUNCHER = "launcher"
 LAUNCHER_ADDRESS = "10.77.255.254"
 # Nobody has this hardware address: what is sent to it is lost in silence.
 NOBODY = "02:00:00:00:de:ad"
+# A routing table for packets whose path leads through this machine.
+DIVERTED = 100
 
 
 def address(index):
@@ -66,6 +68,18 @@ def cut(device, peer_address, pid=None):
 
 def heal(device, peer_address, pid=None):
     try_ip(f"neigh del {peer_address} dev {device}", pid)
+
+
+def divert(ends):
+    """Brings the packets between two hosts (the address of each, the pid of its first process) to programs of
+    this machine, which may listen and dial by IP_TRANSPARENT."""
+    with open(f"/sys/class/net/{BRIDGE}/address", encoding="ascii") as file:
+        here = file.read().strip()
+    lines = [f"route replace local default dev lo table {DIVERTED}"]
+    for (one, pid), (other, _) in (ends, ends[::-1]):
+        _ip([f"neigh replace {other} lladdr {here} nud permanent dev eth0"], pid)
+        lines.append(f"rule add iif {BRIDGE} from {one} to {other} lookup {DIVERTED}")
+    _ip(lines)
 
 
 def try_ip(line, pid=None):

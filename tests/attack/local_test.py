@@ -1,0 +1,168 @@
+#!/usr/bin/python3 -B
+"""Attacks on the sockets of one host by another user: the launcher's, which takes commands, and the PMIx server's."""
+import contextlib
+import pathlib
+import socket
+import sys
+import threading
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from harness import *
+
+from other_user_test import ATTACKER, NOBODY, secrets_of_ranks
+
+# Listens at names as this launcher has them, sends a request to the launcher's own name, and writes all that it
+# hears at either; ends with its standard input.
+STRANGER = r"""
+import secrets, socket, sys, threading
+pid, name, request = sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3])
+def hear(peer, what):
+    try:
+        while piece := peer.recv(65536):
+            print(what, piece.hex(), flush=True)
+    except OSError:
+        pass
+def serve(listener):
+    while True:
+        hear(listener.accept()[0], "a question:")
+for end in secrets.token_hex(16), "0":
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"\0horovodrun/0/{pid}/{end}")
+    listener.listen()
+    threading.Thread(target=serve, args=[listener], daemon=True).start()
+for sent in request, b"ps\n", b"stack\n":
+    with socket.socket(socket.AF_UNIX) as launcher:
+        launcher.connect("\0" + name)
+        try:
+            launcher.sendall(sent)
+        except OSError:
+            pass
+        hear(launcher, "an answer:")
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def ask(*words):
+    return subprocess.run([LAUNCHER, *map(str, words)], env=clean_environment(), stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=90, check=False)
+
+
+def request_of(*words):
+    """The bytes that horovodrun sends to a launcher for these words: to a socket of the same user."""
+    pid = 1  # a process that is no launcher
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0horovodrun/{os.getuid()}/{pid}/0")
+        listener.listen()
+        said = []
+
+        def serve():
+            with listener.accept()[0] as caller:
+                said.append(caller.recv(65536))
+        thread = threading.Thread(target=serve)
+        thread.start()
+        ask(words[0], pid, *words[1:])
+        thread.join(60)
+        return said[0]
+
+
+@contextlib.contextmanager
+def stranger(*arguments):
+    process = subprocess.Popen([*NOBODY, PYTHON, "-c", STRANGER, *map(str, arguments)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = []
+    try:
+        for line in process.stdout:
+            said.append(line)
+            if line == "ready\n":
+                break
+        yield said
+    finally:
+        said += process.communicate(timeout=60)[0]
+
+
+@world("a")
+def test_another_user_gets_no_answer_runs_no_command_and_hears_no_question():
+    job = Job("-np", 1, "-H", "a:1", "sh", "-c", "echo ready; exec sleep 600")
+    job.wait_for("ready")
+    made = scratch("/etc") / "made"  # the hosts share it
+    request = request_of("exec", "touch", made)
+    expect(request.startswith(b"exec "), request)
+    name, = re.findall(rf"@(horovodrun/0/{job.process.pid}/\w+)", pathlib.Path("/proc/net/unix").read_text())
+    with stranger(job.process.pid, name, request.hex()) as said:
+        expect(said == ["ready\n"], f"the other user got an answer: {said}")
+        expect(not made.exists(), "the other user ran a command")
+        seen = ask("ps")
+        expect(f"horovodrun, pid {job.process.pid}, 1 ranks: " in seen.stdout and seen.stderr == "", seen)
+        done = ask("exec", job.process.pid, "touch", made)
+        expect(done.returncode == 0 and made.exists(), f"the request does nothing: {done}")
+    expect("question" not in "".join(said), f"the other user heard {said}")
+    job.signal(signal.SIGTERM)
+    job.wait()
+    job.leaves_nothing()
+
+
+# Sums by MPI, when the file exists.
+MPI_RANK = """
+import os, sys, time
+print("waits", *(os.environ.get(name, "none") for name in ("PMIX_NAMESPACE", "PMIX_SERVER_URI2")), flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+from mpi4py import MPI
+print("sum", MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1), flush=True)
+"""
+# Poses as the rank that its environment names. Prints what PMIx answers.
+POSES = """
+import ctypes
+pmix = ctypes.CDLL("libpmix.so.2")
+pmix.PMIx_Error_string.restype = ctypes.c_char_p
+print(pmix.PMIx_Error_string(pmix.PMIx_Init(ctypes.create_string_buffer(4096), None, 0)).decode())
+"""
+
+
+def pose(space, address, *as_whom):
+    """Returns the answer of host a's PMIx server to a process that says it is rank 0 of a namespace."""
+    variables = {f"PMIX_SERVER_URI{n}": address for n in (2, 21, 3, 4, 41)}
+    return subprocess.run(
+        [HOSTS, "exec", "a", *as_whom, "timeout", "60", PYTHON, "-c", POSES],
+        env=clean_environment(PMIX_NAMESPACE=space, PMIX_RANK="0", PMIX_SECURITY_MODE="native",
+                              PMIX_GDS_MODULE="hash", **variables), stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=90, check=False).stdout.strip()
+
+
+def waiting_ranks(go):
+    """A job whose ranks wait for a file before they use MPI; the namespace and the PMIx server of host a."""
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", MPI_RANK, go)
+    job.wait_for("waits", 2)
+    return job, *re.search(r"\[0\]<stdout>:waits (\S+) (\S+)", job.out).groups()
+
+
+@world("a b", "--no-decoys")
+def test_another_user_is_no_rank_to_the_pmix_server():
+    go = scratch("/etc") / "go"
+    job, space, address = waiting_ranks(go)
+    if space == "none":
+        raise Skip("agents were built without PMIx")
+    expect(pose(space, address) == "SUCCESS", "rank 0 itself is refused")
+    job.signal(signal.SIGTERM)
+    job.wait()
+    job, space, address = waiting_ranks(go)
+    # The uid that a client of PMIx sends is its own word. Others do not know the name of the job.
+    number = int(space.split("-")[1])
+    for guess in "horovod-0-0", f"horovod-{number ^ 1}-0", "horovod":
+        for whom in NOBODY, [*NOBODY, "unshare", "--user", "--map-root-user"]:
+            expect(pose(guess, address, *whom) == "UNREACHABLE", f"{whom} guessed {guess!r}")
+    seen = subprocess.run([HOSTS, "exec", "a", *NOBODY, PYTHON, "-B", ATTACKER], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False).stdout
+    port = address.rpartition(":")[2].encode()
+    expect(re.search(rb"== accepted .*\b" + port + rb"\)", seen), f"it found no PMIx server at {address}")
+    for text in {space, str(number), f"{number:016x}"} | secrets_of_ranks():
+        expect(text.encode() not in seen, f"another user read {text}")
+    go.touch()
+    job.ends_with(0)
+    expect(job.out.count("sum 3") == 2, job.describe())
+    job.leaves_nothing()
+
+
+if __name__ == "__main__":
+    main()
