@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -324,7 +325,10 @@ net::Task<void> JobLaunch::start() {
   });
   output_->on_broken([this](OutputStream stream, int error) {
     // A broken standard error alone loses nothing that the user still reads.
-    if (stream == OutputStream::kStdout) act(supervisor_.on_output_broken(error));
+    if (stream != OutputStream::kStdout) return;
+    std::error_code unknown;
+    const auto file = std::filesystem::read_symlink("/proc/self/fd/1", unknown);
+    act(supervisor_.on_output_broken(error, file.string()));
   });
   inspector_.open();
   loop_watch_.emplace(loop_.get_executor(), lease_of(options_.settings),

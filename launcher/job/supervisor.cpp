@@ -164,10 +164,13 @@ Supervisor::Action Supervisor::on_signal(int number) {
   return signals_ > 1 ? Action::kKill : action;
 }
 
-Supervisor::Action Supervisor::on_output_broken(int error_number) {
+Supervisor::Action Supervisor::on_output_broken(int error_number, const std::string& file) {
   if (error_number == EPIPE) return fail(kExitSignal + SIGPIPE, "");
+  const Status why = system_error(
+      cat("cannot write the ranks' output to standard output, ", printable(file)), error_number);
+  const bool is_full = error_number == ENOSPC || error_number == EDQUOT;
   return fail(kExitLauncher,
-              system_error("cannot write the ranks' output", error_number).message());
+              cat(why.message(), is_full ? "; redirect it to a disk with room" : ""));
 }
 
 int Supervisor::exit_code() const { return exit_code_; }

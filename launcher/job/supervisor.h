@@ -46,8 +46,9 @@ class Supervisor {
   Action on_timeout(double seconds);
   // A signal to the launcher ends the job. A second signal kills the ranks.
   Action on_signal(int number);
-  // The reader of standard output has gone: ends the job without a sentence, as SIGPIPE would.
-  Action on_output_broken(int error_number);
+  // Standard output, which is this file, takes no more: ends the job. When its reader has gone, there
+  // is no sentence, as after SIGPIPE.
+  Action on_output_broken(int error_number, const std::string& file);
 
   bool is_ending() const { return ending_; }
   bool is_done() const { return hosts_left_ == 0; }

@@ -27,6 +27,14 @@ std::string joined(const std::string& directory, const std::string& path) {
   return path.empty() || path == "." ? directory : cat(directory, "/", path);
 }
 
+// The user chooses the directory by a variable of that host.
+Status failed_at(const std::string& path, int error) {
+  const Status status = system_error(cat("cannot write ", path), error);
+  return {status.code(), cat(status.message(),
+                             "; name a directory with room by TMPDIR in the start-up files of "
+                             "that host's shell")};
+}
+
 }  // namespace
 
 std::string staging_directory() {
@@ -52,7 +60,7 @@ Status Staging::take(const StagePart& part) {
     return invalid_argument(cat("'", printable(part.path), "' is not inside of what is staged"));
   }
   if (!is_there_ && ::mkdir(directory_.c_str(), 0700) != 0) {
-    return system_error(cat("cannot make ", directory_), errno);
+    return failed_at(directory_, errno);
   }
   is_there_ = true;
   if (part.kind != StageKind::kEnd) {
@@ -69,7 +77,7 @@ Status Staging::take(const StagePart& part) {
 
 Status Staging::write(const StagePart& part) {
   const std::string path = joined(directory_, part.path);
-  const auto failed = [&] { return system_error(cat("cannot write ", path), errno); };
+  const auto failed = [&] { return failed_at(path, errno); };
   if (part.kind == StageKind::kDirectory) {
     return ::mkdir(path.c_str(), part.mode | 0700) == 0 || errno == EEXIST ? Status() : failed();
   }

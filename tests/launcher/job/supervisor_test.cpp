@@ -189,9 +189,18 @@ TEST_CASE("a signal after a failure ends faster and keeps the first cause") {
 
 TEST_CASE("an output that nobody reads ends the job quietly") {
   Supervisor supervisor(kPlan);
-  CHECK(supervisor.on_output_broken(EPIPE) == Action::kEnd);
+  CHECK(supervisor.on_output_broken(EPIPE, "pipe:[1]") == Action::kEnd);
   CHECK(supervisor.exit_code() == 128 + SIGPIPE);
   CHECK(supervisor.report().empty());
+}
+
+TEST_CASE("an output on a full disk ends the job with the file and a remedy") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_output_broken(ENOSPC, "/full/out") == Action::kEnd);
+  CHECK(supervisor.exit_code() == kExitLauncher);
+  CHECK(supervisor.report() ==
+        "cannot write the ranks' output to standard output, /full/out: No space left on device; "
+        "redirect it to a disk with room");
 }
 
 TEST_CASE("a host that finishes without an exit of each rank is no success") {
