@@ -23,6 +23,7 @@
 #include "net/tcp_transport.h"
 #include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/listening.h"
+#include "rendezvous/server/thrown.h"
 
 namespace hvd::launcher {
 namespace {
@@ -158,7 +159,7 @@ int run_joined_job(const Options& options) {
           join_queue.describe_wanted(), ", to join by: ", command));
   Status status;
   net::asio::co_spawn(loop, join_queue.wait(seconds), [&](std::exception_ptr error, Status waited) {
-    status = error ? internal_error("waiting for hosts failed") : waited;
+    status = error ? rendezvous::status_of(error, "waiting for hosts failed") : waited;
     loop.stop();
   });
   loop.run();

@@ -1,6 +1,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits/last_resort.h"
 #include "base/log/log.h"
 #include "base/log/log_format.h"
 #include "base/standard_streams.h"
@@ -9,11 +10,14 @@
 #include "launcher/command.h"
 #include "launcher/inspect/look_inside.h"
 #include "launcher/mpirun/start.h"
+#include "launcher/output/report.h"
+#include "rendezvous/server/thrown.h"
 
 int main(int argc, char** argv) {
   using namespace hvd;
   using namespace hvd::launcher;
   open_standard_streams();
+  end_by_sentence("horovodrun", kExitLauncher, rendezvous::error_number_of);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (asks_about_jobs(arguments)) return answer_about_jobs(arguments);
   log::set_identity("horovodrun");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits/last_resort.h"
 #include "base/log/log.h"
 #include "base/secrets/token_file.h"
 #include "base/standard_streams.h"
@@ -16,6 +17,7 @@
 #include "rendezvous/server/listening.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server.h"
+#include "rendezvous/server/thrown.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -244,6 +246,8 @@ int serve(const Options& options) {
 
 int main(int argc, char** argv) {
   hvd::open_standard_streams();
+  hvd::end_by_sentence("horovod-rendezvous", hvd::rendezvous::kLost,
+                       hvd::rendezvous::error_number_of);
   hvd::rendezvous::Options options;
   if (const auto code = hvd::rendezvous::parse(argc, argv, options)) return *code;
   return hvd::rendezvous::serve(options);

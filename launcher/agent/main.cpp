@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "base/limits/last_resort.h"
 #include "base/secrets/token_file.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -32,9 +33,11 @@ namespace {
 using namespace hvd;
 using namespace hvd::launcher;
 
+constexpr int kFailed = 2;
+
 int fail(std::string_view sentence) {
   std::fprintf(stderr, "horovod-agent: %.*s\n", static_cast<int>(sentence.size()), sentence.data());
-  return 2;
+  return kFailed;
 }
 
 // Closes descriptors that the job must not inherit from a login shell or another program.
@@ -186,6 +189,7 @@ int run_agent(const Options& options, const Session* session, std::string build,
 }  // namespace
 
 int main(int argc, char** argv) {
+  end_by_sentence("horovod-agent", kFailed);
   if (argc == 2 && std::string_view(argv[1]) == "--version") {
     std::printf("horovod-agent %s\n", HVD_VERSION);
     return 0;

@@ -35,6 +35,7 @@
 #include "launcher/plan/worker_env.h"
 #include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/server.h"
+#include "rendezvous/server/thrown.h"
 #include "rendezvous/wire/job_keys.h"
 
 namespace hvd::launcher {
@@ -343,7 +344,7 @@ net::Task<void> JobLaunch::start() {
   for (size_t host = 0; host < links_.size(); ++host) {
     net::asio::co_spawn(loop_, links_[host]->start(master_endpoints_.orders[host]),
                         [this, host](std::exception_ptr error, Status status) {
-                          if (error) status = internal_error("the start was cut off");
+                          if (error) status = rendezvous::status_of(error, "the start was cut off");
                           if (status.ok() && ++started_ == links_.size()) start_input();
                           if (status.ok() || supervisor_.is_done(static_cast<int>(host))) return;
                           links_[host]->close();

@@ -9,6 +9,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/spawn/name_lookup.h"
+#include "rendezvous/server/thrown.h"
 
 namespace hvd::launcher {
 namespace {
@@ -110,7 +111,7 @@ net::Task<std::vector<Status>> Preflight::run(double timeout_seconds) {
         net::asio::bind_cancellation_slot(
             host->cancel.slot(), [this, &host = *host](std::exception_ptr error, Status status) {
               if (std::exchange(host.done, true)) return;
-              if (error) status = internal_error("cancelled");
+              if (error) status = rendezvous::status_of(error, "cancelled");
               host.status = status.ok() ? status : host.error(status);
               changed_.cancel();
             }));

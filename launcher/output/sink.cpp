@@ -39,9 +39,9 @@ Target open_target(int fd) {
     target.flags_to_restore = ::fcntl(fd, F_GETFL);
     if (target.flags_to_restore >= 0) ::fcntl(fd, F_SETFL, target.flags_to_restore | O_NONBLOCK);
   }
-  target.is_file = S_ISREG(status.st_mode);
   target.is_socket = S_ISSOCK(status.st_mode);
   target.fd->reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  target.is_file = S_ISREG(status.st_mode) && *target.fd;
   return target;
 }
 
@@ -50,7 +50,11 @@ Target open_target(int fd) {
 class Sink::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(net::asio::any_io_executor executor, int fd, WriterThread& thread)
-      : target_(open_target(fd)), thread_(thread), writable_(executor), drained_(executor) {
+      : target_(open_target(fd)),
+        fd_(*target_.fd ? target_.fd->get() : fd),
+        thread_(thread),
+        writable_(executor),
+        drained_(executor) {
     drained_.expires_at(Clock::time_point::max());
     if (target_.is_file) return;
     // Asio would set O_NONBLOCK on what it watches, so it watches an epoll of ours instead.
@@ -182,9 +186,8 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     if (broken_) return advance(size);
     ssize_t written;
     do {
-      written = target_.is_socket
-                    ? ::send(target_.fd->get(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
-                    : ::write(target_.fd->get(), data, size);
+      written = target_.is_socket ? ::send(fd_, data, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                  : ::write(fd_, data, size);
     } while (written < 0 && errno == EINTR);
     if (written >= 0) return advance(static_cast<size_t>(written));
     if ((errno == EAGAIN || errno == EWOULDBLOCK) && can_wait_) return wait();
@@ -227,6 +230,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   using error_code = net::error_code;
 
   Target target_;
+  const int fd_;  // the caller's, which may block, where the process has no descriptor left
   WriterThread& thread_;
   bool can_wait_ = false;
   net::asio::posix::stream_descriptor writable_;  // the epoll that watches target_

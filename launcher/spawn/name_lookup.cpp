@@ -14,6 +14,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/c_status.h"
 #include "base/mutex.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -110,13 +111,13 @@ net::Task<Result<Addresses>> look_up(std::string name) {
   // The loop owns and closes the descriptor that it watches, so it gets a duplicate.
   UniqueFd watched(::fcntl(lookup->answered.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched) {
-    co_return unavailable(cat("cannot resolve '", printable(name), "': ", std::strerror(errno)));
+    co_return system_error(cat("cannot resolve '", printable(name), "'"), errno);
   }
   asio::posix::stream_descriptor answered(co_await asio::this_coro::executor, watched.release());
   try {
     std::thread([lookup, name] { put_answer(*lookup, resolve_blocking(name)); }).detach();
   } catch (const std::system_error& error) {
-    co_return unavailable(cat("cannot start a thread to resolve '", name, "': ", error.what()));
+    co_return status_of(error).with_context(cat("cannot resolve '", printable(name), "'"));
   }
   co_await answered.async_wait(asio::posix::stream_descriptor::wait_read, net::use_tuple);
   const MutexLock lock(lookup->mutex);

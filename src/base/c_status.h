@@ -12,6 +12,9 @@
 
 namespace hvd {
 
+// Says what the system refused: memory, a thread, a descriptor.
+Status status_of(const std::exception& thrown);
+
 // Cut to the buffer's size where it must be, and always ended by a zero.
 inline int tell(const Status& status, char* error, size_t size) {
   if (!status.ok() && error != nullptr && size > 0) {
@@ -22,13 +25,13 @@ inline int tell(const Status& status, char* error, size_t size) {
   return static_cast<int>(status.code());
 }
 
-// Tells what the body returns, and what it throws as an internal error.
+// Tells what the body returns, and what it throws.
 template <typename Body>
 int told(char* error, size_t size, Body body) {
   try {
     return tell(body(), error, size);
   } catch (const std::exception& failure) {
-    return tell(internal_error(failure.what()), error, size);
+    return tell(status_of(failure), error, size);
   }
 }
 

@@ -1,8 +1,12 @@
 #include "base/status.h"
 
+#include <sys/resource.h>
+
 #include <cerrno>
+#include <new>
 #include <system_error>
 
+#include "base/c_status.h"
 #include "base/check.h"
 
 namespace hvd {
@@ -34,10 +38,33 @@ Status Status::with_lost_rank(int32_t rank) const {
   return same;
 }
 
+namespace {
+
+// The limit of this process that caused an error, and the command that raises it; else empty.
+std::string limit_words(int error_number) {
+  const auto limit_of = [](auto resource) {
+    rlimit limit{};
+    ::getrlimit(resource, &limit);
+    return limit.rlim_cur;
+  };
+  if (error_number == EMFILE) {
+    return "; this process may open " + std::to_string(limit_of(RLIMIT_NOFILE)) +
+           ": raise that by ulimit -n";
+  }
+  if (error_number == ENOMEM && limit_of(RLIMIT_AS) != RLIM_INFINITY) {
+    return "; this process may use " + std::to_string(limit_of(RLIMIT_AS) >> 20) +
+           " MiB: raise that by ulimit -v";
+  }
+  return {};
+}
+
+}  // namespace
+
 Status system_error(std::string_view what, int error_number) {
   std::string text(what);
   text += ": ";
   text += std::generic_category().message(error_number);
+  text += limit_words(error_number);
   switch (error_number) {
     case ENOENT:
       return not_found(std::move(text));
@@ -51,6 +78,20 @@ Status system_error(std::string_view what, int error_number) {
     default:
       return unavailable(std::move(text));
   }
+}
+
+Status status_of(const std::exception& thrown) {
+  if (dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr) {
+    return internal_error(system_error("there is no memory left", ENOMEM).message());
+  }
+  const auto* of_system = dynamic_cast<const std::system_error*>(&thrown);
+  if (of_system == nullptr) return internal_error(thrown.what());
+  if (of_system->code().value() == EAGAIN) {
+    return internal_error(
+        "no thread can be started: Resource temporarily unavailable; the limits are those of "
+        "ulimit -u and ulimit -v");
+  }
+  return internal_error(system_error("cannot go on", of_system->code().value()).message());
 }
 
 void check_failed(const char* file, int line, const char* condition) {

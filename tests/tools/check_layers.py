@@ -31,6 +31,7 @@ LAYERS = {
 SUBFOLDERS = {
     "src/base": {
         ".": [],
+        "limits": ["."],
         "log": ["."],
         "secrets": ["."],
     },

@@ -102,9 +102,11 @@ Result<std::vector<UniqueFd>> receive_files(int socket, size_t count, Deadline d
 }
 
 // Returns a descriptor to pass on: a copy of the heap's, or one of /dev/null without a heap.
-UniqueFd copy_of(int heap) {
-  return UniqueFd(heap >= 0 ? ::fcntl(heap, F_DUPFD_CLOEXEC, 0)
-                            : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+Result<UniqueFd> copy_of(int heap) {
+  UniqueFd copy(heap >= 0 ? ::fcntl(heap, F_DUPFD_CLOEXEC, 0)
+                          : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!copy) return system_error("cannot open a descriptor for the local rendezvous", errno);
+  return copy;
 }
 
 }  // namespace
@@ -162,7 +164,8 @@ Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
   const Bytes table = encode_leaders(leaders);
   LocalRendezvous result;
   if (heaps_among(count) > 0) {
-    result.heaps.push_back(copy_of(heap));
+    HVD_ASSIGN_OR_RETURN(UniqueFd own, copy_of(heap));
+    result.heaps.push_back(std::move(own));
     for (auto& [member, peer] : peers) result.heaps.push_back(std::move(peer.heap));
   }
   for (auto& [member, peer] : peers) {
@@ -200,7 +203,7 @@ Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentia
   application.nonce = fresh_nonce();
   application.proof =
       credentials.prove("member", rank, connection.leader, theirs, application.nonce);
-  const UniqueFd own_heap = copy_of(heap);
+  HVD_ASSIGN_OR_RETURN(const UniqueFd own_heap, copy_of(heap));
   HVD_RETURN_IF_ERROR(send_message(socket, application.encode(), {own_heap.get()}, deadline, whom));
 
   std::vector<UniqueFd> files;

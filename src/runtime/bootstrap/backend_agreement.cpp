@@ -110,7 +110,8 @@ Status agree_on_backends(const PluginHost& host, const Identity& identity,
       return exchange({other}, collectives::kLookAgainSeconds).first == Code::kOk;
     });
   }
-  if (code != Code::kOk) return {code, "the ranks cannot tell each other their engines"};
+  if (code != Code::kOk)
+    return {code, "the ranks cannot exchange the names of their backends through the job's store"};
   return compare_backends(records);
 }
 

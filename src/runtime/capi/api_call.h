@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "base/c_status.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -97,7 +98,7 @@ int guarded(char* error, size_t error_size, F&& f) {
   try {
     return finish(f(), error, error_size);
   } catch (const std::exception& exception) {
-    return finish(internal_error(exception.what()), error, error_size);
+    return finish(status_of(exception), error, error_size);
   }
 }
 

@@ -17,6 +17,14 @@ constexpr const char* kFirstCause = "first-cause";
 // All who wait learn of a failure that much later where the store cannot be reached.
 constexpr double kCauseSeconds = 0.5;
 
+// The plugin gets the code alone. A party that is late has been waited for, and is no error yet.
+int code_of(const Status& status, const char* name) {
+  if (!status.ok() && status.code() != Code::kDeadlineExceeded) {
+    log::error(cat("store: ", name, ": ", status.message()));
+  }
+  return static_cast<int>(status.code());
+}
+
 void write_log(void*, int level, const char* message) {
   const int clamped = std::clamp(level, 0, static_cast<int>(log::Level::kError));
   log::write(static_cast<log::Level>(clamped), message);
@@ -97,9 +105,7 @@ std::map<std::string, void*> PluginHost::published() {
 int PluginHost::store_set(const char* key, const void* value, size_t size) {
   if (!store_) return HVD_FAILED_PRECONDITION;
   const ByteView bytes(static_cast<const std::byte*>(value), size);
-  const Status status = store_->set(prefix_ + key, bytes, Deadline::after_seconds(kSetSeconds));
-  if (!status.ok()) log::error(cat("store: ", key, ": ", status.message()));
-  return static_cast<int>(status.code());
+  return code_of(store_->set(prefix_ + key, bytes, Deadline::after_seconds(kSetSeconds)), key);
 }
 
 int PluginHost::store_get(const char* key, void* value, size_t capacity, size_t* size,
@@ -121,7 +127,7 @@ int PluginHost::store_exchange(const char* name, const rendezvous::Party& party,
   if (!store_) return HVD_FAILED_PRECONDITION;
   const auto records =
       store_->exchange(prefix_ + name, party, record, Deadline::after_seconds(timeout));
-  if (!records.ok()) return static_cast<int>(records.error().code());
+  if (!records.ok()) return code_of(records.error(), name);
   {
     MutexLock lock(mutex_);
     exchanged_.push_back(prefix_ + name);

@@ -1,0 +1,34 @@
+// The causes of exceptions of Boost and of the standard library: a descriptor, a thread or memory that
+// the system refuses.
+#pragma once
+
+#include <boost/system/system_error.hpp>
+#include <cerrno>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "base/c_status.h"
+
+namespace hvd::rendezvous {
+
+// The errno value in an exception of Boost; 0 in any other.
+inline int error_number_of(const std::exception& thrown) {
+  const auto* of_boost = dynamic_cast<const boost::system::system_error*>(&thrown);
+  return of_boost == nullptr ? 0 : of_boost->code().value();
+}
+
+// For the end of a coroutine by an exception. `cut_off`: what a cancellation means there.
+inline Status status_of(const std::exception_ptr& thrown, std::string cut_off) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    const int number = error_number_of(error);
+    if (number == ECANCELED) return internal_error(std::move(cut_off));
+    return number != 0 ? system_error("cannot go on", number) : hvd::status_of(error);
+  } catch (...) {
+    return internal_error(std::move(cut_off));
+  }
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,80 @@
+#include "base/limits/last_resort.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "base/c_status.h"
+
+namespace hvd {
+namespace {
+
+// A handler of the language gets no argument.
+struct Ending {
+  const char* program = "";
+  int exit_code = 1;
+  int (*error_number_of)(const std::exception&) = nullptr;
+  std::terminate_handler usual = nullptr;
+};
+Ending& ending() {
+  static Ending* const kEnding = new Ending;
+  return *kEnding;
+}
+
+// Allocates nothing.
+void end_without_memory() {
+  char host[65] = "", text[256];
+  ::gethostname(host, sizeof host - 1);
+  rlimit limit{};
+  const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  int size = 0;
+  if (is_limited) {
+    size = std::snprintf(text, sizeof text,
+                         "%s: there is no memory left: this process may use %llu MiB on host %s; "
+                         "raise that by ulimit -v\n",
+                         ending().program, static_cast<unsigned long long>(limit.rlim_cur >> 20),
+                         host);
+  } else {
+    size = std::snprintf(text, sizeof text,
+                         "%s: there is no memory left on host %s; end other programs there, or "
+                         "start fewer ranks\n",
+                         ending().program, host);
+  }
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, static_cast<size_t>(size));
+  ::_exit(ending().exit_code);
+}
+
+[[noreturn]] void end_because(const Status& why) {
+  std::fprintf(stderr, "%s: %s\n", ending().program, why.message().c_str());
+  std::fflush(stderr);
+  ::_exit(ending().exit_code);
+}
+
+void end_without_handler() {
+  try {
+    if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::system_error& error) {
+    end_because(status_of(error));
+  } catch (const std::exception& error) {
+    const int number = ending().error_number_of == nullptr ? 0 : ending().error_number_of(error);
+    if (number != 0) end_because(system_error("cannot go on", number));
+    ending().usual();  // a defect
+  } catch (...) {
+    ending().usual();
+  }
+  ending().usual();
+}
+
+}  // namespace
+
+void end_by_sentence(const char* program, int exit_code,
+                     int (*error_number_of)(const std::exception&)) {
+  ending() = {program, exit_code, error_number_of, std::set_terminate(end_without_handler)};
+  std::set_new_handler(end_without_memory);
+}
+
+}  // namespace hvd

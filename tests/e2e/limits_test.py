@@ -1,0 +1,118 @@
+#!/usr/bin/python3 -B
+"""Launcher, agents and ranks with few descriptors (ulimit -n) or little memory (ulimit -v): the job succeeds,
+or ends with sentences that name the limit and the remedy. Nothing remains."""
+from harness import *
+
+WORKER = BUILD / "tests" / "runtime_worker"
+AGENT = BUILD / "bin" / "horovod-agent"
+FILES = ("Too many open files|may open no more descriptors", "ulimit -n")
+MEMORY = ("memory|thread", "ulimit -v")
+KIB_STEPS = (0, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
+
+
+def limited(flag, limit, *command):
+    """The job with a limit of the launcher."""
+    return Job(f"--{flag}={limit}:{limit}", *command, program="/usr/bin/prlimit")
+
+
+def login(host, text):
+    """Start-up files that run this text on that host, before the agent."""
+    for name in (".bashrc", ".profile"):
+        (pathlib.Path.home() / name).write_text(f"[ $(cat /proc/sys/kernel/hostname) != {host} ] || {text}\n")
+
+
+def ends_rightly(job, count, patterns, place="", said=True):
+    """True where the job has succeeded. Else one of its sentences names the place, the limit and the
+    remedy; `said`: a sentence of the launcher, else of a rank."""
+    code = job.wait()
+    expect(not re.search("terminate called|defect", job.err), job.describe())
+    if code == 0:
+        expect(len(job.out.splitlines()) == count and job.said() == [], job.describe())
+    else:
+        expect(code in (1, 2), job.describe())
+        sentences = job.said() if said else job.err.splitlines()
+        expect(any(all(re.search(pattern, one) for pattern in (place, *patterns)) for one in sentences),
+               job.describe())
+    job.leaves_nothing()
+    return code == 0
+
+
+def both_ends(jobs):
+    """Takes one job after another: the first fails rightly, the last succeeds."""
+    ends = list(jobs)
+    print("".join(".x"[end] for end in ends))
+    expect(not ends[0] and ends[-1], f"of the limits, these let the job succeed: {ends}")
+
+
+def least(kib, works):
+    """The least address space in KiB with which it works, within 64."""
+    low, high = 0, kib
+    while high - low > 64:
+        middle = (low + high) // 2
+        low, high = (low, middle) if works(middle) else (middle, high)
+    return high
+
+
+def runs_within(*command):
+    return lambda kib: subprocess.run(
+        ["/usr/bin/prlimit", f"--as={kib << 10}", *map(str, command)], env=clean_environment(),
+        stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+
+
+@world()
+def test_a_launcher_with_few_descriptors():
+    both_ends(ends_rightly(limited("nofile", number, LAUNCHER, "-np", 2, "-H", "a:1,b:1", "hostname"),
+                           2, FILES) for number in (7, 8, 10, 11, 13, 15, 17, 64))
+
+
+@world()
+def test_an_agent_with_few_descriptors():
+    def job(number):
+        login("b", f"ulimit -n {number}")
+        return ends_rightly(Job("-np", 6, "-H", "a:1,b:5", "hostname"), 6, FILES, "host b")
+
+    both_ends(map(job, (12, 14, 16, 20, 24, 64)))
+
+
+@world()
+def test_ranks_with_few_descriptors():
+    # The ranks of a host may hear that the first one has ended before its own sentence is out.
+    words = ("ulimit -n|closed its socket during the local rendezvous",)
+    both_ends(ends_rightly(Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"ulimit -n {number}; exec {WORKER} sum"),
+                           4, words, said=False) for number in (6, 9, 11, 13, 14, 20, 64))
+
+
+@world()
+def test_a_launcher_with_little_memory():
+    first = least(1 << 20, runs_within(LAUNCHER, "--version"))
+    both_ends(ends_rightly(limited("as", (first + more) << 10, LAUNCHER, "-np", 2, "-H", "a:1,b:1", "hostname"),
+                           2, MEMORY) for more in KIB_STEPS)
+
+
+@world()
+def test_an_agent_with_little_memory():
+    # The login shell and its commands need more than the agent.
+    first = max(least(1 << 20, runs_within(AGENT, "--version")),
+                least(1 << 20, runs_within("/bin/bash", "-c", "ls -ldn /; uname -m; id -u; wc -c /dev/null; "
+                                           "timeout 1 head -c 0 /dev/null")))
+
+    def job(more):
+        login("b", f"ulimit -v {first + more}")
+        return ends_rightly(Job("-np", 6, "-H", "a:1,b:5", "echo", "here"), 6, MEMORY, "host b")
+
+    expect(list(map(job, KIB_STEPS))[-1], "an agent within 64 MiB works")
+
+
+@world()
+def test_ranks_with_little_memory():
+    # Less is too little for the loader. Without a job, the program is a world of one rank.
+    loaded = least(1 << 20, runs_within("/usr/bin/env", "LD_TRACE_LOADED_OBJECTS=1", WORKER))
+    alone = least(8 << 20, runs_within(WORKER, "sum"))
+    both_ends(ends_rightly(Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"ulimit -v {kib}; exec {WORKER} sum"),
+                           4, MEMORY, said=False)
+              for kib in (*(loaded + 1024 + (alone - loaded) * part // 8 for part in range(1, 9)), alone + 65536,
+                          8 << 20))
+
+
+if __name__ == "__main__":
+    main()
