@@ -87,6 +87,7 @@ std::vector<pid_t> children_by_waiting() {
 
 struct Process {
   pid_t pid;
+  pid_t parent;
   std::optional<int64_t> start;  // none: it was found without /proc
   char state;
   std::string name;
@@ -96,7 +97,8 @@ std::vector<Process> processes_below(pid_t root = ::getpid()) {
   std::vector<Process> found;
   if (is_childless()) return found;
   if (!is_proc_ours()) {
-    for (const pid_t pid : children_by_waiting()) found.push_back({pid, {}, 'R', "a process"});
+    for (const pid_t pid : children_by_waiting())
+      found.push_back({pid, root, {}, 'R', "a process"});
     return found;
   }
   std::multimap<pid_t, Process> by_parent;
@@ -107,8 +109,8 @@ std::vector<Process> processes_below(pid_t root = ::getpid()) {
     if (!pid) continue;
     auto stat = read_stat(entry->d_name);
     if (!stat) continue;
-    by_parent.emplace(stat->parent, Process{static_cast<pid_t>(*pid), stat->start, stat->state,
-                                            std::move(stat->name)});
+    by_parent.emplace(stat->parent, Process{static_cast<pid_t>(*pid), stat->parent, stat->start,
+                                            stat->state, std::move(stat->name)});
   }
   ::closedir(directory);
   std::vector<pid_t> parents = {root};
@@ -142,20 +144,24 @@ void send_signals(const Process& process, std::initializer_list<int> numbers) {
   }
 }
 
-// Signals each process below this one that `is_meant` accepts once. A child whose parent forked it between
-// a scan and the parent's signal is found by the next scan.
+// Signals each process below this one that `is_meant` accepts. A child that leads a process group, as
+// each rank does, is signalled with its group at once: the kernel completes no fork in a group while it
+// signals the group. A process that a signal handler starts afterwards is not signalled.
 template <typename Filter>
-void signal_each(std::initializer_list<int> numbers, const Filter& is_meant) {
-  constexpr int kScans = 10;  // processes that ignore the signal may fork without end
-  std::set<std::pair<pid_t, int64_t>> signalled;
-  for (int scan = 0; scan < kScans; ++scan) {
-    const size_t before = signalled.size();
-    for (const Process& process : processes_below()) {
-      if (!is_meant(process.pid)) continue;
-      if (signalled.emplace(process.pid, process.start.value_or(0)).second)
-        send_signals(process, numbers);
-    }
-    if (signalled.size() == before) return;
+void signal_each(std::initializer_list<int> numbers, pid_t spared, const Filter& is_meant) {
+  const std::vector<Process> processes = processes_below();
+  const pid_t spared_group = spared > 0 ? ::getpgid(spared) : -1;
+  std::set<pid_t> groups;
+  for (const Process& process : processes) {
+    // No other process gets the pid of a child that this process has not reaped.
+    if (process.parent != ::getpid() || ::getpgid(process.pid) != process.pid) continue;
+    if (process.pid == spared_group || !is_meant(process.pid)) continue;
+    for (const int number : numbers) ::kill(-process.pid, number);
+    groups.insert(process.pid);
+  }
+  for (const Process& process : processes) {
+    if (process.pid == spared || groups.contains(::getpgid(process.pid))) continue;
+    if (is_meant(process.pid)) send_signals(process, numbers);
   }
 }
 
@@ -182,11 +188,11 @@ pid_t parent_of(pid_t pid) {
 }
 
 void signal_descendants(std::initializer_list<int> numbers, pid_t spared) {
-  signal_each(numbers, [spared](pid_t pid) { return pid != spared; });
+  signal_each(numbers, spared, [](pid_t) { return true; });
 }
 
 void signal_group(pid_t group, std::initializer_list<int> numbers) {
-  signal_each(numbers, [group](pid_t pid) { return ::getpgid(pid) == group; });
+  signal_each(numbers, -1, [group](pid_t pid) { return ::getpgid(pid) == group; });
 }
 
 bool is_childless() {

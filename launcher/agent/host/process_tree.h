@@ -20,9 +20,9 @@ std::vector<pid_t> descendants();
 std::vector<pid_t> descendants_of(pid_t pid);
 // Returns the parent's pid, or 0 when it is unknown.
 pid_t parent_of(pid_t pid);
-// Sends each of the signals to each descendant, except to `spared`, and to children that descendants
-// fork meanwhile. Where the kernel has pidfds, no process that has got the pid of an ended descendant
-// is hit.
+// Sends each of the signals to each descendant, except to `spared`. A child that leads a process group
+// gets them with its group, and with children that are forked in the group meanwhile. Where the kernel
+// has pidfds, no process that has got the pid of an ended descendant is hit.
 void signal_descendants(std::initializer_list<int> numbers, pid_t spared = -1);
 // Sends them to the descendants in this process group.
 void signal_group(pid_t group, std::initializer_list<int> numbers);

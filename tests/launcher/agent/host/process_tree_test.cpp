@@ -18,10 +18,18 @@
 
 namespace {
 
-// Runs once after the next scan of /proc, which ends with closedir().
+// Runs before each scan of /proc, which begins with opendir().
+std::function<void()> before_scan;
+// Runs once after the next scan, which ends with closedir().
 std::function<void()> after_scan;
 
 }  // namespace
+
+extern "C" DIR* opendir(const char* path) {
+  if (before_scan) before_scan();
+  static const auto real = reinterpret_cast<DIR* (*)(const char*)>(::dlsym(RTLD_NEXT, "opendir"));
+  return real(path);
+}
 
 extern "C" int closedir(DIR* directory) {
   static const auto real = reinterpret_cast<int (*)(DIR*)>(::dlsym(RTLD_NEXT, "closedir"));
@@ -103,14 +111,17 @@ TEST_CASE("a process that gets the pid of an ended descendant after the scan is 
   CHECK(::waitpid(-1, &status, 0) > 0);
 }
 
-TEST_CASE("a child that is forked between the scan and its parent's signal is signalled") {
+TEST_CASE("a child that a group's leader forks between the scan and the signal is signalled") {
   const pid_t agent = ::fork();
   if (agent == 0) {
     ::alarm(30);
+    ::signal(SIGTERM, SIG_DFL);  // without doctest's handler
     become_subreaper();
     Pipe question, answer;
     char byte = 0;
-    if (::fork() == 0) {
+    const pid_t leader = ::fork();
+    ::setpgid(leader, 0);
+    if (leader == 0) {
       ::alarm(60);
       if (::read(question.reader.get(), &byte, 1) == 1) start_sleeper();
       if (::write(answer.writer.get(), &byte, 1) != 1) ::_exit(1);
@@ -128,6 +139,53 @@ TEST_CASE("a child that is forked between the scan and its parent's signal is si
   int status = -1;
   REQUIRE(::waitpid(agent, &status, 0) == agent);
   CHECK(status == 0);  // 14: a process was not signalled
+}
+
+int started = -1;
+
+void start_process(int) {
+  const pid_t pid = start_sleeper();
+  if (::write(started, &pid, sizeof pid) != sizeof pid) ::_exit(1);
+}
+
+TEST_CASE("a process that a handler of the signal starts is not signalled") {
+  const pid_t agent = ::fork();
+  if (agent == 0) {
+    ::alarm(30);
+    ::signal(SIGTERM, SIG_DFL);  // without doctest's handler
+    become_subreaper();
+    Pipe ready, helpers;
+    started = helpers.writer.get();
+    char byte = 0;
+    const pid_t leader = ::fork();
+    ::setpgid(leader, 0);
+    if (leader == 0) {
+      ::alarm(60);
+      struct sigaction action {};
+      action.sa_handler = start_process;
+      action.sa_flags = SA_RESETHAND | SA_NODEFER;  // the process that it starts ends by SIGTERM
+      ::sigaction(SIGTERM, &action, nullptr);
+      if (::write(ready.writer.get(), &byte, 1) != 1) ::_exit(1);
+      for (;;) ::pause();
+    }
+    if (::read(ready.reader.get(), &byte, 1) != 1) ::_exit(1);
+    pid_t helper = -1;
+    int scans = 0;
+    before_scan = [&] {
+      // The helper runs before another scan.
+      if (++scans == 2 && ::read(helpers.reader.get(), &helper, sizeof helper) < 0) ::_exit(1);
+    };
+    signal_descendants({SIGTERM});
+    if (scans < 2 && ::read(helpers.reader.get(), &helper, sizeof helper) < 0) ::_exit(1);
+    ::kill(leader, SIGKILL);  // its child becomes a child of this process
+    ::waitpid(leader, nullptr, 0);
+    ::kill(helper, SIGKILL);
+    int status = 0;
+    ::_exit(::waitpid(helper, &status, 0) == helper && status == SIGKILL ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(agent, &status, 0) == agent);
+  CHECK(status == 0);
 }
 
 TEST_CASE("all descendants are signalled, also those whose parent has ended") {
