@@ -86,6 +86,8 @@ constexpr Setting kTable[] = {
     {"link_timeout", "--link-timeout", "", "HOROVOD_LINK_TIMEOUT", kDouble, "SECONDS", "60",
      kNetwork,
      "Time after which a rank that gets no answer from a rank on another host ends the job."},
+    {"encrypt", "--encrypt", "", "HOROVOD_ENCRYPT", kFlag, "", "0", kNetwork,
+     "Encrypt what ranks on different hosts send to each other, by AES-256-GCM."},
 
     {"listen", "--listen", "", "", kText, "[HOST]:PORT", "", kJoin,
      "Wait at this address for hosts that join by `horovod-agent --join`."},

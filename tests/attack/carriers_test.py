@@ -15,7 +15,7 @@ SHOW = ("sh", "-c", "echo secret=$HOROVOD_JOB_SECRET= marker-$((6*7))-$HOROVOD_R
 def read_on_the_way(job, capture):
     """Whether the secret of a job that has run SHOW was on the wire, and whether its output was."""
     secret = re.search("secret=([0-9a-f]{32,})=", job.out)[1]
-    recorded = bytes(capture.recorded)
+    recorded = capture.recorded
     expect(len(recorded) > 1000, f"{len(recorded)} bytes were recorded")
     return (secret.encode() in recorded or bytes.fromhex(secret) in recorded), b"marker-42-1" in recorded
 

@@ -1,4 +1,5 @@
 // Links between hosts that delay, stall, break, and can be opened from one side only.
+#include <algorithm>
 #include <cstring>
 
 #include "collectives/checks.h"
@@ -11,14 +12,17 @@ namespace {
 
 // A world with a relay in front of every rank; calls `prepare` for each relay.
 struct RelayedWorld {
-  explicit RelayedWorld(std::vector<int> hosts, std::function<void(int32_t, Relay&)> prepare)
+  explicit RelayedWorld(std::vector<int> hosts, std::function<void(int32_t, Relay&)> prepare,
+                        bool encrypts = false)
       : world(std::move(hosts)), store([this, prepare](collectives::PeerRecord& record) {
           const std::lock_guard lock(mutex);
           auto& relay = relays[record.rank];
           relay = std::make_unique<Relay>(record.port);
           prepare(record.rank, *relay);
           record.port = relay->port();
-        }) {}
+        }) {
+    world.credentials.encrypts = encrypts;
+  }
 
   std::mutex mutex;
   std::map<int32_t, std::unique_ptr<Relay>> relays;
@@ -49,9 +53,11 @@ Status sum(Rank& rank, size_t count, const hvd_tuning* tuning = nullptr) {
 TEST_CASE("slow links change no result") {
   for (const auto& hosts : {std::vector<int>{0, 1}, {0, 0, 1}, {0, 1, 2, 3, 4}}) {
     CAPTURE(name_of_world(hosts));
-    RelayedWorld relayed(hosts, [](int32_t rank, Relay& relay) {
-      relay.delay(std::chrono::milliseconds(3 * rank % 7));
-    });
+    const bool encrypts = hosts.size() == 3;
+    RelayedWorld relayed(
+        hosts,
+        [](int32_t rank, Relay& relay) { relay.delay(std::chrono::milliseconds(3 * rank % 7)); },
+        encrypts);
     require_all_ok(relayed.run([](Rank& rank) -> Status {
       hvd_tuning tuning{};
       tuning.struct_size = sizeof tuning;
@@ -107,6 +113,74 @@ TEST_CASE("links that are cut fail every rank, with a rank of another host as th
       CHECK(outcome.message().find("rank ") == 0);
       CHECK(outcome.message().find(" was lost: its connection to rank ") != std::string::npos);
     }
+  }
+}
+
+TEST_CASE("encryption changes no bit of a result, and takes messages of every size") {
+  for (const auto& hosts : {std::vector<int>{0, 1}, {0, 0, 1, 1}, {0, 1, 2}}) {
+    CAPTURE(name_of_world(hosts));
+    std::vector<std::vector<float>> results[2];
+    for (const bool encrypts : {false, true}) {
+      World world(hosts);
+      world.credentials.encrypts = encrypts;
+      results[encrypts].resize(hosts.size());
+      require_all_ok(world.run([&](Rank& rank) -> Status {
+        int heard = 0;
+        rank.on_message = [&](int32_t, ByteView) { ++heard; };
+        const int32_t next = (rank.rank() + 1) % rank.size();
+        for (const size_t size : {0, 1, 4000, 65'531, 65'536, 200'000}) {
+          HVD_RETURN_IF_ERROR(rank.mesh().send(next, Bytes(size)));
+        }
+        HVD_RETURN_IF_ERROR(rank.drive([&] { return heard == 6; }));
+        std::vector<float>& values = results[encrypts][static_cast<size_t>(rank.rank())];
+        for (const int count : {1, 1000, 300'000}) {
+          std::vector<float> part(static_cast<size_t>(count));
+          for (int i = 0; i < count; ++i) part[size_t(i)] = 1.0f / float(1 + i + 3 * rank.rank());
+          std::vector<hvd_batch_tensor> tensors{
+              {part.data(), part.data(), count, 1, nullptr, nullptr}};
+          HVD_RETURN_IF_ERROR(rank.run(batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors)));
+          values.insert(values.end(), part.begin(), part.end());
+        }
+        return {};
+      }));
+    }
+    for (size_t rank = 0; rank < hosts.size(); ++rank) {
+      const auto& plain = results[false][rank];
+      REQUIRE(plain.size() == results[true][rank].size());
+      CHECK(std::memcmp(plain.data(), results[true][rank].data(), plain.size() * sizeof(float)) ==
+            0);
+    }
+  }
+}
+
+TEST_CASE(
+    "encrypted bytes that a relay changes fail every rank with a sentence that names the link") {
+  const std::map<std::string, std::function<void(Bytes&)>> changes{
+      {"flip", [](Bytes& bytes) { bytes[bytes.size() / 2] ^= std::byte{4}; }},
+      {"repeat",
+       [](Bytes& bytes) { bytes.insert(bytes.end(), bytes.begin(), bytes.begin() + 500); }},
+      {"reorder", [](Bytes& bytes) { std::swap_ranges(&bytes[0], &bytes[500], &bytes[500]); }},
+      {"leave out", [](Bytes& bytes) { bytes.erase(bytes.begin(), bytes.begin() + 500); }},
+      {"inject", [](Bytes& bytes) { bytes.insert(bytes.begin(), 20, std::byte{7}); }}};
+  for (const auto& [name, change] : changes) {
+    CAPTURE(name);
+    RelayedWorld relayed(
+        {0, 1}, [&](int32_t, Relay& relay) { relay.change_after(300'000, change); }, true);
+    const auto outcomes = relayed.run([](Rank& rank) -> Status {
+      HVD_RETURN_IF_ERROR(sum(rank, 2000));
+      return sum(rank, 4'000'000);
+    });
+    bool is_named = false;
+    for (const Status& outcome : outcomes) {
+      INFO(outcome.message());
+      CHECK(outcome.code() == Code::kAborted);
+      CHECK(outcome.message().find("rank ") == 0);
+      CHECK(outcome.message().find(" was lost: its connection to rank ") != std::string::npos);
+      is_named |=
+          outcome.message().find("was changed, repeated, reordered or left out on the way") !=
+          std::string::npos;
+    }
+    CHECK(is_named);
   }
 }
 

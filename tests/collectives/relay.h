@@ -1,5 +1,5 @@
-// A TCP relay on loopback that delays, stalls and cuts what goes through it, and a store that puts
-// one in front of every rank.
+// A TCP relay on loopback that delays, stalls, cuts and changes what goes through it, and a store that
+// puts one in front of every rank.
 #pragma once
 
 #include <arpa/inet.h>
@@ -44,6 +44,11 @@ class Relay {
   }
   // All connections break after this many bytes.
   void cut_after(size_t bytes) { cut_after_ = bytes; }
+  // Calls `change` once, for bytes on their way after this many. Before the first connection.
+  void change_after(size_t bytes, std::function<void(Bytes&)> change) {
+    change_after_ = bytes;
+    change_ = std::move(change);
+  }
   // Whether it has stalled within this time.
   bool wait_for_stall(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
@@ -127,6 +132,9 @@ class Relay {
       if (got > 0) {
         bytes.resize(static_cast<size_t>(got));
         passed_ += bytes.size();
+        if (change_ && passed_ >= change_after_ && bytes.size() >= 1000) {
+          std::exchange(change_, nullptr)(bytes);
+        }
         way.held.emplace_back(Clock::now() + std::chrono::milliseconds(delay_), std::move(bytes));
       } else if (got == 0 || errno != EAGAIN) {
         way.has_ended = true;
@@ -156,6 +164,8 @@ class Relay {
   std::atomic<long> delay_ = 0;
   std::atomic<size_t> stall_after_ = SIZE_MAX, cut_after_ = SIZE_MAX;
   std::atomic<size_t> passed_ = 0;
+  size_t change_after_ = 0;
+  std::function<void(Bytes&)> change_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool has_stalled_ = false;

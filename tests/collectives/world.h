@@ -167,21 +167,22 @@ struct World {
   collectives::SharedHeap heap;  // one process has one
   std::string site = {};         // of each host's ranks, with the host's letter
   collectives::LinkTimes times = {};
+  collectives::Credentials credentials = {
+      .job = "0123456789abcdef", .generation = 0, .secret = test_secret(), .encrypts = false};
 
   explicit World(std::vector<int> host_of_rank) : hosts(std::move(host_of_rank)) {}
 
   MeshOptions options(int32_t rank) {
-    return MeshOptions{
-        .rank = rank,
-        .size = static_cast<int32_t>(hosts.size()),
-        .host = std::string(1, static_cast<char>('a' + hosts[size_t(rank)])),
-        .credentials = {.job = "0123456789abcdef", .generation = 0, .secret = test_secret()},
-        .site = site.empty() ? "" : cat(site, hosts[size_t(rank)]),
-        .times = times,
-        .heap = &heap,
-        .memory_map = &memory,
-        .machine = cat("/", hosts[size_t(rank)]),
-        .with_loopback = true};
+    return MeshOptions{.rank = rank,
+                       .size = static_cast<int32_t>(hosts.size()),
+                       .host = std::string(1, static_cast<char>('a' + hosts[size_t(rank)])),
+                       .credentials = credentials,
+                       .site = site.empty() ? "" : cat(site, hosts[size_t(rank)]),
+                       .times = times,
+                       .heap = &heap,
+                       .memory_map = &memory,
+                       .machine = cat("/", hosts[size_t(rank)]),
+                       .with_loopback = true};
   }
 
   // Runs `body` on a thread per rank; the failures that it or the rendezvous ended with.

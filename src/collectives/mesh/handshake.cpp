@@ -231,4 +231,16 @@ void Handshake::confirm() {
   put({&kConfirmed, 1});
 }
 
+std::optional<LinkKeys> Handshake::keys() const {
+  if (!credentials_.encrypts) return std::nullopt;
+  const Hello& dialler = dials_ ? mine_ : theirs_;
+  const Hello& acceptor = dials_ ? theirs_ : mine_;
+  const auto key_of = [&](std::string_view sender) {
+    return credentials_.derive_key(sender, dialler.from, dialler.to, dialler.nonce, acceptor.nonce,
+                                   dialler.encode());
+  };
+  const Digest from_dialler = key_of("dialler"), from_acceptor = key_of("acceptor");
+  return dials_ ? LinkKeys{from_dialler, from_acceptor} : LinkKeys{from_acceptor, from_dialler};
+}
+
 }  // namespace hvd::collectives

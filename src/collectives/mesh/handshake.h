@@ -9,11 +9,13 @@
 //   acceptor: one byte          the stream is open
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "base/fork_guard.h"
 #include "collectives/mesh/credentials.h"
+#include "collectives/mesh/record_layer.h"
 #include "net/event_loop.h"
 
 namespace hvd::collectives {
@@ -61,6 +63,8 @@ class Handshake final {
   void choose();
   void confirm();
   GuardedFd take();
+  // Once open: the keys of the link's records; nothing when the ranks do not encrypt.
+  std::optional<LinkKeys> keys() const;
 
  private:
   Handshake(net::EventLoop& loop, const Credentials& credentials, GuardedFd socket, bool dials);

@@ -4,12 +4,14 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace hvd::collectives {
 
-Status PeerStream::attach(GuardedFd socket) {
+Status PeerStream::attach(GuardedFd socket, const std::optional<LinkKeys>& keys) {
   socket_ = std::move(socket);
+  if (keys) records_ = std::make_unique<Records>(*keys);
   readable_ = writable_ = true;
   const bool is_watched = loop_.watch(socket_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                       [this](uint32_t events) { on_events(events); });
@@ -49,6 +51,8 @@ size_t PeerStream::wrote(ssize_t size) {
 }
 
 size_t PeerStream::write_some(ByteView bytes) {
+  if (records_) [[unlikely]]
+    return write_records({&bytes, 1});
   size_t written = 0;
   while (writable_ && written < bytes.size()) {
     written += wrote(::send(socket_.get(), bytes.data() + written, bytes.size() - written,
@@ -58,6 +62,8 @@ size_t PeerStream::write_some(ByteView bytes) {
 }
 
 size_t PeerStream::write_parts(std::span<const ByteView> parts) {
+  if (records_) [[unlikely]]
+    return write_records(parts);
   if (!writable_) return 0;
   iovec vectors[4];
   msghdr message{};
@@ -68,7 +74,59 @@ size_t PeerStream::write_parts(std::span<const ByteView> parts) {
   return wrote(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
+// The bytes of a record count as written once the socket has the whole record: until then the caller
+// comes back, and sends what the socket did not take.
+size_t PeerStream::write_records(std::span<const ByteView> parts) {
+  RecordSealer& sealer = records_->sealer;
+  size_t size = 0;
+  for (const ByteView part : parts) size += part.size();
+  size_t written = 0;
+  while (writable_ && written < size) {
+    if (records_->sealed == 0) {
+      const auto sealed = sealer.seal(parts, written);
+      if (!sealed.ok()) {
+        end(EOVERFLOW);
+        break;
+      }
+      records_->sealed = *sealed;
+    }
+    while (writable_ && !sealer.output().empty()) {
+      const ByteView output = sealer.output();
+      sealer.sent(
+          wrote(::send(socket_.get(), output.data(), output.size(), MSG_NOSIGNAL | MSG_DONTWAIT)));
+    }
+    if (!sealer.output().empty()) break;
+    const size_t returned = std::min(records_->sealed, size - written);
+    records_->sealed -= returned;
+    written += returned;
+  }
+  return written;
+}
+
+size_t PeerStream::read_record(std::span<std::byte> bytes) {
+  if (bytes.empty()) return 0;
+  RecordOpener& opener = records_->opener;
+  for (;;) {
+    const auto got = opener.take(bytes);
+    if (!got.ok()) {
+      // The other direction still works, and may carry the cause.
+      const bool may_write = writable_;
+      end(EBADMSG);
+      writable_ = may_write;
+      return 0;
+    }
+    if (*got > 0 || !readable_) return *got;
+    opener.advance(receive(opener.space()));
+  }
+}
+
 size_t PeerStream::read_once(std::span<std::byte> bytes) {
+  if (records_) [[unlikely]]
+    return read_record(bytes);
+  return receive(bytes);
+}
+
+size_t PeerStream::receive(std::span<std::byte> bytes) {
   if (!readable_ || bytes.empty()) return 0;
   const ssize_t size = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (size > 0) {
@@ -88,7 +146,7 @@ size_t PeerStream::read_once(std::span<std::byte> bytes) {
 
 size_t PeerStream::read_some(std::span<std::byte> bytes) {
   size_t got = 0;
-  while (readable_ && got < bytes.size()) got += read_once(bytes.subspan(got));
+  while (may_read() && got < bytes.size()) got += read_once(bytes.subspan(got));
   return got;
 }
 

@@ -1,13 +1,16 @@
-// A TCP stream to a rank on another host: authenticated, non-blocking, edge-triggered. Owns the
-// socket and does not interpret the bytes. RemoteLinks attaches the socket. ControlStream sends
-// frames over it, and the collective algorithms send tensors. One caller at a time.
+// A TCP stream to a rank on another host: authenticated, non-blocking, edge-triggered; with keys, in
+// encrypted records. Owns the socket and does not interpret the bytes. RemoteLinks attaches the socket.
+// ControlStream sends frames over it, and the collective algorithms send tensors. One caller at a time.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 
 #include "base/bytes.h"
 #include "base/fork_guard.h"
+#include "collectives/mesh/record_layer.h"
 #include "net/event_loop.h"
 
 namespace hvd::collectives {
@@ -22,35 +25,48 @@ class PeerStream final {
   int32_t peer() const { return peer_; }
   uint64_t id() const { return id_; }
   bool is_open() const { return static_cast<bool>(socket_); }
-  // Takes over a connected socket.
-  Status attach(GuardedFd socket);
+  // Takes over a connected socket. With keys, both directions carry encrypted records.
+  Status attach(GuardedFd socket, const std::optional<LinkKeys>& keys = std::nullopt);
   void close();
 
   // Return the number of bytes written or read; 0 before the stream is open, when the call would
-  // block, and after the stream's end.
+  // block, and after the stream's end. A write that took less than all must be followed by one that
+  // begins with the rest: a record may hold these bytes already.
   size_t write_some(ByteView bytes);
   size_t read_some(std::span<std::byte> bytes);
-  // Like write_some, for up to four parts, by one system call.
+  // Like write_some, for up to four parts, by one system call for each record.
   size_t write_parts(std::span<const ByteView> parts);
-  // Like read_some, by at most one system call.
+  // Like read_some, by at most one system call for each record.
   size_t read_once(std::span<std::byte> bytes);
   // Returns whether a read may find bytes.
-  bool may_read() const { return readable_; }
+  bool may_read() const { return readable_ || (records_ && records_->opener.has_content()); }
 
   // Returns whether the connection has ended. Reads may still find bytes that arrived before.
   bool ended() const { return ended_; }
-  // The errno value of the end, or 0 when the peer closed the connection.
+  // The errno value of the end, or 0 when the peer closed the connection. EBADMSG: a record is not the
+  // one that the peer sent.
   int end_reason() const { return end_reason_; }
 
  private:
   void on_events(uint32_t events);
   void end(int reason);
   size_t wrote(ssize_t size);
+  size_t receive(std::span<std::byte> bytes);
+  size_t write_records(std::span<const ByteView> parts);
+  size_t read_record(std::span<std::byte> bytes);
+
+  struct Records {
+    explicit Records(const LinkKeys& keys) : sealer(keys.sending), opener(keys.receiving) {}
+    RecordSealer sealer;
+    RecordOpener opener;
+    size_t sealed = 0;  // bytes that a record holds, and that no write has returned yet
+  };
 
   net::EventLoop& loop_;
   int32_t peer_;
   uint64_t id_;
   GuardedFd socket_;
+  std::unique_ptr<Records> records_;  // null: the bytes travel as they are
   bool readable_ = false;
   bool writable_ = false;
   bool closing_ = false;  // the peer has closed its end: a read after the last byte finds that

@@ -116,6 +116,13 @@ Status RemoteLinks::lost(int32_t rank, int reason) const {
   const std::string link = cat("its connection to ", describe(rank_));
   const std::string& host = records_[static_cast<size_t>(rank)].host;
   if (reason == 0) return lost_peer(rank, host, cat(link, " ended"));
+  if (reason == EBADMSG) {
+    return lost_peer(
+        rank, host,
+        cat(link,
+            " carried an encrypted record that was changed, repeated, reordered or left "
+            "out on the way; check the network between these hosts"));
+  }
   if (reason != ETIMEDOUT) {
     return lost_peer(rank, host, cat(link, " broke (", std::strerror(reason), ")"));
   }
@@ -184,7 +191,8 @@ void RemoteLinks::fail(Status status) {
 
 void RemoteLinks::say_last(FrameKind kind, ByteView content) {
   for (const auto& [rank, stream] : controls_) {
-    if (!stream->peer_stream().is_open() || stream->peer_stream().ended()) continue;
+    const PeerStream& link = stream->peer_stream();
+    if (!link.is_open() || (link.ended() && link.end_reason() != EBADMSG)) continue;
     stream->put(kind, content);
     stream->flush();
   }
@@ -276,7 +284,8 @@ void RemoteLinks::set_timer() {
   loop_.wake_at(next);
 }
 
-void RemoteLinks::attach(Key key, GuardedFd socket) {
+void RemoteLinks::attach(Key key, Handshake& handshake) {
+  GuardedFd socket = handshake.take();
   PeerStream* peer_stream = nullptr;
   if (key.second == 0) {
     auto& stream = controls_[key.first];
@@ -292,7 +301,7 @@ void RemoteLinks::attach(Key key, GuardedFd socket) {
   };
   net::set_link_timeout(socket.get(), times_.link);
   if (shares_kernel(record(rank_), record(key.first))) net::send_unpaced(socket.get());
-  const Status attached = peer_stream->attach(std::move(socket));
+  const Status attached = peer_stream->attach(std::move(socket), handshake.keys());
   if (!attached.ok()) fail(attached.with_context(describe(key.first)));
 }
 
@@ -300,7 +309,7 @@ void RemoteLinks::attach(Key key, GuardedFd socket) {
 bool RemoteLinks::advance_dial(Key key, Dial& dial, bool& finished) {
   bool moved = false;
   if (dial.chosen != nullptr && dial.chosen->state() == Handshake::State::kOpen) {
-    attach(key, dial.chosen->take());
+    attach(key, *dial.chosen);
     finished = true;
     return true;
   }
@@ -379,7 +388,7 @@ bool RemoteLinks::settle(Handshake& peer) {
     dials_.erase(dial);
   }
   peer.confirm();
-  if (peer.state() == Handshake::State::kOpen) attach(key, peer.take());
+  if (peer.state() == Handshake::State::kOpen) attach(key, peer);
   return true;
 }
 

@@ -92,7 +92,7 @@ class RemoteLinks final {
   void begin_dial(Key key);
   void hurry(Dial& dial);
   bool is_open(Key key) const;
-  void attach(Key key, GuardedFd socket);
+  void attach(Key key, Handshake& handshake);
   bool advance_dials();
   bool advance_dial(Key key, Dial& dial, bool& finished);
   void dial_expected();

@@ -1,0 +1,101 @@
+// The records of an encrypted link between two ranks: AES-256-GCM, with a key for each link and
+// direction. Moves no bytes itself. One caller at a time.
+//
+// A record: the length of its content (uint32), the complement of this length, the encrypted content,
+// a tag of 16 bytes. The nonce is the number of the record in its direction. It never crosses the
+// link; a record that was repeated, reordered or left out has another number. The tag covers the
+// length. The complement finds a changed length at once, where the receiver would wait for bytes
+// that never come.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/secrets/aes_gcm.h"
+#include "base/secrets/hmac.h"
+
+namespace hvd::collectives {
+
+// The keys of one link, from both ranks' proofs (Handshake).
+struct LinkKeys {
+  Digest sending, receiving;
+};
+
+// The cipher of one direction and the number of the next record. Each 2^20 records have their own key,
+// derived from the link's: the amount of data under one key stays within the limits of AES-GCM.
+class RecordCipher {
+ public:
+  static constexpr uint64_t kRecordsPerKey = uint64_t{1} << 20;
+
+  RecordCipher(const Digest& key, AesGcm::Direction direction, uint64_t first)
+      : link_key_(key), direction_(direction), next_(first) {}
+  bool is_used_up() const { return next_ == UINT64_MAX; }
+  // Returns the cipher for the next record and sets the record's number. Not once it is used up.
+  AesGcm& advance(uint64_t& number);
+
+ private:
+  HmacKey link_key_;
+  AesGcm::Direction direction_;
+  uint64_t next_;
+  std::optional<AesGcm> cipher_;
+};
+
+class RecordSealer {
+ public:
+  static constexpr size_t kHeader = 2 * sizeof(uint32_t);
+  static constexpr size_t kMostContent = 64 * 1024;
+  static constexpr size_t kMostParts = 4;
+
+  // `first`: the number of the first record.
+  explicit RecordSealer(const Digest& key, uint64_t first = 0)
+      : cipher_(key, AesGcm::Direction::kSeal, first) {}
+
+  // Seals one record of the parts' bytes behind the first `skip`, and returns how many it took. Only
+  // while output() is empty. An error is final: no number is left for another record.
+  Result<size_t> seal(std::span<const ByteView> parts, size_t skip = 0);
+  // The bytes of the record that have not been sent.
+  ByteView output() const { return ByteView(record_).subspan(sent_, size_ - sent_); }
+  void sent(size_t size) { sent_ += size; }
+
+ private:
+  RecordCipher cipher_;
+  Bytes record_;
+  size_t size_ = 0;
+  size_t sent_ = 0;
+};
+
+class RecordOpener {
+ public:
+  explicit RecordOpener(const Digest& key, uint64_t first = 0)
+      : cipher_(key, AesGcm::Direction::kOpen, first) {}
+
+  // Returns the buffer for the next bytes from the link; never empty. Only after take() found nothing.
+  std::span<std::byte> space();
+  void advance(size_t size) { end_ += size; }
+  // Takes content of the next record, at most bytes.size(), which is not 0. Returns 0 until the whole
+  // record is there: no content leaves before its tag was checked. An error is final.
+  Result<size_t> take(std::span<std::byte> bytes);
+  // Returns whether take() finds content, or an error.
+  bool has_content() const;
+
+ private:
+  // The first size of the buffer, for links that carry small messages, and the other one.
+  static constexpr size_t kSmallRoom = 4096;
+  static constexpr size_t kRoom = 256 * 1024;
+
+  // The length of the next record's content; 0 before its header is there, kBroken for no header.
+  static constexpr size_t kBroken = SIZE_MAX;
+  size_t next_length() const;
+  Status broken();
+
+  RecordCipher cipher_;
+  Bytes bytes_;
+  size_t begin_ = 0;  // received bytes of records that were not opened: from begin_ to end_
+  size_t end_ = 0;
+  ByteView content_;  // of a record that was opened in bytes_
+  bool is_broken_ = false;
+};
+
+}  // namespace hvd::collectives
