@@ -131,6 +131,11 @@ CheckAnswer check_build(const Options& options) {
   // The plain layout is the original's, without a row for it.
   const bool is_plain = !settings.flag("json") && !settings.flag("verbose");
   if (is_plain) say(cat("frameworks are looked for by ", python));
+  if (settings.flag("encrypt")) {
+    say("HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo, and "
+        "leaves out plugins of HOROVOD_PLUGIN_PATH, since they open connections that it does not "
+        "encrypt");
+  }
   CheckAnswer answer{settings.flag("json") ? check_as_json(rows)
                                            : format_check(rows, settings.flag("verbose"))};
   if (!settings.is_set("require")) return answer;

@@ -39,6 +39,9 @@ struct RuntimeOptions {
   // The selected backends, in words, or why they cannot be had: ranks compare them. Empty:
   // nothing to tell.
   Result<std::string> backends = std::string();
+  // Selected plugins with connections of their own, in words: refused where links between hosts are to be
+  // encrypted.
+  std::vector<std::string> own_links;
   // For the plugins to look up.
   std::map<std::string, void*> published;
   // Memory that this process shares with the ranks of its host; may be nullptr.

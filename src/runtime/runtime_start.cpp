@@ -62,6 +62,15 @@ std::pair<int32_t, int32_t> shape_of(std::span<const int32_t> machines) {
   return {static_cast<int32_t>(ranks.size()), most};
 }
 
+// Before the number of hosts is known (local_size -1), nothing is refused.
+Status check_encryption(const RuntimeOptions& options, const Identity& identity) {
+  if (!options.settings.flag("encrypt") || options.own_links.empty()) return {};
+  if (identity.local_size < 0 || identity.has_one_host()) return {};
+  return failed_precondition(cat("HOROVOD_ENCRYPT is set, but ", join(options.own_links, " and "),
+                                 " would open connections between hosts that it does not encrypt; "
+                                 "use the built-in one in its place, or unset HOROVOD_ENCRYPT"));
+}
+
 std::string list_of(const std::vector<int32_t>& ranks) {
   std::string text;
   constexpr size_t kShown = 8;
@@ -115,11 +124,13 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     HVD_RETURN_IF_ERROR(
         agree_on_backends(*host_, identity_, options.backends, options.start_deadline));
   }
+  HVD_RETURN_IF_ERROR(check_encryption(options, identity_));
   auto controller = open_controller(options);
   if (!controller.ok()) return controller.error();
   const int32_t* machines = controller->vtable<hvd_controller_v1>().hosts(controller->context());
   const bool on_roots_machine = machines[identity_.rank] == machines[0];
   complete_identity({machines, static_cast<size_t>(identity_.size)}, &identity_);
+  HVD_RETURN_IF_ERROR(check_encryption(options, identity_));
 
   std::vector<OpenedPlugin> ops;
   if (Status status = open_ops(options, config_of(identity_), &ops); !status.ok()) {

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""HOROVOD_ENCRYPT: what crosses the network between two hosts, and the same results."""
+"""HOROVOD_ENCRYPT: what crosses the network between two hosts, the same results, and what is refused."""
 import pathlib
 import socket
 import struct
@@ -7,6 +7,7 @@ import sys
 
 from harness import *
 
+import backends_test as backends
 import network
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "attack"))
@@ -132,6 +133,61 @@ def test_a_record_that_somebody_on_the_path_repeats_ends_the_job():
            "that was changed, repeated, reordered or left out on the way; check the network between "
            "these hosts" in job.err, job.describe())
     job.leaves_nothing()
+
+
+def refusals(job, words, count):
+    code = job.wait(60)
+    expect(code != 0, job.describe())
+    found = re.findall(words, job.err)
+    expect(len(found) >= count, f"{words!r} is not there {count} times\n{job.describe()}")
+
+
+INIT = (PYTHON, "-c", "import horovod.numpy as hvd; hvd.init()")
+
+
+@world("a b", "--no-decoys")
+def test_ranks_with_different_settings_are_refused_with_one_sentence():
+    job = Job("-np", 2, "-H", "a:1,b:1", "sh", "-c",
+              f"HOROVOD_ENCRYPT=$HOROVOD_RANK exec {PYTHON} -c '{INIT[2]}'")
+    refusals(job, "HOROVOD_ENCRYPT differs between the ranks: rank 0 on host a has 0, rank 1 on host b "
+                  "has 1; set it alike on all ranks, as horovodrun --encrypt does", 1)
+    job.leaves_nothing()
+
+
+@world("a b", "--no-decoys")
+def test_backends_with_their_own_connections_are_refused_between_hosts():
+    found = 0
+    for kind, variable, value, name, folder in (
+            ("backend", "HOROVOD_CPU_OPERATIONS", "libgloo", "gloo", backends.BACKENDS),
+            ("backend", "HOROVOD_CPU_OPERATIONS", "mpi", "mpi", backends.BACKENDS),
+            ("backend", "HOROVOD_CPU_OPERATIONS", "CCL", "ccl", backends.BACKENDS),
+            ("controller", "HOROVOD_CONTROLLER", "mpi", "mpi", backends.CONTROLLERS),
+            ("backend", "HOROVOD_GPU_OPERATIONS", "NCCL", "nccl", backends.BACKENDS)):
+        needs_library = name == "ccl" and "HVD_TEST_CCL" not in os.environ
+        if needs_library or not list(folder.glob(f"{name}*.so")):
+            continue
+        found += 1
+        words = (rf"HOROVOD_ENCRYPT is set, but the {kind} {name} \({variable}={value}\) would open "
+                 "connections between hosts that it does not encrypt; use the built-in one in its place, "
+                 "or unset HOROVOD_ENCRYPT")
+        environment = clean_environment(**(backends.oneccl() if name == "ccl" else {}))
+        refusals(Job("-np", 2, "-H", "a:1,b:1", "--encrypt", "-x", f"{variable}={value}", *INIT,
+                     environment=environment), words, 1)
+    if not found:
+        raise Skip("no such backend is built: packaging/packages-test.txt names their packages")
+
+
+def test_backends_with_their_own_connections_work_on_one_host():
+    backends.backend("gloo")
+    job = Job("-np", 2, "--encrypt", "-x", "HOROVOD_CPU_OPERATIONS=libgloo", PYTHON, "-c", SENDS)
+    job.ends_with(0)
+
+
+def test_check_build_names_what_a_job_with_encryption_refuses():
+    job = Job("--check-build", "--encrypt")
+    job.ends_with(0)
+    expect("HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo" in job.err,
+           job.describe())
 
 
 if __name__ == "__main__":

@@ -50,6 +50,23 @@ Status compare_versions(const std::vector<std::vector<std::string>>& choices) {
                                  "; install the same major and minor version on all hosts"));
 }
 
+std::string holder_of(const std::vector<std::vector<std::string>>& choices, size_t rank) {
+  const std::string& host = choices[rank][2];
+  return cat("rank ", rank, host.empty() ? "" : " on host ", printable(host), " has ",
+             choices[rank][4] == "1" ? "1" : "0");
+}
+
+// A rank that encrypts does not understand one that does not.
+Status compare_encryption(const std::vector<std::vector<std::string>>& choices) {
+  for (size_t rank = 1; rank < choices.size(); ++rank) {
+    if ((choices[rank][4] == "1") == (choices[0][4] == "1")) continue;
+    return failed_precondition(
+        cat("HOROVOD_ENCRYPT differs between the ranks: ", holder_of(choices, 0), ", ",
+            holder_of(choices, rank), "; set it alike on all ranks, as horovodrun --encrypt does"));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status compare_backends(const std::vector<std::string>& records) {
@@ -64,10 +81,11 @@ Status compare_backends(const std::vector<std::string>& records) {
                              : cat(name, ": ", printable(why, kLongestTrouble)));
     }
     choices.push_back(split(std::string_view(records[rank]).substr(1), '\n'));
-    choices.back().resize(4);
+    choices.back().resize(5);
     ranks[choices.back()[0]].push_back(static_cast<int32_t>(rank));
   }
   HVD_RETURN_IF_ERROR(compare_versions(choices));
+  HVD_RETURN_IF_ERROR(compare_encryption(choices));
   if (ranks.size() < 2) return {};
   std::string found;
   for (const auto& [words, those] : ranks) {

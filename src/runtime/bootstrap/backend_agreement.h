@@ -1,6 +1,6 @@
-// Compares the selected backends of all ranks before any rank opens one: ranks with different backends
-// would wait for each other forever. The start of the runtime calls it once. Blocks until all ranks
-// have answered.
+// Compares the selected backends of all ranks, and whether they encrypt, before any rank opens a
+// backend: ranks that differ would wait for each other forever. The start of the runtime calls it once.
+// Blocks until all ranks have answered.
 #pragma once
 
 #include <string>

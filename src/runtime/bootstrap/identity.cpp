@@ -108,11 +108,17 @@ Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& set
 // Under Horovod's own launcher, whose store signs nothing and assigns no ranks: rank 0 makes the
 // secret with which the ranks prove their links. It is as safe as the network of the store.
 Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, uint64_t epoch,
-                                    Deadline deadline) {
+                                    bool encrypts, Deadline deadline) {
   if (result.identity.rank < 0) {
     return invalid_argument(
         "HOROVOD_GLOO_RENDEZVOUS_ADDR is set but neither HOROVOD_RANK and HOROVOD_SIZE nor "
         "HOROVOD_JOB_SECRET; a server that hands out ranks wants the secret");
+  }
+  if (encrypts && !result.identity.has_one_host()) {
+    return failed_precondition(
+        cat("HOROVOD_ENCRYPT is set, but the rendezvous server at ", address,
+            " is unsigned, so that the secret of the keys would cross the network in clear; start "
+            "the job by horovodrun, or unset HOROVOD_ENCRYPT"));
   }
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
   auto store = std::make_shared<rendezvous::UnsignedHttpStore>(std::move(endpoint));
@@ -202,7 +208,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
     return result;
   }
   if (!settings.is_set("job_secret") && !settings.is_set("store")) {
-    return bootstrap_plainly(std::move(result), address, epoch, deadline);
+    return bootstrap_plainly(std::move(result), address, epoch, settings.flag("encrypt"), deadline);
   }
   if (!settings.is_set("job_secret")) {
     return invalid_argument(cat("the store is at ", address,

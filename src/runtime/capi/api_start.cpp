@@ -64,6 +64,7 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
     return;
   }
   options->backends = selection->words;
+  options->own_links = selection->own_links;
   options->ops.insert(options->ops.begin(), selection->ops.begin(), selection->ops.end());
   if (selection->controller == nullptr) return;
   if (selection->uses_own_ops && !options->controllers.empty()) {
@@ -109,6 +110,10 @@ Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
   options.settings = std::move(settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
+  if (options.settings.flag("encrypt") && !bootstrap.identity.has_one_host()) {
+    hvd::runtime::leave_out_unencrypted(catalogue, bootstrap.identity.rank == 0,
+                                        &options.controllers, &options.ops);
+  }
   apply_selection(backends, &options);
   if (!bootstrap.trouble.ok()) options.backends = bootstrap.trouble;
   options.published = std::move(bootstrap.published);

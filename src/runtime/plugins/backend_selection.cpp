@@ -73,6 +73,13 @@ const hvd_plugin* device_backend(const Settings& settings) {
   return found.value_or(nullptr);
 }
 
+void note_own_links(const hvd_plugin* record, const char* what, const char* variable,
+                    const std::string& value, std::vector<std::string>* own_links) {
+  if (record == nullptr) return;
+  own_links->push_back(
+      cat("the ", what, " ", record->name, " (", variable, "=", printable(value), ")"));
+}
+
 const char* name_of(const hvd_plugin* record) {
   return record == nullptr ? "the built-in one" : record->name;
 }
@@ -96,13 +103,32 @@ Result<BackendSelection> select_backends(const Settings& settings) {
   if (memory != nullptr) selection.ops.push_back(memory);
   const hvd_plugin* devices = device_backend(settings);
   if (devices != nullptr && devices != memory) selection.ops.push_back(devices);
+  note_own_links(selection.controller, "controller", "HOROVOD_CONTROLLER",
+                 settings.text("controller"), &selection.own_links);
+  note_own_links(memory, "backend", "HOROVOD_CPU_OPERATIONS", settings.text("cpu_operations"),
+                 &selection.own_links);
+  note_own_links(devices, "backend", "HOROVOD_GPU_OPERATIONS", settings.text("gpu_operations"),
+                 &selection.own_links);
   // With one library for messages and tensors, no built-in op runs what the library does not run.
   selection.uses_own_ops = selection.controller == nullptr || memory == nullptr ||
                            std::string_view(selection.controller->name) != memory->name;
-  selection.words =
-      cat("controller ", name_of(selection.controller), " and operations ", name_of(memory), "\n",
-          HVD_VERSION, "\n", settings.text("hostname"), "\n", plugin::own_path());
+  selection.words = cat("controller ", name_of(selection.controller), " and operations ",
+                        name_of(memory), "\n", HVD_VERSION, "\n", settings.text("hostname"), "\n",
+                        plugin::own_path(), "\n", settings.flag("encrypt") ? "1" : "0");
   return selection;
+}
+
+void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
+                           std::vector<const hvd_plugin*>* controllers,
+                           std::vector<const hvd_plugin*>* ops) {
+  for (const plugin::Candidate& candidate : catalogue.all()) {
+    if (candidate.path.empty() || !candidate.works()) continue;
+    if (std::erase(*controllers, candidate.record) + std::erase(*ops, candidate.record) == 0)
+      continue;
+    log::write(aloud ? log::Level::kWarning : log::Level::kInfo,
+               cat("a plugin is left out: ", candidate.path,
+                   ": it opens its own connections, which HOROVOD_ENCRYPT does not encrypt"));
+  }
 }
 
 void say_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud) {

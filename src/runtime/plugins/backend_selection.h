@@ -18,13 +18,22 @@ struct BackendSelection {
   std::vector<const hvd_plugin*> ops;      // none where the settings name what is built in
   // Whether the built-in operations run what they can: they have their own links.
   bool uses_own_ops = true;
-  // Four lines: the choice in words, the version of this library, this rank's host, the library's path.
+  // Five lines: the choice in words, the version of this library, this rank's host, the library's path,
+  // and whether links are encrypted (1 or 0).
   std::string words;
+  // The chosen plugins, in words: they open connections of their own, which no key of ours covers.
+  std::vector<std::string> own_links;
 };
 
 // A backend that a setting names and that does not work here is an error that says why and what to do;
 // for devices a warning, since the backend of devices is opened also where it finds no GPU.
 Result<BackendSelection> select_backends(const Settings& settings);
+
+// Takes out the plugins that no setting names, and says so: controllers and operations from the search path
+// open connections of their own.
+void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
+                           std::vector<const hvd_plugin*>* controllers,
+                           std::vector<const hvd_plugin*>* ops);
 
 // The files of one backend, or of one controller, and why each was refused. Opens them.
 plugin::Catalogue installed_backends(const Settings& settings, std::string_view name);

@@ -83,6 +83,20 @@ TEST_CASE("ranks of other releases are named with their versions, hosts and libr
         "rank 1 on host b has");
 }
 
+TEST_CASE("ranks of which only some encrypt are named with their values and the remedy") {
+  const auto record = [](const char* host, const char* encrypts) {
+    return hvd::cat("+own\n3.4.0\n", host, "\n/l\n", encrypts);
+  };
+  CHECK(compare_backends({record("a", "1"), record("b", "1")}).ok());
+  CHECK(compare_backends({record("a", "0"), "+own\n3.4.0\nb\n/l"}).ok());
+  CHECK(
+      compare_backends({record("a", "1"), record("a", "1"), record("b", "0")}).message() ==
+      "HOROVOD_ENCRYPT differs between the ranks: rank 0 on host a has 1, rank 2 on host b has 0; "
+      "set it alike on all ranks, as horovodrun --encrypt does");
+  CHECK(contains(compare_backends({record("", "0"), record("", "1")}).message(),
+                 "rank 0 has 0, rank 1 has 1"));
+}
+
 TEST_CASE("variables that contradict each other get one sentence") {
   CHECK(contains(refusal({{"rank", "4"}, {"size", "4"}}), "HOROVOD_RANK is 4"));
   CHECK(contains(refusal({{"rank", "-1"}, {"size", "4"}}), "must be from 0 to 3"));
@@ -96,6 +110,19 @@ TEST_CASE("variables that contradict each other get one sentence") {
   CHECK(contains(refusal({{"rank", "0"}, {"size", "2"}, {"store", "tcp:127.0.0.1:1"}}),
                  "HOROVOD_JOB_SECRET is not set"));
   CHECK(contains(refusal({{"rendezvous_address", "127.0.0.1"}}), "need each other"));
+}
+
+TEST_CASE("ranks do not encrypt with a secret that an unsigned server sends in clear") {
+  CHECK(refusal({{"rank", "1"},
+                 {"size", "2"},
+                 {"local_size", "1"},
+                 {"local_rank", "0"},
+                 {"rendezvous_address", "127.0.0.1"},
+                 {"rendezvous_port", "1"},
+                 {"encrypt", "1"}}) ==
+        "HOROVOD_ENCRYPT is set, but the rendezvous server at tcp:127.0.0.1:1 is unsigned, so that "
+        "the secret of the keys would cross the network in clear; start the job by horovodrun, or "
+        "unset HOROVOD_ENCRYPT");
 }
 
 TEST_CASE("the original's variables name the store too") {
