@@ -7,6 +7,12 @@ namespace {
 
 constexpr size_t kOrderTexts = 6;
 
+std::optional<int> parse_rank(std::string_view text) {
+  const auto rank = parse_int(text);
+  if (!rank || *rank < 0 || *rank > 1 << 24) return std::nullopt;
+  return static_cast<int>(*rank);
+}
+
 Status no_map(std::string_view text) {
   return invalid_argument(cat("'", printable(text), "' is no list of ranks by host"));
 }
@@ -51,9 +57,9 @@ Result<std::vector<std::vector<int>>> parse_map(std::string_view text) {
   for (const std::string& of_host : split(text, ';')) {
     ranks.emplace_back();
     for (const std::string& number : split(of_host, ',')) {
-      const auto rank = parse_int(number);
-      if (!rank || *rank < 0 || *rank > 1 << 24) return no_map(text);
-      ranks.back().push_back(static_cast<int>(*rank));
+      const auto rank = parse_rank(number);
+      if (!rank) return no_map(text);
+      ranks.back().push_back(*rank);
     }
   }
   return ranks;
@@ -97,10 +103,12 @@ Result<std::map<int, PmixEnvironment>> parse_environments(const PmixTexts& texts
   for (const std::string& text : texts) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos) {
-      const auto rank = parse_int(text);
+      const auto rank = parse_rank(text);
       if (!rank) return invalid_argument(cat("'", printable(text), "' is no rank"));
-      current = &environments[static_cast<int>(*rank)];
-    } else if (current != nullptr) {
+      current = &environments[*rank];
+    } else if (current == nullptr || equals == 0) {
+      return invalid_argument(cat("'", printable(text), "' is no variable of a rank"));
+    } else {
       current->emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
   }

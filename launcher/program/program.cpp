@@ -159,6 +159,16 @@ std::string python_of(const std::string& path, const std::string& working_direct
   return is_python(interpreter) ? interpreter : "";
 }
 
+Environment parse_environment(std::string_view text) {
+  Environment environment;
+  for (const std::string& entry : split(text, '\0')) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0) continue;
+    environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  return environment;
+}
+
 Environment merged(Environment base, const Environment& over) {
   for (const auto& [name, value] : over) {
     bool is_there = false;

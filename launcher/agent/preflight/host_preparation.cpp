@@ -69,16 +69,6 @@ std::string said_on_one_line(std::string_view text) {
 
 }  // namespace
 
-Environment parse_environment(std::string_view text) {
-  Environment environment;
-  for (const std::string& entry : split(text, '\0')) {
-    const size_t equals = entry.find('=');
-    if (equals == std::string::npos || equals == 0) continue;
-    environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
-  }
-  return environment;
-}
-
 void HostPreparation::begin(const HostJob& job, const Environment& environment,
                             std::function<void(HostPreparationOutcome)> done) {
   job_ = job;

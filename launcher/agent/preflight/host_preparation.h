@@ -50,7 +50,4 @@ class HostPreparation {
   HostPreparationOutcome outcome_;
 };
 
-// Parses an environment as the kernel lays it out: "NAME=VALUE" texts, each with a trailing NUL.
-Environment parse_environment(std::string_view text);
-
 }  // namespace hvd::launcher

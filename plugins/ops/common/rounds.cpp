@@ -48,6 +48,11 @@ std::string library_record(const Result<std::string>& version) {
 }
 
 Status check_same_library(const std::vector<std::string>& records, std::string_view advice) {
+  for (size_t rank = 0; rank < records.size(); ++rank) {
+    if (records[rank].empty()) {
+      return unavailable(cat("rank ", rank, " does not say which library it has"));
+    }
+  }
   const auto state_of = [&](size_t rank) {
     const std::string rest = records[rank].substr(1);
     return records[rank].front() == '+' ? cat("has ", rest) : cat("has none: ", rest);

@@ -5,18 +5,18 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <cstdint>
-#include <cstring>
 #include <numeric>
+#include <vector>
 
 #include "base/text.h"
 #include "ops/common/blocked_sigpipe.h"
+#include "ops/gloo/addresses.h"
 #include "ops/gloo/interruptible_links.h"
 
 namespace hvd::ops::gloo_backend {
 namespace {
 
-// Fixed places for the addresses by which the members reach one.
-constexpr size_t kPlace = ::gloo::transport::Address::kMaxByteSize + 1;
+constexpr size_t kLongest = ::gloo::transport::Address::kMaxByteSize;
 
 class Mesh : public ::gloo::Context {
  public:
@@ -41,13 +41,11 @@ class Mesh : public ::gloo::Context {
 
 // How the others reach this one, each by an address of its own.
 std::string offer_addresses(Mesh& mesh) {
-  std::string offered(kPlace * static_cast<size_t>(mesh.size), '\0');
+  std::string offered = address_record(static_cast<size_t>(mesh.size), kLongest);
   for (int other = 0; other < mesh.size; ++other) {
     if (other == mesh.rank) continue;
-    const std::vector<char> bytes = mesh.links().createPair(other)->address().bytes();
-    char* place = offered.data() + kPlace * static_cast<size_t>(other);
-    *place = static_cast<char>(bytes.size());
-    std::memcpy(place + 1, bytes.data(), bytes.size());
+    put_address(&offered, kLongest, static_cast<size_t>(other),
+                mesh.links().createPair(other)->address().bytes());
   }
   return offered;
 }
@@ -97,11 +95,11 @@ Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
   }
   for (int other = 0; other < size; ++other) {
     if (other == index) continue;
-    const std::string& record = records[static_cast<size_t>(other)];
-    if (record.size() != offered.size()) return internal_error("Gloo: addresses of another build");
-    const char* place = record.data() + kPlace * static_cast<size_t>(index);
-    const auto length = static_cast<uint8_t>(*place);
-    mesh->links().getPair(other)->connect({place + 1, place + 1 + length});
+    HVD_ASSIGN_OR_RETURN(
+        const std::vector<char> address,
+        take_address(records[static_cast<size_t>(other)], static_cast<size_t>(size), kLongest,
+                     static_cast<size_t>(index)));
+    mesh->links().getPair(other)->connect(address);
   }
   return std::shared_ptr<::gloo::Context>(std::move(mesh));
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "ops/nccl/id_record.h"
 
 namespace hvd::ops::nccl {
 namespace {
@@ -77,8 +78,7 @@ Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index,
   abi::UniqueId id{};
   if (index == 0) {
     const Status status = plan_.api.of_nccl(plan_.api.get_unique_id(&id), "ncclGetUniqueId");
-    const std::string record =
-        status.ok() ? "+" + std::string(id.internal, sizeof id.internal) : "-" + status.message();
+    const std::string record = id_record(status, id);
     if (size > 1) {
       const int code =
           plan_.host.store_set(plan_.host.host, key.c_str(), record.data(), record.size());
@@ -102,10 +102,7 @@ Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index,
     return Status(static_cast<Code>(code),
                   cat(plan_.api.family, ": the first rank of a process set has not come"));
   }
-  const std::string_view said(record, std::min(length, sizeof record));
-  if (!said.starts_with('+')) return unavailable(std::string(said.substr(said.empty() ? 0 : 1)));
-  std::memcpy(id.internal, record + 1, std::min(said.size() - 1, sizeof id.internal));
-  return id;
+  return parse_id_record({record, std::min(length, sizeof record)});
 }
 
 Status NcclThread::open_library() {

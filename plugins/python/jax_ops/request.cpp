@@ -1,6 +1,7 @@
 #include "request.h"
 
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 namespace hvd::jax {
@@ -29,19 +30,29 @@ int32_t dtype_of_xla(int32_t dtype) {
 }
 
 template <typename Value>
-void take(const FfiAttributes& attributes, int64_t index, int32_t dtype, Value* value) {
-  if (attributes.types[index] != kFfiScalar) return;
+bool take(const FfiAttributes& attributes, int64_t index, int32_t dtype, Value* value) {
+  if (attributes.types[index] != kFfiScalar) return false;
   const auto* scalar = static_cast<const FfiScalar*>(attributes.items[index]);
   if (scalar->dtype == dtype) std::memcpy(value, scalar->value, sizeof *value);
+  return scalar->dtype == dtype;
+}
+
+// libhorovod takes 32 bits. Without such a number the value stays.
+void take_number(const FfiAttributes& attributes, int64_t index, int32_t* value) {
+  int64_t number = 0;
+  if (!take(attributes, index, kInt64, &number)) return;
+  const bool fits = number >= std::numeric_limits<int32_t>::min() &&
+                    number <= std::numeric_limits<int32_t>::max();
+  *value = fits ? static_cast<int32_t>(number) : -1;
 }
 
 void read_attributes(const FfiAttributes& attributes, Request* request) {
   for (int64_t i = 0; i < attributes.size; ++i) {
     const std::string_view name(attributes.names[i]->data, attributes.names[i]->size);
-    if (name == "kind") take(attributes, i, kInt64, &request->kind);
-    if (name == "reduce_op") take(attributes, i, kInt64, &request->reduce_op);
-    if (name == "root_rank") take(attributes, i, kInt64, &request->root_rank);
-    if (name == "process_set") take(attributes, i, kInt64, &request->process_set);
+    if (name == "kind") take_number(attributes, i, &request->kind);
+    if (name == "reduce_op") take_number(attributes, i, &request->reduce_op);
+    if (name == "root_rank") take_number(attributes, i, &request->root_rank);
+    if (name == "process_set") take_number(attributes, i, &request->process_set);
     if (name == "prescale") take(attributes, i, kFloat64, &request->prescale);
     if (name == "postscale") take(attributes, i, kFloat64, &request->postscale);
     if (name == "name" && attributes.types[i] == kFfiString) {
@@ -100,11 +111,11 @@ Request read_request(const FfiCall& call) {
 hvd_submission Request::submission() const {
   hvd_submission made{};
   made.struct_size = sizeof made;
-  made.op = static_cast<int32_t>(kind);
-  made.reduce_op = static_cast<int32_t>(reduce_op);
+  made.op = kind;
+  made.reduce_op = reduce_op;
   made.name = name.c_str();
-  made.process_set = static_cast<int32_t>(process_set);
-  made.root_rank = static_cast<int32_t>(root_rank);
+  made.process_set = process_set;
+  made.root_rank = root_rank;
   made.device = HVD_CPU;
   made.prescale = prescale;
   made.postscale = postscale;

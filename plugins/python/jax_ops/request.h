@@ -10,8 +10,8 @@
 namespace hvd::jax {
 
 struct Request {
-  int64_t kind = -1;  // hvd_op_kind
-  int64_t reduce_op = 0, root_rank = 0, process_set = 0;
+  int32_t kind = -1;  // hvd_op_kind
+  int32_t reduce_op = 0, root_rank = 0, process_set = 0;
   double prescale = 1, postscale = 1;
   std::string name;
   std::vector<std::string> member_names;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attributes.h"
 #include "completion.h"
 #include "described.h"
 #include "inline_wait.h"
@@ -20,101 +21,13 @@ namespace {
 struct Kernel {
   const Operation* operation;
   std::string name;
-  int64_t what = 0, reduce_op = 0, root_rank = 0, process_set = 0;
+  int32_t what = 0, reduce_op = 0, root_rank = 0, process_set = 0;
   double prescale = 0, postscale = 0;
   size_t tensor_count = 0;
   std::vector<Shape> shapes;  // of the tensors, where the graph knows them all
   Names names;                // where the node has a name
   mutable InlineWait inline_wait;
 };
-
-// Reads attributes until one is missing.
-class Attributes {
- public:
-  Attributes(const TfApi& api, Construction* construction)
-      : api_(api), construction_(construction), status_(api.new_status()) {}
-  Attributes(const Attributes&) = delete;
-  Attributes& operator=(const Attributes&) = delete;
-  ~Attributes() {
-    if (api_.get_code(status_) != kOk) api_.construction_failure(construction_, status_);
-    api_.delete_status(status_);
-  }
-
-  int64_t number(const char* name) {
-    int64_t value = 0;
-    if (api_.get_code(status_) == kOk) api_.number(construction_, name, &value, status_);
-    return value;
-  }
-
-  double factor(const char* name) {
-    const int64_t bits = number(name);
-    double value = 0;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-  }
-
-  // Returns the number of entries of a list.
-  size_t count(const char* name) {
-    int32_t list = 0, total = 0;
-    if (api_.get_code(status_) == kOk)
-      api_.string_size(construction_, name, &list, &total, status_);
-    return static_cast<size_t>(list < 0 ? 0 : list);
-  }
-
-  std::vector<int64_t> numbers(const char* name) {
-    std::vector<int64_t> values(count(name));
-    if (api_.get_code(status_) == kOk && !values.empty()) {
-      api_.numbers(construction_, name, values.data(), static_cast<int>(values.size()), status_);
-    }
-    return values;
-  }
-
-  std::string text(const char* name) {
-    int32_t list = 0, total = 0;
-    if (api_.get_code(status_) == kOk) {
-      api_.string_size(construction_, name, &list, &total, status_);
-    }
-    std::vector<char> value(static_cast<size_t>(total < 0 ? 0 : total) + 1);
-    if (api_.get_code(status_) == kOk && value.size() > 1) {
-      api_.string(construction_, name, value.data(), value.size() - 1, status_);
-    }
-    return std::string(value.data(), value.size() - 1);
-  }
-
- private:
-  const TfApi& api_;
-  Construction* construction_;
-  Status* status_;
-};
-
-// Each is a number of dimensions and those. Empty unless there are `count` of them.
-std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count) {
-  std::vector<Shape> shapes;
-  for (auto at = numbers.begin(); at != numbers.end();) {
-    const int64_t dimensions = *at++;
-    if (dimensions < 0 || dimensions > numbers.end() - at) return {};
-    shapes.emplace_back(at, at + dimensions);
-    at += dimensions;
-  }
-  return shapes.size() == count ? shapes : std::vector<Shape>();
-}
-
-// The calls through which a node has come into the graph that runs, "call/", outermost first. A function
-// that another calls twice has its nodes twice, under one name each. Without TensorFlow's counters
-// ("cond/then/_12/"), which count whatever else a rank's graph has.
-std::string calls_of(std::string_view running, std::string_view made) {
-  if (made.empty() || running.size() <= made.size() || !running.ends_with(made)) return {};
-  std::string calls;
-  running.remove_suffix(made.size());
-  for (size_t end; (end = running.find('/')) != std::string_view::npos;
-       running.remove_prefix(end + 1)) {
-    const std::string_view part = running.substr(0, end);
-    const bool is_counter = part.size() > 1 && part[0] == '_' &&
-                            part.find_first_not_of("0123456789", 1) == std::string_view::npos;
-    if (!is_counter) calls.append(part).push_back('/');
-  }
-  return calls;
-}
 
 template <int kIndex>
 void* create(Construction* construction) {
@@ -168,7 +81,7 @@ void compute(void* made, Context* context, Done* done) {
   PendingOperation* work = begin(kernel, context, done);
   if (work == nullptr) return;
   if (!take_tensors(api, work, kernel.shapes)) return finish(work, HVD_OK, nullptr);
-  const auto process_set = static_cast<int32_t>(kernel.process_set);
+  const int32_t process_set = kernel.process_set;
   Names numbered;
   if (work->name.empty()) {
     work->name = next_name(work->operation->prefix, process_set);
@@ -179,10 +92,10 @@ void compute(void* made, Context* context, Done* done) {
   hvd_submission submission{};
   submission.struct_size = sizeof submission;
   submission.op = work->operation->kind;
-  submission.reduce_op = static_cast<int32_t>(kernel.reduce_op);
+  submission.reduce_op = kernel.reduce_op;
   submission.name = names.request.c_str();
   submission.process_set = process_set;
-  submission.root_rank = static_cast<int32_t>(kernel.root_rank);
+  submission.root_rank = kernel.root_rank;
   submission.device = HVD_CPU;
   submission.prescale = kernel.prescale;
   submission.postscale = kernel.postscale;
@@ -199,7 +112,7 @@ void compute(void* made, Context* context, Done* done) {
 
 int ask(const Kernel& kernel, int32_t* number, char* error) {
   const Library& from = *library();
-  const auto process_set = static_cast<int32_t>(kernel.process_set);
+  const int32_t process_set = kernel.process_set;
   switch (kernel.what) {
     case 0:
       *number = from.rank();

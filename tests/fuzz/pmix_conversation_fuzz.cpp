@@ -1,0 +1,34 @@
+// Messages between an agent and its PMIx helper: refused, or the same again when written anew.
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "launcher/pmix/conversation.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd::launcher;
+  std::string bytes(reinterpret_cast<const char*>(data), size);
+  while (true) {
+    const std::string before = bytes;
+    const auto texts = take_texts(bytes);
+    if (!texts) {
+      HVD_CHECK(bytes == before);
+      break;
+    }
+    HVD_CHECK(before == pack_texts(*texts) + bytes);
+    if (const auto order = parse_pmix_order(*texts); order.ok()) {
+      HVD_CHECK(order->host < order->names.size() && order->names.size() == order->ranks.size());
+      const auto again = parse_pmix_order(to_texts(*order));
+      HVD_CHECK(again.ok() && again->ranks == order->ranks && again->names == order->names);
+    }
+    if (const auto environments = parse_environments(*texts); environments.ok()) {
+      for (const auto& [rank, environment] : *environments) {
+        HVD_CHECK(rank >= 0);
+        for (const auto& [name, value] : environment) HVD_CHECK(!name.empty());
+      }
+      const auto again = parse_environments(to_texts(*environments));
+      HVD_CHECK(again.ok() && *again == *environments);
+    }
+  }
+  return 0;
+}
