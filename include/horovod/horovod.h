@@ -147,6 +147,10 @@ typedef struct hvd_tensor {
   void* output;
 } hvd_tensor;
 
+/* A bit of hvd_submission.flags: when the work fails and hvd_release returns HVD_IN_PROGRESS, the caller
+ * keeps the tensors. Without it, a backend that cannot abandon an operation (MPI) works on copies. */
+#define HVD_KEEPS_TENSORS 1
+
 typedef struct hvd_submission {
   size_t struct_size;
   int32_t op;            /* hvd_op_kind */
@@ -156,7 +160,7 @@ typedef struct hvd_submission {
   int32_t root_rank;     /* the root of a broadcast, as a rank of the job */
   int32_t device;        /* HVD_CPU, or the ordinal of the device that holds all tensors. A rank
                         * uses one device. Outputs that the runtime owns are on the same device */
-  int32_t flags;         /* 0 */
+  int32_t flags;         /* 0 or HVD_KEEPS_TENSORS */
   double prescale;       /* factor before the reduction; 0 reads as 1 */
   double postscale;      /* factor after it; 0 reads as 1 */
   void* stream;          /* the framework's current stream, NULL on CPU */
@@ -208,7 +212,9 @@ HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output
 
 /* Releases a handle. Frees complete work and the outputs that the runtime owns; no device may still
  * use these outputs. Unfinished work continues, and its buffers must exist until it is complete:
- * call hvd_wait first. */
+ * call hvd_wait first. HVD_IN_PROGRESS, only with HVD_KEEPS_TENSORS: the handle is released, but the work
+ * has failed while a library runs it, which cannot be stopped: inputs and outputs must exist, unused,
+ * until the process ends. */
 HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
 
 /* ---- Stacks of the main thread ---------------------------------------------------------------- */

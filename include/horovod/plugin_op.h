@@ -59,7 +59,14 @@ typedef struct hvd_batch {
    * allocates the outputs and stores them here, one entry for each tensor, before it calls done. The
    * entry of an empty output is NULL. The hvd_framework that the op has published releases them. */
   void** made_outputs;
+  /* 1: when done gets HVD_TENSORS_IN_USE, the tensors exist until the process ends. 0: when done is
+   * called, the op must have finished with their memory. */
+  int32_t keeps_tensors;
 } hvd_batch;
+
+/* A bit that an op adds to the status of a batch that has failed: a library may still read and write the
+ * tensors. Only for a batch with keeps_tensors. */
+#define HVD_TENSORS_IN_USE 0x100
 
 /* Reports the end of a batch. `status` is an hvd_status; `error` may be NULL. */
 typedef void (*hvd_batch_done)(void* argument, int status, const char* error);

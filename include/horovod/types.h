@@ -76,7 +76,7 @@ typedef enum hvd_status {
   HVD_ALREADY_EXISTS = 8,      /* the name is in flight already */
   HVD_UNIMPLEMENTED = 9,       /* not in this build; the message names an alternative */
   HVD_INTERNAL = 10,           /* a defect of this library */
-  HVD_IN_PROGRESS = 11         /* hvd_wait returned before completion */
+  HVD_IN_PROGRESS = 11         /* hvd_wait returned before completion; hvd_release */
 } hvd_status;
 
 #ifdef __cplusplus

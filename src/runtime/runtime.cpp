@@ -160,8 +160,8 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
   return status;
 }
 
-Status Runtime::release(hvd_handle handle) {
-  if (handles_.release(handle)) return {};
+Status Runtime::release(hvd_handle handle, bool* in_use) {
+  if (handles_.release(handle, in_use)) return {};
   return not_found(cat("handle ", handle, " does not exist, or was released before"));
 }
 

@@ -78,7 +78,8 @@ class Runtime {
   // Nothing: not complete by the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
   Status output(hvd_handle handle, uint32_t index, hvd_output* output);
-  Status release(hvd_handle handle);
+  // `in_use`: see HandleTable.
+  Status release(hvd_handle handle, bool* in_use = nullptr);
 
   // Complete when every rank has asked for the same; output() names the set.
   Status add_process_set(std::vector<int32_t> ranks, hvd_handle* handle);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "base/dtype.h"
 #include "base/text.h"
@@ -56,8 +57,10 @@ class OpCase {
     tensors_.push_back({input, output, count, row, nullptr, nullptr});
     return tensors_.back();
   }
+  // Every second batch keeps its tensors, unless the case decides.
   const hvd_batch& ready(uint64_t sequence) {
     batch.sequence = sequence;
+    batch.keeps_tensors = keeps_tensors.value_or(sequence % 2 == 1) ? 1 : 0;
     batch.tensors = tensors_.data();
     batch.tensor_count = static_cast<uint32_t>(tensors_.size());
     return batch;
@@ -72,23 +75,40 @@ class OpCase {
   void in_place() {
     for (hvd_batch_tensor& tensor : tensors_) tensor.output = const_cast<void*>(tensor.input);
   }
+  // Gives the memory of the tensors another content, as a user who needs it for something else.
+  void overwrite() {
+    for (const Piece& piece : memory_) std::memset(piece.bytes.get(), kOverwritten, piece.size);
+  }
+  bool is_still_overwritten() const {
+    return std::all_of(memory_.begin(), memory_.end(), [](const Piece& piece) {
+      const auto* bytes = static_cast<const std::byte*>(piece.bytes.get());
+      return std::all_of(bytes, bytes + piece.size,
+                         [](std::byte one) { return one == std::byte{kOverwritten}; });
+    });
+  }
   // Rows that tensors point to; they stay where they are.
   const int64_t* keep(std::vector<int64_t> rows) {
     return rows_.emplace_back(std::make_unique<std::vector<int64_t>>(std::move(rows)))->data();
   }
 
   hvd_batch batch{};
+  std::optional<bool> keeps_tensors;
 
  private:
   hvd_dtype dtype_;
   size_t size_;
   std::byte* take(int64_t count) {
     const auto bytes = static_cast<size_t>(count) * size_;
-    memory_.emplace_back(op_memory().take(bytes), op_memory().give_back);
-    std::memset(memory_.back().get(), 0, bytes);
-    return static_cast<std::byte*>(memory_.back().get());
+    memory_.push_back({{op_memory().take(bytes), op_memory().give_back}, bytes});
+    std::memset(memory_.back().bytes.get(), 0, bytes);
+    return static_cast<std::byte*>(memory_.back().bytes.get());
   }
-  std::vector<std::unique_ptr<void, std::function<void(void*)>>> memory_;
+  static constexpr unsigned char kOverwritten = 0x5a;
+  struct Piece {
+    std::unique_ptr<void, std::function<void(void*)>> bytes;
+    size_t size;
+  };
+  std::vector<Piece> memory_;
   std::vector<size_t> counts_;
   std::vector<hvd_batch_tensor> tensors_;
   std::vector<std::unique_ptr<std::vector<int64_t>>> rows_;
@@ -409,10 +429,11 @@ inline void check_op_abort(const PluginLinks& links, const std::vector<int32_t>&
     if (links.processes != nullptr) links.processes->aborted = true;
     OpSet set = OpSet::everyone(rank);
     OpCase first(HVD_ALLREDUCE, HVD_INT32);
-    // Ranks that do not know of the abort yet may still read from this memory.
     const auto kept = std::make_shared<OpCase>(HVD_ALLREDUCE, HVD_INT32);
-    rank.kept = kept;
+    // Threads that do not know of the abort yet may still read from this memory.
+    if (links.processes == nullptr) rank.kept = kept;
     OpCase& second = *kept;
+    second.keeps_tensors = false;
     first.add(1, 1, 1, [](size_t) { return 1.0; });
     second.add(100'000, 1, 100'000, [](size_t) { return 1.0; });
     CHECK(set.run(first));

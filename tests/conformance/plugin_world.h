@@ -128,12 +128,14 @@ struct Outcome {
   bool done = false;
   int status = -1;
   std::string error;
+  bool in_use = false;  // the library may still use the tensors
 };
 
 inline void note_outcome(void* argument, int status, const char* error) {
   auto* outcome = static_cast<Outcome*>(argument);
   outcome->done = true;
-  outcome->status = status;
+  outcome->status = status & ~HVD_TENSORS_IN_USE;
+  outcome->in_use = status != outcome->status;
   outcome->error = error == nullptr ? "" : error;
 }
 

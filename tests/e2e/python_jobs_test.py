@@ -53,6 +53,41 @@ def test_a_function_runs_on_two_hosts_and_its_results_come_back():
     before.wait_for_ends()
 
 
+# After work has failed while its library uses the tensors, Python has them still: those of handles that a
+# program waits for, and of others.
+KEEPS = """
+import gc, sys, time, weakref
+import {name} as tensors, horovod.{name} as hvd
+seen = []
+for waits in (True, False):
+    for submit in (hvd.allreduce_async, hvd.allgather_async, hvd.allreduce_async_):
+        hvd.init()
+        tensor = tensors.ones(1000)
+        seen.append(weakref.ref(tensor))
+        try:
+            handle = submit(tensor, name=f"x{{len(seen)}}")
+            if waits:
+                hvd.synchronize(handle)
+                sys.exit("the work has not failed")
+            while not hvd.poll(handle):
+                time.sleep(0.01)
+        except hvd.HorovodInternalError as error:
+            print(error)
+        tensor = handle = None
+        hvd.shutdown()
+gc.collect()
+print("kept", sum(one() is not None for one in seen), "of", len(seen))
+"""
+
+
+def test_tensors_that_a_library_uses_after_a_failure_are_kept():
+    for name in ("torch", "numpy"):
+        job = Job("-np", 2, PYTHON, "-c", KEEPS.format(name=name),
+                  environment=clean_environment(HOROVOD_PLUGIN_PATH=BUILD / "tests" / "plugins-failing"))
+        job.ends_with(0, 120)
+        expect(job.out.count("kept 6 of 6") == 2 and "the library uses tensors" in job.out, job.describe())
+
+
 def packages_of(python):
     """The folder in which this interpreter has torch."""
     return command(python, "-c", "import pathlib, torch; print(pathlib.Path(torch.__file__)"

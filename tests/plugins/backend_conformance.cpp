@@ -22,6 +22,12 @@ const hvd_plugin* hvd_builtin_controller_tcp(void);
 
 namespace {
 
+using hvd::test::OpCase;
+using hvd::test::OpSet;
+using hvd::test::Outcome;
+using hvd::test::PluginRank;
+using hvd::test::run_plugin_world;
+
 constexpr unsigned kForAll = 1;  // of cudaMallocManaged: any stream may use it
 
 const hvd_plugin* file_of(const char* variable) {
@@ -83,7 +89,6 @@ const hvd::test::PluginLinks& links() {
 
 // Other than a peer that is gone, it closes no connection.
 void check_silent_peer() {
-  using hvd::test::OpCase;
   hvd::test::run_plugin_world(links(), {0, 0}, [](hvd::test::PluginRank& rank) {
     const hvd::test::SharedFolder& folder = *rank.store().folder;
     hvd::test::OpSet set = hvd::test::OpSet::everyone(rank);
@@ -116,8 +121,90 @@ void check_silent_peer() {
   });
 }
 
+// A batch of each operation; a root is rank 1.
+void add_batches_of_all_kinds(const OpSet& set, bool keeps_tensors,
+                              std::vector<std::unique_ptr<OpCase>>* to) {
+  constexpr int64_t kCount = 99'999;
+  for (const int op :
+       {HVD_BROADCAST, HVD_ALLREDUCE, HVD_ALLGATHER, HVD_ALLTOALL, HVD_REDUCESCATTER}) {
+    OpCase& work = *to->emplace_back(std::make_unique<OpCase>(op, HVD_INT32));
+    work.batch.root = 1;
+    work.keeps_tensors = keeps_tensors;
+    const int64_t result = op == HVD_ALLGATHER       ? kCount * set.size()
+                           : op == HVD_REDUCESCATTER ? kCount / set.size()
+                                                     : kCount;
+    hvd_batch_tensor& tensor = work.add(kCount, 1, result, [](size_t) { return 1.0; });
+    const auto size = static_cast<size_t>(set.size());
+    if (op == HVD_ALLGATHER) tensor.rank_rows = work.keep(std::vector<int64_t>(size, kCount));
+    if (op != HVD_ALLTOALL) continue;
+    tensor.rank_rows = tensor.from_rows =
+        work.keep(std::vector<int64_t>(size, kCount / set.size()));
+  }
+}
+
+// After an abort, memory belongs to the user again unless it is reported to be in use: no rank that learns
+// of the abort later, and no later job of the process, lets the library write there.
+void check_memory_after_abort() {
+  std::vector<std::vector<std::unique_ptr<OpCase>>> aborted(3);  // by rank
+  static std::vector<std::unique_ptr<OpCase>> in_use;            // until the process ends
+  run_plugin_world(links(), {0, 0, 0}, [&](PluginRank& rank) {
+    links().processes->aborted = true;
+    OpSet set = OpSet::everyone(rank);
+    OpCase first(HVD_ALLREDUCE, HVD_INT32);
+    first.add(1, 1, 1, [](size_t) { return 1.0; });
+    CHECK(set.run(first));
+    auto& works = aborted[static_cast<size_t>(rank.rank())];
+    add_batches_of_all_kinds(set, false, &works);
+    add_batches_of_all_kinds(set, true, &works);
+    const auto start_and_abort = [&] {
+      std::vector<Outcome> outcomes(works.size());
+      for (size_t i = 0; i < works.size(); ++i) {
+        rank.start(works[i]->ready(set.next++), outcomes[i]);
+      }
+      rank.op().abort(rank.op_context(), "the job failed");
+      for (size_t i = 0; i < works.size(); ++i) {
+        CHECK(outcomes[i].done);
+        CHECK(!(outcomes[i].in_use && !*works[i]->keeps_tensors));
+        if (outcomes[i].in_use) {
+          in_use.push_back(std::move(works[i]));
+        } else {
+          works[i]->overwrite();
+        }
+      }
+      std::erase(works, nullptr);
+      if (HVD_TEST_SANITIZED != 0) works.clear();  // AddressSanitizer sees each later access
+    };
+    // Rank 1 learns of it last, and sends what the others waited for.
+    if (rank.rank() == 1) {
+      CHECK(rank.step_until([&] { return rank.messages.size() == 2; }) == HVD_OK);
+    }
+    start_and_abort();
+    if (rank.rank() != 1) rank.send(1, "aborted");
+  });
+  run_plugin_world(links(), {0, 0, 0}, [](PluginRank& rank) {
+    OpSet set = OpSet::everyone(rank);
+    for (int i = 0; i < 20; ++i) {
+      OpCase work(HVD_ALLREDUCE, HVD_INT32);
+      work.add(100'000, 1, 100'000, [](size_t) { return 1.0; });
+      CHECK(set.run(work));
+      hvd::test::check_outcome(work, 0, [](size_t) { return 3.0; });
+    }
+  });
+  run_plugin_world(links(), {0, 0, 0}, [&](PluginRank& rank) {
+    for (const auto& work : aborted[static_cast<size_t>(rank.rank())]) {
+      CHECK_MESSAGE(work->is_still_overwritten(), "operation ", work->batch.op);
+    }
+  });
+  for (const auto& works : aborted) {
+    for (const auto& work : works) CHECK(work->is_still_overwritten());
+  }
+}
+
 }  // namespace
 
 TEST_CASE("silent peer: an abort ends a call that waits for it") { check_silent_peer(); }
+TEST_CASE("backend: after an abort the memory of batches is the user's") {
+  check_memory_after_abort();
+}
 HVD_CONTROLLER_CONFORMANCE("controller", links())
 HVD_OP_CONFORMANCE("backend", links())

@@ -40,13 +40,14 @@ Status Mail::send(Kind kind, int32_t to, ByteView message) {
     own_.push_back(std::move(bytes));
     return {};
   }
-  std::unique_ptr<Letter> letter(new Letter{kind, std::move(bytes), job_.api.handles.no_request});
-  HVD_RETURN_IF_ERROR(
-      check(job_.api.isend(letter->bytes.data(), static_cast<int>(letter->bytes.size()),
-                           job_.api.handles.types[HVD_UINT8], to, static_cast<int>(kind),
-                           everyone_->comm, &letter->request)));
-  HVD_ASSIGN_OR_RETURN(const bool has_left, is_done(*letter));
-  if (!has_left) sent_.push_back(std::move(letter));
+  // MPI may know its memory from here on, whatever it returns.
+  sent_.emplace_back(new Letter{kind, std::move(bytes), job_.api.handles.no_request});
+  Letter& letter = *sent_.back();
+  HVD_RETURN_IF_ERROR(check(job_.api.isend(
+      letter.bytes.data(), static_cast<int>(letter.bytes.size()), job_.api.handles.types[HVD_UINT8],
+      to, static_cast<int>(kind), everyone_->comm, &letter.request)));
+  HVD_ASSIGN_OR_RETURN(const bool has_left, is_done(letter));
+  if (has_left) sent_.pop_back();
   return {};
 }
 

@@ -195,16 +195,10 @@ Status CclBatch::broadcast() {
   const size_t bytes = static_cast<size_t>(total_count(batch_)) * width();
   std::byte* at = room(&received_, bytes);
   if (at == nullptr) return internal_error("there is no memory for a broadcast");
-  if (batch_.root == members_.index) {
-    for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {
-      const size_t size = static_cast<size_t>(tensor.count) * width();
-      if (size > 0) std::memcpy(at, tensor.input, size);
-      at += size;
-    }
-  }
+  if (batch_.root == members_.index) pack_gather(batch_, at);
   if (bytes == 0) return {};
-  add(new abi::Event(api_.broadcast.function(received_.bytes.get(), bytes, abi::kInt8, batch_.root,
-                                             communicator(), *api_.broadcast.defaults, none_)));
+  add(new abi::Event(api_.broadcast.function(at, bytes, abi::kInt8, batch_.root, communicator(),
+                                             *api_.broadcast.defaults, none_)));
   return {};
 }
 
@@ -256,17 +250,7 @@ void CclBatch::write_outputs() {
       return unpack_scatter(batch_, members_.index, members_.size, at);
     }
     default:
-      break;
-  }
-  for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {
-    size_t bytes = static_cast<size_t>(tensor.count) * width();
-    if (batch_.op == HVD_ALLTOALL) {
-      const int64_t rows =
-          std::accumulate(tensor.from_rows, tensor.from_rows + members_.size, int64_t{0});
-      bytes = static_cast<size_t>(rows * tensor.row) * width();
-    }
-    if (bytes > 0) std::memcpy(tensor.output, at, bytes);
-    at += bytes;
+      return unpack_whole(batch_, members_.size, at);
   }
 }
 

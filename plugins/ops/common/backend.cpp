@@ -75,8 +75,9 @@ void Backend::fail_all() {
   for (auto& [id, set] : sets_) {
     while (!set->entries.empty()) {
       auto& running = set->entries.front().running;
+      const bool in_use = running != nullptr && running->uses_tensors();
       if (running != nullptr) lost_.push_back(std::move(running));
-      sets_.finish(*set, failure_);
+      sets_.finish(*set, failure_, in_use ? HVD_TENSORS_IN_USE : 0);
     }
   }
 }

@@ -22,6 +22,9 @@ class RunningBatch {
   virtual ~RunningBatch() = default;
   // Returns nullopt while the batch runs, else its result. Never waits.
   virtual std::optional<Status> poll() = 0;
+  // Whether the library may still use the tensors of a batch that has failed. Only where the batch
+  // allows it (hvd_batch.keeps_tensors).
+  virtual bool uses_tensors() const { return false; }
 };
 
 // The library's communicator of a process set.
@@ -33,8 +36,8 @@ class BackendCommunicator {
   virtual Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
   // Begins what abort waits for: all communicators begin before the first one is waited for. Never waits.
   virtual void begin_abort() {}
-  // Ends all batches. After it returns, the library does not touch the memory of its batches. A library
-  // that hangs is given up at the deadline.
+  // Ends all batches. After it returns, the library does not touch the tensors of its batches, except
+  // where uses_tensors. A library that hangs is given up at the deadline.
   virtual void abort(Deadline) {}
   // Whether the progress thread may sleep while batches run: an event wakes it at their end.
   virtual bool wakes() const { return false; }

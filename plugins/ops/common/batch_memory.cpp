@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -128,6 +129,18 @@ void unpack_gather(const hvd_batch& batch, int32_t size, const std::byte* buffer
       to[i] += bytes;
       buffer += bytes;
     }
+  }
+}
+
+void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer) {
+  for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
+    int64_t count = tensor.count;
+    if (batch.op == HVD_ALLTOALL) {
+      count = tensor.row * std::accumulate(tensor.from_rows, tensor.from_rows + size, int64_t{0});
+    }
+    const size_t bytes = bytes_of(batch, count);
+    if (bytes > 0) std::memcpy(tensor.output, buffer, bytes);
+    buffer += bytes;
   }
 }
 

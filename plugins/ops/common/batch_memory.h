@@ -35,6 +35,9 @@ std::vector<int64_t> scatter_counts(const hvd_batch& batch, int32_t size);
 void pack_gather(const hvd_batch& batch, std::byte* buffer);
 void unpack_gather(const hvd_batch& batch, int32_t size, const std::byte* buffer);
 std::vector<int64_t> gather_counts(const hvd_batch& batch, int32_t size);
+// For a broadcast or an alltoall, whose inputs pack_gather packs: unpacks the outputs of all tensors,
+// one after another.
+void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer);
 
 // The number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);

@@ -46,11 +46,12 @@ class BatchQueue {
     ++size_;
   }
   // Removes the first entry and reports its end. The callback may submit the next batch.
-  void finish(Set& set, const Status& status) {
+  // `in_use`: 0, or HVD_TENSORS_IN_USE.
+  void finish(Set& set, const Status& status, int in_use = 0) {
     const auto entry = std::move(set.entries.front());
     set.entries.pop_front();
     --size_;
-    entry.done(entry.argument, static_cast<int>(status.code()),
+    entry.done(entry.argument, static_cast<int>(status.code()) | in_use,
                status.ok() ? nullptr : status.message().c_str());
   }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "base/text.h"
 #include "ops/common/batch_memory.h"
@@ -34,15 +36,12 @@ bool can_run(const hvd_batch& batch, int32_t size) {
 
 MpiBatch::~MpiBatch() {
   if (over_) {
-    world_.buffers().give(std::move(sent_));
-    world_.buffers().give(std::move(received_));
+    world_.buffers().give(std::move(memory_->sent));
+    world_.buffers().give(std::move(memory_->received));
     return;
   }
   world_.fail();
-  // MPI may still read and write there.
-  static_cast<void>(sent_.bytes.release());
-  static_cast<void>(received_.bytes.release());
-  static_cast<void>(std::make_unique<std::vector<MPI_Request>>(std::move(requests_)).release());
+  static_cast<void>(memory_.release());  // MPI may still read and write there
 }
 
 std::byte* MpiBatch::room(Buffer* buffer, int64_t count) {
@@ -56,10 +55,15 @@ Status MpiBatch::check(int code, const char* what) {
 }
 
 MPI_Request* MpiBatch::next_request() {
-  return &requests_.emplace_back(world_.api().handles.no_request);
+  return &memory_->requests.emplace_back(world_.api().handles.no_request);
 }
 
-Status MpiBatch::start() {
+bool MpiBatch::may_use_tensors() const {
+  return batch_.struct_size >= offsetof(hvd_batch, keeps_tensors) + sizeof batch_.keeps_tensors &&
+         batch_.keeps_tensors != 0;
+}
+
+Status MpiBatch::start_operations() {
   switch (batch_.op) {
     case HVD_ALLREDUCE:
       return allreduce();
@@ -75,7 +79,7 @@ Status MpiBatch::start() {
 }
 
 Status MpiBatch::allreduce() {
-  direct_ = is_direct(batch_);
+  direct_ = may_use_tensors() && is_direct(batch_);
   const int64_t total = total_count(batch_);
   const void* from = MPI_IN_PLACE;
   std::byte* to = nullptr;
@@ -88,7 +92,7 @@ Status MpiBatch::allreduce() {
       from = tensor.input;
     }
   } else {
-    to = room(&received_, total);
+    to = room(&memory_->received, total);
     if (to == nullptr) return internal_error("there is no memory to pack an allreduce");
     pack_reduce(batch_, to);
   }
@@ -98,7 +102,7 @@ Status MpiBatch::allreduce() {
     total_ = total;
     return send_slices();
   }
-  requests_.reserve(static_cast<size_t>(total / kPiece) + 1);
+  memory_->requests.reserve(static_cast<size_t>(total / kPiece) + 1);
   for (int64_t first = 0; first < total; first += kPiece) {
     const size_t offset = static_cast<size_t>(first) * width();
     HVD_RETURN_IF_ERROR(
@@ -114,19 +118,20 @@ Status MpiBatch::allreduce() {
 }
 
 Status MpiBatch::reducescatter() {
-  const std::vector<int> counts = ints_of(scatter_counts(batch_, comm_.size));
-  direct_ = is_direct(batch_) && batch_.tensors[0].input != batch_.tensors[0].output &&
+  std::vector<int>& counts = memory_->counts = ints_of(scatter_counts(batch_, comm_.size));
+  direct_ = may_use_tensors() && is_direct(batch_) &&
+            batch_.tensors[0].input != batch_.tensors[0].output &&
             (batch_.prescale == 1 || batch_.dtype == HVD_BOOL);
   const void* from = batch_.tensors[0].input;
   void* to = batch_.tensors[0].output;
   if (!direct_) {
-    std::byte* packed = room(&sent_, total_count(batch_));
-    to = room(&received_, counts[static_cast<size_t>(comm_.index)]);
-    if (packed == nullptr || to == nullptr) {
+    std::byte* sent = room(&memory_->sent, total_count(batch_));
+    to = room(&memory_->received, counts[static_cast<size_t>(comm_.index)]);
+    if (sent == nullptr || to == nullptr) {
       return internal_error("there is no memory to pack a reducescatter");
     }
-    pack_scatter(batch_, comm_.size, packed);
-    from = packed;
+    pack_scatter(batch_, comm_.size, sent);
+    from = sent;
   }
   return check(
       world_.api().ireduce_scatter(from, to, counts.data(), world_.reductions().type(batch_.dtype),
@@ -136,21 +141,22 @@ Status MpiBatch::reducescatter() {
 }
 
 Status MpiBatch::allgather() {
-  const std::vector<int> counts = ints_of(gather_counts(batch_, comm_.size));
-  std::vector<int> offsets(counts.size(), 0);
+  std::vector<int>& counts = memory_->counts = ints_of(gather_counts(batch_, comm_.size));
+  std::vector<int>& offsets = memory_->offsets;
+  offsets.assign(counts.size(), 0);
   for (size_t i = 1; i < counts.size(); ++i) offsets[i] = offsets[i - 1] + counts[i - 1];
-  direct_ = batch_.tensor_count == 1;
+  direct_ = may_use_tensors() && batch_.tensor_count == 1;
   const void* from = batch_.tensors[0].input;
   void* to = batch_.tensors[0].output;
   const int own = counts[static_cast<size_t>(comm_.index)];
   if (!direct_) {
-    std::byte* packed = room(&sent_, own);
-    to = room(&received_, offsets.back() + counts.back());
-    if (packed == nullptr || to == nullptr) {
+    std::byte* sent = room(&memory_->sent, own);
+    to = room(&memory_->received, offsets.back() + counts.back());
+    if (sent == nullptr || to == nullptr) {
       return internal_error("there is no memory to pack an allgather");
     }
-    pack_gather(batch_, packed);
-    from = packed;
+    pack_gather(batch_, sent);
+    from = sent;
   }
   const MPI_Datatype type = world_.reductions().type(batch_.dtype);
   return check(world_.api().iallgatherv(from, own, type, to, counts.data(), offsets.data(), type,
@@ -158,21 +164,32 @@ Status MpiBatch::allgather() {
                "MPI_Iallgatherv");
 }
 
+// Tensor by tensor, on packed copies too: members that copy and members that do not meet.
 Status MpiBatch::broadcast() {
+  direct_ = may_use_tensors();
   const bool is_root = batch_.root == comm_.index;
+  std::byte* packed = nullptr;
+  if (!direct_) {
+    packed = room(&memory_->received, total_count(batch_));
+    if (packed == nullptr) return internal_error("there is no memory to pack a broadcast");
+    if (is_root) pack_gather(batch_, packed);
+  }
   size_t pieces = 0;
   for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
     pieces += static_cast<size_t>(batch_.tensors[i].count / kPiece) + 1;
   }
-  requests_.reserve(pieces);
+  memory_->requests.reserve(pieces);
   for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch_.tensors[i];
     const size_t bytes = static_cast<size_t>(tensor.count) * width();
-    if (is_root && bytes > 0 && tensor.output != tensor.input) {
+    std::byte* to = direct_ ? static_cast<std::byte*>(tensor.output) : packed;
+    if (!direct_) {
+      packed += bytes;
+    } else if (is_root && bytes > 0 && tensor.output != tensor.input) {
       std::memcpy(tensor.output, tensor.input, bytes);
     }
     for (int64_t first = 0; first < tensor.count; first += kPiece) {
-      auto* at = static_cast<std::byte*>(tensor.output) + static_cast<size_t>(first) * width();
+      std::byte* at = to + static_cast<size_t>(first) * width();
       HVD_RETURN_IF_ERROR(
           check(world_.api().ibcast(at, static_cast<int>(std::min(kPiece, tensor.count - first)),
                                     world_.reductions().type(batch_.dtype), batch_.root, comm_.comm,
@@ -185,15 +202,35 @@ Status MpiBatch::broadcast() {
 
 // Tensor by tensor, from rank to rank: messages of a pair keep their order.
 Status MpiBatch::alltoall() {
+  direct_ = may_use_tensors();
+  std::vector<std::vector<int64_t>> to_each, from_each;
+  int64_t out = 0, in = 0;
   for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch_.tensors[i];
-    std::vector<int64_t> to_each, from_each;
+    to_each.emplace_back();
+    from_each.emplace_back();
     for (int r = 0; r < comm_.size; ++r) {
-      to_each.push_back(tensor.rank_rows[r] * tensor.row);
-      from_each.push_back(tensor.from_rows[r] * tensor.row);
+      out += to_each.back().emplace_back(tensor.rank_rows[r] * tensor.row);
+      in += from_each.back().emplace_back(tensor.from_rows[r] * tensor.row);
     }
-    HVD_RETURN_IF_ERROR(exchange(static_cast<const std::byte*>(tensor.input), to_each,
-                                 static_cast<std::byte*>(tensor.output), from_each));
+  }
+  std::byte *from = nullptr, *to = nullptr;
+  if (!direct_) {
+    from = room(&memory_->sent, out);
+    to = room(&memory_->received, in);
+    if (from == nullptr || to == nullptr) {
+      return internal_error("there is no memory to pack an alltoall");
+    }
+    pack_gather(batch_, from);
+  }
+  for (size_t i = 0; i < to_each.size(); ++i) {
+    if (direct_) {
+      from = const_cast<std::byte*>(static_cast<const std::byte*>(batch_.tensors[i].input));
+      to = static_cast<std::byte*>(batch_.tensors[i].output);
+    }
+    HVD_RETURN_IF_ERROR(exchange(from, to_each[i], to, from_each[i]));
+    for (const int64_t count : to_each[i]) from += static_cast<size_t>(count) * width();
+    for (const int64_t count : from_each[i]) to += static_cast<size_t>(count) * width();
   }
   return {};
 }
@@ -237,8 +274,10 @@ Status MpiBatch::exchange(const std::byte* from, const std::vector<int64_t>& to_
 }
 
 std::optional<Status> MpiBatch::poll() {
+  if (!started_.ok()) return started_;
   int all = 0;
-  const int code = world_.api().testall(static_cast<int>(requests_.size()), requests_.data(), &all,
+  auto& requests = memory_->requests;
+  const int code = world_.api().testall(static_cast<int>(requests.size()), requests.data(), &all,
                                         MPI_STATUSES_IGNORE);
   if (code != MPI_SUCCESS) return check(code, "MPI_Testall");
   if (all == 0) return std::nullopt;
@@ -255,21 +294,22 @@ void MpiBatch::finish() {
   switch (batch_.op) {
     case HVD_ALLREDUCE:
       if (!direct_) {
-        unpack_reduce(batch_, received_.bytes.get());
+        unpack_reduce(batch_, received());
       } else {
         void* output = batch_.tensors[0].output;
         scale(output, output, batch_.dtype, batch_.tensors[0].count, batch_.postscale);
       }
       break;
     case HVD_REDUCESCATTER:
-      unpack_scatter(batch_, comm_.index, comm_.size,
-                     direct_ ? static_cast<const std::byte*>(batch_.tensors[0].output)
-                             : received_.bytes.get());
+      unpack_scatter(
+          batch_, comm_.index, comm_.size,
+          direct_ ? static_cast<const std::byte*>(batch_.tensors[0].output) : received());
       break;
     case HVD_ALLGATHER:
-      if (!direct_) unpack_gather(batch_, comm_.size, received_.bytes.get());
+      if (!direct_) unpack_gather(batch_, comm_.size, received());
       break;
     default:
+      if (!direct_) unpack_whole(batch_, comm_.size, received());
       break;
   }
 }

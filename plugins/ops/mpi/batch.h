@@ -1,6 +1,7 @@
-// Runs one batch as nonblocking operations of MPI on the communicator of its set. A single tensor
-// needs no buffer; several tensors are packed into one. MpiCommunicator starts it, on the progress
-// thread.
+// Runs one batch as nonblocking operations of MPI on the communicator of its set. MPI cannot abandon an
+// operation, and may still use its memory when the job has failed. A single tensor needs no buffer where
+// the batch keeps its tensors; else, and for several tensors, MPI gets packed copies, which a failed batch
+// leaves to it. MpiCommunicator starts it, on the progress thread.
 #pragma once
 
 #include <memory>
@@ -20,14 +21,24 @@ bool can_run(const hvd_batch& batch, int32_t size);
 class MpiBatch : public RunningBatch {
  public:
   MpiBatch(World& world, const Communicator& communicator, const hvd_batch& batch)
-      : world_(world), comm_(communicator), batch_(batch) {}
+      : world_(world), comm_(communicator), batch_(batch), memory_(std::make_unique<Memory>()) {}
   ~MpiBatch() override;
-  Status start();
+  // poll returns its errors.
+  void start() { started_ = start_operations(); }
   std::optional<Status> poll() override;
+  bool uses_tensors() const override { return direct_ && !over_; }
 
  private:
   // The most elements in one operation of MPI.
   static constexpr int64_t kPiece = int64_t{1} << 30;
+  // All memory that MPI uses until the operations are complete, other than tensors.
+  struct Memory {
+    std::vector<MPI_Request> requests;
+    Buffer sent, received;
+    std::vector<int> counts, offsets;  // by member
+  };
+  bool may_use_tensors() const;
+  Status start_operations();
   Status allreduce();
   Status reducescatter();
   Status allgather();
@@ -44,6 +55,7 @@ class MpiBatch : public RunningBatch {
   std::pair<int64_t, int64_t> slice(int member) const;  // first element, count
   size_t width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
   std::byte* room(Buffer* buffer, int64_t count);
+  std::byte* received() const { return memory_->received.bytes.get(); }
   Status check(int code, const char* what);
   MPI_Request* next_request();
   Status exchange(const std::byte* from, const std::vector<int64_t>& to_each, std::byte* to,
@@ -52,13 +64,13 @@ class MpiBatch : public RunningBatch {
   World& world_;
   const Communicator& comm_;
   const hvd_batch& batch_;
-  std::vector<MPI_Request> requests_;
-  Buffer sent_, received_;
+  std::unique_ptr<Memory> memory_;
+  Status started_;
   const std::byte* summand_ = nullptr;  // in a sum by slices: this rank's own elements
   std::byte* sum_ = nullptr;
   int64_t total_ = 0;
   bool spreads_ = false;  // in a sum by slices: this rank sends its reduced slice to all ranks
-  bool direct_ = false;
+  bool direct_ = false;   // MPI uses the tensors
   bool over_ = false;
 };
 

@@ -38,9 +38,9 @@ Status MpiBatch::exchange_with(int other, const std::byte* out, int64_t out_coun
 Status MpiBatch::send_slices() {
   const size_t wide = width();
   const int64_t kept = slice(comm_.index).second;
-  std::byte* to = room(&sent_, kept * (comm_.size - 1));
+  std::byte* to = room(&memory_->sent, kept * (comm_.size - 1));
   if (to == nullptr) return internal_error("there is no memory for a slice of an allreduce");
-  requests_.reserve(2 * static_cast<size_t>(comm_.size));
+  memory_->requests.reserve(2 * static_cast<size_t>(comm_.size));
   for (int other = 0; other < comm_.size; ++other) {
     if (other == comm_.index) continue;
     const auto [first, count] = slice(other);
@@ -57,13 +57,13 @@ Status MpiBatch::spread_slice() {
   std::byte* reduced = sum_ + static_cast<size_t>(own) * wide;
   std::vector<const void*> inputs{summand_ + static_cast<size_t>(own) * wide};
   for (int i = 0; i + 1 < comm_.size; ++i) {
-    inputs.push_back(sent_.bytes.get() + static_cast<size_t>(kept * i) * wide);
+    inputs.push_back(memory_->sent.bytes.get() + static_cast<size_t>(kept * i) * wide);
   }
   collectives::reduce_function(static_cast<hvd_dtype>(batch_.dtype),
                                static_cast<hvd_reduce_op>(batch_.reduce_op))(
       reduced, inputs.data(), inputs.size(), static_cast<size_t>(kept), {}, {});
   spreads_ = true;
-  requests_.clear();
+  memory_->requests.clear();
   for (int other = 0; other < comm_.size; ++other) {
     if (other == comm_.index) continue;
     const auto [first, count] = slice(other);

@@ -59,6 +59,10 @@ PyObject* list_of_splits(const hvd_output& output) {
 
 }  // namespace
 
+void release(State* state, hvd_handle handle, PyObject* entry) {
+  if (state->release(handle, nullptr, 0) == HVD_IN_PROGRESS) Py_XINCREF(entry);
+}
+
 PyObject* poll(PyObject* module, PyObject* number) {
   State* state = state_of(module);
   hvd_handle handle = 0;
@@ -77,6 +81,8 @@ PyObject* result_of(State* state, PyObject* number, PyObject* found) {
   hvd_handle handle = 0;
   if (!read_handle(number, &handle)) return nullptr;
   Py_INCREF(found);
+  const Reference kept(found);
+  Py_INCREF(found);
   Reference entry(found);
   char error[kErrorSize];
   const int status = wait_for_end(state, handle, error);
@@ -88,7 +94,7 @@ PyObject* result_of(State* state, PyObject* number, PyObject* found) {
   } else if (PyTuple_CheckExact(found)) {
     entry = Reference(PyObject_CallFunctionObjArgs(PyTuple_GetItem(found, 0), number, nullptr));
   }
-  state->release(handle, nullptr, 0);
+  release(state, handle, kept.get());
   return entry.give();
 }
 
@@ -155,8 +161,8 @@ bool sweep(State* state) {
     // One that the runtime no longer knows was waited for after all.
     if (state->poll(handle, &done, nullptr, 0) == HVD_OK && done == 0) continue;
     if (PyList_SetSlice(state->abandoned, i, i + 1, nullptr) != 0) return false;
+    release(state, handle, PyDict_GetItem(state->pending, number.get()));
     if (PyDict_DelItem(state->pending, number.get()) != 0) PyErr_Clear();
-    state->release(handle, nullptr, 0);
   }
   return true;
 }
@@ -167,8 +173,9 @@ PyObject* release_all(PyObject* module, PyObject*) {
   const Py_ssize_t count = handles ? PyList_Size(handles.get()) : -1;
   for (Py_ssize_t i = 0; i < count; ++i) {
     hvd_handle handle = 0;
-    if (!read_handle(PyList_GetItem(handles.get(), i), &handle)) return nullptr;
-    state->release(handle, nullptr, 0);
+    PyObject* const number = PyList_GetItem(handles.get(), i);
+    if (!read_handle(number, &handle)) return nullptr;
+    release(state, handle, PyDict_GetItem(state->pending, number));
   }
   if (count < 0) return nullptr;
   PyDict_Clear(state->pending);

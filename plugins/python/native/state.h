@@ -42,7 +42,11 @@ inline State* state_of(PyObject* module) { return static_cast<State*>(PyModule_G
 PyObject* raise_failure(State* state, int status, const char* message, bool negotiated);
 
 // Submits work, and keeps `entry` in State::pending until the work is complete. Returns the handle.
-PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* entry);
+PyObject* hand_over(State* state, hvd_submission submission, PyObject* entry);
+
+// Releases a handle. `entry` is its pending entry, which stays referenced for ever where a library may
+// still use the tensors.
+void release(State* state, hvd_handle handle, PyObject* entry);
 
 // Like `wait`, for a caller that keeps no handle: after an interrupt the work is abandoned.
 Reference finish(PyObject* module, PyObject* handle);

@@ -7,7 +7,8 @@
 
 namespace hvd::python {
 
-PyObject* hand_over(State* state, const hvd_submission& submission, PyObject* entry) {
+PyObject* hand_over(State* state, hvd_submission submission, PyObject* entry) {
+  submission.flags = HVD_KEEPS_TENSORS;
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return nullptr;
   char error[kErrorSize];
   hvd_handle number = 0;

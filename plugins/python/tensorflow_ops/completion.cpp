@@ -68,7 +68,10 @@ void hand_over(PendingOperation* work, int status, char* error) {
     api.delete_status(copied);
   }
   std::vector<char> unused(kErrorSize);
-  library()->release(work->handle, unused.data(), unused.size());
+  if (library()->release(work->handle, unused.data(), unused.size()) == HVD_IN_PROGRESS) {
+    work->inputs.clear();  // never deleted: a library may still use their memory
+    work->outputs.clear();
+  }
   finish(work, status, status == HVD_OK ? nullptr : error);
 }
 

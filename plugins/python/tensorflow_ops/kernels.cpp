@@ -97,6 +97,7 @@ void compute(void* made, Context* context, Done* done) {
   submission.process_set = process_set;
   submission.root_rank = kernel.root_rank;
   submission.device = HVD_CPU;
+  submission.flags = HVD_KEEPS_TENSORS;
   submission.prescale = kernel.prescale;
   submission.postscale = kernel.postscale;
   submission.tensor_count = static_cast<uint32_t>(described.tensors.size());

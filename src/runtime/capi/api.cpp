@@ -120,11 +120,13 @@ int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* 
 }
 
 int hvd_release(hvd_handle handle, char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
+  bool in_use = false;
+  const int code = guarded(error, error_size, [&]() -> Status {
     const Call call;
     HVD_RETURN_IF_ERROR(call.check());
-    return call.runtime()->release(handle);
+    return call.runtime()->release(handle, &in_use);
   });
+  return in_use ? HVD_IN_PROGRESS : code;
 }
 
 int hvd_alloc(size_t size, void** memory, char* error, size_t error_size) {

@@ -246,6 +246,8 @@ void BatchExecutor::on_done(void* argument, int status, const char* error) {
   Run* run = static_cast<Run*>(argument);
   HVD_CHECK(!run->done);
   run->done = true;
+  if ((status & HVD_TENSORS_IN_USE) != 0) run->keep_tensors();
+  status &= ~HVD_TENSORS_IN_USE;
   if (status != HVD_OK) {
     run->status = Status(static_cast<Code>(status),
                          error != nullptr ? error : "an operation failed without a reason");

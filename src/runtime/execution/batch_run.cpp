@@ -43,6 +43,8 @@ void BatchExecutor::Run::fill(const SetMembers& set, std::span<const PlanUnit> u
   }
   for (const PlanUnit& unit : units) add(set, items[unit.item], unit.dtype);
   if (batch.device != HVD_CPU) add_devices();
+  batch.keeps_tensors = std::all_of(submissions.begin(), submissions.end(),
+                                    [](const Submission* one) { return one->keeps_tensors; });
   batch.tensors = tensors.data();
   batch.tensor_count = static_cast<uint32_t>(tensors.size());
 }
@@ -169,6 +171,15 @@ Status BatchExecutor::Run::make_output(const SetMembers& set, size_t index) {
   }
   tensor.output = output.data.get();
   return {};
+}
+
+void BatchExecutor::Run::keep_tensors() {
+  for (Submission* submission : submissions) {
+    submission->in_use = true;
+    for (Submission::Output& output : submission->outputs) {
+      static_cast<void>(output.data.release());
+    }
+  }
 }
 
 void BatchExecutor::Run::take_made(const hvd_framework* framework) {

@@ -33,6 +33,9 @@ struct BatchExecutor::Run {
   Status make_outputs(const SetMembers& set);
   // Takes the outputs that the op has made on a device; the framework releases them.
   void take_made(const hvd_framework* framework);
+  // A library may use the tensors until the process ends: it keeps the outputs of the runtime, and the
+  // users keep theirs.
+  void keep_tensors();
 
  private:
   void describe(const SetMembers& set, const Request& request, int32_t dtype);

@@ -48,10 +48,11 @@ void HandleTable::unpin(Submission* submission) {
   if (!submission->claimed && submission->finished && submission->users == 0) recycle(submission);
 }
 
-bool HandleTable::release(hvd_handle handle) {
+bool HandleTable::release(hvd_handle handle, bool* in_use) {
   MutexLock lock(mutex_);
   Submission* submission = find(handle);
   if (submission == nullptr) return false;
+  if (in_use != nullptr) *in_use = submission->finished && submission->in_use;
   submission->claimed = false;
   if (submission->finished && submission->users == 0) recycle(submission);
   return true;
@@ -72,6 +73,7 @@ void HandleTable::recycle(Submission* submission) {
   submission->status = {};
   submission->last_joined_rank = -1;
   submission->registered = -1;
+  submission->in_use = false;
   submission->name = nullptr;
   ++submission->incarnation;
   free_.push_back(submission);

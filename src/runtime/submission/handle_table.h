@@ -27,8 +27,9 @@ class HandleTable {
   Submission* pin(hvd_handle handle);
   void unpin(Submission* submission);
 
-  // Releases the user's handle. Returns false when no such handle exists.
-  bool release(hvd_handle handle);
+  // Releases the user's handle. Returns false when no such handle exists. `in_use`: whether a library
+  // may use the tensors until the process ends; may be null.
+  bool release(hvd_handle handle, bool* in_use = nullptr);
   // Marks submissions as done, and frees those that the user has released.
   void finish(std::span<Submission* const> submissions);
 

@@ -36,6 +36,7 @@ struct Submission {
   std::vector<Tensor> tensors;
   void* stream = nullptr;       // the framework's, where request.device is not HVD_CPU
   void* ready_event = nullptr;  // after which the inputs may be read; nullptr: they may
+  bool keeps_tensors = false;   // the user keeps them when they are `in_use`
   uint64_t bytes = 0;
   Name* name = nullptr;
   Submission* next = nullptr;  // in the submission queue
@@ -53,6 +54,7 @@ struct Submission {
   std::vector<int32_t> received_splits;
   int32_t last_joined_rank = -1;
   int32_t registered = -1;  // process set that was added, or is being removed
+  bool in_use = false;      // a library may use the tensors until the process ends
   Status status;
 
   // status, outputs and what follows from them may be read once this is true (acquire).

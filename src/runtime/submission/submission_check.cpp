@@ -48,7 +48,9 @@ Status check_terms(const hvd_submission& from, const SetMembers& set) {
   if (!is_known_op(from.op)) {
     return invalid_argument(cat("operation ", from.op, " is unknown"));
   }
-  if (from.flags != 0) return invalid_argument(cat(label(from), ": flags must be 0"));
+  if ((from.flags & ~HVD_KEEPS_TENSORS) != 0) {
+    return invalid_argument(cat(label(from), ": flags must be 0 or HVD_KEEPS_TENSORS"));
+  }
   if (from.op == HVD_BARRIER || from.op == HVD_JOIN) return {};
   if (from.name == nullptr || from.name[0] == '\0') {
     return invalid_argument(cat(op_name(from.op), " needs a name, the same on every rank"));
@@ -181,6 +183,7 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
   to->process_set = set.id;
   to->set = set.serial;
   to->bytes = 0;
+  to->keeps_tensors = (from.flags & HVD_KEEPS_TENSORS) != 0;
   const bool reads = from.op != HVD_BROADCAST || from.root_rank == rank;
   for (uint32_t i = 0; i < count; ++i) {
     HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));

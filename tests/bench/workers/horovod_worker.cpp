@@ -26,6 +26,7 @@ hvd_handle submit(const char* name, float* data, size_t count) {
   submission.reduce_op = HVD_SUM;
   submission.name = name;
   submission.device = HVD_CPU;
+  submission.flags = HVD_KEEPS_TENSORS;  // a failure ends the process
   submission.tensor_count = 1;
   submission.tensors = &tensor;
   hvd_handle handle = 0;
