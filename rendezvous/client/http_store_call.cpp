@@ -62,7 +62,8 @@ Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
       if (answer->status == 200) return std::move(answer->body);
       const Code code = from_http(answer->status);
       if (!call.is_waiting || code != Code::kDeadlineExceeded || call.deadline.passed()) {
-        return Status(code, std::string(as_text(answer->body)));
+        const std::string words(as_text(answer->body));
+        return code == Code::kPermissionDenied ? explain({code, words}) : Status(code, words);
       }
       outage.end();  // the server waited for the longest time of one request: ask again
       continue;
@@ -102,7 +103,9 @@ Result<HttpConnection::Answer> HttpStore::try_once(PooledConnection& pooled, Cal
 Status HttpStore::explain(const Status& failure) const {
   std::string_view advice;
   if (failure.code() == Code::kPermissionDenied) {
-    advice = "; give the server and its workers the same secret (HOROVOD_JOB_SECRET)";
+    advice =
+        "; give the server and its workers the same secret (HOROVOD_JOB_SECRET), unless bytes were "
+        "altered on their way";
   } else if (failure.code() == Code::kUnavailable || failure.code() == Code::kDeadlineExceeded) {
     advice = "; check that the launcher or horovod-rendezvous still runs there";
   }

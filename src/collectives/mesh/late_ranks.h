@@ -21,7 +21,11 @@ Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
   for (int32_t rank = 0; rank < size && late.size() < kMostNamed; ++rank) {
     if (rank != self && !has_come(rank)) late.push_back(rank);
   }
-  if (late.empty()) return deadline_exceeded("the ranks' records came too late");
+  if (late.empty()) {
+    return deadline_exceeded(
+        "all ranks have published their records, but the job's store did not give them to this "
+        "rank in time; check the network to HOROVOD_STORE, or raise HOROVOD_START_TIMEOUT");
+  }
   std::string names = cat(late[0]);
   for (size_t i = 1; i < late.size(); ++i) {
     names += cat(i + 1 < late.size() ? ", " : " and ", late[i]);
