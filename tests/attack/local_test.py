@@ -111,21 +111,29 @@ while not os.path.exists(sys.argv[1]):
 from mpi4py import MPI
 print("sum", MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1), flush=True)
 """
+# Another user whose processes say that they are root's.
+AS_ROOT = [*NOBODY, "unshare", "--user", "--map-root-user"]
 # Poses as the rank that its environment names. Prints what PMIx answers.
 POSES = """
-import ctypes
+import ctypes, os, sys
 pmix = ctypes.CDLL("libpmix.so.2")
 pmix.PMIx_Error_string.restype = ctypes.c_char_p
 print(pmix.PMIx_Error_string(pmix.PMIx_Init(ctypes.create_string_buffer(4096), None, 0)).decode())
+rank_0 = ctypes.create_string_buffer(os.environ["PMIX_NAMESPACE"].encode(), 260)
+for key in sys.argv[1:]:
+    value = ctypes.POINTER(ctypes.c_void_p)()
+    if pmix.PMIx_Get(rank_0, key.encode(), None, 0, ctypes.byref(value)) == 0:
+        print(ctypes.string_at(value[1], value[2]))
 """
 
 
-def pose(space, address, *as_whom):
-    """Returns the answer of host a's PMIx server to a process that says it is rank 0 of a namespace."""
+def pose(space, address, *as_whom, rank=0, where="a", keys=()):
+    """Returns the answer of a host's PMIx server to a process that says it is this rank of a namespace, and the
+    values of rank 0 for these keys."""
     variables = {f"PMIX_SERVER_URI{n}": address for n in (2, 21, 3, 4, 41)}
     return subprocess.run(
-        [HOSTS, "exec", "a", *as_whom, "timeout", "60", PYTHON, "-c", POSES],
-        env=clean_environment(PMIX_NAMESPACE=space, PMIX_RANK="0", PMIX_SECURITY_MODE="native",
+        [HOSTS, "exec", where, *as_whom, "timeout", "60", PYTHON, "-c", POSES, *keys],
+        env=clean_environment(PMIX_NAMESPACE=space, PMIX_RANK=str(rank), PMIX_SECURITY_MODE="native",
                               PMIX_GDS_MODULE="hash", **variables), stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=90, check=False).stdout.strip()
 
@@ -150,7 +158,7 @@ def test_another_user_is_no_rank_to_the_pmix_server():
     # The uid that a client of PMIx sends is its own word. Others do not know the name of the job.
     number = int(space.split("-")[1])
     for guess in "horovod-0-0", f"horovod-{number ^ 1}-0", "horovod":
-        for whom in NOBODY, [*NOBODY, "unshare", "--user", "--map-root-user"]:
+        for whom in NOBODY, AS_ROOT:
             expect(pose(guess, address, *whom) == "UNREACHABLE", f"{whom} guessed {guess!r}")
     seen = subprocess.run([HOSTS, "exec", "a", *NOBODY, PYTHON, "-B", ATTACKER], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False).stdout

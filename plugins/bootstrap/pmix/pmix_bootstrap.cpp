@@ -8,12 +8,14 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "base/settings.h"
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "bootstrap/bootstrap_plugin.h"
+#include "bootstrap/munge.h"
 
 namespace hvd::bootstrap {
 namespace {
@@ -74,9 +76,19 @@ pmix_info_t timeout_info(double seconds) {
   return info;
 }
 
+// Slurm's servers send values from node to node in clear, and give a value to each process that says
+// it is a rank of this user. Slurm's MUNGE, where it works, hides values from other users.
+std::optional<Munge> munge_for(const pmix_proc_t& self) {
+  if (!std::string_view(self.nspace).starts_with("slurm.pmix.")) return std::nullopt;
+  auto munge = Munge::open();
+  if (!munge.ok() || !munge->seal(as_bytes("horovod")).ok()) return std::nullopt;
+  return *munge;
+}
+
 class Pmix final : public Source {
  public:
-  Pmix(const Library& library, const pmix_proc_t& self) : library_(library), self_(self) {}
+  Pmix(const Library& library, const pmix_proc_t& self)
+      : library_(library), self_(self), munge_(munge_for(self)) {}
   ~Pmix() override { library_.finalize(nullptr, 0); }
 
   Status identity(hvd_identity* identity) override {
@@ -95,6 +107,11 @@ class Pmix final : public Source {
   }
 
   Status put(std::string_view key, ByteView value) override {
+    std::string sealed;
+    if (munge_) {
+      HVD_ASSIGN_OR_RETURN(sealed, munge_->seal(value));
+      value = as_bytes(sealed);
+    }
     pmix_key_t name;
     set_key(name, key);
     pmix_value_t wrapped;
@@ -122,6 +139,13 @@ class Pmix final : public Source {
     Bytes bytes(data, data + value->data.bo.size);
     std::free(value->data.bo.bytes);
     std::free(value);
+    const std::string text(as_text(bytes));
+    if (munge_) return munge_->unseal(text, true);
+    if (text.starts_with("MUNGE:")) {
+      return unavailable(
+          "rank 0 has sealed its message by MUNGE, which does not work on this host; "
+          "start munged here, as on the host of rank 0");
+    }
     return bytes;
   }
 
@@ -167,6 +191,7 @@ class Pmix final : public Source {
 
   const Library library_;
   const pmix_proc_t self_;
+  const std::optional<Munge> munge_;
 };
 
 // By a hydra that a server of PMIx has started: what it starts has the variables of both.

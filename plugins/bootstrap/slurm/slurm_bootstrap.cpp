@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "bootstrap/bootstrap_plugin.h"
-#include "bootstrap/slurm/munge.h"
+#include "bootstrap/munge.h"
 #include "bootstrap/slurm/step.h"
 #include "net/blocking_stream.h"
 #include "net/resolve.h"

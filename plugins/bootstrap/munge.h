@@ -13,10 +13,11 @@ class Munge {
  public:
   static Result<Munge> open();
 
-  // For this process's user alone, for five minutes; to be read once.
+  // For this process's user alone, for five minutes.
   Result<std::string> seal(ByteView message) const;
-  // Opens a credential that another process of this user has sealed.
-  Result<Bytes> unseal(const std::string& credential) const;
+  // Opens a credential that another process of this user has sealed. Each host reads it once, or, if
+  // it is shared, with each of its processes.
+  Result<Bytes> unseal(const std::string& credential, bool is_shared = false) const;
 
  private:
   struct Context;

@@ -1,4 +1,4 @@
-#include "bootstrap/slurm/munge.h"
+#include "bootstrap/munge.h"
 
 #include <unistd.h>
 
@@ -14,6 +14,8 @@ namespace {
 
 // MUNGE_OPT_UID_RESTRICTION of munge.h, whose ABI has not changed since version 0.5.
 constexpr int kRestrictToUser = 9;
+// EMUNGE_CRED_REPLAYED: the credential is valid, and a process of this host has read it before.
+constexpr int kWasRead = 17;
 
 }  // namespace
 
@@ -56,13 +58,15 @@ Result<std::string> Munge::seal(ByteView message) const {
   return std::string(credential);
 }
 
-Result<Bytes> Munge::unseal(const std::string& credential) const {
+Result<Bytes> Munge::unseal(const std::string& credential, bool is_shared) const {
   void* data = nullptr;
   int size = 0;
   unsigned uid = 0, gid = 0;
   const int code = decode_(credential.c_str(), nullptr, &data, &size, &uid, &gid);
   const std::unique_ptr<void, decltype(&std::free)> owned(data, &std::free);
-  if (code != 0) return failure("cannot unseal what rank 0 sent", code);
+  if (code != 0 && !(is_shared && code == kWasRead)) {
+    return failure("cannot unseal what rank 0 sent", code);
+  }
   if (uid != ::geteuid()) {
     return permission_denied(
         cat("user ", uid, " sealed what should be rank 0's; this is user ", ::geteuid()));
