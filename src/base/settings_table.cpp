@@ -29,7 +29,7 @@ constexpr char kForOriginal[] =
 
 constexpr Setting kTable[] = {
     {"num_proc", "-np,--num-proc", "", "", kInt, "N", "", kJob,
-     "Number of ranks to start; at most the slots of the hosts.", "", "-n,--n,--np"},
+     "Number of ranks, at most the hosts' slots.", "", "-n,--n,--np"},
     {"config_file", "--config-file", "", "", kText, "FILE", "", kJob,
      "YAML file of settings. Flags win over the file, and the file wins over the environment."},
     {"wdir", "--wdir", "", "", kText, "DIR", "", kJob,
@@ -47,7 +47,7 @@ constexpr Setting kTable[] = {
     {"verbose", "--verbose", "", "", kFlag, "", "0", kJob,
      "Print each step of the launch with its reason."},
     {"max_restarts", "--max-restarts", "", "", kInt, "N", "0", kJob,
-     "Number of times to start a failed job again."},
+     "Times to start a failed job again."},
     {"spares", "--spares", "", "", kInt, "N", "0", kJob,
      "Hold back the last N hosts to replace hosts that fail."},
     {"store_fd", "--store-fd", "", "", kInt, "FD", "", kJob,
@@ -107,7 +107,7 @@ constexpr Setting kTable[] = {
     {"env", "-x,--env", "", "", kList, "NAME[=VALUE]", "", kEnvironment,
      "Pass on or set a variable: NAME, NAME=VALUE or 'NAME*'. May be repeated."},
     {"env_file", "--env-file", "", "", kText, "FILE", "", kEnvironment,
-     "File with one NAME=VALUE per line, for the ranks."},
+     "File of NAME=VALUE lines for the ranks."},
     {"omp_default", "--omp-default", "", "HOROVOD_OMP_DEFAULT", kFlag, "", "1", kEnvironment,
      "Set OMP_NUM_THREADS to the host's cores divided by its ranks, unless it or MKL's or "
      "OpenBLAS's variable is set.",
@@ -143,7 +143,7 @@ constexpr Setting kTable[] = {
      "Time after which a host that lost its link to the launcher ends its ranks."},
 
     {"gloo", "--gloo", "", "", kFlag, "", "0", kLauncher,
-     "Start the ranks with built-in agents (default)."},
+     "Start ranks by built-in agents (default)."},
     {"mpi", "--mpi", "", "", kFlag, "", "0", kLauncher,
      "Start the ranks with the mpirun in PATH: Open MPI, MPICH, Intel MPI or Spectrum MPI."},
     {"jsrun", "--jsrun", "", "", kFlag, "", "0", kLauncher, "Start the ranks with jsrun of LSF."},
