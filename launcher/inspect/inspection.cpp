@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/protocol/record.h"
 #include "net/endpoint.h"
 #include "net/packet_socket.h"
 #include "net/socket_address.h"
@@ -105,21 +106,10 @@ Result<std::unique_ptr<InspectionServer>> InspectionServer::open(
 InspectionServer::~InspectionServer() { impl_->close(); }
 
 net::Task<bool> send_record(net::StreamSocket& caller, const Message& message) {
-  const Bytes bytes = encode(message);
-  const Bytes size = ByteWriter().put(static_cast<uint32_t>(bytes.size())).take();
-  const std::array record = {net::asio::buffer(size), net::asio::buffer(bytes)};
-  const auto [error, written] = co_await net::asio::async_write(caller, record, net::use_tuple);
+  const Bytes record = to_record(message);
+  const auto [error, written] =
+      co_await net::asio::async_write(caller, net::asio::buffer(record), net::use_tuple);
   co_return !error;
-}
-
-Result<std::optional<Message>> take_record(std::string& bytes) {
-  ByteReader reader(as_bytes(bytes));
-  const auto size = reader.get<uint32_t>();
-  if (reader.failed() || bytes.size() - sizeof size < size) return std::optional<Message>();
-  auto message = decode(as_bytes(bytes).subspan(sizeof size, size));
-  bytes.erase(0, sizeof size + size);
-  if (!message.ok()) return message.status();
-  return std::optional<Message>(*std::move(message));
 }
 
 std::string inspection_prefix() { return cat("horovodrun/", ::geteuid(), "/"); }

@@ -57,11 +57,8 @@ class InspectionServer {
   std::shared_ptr<Impl> impl_;
 };
 
-// Records tell what is said while a command runs: a message of a link behind its size, which takes four
-// bytes. False when the caller is gone.
+// Records tell what is said while a command runs. False when the caller is gone.
 net::Task<bool> send_record(net::StreamSocket& caller, const Message& message);
-// Takes the first record off the bytes that have come; none when it is not whole.
-Result<std::optional<Message>> take_record(std::string& bytes);
 
 // "horovodrun/0/": the beginning of the names of this user's launchers. The pid follows, and random
 // digits, so that no other user can bind a name first.

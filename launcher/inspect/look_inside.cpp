@@ -14,6 +14,7 @@
 #include "launcher/inspect/inspection.h"
 #include "launcher/output/report.h"
 #include "launcher/protocol/protocol.h"
+#include "launcher/protocol/record.h"
 #include "net/abstract_names.h"
 #include "net/packet_socket.h"
 
@@ -80,19 +81,13 @@ Result<std::string> ask(const Launcher& launcher, const std::string& question) {
   }
 }
 
-// 0 or an exit code. At once, whatever the stream is.
-int show(const Said& said) {
-  FILE* const stream = said.is_error != 0 ? stderr : stdout;
-  const bool is_written =
-      std::fwrite(said.bytes.data(), 1, said.bytes.size(), stream) == said.bytes.size();
-  return is_written && std::fflush(stream) == 0 ? 0 : kExitLauncher;
-}
-
 // Until the command has ended: what it says, as it comes.
 int show_records(const UniqueFd& socket) {
   std::string bytes;
   for (;;) {
-    const auto message = take_record(bytes);
+    std::string_view rest = bytes;
+    const auto message = take_record(rest);
+    bytes.erase(0, bytes.size() - rest.size());
     if (!message.ok()) return refuse(message.status());
     if (!*message) {
       const auto is_more = read_more(socket, bytes);

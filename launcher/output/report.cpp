@@ -6,19 +6,27 @@
 #include "base/log/json_record.h"
 #include "base/log/log_format.h"
 #include "base/text.h"
+#include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {
 
-void say(std::string_view sentence) {
-  const bool is_json = log::format() == log::Format::kJson;
-  const std::string line =
-      is_json ? json_records("horovodrun", "", sentence) : cat("horovodrun: ", sentence, "\n");
-  std::fputs(line.c_str(), stderr);
+std::string line_of(std::string_view sentence) {
+  if (log::format() == log::Format::kJson) return json_records("horovodrun", "", sentence);
+  return cat("horovodrun: ", sentence, "\n");
 }
+
+void say(std::string_view sentence) { std::fputs(line_of(sentence).c_str(), stderr); }
 
 int refuse(const Status& why) {
   say(why.message());
   return kExitBadInput;
+}
+
+int show(const Said& said) {
+  FILE* const stream = said.is_error != 0 ? stderr : stdout;
+  const bool is_written =
+      std::fwrite(said.bytes.data(), 1, said.bytes.size(), stream) == said.bytes.size();
+  return is_written && std::fflush(stream) == 0 ? 0 : kExitLauncher;
 }
 
 std::string signal_name(int number) {

@@ -2,20 +2,28 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 
 namespace hvd::launcher {
+
+struct Said;
 
 constexpr int kExitLauncher = 1;   // a host was lost, or the launcher itself could not go on
 constexpr int kExitBadInput = 2;   // nothing was started
 constexpr int kExitTimeout = 124;  // the job took longer than it may
 constexpr int kExitSignal = 128;   // and the signal's number
 
+// "horovodrun: " + sentence and a newline, or an object with --log-format json.
+std::string line_of(std::string_view sentence);
 // One sentence on standard error.
 void say(std::string_view sentence);
 // Says on standard error why nothing was started; returns kExitBadInput.
 int refuse(const Status& why);
+
+// Prints the bytes on their stream at once; returns 0, or an exit code when they cannot be written.
+int show(const Said& said);
 
 // "SIGKILL", or the number when it has no name.
 std::string signal_name(int number);
