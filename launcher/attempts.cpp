@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-int run_attempts(const Options& options) {
+int run_attempts(const Options& options, const std::function<void()>& on_running) {
   std::vector<Host> spares;
   auto plan = make_plan(options, &spares);
   if (!plan.ok()) return refuse(plan.status());
@@ -21,7 +21,7 @@ int run_attempts(const Options& options) {
   int64_t restarts = 0;
   int exit_code = 0;
   for (uint32_t generation = 0;; ++generation) {
-    const JobEnd end = run_job(options, *plan, generation);
+    const JobEnd end = run_job(options, *plan, generation, nullptr, on_running);
     // The failure of the previous attempt says more than the failed restart.
     if (generation == 0 || end.has_started || end.exit_code > kExitSignal)
       exit_code = end.exit_code;

@@ -2,11 +2,14 @@
 // and from the beginning (--max-restarts). The launcher's main calls it.
 #pragma once
 
+#include <functional>
+
 #include "launcher/cli/options.h"
 
 namespace hvd::launcher {
 
-// Plans and runs; returns horovodrun's exit code, after the sentences that explain it.
-int run_attempts(const Options& options);
+// Plans and runs; returns horovodrun's exit code, after the sentences that explain it. `on_running`:
+// called each time that all ranks run.
+int run_attempts(const Options& options, const std::function<void()>& on_running = {});
 
 }  // namespace hvd::launcher

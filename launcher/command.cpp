@@ -122,7 +122,7 @@ bool is_joined(const Options& options) {
   return settings.is_set("listen") || settings.is_set("token_file") || settings.is_set("token_fd");
 }
 
-int run_joined_job(const Options& options) {
+int run_joined_job(const Options& options, const std::function<void()>& on_running) {
   const Settings& settings = options.settings;
   if (settings.flag("verbose")) log::set_level(log::Level::kInfo);
   auto token = take_token(settings);
@@ -171,7 +171,7 @@ int run_joined_job(const Options& options) {
   const auto plan = is_named ? make_plan(options) : plan_slots(join_queue.hosts(), num_proc);
   if (!plan.ok()) return refuse(plan.status());
   prepare_process(options);
-  return run_job(options, *plan, 0, &join_queue).exit_code;
+  return run_job(options, *plan, 0, &join_queue, on_running).exit_code;
 }
 
 int show_plan(const Options& options, const SlotPlan& plan) {

@@ -1,3 +1,4 @@
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "launcher/attempts.h"
 #include "launcher/check/bug_report.h"
 #include "launcher/command.h"
+#include "launcher/detach/detached_run.h"
 #include "launcher/inspect/look_inside.h"
 #include "launcher/mpirun/start.h"
 #include "launcher/output/report.h"
@@ -29,6 +31,10 @@ int main(int argc, char** argv) {
   if (!options.ok()) return refuse(options.status());
   if (is_question(*options)) return answer(*options);
   if (is_started_by_mpi(*options)) return run_by_mpi(*options);
-  if (is_joined(*options)) return run_joined_job(*options);
-  return run_attempts(*options);
+  const Launch launch = [&options](const std::function<void()>& on_running) {
+    return is_joined(*options) ? run_joined_job(*options, on_running)
+                               : run_attempts(*options, on_running);
+  };
+  if (is_detached(*options)) return run_detached(options->settings, launch);
+  return launch({});
 }

@@ -38,6 +38,7 @@ constexpr std::string_view kCommon[] = {
     "start_timeout",
     "dry_run",
     "verbose",
+    "detach",
     "hosts",
     "hostfile",
     "slots_per_host",

@@ -27,6 +27,7 @@ constexpr Question kQuestions[] = {
     {"stack", "[PID]", "List also the child processes of the ranks, and their Python stacks."},
     {"exec", "[PID] [--rank LIST] COMMAND",
      "Run a command beside one rank of each host, or the listed ranks."},
+    {"attach", "[PID]", "Show the output of a detached job, and return its exit code."},
     {"report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report, without secrets."},
 };
 constexpr const char* kAboutQuestions = "Other commands";

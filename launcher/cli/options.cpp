@@ -175,6 +175,26 @@ constexpr Range kRanges[] = {
     {"gloo_timeout_seconds", 0, 1e8},
 };
 
+// A detached launcher reads no standard input, and is the launcher of its ranks.
+Status check_detached(const Settings& settings, const CommandLine& line) {
+  if (!settings.flag("detach")) return {};
+  if (to_lower(settings.text("stdin")) == "all") {
+    return invalid_argument(
+        "--stdin all needs a launcher that stays in its terminal; leave out it or --detach");
+  }
+  if (settings.text("hostfile") == "-") {
+    return invalid_argument(
+        "--hostfile - reads the standard input, which --detach gives up; give the name of a file");
+  }
+  for (const char* key : {"mpi", "jsrun", "store_fd"}) {
+    if (!settings.is_set(key) || settings.text(key) == "0") continue;
+    return invalid_argument(cat("--detach cannot be combined with ", name_of(line, key),
+                                ", which leaves the end of the job to another program; leave out "
+                                "one of them"));
+  }
+  return {};
+}
+
 // The placeholders that launcher/spawn/command_spawner replaces.
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
@@ -251,6 +271,7 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   if (settings.flag("fold") && to_lower(settings.text("log_format")) == "json") {
     return invalid_argument("--fold has no objects to fold; leave out it or --log-format json");
   }
+  HVD_RETURN_IF_ERROR(check_detached(settings, line));
   HVD_RETURN_IF_ERROR(check_tag(settings.text("tag")));
   const bool is_tried_again =
       settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
@@ -326,6 +347,10 @@ bool is_question(const Options& options) {
   return settings.flag("help") || settings.flag("help_all") || settings.flag("version") ||
          settings.flag("check_build") || settings.is_set("require") ||
          settings.is_set("completion") || settings.is_set("manual");
+}
+
+bool is_detached(const Options& options) {
+  return options.settings.flag("detach") && !options.settings.flag("dry_run");
 }
 
 Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json) {

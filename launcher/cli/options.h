@@ -23,5 +23,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, bool* want
 
 // True for --help, --version and other flags that print an answer and start no job.
 bool is_question(const Options& options);
+// --detach, for a job that starts.
+bool is_detached(const Options& options);
 
 }  // namespace hvd::launcher

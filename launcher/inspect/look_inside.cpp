@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/detach/attach.h"
 #include "launcher/inspect/inspection.h"
 #include "launcher/output/report.h"
 #include "launcher/protocol/protocol.h"
@@ -151,13 +152,15 @@ int run_beside_ranks(std::span<const std::string> words) {
 }  // namespace
 
 bool asks_about_jobs(std::span<const std::string> arguments) {
-  return !arguments.empty() &&
-         (arguments[0] == "ps" || arguments[0] == "stack" || arguments[0] == "exec");
+  return !arguments.empty() && (arguments[0] == "ps" || arguments[0] == "stack" ||
+                                arguments[0] == "exec" || arguments[0] == "attach");
 }
 
 int answer_about_jobs(std::span<const std::string> arguments) {
   const std::string& question = arguments[0];
   if (question == "exec") return run_beside_ranks(arguments.subspan(1));
+  if (question == "attach") return attach(arguments.subspan(1));
+  remove_old_spools();
   if (arguments.size() > 2 || (arguments.size() == 2 && !parse_int(arguments[1]))) {
     return refuse(invalid_argument(cat("write horovodrun ", question,
                                        " [PID of a launcher]; to run "

@@ -1,6 +1,6 @@
 // The commands `horovodrun ps` and `horovodrun stack [PID]`, which show the state of this user's
 // running jobs, and `horovodrun exec [PID] [--rank LIST] COMMAND`, which runs a command beside their
-// ranks. The launcher's main calls them.
+// ranks. `horovodrun attach` is in launcher/detach. The launcher's main calls them.
 #pragma once
 
 #include <span>

@@ -52,7 +52,7 @@ constexpr std::chrono::seconds kTimeToLeave{2};
 class JobLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-            JoinQueue* join_queue);
+            JoinQueue* join_queue, const std::function<void()>& on_running);
   JobLaunch(const JobLaunch&) = delete;
 
   ~JobLaunch();
@@ -85,6 +85,7 @@ class JobLaunch {
   const SlotPlan& plan_;
   const uint32_t generation_;
   JoinQueue* const join_queue_;
+  const std::function<void()>& on_running_;
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
   net::asio::io_context& loop_;        // the join_queue's, where there is one
   Supervisor supervisor_;
@@ -156,11 +157,12 @@ struct JobLaunch::HostEvents : AgentEvents {
 };
 
 JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-                     JoinQueue* join_queue)
+                     JoinQueue* join_queue, const std::function<void()>& on_running)
     : options_(options),
       plan_(plan),
       generation_(generation),
       join_queue_(join_queue),
+      on_running_(on_running),
       loop_(join_queue ? join_queue->loop() : own_loop_),
       supervisor_(plan, to_lower(options.settings.text("on_failure")) == "wait"),
       identity_(join_queue ? join_queue->identity() : random_job()),
@@ -212,6 +214,7 @@ net::Task<int> JobLaunch::run_all() {
 
 // Once all ranks run.
 void JobLaunch::start_input() {
+  if (on_running_) on_running_();
   std::vector<int> readers;
   for (const Slot& slot : plan_.slots) {
     if (host_jobs_.reads_input(slot.rank)) readers.push_back(slot.rank);
@@ -492,8 +495,8 @@ void prepare_process(const Options& options) {
 }
 
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue) {
-  return JobLaunch(options, plan, generation, join_queue).run();
+               JoinQueue* join_queue, const std::function<void()>& on_running) {
+  return JobLaunch(options, plan, generation, join_queue, on_running).run();
 }
 
 }  // namespace hvd::launcher

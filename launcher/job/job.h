@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "launcher/cli/options.h"
@@ -24,8 +25,8 @@ struct JobEnd {
 // Sets up this process: log level, environment, SIGPIPE. Call once, before the first launch.
 void prepare_process(const Options& options);
 // `generation`: the number of earlier launches of this job. `join_queue`: the queue in which the hosts
-// have joined; null: the launcher connects to the hosts.
+// have joined; null: the launcher connects to the hosts. `on_running`: called once all ranks run.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue = nullptr);
+               JoinQueue* join_queue = nullptr, const std::function<void()>& on_running = {});
 
 }  // namespace hvd::launcher

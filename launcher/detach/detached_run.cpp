@@ -1,0 +1,139 @@
+#include "launcher/detach/detached_run.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "launcher/detach/output_recorder.h"
+#include "launcher/detach/spool_folder.h"
+#include "launcher/detach/spool_reader.h"
+#include "launcher/output/report.h"
+
+namespace hvd::launcher {
+namespace {
+
+// Messages of the launcher to the process in the terminal, a byte each.
+constexpr char kHasSpool = 's', kIsRunning = 'r';
+
+void send_word(const UniqueFd& socket, char word) {
+  [[maybe_unused]] const ssize_t size = ::send(socket.get(), &word, 1, MSG_NOSIGNAL);
+}
+
+// False when nothing came, or the far end is gone.
+bool has_received(const UniqueFd& socket, char word, int flags) {
+  char byte = 0;
+  ssize_t size = 0;
+  do {
+    size = ::recv(socket.get(), &byte, 1, flags);
+  } while (size < 0 && errno == EINTR);
+  return size == 1 && byte == word;
+}
+
+// The launcher, in a session of its own: a signal of the terminal reaches only the other process.
+int run_behind(const std::string& parent, const UniqueFd& socket, const Launch& launch) {
+  remove_old_spools(parent);
+  auto spool = Spool::make(parent);
+  if (!spool.ok()) return refuse(spool.status());
+  auto recorder =
+      OutputRecorder::start(*std::move(spool), [&socket] { send_word(socket, kIsRunning); });
+  if (!recorder.ok()) return refuse(recorder.status());
+  send_word(socket, kHasSpool);
+  const int code = launch([&recorder] {
+    ::prctl(PR_SET_PDEATHSIG, 0);
+    const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (null) ::dup2(null.get(), STDIN_FILENO);
+    (*recorder)->flush();
+  });
+  (*recorder)->end(code);
+  return code;
+}
+
+int code_of(pid_t launcher) {
+  int status = 0;
+  while (::waitpid(launcher, &status, 0) < 0 && errno == EINTR) continue;
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  say(cat("the launcher, pid ", launcher, ", was ended by ", signal_name(WTERMSIG(status)),
+          "; agents end their ranks by themselves"));
+  return kExitSignal + WTERMSIG(status);
+}
+
+// A launcher whose terminal is gone ignores SIGHUP, hence SIGTERM ends the start.
+void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
+  signalfd_siginfo info{};
+  while (::read(signals.get(), &info, sizeof info) == sizeof info) {
+    const auto number = static_cast<int>(info.ssi_signo);
+    ::kill(launcher, number == SIGHUP ? SIGTERM : number);
+  }
+}
+
+// The process in the terminal.
+int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset_t& watched,
+                 pid_t launcher) {
+  if (!has_received(socket, kHasSpool, 0)) return code_of(launcher);
+  const UniqueFd signals(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
+  const auto reader = SpoolReader::open(parent, cat(launcher));
+  if (!reader.ok()) {
+    ::kill(launcher, SIGTERM);
+    code_of(launcher);
+    return refuse(reader.status());
+  }
+  bool is_shown = true;
+  for (;;) {
+    const bool has_ended = !(*reader)->is_running();
+    const bool is_running = has_received(socket, kIsRunning, MSG_DONTWAIT);
+    while (const auto said = (*reader)->next()) is_shown = is_shown && show(*said) == 0;
+    if (is_running) {
+      say(cat("all ranks run, and the job goes on in the background; horovodrun attach ", launcher,
+              " shows its output and returns its exit code, kill ", launcher, " ends it"));
+      return 0;
+    }
+    if (has_ended) break;
+    (*reader)->wait(std::array{socket.get(), signals.get()});
+    pass_on_signals(signals, launcher);
+  }
+  const int code = code_of(launcher);
+  (*reader)->remove();
+  return code;
+}
+
+}  // namespace
+
+int run_detached(const Settings& settings, const Launch& launch) {
+  const std::string parent = settings.text("spool_dir");
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+    return refuse(system_error("cannot make a socket pair", errno));
+  }
+  UniqueFd front(pair[0]), behind(pair[1]);
+  sigset_t watched, before;
+  ::sigemptyset(&watched);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&watched, number);
+  ::sigprocmask(SIG_BLOCK, &watched, &before);
+  std::signal(SIGPIPE, SIG_IGN);
+  const pid_t self = ::getpid();
+  const pid_t launcher = ::fork();
+  if (launcher < 0) return refuse(system_error("cannot start a process", errno));
+  if (launcher > 0) {
+    behind.reset();
+    return run_in_front(parent, front, watched, launcher);
+  }
+  front.reset();
+  ::setsid();
+  std::signal(SIGHUP, SIG_IGN);
+  // Until all ranks run, the launcher ends with the process in the terminal.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (::getppid() != self) return kExitSignal + SIGTERM;
+  return run_behind(parent, behind, launch);
+}
+
+}  // namespace hvd::launcher

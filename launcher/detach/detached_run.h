@@ -1,0 +1,17 @@
+// Runs a job that goes on without its terminal (--detach). The launcher's main calls it.
+#pragma once
+
+#include <functional>
+
+#include "base/settings.h"
+
+namespace hvd::launcher {
+
+// Runs a launch to its end; calls its argument when all ranks run. Returns the exit code.
+using Launch = std::function<int(const std::function<void()>& on_running)>;
+
+// Forks. The first process shows the output until all ranks run, and passes on signals until then.
+// Returns the exit code of either process. Call before there are threads.
+int run_detached(const Settings& settings, const Launch& launch);
+
+}  // namespace hvd::launcher

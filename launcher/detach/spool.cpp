@@ -1,0 +1,140 @@
+#include "launcher/detach/spool.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "base/text.h"
+#include "launcher/detach/spool_folder.h"
+#include "launcher/output/report.h"
+#include "launcher/protocol/record.h"
+
+namespace hvd::launcher {
+namespace {
+
+// A state has always this size.
+constexpr size_t kStateSize = 16;
+constexpr mode_t kOwnFile = S_IRUSR | S_IWUSR;
+
+bool write_state(const UniqueFd& file, const std::string& words) {
+  std::string text = words;
+  text.resize(kStateSize - 1, ' ');
+  text += '\n';
+  return ::pwrite(file.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(kStateSize);
+}
+
+// The process with this id is this one, and what lies there belongs to one that has ended.
+Result<UniqueFd> make_folder(const std::string& parent, const std::string& name) {
+  Status status;
+  for (int tries = 0; tries < 10; ++tries) {
+    HVD_ASSIGN_OR_RETURN(const UniqueFd spools, open_spool_folder(parent, true));
+    if (::mkdirat(spools.get(), name.c_str(), S_IRWXU) == 0) {
+      UniqueFd folder = open_folder_in(spools, name);
+      // No cleaner of temporary files, such as systemd-tmpfiles, enters a directory that is locked.
+      if (folder && ::flock(folder.get(), LOCK_SH) == 0) return folder;
+    }
+    status =
+        system_error(cat("cannot make directory ", spool_folder_path(parent), "/", name), errno);
+    const UniqueFd old = open_folder_in(spools, name);
+    if (old && is_spool_in_use(old)) {
+      return already_exists(
+          cat(spool_folder_path(parent), "/", name,
+              " belongs to a launcher that runs in another pid namespace, such as "
+              "a container; name another parent directory in HOROVOD_SPOOL_DIR"));
+    }
+    if (old) remove_spool(parent, name, old);
+  }
+  return status;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Spool>> Spool::make(const std::string& parent, SpoolLimits limits) {
+  const std::string name = cat(::getpid());
+  HVD_ASSIGN_OR_RETURN(UniqueFd folder, make_folder(parent, name));
+  // It gets its name when it is locked: without a lock, it would tell that this process has ended.
+  constexpr const char* kUnnamed = "new";
+  UniqueFd state(::openat(folder.get(), kUnnamed, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kOwnFile));
+  if (!state || ::flock(state.get(), LOCK_EX) != 0 || !write_state(state, "running") ||
+      ::renameat(folder.get(), kUnnamed, folder.get(), kStateFile) != 0) {
+    const Status status = system_error(
+        cat("cannot write to ", spool_folder_path(parent), "/", name, "/", kStateFile), errno);
+    state.reset();
+    remove_spool(parent, name, folder);
+    return status;
+  }
+  return std::unique_ptr<Spool>(new Spool(std::move(folder), std::move(state), limits));
+}
+
+void Spool::write(bool is_error, std::string_view lines) {
+  if (lost_ > 0) {
+    const std::string notice = line_of(
+        cat(lost_, " bytes of output are missing here: they could not be written to the spool: ",
+            std::strerror(error_)));
+    if (append(true, notice)) lost_ = 0;
+  }
+  if (lost_ > 0 || !append(is_error, lines)) lost_ += lines.size();
+}
+
+void Spool::end(int exit_code) {
+  if (lost_ > 0) write(true, "");
+  const std::string words = cat("ended ", exit_code);
+  if (write_state(state_, words)) return;
+  // A file system that copies on write needs space for it.
+  while (!files_.empty()) drop_file(files_.front());
+  write_state(state_, words);
+}
+
+bool Spool::append(bool is_error, std::string_view lines) {
+  const Bytes record =
+      to_record(Said{.is_error = static_cast<uint8_t>(is_error), .bytes = std::string(lines)});
+  if (size_ + record.size() > limits_.file_size) file_.reset();
+  while (!((file_ || begin_file()) && write_all(record))) {
+    error_ = errno;
+    if (files_.empty()) return false;
+    drop_file(files_.front());
+  }
+  return true;
+}
+
+bool Spool::begin_file() {
+  const std::string name = cat(next_);
+  file_.reset(
+      ::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnFile));
+  if (!file_) return false;
+  size_ = 0;
+  files_.push_back(next_++);
+  if (files_.size() > limits_.files) drop_file(files_.front());
+  return true;
+}
+
+bool Spool::write_all(ByteView record) {
+  const bool is_first = size_ == 0;
+  while (!record.empty()) {
+    const ssize_t size = ::write(file_.get(), record.data(), record.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) {
+      const int error = errno;
+      // Readers pass over the part of the record: the next one begins another file.
+      file_.reset();
+      if (is_first) drop_file(files_.back());
+      errno = error;
+      return false;
+    }
+    record = record.subspan(static_cast<size_t>(size));
+    size_ += static_cast<size_t>(size);
+  }
+  return true;
+}
+
+void Spool::drop_file(uint64_t number) {
+  std::erase(files_, number);
+  ::unlinkat(folder_.get(), cat(number).c_str(), 0);
+}
+
+}  // namespace hvd::launcher

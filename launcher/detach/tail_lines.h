@@ -1,0 +1,28 @@
+// Keeps the last lines of an output. Attach owns it. Pure.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+
+#include "launcher/protocol/protocol.h"
+
+namespace hvd::launcher {
+
+class TailLines {
+ public:
+  explicit TailLines(size_t most) : most_(most) {}
+
+  void add(Said said);
+  // In their order; none of them stays.
+  std::deque<Said> take();
+
+ private:
+  const size_t most_;
+  std::deque<Said> pieces_;
+  size_t lines_ = 0;  // in pieces_
+};
+
+// Lines that end in `text`, with "\n", "\r" or "\r\n".
+size_t count_lines(std::string_view text);
+
+}  // namespace hvd::launcher

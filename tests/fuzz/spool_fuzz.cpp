@@ -1,0 +1,19 @@
+// A file of a spool: lines that can be taken are written again as the bytes that they were taken from.
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "launcher/detach/spool_reader.h"
+#include "launcher/protocol/record.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  for (;;) {
+    const std::string_view before = bytes;
+    const auto said = hvd::launcher::take_lines(bytes);
+    if (!said.ok()) HVD_CHECK(!said.error().message().empty());
+    if (!said.ok() || !*said) return 0;
+    const hvd::Bytes record = hvd::launcher::to_record(**said);
+    HVD_CHECK(hvd::as_text(record) == before.substr(0, before.size() - bytes.size()));
+  }
+}
