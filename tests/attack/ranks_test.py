@@ -191,14 +191,8 @@ ON_ENCRYPTED_LINKS = {
 }
 
 
-def encrypts():
-    return "--encrypt" in subprocess.run([LAUNCHER, "--help-all"], capture_output=True, text=True, check=True).stdout
-
-
 @world("a b", "--no-decoys")
 def test_no_altered_byte_of_an_encrypted_link_is_acted_upon():
-    if not encrypts():
-        raise Skip("this horovodrun has no --encrypt")
     relay = path()
     for name, attack in ON_ENCRYPTED_LINKS.items():
         for way in "up", "down":
