@@ -17,36 +17,32 @@ namespace asio = net::asio;
 
 class SocketDuplex : public Duplex {
  public:
-  explicit SocketDuplex(net::StreamSocket socket) : socket_(std::move(socket)) {}
+  explicit SocketDuplex(net::AcceptedSocket socket) : socket_(std::move(socket)) {}
 
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
-    const auto [error, size] = co_await socket_.async_read_some(
-        asio::buffer(buffer.data(), buffer.size()), net::use_tuple);
+    const auto [error, size] =
+        co_await socket_.read_some(asio::buffer(buffer.data(), buffer.size()));
     if (error == asio::error::eof) co_return size_t{0};
     if (error) co_return net::to_status("the agent's connection", error);
     co_return size;
   }
 
   net::Task<Status> write(ByteView bytes) override {
-    const auto [error, size] = co_await asio::async_write(
-        socket_, asio::buffer(bytes.data(), bytes.size()), net::use_tuple);
+    const auto [error, size] = co_await socket_.write(asio::buffer(bytes.data(), bytes.size()));
     co_return net::to_status("the agent's connection", error);
   }
 
-  void close() override {
-    net::error_code ignored;
-    socket_.close(ignored);
-  }
+  void close() override { socket_.close(); }
 
   std::string last_words() const override { return {}; }
 
  private:
-  net::StreamSocket socket_;
+  net::AcceptedSocket socket_;
 };
 
 std::string who_calls(int socket) {
   const std::string peer = net::peer_text(socket);
-  return peer.empty() ? "an agent" : cat("the agent at ", peer);  // empty: TLS ends in this process
+  return peer.empty() ? "an agent" : cat("the agent at ", peer);
 }
 
 }  // namespace
@@ -96,7 +92,7 @@ Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& cert
   return net::TlsFront::make(std::move(options));
 }
 
-net::Task<Result<std::variant<AdmittedAgent, ReturnedAgent>>> admit(net::StreamSocket socket,
+net::Task<Result<std::variant<AdmittedAgent, ReturnedAgent>>> admit(net::AcceptedSocket socket,
                                                                     Bytes token) {
   const std::string who = who_calls(socket.native_handle());
   auto duplex = std::make_unique<SocketDuplex>(std::move(socket));

@@ -51,7 +51,7 @@ net::Task<Result<Message>> read_message(Duplex& duplex);
 
 // Admits the agent at the other end of an accepted connection. Closes the socket on an error. The offer of
 // a returned agent is not yet verified.
-net::Task<Result<std::variant<AdmittedAgent, ReturnedAgent>>> admit(net::StreamSocket socket,
+net::Task<Result<std::variant<AdmittedAgent, ReturnedAgent>>> admit(net::AcceptedSocket socket,
                                                                     Bytes token);
 
 }  // namespace hvd::launcher

@@ -42,7 +42,7 @@ JoinQueue::JoinQueue(asio::io_context& loop, std::unique_ptr<rendezvous::Server>
       wanted_(std::move(wanted)),
       changed_(loop) {
   server_->on_agent(
-      [this](net::StreamSocket socket) { spawn_bounded(receive(std::move(socket))); });
+      [this](net::AcceptedSocket socket) { spawn_bounded(receive(std::move(socket))); });
   on_change();
 }
 
@@ -75,7 +75,7 @@ void JoinQueue::spawn_bounded(net::Task<void> task) {
                  }));
 }
 
-net::Task<void> JoinQueue::receive(net::StreamSocket socket) {
+net::Task<void> JoinQueue::receive(net::AcceptedSocket socket) {
   Bytes token = to_bytes(token_.hex());
   auto agent = co_await admit(std::move(socket), std::move(token));
   if (!agent.ok())

@@ -75,7 +75,7 @@ class JoinQueue : public Spawner {
   // Runs the task, and cancels it when the agent takes longer than the time limit, or when too many
   // others have called after it.
   void spawn_bounded(net::Task<void> task);
-  net::Task<void> receive(net::StreamSocket socket);
+  net::Task<void> receive(net::AcceptedSocket socket);
   void take(AdmittedAgent agent);
   net::Task<void> take(ReturnedAgent agent);
   // Ends an agent. The agent prints `why` for its user.

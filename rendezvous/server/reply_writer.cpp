@@ -1,7 +1,6 @@
 #include "rendezvous/server/reply_writer.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "net/http.h"
@@ -25,20 +24,15 @@ void ReplyWriter::begin(Reply reply, Head head, bool is_held_back) {
                                       {"Hvd-Signature", head.signature},
                                       {"Connection", head.keep ? "" : "close"}},
                                      body.size());
-  const bool is_one_piece = body.size() <= kSmallBody;
-  if (is_one_piece) {
+  if (body.size() <= kSmallBody) {
     outgoing.head += as_text(body);
     outgoing.reply = {outgoing.reply.status, {}, nullptr};
   }
   if (is_held_back) return;
   net::error_code error;
-  if (is_one_piece) {
-    outgoing.sent = socket_.write_some(asio::buffer(outgoing.head), error);
-  } else {
-    const std::array<asio::const_buffer, 2> parts{asio::buffer(outgoing.head),
-                                                  asio::buffer(body.data(), body.size())};
-    outgoing.sent = socket_.write_some(parts, error);
-  }
+  const ByteView rest = outgoing.reply.body();
+  outgoing.sent =
+      socket_.try_write(asio::buffer(outgoing.head), asio::buffer(rest.data(), rest.size()), error);
   outgoing.is_broken =
       error && error != asio::error::would_block && error != asio::error::try_again;
 }
@@ -54,10 +48,9 @@ net::Task<bool> ReplyWriter::finish() {
   if (!is_partly_sent) co_return !outgoing.is_broken;
   const ByteView body = outgoing.reply.body();
   const size_t of_head = std::min(outgoing.sent, outgoing.head.size());
-  const std::array<asio::const_buffer, 2> parts{
-      asio::buffer(outgoing.head) + of_head,
-      asio::buffer(body.data(), body.size()) + (outgoing.sent - of_head)};
-  const auto [failed, rest] = co_await asio::async_write(socket_, parts, net::use_tuple);
+  const auto [failed, rest] =
+      co_await socket_.write(asio::buffer(outgoing.head) + of_head,
+                             asio::buffer(body.data(), body.size()) + (outgoing.sent - of_head));
   co_return !failed;
 }
 

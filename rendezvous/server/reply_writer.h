@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "net/asio.h"
+#include "net/accepted_socket.h"
 #include "rendezvous/server/service.h"
 
 namespace hvd::rendezvous {
@@ -14,7 +14,7 @@ namespace hvd::rendezvous {
 class ReplyWriter {
  public:
   // `socket` outlives this object.
-  explicit ReplyWriter(net::StreamSocket& socket) : socket_(socket) {}
+  explicit ReplyWriter(net::AcceptedSocket& socket) : socket_(socket) {}
 
   // Header fields of the reply; an empty field is not sent.
   struct Head {
@@ -43,7 +43,7 @@ class ReplyWriter {
     bool is_broken = false;
   };
 
-  net::StreamSocket& socket_;
+  net::AcceptedSocket& socket_;
   std::optional<Outgoing> outgoing_;
 };
 

@@ -62,9 +62,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     return bound;
   }
 
-  void adopt(net::StreamSocket socket, bool is_encrypted = false) {
+  void adopt(net::AcceptedSocket socket) {
     if (core_->is_closing || core_->sessions.size() >= core_->limits.sessions) return;
-    std::make_shared<Session>(core_, std::move(socket), is_encrypted)->start();
+    std::make_shared<Session>(core_, std::move(socket))->start();
   }
 
   Status resume(OpenedStore opened, std::function<void(Status)> on_lost) {
@@ -128,10 +128,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void take_tls(net::StreamSocket socket) {
-    tls_->take(std::move(socket),
-               [weak = weak_from_this()](net::StreamSocket plain, bool is_encrypted) {
-                 if (const auto self = weak.lock()) self->adopt(std::move(plain), is_encrypted);
-               });
+    tls_->take(std::move(socket), [weak = weak_from_this()](net::AcceptedSocket accepted) {
+      if (const auto self = weak.lock()) self->adopt(std::move(accepted));
+    });
   }
 
   net::Task<void> accept(Acceptor& acceptor) {
@@ -177,7 +176,7 @@ void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); 
 Status Server::resume(OpenedStore opened, std::function<void(Status)> on_lost) {
   return impl_->resume(std::move(opened), std::move(on_lost));
 }
-void Server::on_agent(std::function<void(net::StreamSocket)> take) {
+void Server::on_agent(std::function<void(net::AcceptedSocket)> take) {
   impl_->core().on_agent = std::move(take);
 }
 void Server::show_hosts(int size, std::vector<JoinedHost> hosts) {

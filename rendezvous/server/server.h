@@ -58,7 +58,7 @@ class Server {
   void adopt(net::StreamSocket socket);
   // From now on `take` gets the connection of each agent that calls its launcher (PROTOCOL.md,
   // "Agents"). With an empty function the server refuses agents.
-  void on_agent(std::function<void(net::StreamSocket)> take);
+  void on_agent(std::function<void(net::AcceptedSocket)> take);
   // The hosts that have joined the job so far and the number of its slots, for /status and /metrics.
   void show_hosts(int size, std::vector<JoinedHost> hosts);
   // Stops listening and ends all sessions. Each waiting request gets an error reply (503); the loop

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/secrets/secret.h"
-#include "net/asio.h"
+#include "net/accepted_socket.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/service.h"
@@ -42,8 +42,8 @@ struct ServerCore {
   std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
   std::set<int> logged_refusals;  // of unsigned requests, by status: each is logged once
   std::unordered_set<Session*> sessions;
-  std::function<void(net::StreamSocket)> on_agent;  // empty: agents are refused
-  bool agents_use_tls = false;                      // others are refused
+  std::function<void(net::AcceptedSocket)> on_agent;  // empty: agents are refused
+  bool agents_use_tls = false;                        // others are refused
   bool is_closing = false;
   std::function<void()> expiry_changed;  // a session calls it after each signed request
 };

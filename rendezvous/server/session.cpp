@@ -39,10 +39,9 @@ Status closing() { return aborted("the rendezvous server is closing: the job has
 
 }  // namespace
 
-Session::Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket, bool is_encrypted)
+Session::Session(std::shared_ptr<ServerCore> core, net::AcceptedSocket socket)
     : core_(std::move(core)),
       socket_(std::move(socket)),
-      is_encrypted_(is_encrypted),
       limit_(socket_.get_executor()),
       wake_(socket_.get_executor()),
       parser_(net::make_request_parser(core_->limits.http)),
@@ -54,8 +53,6 @@ Session::Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket, boo
 Session::~Session() { core_->sessions.erase(this); }
 
 void Session::start() {
-  net::error_code ignored;
-  socket_.non_blocking(true, ignored);
   asio::co_spawn(
       socket_.get_executor(), [self = shared_from_this()] { return self->run(); },
       [self = shared_from_this()](const std::exception_ptr& thrown) {
@@ -82,8 +79,7 @@ void Session::abandon() {
 
 void Session::close() {
   disarm();
-  net::error_code ignored;
-  socket_.close(ignored);
+  socket_.close();
 }
 
 void Session::arm(std::chrono::milliseconds limit) {
@@ -99,8 +95,8 @@ void Session::arm(std::chrono::milliseconds limit) {
 void Session::on_limit() {
   if (is_unsigned_ && is_admitted_ && !parser_->done()) {
     net::error_code ignored;
-    socket_.write_some(asio::buffer(net::response_head(408, {{"Connection", "close"}}, 0)),
-                       ignored);
+    socket_.try_write(asio::buffer(net::response_head(408, {{"Connection", "close"}}, 0)), {},
+                      ignored);
   }
   close();
 }
@@ -179,7 +175,7 @@ net::Task<bool> Session::fill() {
   }
   if (input_.size() - end_ < chunk) input_.resize(end_ + chunk);
   const auto buffer = asio::buffer(input_.data() + end_, input_.size() - end_);
-  const auto [error, size] = co_await socket_.async_read_some(buffer, net::use_tuple);
+  const auto [error, size] = co_await socket_.read_some(buffer);
   end_ += size;
   co_return !error && size > 0;
 }
@@ -197,7 +193,7 @@ std::optional<Reply> Session::admit() {
     return Reply{411, "Transfer-Encoding is not supported: send Content-Length", nullptr};
   }
   // Horovod's own workers use no TLS, which would hide a client's user.
-  is_unsigned_ = core_->unsigned_store && !is_encrypted_ &&
+  is_unsigned_ = core_->unsigned_store && !socket_.is_encrypted() &&
                  !parser_->target().starts_with("/v1/") && !Monitor::is_its(parser_->target());
   if (is_unsigned_) {
     return admit_unsigned(*core_, *parser_, socket_.native_handle(), unsigned_room_);
@@ -211,7 +207,7 @@ std::optional<Reply> Session::admit() {
   if (announced_body() > 0) return Reply{400, "the request has a body: send none", nullptr};
   if (is_hello) return {};
   if (!is_agent) return admit_monitor(*core_, *parser_);
-  return admit_agent(*core_, *parser_, socket_.native_handle(), is_encrypted_);
+  return admit_agent(*core_, *parser_, socket_.native_handle(), socket_.is_encrypted());
 }
 
 std::optional<WaitingRequest> Session::waiting() const {
@@ -265,8 +261,7 @@ net::Task<void> Session::answer() {
 net::Task<void> Session::hand_over() {
   const std::string head =
       net::response_head(101, {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0);
-  const auto [error, size] =
-      co_await asio::async_write(socket_, asio::buffer(head), net::use_tuple);
+  const auto [error, size] = co_await socket_.write(asio::buffer(head));
   disarm();
   if (!error && core_->on_agent) core_->on_agent(std::move(socket_));
 }
@@ -281,8 +276,7 @@ net::Task<void> Session::settle(Pending pending) {
   co_await wake_.async_wait(net::use_tuple);
   is_waiting_ = false;
   ++watch_epoch_;
-  net::error_code ignored;
-  socket_.cancel(ignored);
+  socket_.cancel();
   if (!writer_.has_begun()) {
     Reply expired = pending.expired();
     begin_reply(std::move(expired), keeps());
@@ -294,23 +288,22 @@ net::Task<void> Session::settle(Pending pending) {
 // Ends the wait when the peer of a waiting request closes the connection.
 void Session::watch_peer() {
   if (end_ - begin_ > core_->limits.http.head_bytes) return;
-  socket_.async_wait(
-      net::StreamSocket::wait_read,
-      [weak = weak_from_this(), epoch = ++watch_epoch_](const net::error_code& error) {
-        const auto self = weak.lock();
-        if (error || !self || self->watch_epoch_ != epoch) return;
-        self->input_.resize(std::max(self->input_.size(), self->end_ + kHeadChunk));
-        net::error_code failed;
-        const size_t size = self->socket_.read_some(
-            asio::buffer(self->input_.data() + self->end_, kHeadChunk), failed);
-        self->end_ += size;
-        if (failed && failed != asio::error::would_block && failed != asio::error::try_again) {
-          self->is_lost_ = true;
-          self->wake_.cancel();
-        } else {
-          self->watch_peer();
-        }
-      });
+  socket_.async_wait_read([weak = weak_from_this(),
+                           epoch = ++watch_epoch_](const net::error_code& error) {
+    const auto self = weak.lock();
+    if (error || !self || self->watch_epoch_ != epoch) return;
+    self->input_.resize(std::max(self->input_.size(), self->end_ + kHeadChunk));
+    net::error_code failed;
+    const size_t size =
+        self->socket_.try_read(asio::buffer(self->input_.data() + self->end_, kHeadChunk), failed);
+    self->end_ += size;
+    if (failed && failed != asio::error::would_block && failed != asio::error::try_again) {
+      self->is_lost_ = true;
+      self->wake_.cancel();
+    } else {
+      self->watch_peer();
+    }
+  });
 }
 
 bool Session::keeps() const {
@@ -356,8 +349,7 @@ net::Task<Session::Read> Session::refuse(Reply reply) {
 // Reads and drops the bytes that a refused client still sends. Closing at once would reset the
 // connection, and the client would lose the reply.
 net::Task<void> Session::drain() {
-  net::error_code ignored;
-  socket_.shutdown(net::StreamSocket::shutdown_send, ignored);
+  socket_.shutdown_send();
   arm(kDrain);
   for (;;) {
     begin_ = end_ = 0;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "net/accepted_socket.h"
 #include "net/asio.h"
 #include "net/http.h"
 #include "rendezvous/server/client_proof.h"
@@ -18,8 +19,7 @@ namespace hvd::rendezvous {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // `is_encrypted`: `socket` carries the decrypted stream of a client that uses TLS.
-  Session(std::shared_ptr<ServerCore> core, net::StreamSocket socket, bool is_encrypted);
+  Session(std::shared_ptr<ServerCore> core, net::AcceptedSocket socket);
   ~Session();
   Session(const Session&) = delete;
 
@@ -58,8 +58,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void close();
 
   std::shared_ptr<ServerCore> core_;
-  net::StreamSocket socket_;
-  const bool is_encrypted_;
+  net::AcceptedSocket socket_;
   net::asio::steady_timer limit_;  // closes the connection when it fires
   net::asio::steady_timer wake_;   // ends the wait of settle
   std::unique_ptr<net::HttpRequestParser> parser_;

@@ -1,7 +1,7 @@
-// The server side of TLS, by OpenSSL, which only tls_*.cpp include. Accepts connections, and passes
-// each on as a plain socket after the TLS handshake. A client that does not begin TLS is passed on as
-// it is, or gets status 426 if the server has a certificate. The rendezvous server owns it. Lives on
-// the server's loop and never blocks it.
+// The handshakes of a TLS server, by OpenSSL, which only tls_*.cpp include. Takes accepted sockets, and
+// passes each on after its TLS handshake. A client that does not begin TLS is passed on as it is, or gets
+// status 426 if the server has a certificate. The rendezvous server owns it. Lives on the server's loop
+// and never blocks it.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,15 @@
 
 #include "base/result.h"
 #include "base/secrets/hmac.h"
+#include "net/accepted_socket.h"
 #include "net/asio.h"
 
 namespace hvd::net {
 
 struct TlsLimits {
   std::chrono::milliseconds handshake{10'000};
-  // The time in which a client must accept a part of at most 64 KiB.
-  std::chrono::milliseconds write{60'000};
+  // Handshakes at one time. One more ends the oldest: its client may call again.
+  size_t unproven = 1024;
 };
 
 // The ways in which a server proves itself: a certificate, a key that its clients hold too, or each
@@ -42,9 +43,9 @@ class TlsFront {
   // Loads the files.
   static Result<TlsFront> make(TlsServerOptions options);
 
-  // Runs the handshake on `socket`, then passes a plain socket with the decrypted stream to
-  // `adopt`. A failed handshake does not call `adopt`.
-  using Adopt = std::function<void(StreamSocket, bool is_encrypted)>;
+  // Runs the handshake on `socket`, then passes the connection to `adopt`. A failed handshake does not
+  // call `adopt`.
+  using Adopt = std::function<void(AcceptedSocket)>;
   void take(StreamSocket socket, Adopt adopt) const;
 
  private:

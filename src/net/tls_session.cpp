@@ -9,22 +9,11 @@
 #include <climits>
 
 #include "base/text.h"
+#include "net/tls_context.h"
 #include "net/tls_key.h"
 
 namespace hvd::net {
 namespace {
-
-struct FreeTls {
-  void operator()(SSL_CTX* context) const { ::SSL_CTX_free(context); }
-  void operator()(SSL* session) const { ::SSL_free(session); }
-};
-
-std::string last_tls_error() {
-  char text[256] = "unknown error";
-  if (const auto code = ::ERR_get_error()) ::ERR_error_string_n(code, text, sizeof text);
-  ::ERR_clear_error();
-  return text;
-}
 
 // An older error in this thread's queue would look like an error of the next call.
 void forget_tls_errors() { ::ERR_clear_error(); }
@@ -54,17 +43,8 @@ Status use_files(SSL_CTX* context, const TlsOptions& options) {
                                 ", cannot be read: ", last_tls_error()));
   }
   if (options.certificate.empty()) return {};
-  if (::SSL_CTX_use_certificate_chain_file(context, options.certificate.c_str()) != 1) {
-    return invalid_argument(cat(printable(options.certificate),
-                                " holds no certificate that can be read: ", last_tls_error()));
-  }
-  // OpenSSL must not ask for a passphrase: a rank has no terminal.
-  ::SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
-  if (::SSL_CTX_use_PrivateKey_file(context, options.key.c_str(), SSL_FILETYPE_PEM) != 1) {
-    return invalid_argument(cat(printable(options.key), " holds no key of the certificate in ",
-                                printable(options.certificate), ": ", last_tls_error()));
-  }
-  return {};
+  HVD_RETURN_IF_ERROR(use_certificate(context, options.certificate));
+  return use_key(context, options.key, options.certificate);
 }
 
 }  // namespace
@@ -100,13 +80,22 @@ class TlsSession::Impl {
     return make_session();
   }
 
+  Status accept(SSL_CTX* context) {
+    is_server_ = true;
+    ::SSL_CTX_up_ref(context);
+    context_.reset(context);
+    return make_session();
+  }
+
   Result<bool> shake_hands() {
     forget_tls_errors();
     const int result = ::SSL_do_handshake(session_.get());
     if (result != 1) {
       if (::SSL_get_error(session_.get(), result) == SSL_ERROR_WANT_READ) return false;
+      if (is_server_) return refuse_client();
       return has_shared_key_ ? refuse_shared_key() : refuse();
     }
+    if (is_server_) return check_client();
     if (!has_shared_key_ || shared_key_use(session_.get()) == SharedKeyUse::kUsed) return true;
     return failed_precondition("what listens there did not use the shared key");
   }
@@ -159,11 +148,15 @@ class TlsSession::Impl {
     }
   }
 
+  void end() {
+    forget_tls_errors();
+    if (::SSL_is_init_finished(session_.get()) == 1) ::SSL_shutdown(session_.get());
+  }
+
   Bytes take_output() {
-    char* data = nullptr;
-    const long size = BIO_get_mem_data(outgoing_, &data);
-    Bytes bytes = to_bytes({data, static_cast<size_t>(size)});
-    (void)BIO_reset(outgoing_);
+    // BIO_reset() would zero the buffer up to the largest size that it has had.
+    Bytes bytes(::BIO_ctrl_pending(outgoing_));
+    if (!bytes.empty()) ::BIO_read(outgoing_, bytes.data(), static_cast<int>(bytes.size()));
     return bytes;
   }
 
@@ -181,8 +174,24 @@ class TlsSession::Impl {
     incoming_ = ::BIO_new(::BIO_s_mem());
     outgoing_ = ::BIO_new(::BIO_s_mem());
     ::SSL_set_bio(session_.get(), incoming_, outgoing_);  // the session owns both
-    ::SSL_set_connect_state(session_.get());
+    is_server_ ? ::SSL_set_accept_state(session_.get()) : ::SSL_set_connect_state(session_.get());
     return {};
+  }
+
+  static Status refuse_client() {
+    const unsigned long error = ::ERR_peek_error();
+    const std::string reason = last_tls_error();
+    if (is_other_key(error)) return permission_denied("the client offers another shared key");
+    return unavailable(cat("the client does not complete the TLS handshake (", reason, ")"));
+  }
+
+  // A client that offers no shared key needs the certificate of this server. A client whose shared key was
+  // not used is refused, even if it would accept the certificate.
+  Result<bool> check_client() const {
+    const SharedKeyUse use = shared_key_use(session_.get());
+    const bool has_certificate = ::SSL_CTX_get0_certificate(context_.get()) != nullptr;
+    if (use == SharedKeyUse::kUsed || (use == SharedKeyUse::kNone && has_certificate)) return true;
+    return failed_precondition("the client and this server did not use the shared key");
   }
 
   Status refuse_shared_key() const {
@@ -214,7 +223,8 @@ class TlsSession::Impl {
   std::string host_;
   std::string ca_setting_;
   bool has_shared_key_ = false;
-  std::unique_ptr<SSL_CTX, FreeTls> context_;
+  bool is_server_ = false;
+  TlsContext context_;
   std::unique_ptr<SSL, FreeTls> session_;
   BIO* incoming_ = nullptr;
   BIO* outgoing_ = nullptr;
@@ -237,6 +247,12 @@ Result<TlsSession> TlsSession::with_shared_key(const Digest& key) {
   return TlsSession(std::move(impl));
 }
 
+Result<TlsSession> TlsSession::server(ssl_ctx_st* context) {
+  auto impl = std::make_unique<Impl>();
+  HVD_RETURN_IF_ERROR(impl->accept(context));
+  return TlsSession(std::move(impl));
+}
+
 Result<bool> TlsSession::shake_hands() { return impl_->shake_hands(); }
 Result<std::optional<size_t>> TlsSession::read(std::span<std::byte> buffer) {
   return impl_->read(buffer);
@@ -244,6 +260,7 @@ Result<std::optional<size_t>> TlsSession::read(std::span<std::byte> buffer) {
 bool TlsSession::has_something() { return impl_->has_something(); }
 Status TlsSession::write(ByteView bytes) { return impl_->write(bytes); }
 void TlsSession::feed(ByteView received) { impl_->feed(received); }
+void TlsSession::end() { impl_->end(); }
 Bytes TlsSession::take_output() { return impl_->take_output(); }
 
 }  // namespace hvd::net

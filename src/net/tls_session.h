@@ -1,5 +1,5 @@
-// The client side of TLS without I/O, by OpenSSL, which only tls_session.cpp includes: takes received
-// bytes, and returns bytes to send. One caller at a time.
+// One end of TLS without I/O, by OpenSSL, which only tls_*.cpp include: takes received bytes, and returns
+// bytes to send. One caller at a time.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,8 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/secrets/hmac.h"
+
+struct ssl_ctx_st;
 
 namespace hvd::net {
 
@@ -29,16 +31,18 @@ class TlsSession {
   // Creates the session of a client with a server that holds this key (tls_key.h). Accepts no
   // certificate.
   static Result<TlsSession> with_shared_key(const Digest& key);
+  // Creates the session of a server. It shares the context (TlsFront).
+  static Result<TlsSession> server(ssl_ctx_st* context);
   TlsSession(TlsSession&&) noexcept;
   TlsSession& operator=(TlsSession&&) noexcept;
   ~TlsSession();
 
   // Advances the handshake as far as the received bytes allow; returns true when it is complete.
   // The caller sends the output after each step, also after an error. kFailedPrecondition: the
-  // server's certificate is not trusted, or the server speaks no TLS. kPermissionDenied: it refuses
-  // this client's shared key.
+  // server's certificate is not trusted, or the server speaks no TLS; at a server, the client did not use
+  // what proves them to each other. kPermissionDenied: the server refuses the client's shared key.
   Result<bool> shake_hands();
-  // Reads decrypted bytes after the handshake. Nothing: feed() more bytes first; 0: the server has
+  // Reads decrypted bytes after the handshake. Nothing: feed() more bytes first; 0: the peer has
   // ended the stream. kFailedPrecondition: the server wants a client certificate, and says so only
   // after the handshake.
   Result<std::optional<size_t>> read(std::span<std::byte> buffer);
@@ -46,6 +50,8 @@ class TlsSession {
   bool has_something();
   // Encrypts all bytes into the output; call after the handshake.
   Status write(ByteView bytes);
+  // Announces the end of this side's bytes, in the output.
+  void end();
 
   void feed(ByteView received);
   // Takes the bytes to send; each byte is returned once.

@@ -31,10 +31,7 @@ class TlsConnection {
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     fd_ = ends[0];
     front->take(StreamSocket(loop_, asio::generic::stream_protocol(AF_UNIX, 0), ends[1]),
-                [this](StreamSocket socket, bool is_encrypted) {
-                  adopted.emplace(std::move(socket));
-                  adopted_encrypted = is_encrypted;
-                });
+                [this](AcceptedSocket socket) { adopted.emplace(std::move(socket)); });
   }
   TlsConnection(const TlsConnection&) = delete;
   ~TlsConnection() {
@@ -69,21 +66,33 @@ class TlsConnection {
   std::string read() {
     poll();
     char buffer[256];
-    error_code ignored;
-    adopted->non_blocking(true, ignored);
-    return std::string(buffer, adopted->read_some(asio::buffer(buffer), ignored));
+    return std::string(buffer, adopted->try_read(asio::buffer(buffer), read_error));
+  }
+  // Starts to write, and polls the loop.
+  void write(ByteView head, ByteView body) {
+    asio::co_spawn(
+        loop_,
+        [this, head, body]() -> Task<void> {
+          const auto [error, size] = co_await adopted->write(
+              asio::buffer(head.data(), head.size()), asio::buffer(body.data(), body.size()));
+          CHECK_FALSE(error);
+          written = size;
+        },
+        asio::detached);
+    poll();
   }
 
-  std::optional<StreamSocket> adopted;
-  bool adopted_encrypted = false;
+  std::optional<AcceptedSocket> adopted;
+  error_code read_error;  // of the last read()
+  size_t written = 0;
   int other_keys = 0, altered = 0;
 
- private:
   void poll() {
     loop_.restart();
     loop_.poll();
   }
 
+ private:
   asio::io_context loop_{1};
   int fd_ = -1;
 };
@@ -106,7 +115,7 @@ TEST_CASE("two ends with the same key exchange bytes that nobody else reads") {
   CHECK(as_text(sent).find("secret") == std::string_view::npos);
   connection.send(sent);
   REQUIRE(connection.adopted.has_value());
-  CHECK(connection.adopted_encrypted);
+  CHECK(connection.adopted->is_encrypted());
   CHECK(connection.read() == "secret");
   CHECK(connection.other_keys == 0);
 }
@@ -129,6 +138,7 @@ TEST_CASE("an altered byte ends the stream and is not delivered") {
   connection.send(sent);
   REQUIRE(connection.adopted.has_value());
   CHECK(connection.read().empty());
+  CHECK(connection.read_error == boost::system::errc::bad_message);
   CHECK(connection.altered == 1);
   // The client gets the alert of the server.
   session.feed(connection.receive());
@@ -136,6 +146,99 @@ TEST_CASE("an altered byte ends the stream and is not delivered") {
   const auto size = session.read(buffer);
   REQUIRE_FALSE(size.ok());
   CHECK(size.status().message().starts_with("bytes were altered on their way"));
+}
+
+TEST_CASE("a client that reads late gets a large answer in full") {
+  TlsConnection connection({.shared_key = key_of('a')});
+  TlsSession session = session_with('a');
+  REQUIRE(connection.shake_hands(session).ok());
+  connection.poll();
+  REQUIRE(connection.adopted.has_value());
+  Bytes head(1000, std::byte{'h'}), body(3 << 20);
+  for (size_t i = 0; i < body.size(); ++i) body[i] = static_cast<std::byte>(i * 7 >> 3);
+  // As much as the socket takes; write() then continues where try_write() stopped.
+  error_code error;
+  const size_t sent = connection.adopted->try_write(asio::buffer(head),
+                                                    asio::buffer(body.data(), body.size()), error);
+  CHECK(error == asio::error::would_block);
+  REQUIRE(sent >= head.size());
+  REQUIRE(sent < head.size() + body.size());
+  const ByteView rest = ByteView(body).subspan(sent - head.size());
+  connection.write({}, rest);
+  CHECK(connection.written == 0);
+  Bytes got;
+  std::vector<std::byte> buffer(1 << 16);
+  while (got.size() < head.size() + body.size()) {
+    const Bytes more = connection.receive();
+    REQUIRE_FALSE(more.empty());
+    session.feed(more);
+    for (;;) {
+      const auto size = session.read(buffer);
+      REQUIRE_MESSAGE(size.ok(), size.status().message());
+      if (!*size) break;
+      got.insert(got.end(), buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(**size));
+    }
+  }
+  connection.poll();
+  CHECK(connection.written == rest.size());
+  head.insert(head.end(), body.begin(), body.end());
+  CHECK(got == head);
+}
+
+TEST_CASE("each side learns of the end of the other's bytes") {
+  TlsConnection connection({.shared_key = key_of('a')});
+  TlsSession session = session_with('a');
+  REQUIRE(connection.shake_hands(session).ok());
+  connection.poll();
+  REQUIRE(connection.adopted.has_value());
+  REQUIRE(session.write(as_bytes("last")).ok());
+  session.end();
+  connection.send(session.take_output());
+  CHECK(connection.read() == "last");
+  CHECK(connection.read().empty());
+  CHECK(connection.read_error == asio::error::eof);
+  connection.adopted->close();
+  session.feed(connection.receive());
+  std::byte buffer[16];
+  const auto size = session.read(buffer);
+  REQUIRE(size.ok());
+  CHECK(*size == size_t{0});
+}
+
+TEST_CASE("a handshake beyond the limit ends the oldest one") {
+  auto front = TlsFront::make({.shared_key = key_of('a'), .limits = {.unproven = 2}});
+  REQUIRE(front.ok());
+  asio::io_context loop(1);
+  std::vector<int> clients;
+  int adopted = 0;
+  for (int i = 0; i < 3; ++i) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    clients.push_back(ends[0]);
+    front->take(StreamSocket(loop, asio::generic::stream_protocol(AF_UNIX, 0), ends[1]),
+                [&](const AcceptedSocket&) { ++adopted; });
+    loop.poll();
+    loop.restart();
+  }
+  char byte = 0;
+  CHECK(::recv(clients[0], &byte, 1, MSG_DONTWAIT) == 0);  // closed
+  CHECK(::recv(clients[1], &byte, 1, MSG_DONTWAIT) < 0);
+  CHECK(::recv(clients[2], &byte, 1, MSG_DONTWAIT) < 0);
+  // A client that completes its handshake makes room for another one.
+  REQUIRE(::send(clients[1], "plain", 5, MSG_NOSIGNAL) == 5);
+  loop.poll();
+  loop.restart();
+  CHECK(adopted == 1);
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  clients.push_back(ends[0]);
+  front->take(StreamSocket(loop, asio::generic::stream_protocol(AF_UNIX, 0), ends[1]),
+              [&](const AcceptedSocket&) { ++adopted; });
+  loop.poll();
+  CHECK(::recv(clients[2], &byte, 1, MSG_DONTWAIT) < 0);
+  for (const int client : clients) ::close(client);
+  loop.restart();
+  loop.run();  // the handshakes end
 }
 
 TEST_CASE(
@@ -175,7 +278,7 @@ TEST_CASE("a client that begins with something else than TLS is passed on as it 
   TlsConnection connection({.shared_key = key_of('a')});
   connection.send(as_bytes("GET /health"));
   REQUIRE(connection.adopted.has_value());
-  CHECK_FALSE(connection.adopted_encrypted);
+  CHECK_FALSE(connection.adopted->is_encrypted());
   CHECK(connection.read() == "GET /health");
 }
 

@@ -36,7 +36,7 @@ class TlsTest(unittest.TestCase):
         self.ca, self.key = make_certificate(self.folder, "server")
 
     def start(self, certificate=None, key=None):
-        server = subprocess.Popen(
+        self.server = server = subprocess.Popen(
             [SERVER, "-np", "2", "--listen", "127.0.0.1:0", "--token-file", self.token,
              "--tls-cert", certificate or self.ca, "--tls-key", key or self.key],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -140,6 +140,18 @@ class TlsTest(unittest.TestCase):
             with each, contextlib.suppress(ConnectionError):
                 each.settimeout(max(0.1, deadline - time.monotonic()))
                 self.assertEqual(each.recv(1), b"")
+
+    def test_unfinished_handshakes_are_bounded_and_the_newest_one_goes_on(self):
+        self.start()
+        with contextlib.ExitStack() as clients:
+            for _ in range(1500):
+                client = clients.enter_context(socket.create_connection(("127.0.0.1", self.port), 20))
+                client.sendall(b"\x16")  # the first byte of a handshake
+            workers = [self.worker("localhost", self.ca) for _ in range(2)]
+            for worker in workers:
+                self.outcome(worker, 0)
+            held = len(os.listdir(f"/proc/{self.server.pid}/fd"))
+            self.assertLess(held, 1024 + 50)
 
 
 if __name__ == "__main__":

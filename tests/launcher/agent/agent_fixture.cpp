@@ -132,7 +132,7 @@ AgentFixture::AgentFixture(const std::string& agents_token, const std::string& l
   REQUIRE(tls.ok());
   server_ = std::make_unique<rendezvous::Server>(
       loop_.get_executor(), rendezvous::ServerOptions{.secret = secret, .tls = std::move(*tls)});
-  server_->on_agent([this, secret](net::StreamSocket socket) {
+  server_->on_agent([this, secret](net::AcceptedSocket socket) {
     asio::co_spawn(loop_, take(std::move(socket), secret), asio::detached);
   });
   const auto bound = server_->listen(*net::parse_endpoint("tcp:127.0.0.1:0"));
@@ -156,7 +156,7 @@ void AgentFixture::begin_session(std::unique_ptr<Duplex> connection, Reconnectio
   link_ = std::make_unique<AgentLink>(loop_.get_executor(), std::move(stream), *this);
 }
 
-net::Task<void> AgentFixture::take(net::StreamSocket socket, Secret token) {
+net::Task<void> AgentFixture::take(net::AcceptedSocket socket, Secret token) {
   connection_ = socket.native_handle();
   auto agent = co_await admit(std::move(socket), to_bytes(token.hex()));
   if (!agent.ok()) co_return;

@@ -113,7 +113,7 @@ class AgentFixture : public AgentEvents {
   void on_store_connection(net::StreamSocket socket) override;
   Status drive(net::Task<Status> task);
   void begin_session(std::unique_ptr<Duplex> connection, Reconnection reconnection);
-  net::Task<void> take(net::StreamSocket socket, Secret token);
+  net::Task<void> take(net::AcceptedSocket socket, Secret token);
   pid_t fork_agent(std::vector<std::string> command, int input, int output);
   std::unique_ptr<Duplex> start_program(std::vector<std::string> command, pid_t& pid);
   net::Task<Result<std::unique_ptr<Duplex>>> respawn();

@@ -1,0 +1,78 @@
+// A connection that a server has accepted, in plain text or by TLS. Owns the socket and the TLS session.
+// TlsFront or the server's acceptor makes it. At most one reader and one writer at a time. Lives on the
+// server's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "net/asio.h"
+
+struct ssl_ctx_st;
+
+namespace hvd::net {
+
+class AcceptedSocket {
+ public:
+  // In plain text. The socket becomes non-blocking.
+  AcceptedSocket(StreamSocket socket);  // NOLINT: a socket without TLS is one too
+  // By TLS, after shake_hands(). Calls `on_altered` before a read fails because bytes were altered on their
+  // way; no later byte is read.
+  static Result<AcceptedSocket> with_tls(StreamSocket socket, ssl_ctx_st* context,
+                                         std::function<void()> on_altered);
+  AcceptedSocket(AcceptedSocket&&) noexcept;
+  AcceptedSocket& operator=(AcceptedSocket&&) = delete;
+  ~AcceptedSocket();
+
+  // The errors are those of TlsSession::shake_hands().
+  Task<Status> shake_hands();
+
+  bool is_encrypted() const { return tls_ != nullptr; }
+  int native_handle() { return socket_.native_handle(); }
+  StreamSocket::executor_type get_executor() { return socket_.get_executor(); }
+
+  using Done = std::tuple<error_code, size_t>;
+  // Reads at least one byte. Error eof: the end of the stream; bad_message: altered bytes.
+  Task<Done> read_some(asio::mutable_buffer buffer);
+  // Reads without waiting. Error would_block: there is nothing to read yet.
+  size_t try_read(asio::mutable_buffer buffer, error_code& error);
+  // Waits for bytes of the peer that try_read() has not seen. They may be no content.
+  template <typename Handler>
+  void async_wait_read(Handler handler) {
+    socket_.async_wait(StreamSocket::wait_read, std::move(handler));
+  }
+
+  // Writes all bytes of both.
+  Task<Done> write(asio::const_buffer head, asio::const_buffer body = {});
+  // Writes as much as the socket takes without waiting. After fewer bytes than given, the next call of
+  // try_write() or write() must continue with the rest.
+  size_t try_write(asio::const_buffer head, asio::const_buffer body, error_code& error);
+
+  // The peer reads the end of the stream.
+  void shutdown_send();
+  void cancel();
+  void close();
+
+ private:
+  struct Tls;
+  AcceptedSocket(StreamSocket socket, std::unique_ptr<Tls> tls);
+
+  Task<Done> read_tls(asio::mutable_buffer buffer);
+  std::optional<Done> decrypt(asio::mutable_buffer buffer);
+  void take_input(size_t size);
+  Task<Done> write_tls(asio::const_buffer head, asio::const_buffer body);
+  size_t try_write_tls(asio::const_buffer head, asio::const_buffer body, error_code& error);
+  ByteView next_piece(asio::const_buffer head, asio::const_buffer body, size_t sent);
+  bool flush(error_code& error);
+  Task<Status> send_output();
+  void end_tls();
+
+  StreamSocket socket_;
+  std::unique_ptr<Tls> tls_;  // null: plain text
+};
+
+}  // namespace hvd::net
