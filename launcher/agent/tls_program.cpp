@@ -1,5 +1,5 @@
 #include "launcher/agent/loop/cipher.h"
-#include "net/tls_session.h"
+#include "net/tls/tls_session.h"
 
 namespace hvd::launcher {
 

@@ -12,7 +12,7 @@
 #include "launcher/protocol/protocol.h"
 #include "launcher/spawn/duplex.h"
 #include "net/asio.h"
-#include "net/tls_front.h"
+#include "net/tls/tls_front.h"
 
 namespace hvd::launcher {
 

@@ -15,7 +15,7 @@
 #include "net/blocking_stream.h"
 #include "net/endpoint.h"
 #include "net/http.h"
-#include "net/tls_stream.h"
+#include "net/tls/tls_stream.h"
 #include "rendezvous/wire/signature.h"
 
 namespace hvd::rendezvous {

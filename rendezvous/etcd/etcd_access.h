@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "net/tls_session.h"
+#include "net/tls/tls_session.h"
 
 namespace hvd::rendezvous::etcd {
 

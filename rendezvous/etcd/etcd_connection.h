@@ -9,7 +9,7 @@
 #include "net/asio.h"
 #include "net/endpoint.h"
 #include "net/http.h"
-#include "net/tls_session.h"
+#include "net/tls/tls_session.h"
 
 namespace hvd::rendezvous::etcd {
 

@@ -16,7 +16,7 @@
 #include "base/secrets/secret.h"
 #include "net/asio.h"
 #include "net/endpoint.h"
-#include "net/tls_front.h"
+#include "net/tls/tls_front.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/unsigned_store.h"

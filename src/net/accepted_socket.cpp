@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "net/tls_session.h"
+#include "net/tls/tls_session.h"
 
 namespace hvd::net {
 namespace {

@@ -6,8 +6,8 @@
 #include <functional>
 #include <optional>
 
-#include "net/tls_front.h"
-#include "net/tls_session.h"
+#include "net/tls/tls_front.h"
+#include "net/tls/tls_session.h"
 
 namespace hvd::net {
 namespace {

@@ -1,4 +1,4 @@
-#include "net/tls_session.h"
+#include "net/tls/tls_session.h"
 
 #include <doctest/doctest.h>
 

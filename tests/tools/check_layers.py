@@ -111,7 +111,7 @@ PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
 # of those it may appear (None: any number).
 THIRD_PARTY = [
     (r"(spdlog|fmt)/.*", ["src/base/log/log.cpp"], None),
-    (r"openssl/.*", ["src/base", "src/net/tls_key.cpp", "src/net/tls_session.cpp"], None),
+    (r"openssl/.*", ["src/base", "src/net/tls"], None),
     (r"dlfcn\.h", ["src/base", "src/plugin", "plugins/python/tensorflow_ops/tf_api.cpp"], None),
     (r"boost/.*", ["src/net", "rendezvous", "src/runtime", "launcher"], None),
     (r"nlohmann/.*", ["rendezvous", "launcher"], None),

@@ -1,12 +1,12 @@
-#include "net/tls_front.h"
+#include "net/tls/tls_front.h"
 
 #include <array>
 #include <deque>
 
 #include "base/text.h"
 #include "net/socket_address.h"
-#include "net/tls_context.h"
-#include "net/tls_key.h"
+#include "net/tls/tls_context.h"
+#include "net/tls/tls_key.h"
 
 namespace hvd::net {
 namespace {

@@ -1,4 +1,4 @@
-#include "net/tls_key.h"
+#include "net/tls/tls_key.h"
 
 #include <openssl/crypto.h>
 #include <openssl/err.h>

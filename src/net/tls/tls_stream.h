@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "net/blocking_stream.h"
-#include "net/tls_session.h"
+#include "net/tls/tls_session.h"
 
 namespace hvd::net {
 

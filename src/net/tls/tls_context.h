@@ -1,4 +1,4 @@
-// What the OpenSSL contexts of clients and servers have in common. Only tls_*.cpp include it.
+// OpenSSL contexts of clients and servers: their lifetime, certificates and errors. Only tls_*.cpp include it.
 #pragma once
 
 #include <openssl/ssl.h>

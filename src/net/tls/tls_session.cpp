@@ -1,4 +1,4 @@
-#include "net/tls_session.h"
+#include "net/tls/tls_session.h"
 
 #include <arpa/inet.h>
 #include <openssl/err.h>
@@ -9,8 +9,8 @@
 #include <climits>
 
 #include "base/text.h"
-#include "net/tls_context.h"
-#include "net/tls_key.h"
+#include "net/tls/tls_context.h"
+#include "net/tls/tls_key.h"
 
 namespace hvd::net {
 namespace {

@@ -1,4 +1,4 @@
-#include "net/tls_stream.h"
+#include "net/tls/tls_stream.h"
 
 #include <poll.h>
 #include <sys/socket.h>
