@@ -102,6 +102,23 @@ def test_a_host_by_a_command_outlives_resets():
 
 
 @world()
+def test_a_reset_at_any_moment_of_a_login_is_noticed():
+    relay = Relay((network.address(host.spec()["names"].index("a")), 22))
+    reach_through(relay)
+
+    def reset_all(piece):
+        relay.cut()
+        relay.heal()
+        return piece
+
+    for pieces in range(12):
+        relay.down.alter(reset_all, skip=pieces)
+        job = Job("-np", 1, "-H", "far:1", "true")
+        expect(job.wait() in (0, 1, 2), job.describe())
+        expect("not done after" not in job.err, f"after {pieces} pieces: {job.describe()}")
+
+
+@world()
 def test_ranks_that_start_to_meet_while_the_link_is_cut_meet():
     joined = Joined("sh", "-c", f"echo begins; sleep 1; exec {BUILD}/tests/runtime_worker sum", slots=2)
     relay = Relay(("127.0.0.1", joined.port))

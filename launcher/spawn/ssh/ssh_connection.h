@@ -50,6 +50,8 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
       settle();
       if (outcome != again) co_return outcome;
       if (epoch_ != before) continue;
+      // libssh asks for repetition also when the connection broke during authentication.
+      if (is_broken()) co_return unavailable(cat("the ssh connection broke: ", error()));
       const bool was_notified = co_await changed_.wait();
       if (!was_notified) co_return aborted("the connection was given up");
     }
