@@ -262,7 +262,10 @@ HVD_API int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed
  * host has too little. It belongs to the process and not to a job: it may be allocated before
  * hvd_init, and stays valid after hvd_shutdown and after another hvd_init. A forked child shares it
  * with its parent, and cannot allocate or free any (HVD_FAILED_PRECONDITION). It has no name in the
- * file system, and the kernel frees it with the last process. */
+ * file system, and the kernel frees it with the last process. After an allreduce in this memory has
+ * failed, a rank of the host that has not seen the failure yet may still write to the tensors: write new
+ * values only after every other rank of the host has left hvd_shutdown or has ended. The next hvd_init of
+ * all of them is such a point. */
 HVD_API int hvd_alloc(size_t size, void** memory, char* error, size_t error_size);
 
 /* Frees memory of hvd_alloc. NULL is HVD_OK. No unfinished work may use the memory. */
