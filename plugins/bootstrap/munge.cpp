@@ -12,8 +12,10 @@
 namespace hvd::bootstrap {
 namespace {
 
-// MUNGE_OPT_UID_RESTRICTION of munge.h, whose ABI has not changed since version 0.5.
+// MUNGE_OPT_UID_RESTRICTION and MUNGE_OPT_TTL of munge.h, whose ABI has not changed since version 0.5.
 constexpr int kRestrictToUser = 9;
+constexpr int kTimeToLive = 4;
+constexpr int kLongest = -1;  // as munged allows
 // EMUNGE_CRED_REPLAYED: the credential is valid, and a process of this host has read it before.
 constexpr int kWasRead = 17;
 
@@ -49,6 +51,9 @@ Result<std::string> Munge::seal(ByteView message) const {
   if (context == nullptr) return unavailable("MUNGE has no memory");
   if (const int code = set_(context.get(), kRestrictToUser, ::geteuid()); code != 0) {
     return failure("cannot seal for this user", code);
+  }
+  if (const int code = set_(context.get(), kTimeToLive, kLongest); code != 0) {
+    return failure("cannot seal for ranks that start later", code);
   }
   char* credential = nullptr;
   const int code =

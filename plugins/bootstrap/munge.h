@@ -13,7 +13,8 @@ class Munge {
  public:
   static Result<Munge> open();
 
-  // For this process's user alone, for five minutes.
+  // For this process's user alone, for as long as munged allows (an hour by default), since ranks may wait
+  // for each other for --start-timeout.
   Result<std::string> seal(ByteView message) const;
   // Opens a credential that another process of this user has sealed. Each host reads it once, or, if
   // it is shared, with each of its processes.
