@@ -99,7 +99,8 @@ int Agent::run() {
   greet();
   for (;;) {
     outbox_.flush();
-    if (is_finished_ && is_linked_ && (is_delivered() || link_.is_ended_by_launcher())) {
+    const bool is_delivered = outbox_.is_empty() && link_.is_delivered();
+    if (is_finished_ && is_linked_ && (is_delivered || link_.is_ended_by_launcher())) {
       link_.close();
       return 0;
     }
@@ -109,8 +110,6 @@ int Agent::run() {
     watch_over();
   }
 }
-
-bool Agent::is_delivered() const { return outbox_.is_empty() && link_.is_delivered(); }
 
 Deadline Agent::next_deadline() const {
   Deadline next = Deadline::never();
@@ -136,8 +135,7 @@ void Agent::watch_over() {
   if (pmix_.deadline().passed()) pmix_.on_deadline();
   if (executions_.deadline().passed()) executions_.on_deadline();
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
-  const bool needs_link = !is_finished_ || !is_delivered();
-  if (needs_link && link_.deadline().passed()) link_.on_deadline();
+  if (link_.deadline().passed()) link_.on_deadline();
   if (is_linked_ && !is_suspended_ && lease_.passed()) {
     const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
     fail(cat("the launcher gave no sign of life for ", lease, " s"));

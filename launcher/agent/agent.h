@@ -64,8 +64,6 @@ class Agent {
   void lose_link();
   void renew_lease();
   void watch_over();
-  // Whether the launcher has every message.
-  bool is_delivered() const;
   Deadline next_deadline() const;
 
   net::EventLoop loop_;

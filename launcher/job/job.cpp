@@ -43,6 +43,8 @@ namespace {
 
 // How long agents may take beyond the grace before the launcher drops their links.
 constexpr double kBeyondGrace = 2;
+// How long agents that have ended their ranks may take to learn that the launcher knows.
+constexpr std::chrono::seconds kParting{5};
 // How long a rank that made others fail by leaving may take to end itself.
 constexpr std::chrono::seconds kTimeToLeave{2};
 
@@ -79,6 +81,7 @@ class JobLaunch {
   void tell_the_end();
   RankContext context_of(int rank) const;
   void end_all(double grace, int signal = 0);
+  net::Task<void> part();
   void drop_links();
 
   const Options& options_;
@@ -208,7 +211,7 @@ net::Task<int> JobLaunch::run_all() {
   timeout_.cancel();
   tell_the_end();
   co_await output_->drain();
-  drop_links();
+  co_await part();
   co_return supervisor_.exit_code();
 }
 
@@ -427,6 +430,17 @@ net::Task<void> JobLaunch::end_in_time(double seconds) {
     failed_hosts_.push_back(static_cast<int>(host));
     act(supervisor_.on_lost(static_cast<int>(host), unavailable("it does not answer")));
   }
+}
+
+// An agent that does not know whether its last message has arrived waits for another connection.
+net::Task<void> JobLaunch::part() {
+  give_up_.expires_after(kParting);
+  give_up_.async_wait([this](const net::error_code& error) {
+    if (!error) drop_links();
+  });
+  for (const auto& link : links_) co_await link->part();
+  give_up_.cancel();
+  drop_links();
 }
 
 void JobLaunch::drop_links() {

@@ -56,6 +56,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<Reached> test_reachability(MasterCandidates candidates);
   net::Task<Status> start(StartOrder order);
   net::Task<Status> suspend();
+  net::Task<void> part();
   void put(const Message& message);
   void consumed(int rank, OutputStream stream, size_t size);
   void close();
@@ -202,6 +203,11 @@ net::Task<Status> AgentLink::Impl::suspend() {
   co_return status;
 }
 
+net::Task<void> AgentLink::Impl::part() {
+  const auto self = shared_from_this();
+  if (is_finished_) static_cast<void>(co_await wait_for([] { return false; }));
+}
+
 void AgentLink::Impl::consumed(int rank, OutputStream stream, size_t size) {
   if (is_closed_) return;
   const auto grant = outputs_.consumed(rank, stream, size);
@@ -240,6 +246,7 @@ void AgentLink::give_input(int rank, ByteView bytes) {
   impl_->put(Input{rank, std::string(as_text(bytes))});
 }
 net::Task<Status> AgentLink::suspend() { return impl_->suspend(); }
+net::Task<void> AgentLink::part() { return impl_->part(); }
 void AgentLink::close() { impl_->close(); }
 
 void AgentLink::Impl::put(const Message& message) {
@@ -271,6 +278,7 @@ net::Task<void> AgentLink::Impl::ping() {
 
 Status AgentLink::Impl::handle(const net::Frame& frame) {
   const net::FrameHeader& header = frame.header;
+  if (is_finished_) put(Ping{});  // as behind Finished
   if (header.type == net::FrameType::kControl) {
     auto message = decode(frame.payload);
     if (!message.ok()) return message.status();

@@ -97,6 +97,9 @@ class AgentLink {
   // paused it, or an error after two seconds. The link renews the lease a third of the lease later, or
   // as soon as the launcher runs again after that.
   net::Task<Status> suspend();
+  // After on_finished: returns when the agent knows that its last message has arrived, and has ended the
+  // link; else at once. The caller bounds the time (and calls close).
+  net::Task<void> part();
   // Drops the link. The agent then ends all ranks. No event follows.
   void close();
 

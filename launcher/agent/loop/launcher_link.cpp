@@ -20,6 +20,8 @@ namespace {
 constexpr double kSurviveSeconds = 60;
 constexpr double kAnswerSeconds = 10;
 
+constexpr const char* kClosed = "the launcher closed the connection";
+
 constexpr size_t kReadChunk = 64 << 10;
 
 }  // namespace
@@ -89,8 +91,7 @@ void LauncherLink::flush() {
 }
 
 bool LauncherLink::is_delivered() const {
-  if (survive_seconds_ <= 0) return is_written();
-  return stream_.is_acknowledged() || is_closed_behind_last_byte_;
+  return survive_seconds_ > 0 ? stream_.is_acknowledged() : is_written();
 }
 
 void LauncherLink::on_readable() {
@@ -98,7 +99,7 @@ void LauncherLink::on_readable() {
   const ssize_t size = ::read(connection_.input.get(), buffer.data(), buffer.size());
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size < 0) return lose(system_error("the connection to the launcher broke", errno));
-  if (size == 0) return lose_at_end_of_file();
+  if (size == 0) return lose(unavailable(kClosed));
   const auto received = std::span(buffer).first(static_cast<size_t>(size));
   if (!connection_.cipher) return take(received);
   connection_.cipher->feed(received);
@@ -118,7 +119,7 @@ void LauncherLink::take_deciphered() {
       return lose(size.status());
     }
     if (!*size) return;
-    if (**size == 0) return lose_at_end_of_file();
+    if (**size == 0) return lose(unavailable(kClosed));
     take(std::span(buffer).first(**size));
   }
 }
@@ -156,11 +157,6 @@ void LauncherLink::lose(Status why) {
   why_ = std::move(why);
   give_up_at_ = Deadline::after_seconds(survive_seconds_);
   if (redialler_) redialler_.begin();
-}
-
-void LauncherLink::lose_at_end_of_file() {
-  is_closed_behind_last_byte_ = is_written();
-  lose(unavailable("the launcher closed the connection"));
 }
 
 void LauncherLink::close() {
@@ -282,7 +278,6 @@ void LauncherLink::adopt() {
   connection_ = std::move(offered->connection);
   keeper_ = std::move(offered->keeper);
   give_up_at_ = answer_by_ = Deadline::never();
-  is_closed_behind_last_byte_ = false;
   if (const Status status = open(); !status.ok()) lose(status);
 }
 

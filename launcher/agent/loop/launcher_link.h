@@ -38,8 +38,9 @@ class LauncherLink {
   void send(ByteView bytes);
   // Writes as much as the connection takes now.
   void flush();
-  // Whether the launcher has everything. True as well when it has closed the connection behind the last
-  // byte, and, where the link cannot be resumed, when the last byte was written.
+  // Whether the launcher has acknowledged everything. The end of its bytes proves nothing: a program that
+  // carries the connection ends them when the connection breaks. Where the link cannot be resumed: whether
+  // the last byte was written.
   bool is_delivered() const;
 
   // The launcher needs nothing more.
@@ -71,7 +72,6 @@ class LauncherLink {
   void take(std::span<std::byte> bytes);
   bool is_written() const { return written_ == unwritten_.size() && !stream_.has_unsent(); }
   void lose(Status why);
-  void lose_at_end_of_file();
   void end(Status why);
   void drop_connection();
 
@@ -96,7 +96,6 @@ class LauncherLink {
   Bytes unwritten_;  // a record, encrypted, behind its first written_ bytes
   size_t written_ = 0;
   bool is_waiting_ = false;  // for the connection to take more
-  bool is_closed_behind_last_byte_ = false;
   double survive_seconds_ = 0;
   Status why_;  // why the last connection is lost
   std::unique_ptr<Offered> offered_;

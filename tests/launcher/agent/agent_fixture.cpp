@@ -178,7 +178,12 @@ net::Task<void> AgentFixture::take(net::AcceptedSocket socket, Secret token) {
   static_cast<void>(co_await returned.duplex->write(refusal));
 }
 
-void AgentFixture::cut() { ::shutdown(connection_, SHUT_RDWR); }
+void AgentFixture::cut() {
+  std::array<char, 4096> lost;
+  while (::recv(connection_, lost.data(), lost.size(), MSG_DONTWAIT) > 0) {
+  }
+  ::shutdown(connection_, SHUT_RDWR);
+}
 
 AgentFixture::~AgentFixture() {
   link_.reset();
@@ -218,6 +223,11 @@ Status AgentFixture::drive(net::Task<Status> task) {
 Status AgentFixture::prepare(const HostJob& job) { return drive(link_->prepare(job)); }
 Status AgentFixture::start() { return drive(link_->start({})); }
 Status AgentFixture::suspend() { return drive(link_->suspend()); }
+void AgentFixture::part() {
+  bool is_over = false;
+  asio::co_spawn(loop_, link_->part(), [&](const std::exception_ptr&) { is_over = true; });
+  CHECK(until([&] { return is_over; }));
+}
 
 Status AgentFixture::begin(const HostJob& job) {
   HVD_RETURN_IF_ERROR(prepare(job));

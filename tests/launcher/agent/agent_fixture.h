@@ -56,6 +56,7 @@ class AgentFixture : public AgentEvents {
   // Prepares and starts.
   Status begin(const HostJob& job);
   Status suspend();
+  void part();
   // Begins and waits for the end; "" or what went wrong.
   std::string run(const HostJob& job);
   // Drives the loop until the claim holds or the time is over: whether it holds.
@@ -63,7 +64,7 @@ class AgentFixture : public AgentEvents {
   // Drives the loop for a time.
   void pass(double seconds);
 
-  // Breaks the connection.
+  // Breaks the connection. The bytes that the agent has sent and this side has not read are lost.
   void cut();
   // The session is over for this launcher.
   void forget_session() { session_.reset(); }

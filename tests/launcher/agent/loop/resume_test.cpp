@@ -1,6 +1,8 @@
 // A link that breaks while ranks run: it continues over another connection.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <string>
 
 #include "base/text.h"
@@ -38,6 +40,23 @@ void check_job_survives(AgentFixture& fixture) {
   CHECK(fixture.returns > 0);
 }
 
+void check_last_messages_arrive(AgentFixture& fixture) {
+  REQUIRE(fixture.begin(fixture.shell_job("echo first; kill -STOP $$; echo last; exit 3")).ok());
+  const auto& seen = fixture.output[{0, OutputStream::kStdout}];
+  REQUIRE(fixture.until([&] { return seen == "first\n"; }));
+  // From here on, the launcher reads nothing.
+  for (auto ranks = fixture.marked(); !ranks.empty(); ranks = fixture.marked()) {
+    for (const pid_t rank : ranks) send_signal(rank, SIGCONT);
+    ::usleep(1000);
+  }
+  ::usleep(200000);  // in which the agent writes
+  fixture.cut();
+  CHECK(fixture.until([&] { return fixture.is_finished || !fixture.lost.empty(); }));
+  CHECK(fixture.lost.empty());
+  CHECK(seen == "first\nlast\n");
+  CHECK(fixture.exits[0].code == 3);
+}
+
 HostJob long_job(const AgentFixture& fixture) {
   HostJob job = fixture.shell_job("sleep 1000");
   job.lease_seconds = 60;
@@ -60,6 +79,24 @@ TEST_CASE("The output of an agent that dials again is complete, in order and wit
 TEST_CASE("So is that of an agent whose program is started again") {
   AgentFixture fixture{AgentFixture::Respawned()};
   check_job_survives(fixture);
+}
+
+TEST_CASE("The last messages of an agent that dials again arrive after they were lost") {
+  AgentFixture fixture(kToken, kToken);
+  check_last_messages_arrive(fixture);
+}
+
+TEST_CASE("The same holds for an agent whose program is started again") {
+  AgentFixture fixture{AgentFixture::Respawned()};
+  check_last_messages_arrive(fixture);
+}
+
+TEST_CASE("A launcher parts from an agent once it knows that its last message has arrived") {
+  AgentFixture fixture{AgentFixture::Respawned()};
+  REQUIRE(fixture.run(fixture.shell_job("true")).empty());
+  fixture.part();
+  CHECK_FALSE(fixture.link().state().ok());
+  CHECK(fixture.lost.empty());
 }
 
 TEST_CASE("Input reaches a rank once, across a cut") {
