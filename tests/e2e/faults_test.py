@@ -7,13 +7,13 @@ import socket
 import time
 
 from harness import *
+from rounds import RUN, repeat, run_in_worlds
 import namespaces as ns
 
 HOME = pathlib.Path.home()
 # Each rank starts a process in a new session.
 HIDING = ["sh", "-c", "echo up; setsid sleep 1000 & exec sleep 1000"]
-# Seconds for the jobs with random faults, and the number of worlds that run them at the same time: a job
-# mostly waits. HVD_FAULTS=1000 requests 1,000 jobs instead.
+# Seconds for the jobs with random faults, and the number of worlds that run them at the same time.
 SECONDS = 40
 WORLDS = 12
 
@@ -226,41 +226,12 @@ def harmed(chance):
         faults.thaw("b")
 
 
-def harm_jobs(seed, seconds, wanted):
-    """Runs `wanted` jobs in this world, or as many as the time allows."""
-    chance = random.Random(seed)
-    deadline, count = time.monotonic() + seconds, 0
-    while count < wanted if wanted else time.monotonic() < deadline:
-        try:
-            harmed(chance)
-        except Failure as failure:
-            print(f"job {count} of HVD_SEED={seed}: {failure}")
-            sys.exit(1)
-        remove_folders()
-        count += 1
-    print(f"{count} jobs harmed")
-
-
 def test_harm_at_any_moment_leaves_nothing():
-    wanted = int(os.environ.get("HVD_FAULTS", "0"))
-    seed = os.environ.get("HVD_SEED", str(time.time_ns()))
-    # A seed from an earlier output has a "-" and belongs to one world.
-    seeds = [seed] if "-" in seed else [f"{seed}-{number}" for number in range(WORLDS)]
-    worlds = [subprocess.Popen(
-        [HOSTS, "run", "--root", "--names", "a b", "--", PYTHON, "-B", __file__, "--harm", each,
-         str(SECONDS), str(-(-wanted // len(seeds)))], env={**os.environ, "HVD_IN_WORLD": "1"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for each in seeds]
-    said = [each.communicate()[0] for each in worlds]
-    if any(each.returncode == NO_WORLD for each in worlds):
-        raise Skip(said[0].strip().rpartition("\n")[2].removeprefix("hosts: "))
-    expect(not any(each.returncode for each in worlds), "\n".join(said))
-    count = sum(int(number) for text in said for number in re.findall(r"(\d+) jobs harmed", text))
-    print(f"{count} jobs harmed")
-    expect(count >= 5, f"only {count} in {SECONDS} s")
+    run_in_worlds("a b", WORLDS, SECONDS)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--harm"]:
-        harm_jobs(sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
+    if sys.argv[1:2] == [RUN]:
+        repeat(lambda chance, _: harmed(chance))
     else:
         main()

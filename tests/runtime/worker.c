@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,8 @@ static int wrong(const char* what) {
   return 1;
 }
 
-static int sum(const char* name, float* value) {
-  hvd_tensor tensor = {NULL, HVD_FLOAT32, 0, NULL, value, value};
+static int sums(const char* name, float* values, int64_t count) {
+  hvd_tensor tensor = {NULL, HVD_FLOAT32, 1, &count, values, values};
   hvd_submission submission;
   hvd_handle handle = 0;
   memset(&submission, 0, sizeof submission);
@@ -39,6 +40,8 @@ static int sum(const char* name, float* value) {
   return code;
 }
 
+static int sum(const char* name, float* value) { return sums(name, value, 1); }
+
 static int add_up(void) {
   for (int step = 0; step < 100; ++step) {
     float value = (float)(hvd_rank() + 1);
@@ -47,6 +50,28 @@ static int add_up(void) {
     if (value != (float)(size * (size + 1) / 2)) return wrong("the sum is wrong");
   }
   printf("%d of %d, %d of %d here\n", hvd_rank(), hvd_size(), hvd_local_rank(), hvd_local_size());
+  return 0;
+}
+
+/* Prints a hash of the bits of each sum, so that the sums of two jobs can be compared. */
+static int hash_sums(int steps) {
+  enum { kCount = 3000 };
+  static float values[kCount];
+  for (int step = 0; step < steps; ++step) {
+    uint32_t random = (uint32_t)(step * 64 + hvd_rank());
+    for (int i = 0; i < kCount; ++i) {
+      random = random * 1664525u + 1013904223u;
+      values[i] = (float)(random >> 8) / 3;
+    }
+    if (sums("values", values, kCount) != HVD_OK) return wrong("allreduce");
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < sizeof values; ++i) {
+      hash = (hash ^ ((const unsigned char*)values)[i]) * 1099511628211u;
+    }
+    printf("step %d %016llx\n", step, (unsigned long long)hash);
+    fflush(stdout);
+    usleep(5000);
+  }
   return 0;
 }
 
@@ -202,6 +227,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "steps-for-ever") == 0) return steps_for_ever();
   if (strcmp(what, "lose-by-exit") == 0) return lose_a_rank(0);
   if (strcmp(what, "lose-by-signal") == 0) return lose_a_rank(1);
+  if (strcmp(what, "hash-sums") == 0) return finish(hash_sums(argc > 2 ? atoi(argv[2]) : 1));
   if (strcmp(what, "fork") == 0) return finish(use_in_child());
   return wrong("what?");
 }

@@ -6,8 +6,8 @@ import sys
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-# Its cases are soak tests, which only the tier of a release runs.
-WITHOUT = {"soak"}
+# All their cases take long.
+WITHOUT = {"link_faults", "soak"}
 
 
 def cases():
