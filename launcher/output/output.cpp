@@ -110,7 +110,9 @@ Status Output::open_files() {
       target.path = folder / (stream == OutputStream::kStdout ? "stdout" : "stderr");
       const int how = style_.is_continued ? O_APPEND : O_TRUNC;
       const UniqueFd file(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
-      if (!file) return system_error(cat("cannot write to ", target.path), errno);
+      // The sink needs a descriptor of its own, since `file` closes.
+      const UniqueFd second(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
+      if (!file || !second) return system_error(cat("cannot write to ", target.path), errno);
       target.file = std::make_unique<Sink>(executor_, file.get(), thread_);
       target.file->on_broken([this, &target](int error) {
         say(system_error(cat("cannot write to ", target.path), error).message());

@@ -36,8 +36,11 @@ Target open_target(int fd) {
     const std::string path = cat("/proc/self/fd/", fd);
     target.fd->reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (*target.fd) return target;
+    target.fd->reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    if (!*target.fd) return target;
     target.flags_to_restore = ::fcntl(fd, F_GETFL);
     if (target.flags_to_restore >= 0) ::fcntl(fd, F_SETFL, target.flags_to_restore | O_NONBLOCK);
+    return target;
   }
   target.is_socket = S_ISSOCK(status.st_mode);
   target.fd->reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
