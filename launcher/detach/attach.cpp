@@ -60,8 +60,8 @@ int follow(SpoolReader& reader, const std::string& pid) {
   const auto code = reader.exit_code();
   if (code) return *code;
   say(cat("the launcher, pid ", pid,
-          ", was killed, or had no memory left, before its job had ended; agents end their ranks "
-          "by themselves"));
+          ", was killed, or got no memory or descriptor from the system, before its job had ended; "
+          "agents end their ranks by themselves"));
   return kExitSignal + SIGKILL;
 }
 

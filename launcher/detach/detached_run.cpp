@@ -78,12 +78,23 @@ void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
 // The process in the terminal.
 int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset_t& watched,
                  pid_t launcher) {
-  if (!has_received(socket, kHasSpool, 0)) return code_of(launcher);
+  const auto remove = [&] {
+    const auto all = open_spool_folder(parent, false);
+    if (!all.ok()) return;
+    const std::string name = cat(launcher);
+    if (const UniqueFd spool = open_folder_in(*all, name)) remove_spool(parent, name, spool);
+  };
+  if (!has_received(socket, kHasSpool, 0)) {
+    const int code = code_of(launcher);
+    remove();
+    return code;
+  }
   const UniqueFd signals(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
   const auto reader = SpoolReader::open(parent, cat(launcher));
   if (!reader.ok()) {
     ::kill(launcher, SIGTERM);
     code_of(launcher);
+    remove();
     return refuse(reader.status());
   }
   bool is_shown = true;
@@ -101,6 +112,11 @@ int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset
     pass_on_signals(signals, launcher);
   }
   const int code = code_of(launcher);
+  // The sentence about a limit is lost with the process, whose output a thread of its own records.
+  if (!(*reader)->exit_code() && code < kExitSignal) {
+    say(cat("the launcher, pid ", launcher,
+            ", got no memory, descriptor or thread from the system; see ulimit -v, -n and -u"));
+  }
   (*reader)->remove();
   return code;
 }

@@ -57,7 +57,7 @@ Result<UniqueFd> make_folder(const std::string& parent, const std::string& name)
 Result<std::unique_ptr<Spool>> Spool::make(const std::string& parent, SpoolLimits limits) {
   const std::string name = cat(::getpid());
   HVD_ASSIGN_OR_RETURN(UniqueFd folder, make_folder(parent, name));
-  // It gets its name when it is locked: without a lock, it would tell that this process has ended.
+  // The state file gets its name once it is locked: an unlocked one says that the launcher has ended.
   constexpr const char* kUnnamed = "new";
   UniqueFd state(::openat(folder.get(), kUnnamed, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kOwnFile));
   if (!state || ::flock(state.get(), LOCK_EX) != 0 || !write_state(state, "running") ||
@@ -96,7 +96,8 @@ bool Spool::append(bool is_error, std::string_view lines) {
   if (size_ + record.size() > limits_.file_size) file_.reset();
   while (!((file_ || begin_file()) && write_all(record))) {
     error_ = errno;
-    if (files_.empty()) return false;
+    const bool is_full = error_ == ENOSPC || error_ == EDQUOT || error_ == EFBIG;
+    if (!is_full || files_.empty()) return false;
     drop_file(files_.front());
   }
   return true;

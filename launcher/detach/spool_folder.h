@@ -16,7 +16,7 @@ constexpr char kStateFile[] = "state";
 
 // "/tmp/horovodrun-1000" in "/tmp".
 std::string spool_folder_path(const std::string& parent);
-// Opens it, and makes it with `makes`. Refuses a directory that another user owns or can enter.
+// Opens the directory; `makes`: makes it where there is none. Refuses a directory that another user owns or can enter.
 // kNotFound when there is none.
 Result<UniqueFd> open_spool_folder(const std::string& parent, bool makes);
 // The process ids of the launchers whose spools are there.

@@ -62,7 +62,9 @@ Status SpoolReader::begin() {
   changes_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   const std::string path = cat("/proc/self/fd/", folder_.get());
   if (!changes_ || ::inotify_add_watch(changes_.get(), path.c_str(), IN_MODIFY | IN_CREATE) < 0) {
-    return system_error(cat("cannot watch the spool of pid ", pid_, " (inotify)"), errno);
+    return unavailable(cat("cannot watch the spool of pid ", pid_,
+                           " (inotify: ", std::strerror(errno),
+                           "); see sysctl fs.inotify.max_user_instances and max_user_watches"));
   }
   if (!is_spool_in_use(folder_)) return {};
   const auto pid = static_cast<pid_t>(parse_int(pid_).value_or(0));

@@ -244,7 +244,8 @@ def test_a_launcher_that_was_killed():
         detached.wait_for_the_end()
         attached = attached if follows else detached.attach()
         attached.ends_with(137)
-        one_sentence(attached, f"the launcher, pid {detached.pid}, was killed, or had no memory left, before")
+        one_sentence(attached, f"the launcher, pid {detached.pid}, was killed, or got no memory or descriptor from the "
+                     "system, before")
         expect("early" in attached.out, attached.describe())
         detached.leaves_nothing()
 

@@ -266,4 +266,25 @@ TEST_CASE("what ended a week ago is removed, and what runs or is younger stays")
   CHECK(fs::is_empty(parent.path));
 }
 
+TEST_CASE("a spool without a descriptor for another file keeps its files") {
+  const Parent parent;
+  const auto spool = make_spool(parent, {.file_size = 100, .files = 3});
+  spool->write(false, std::string(60, 'a') + "\n");
+  spool->write(false, std::string(60, 'b') + "\n");
+  const auto files = parent.files();
+  REQUIRE(files.size() == 3);  // and the state
+  rlimit before;
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  spool->write(false, std::string(60, 'c') + "\n");
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(parent.files() == files);
+  spool->write(false, "d\n");
+  const auto reader = open_spool(parent);
+  const std::string text = read_all(*reader);
+  CHECK(text.find("61 bytes of output are missing here") != std::string::npos);
+  CHECK(text.ends_with("d\n"));
+}
+
 }  // namespace hvd::launcher
