@@ -85,9 +85,9 @@ Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& cert
         cat("the agent at ", peer,
             " does not hold the job's token; copy this launcher's token file to its host"));
   };
-  options.on_altered = [](const std::string& peer) {
-    log::warning(cat("the connection of the agent at ", peer,
-                     " ended: bytes were altered on their way, and none of them was used"));
+  options.on_altered = [altered = std::make_shared<RefusedCallers>()](const std::string& peer) {
+    altered->report(cat("the connection of the agent at ", peer,
+                        " ended: bytes were altered on their way, and none of them was used"));
   };
   return net::TlsFront::make(std::move(options));
 }
