@@ -234,7 +234,7 @@ void Agent::kill_what_is_left() {
 
 void Agent::fail(const std::string& sentence) {
   if (is_linked_) {
-    // Nobody else says it while the connection is broken.
+    // While the connection is broken, only this process can report the sentence.
     if (link_.input() < 0) std::fprintf(stderr, "horovod-agent: %s\n", sentence.c_str());
     outbox_.put(Failed{sentence});
     outbox_.flush();

@@ -140,6 +140,7 @@ void LauncherLink::drop_connection() {
   unwritten_.clear();
   written_ = 0;
   is_waiting_ = false;
+  reattachment_.accept_again();
 }
 
 void LauncherLink::end(Status why) {
@@ -286,6 +287,7 @@ void LauncherLink::drop_offer() {
   answer_by_ = Deadline::never();
   const auto offered = std::exchange(offered_, nullptr);
   if (offered->connection.input) loop_.unwatch(offered->connection.input.get());
+  reattachment_.accept_again();
   if (redialler_ && !is_connected() && state_.ok()) redialler_.continue_later();
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 
 #include "base/check.h"
 #include "base/secrets/secret.h"
@@ -36,6 +37,10 @@ Status Reattachment::listen(const SessionId& session, OnConnection on_connection
   if (is_watched) return {};
   listener_.reset();
   return system_error("cannot watch a Unix socket", errno);
+}
+
+void Reattachment::accept_again() {
+  if (listener_) loop_.change(listener_.get(), EPOLLIN);
 }
 
 void Reattachment::close() {
@@ -69,6 +74,11 @@ void Reattachment::on_packet() {
 }
 
 int hand_over(const Reattach& order) {
+  // Schedulers send signals to every process of a job. This one ends with its connection.
+  for (const int number : {SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGIO,
+                           SIGXCPU, SIGVTALRM, SIGPROF, SIGPWR}) {
+    std::signal(number, SIG_IGN);
+  }
   auto agent = net::connect_for_packets(socket_name(order.session));
   Status status = agent.status();
   // Another user could have bound the name of an agent that has ended.

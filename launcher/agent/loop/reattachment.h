@@ -1,4 +1,4 @@
-// The way of a connection from a new agent process to the running agent of the same session: when the
+// Hands a connection from a new agent process to the running agent of the same session: when the
 // launcher has run the command again that started the agent, the new process hands over its standard input
 // and output, by an abstract Unix socket with the name of the session. A user who does not know the
 // session cannot guess its name.
@@ -25,6 +25,8 @@ class Reattachment {
 
   Status listen(const SessionId& session, OnConnection on_connection);
   bool is_listening() const { return bool(listener_); }
+  // A descriptor is free again: accept_all() may have stopped for want of one.
+  void accept_again();
   void close();
 
  private:

@@ -100,7 +100,7 @@ TEST_CASE("A few bytes are acknowledged by the next record, and need none of the
   CHECK(launcher.is_acknowledged());
 }
 
-TEST_CASE("What a cut connection has lost is sent again, and nothing twice") {
+TEST_CASE("Bytes that a cut connection has lost are sent again, and none twice") {
   ResumableStream launcher(kKey), agent(kKey);
   launcher.put(as_bytes("arrives, "));
   agent.put(as_bytes("up, "));

@@ -76,7 +76,7 @@ TEST_CASE("The output of an agent that dials again is complete, in order and wit
   check_job_survives(fixture);
 }
 
-TEST_CASE("So is that of an agent whose program is started again") {
+TEST_CASE("The link of an agent whose program is started again continues") {
   AgentFixture fixture{AgentFixture::Respawned()};
   check_job_survives(fixture);
 }
