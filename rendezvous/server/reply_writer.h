@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "net/accepted_socket.h"
+#include "net/tls/accepted_socket.h"
 #include "rendezvous/server/service.h"
 
 namespace hvd::rendezvous {

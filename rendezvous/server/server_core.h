@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/secrets/secret.h"
-#include "net/accepted_socket.h"
+#include "net/tls/accepted_socket.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/service.h"

@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "net/accepted_socket.h"
 #include "net/asio.h"
 #include "net/http.h"
+#include "net/tls/accepted_socket.h"
 #include "rendezvous/server/client_proof.h"
 #include "rendezvous/server/reply_writer.h"
 #include "rendezvous/server/server_core.h"

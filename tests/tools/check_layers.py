@@ -29,6 +29,10 @@ LAYERS = {
 # Sub-folder -> the sub-folders of its own layer whose headers it may include. "." is the layer's root.
 # A row has no cycle with others: tests/tools/check_layers_test.py checks it.
 SUBFOLDERS = {
+    "src/net": {
+        ".": [],
+        "tls": ["."],
+    },
     "src/base": {
         ".": [],
         "limits": ["."],

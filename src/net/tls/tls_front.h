@@ -12,8 +12,8 @@
 
 #include "base/result.h"
 #include "base/secrets/hmac.h"
-#include "net/accepted_socket.h"
 #include "net/asio.h"
+#include "net/tls/accepted_socket.h"
 
 namespace hvd::net {
 

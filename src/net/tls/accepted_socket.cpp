@@ -1,4 +1,4 @@
-#include "net/accepted_socket.h"
+#include "net/tls/accepted_socket.h"
 
 #include <algorithm>
 #include <array>
