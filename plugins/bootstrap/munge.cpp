@@ -46,13 +46,13 @@ Status Munge::failure(const char* what, int code) const {
   return unavailable(cat(what, ": MUNGE says: ", explain_(code)));
 }
 
-Result<std::string> Munge::seal(ByteView message) const {
+Result<std::string> Munge::seal(ByteView message, bool is_shared) const {
   const std::unique_ptr<Context, Destroy> context(create_(), destroy_);
   if (context == nullptr) return unavailable("MUNGE has no memory");
   if (const int code = set_(context.get(), kRestrictToUser, ::geteuid()); code != 0) {
     return failure("cannot seal for this user", code);
   }
-  if (const int code = set_(context.get(), kTimeToLive, kLongest); code != 0) {
+  if (const int code = is_shared ? set_(context.get(), kTimeToLive, kLongest) : 0; code != 0) {
     return failure("cannot seal for ranks that start later", code);
   }
   char* credential = nullptr;

@@ -81,7 +81,10 @@ pmix_info_t timeout_info(double seconds) {
 std::optional<Munge> munge_for(const pmix_proc_t& self) {
   if (!std::string_view(self.nspace).starts_with("slurm.pmix.")) return std::nullopt;
   auto munge = Munge::open();
-  if (!munge.ok() || !munge->seal(as_bytes("horovod")).ok()) return std::nullopt;
+  if (!munge.ok()) return std::nullopt;
+  const auto sealed = munge->seal(as_bytes("horovod"));
+  // In some user namespaces a process seals what it may not open.
+  if (!sealed.ok() || !munge->unseal(*sealed).ok()) return std::nullopt;
   return *munge;
 }
 
@@ -109,7 +112,9 @@ class Pmix final : public Source {
   Status put(std::string_view key, ByteView value) override {
     std::string sealed;
     if (munge_) {
-      HVD_ASSIGN_OR_RETURN(sealed, munge_->seal(value));
+      Bytes message = to_bytes(heading(key));
+      message.insert(message.end(), value.begin(), value.end());
+      HVD_ASSIGN_OR_RETURN(sealed, munge_->seal(message, true));
       value = as_bytes(sealed);
     }
     pmix_key_t name;
@@ -140,7 +145,14 @@ class Pmix final : public Source {
     std::free(value->data.bo.bytes);
     std::free(value);
     const std::string text(as_text(bytes));
-    if (munge_) return munge_->unseal(text, true);
+    if (munge_) {
+      HVD_ASSIGN_OR_RETURN(const Bytes message, munge_->unseal(text, true));
+      if (!as_text(message).starts_with(heading(key))) {
+        return permission_denied("PMIx gives a message that rank 0 of another step has sealed");
+      }
+      return Bytes(message.begin() + static_cast<std::ptrdiff_t>(heading(key).size()),
+                   message.end());
+    }
     if (text.starts_with("MUNGE:")) {
       return unavailable(
           "rank 0 has sealed its message by MUNGE, which does not work on this host; "
@@ -161,6 +173,9 @@ class Pmix final : public Source {
   }
 
  private:
+  // Precedes a sealed message: it is of this step, for this key.
+  std::string heading(std::string_view key) const { return cat(self_.nspace, " ", key, "\n"); }
+
   pmix_proc_t proc(pmix_rank_t rank) const {
     pmix_proc_t proc = self_;
     proc.rank = rank;
