@@ -262,6 +262,12 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   if (settings.is_set("tls_cert") && is_plain) {
     return invalid_argument("--insecure-plaintext and --tls-cert exclude each other: omit one");
   }
+  if (settings.flag("encrypt") && settings.flag("insecure_compat")) {
+    return invalid_argument(
+        "--encrypt and --insecure-compat exclude each other: workers of the original Horovod do "
+        "not "
+        "encrypt; omit one");
+  }
   const bool checks = settings.flag("check_build") || settings.is_set("require");
   if (settings.flag("json") && !checks) {
     return invalid_argument(

@@ -98,6 +98,10 @@ TEST_CASE("a mistake on the command line gets one sentence") {
   CHECK(error_of({"-np", "1", "--listen", ":1", "--token-file", "f", "--tls-cert", "f", "--tls-key",
                   "k", "--insecure-plaintext", "x"}) ==
         "--insecure-plaintext and --tls-cert exclude each other: omit one");
+  CHECK(
+      error_of({"-np", "1", "--encrypt", "--insecure-compat", "x"}) ==
+      "--encrypt and --insecure-compat exclude each other: workers of the original Horovod do not "
+      "encrypt; omit one");
   CHECK(error_of({"-np", "2"}) ==
         "the command is missing; it follows the flags, as in: horovodrun -np 4 python3 train.py");
 }
