@@ -23,8 +23,9 @@ Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
   }
   if (late.empty()) {
     return deadline_exceeded(
-        "all ranks have published their records, but the job's store did not give them to this "
-        "rank in time; check the network to HOROVOD_STORE, or raise HOROVOD_START_TIMEOUT");
+        "the records of the other ranks came too late, or the job's store gave them too late; "
+        "raise "
+        "HOROVOD_START_TIMEOUT, or check the network to HOROVOD_STORE");
   }
   std::string names = cat(late[0]);
   for (size_t i = 1; i < late.size(); ++i) {

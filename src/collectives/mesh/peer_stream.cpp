@@ -44,8 +44,8 @@ size_t PeerStream::wrote(ssize_t size) {
   } else if (errno != EINTR) {
     // Bytes that the peer sent before its end can still be read.
     writable_ = false;
+    if (!ended_) end_reason_ = errno;
     ended_ = true;
-    end_reason_ = errno;
   }
   return 0;
 }

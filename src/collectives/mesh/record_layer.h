@@ -4,7 +4,7 @@
 // A record: the length of its content (uint32), the complement of this length, the encrypted content,
 // a tag of 16 bytes. The nonce is the number of the record in its direction. It never crosses the
 // link; a record that was repeated, reordered or left out has another number. The tag covers the
-// length. The complement finds a changed length at once, where the receiver would wait for bytes
+// length. The complement finds most changed lengths at once, where the receiver would wait for bytes
 // that never come.
 #pragma once
 
@@ -75,7 +75,8 @@ class RecordOpener {
   std::span<std::byte> space();
   void advance(size_t size) { end_ += size; }
   // Takes content of the next record, at most bytes.size(), which is not 0. Returns 0 until the whole
-  // record is there: no content leaves before its tag was checked. An error is final.
+  // record is there, and no content before its tag was checked. An error is final; `bytes` may then hold
+  // bytes that the sender did not send.
   Result<size_t> take(std::span<std::byte> bytes);
   // Returns whether take() finds content, or an error.
   bool has_content() const;
