@@ -84,7 +84,7 @@ def test_limits_of_time_stay_as_they_are_after_a_step():
         faults.heal("b", "launcher")
     job.leaves_nothing()
     clock.step(0)
-    job = job_with(clock, "--timeout", 4, PYTHON, "-c", SUMS)
+    job = job_with(clock, "--timeout", 20, PYTHON, "-c", SUMS)
     job.wait_for(r"clock \+0", 4)
     clock.step(-1)
     job.ends_with(124)

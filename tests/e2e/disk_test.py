@@ -85,7 +85,8 @@ def test_a_timeline_on_a_full_disk_ends_alone_and_stays_readable():
 
 @world()
 def test_a_full_dev_shm_on_one_host():
-    disks.inside("b", "sh", "-c", "head -c 1G /dev/zero >/dev/shm/e2e-filler || :")
+    disks.small_disk("b", "1m", "/dev/shm")
+    disks.inside("b", "sh", "-c", "! head -c 2M /dev/zero >/dev/shm/e2e-filler")  # it is full now
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", SUM)
     job.ends_with(0)
     expect(job.out.count("sum 4.0") == 4, job.describe())
