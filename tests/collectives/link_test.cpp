@@ -162,10 +162,10 @@ TEST_CASE(
       {"reorder", [](Bytes& bytes) { std::swap_ranges(&bytes[0], &bytes[500], &bytes[500]); }},
       {"leave out", [](Bytes& bytes) { bytes.erase(bytes.begin(), bytes.begin() + 500); }},
       {"inject", [](Bytes& bytes) { bytes.insert(bytes.begin(), 20, std::byte{7}); }}};
-  for (const auto& [name, change] : changes) {
-    CAPTURE(name);
+  for (const auto& change : changes) {
+    CAPTURE(change.first);
     RelayedWorld relayed(
-        {0, 1}, [&](int32_t, Relay& relay) { relay.change_after(300'000, change); }, true);
+        {0, 1}, [&](int32_t, Relay& relay) { relay.change_after(300'000, change.second); }, true);
     const auto outcomes = relayed.run([](Rank& rank) -> Status {
       HVD_RETURN_IF_ERROR(sum(rank, 2000));
       return sum(rank, 4'000'000);
