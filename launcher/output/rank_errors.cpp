@@ -114,8 +114,8 @@ std::string advice_on_module(const std::string& module, const RankContext& rank)
   return cat(lacks, ": install it there, or start the ranks with an interpreter that has it");
 }
 
-// The folder that holds the original's package, where a traceback goes through it; else empty. This
-// project's package has no such file.
+// The folder that holds the original's package, where a traceback goes through it; else empty. No
+// function of this project's package is in that file.
 std::string original_package(const std::vector<std::string_view>& lines) {
   for (const std::string_view line : lines) {
     const size_t begin = line.find("File \"");

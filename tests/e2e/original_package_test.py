@@ -6,7 +6,7 @@ OURS = BUILD / "python"
 
 
 def install_original(folder):
-    """A package with the name and the one file by which the original is known."""
+    """A package with the name of the original and the file by which it is known."""
     common = folder / "horovod" / "common"
     common.mkdir(parents=True)
     (common.parent / "__init__.py").touch()
@@ -42,7 +42,7 @@ def test_an_original_beside_the_script_is_refused():
 def test_programs_that_do_not_import_the_original_start():
     folder = scratch()
     original = install_original(folder / "other")
-    for code, flags, path in (("import horovod", (), (OURS, original)),
+    for code, flags, path in (("import horovod.common.basics", (), (OURS, original)),
                               ("import json", (), (original, OURS)),
                               ("import horovod", ("--insecure-compat",), (original, OURS))):
         job = run(folder, code, *flags, path=path)

@@ -9,7 +9,9 @@ then check the order of calls, events, results and gradients, but nothing of a G
 
 import ctypes
 import os
+import shutil
 import sys
+import tempfile
 import unittest
 
 DOUBLE = sys.argv[1] if len(sys.argv) > 1 else None
@@ -22,12 +24,18 @@ if not STAGED:
 
 from rank_case import RankCase, hvd, main, reduced, torch, values
 
+from horovod import _basics
+from horovod.common.util import env
 from horovod.torch import _devices
 
 LOCAL_RANK = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
 if not DOUBLE and torch.cuda.device_count() <= LOCAL_RANK:
     print(f"SKIP: rank {LOCAL_RANK} of this host has no GPU: torch finds {torch.cuda.device_count()}")
     sys.exit(77)
+
+
+def nccl_code(version):
+    return version[0] * 10000 + version[1] * 100 + version[2]
 
 
 class Stream:
@@ -109,6 +117,18 @@ class GpuTest(RankCase):
     def check(self, got, want, message=None):
         self.assertEqual(str(got.device), str(here(torch.empty(0)).device), message)
         self.assert_equal_tensors(got.cpu(), want, message)
+
+    def test_nccl_built_is_its_version(self):
+        if DOUBLE:
+            version = ctypes.c_int()
+            self.assertEqual(ctypes.CDLL(DOUBLE).ncclGetVersion(ctypes.byref(version)), 0)
+            self.assertEqual(hvd.nccl_built(), version.value)
+            with tempfile.TemporaryDirectory() as folder, env(HOROVOD_NCCL_LIBRARY=None):
+                loaded = ctypes.CDLL(shutil.copy(DOUBLE, os.path.join(folder, "libnccl.so.2")))
+                self.assertIsNotNone(loaded.ncclGetVersion)
+                self.assertEqual(_basics._nccl_version(), version.value)
+        else:
+            self.assertEqual(hvd.nccl_built(), nccl_code(torch.cuda.nccl.version()))
 
     def test_allreduces_of_every_type(self):
         for dtype in DTYPES:

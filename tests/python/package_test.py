@@ -1,16 +1,18 @@
 """The package itself: effects, requirements and errors of its import. Runs as one process."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import unittest
 
 import rank_case
 from rank_case import hvd
 
-import horovod
+import horovod.common
 from horovod import _elastic, _library
 
 
@@ -48,12 +50,12 @@ class PackageTest(unittest.TestCase):
         ours = os.path.dirname(horovod.__file__)
         with tempfile.TemporaryDirectory() as folder:
             mixed = os.path.join(folder, "horovod")
-            os.makedirs(os.path.join(mixed, "common"))
+            os.makedirs(os.path.join(mixed, "runner"))
             for name in ("__init__.py", "_version.py"):
                 shutil.copy(os.path.join(ours, name), mixed)
             program = f"import sys; sys.path.insert(0, {folder!r}); import horovod"
             self.assertEqual(run(program).stderr, "")
-            open(os.path.join(mixed, "common", "basics.py"), "w").close()
+            open(os.path.join(mixed, "runner", "js_run.py"), "w").close()
             done = run(program)
         self.assertRegex(
             done.stderr.strip().splitlines()[-1],
@@ -109,7 +111,7 @@ class PackageTest(unittest.TestCase):
             if name.endswith("_built"):
                 self.assertEqual(getattr(util, name)(verbose=True), bool(getattr(hvd, name)()), name)
         self.assertEqual(util.split_list(list("abcde"), 3), [["a", "b"], ["c", "d"], ["e"]])
-        self.assertEqual(util.split_list(list("ab"), 3), [["a"], ["b"]])
+        self.assertEqual(util.split_list(l=list("ab"), n=3), [["a"], ["b"], []])
         self.assertEqual([n for n in range(10) if util.num_rank_is_power_2(n)], [1, 2, 4, 8])
         self.assertEqual([util.is_iterable(each) for each in ([], "a", 3)], [True, True, False])
         for name in mpi_ops.__all__:
@@ -119,6 +121,71 @@ class PackageTest(unittest.TestCase):
         done = run("import horovod.torch as hvd; print(hvd.mpi_ops.Sum, hvd.optimizer, hvd.elastic, "
                    "hvd.functions.broadcast_parameters, hvd.compression.Compression)")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_modules_are_attributes_after_import_horovod(self):
+        done = run("import horovod; print(horovod.common.util.split_list([1], 1), horovod.runner.run, "
+                   "horovod.common.basics.HorovodBasics.size)")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for package in (horovod, horovod.common):
+            with self.assertRaises(AttributeError):
+                package.missing  # noqa: B018
+
+    def test_one_object_has_the_functions_of_hvd(self):
+        from horovod.common.basics import HorovodBasics
+
+        basics = HorovodBasics(__file__, "mpi_lib_v2")
+        for name in dir(basics):
+            if not name.startswith("_") and name != "MPI_LIB_CTYPES":
+                self.assertEqual(getattr(basics, name), getattr(hvd, name), name)
+        self.assertEqual(basics.MPI_LIB_CTYPES.hvd_is_initialized(), 0)
+        self.assertEqual((basics.Average, basics.is_initialized()), (hvd.Average, False))
+
+    def test_helpers_of_common_util(self):
+        from horovod.common import util
+
+        with util.env(HVD_SET="1", PATH=None, HVD_ABSENT=None):
+            self.assertEqual((os.environ["HVD_SET"], os.environ.get("PATH")), ("1", None))
+        self.assertTrue("PATH" in os.environ and "HVD_SET" not in os.environ)
+        for name in ("torch", "mxnet", "nonesuch"):
+            present = importlib.util.find_spec(name) is not None
+            self.assertEqual(util.extension_available(name, verbose=True), present)
+            if not present:
+                with self.assertRaisesRegex(ImportError, f"horovod.{name} needs {name}, which"):
+                    util.check_extension(f"horovod.{name}", "HOROVOD_WITH", __file__, "mpi_lib")
+        util.check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", hvd.__file__, "mpi_lib_v2")
+        util.check_installed_version("torch", "0.1")
+        self.assertEqual(util.gpu_available("torch"), rank_case.torch.cuda.is_available())
+        self.assertFalse(util.gpu_available("nonesuch"))
+        choose = util.get_average_backwards_compatibility_fun(hvd)
+        self.assertEqual([choose(None, None), choose(hvd.Min, None)], [hvd.Average, hvd.Min])
+        with self.assertWarns(DeprecationWarning):
+            self.assertEqual(choose(None, False), hvd.Sum)
+        self.assertRaises(ValueError, choose, hvd.Sum, True)
+        newer = util.is_version_greater_equal_than
+        self.assertTrue(newer("2.13.0", "2.4.0") and newer("1.13.1+cpu", "1.13.1") and newer("3", "3.0.0"))
+        self.assertFalse(newer("2.4.9", "2.13.0"))
+        self.assertRaises(ValueError, newer, "2.4.0", "2.4")
+        path = util.get_extension_full_path("/x/horovod/__init__.py", "torch", "mpi_lib")
+        self.assertEqual(path, "/x/horovod/torch/mpi_lib" + sysconfig.get_config_var("EXT_SUFFIX"))
+
+    def test_the_error_of_another_version_has_its_parts(self):
+        from horovod.common.exceptions import HorovodVersionMismatchError
+
+        error = HorovodVersionMismatchError("torch", "1.0", "2.0")
+        self.assertEqual((error.name, error.version, error.installed_version), ("torch", "1.0", "2.0"))
+        self.assertRegex(str(error), "torch 1.0.*torch 2.0")
+        self.assertIsInstance(error, ImportError)
+
+    def test_a_process_set_is_made_of_its_ranks(self):
+        made = hvd.ProcessSet([2, 0])
+        self.assertEqual([hvd.ProcessSet(ranks=[0, 2]), hvd.ProcessSet(ranks_or_comm=[0, 2])], [made] * 2)
+        self.assertIsNone(made.mpi_comm)
+        made.ranks = range(3)
+        self.assertEqual(made.ranks, [0, 1, 2])
+        for wrong in (hvd.ProcessSet, lambda: hvd.ProcessSet([0], ranks=[0])):
+            self.assertRaises(TypeError, wrong)
+        with self.assertRaises(ValueError):
+            hvd.global_process_set.ranks = [0]
 
     def test_names_of_elastic_training_are_where_scripts_import_them_from(self):
         from horovod.common import elastic as common

@@ -3,6 +3,8 @@
 import rank_case
 from rank_case import RankCase, hvd, torch
 
+from horovod.common.process_sets import _temp_process_set_object
+
 
 class ProcessSetTest(RankCase):
     def add(self, ranks):
@@ -47,6 +49,9 @@ class ProcessSetTest(RankCase):
             hvd.add_process_set([self.size])
         if self.size > 1:
             added = self.add([0])
+            self.assertIs(_temp_process_set_object(added.process_set_id), added)
+            with self.assertRaisesRegex(ValueError, "registered"):
+                added.ranks = [1]
             with self.assertRaises(ValueError):
                 hvd.add_process_set([0])
             with self.assertRaisesRegex(ValueError, "registered already"):
@@ -55,6 +60,9 @@ class ProcessSetTest(RankCase):
                 hvd.add_process_set([self.rank])
         with self.assertRaises(ValueError):
             hvd.add_process_set(hvd.global_process_set)
+        self.assertIs(_temp_process_set_object(0), hvd.global_process_set)
+        with self.assertRaisesRegex(ValueError, "id 99"):
+            _temp_process_set_object(99)
         self.assertEqual(hvd.allreduce(torch.ones(1), op=hvd.Sum).item(), self.size)
 
     def test_a_removed_set_is_not_known_any_more(self):

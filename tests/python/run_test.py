@@ -262,15 +262,16 @@ class AsyncNumbers(AsyncDataLoaderMixin, Numbers):
 
 class DataTest(unittest.TestCase):
     def test_batches_come_in_order_with_a_thread_and_without(self):
-        for loader in [Numbers(5), AsyncNumbers(0, 5), AsyncNumbers(1, 5), AsyncNumbers(count=5)]:
+        for loader in [Numbers(5), AsyncNumbers(0, False, 5), AsyncNumbers(1, True, 5),
+                       AsyncNumbers(count=5, debug_data_loader=True)]:
             for _ in range(2):
                 self.assertEqual(list(loader), [0, 10, 20, 30, 40])
             self.assertEqual(len(loader), 5)
 
     def test_an_error_reaches_who_iterates_and_threads_end(self):
         with self.assertRaisesRegex(OSError, "unreadable"):
-            list(AsyncNumbers(2, 5, fails_at=3))
-        loader = AsyncNumbers(2, 1000)
+            list(AsyncNumbers(2, count=5, fails_at=3))
+        loader = AsyncNumbers(2, count=1000)
         iteration = iter(loader)
         self.assertEqual(next(iteration), 0)
         loader.close_async_loader()

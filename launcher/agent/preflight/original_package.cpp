@@ -116,6 +116,13 @@ std::string code_of_module(const std::string& module, const Folders& folders) {
   return {};
 }
 
+// Both packages have common/basics.py: this project's imports the class of another of its files.
+bool is_original(const fs::path& package) {
+  const fs::path file = package / "common" / "basics.py";
+  return is_there(file) &&
+         text_of(file).find("from horovod._basics_object import") == std::string::npos;
+}
+
 }  // namespace
 
 std::string find_original_package(const std::string& interpreter,
@@ -137,8 +144,7 @@ std::string find_original_package(const std::string& interpreter,
   for (fs::path& each : site_folders(interpreter, environment)) folders.push_back(std::move(each));
   for (const fs::path& folder : folders) {
     if (!is_there(folder / "horovod" / "__init__.py")) continue;
-    // This project's package has no such file.
-    return is_there(folder / "horovod" / "common" / "basics.py") ? folder.string() : "";
+    return is_original(folder / "horovod") ? folder.string() : "";
   }
   return {};
 }

@@ -4,13 +4,14 @@ This module imports no framework and opens no library. Import the one you train 
 ``import horovod.torch as hvd``. `horovod.run` starts jobs from Python.
 """
 
+import importlib
 import os
 from typing import TYPE_CHECKING
 
 from horovod._version import __version__
 
 # The original Horovod has this file, and this package has not: the files of both lie in one folder.
-if os.path.exists(os.path.join(os.path.dirname(__file__), "common", "basics.py")):
+if os.path.exists(os.path.join(os.path.dirname(__file__), "runner", "js_run.py")):
     raise ImportError(
         f"{os.path.dirname(__file__)} holds files of the original Horovod beside those of this "
         f"version, {__version__}: remove that folder and install this version again."
@@ -28,4 +29,6 @@ def __getattr__(name: str) -> object:
 
         globals()["run"] = run
         return run
+    if name in ("common", "runner"):
+        return importlib.import_module(f"horovod.{name}")
     raise AttributeError(f"module 'horovod' has no attribute '{name}'")

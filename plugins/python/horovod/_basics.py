@@ -6,6 +6,7 @@ import atexit
 import ctypes
 import itertools
 import os
+import re
 import signal
 import threading
 from typing import Any, Callable, List, Optional
@@ -168,8 +169,23 @@ def gloo_built() -> bool:
 
 
 def nccl_built() -> int:
-    """Whether NCCL works on this machine; 0 when not."""
-    return int(_works(b"nccl"))
+    """The version of NCCL on this machine, such as 21805 for 2.18.5; 0 when NCCL does not work."""
+    return _nccl_version() if _works(b"nccl") else 0
+
+
+def _nccl_version() -> int:
+    """Returns the version of the library that the runtime has opened; 1 when it cannot be asked."""
+    path = os.environ.get("HOROVOD_NCCL_LIBRARY", "").strip()
+    if not path:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            found = re.findall(r"(/.*/lib[nr]ccl\.so[^/\n]*)$", maps.read(), re.MULTILINE)
+        path = found[0] if found else "libnccl.so.2"
+    version = ctypes.c_int()
+    try:
+        failed = ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return 1
+    return version.value if failed == 0 and version.value > 0 else 1
 
 
 def ddl_built() -> bool:

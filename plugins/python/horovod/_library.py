@@ -88,7 +88,7 @@ class Library:
             self._take(prompt, name, [], ctypes.c_int32)
         self._take(prompt, "hvd_version", [], ctypes.c_char_p)
         self._take(waiting, "hvd_capability", [ctypes.c_char_p] + _ERROR, ctypes.c_int32)
-        self._opened = waiting
+        self.opened = waiting
         self._hot = [self.address_of(name) for name in _HOT]
 
     if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Library:
 
     def address_of(self, name: str) -> int:
         """Returns the address of a function of the library, for native code."""
-        return ctypes.cast(getattr(self._opened, name), ctypes.c_void_p).value or 0
+        return ctypes.cast(getattr(self.opened, name), ctypes.c_void_p).value or 0
 
     def bind(self, native: Any, fail: Callable[[int, str, bool], NoReturn]) -> None:
         """Gives the native module the functions of every step, and the functions that raise its

@@ -1,5 +1,7 @@
 """The exceptions of Horovod."""
 
+from typing import Optional
+
 
 class HorovodInternalError(RuntimeError):
     """Work failed because a peer died or shut down, or because Horovod is not initialised.
@@ -24,5 +26,19 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 class HorovodVersionMismatchError(ImportError):
-    """For existing scripts that catch it. Never raised, because no code is compiled against one version
-    of a framework."""
+    """For existing scripts that catch or raise it. Never raised here, because no code is compiled against
+    one version of a framework."""
+
+    def __init__(self, name: str, version: Optional[str], installed_version: Optional[str]) -> None:
+        """`version`: the framework's, for which code was compiled; `installed_version`: the present one."""
+        super().__init__(get_version_mismatch_message(name, version, installed_version))
+        self.name = name
+        self.version = version
+        self.installed_version = installed_version
+
+
+def get_version_mismatch_message(name: str, version: Optional[str],
+                                 installed_version: Optional[str]) -> str:
+    """Returns the message of HorovodVersionMismatchError."""
+    return (f"Horovod was compiled for {name} {version}, and {name} {installed_version} is installed: "
+            "install Horovod again.")

@@ -18,22 +18,27 @@ class ProcessSet:
     """A set of ranks of the job. Usable after `hvd.init` or `hvd.add_process_set` has added it."""
 
     process_set_id: Optional[int] = None
+    mpi_comm: None = None  # for existing scripts: a set keeps the ranks of a communicator alone
 
-    def __init__(self, ranks: Union[Iterable[int], Any]) -> None:
-        """`ranks`: the global ranks of the members, or a communicator of mpi4py that has them.
-        ValueError for what is no number."""
-        if hasattr(ranks, "Get_group"):
-            ranks = _identity.ranks_of_communicator(ranks)
-        try:
-            self._ranks: Optional[List[int]] = sorted(operator.index(rank) for rank in ranks)
-        except TypeError:
-            raise ValueError(f"A process set is made of the numbers of its ranks, not of {ranks!r}."
-                             ) from None
+    def __init__(self, ranks_or_comm: Union[Iterable[int], Any, None] = None, *,
+                 ranks: Optional[Iterable[int]] = None) -> None:
+        """`ranks_or_comm`: the global ranks of the members, or a communicator of mpi4py that has them;
+        also accepted as `ranks`. ValueError for what is no number."""
+        if (ranks_or_comm is None) == (ranks is None):
+            raise TypeError("ProcessSet: give ranks_or_comm, the ranks of its members.")
+        self._ranks: Optional[List[int]] = _members(ranks_or_comm if ranks is None else ranks)
 
     @property
     def ranks(self) -> Optional[List[int]]:
         """The members as ranks of the job, ascending."""
         return self._ranks
+
+    @ranks.setter
+    def ranks(self, ranks: Union[Iterable[int], Any]) -> None:
+        """Sets the members. ValueError once the set is added."""
+        if self.process_set_id is not None:
+            raise ValueError(f"{self} is registered, so its ranks do not change; make another ProcessSet.")
+        self._ranks = _members(ranks)
 
     def size(self) -> int:
         """The number of members. ValueError unless Horovod is initialised and the set was added."""
@@ -64,6 +69,16 @@ class ProcessSet:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
 
 
+def _members(ranks: Union[Iterable[int], Any]) -> List[int]:
+    if hasattr(ranks, "Get_group"):
+        ranks = _identity.ranks_of_communicator(ranks)
+    try:
+        return sorted(operator.index(rank) for rank in ranks)
+    except TypeError:
+        raise ValueError(f"A process set is made of the numbers of its ranks, not of {ranks!r}."
+                         ) from None
+
+
 class _GlobalProcessSet(ProcessSet):
     process_set_id = 0
 
@@ -73,6 +88,10 @@ class _GlobalProcessSet(ProcessSet):
     @property
     def ranks(self) -> Optional[List[int]]:
         return list(range(_identity.size())) if _identity.is_initialized() else None
+
+    @ranks.setter
+    def ranks(self, ranks: Union[Iterable[int], Any]) -> None:
+        raise ValueError("The process set of all ranks has all ranks; make another ProcessSet.")
 
 
 global_process_set: ProcessSet = _GlobalProcessSet()
@@ -131,6 +150,14 @@ def forget_all() -> None:
     """Marks all sets as not added, after the runtime has ended."""
     while _registered:
         _registered.pop().process_set_id = None
+
+
+def registered(number: int) -> ProcessSet:
+    """Returns the set of an id. ValueError when no set has it."""
+    for process_set in [global_process_set, *_registered]:
+        if process_set.process_set_id == number:
+            return process_set
+    raise ValueError(f"No process set has the id {number}; hvd.add_process_set gives ids.")
 
 
 def _not_a_set(found: Any) -> str:

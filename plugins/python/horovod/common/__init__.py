@@ -1,1 +1,12 @@
 """Names that scripts import from here; each says what it is in the module that has it."""
+
+import importlib
+from typing import Any
+
+_MODULES = ("basics", "elastic", "exceptions", "process_sets", "util")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"horovod.common.{name}")
+    raise AttributeError(f"module 'horovod.common' has no attribute '{name}'")

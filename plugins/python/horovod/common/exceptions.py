@@ -6,7 +6,9 @@ from horovod.exceptions import (
     HorovodUnimplementedError,
     HorovodVersionMismatchError,
     HostsUpdatedInterrupt,
+    get_version_mismatch_message,
 )
 
 __all__ = ["HorovodDisagreementError", "HorovodInternalError", "HorovodUnimplementedError",
-           "HorovodVersionMismatchError", "HostsUpdatedInterrupt"]
+           "HorovodVersionMismatchError", "HostsUpdatedInterrupt",
+           "get_version_mismatch_message"]

@@ -1,5 +1,6 @@
 """Process sets, under the name that scripts import."""
 
+from horovod import process_sets as _sets
 from horovod.process_sets import (
     ProcessSet,
     add_process_set,
@@ -8,3 +9,6 @@ from horovod.process_sets import (
 )
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
+
+# For existing code that keeps the id of a set.
+_temp_process_set_object = _sets.registered

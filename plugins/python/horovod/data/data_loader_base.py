@@ -84,10 +84,12 @@ class AsyncDataLoaderMixin:
         class Loader(AsyncDataLoaderMixin, MyLoader): ...
     """
 
-    def __init__(self, async_loader_queue_size: int = 64, *args: Any, **kwargs: Any) -> None:
-        """`async_loader_queue_size`: how many batches are made ahead; 0 makes none, in no thread. The
-        other arguments are the loader's."""
+    def __init__(self, async_loader_queue_size: int = 64, debug_data_loader: bool = False, *args: Any,
+                 **kwargs: Any) -> None:
+        """`async_loader_queue_size`: how many batches are made ahead; 0 makes none, in no thread.
+        `debug_data_loader`: for existing scripts; without effect. The other arguments are the loader's."""
         self.async_loader_queue_size = async_loader_queue_size
+        self.debug_data_loader = debug_data_loader
         self._preparations: List[_Preparation] = []
         super().__init__(*args, **kwargs)
 

@@ -32,7 +32,9 @@ class Tree {
   }
   void install(const std::string& folder, bool is_original) {
     write(folder + "/horovod/__init__.py", "");
-    if (is_original) write(folder + "/horovod/common/basics.py", "");
+    write(folder + "/horovod/common/basics.py",
+          is_original ? "class HorovodBasics(object):\n"
+                      : "from horovod._basics_object import HorovodBasics\n");
   }
   std::string find(const std::vector<std::string>& arguments = {"train.py"},
                    const Environment& environment = {},
