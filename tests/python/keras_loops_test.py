@@ -168,6 +168,109 @@ class LoopsTest(rank_base.RankBase):
             optimizer.register_local_var(self.w)
             self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), -0.2 * (self.rank + 1))
 
+    def take_steps(self, optimizer, grads, variables):
+        """Makes one step with these gradients of this rank."""
+        if KERAS_3:
+            optimizer.apply_gradients(zip(grads, variables))
+        else:
+            optimizer.apply_gradients(zip(optimizer._allreduce(grads, variables), variables))
+
+    def test_attributes_of_an_optimizer(self):
+        mine = hvd.add_process_set([self.rank]) if self.size == 1 else [
+            hvd.add_process_set([rank]) for rank in range(self.size)][self.rank]
+        for make in MAKERS:
+            optimizer = hvd.DistributedOptimizer(make(), op=hvd.Sum)
+            self.assertIs(optimizer.process_set, hvd.global_process_set)
+            self.assertIs(optimizer.scale_local_gradients, True)
+            self.assertIn("horovod._keras.SGD", str(optimizer))
+            if not KERAS_3:
+                self.assertEqual(type(optimizer).__module__, "horovod._keras")
+            optimizer.register_local_var(self.w)
+            for scales in (True, False):
+                optimizer.scale_local_gradients = scales
+                self.w.assign([1.0, 1.0])
+                self.take_steps(optimizer, [tf.ones(2) * (self.rank + 1.0)], [self.w])
+                change = 0.1 * (self.rank + 1) / (self.size if scales else 1)
+                numpy.testing.assert_allclose(self.w, [1 - change] * 2, rtol=1e-6)
+            optimizer = hvd.DistributedOptimizer(make(), op=hvd.Sum)
+            for ranks, total in ((hvd.global_process_set, self.total), (mine, self.rank + 1)):
+                optimizer.process_set = ranks
+                self.assertIs(optimizer.process_set, ranks)
+                self.w.assign([1.0, 1.0])
+                self.take_steps(optimizer, [tf.ones(2) * (self.rank + 1.0)], [self.w])
+                numpy.testing.assert_allclose(self.w, [1 - 0.1 * total] * 2, rtol=1e-6)
+            with self.assertRaises(ValueError):
+                optimizer.process_set = 3
+
+    def test_one_place_reduces(self):
+        own, calls = tf.Variable(1.0), []
+
+        def replace(optimizer, name):
+            before = getattr(optimizer, name)
+
+            def replaced(grads, variables):
+                calls.append((name, len(grads), len(variables)))
+                return [grad * 2 for grad in before(grads, variables)]
+
+            setattr(optimizer, name, replaced)
+
+        for make in MAKERS:
+            for name, factors in (("_allreduce", (2, 2)), ("_allreduce_grads", (2, 1))):
+                optimizer = hvd.DistributedOptimizer(make(), scale_local_gradients=False)
+                optimizer.register_local_var(own)
+                replace(optimizer, name)
+                for variable in (self.w, own):
+                    variable.assign(tf.ones_like(variable))
+                del calls[:]
+                self.take_steps(optimizer, [tf.ones(2) * (self.rank + 1.0), tf.constant(1.0)],
+                                [self.w, own])
+                count = 2 if name == "_allreduce" else 1
+                self.assertEqual(calls, [(name, count, count)])
+                numpy.testing.assert_allclose(self.w, [1 - 0.1 * factors[0] * self.mean] * 2, rtol=1e-6)
+                numpy.testing.assert_allclose(own, 1 - 0.1 * factors[1], rtol=1e-6)
+
+    def test_infinite_gradients_end_with_their_step(self):
+        for make in MAKERS:
+            optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=2)
+            one = tf.ones(2) * (self.rank + 1.0)
+            for grads in ([one * numpy.inf, one], [one, one * numpy.nan], [one, one]):
+                self.w.assign([1.0, 1.0])
+                for grad in grads:
+                    if KERAS_3:
+                        optimizer.apply_gradients([(grad, self.w)])
+                    else:  # SGD of Keras 2 keeps an infinite velocity, also without momentum
+                        reduced, = optimizer._allreduce([grad], [self.w])
+            if not KERAS_3:
+                self.w.assign_sub(0.1 * reduced)
+            numpy.testing.assert_allclose(self.w, [1 - 0.1 * self.mean * 2] * 2, rtol=1e-6)
+
+    def test_several_passes_with_local_and_sparse_gradients(self):
+        for make in MAKERS:
+            own, table = tf.Variable([1.0, 1.0]), tf.Variable(tf.ones([self.size + 1, 2]))
+            optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=2, op=hvd.Sum,
+                                                 sparse_as_dense=True, scale_local_gradients=False)
+            optimizer.register_local_var(own)
+
+            def step():
+                rows = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([self.rank]),
+                                        tf.constant([self.size + 1, 2]))
+                one = tf.ones(2) * (self.rank + 1.0)
+                self.take_steps(optimizer, [one, rows, one], [own, table, self.w])
+
+            def traced():
+                step()
+
+            for run in (step, tf.function(traced)):
+                own.assign([1.0, 1.0])
+                table.assign(tf.ones_like(table))
+                self.w.assign([1.0, 1.0])
+                for _ in range(4):
+                    run()
+                numpy.testing.assert_allclose(own, [1 - 0.4 * (self.rank + 1)] * 2, rtol=1e-5)
+                numpy.testing.assert_allclose(self.w, [1 - 0.4 * self.total] * 2, rtol=1e-5)
+                want = [[1 - 0.4] * 2] * self.size + [[1.0, 1.0]]
+                numpy.testing.assert_allclose(table, want, rtol=1e-5)
+
     def test_mixed_precision(self):
         if KERAS_3:
             self.skipTest("Keras 3's LossScaleOptimizer changes gradients before they are applied")

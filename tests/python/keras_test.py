@@ -247,6 +247,9 @@ class KerasTest(rank_base.RankBase):
             model.save(path)
             plain = keras.models.load_model(path)
             self.assertEqual(type(plain.optimizer).__name__, "Adam")
+            self.assertNotIn("horovod", str(plain.optimizer))
+            for distributed in (model, hvd.load_model(path)):
+                self.assertIn("horovod._keras.Adam", str(distributed.optimizer))
             loaded = hvd.load_model(path)
             self.assertEqual(int(numpy.asarray(loaded.optimizer.iterations)), 2)
             for one in (model, loaded):

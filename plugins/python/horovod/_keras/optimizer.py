@@ -5,15 +5,68 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from horovod._keras import backend_of, is_reduced, major_of
+from horovod.process_sets import ProcessSet, id_of
+
+# Programs look for this name in the text of an optimizer or in its class.
+_MODULE = "horovod._keras"
 
 
 class Distributed:
     """The base of all distributed optimizers. `_hvd`, an attribute of the class, is the plan: see
-    `make_class`."""
+    `make_class`. All reductions go through `_allreduce` and `_allreduce_grads`, which programs replace."""
+
+    _hvd: Dict[str, Any]
+
+    @property
+    def process_set(self) -> ProcessSet:
+        """The ranks that reduce. Functions that TensorFlow or JAX has compiled keep the former set."""
+        return self._hvd["reduction"].process_set
+
+    @process_set.setter
+    def process_set(self, value: ProcessSet) -> None:
+        id_of(value)
+        self._hvd["reduction"] = self._hvd["reduction"]._replace(process_set=value)
+
+    @property
+    def scale_local_gradients(self) -> bool:
+        """Whether gradients of local variables are divided by the number of ranks."""
+        return self._hvd["reduction"].scale_local_gradients
+
+    @scale_local_gradients.setter
+    def scale_local_gradients(self, value: bool) -> None:
+        self._hvd["reduction"] = self._hvd["reduction"]._replace(scale_local_gradients=bool(value))
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradients of this variable stay this rank's own."""
+        self._hvd["local"].add(self._hvd["key_of"](var))
+
+    def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
+        """Returns gradients reduced over all ranks. Those of local variables stay local. None stays None."""
+        plan, results, variables = self._hvd, list(grads), list(vars)
+        own: List[int] = []
+        shared: List[int] = []
+        for i, variable in enumerate(variables):
+            if results[i] is not None:
+                (own if plan["key_of"](variable) in plan["local"] else shared).append(i)
+        for chosen, reduce in [(own, lambda *pairs: plan["reduction"](*pairs, plan["local"])),
+                               (shared, self._allreduce_grads)]:
+            if chosen:
+                reduced = reduce([results[i] for i in chosen], [variables[i] for i in chosen])
+                for i, grad in zip(chosen, reduced):
+                    results[i] = grad
+        return results
+
+    def _allreduce_grads(self, grads: Sequence[Any], vars: Optional[Sequence[Any]] = None) -> List[Any]:
+        """Returns these gradients reduced over all ranks."""
+        return self._hvd["reduction"](grads, vars)
 
 
 class _OfKeras3(Distributed):
     """Reduces gradients before it applies them, since Keras 3 has no method that computes gradients."""
+
+    def __repr__(self) -> str:
+        # Saved models contain the name of the class's module, so the class keeps Keras's.
+        return f"<{_MODULE}.{type(self).__name__} object at {id(self):#x}>"
 
     def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
         # Past __setattr__, which would track it as a part of the model.
@@ -25,8 +78,7 @@ class _OfKeras3(Distributed):
         """Reduces all gradients over the ranks, except those that a tape has already reduced."""
         plan, reduced = self._hvd, self.__dict__.get("_hvd_reduced", ())
         rest = [i for i, variable in enumerate(variables) if plan["key_of"](variable) not in reduced]
-        results = plan["reduction"]([grads[i] for i in rest], [variables[i] for i in rest],
-                                    plan["local"])
+        results = self._allreduce([grads[i] for i in rest], [variables[i] for i in rest])
         for i, grad in zip(rest, results):
             grads[i] = grad
 
@@ -89,7 +141,7 @@ class _Keras3(_OfKeras3):
         found = self.__dict__.pop("_hvd_starts")
         starts = [found[id(variable)] for variable in trainable_variables]
         changes = [variable - start for variable, start in zip(trainable_variables, starts)]
-        reduced = plan["reduction"](changes, trainable_variables, plan["local"])
+        reduced = self._allreduce(changes, trainable_variables)
         for variable, start, change in zip(trainable_variables, starts, reduced):
             variable.assign(start + change)
 
@@ -112,16 +164,11 @@ class _Keras2(Distributed):
         """As the optimizer's own, of all ranks, in graphs of TensorFlow 1."""
         return self._allreduce(super().get_gradients(loss, params), list(params))
 
-    def register_local_var(self, var: Any) -> None:
-        """The gradients of this variable stay this rank's own."""
-        self._hvd["local"].add(self._hvd["key_of"](var))
-
     def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
         from horovod.tensorflow import _adasum
 
-        reduction = self._hvd["reduction"]
         return self._hvd_passes().reduce(
-            grads, vars, _adasum.keep if reduction.takes_steps else reduction, self._hvd["local"])
+            grads, vars, _adasum.keep if self._hvd["reduction"].takes_steps else super()._allreduce)
 
     def _hvd_passes(self) -> Any:
         # Past __setattr__, which would track it as a part of the model.
@@ -145,25 +192,28 @@ class _Keras2(Distributed):
 
         if not variables:
             return apply()
-        passes, reduction, local = self._hvd_passes(), self._hvd["reduction"], self._hvd["local"]
+        passes, reduce = self._hvd_passes(), super()._allreduce
         if passes.steps > 1:
             with tf.init_scope():
                 getattr(self, "_create_all_weights", getattr(self, "build", None))(variables)
-        if not reduction.takes_steps:
+        if not self._hvd["reduction"].takes_steps:
             return passes.apply(apply)
         return passes.apply(lambda: _adasum.step(
-            apply, variables, lambda changes: reduction(changes, variables, local)))
+            apply, variables, lambda changes: reduce(changes, variables)))
 
 
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     """Returns a class like `base`, with its name, that follows `plan`: reduction, local (keys of
     variables whose gradients stay local), key_of (a variable), factor (of summed gradients),
     aggregate."""
-    mixin: Type[Any] = _Keras2
     if major_of(keras) >= 3:
-        mixin = _Keras3Around if _is_around(keras, base) else _Keras3
-    return type(base.__name__, (mixin, base),
-                {"_hvd": plan, "__module__": base.__module__, "__doc__": base.__doc__})
+        mixin: Type[Any] = _Keras3Around if _is_around(keras, base) else _Keras3
+        more = {"__module__": base.__module__}
+    else:
+        # Keras 2 saves an optimizer under the name by which Keras exports its class.
+        mixin, exported = _Keras2, ("_keras_api_names", "_keras_api_names_v1")
+        more = {"__module__": _MODULE, **{key: vars(base)[key] for key in exported if key in vars(base)}}
+    return type(base.__name__, (mixin, base), {"_hvd": plan, "__doc__": base.__doc__, **more})
 
 
 def _is_around(keras: Any, base: Type[Any]) -> bool:
