@@ -3,6 +3,8 @@
     keras_test.py [tensorflow | torch | jax]    the backend, for Keras 3
 """
 
+import contextlib
+import io
 import os
 import pickle
 import sys
@@ -26,6 +28,8 @@ else:
     import horovod.keras as hvd
 
 import numpy
+
+from horovod._keras import callbacks
 
 KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
 
@@ -187,6 +191,83 @@ class KerasTest(rank_base.RankBase):
         for arguments in [{}, {"initial_lr": 1.0, "lr": 1.0}]:
             with self.assertRaisesRegex(ValueError, "initial_lr"):
                 hvd.callbacks.LearningRateWarmupCallback(**arguments)
+
+    def test_variables_that_callbacks_leave_to_a_rank(self):
+        for way in ("one", "list", "registered"):
+            model = network(seed=self.rank)
+            model.compile(keras.optimizers.SGD(0.1), "mse")
+            kernel = model.layers[0].weights[0]
+            callback = hvd.callbacks.BroadcastGlobalVariablesCallback(
+                0, local_variables={"one": kernel, "list": [kernel]}.get(way))
+            if way == "registered":
+                callback.register_local_var(kernel)
+            callback.set_model(model)
+            callback.on_train_batch_end(0)
+            mine, first = network(seed=self.rank).get_weights(), network(seed=0).get_weights()
+            for got, want in zip(model.get_weights(), mine[:1] + first[1:]):
+                numpy.testing.assert_array_equal(got, want, way)
+
+    def test_callbacks_work_in_the_methods_that_programs_replace(self):
+        commits, steps = [], []
+
+        class Commits(hvd.elastic.CommitStateCallback):
+            def commit(self):
+                commits.append(self.state.batch)
+
+        class Reads(keras.callbacks.Callback):
+            def on_epoch_begin(self, epoch, logs=None):
+                steps.append(self.params["steps"])
+
+        def replace(callback, seen):
+            before = callback.on_batch_end
+
+            def on_batch_end(batch, logs=None):
+                seen.append(batch)
+                before(batch, logs)
+
+            callback.on_batch_end = on_batch_end
+
+        state = hvd.elastic.ObjectState(batch=3, epoch=0)
+        made = {callback: [] for callback in [
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 1.0),
+            hvd.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=1, verbose=1),
+            hvd.elastic.UpdateBatchStateCallback(state), Commits(state, batches_per_commit=2)]}
+        for callback, seen in made.items():
+            replace(callback, seen)
+        model = network()
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            model.fit(*data(self.rank), batch_size=2, epochs=2, verbose=0,
+                      callbacks=[*made, Reads()])
+        for callback, seen in made.items():
+            self.assertEqual(seen, 2 * [0, 1, 2, 3], type(callback).__name__)
+        self.assertEqual(commits, 2 * [2, 4, 0])
+        self.assertEqual(steps, [1, 4])  # the first epoch continues after 3 batches
+        self.assertEqual(said.getvalue().count("learning rate has been raised"), self.rank == 0)
+
+    def test_a_constant_multiplier_is_announced_once(self):
+        callbacks._warn_of_constant.cache_clear()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for multiplier in (0.1, 0.1, 1.0, lambda epoch: 0.5):
+                hvd.callbacks.LearningRateScheduleCallback(0.1, multiplier)
+        said = [one for one in caught if "m ** (epoch - start_epoch)" in str(one.message)]
+        self.assertEqual(len(said), 1 if self.rank == 0 else 0)
+        if said:
+            self.assertEqual(said[0].filename, __file__)
+
+    def test_the_order_of_best_model_checkpoint(self):
+        if BACKEND == "tensorflow":
+            best = hvd.callbacks.BestModelCheckpoint("loss", 0, True, "max", "epoch")
+            self.assertTrue(best.save_weights_only)
+        else:
+            best = hvd.callbacks.BestModelCheckpoint("loss", 0, "max", "epoch")
+            self.assertFalse(best.save_weights_only)
+        self.assertEqual((best.monitor, best.save_freq, best.save_best_only), ("loss", "epoch", True))
+        self.assertEqual(getattr(best, "mode", None) or best.monitor_op,
+                         "max" if KERAS_3 else numpy.greater)
 
     def by_hand(self, multiplier, corrects, rate=0.02, momentum=0.9):
         """Weights and rates after SGD from weights 0: 4 epochs of 2 batches with the data of all ranks."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import numbers
+import warnings
 from typing import Any, Callable, Dict, Optional, Union
 
 import numpy
@@ -26,8 +27,8 @@ class BroadcastGlobalVariables:
     """Sets the model's and the optimizer's variables to their values on the rank `root_rank`, once,
     after the first batch, when all of them exist.
 
-    `local_variables`: variables that keep this rank's values. `device` is accepted for existing
-    scripts.
+    `local_variables`: a variable that keeps this rank's value, or a list of them. `device` is accepted
+    for existing scripts.
     """
 
     _keras: Any = None
@@ -35,10 +36,16 @@ class BroadcastGlobalVariables:
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         super().__init__()
         self.root_rank = root_rank
-        self._local = list(local_variables or [])
+        is_one = hasattr(local_variables, "assign")
+        self._local = [local_variables] if is_one else list(local_variables or [])
         self._is_done = False
 
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def register_local_var(self, var: Any) -> None:
+        """This variable keeps this rank's value."""
+        self._local.append(var)
+
+    # Keras calls on_batch_* from on_train_batch_*. Programs that wrap callbacks replace the former.
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self._is_done:
             return
         backend = backend_of(self._keras)
@@ -76,6 +83,15 @@ def _constant(value: float, epoch: float) -> float:
     return value
 
 
+@functools.lru_cache(maxsize=None)  # once in a process
+def _warn_of_constant() -> None:
+    if not _basics.is_initialized() or _basics.rank() == 0:
+        warnings.warn(
+            "LearningRateScheduleCallback: a number m as multiplier gives the learning rate "
+            "initial_lr * m in all epochs. Horovod 0.28 gives initial_lr * m ** (epoch - start_epoch); "
+            "multiplier=lambda epoch: m ** (epoch - start_epoch) does the same.", stacklevel=3)
+
+
 class LearningRateSchedule:
     """Multiplies `initial_lr` by `multiplier`, a number or a function of the epoch, from `start_epoch`
     until before `end_epoch` (None: no end).
@@ -100,6 +116,8 @@ class LearningRateSchedule:
         if multiplier is None:
             raise ValueError(f"{type(self).__name__} needs multiplier, a number or a function of "
                              "the epoch.")
+        if not callable(multiplier) and multiplier != 1:
+            _warn_of_constant()
         self.initial_lr: Any = initial_lr if initial_lr is not None else lr
         self.multiplier = (multiplier if callable(multiplier) else
                            functools.partial(_constant, multiplier))
@@ -124,7 +142,7 @@ class LearningRateSchedule:
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self.current_epoch = epoch
 
-    def on_train_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_batch_begin(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         epoch = self.current_epoch
         if epoch < self.start_epoch or (self.end_epoch is not None and epoch >= self.end_epoch):
             return
@@ -133,7 +151,7 @@ class LearningRateSchedule:
         elif not self.staircase:
             self._adjust(epoch + batch / self.steps_per_epoch)
 
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self._momentum is not None:
             self.model.optimizer.momentum = self._momentum
             self._momentum = None
@@ -171,7 +189,7 @@ class LearningRateSchedule:
 
 class LearningRateWarmup(LearningRateSchedule):
     """Raises the learning rate with each batch, from `initial_lr` divided by the number of ranks to
-    `initial_lr`, over `warmup_epochs` epochs. `verbose`: 1 prints a line at the end. The other
+    `initial_lr`, over `warmup_epochs` epochs. `verbose`: 1 prints a line on rank 0 at the end. The other
     arguments are those of LearningRateScheduleCallback."""
 
     def __init__(self, initial_lr: Optional[float] = None, warmup_epochs: int = 5,
@@ -191,7 +209,7 @@ class LearningRateWarmup(LearningRateSchedule):
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         super().on_epoch_end(epoch, logs)
-        if epoch == self.end_epoch - 1 and self.verbose > 0:
+        if epoch == self.end_epoch - 1 and self.verbose > 0 and _basics.rank() == 0:
             print(f"\nEpoch {epoch + 1}: the learning rate has been raised to "
                   f"{self._learning_rate():g}.")
 
@@ -221,8 +239,17 @@ class BestModel:
             super().on_train_batch_end(batch, logs)
 
 
-def callbacks_for(keras: Any, module: str) -> Dict[str, Any]:
-    """Returns the classes of the module `module`, by name."""
+class BestModelOfTensorFlow(BestModel):
+    __doc__ = BestModel.__doc__
+
+    def __init__(self, monitor: str = "val_loss", verbose: int = 0, save_weights_only: bool = False,
+                 mode: str = "auto", save_freq: Any = "epoch",
+                 filepath: Optional[str] = None) -> None:
+        super().__init__(monitor, verbose, mode, save_freq, save_weights_only, filepath)
+
+
+def callbacks_for(keras: Any, module: str, best: Any = BestModel) -> Dict[str, Any]:
+    """Returns the classes of the module `module`, by name. `best`: the base of BestModelCheckpoint."""
     return {
         name: type(name, (what, base), {"__doc__": what.__doc__, "__module__": module,
                                         "_keras": keras})
@@ -231,6 +258,6 @@ def callbacks_for(keras: Any, module: str) -> Dict[str, Any]:
             ("MetricAverageCallback", MetricAverage, keras.callbacks.Callback),
             ("LearningRateScheduleCallback", LearningRateSchedule, keras.callbacks.Callback),
             ("LearningRateWarmupCallback", LearningRateWarmup, keras.callbacks.Callback),
-            ("BestModelCheckpoint", BestModel, keras.callbacks.ModelCheckpoint),
+            ("BestModelCheckpoint", best, keras.callbacks.ModelCheckpoint),
         ]
     }

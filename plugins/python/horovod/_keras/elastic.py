@@ -83,27 +83,44 @@ class CommitState:
         self.state, self.batches_per_commit = state, batches_per_commit
         self._remaining = batches_per_commit
 
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Counts batches."""
         self._remaining -= 1
         if self._remaining == 0:
-            self.state.commit()
+            self.commit()
             self._remaining = self.batches_per_commit
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Commits."""
+        self.commit()
+
+    def commit(self) -> None:
+        """Commits the state. Subclasses may do more."""
         self.state.commit()
 
 
 class UpdateBatchState:
     """`state.batch` is the number of the batch that comes next in its epoch. Put it in front of
-    CommitStateCallback."""
+    CommitStateCallback. In an epoch that continues after `state.batch` batches, params["steps"], the
+    number of batches that all callbacks see, is the number of those that are left."""
+
+    params: Any
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
+        self._steps: Optional[int] = None
 
-    def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Remembers the number of batches in an epoch."""
+        self._steps = (self.params or {}).get("steps")
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Sets the number of batches in this epoch."""
+        if self._steps:
+            self.params["steps"] = max(self._steps - self.state.batch, 0)
+
+    def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Says which batch comes next."""
         self.state.batch = batch + 1
 
