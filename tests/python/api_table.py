@@ -71,7 +71,10 @@ SIGNATURES = {
             "average_aggregated_gradients=False, num_groups=0, groups=None, process_set=global_process_set, "
             "local_layers=None, scale_local_gradients=True)",
     },
-    "ProcessSet": {"all": "(ranks)"},
+    "ProcessSet": {
+        "torch tensorflow mxnet jax numpy": "(ranks)",
+        "tensorflow.keras keras": "(ranks_or_comm=None, *, ranks=None)",
+    },
     "Product": {"all": "value"},
     "Sum": {"all": "value"},
     "SyncBatchNorm": {"torch": "as _BatchNorm"},
@@ -163,7 +166,10 @@ SIGNATURES = {
     "broadcast_variables": {"tensorflow": "(variables, root_rank, process_set=global_process_set, inplace=False)"},
     "callbacks": {"tensorflow.keras keras": "module"},
     "callbacks.BestModelCheckpoint": {
-        "tensorflow.keras keras":
+        "tensorflow.keras":
+            "(monitor='val_loss', verbose=0, save_weights_only=False, mode='auto', save_freq='epoch', "
+            "filepath=None)",
+        "keras":
             "(monitor='val_loss', verbose=0, mode='auto', save_freq='epoch', save_weights_only=False, "
             "filepath=None)",
     },
