@@ -31,6 +31,7 @@ def make_net(seed):
     net = mx.gluon.nn.Sequential()
     net.add(mx.gluon.nn.Dense(8, activation="tanh"), mx.gluon.nn.Dense(1))
     net.initialize(mx.init.Xavier())
+    net[0].weight.lr_mult = 0.5
     return net
 
 
@@ -133,6 +134,9 @@ class MxnetTest(rank_base.RankBase):
              "hvd.functions.broadcast_object, hvd.compression.Compression)"],
             capture_output=True, text=True, timeout=240, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertLessEqual({"allgather", "broadcast_", "rank", "size"}, set(functions.__all__))
+        self.assertEqual(mpi_ops.handle_average_backwards_compatibility(None, False), hvd.Sum)
+        self.assertEqual(mpi_ops._basics.rank(), self.rank)
         for module in (mpi_ops, functions):
             for name in module.__all__:
                 self.assertIs(getattr(module, name), getattr(hvd, name), name)
@@ -252,6 +256,7 @@ class MxnetTest(rank_base.RankBase):
         optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(
             learning_rate=0.1, momentum=0.9, rescale_grad=0.25))
         self.assertEqual(optimizer.learning_rate, 0.1)
+        optimizer.set_lr_mult({0: 0.5})
         updater = mx.optimizer.get_updater(optimizer)
 
         def step():
@@ -262,6 +267,64 @@ class MxnetTest(rank_base.RankBase):
         self.assert_trained(net, 5)
         with self.assertWarnsRegex(UserWarning, "averages gradients itself"):
             hvd.DistributedTrainer(net.collect_params(), optimizer)
+
+    def test_an_optimizer_is_a_class_that_scripts_derive_from_and_pickle(self):
+        class Counting(hvd.DistributedOptimizer):
+            def __init__(self, optimizer, start):
+                super().__init__(optimizer, num_groups=1)
+                self.updates = start
+
+            def update(self, index, weight, grad, state):
+                self.updates += 1
+                super().update(index, weight, grad, state)
+
+        sgd = mx.optimizer.SGD(learning_rate=1.0)
+        optimizer, weight = Counting(sgd, 3), mx.nd.zeros(2)
+        self.assertIsInstance(optimizer, mx.optimizer.Optimizer)
+        optimizer.update(0, weight, mx.nd.ones(2) * self.rank, None)
+        self.same(weight, [-(self.size - 1) / 2] * 2)
+        self.assertEqual((optimizer.updates, hasattr(sgd, "updates")), (4, False))
+        self.assertFalse(hasattr(optimizer, "nothing"))
+        updater = mx.optimizer.get_updater(hvd.DistributedOptimizer(sgd))
+        updater(0, mx.nd.ones(2) * self.rank, weight)
+        read = mx.optimizer.get_updater(mx.optimizer.Test())
+        read.set_states(updater.get_states(dump_optimizer=True))
+        self.assertIs(type(read.optimizer), hvd.DistributedOptimizer)
+        read(0, mx.nd.ones(2) * self.rank, weight)
+        self.same(weight, [-3 * (self.size - 1) / 2] * 2)
+
+    def test_gluon_s_own_trainer_with_a_distributed_optimizer(self):
+        net = make_net(0)
+        trainer = mx.gluon.Trainer(net.collect_params(), hvd.DistributedOptimizer(
+            mx.optimizer.SGD(learning_rate=0.1, momentum=0.9)), kvstore=None)
+        self.run_steps(net, lambda: trainer.step(4))
+        self.assert_trained(net, 5)
+
+    def fitted(self, data, labels, batch, optimizer, initial):
+        """The weights that Module.fit reaches, as a user's script calls it."""
+        symbol = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=1, name="dense")
+        model = mx.mod.Module(mx.sym.LinearRegressionOutput(symbol, mx.sym.var("label"), name="out"),
+                              label_names=["label"])
+        batches = mx.io.NDArrayIter(data, labels, batch_size=batch, label_name="label")
+        model.fit(batches, kvstore=None, optimizer=optimizer, num_epoch=2, eval_metric="mse",
+                  arg_params={"dense_weight": initial, "dense_bias": mx.nd.zeros(1)})
+        return [each.asnumpy() for _, each in sorted(model.get_params()[0].items())]
+
+    def test_a_module_reaches_the_weights_of_one_process(self):
+        every = [[inputs(rank, step).asnumpy() for rank in range(self.size)] for step in range(4)]
+        mine = numpy.concatenate([step[self.rank] for step in every])
+        whole = numpy.concatenate([part for step in every for part in step])
+        initial = hvd.broadcast(mx.nd.ones((1, 3)) * (self.rank + 1), root_rank=0)
+
+        def sgd(batch):
+            optimizer = mx.optimizer.SGD(learning_rate=0.1, momentum=0.9, rescale_grad=1 / batch)
+            optimizer.set_lr_mult({"dense_weight": 0.5})
+            return optimizer
+
+        got = self.fitted(mine, mine.sum(1), 4, hvd.DistributedOptimizer(sgd(4)), initial)
+        want = self.fitted(whole, whole.sum(1), 4 * self.size, sgd(4 * self.size), initial)
+        for one, other in zip(got, want):
+            numpy.testing.assert_allclose(one, other, atol=1e-5)
 
     def test_updates_with_gradients_that_nothing_orders_go_one_after_the_other(self):
         optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0))

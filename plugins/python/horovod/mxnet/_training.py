@@ -45,18 +45,47 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
     _ops.run_all(handles)
 
 
-class _DistributedOptimizer(mxnet.optimizer.Optimizer):
-    """Averages gradients over all ranks, and leaves the rest to the user's optimizer."""
+class DistributedOptimizer(mxnet.optimizer.Optimizer):
+    """Averages gradients over all ranks before the user's optimizer uses them.
 
-    def __init__(self, optimizer: Any, factor: float, num_groups: int,
-                 process_set: ProcessSet) -> None:
-        self._optimizer, self._factor = optimizer, factor
+    For `Module` and other users of mxnet.optimizer; for Gluon use `DistributedTrainer`. All ranks must
+    update the same weights in the same order. An update waits for nothing, as in `DistributedTrainer`.
+    Attributes are those of the user's optimizer, also when they are set.
+    """
+
+    def __init__(self, optimizer: Any, gradient_predivide_factor: float = 1.0, num_groups: int = 0,
+                 process_set: ProcessSet = global_process_set) -> None:
+        """`gradient_predivide_factor`: f splits the division of an average in two: by f before the sum
+        and by size / f after it. `num_groups`: the number of requests for gradients that are updated
+        together. Raises ValueError for what is no optimizer, and for an invalid factor or number."""
+        if not isinstance(optimizer, mxnet.optimizer.Optimizer):
+            raise ValueError("DistributedOptimizer takes an mxnet.optimizer.Optimizer, such as "
+                             f"mx.optimizer.create('sgd'), not {optimizer!r}, a "
+                             f"{type(optimizer).__name__}.")
+        check_predivision(gradient_predivide_factor, Average)
+        _groups([], num_groups)
+        id_of(process_set)
+        self._optimizer, self._gradient_predivide_factor = optimizer, gradient_predivide_factor
         self._num_groups, self._process_set = num_groups, process_set
 
     def __getattr__(self, name: str) -> Any:
         if name == "_optimizer":  # while it is being unpickled
             raise AttributeError(name)
         return getattr(self._optimizer, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Trainers and modules set rescale_grad, param_dict and idx2name, which the user's optimizer uses.
+        optimizer = self.__dict__.get("_optimizer")
+        if optimizer is not None and name not in self.__dict__ and name in vars(optimizer):
+            setattr(optimizer, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     def create_state(self, index: Any, weight: Any) -> Any:
         """As the optimizer's own."""
@@ -93,26 +122,7 @@ class _DistributedOptimizer(mxnet.optimizer.Optimizer):
             return
         pairs = list(zip(index, grad)) if isinstance(index, (list, tuple)) else [(index, grad)]
         _average([(f"gradient.{number}", array) for number, array in pairs], self._num_groups,
-                 self._factor, self._process_set)
-
-
-def DistributedOptimizer(optimizer: Any, gradient_predivide_factor: float = 1.0, num_groups: int = 0,
-                         process_set: ProcessSet = global_process_set) -> Any:
-    """Returns an optimizer that averages gradients over all ranks before `optimizer` uses them.
-
-    For `Module` and other users of mxnet.optimizer; for Gluon use `DistributedTrainer`. All ranks must
-    update the same weights in the same order. An update waits for nothing, as in `DistributedTrainer`.
-    `gradient_predivide_factor`: f splits the division of an average in two: by f before the sum and by
-    size / f after it. `num_groups`: the number of requests for gradients that are updated together.
-    Raises ValueError for an invalid factor or number.
-    """
-    if not isinstance(optimizer, mxnet.optimizer.Optimizer):
-        raise ValueError("DistributedOptimizer takes an mxnet.optimizer.Optimizer, such as "
-                         f"mx.optimizer.create('sgd'), not {optimizer!r}, a {type(optimizer).__name__}.")
-    check_predivision(gradient_predivide_factor, Average)
-    _groups([], num_groups)
-    id_of(process_set)
-    return _DistributedOptimizer(optimizer, gradient_predivide_factor, num_groups, process_set)
+                 self._gradient_predivide_factor, self._process_set)
 
 
 class DistributedTrainer(mxnet.gluon.Trainer):
@@ -139,7 +149,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
         check_predivision(gradient_predivide_factor, Average)
         _groups([], num_groups)
         id_of(process_set)
-        if isinstance(optimizer, _DistributedOptimizer):
+        if isinstance(optimizer, DistributedOptimizer):
             warnings.warn("hvd.DistributedTrainer averages gradients itself; give it the optimizer "
                           "that hvd.DistributedOptimizer was given.", stacklevel=2)
             optimizer = optimizer._optimizer
