@@ -1,5 +1,6 @@
 """DistributedOptimizer: its effect on the weights, and the arguments that it refuses."""
 
+import copy
 import warnings
 
 import rank_case
@@ -125,6 +126,32 @@ class OptimizerTest(OptimizerCase):
             want[9] -= 1
             want[: self.size] -= 1 / self.size
             self.assert_close(table.weight.detach(), want, torch.float32, str(as_dense))
+
+    def test_sparse_gradients_reduced_as_dense_ones_are_sparse_again_before_the_step(self):
+        for sizes in [(10,), (10, 7)]:  # the gradients of two tables travel together
+            tables = []
+            for size in sizes:
+                torch.manual_seed(size)
+                tables.append(torch.nn.Embedding(size, 3, sparse=True).double())
+            copies = copy.deepcopy(tables)
+            params, others = ([table.weight for table in each] for each in (tables, copies))
+            optimizer = hvd.DistributedOptimizer(torch.optim.SparseAdam(params, lr=0.1),
+                                                 sparse_as_dense=True)
+            alone = torch.optim.SparseAdam(others, lr=0.1)
+            for step in range(5):
+                optimizer.zero_grad()
+                sum(table(torch.tensor([self.rank, 6 - step])).sum() for table in tables).backward()
+                optimizer.synchronize()
+                self.assertEqual([param.grad.is_sparse for param in params], [True] * len(params))
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+                alone.zero_grad()
+                for table in copies:
+                    rows = [row for rank in range(self.size) for row in (rank, 6 - step)]
+                    (table(torch.tensor(rows)).sum() / self.size).backward()
+                alone.step()
+            for got, want in zip(params, others):
+                self.assert_close(got.detach(), want.detach(), torch.float64, str(sizes))
 
     def test_parameters_added_later_are_reduced_too(self):
         model = make_model()

@@ -51,6 +51,8 @@ class GradientReducer:
         self._left: Optional[List[Bucket]] = None
         self._kept: Dict[Bucket, List[torch.Tensor]] = {}  # reduced gradients of those buckets
         self._failure: Optional[Exception] = None  # of an earlier bucket of this step
+        # The gradients of this step that came sparse and are reduced dense, with their sparse dimensions.
+        self._made_dense: Dict[torch.Tensor, int] = {}
         self._hooked: List[Any] = []  # this list keeps graph nodes with hooks alive
         self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
@@ -194,6 +196,7 @@ class GradientReducer:
         if param.grad is None:
             param.grad = torch.zeros_like(param)
         elif param.grad.is_sparse and self.sparse_as_dense:
+            self._made_dense[param] = param.grad.sparse_dim()
             param.grad = param.grad.to_dense()
         return param.grad
 
@@ -241,7 +244,7 @@ class GradientReducer:
         again on their buckets, since some ranks may have failed within a step."""
         self.in_flight = self.complete = 0
         self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
-        self._left, self._kept = None, {}
+        self._left, self._kept, self._made_dense = None, {}, {}
         for bucket in self.buckets:
             bucket.works, bucket.is_agreed = [], False
             bucket.rearm(self.passes)
@@ -281,6 +284,9 @@ class GradientReducer:
             bucket, grads = self._kept.popitem()
             for param, grad in zip(bucket.params, grads):
                 param.grad = grad
+        while self._made_dense:
+            param, dimensions = self._made_dense.popitem()
+            param.grad = param.grad.to_sparse(dimensions)
 
     def _run_alone(self, bucket: Bucket) -> bool:
         """Reduces a step in one call, if all gradients are small and complete. Returns False

@@ -260,7 +260,7 @@ def DistributedOptimizer(
         by size / f after it. Only with Average.
       groups: the number of groups into which the gradients are divided, or lists of parameters.
         One request reduces a group. `num_groups` is the deprecated name for the number.
-      sparse_as_dense: makes sparse gradients dense before the reduction.
+      sparse_as_dense: reduces sparse gradients as dense ones; they are sparse again before the step.
 
     Raises ValueError for arguments that contradict each other.
     """
