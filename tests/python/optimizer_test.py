@@ -153,6 +153,38 @@ class OptimizerTest(OptimizerCase):
             for got, want in zip(params, others):
                 self.assert_close(got.detach(), want.detach(), torch.float64, str(sizes))
 
+    def test_the_attributes_that_scripts_read(self):
+        from horovod.torch import optimizer as module
+
+        model = make_model()
+        model[0].bias.requires_grad_(False)
+        even = hvd.add_process_set([0])
+        self.addCleanup(hvd.remove_process_set, even)
+        for op, kind, given in [
+                (hvd.Average, module._DistributedOptimizer,
+                 {"gradient_predivide_factor": 2.0, "sparse_as_dense": True, "process_set": even}),
+                (hvd.Adasum, module._DistributedAdasumOptimizer if self.size > 1
+                 else module._DistributedOptimizer, {})]:
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=op,
+                backward_passes_per_step=3, compression=hvd.Compression.fp16, **given)
+            self.assertIsInstance(optimizer, kind)
+            want = {"op": op, "backward_passes_per_step": 3, "gradient_predivide_factor": 1.0,
+                    "sparse_as_dense": False, "process_set": hvd.global_process_set,
+                    "_compression": hvd.Compression.fp16, **given,
+                    "_parameter_names": {param: name for name, param in model.named_parameters()},
+                    "_requires_update": set(model.parameters()) - {model[0].bias}}
+            for name, value in want.items():
+                self.assertEqual(getattr(optimizer, name), value, name)
+                with self.assertRaises(AttributeError):
+                    setattr(optimizer, name, value)
+            optimizer.set_backward_passes_per_step(2)
+            self.assertEqual(optimizer.backward_passes_per_step, 2)
+            self.assertEqual(copy.deepcopy(optimizer).backward_passes_per_step, 2)
+            optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(2))]})
+            self.assertEqual(len(optimizer._parameter_names), 5)
+            self.assertEqual(optimizer.find_duplicates(["a", "b", "a", "a"]), {"a"})
+
     def test_parameters_added_later_are_reduced_too(self):
         model = make_model()
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model[0].parameters(), lr=0.1))

@@ -186,6 +186,28 @@ class PackageTest(unittest.TestCase):
             self.assertRaises(TypeError, wrong)
         with self.assertRaises(ValueError):
             hvd.global_process_set.ranks = [0]
+    def test_modules_of_torch_have_the_names_that_the_original_imports_there(self):
+        from horovod.torch import functions, mpi_ops, optimizer, sync_batch_norm
+
+        for module, names in [
+                (mpi_ops, ["Compression", "_basics", "gpu_available", "num_rank_is_power_2"]),
+                (functions, ["ProcessSet", "allgather", "broadcast_", "broadcast_async_",
+                             "global_process_set", "rank", "size", "synchronize"]),
+                (optimizer, ["Adasum", "Average", "ProcessSet", "Sum", "_DistributedAdasumOptimizer",
+                             "_DistributedOptimizer", "allreduce_async_", "broadcast_object",
+                             "global_process_set", "grouped_allreduce_async_", "rocm_built", "size",
+                             "sparse_allreduce_async", "split_list", "synchronize"]),
+                (sync_batch_norm, ["Sum", "allgather_async", "allreduce_async", "size", "synchronize"])]:
+            for name in names:
+                self.assertTrue(hasattr(module, name), f"{module.__name__}.{name}")
+                self.assertIs(getattr(module, name), getattr(hvd, name, getattr(module, name)), name)
+        self.assertEqual(mpi_ops._basics.is_initialized(), hvd.is_initialized())
+        choose = mpi_ops.handle_average_backwards_compatibility
+        self.assertEqual([choose(None, None), choose(hvd.Max, None)], [hvd.Average, hvd.Max])
+        with self.assertWarns(DeprecationWarning):
+            self.assertEqual(choose(None, False), hvd.Sum)
+        with self.assertRaisesRegex(ValueError, "not both"):
+            choose(hvd.Sum, True)
 
     def test_names_of_elastic_training_are_where_scripts_import_them_from(self):
         from horovod.common import elastic as common

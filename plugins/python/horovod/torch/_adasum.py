@@ -9,20 +9,17 @@ import torch
 
 from horovod import _ops
 from horovod._ops import Adasum
-from horovod.process_sets import ProcessSet
 from horovod.torch._allreduce import allreduce_async_
-from horovod.torch._copies import Copied
+from horovod.torch._attributes import Attributes
 
 
-class AdasumMixin(Copied):
+class AdasumMixin(Attributes):
     """A mixin before the user's optimizer class. The ranks combine the changes of their local steps,
     not gradients, so it works with optimizers of any kind."""
 
-    _compression: Any
-    _process_set: ProcessSet
-
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Does nothing: gradients accumulate until `step`, over any number of passes."""
+        """Changes the attribute only: gradients accumulate until `step`, over any number of passes."""
+        self._options = self._options._replace(backward_passes_per_step=passes)
 
     def synchronize(self) -> None:
         """Does nothing: the gradients stay local."""
@@ -42,11 +39,8 @@ class AdasumMixin(Copied):
 
         All ranks must call it. A `closure` is evaluated by this rank alone.
         """
-        named = [
-            (self._names.get(id(param), f"added.{group_index}.{index}"), param)
-            for group_index, group in enumerate(self.param_groups)
-            for index, param in enumerate(group["params"]) if param.requires_grad
-        ]
+        named = [(name, param) for param, name in self._parameter_names.items()
+                 if param.requires_grad]
         with torch.no_grad():
             starts = [param.clone() for _, param in named]
         loss = super().step() if closure is None else super().step(closure)
@@ -67,4 +61,4 @@ class AdasumMixin(Copied):
     def _start(self, name: str, delta: torch.Tensor) -> Any:
         compressed, context = self._compression.compress(delta)
         return allreduce_async_(compressed, None, name, Adasum, 1.0, 1.0,
-                                self._process_set), context
+                                self.process_set), context

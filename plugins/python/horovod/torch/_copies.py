@@ -18,8 +18,10 @@ class Copied:
 
     _base: Type[torch.optim.Optimizer]
     _names: Dict[int, str]
-    # Distributes an optimizer with these (name, parameter) pairs; its last argument finds parameters.
-    _again: Callable[[Any, Any, Callable[[torch.Tensor], torch.Tensor]], Any]
+    _options: Any
+    # Distributes an optimizer with these (name, parameter) pairs and this number of passes; its last
+    # argument finds parameters.
+    _again: Callable[[Any, Any, int, Callable[[torch.Tensor], torch.Tensor]], Any]
 
     def _plain(self) -> torch.optim.Optimizer:
         plain: Any = self._base.__new__(self._base)  # type: ignore[call-overload]
@@ -35,4 +37,5 @@ class Copied:
         copies = {id(param): other for param, other in pairs}
         named = [(f"copy.{self._names.get(id(param), f'added.{index}')}", other)
                  for index, (param, other) in enumerate(pairs)]
-        return self._again(plain, named, lambda param: copies[id(param)])
+        return self._again(plain, named, self._options.backward_passes_per_step,
+                           lambda param: copies[id(param)])

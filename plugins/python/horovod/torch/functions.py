@@ -7,9 +7,17 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 import torch
 
 from horovod import _objects, _ops
-from horovod._basics import rank
 from horovod._frontend import allgather_object, broadcast_object  # noqa: F401, for users
-from horovod.torch._broadcast import broadcast_async_
+from horovod.torch.mpi_ops import (
+    ProcessSet as ProcessSet,
+    allgather as allgather,
+    broadcast_ as broadcast_,
+    broadcast_async_,
+    global_process_set as global_process_set,
+    rank,
+    size as size,
+    synchronize as synchronize,
+)
 
 
 def broadcast_parameters(

@@ -16,9 +16,9 @@ Rules for all of them:
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
-from horovod import _native
+from horovod import _basics as _basics, _native
 from horovod._basics import (
     ccl_built,
     cross_rank,
@@ -41,9 +41,10 @@ from horovod._basics import (
     shutdown,
     size,
 )
-from horovod._frontend import barrier, join, poll
+from horovod._frontend import ReduceOp, barrier, choose_op, join, poll
 from horovod._observation import start_timeline, stop_timeline
 from horovod._ops import Adasum, Average, Max, Min, Product, Sum
+from horovod.common.util import gpu_available as gpu_available, num_rank_is_power_2 as num_rank_is_power_2
 from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import (
     ProcessSet,
@@ -88,6 +89,7 @@ from horovod.torch._rows import (
     reducescatter_async,
     sparse_allreduce_async,
 )
+from horovod.torch.compression import Compression as Compression
 
 __all__ = [
     "Adasum", "Average", "HorovodInternalError", "Max", "Min", "ProcessSet", "Product", "Sum",
@@ -105,3 +107,8 @@ __all__ = [
 
 # Waits until the work is complete and returns its result.
 synchronize: Callable[[int], Any] = _native.synchronize
+
+
+def handle_average_backwards_compatibility(op: Optional[ReduceOp], average: Optional[bool]) -> ReduceOp:
+    """Returns `op`, or the reduction that the deprecated argument `average` chooses. ValueError for both."""
+    return choose_op(average, op)

@@ -13,14 +13,27 @@ import torch
 
 from horovod import _ops
 from horovod._compression import check_choices, check_predivision
-from horovod._ops import Average, Sum, steps_travel
+from horovod._ops import Adasum as Adasum, Average, Sum, steps_travel
+from horovod.common.util import split_list as split_list
 from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch._adasum import AdasumMixin
 from horovod.torch._allreduce import allreduce_async
-from horovod.torch._copies import Copied
+from horovod.torch._attributes import Attributes, Options
 from horovod.torch._reducer import GradientReducer
 from horovod.torch.compression import Compression
+from horovod.torch.functions import broadcast_object as broadcast_object
+from horovod.torch.mpi_ops import (
+    allreduce_async_ as allreduce_async_,
+    grouped_allreduce_async_ as grouped_allreduce_async_,
+    rocm_built as rocm_built,
+    size as size,
+    sparse_allreduce_async as sparse_allreduce_async,
+    synchronize as synchronize,
+)
+
+# The class that the original makes for op=Adasum.
+_DistributedAdasumOptimizer = AdasumMixin
 
 _unnamed = itertools.count()
 _profiles = torch.autograd._profiler_enabled
@@ -28,7 +41,7 @@ _drops_by_default = inspect.signature(
     torch.optim.Optimizer.zero_grad).parameters["set_to_none"].default is True
 
 
-class _DistributedMixin(Copied):
+class _DistributedOptimizer(Attributes):
     """The mixin before the user's optimizer class in the classes that DistributedOptimizer makes."""
 
     _reducer: GradientReducer
@@ -40,6 +53,7 @@ class _DistributedMixin(Copied):
         """Sets how many backward passes add up to one step, from the next step on."""
         _check_passes(passes)
         self._reducer.set_passes(passes)
+        self._options = self._options._replace(backward_passes_per_step=passes)
 
     def synchronize(self) -> None:
         """Waits until all gradients are reduced: call it to clip or inspect them before `step`.
@@ -267,7 +281,7 @@ def DistributedOptimizer(
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError("DistributedOptimizer takes an optimizer of torch.optim, not "
                          f"{optimizer!r}, a {type(optimizer).__name__}.")
-    if isinstance(optimizer, (_DistributedMixin, AdasumMixin)):
+    if isinstance(optimizer, (_DistributedOptimizer, AdasumMixin)):
         raise ValueError("DistributedOptimizer was given an optimizer that is distributed already.")
     check_choices(op, compression)
     _check_passes(backward_passes_per_step)
@@ -279,25 +293,24 @@ def DistributedOptimizer(
     id_of(process_set)
     names = _names(optimizer, named_parameters)
 
-    def again(plain: Any, named: Any, found: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    def again(plain: Any, named: Any, passes: int,
+              found: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         lists = ([[found(param) for param in group] for group in groups]
                  if isinstance(groups, (list, tuple)) else groups)
-        passes = backward_passes_per_step if reducer is None else reducer.passes
         return DistributedOptimizer(plain, named, compression, passes, op,
                                     gradient_predivide_factor, 0, lists, sparse_as_dense,
                                     process_set)
 
-    reducer: Optional[GradientReducer] = None
+    options = Options(compression, backward_passes_per_step, op, gradient_predivide_factor,
+                      sparse_as_dense, process_set)
     if steps_travel(op, process_set):
-        made = _derive(optimizer, AdasumMixin, names, again)
-        made._compression, made._process_set = compression, process_set
-        return made
+        return _derive(optimizer, AdasumMixin, names, again, options)
     reducer = GradientReducer(compression, backward_passes_per_step, op, gradient_predivide_factor,
                         sparse_as_dense, process_set)
     params = [param for group in optimizer.param_groups for param in group["params"]]
     reducer.add(list(_buckets(params, names, groups)))
 
-    distributed = _derive(optimizer, _DistributedMixin, names, again)
+    distributed = _derive(optimizer, _DistributedOptimizer, names, again, options)
     distributed._reducer = reducer
     distributed._drops_gradients = (
         _drops_by_default and type(optimizer).zero_grad is torch.optim.Optimizer.zero_grad)
@@ -305,7 +318,7 @@ def DistributedOptimizer(
 
 
 def _derive(optimizer: torch.optim.Optimizer, mixin: type, names: Dict[int, str],
-            again: Callable[..., Any]) -> Any:
+            again: Callable[..., Any], options: Options) -> Any:
     """Returns an optimizer with the options and state of this one, and the mixin before its class."""
     base = type(optimizer)
     made: Any = type(base.__name__, (mixin, base), {"__module__": __name__, "_base": base})
@@ -314,7 +327,7 @@ def _derive(optimizer: torch.optim.Optimizer, mixin: type, names: Dict[int, str]
     derived.__dict__.update(
         {key: value for key, value in optimizer.__dict__.items() if key != "step"}
     )
-    derived._names, derived._again = names, again
+    derived._names, derived._again, derived._options = names, again, options
     if "step" in optimizer.__dict__:  # schedulers count its steps; the derived one steps now
         optimizer._opt_called, optimizer._step_count = True, 1
     return derived

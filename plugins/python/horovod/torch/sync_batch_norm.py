@@ -11,6 +11,7 @@ from horovod import _basics, _ops
 from horovod._ops import Sum
 from horovod.torch._allreduce import allreduce_async_
 from horovod.torch._rows import allgather_async
+from horovod.torch.mpi_ops import allreduce_async as allreduce_async, size as size, synchronize as synchronize
 
 
 class SyncBatchNorm(_BatchNorm):
