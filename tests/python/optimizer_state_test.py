@@ -98,6 +98,28 @@ class BroadcastStateTest(RankCase):
         else:
             self.assertEqual(got, want, name)
 
+    def test_missing_gradients_of_a_fresh_optimizer_become_zeros_and_no_step_is_made(self):
+        for name, make in {**OPTIMIZERS, "LBFGS": torch.optim.LBFGS}.items():
+            model = make_model()
+            model[0].bias.requires_grad_(False)
+            kept = model[2].bias.grad = torch.ones_like(model[2].bias)
+            optimizer = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters())
+            state = copy.deepcopy(optimizer.state_dict())
+            hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+            self.assert_same_state(name, optimizer.state_dict(), state)
+            for got, want in zip(model.parameters(), make_model().parameters()):
+                self.assert_equal_tensors(got, want, name)
+            self.assertIsNone(model[0].bias.grad)
+            self.assertIs(model[2].bias.grad, kept)
+            for param in [model[0].weight, model[2].weight]:
+                if name != "Adagrad":  # which has state from the start
+                    self.assert_equal_tensors(param.grad, torch.zeros_like(param), name)
+        table = torch.nn.Embedding(3, 2, sparse=True)
+        optimizer = torch.optim.SparseAdam(table.parameters())
+        hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+        table(torch.tensor([1])).sum().backward()
+        optimizer.step()  # refuses a dense gradient
+
     def test_state_that_only_the_root_lacks_goes_away(self):
         model = make_model()
         optimizer = OPTIMIZERS["Adam"](model.parameters())

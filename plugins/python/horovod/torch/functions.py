@@ -90,13 +90,19 @@ def broadcast_optimizer_state(
 
     All ranks must call it, with optimizers over the same parameters in the same order. Only the root
     needs state, for example after it has loaded a checkpoint. The function takes no optimizer step, and
-    changes neither learning rate nor parameters; it accepts any optimizer. `model` is accepted for
-    existing scripts. Raises ValueError when the number of parameters differs from the root's.
+    changes neither learning rate nor parameters; it accepts any optimizer. With an optimizer that has no
+    state yet, missing gradients become zeros, which scripts for Horovod rely on; not with SparseAdam,
+    which takes no dense gradient. `model` is accepted for existing scripts. Raises ValueError when the
+    number of parameters differs from the root's.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError("broadcast_optimizer_state takes an optimizer of torch.optim, not a "
                          f"{type(optimizer).__name__}.")
     params = [param for group in optimizer.param_groups for param in group["params"]]
+    if not optimizer.state and not isinstance(optimizer, torch.optim.SparseAdam):
+        for param in params:
+            if param.requires_grad and param.grad is None:
+                param.grad = torch.zeros_like(param)
     is_root = rank() == root_rank
     tensors: List[torch.Tensor] = []
     structure: Any = None
