@@ -2,6 +2,7 @@
 replaced."""
 
 import inspect
+import warnings
 
 import rank_case
 from rank_case import RankCase, hvd, torch
@@ -407,6 +408,20 @@ class CollectivesTest(RankCase):
                     self.assert_close(second.grad, self.want(kind, {}, 3), torch.float32, (name, case))
                 if case == "unused":
                     self.assert_close(second.grad, torch.zeros_like(second), torch.float64, name)
+
+    def test_nodes_applied_as_in_the_original(self):
+        ops = hvd.mpi_ops
+        for average, op, factor in [(None, hvd.Sum, self.size), (False, None, self.size), (True, None, 1)]:
+            leaf = torch.ones(3, requires_grad=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                one = ops.HorovodAllreduce.apply(leaf, average, None, op, 1.0, 2.0, hvd.global_process_set)
+                group = ops.HorovodGroupedAllreduce.apply(average, None, op, 1.0, 2.0,
+                                                          hvd.global_process_set, leaf, leaf)
+            for each in (one, *group):
+                self.assert_close(each.detach(), torch.full((3,), 2.0 * factor), torch.float32)
+            (one + sum(group)).sum().backward()
+            self.assert_close(leaf.grad, torch.full((3,), 6.0 * factor), torch.float32)
 
     def test_groups_of_a_process_set_compressed(self):
         if self.size < 2:

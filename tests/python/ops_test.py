@@ -180,12 +180,15 @@ class AllreduceTest(RankCase):
         tensors = [values(self.rank, torch.float32, shape) for shape in shapes]
         want = [reduced(hvd.Average, self.size, torch.float32, shape) for shape in shapes]
         got = hvd.grouped_allreduce(tensors, name="group")
-        self.assertIsInstance(got, tuple)
+        self.assertIsInstance(got, list)
+        self.assertIsInstance(hvd.grouped_reducescatter([torch.ones(2)]), list)
         inside = [tensor.clone() for tensor in tensors]
         for mine, given in zip(hvd.grouped_allreduce_(inside), inside):
             self.assertIs(mine, given)
         later = hvd.synchronize(hvd.grouped_allreduce_async(tensors))
         later_inside = hvd.synchronize(hvd.grouped_allreduce_async_([t.clone() for t in tensors]))
+        for results in [later, later_inside, hvd.grouped_allgather([torch.ones(2)])]:
+            self.assertIsInstance(results, tuple)
         for results in [got, inside, later, later_inside]:
             for result, wanted in zip(results, want):
                 self.assert_close(result, wanted, torch.float32)

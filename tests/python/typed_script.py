@@ -39,7 +39,7 @@ def collectives(tensor: torch.Tensor) -> List[Any]:
     handle: int = hvd.allreduce_async_(one, name="one")
     done: bool = hvd.poll(handle)
     waited: torch.Tensor = hvd.synchronize(handle)
-    group: Tuple[torch.Tensor, ...] = hvd.grouped_allreduce([tensor, tensor])
+    group: List[torch.Tensor] = hvd.grouped_allreduce([tensor, tensor])
     rows: torch.Tensor = hvd.alltoall(tensor)
     pair: Tuple[torch.Tensor, torch.Tensor] = hvd.alltoall(tensor, splits=[2, 2])
     even: hvd.ProcessSet = hvd.add_process_set(range(0, hvd.size(), 2))

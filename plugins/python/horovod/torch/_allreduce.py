@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import torch
 
@@ -79,7 +79,8 @@ class HorovodAllreduce(torch.autograd.Function):
     """allreduce as a node of the graph: the gradient is allreduced in the same way."""
 
     @staticmethod
-    def forward(ctx, tensor, name, op, prescale_factor, postscale_factor, process_set):
+    def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
+        op = _frontend.choose_op(average, op)
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
         return _ops.run(
             allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor, process_set)
@@ -90,7 +91,7 @@ class HorovodAllreduce(torch.autograd.Function):
         _check_differentiable(ctx.arguments[0])
         return (
             _ops.run(allreduce_async(grad_output, None, None, *ctx.arguments)),
-            None, None, None, None, None,
+            None, None, None, None, None, None,
         )
 
 
@@ -117,7 +118,7 @@ def allreduce(
         check_compression(compression)
     compressed, context = compression.compress(tensor)
     reduced = _submission.in_graph(
-        HorovodAllreduce, compressed, name, op, prescale_factor, postscale_factor, process_set
+        HorovodAllreduce, compressed, None, name, op, prescale_factor, postscale_factor, process_set
     )
     return compression.decompress(reduced, context)
 
@@ -182,7 +183,8 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
     """grouped_allreduce as a node of the graph."""
 
     @staticmethod
-    def forward(ctx, name, op, prescale_factor, postscale_factor, process_set, *tensors):
+    def forward(ctx, average, name, op, prescale_factor, postscale_factor, process_set, *tensors):
+        op = _frontend.choose_op(average, op)
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
         return _ops.run(
             grouped_allreduce_async(tensors, None, name, op, prescale_factor, postscale_factor,
@@ -193,7 +195,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
     def backward(ctx, *grad_outputs):
         _check_differentiable(ctx.arguments[0])
         grads = _ops.run(grouped_allreduce_async(grad_outputs, None, None, *ctx.arguments))
-        return (None, None, None, None, None, *grads)
+        return (None, None, None, None, None, None, *grads)
 
 
 def grouped_allreduce(
@@ -205,11 +207,11 @@ def grouped_allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
-) -> Tuple[torch.Tensor, ...]:
+) -> List[torch.Tensor]:
     """Reduces several tensors as one request. The reduction starts when all ranks have submitted all of
     them.
 
-    `tensors`: a list of tensors as for `allreduce`, in the same order on all ranks. Returns a tuple of
+    `tensors`: a list of tensors as for `allreduce`, in the same order on all ranks. Returns a list of
     new tensors.
     """
     op = _frontend.choose_op(average, op)
@@ -217,9 +219,7 @@ def grouped_allreduce(
     check_compression(compression)
     compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
     reduced = _submission.in_graph(
-        HorovodGroupedAllreduce, name, op, prescale_factor, postscale_factor, process_set,
+        HorovodGroupedAllreduce, None, name, op, prescale_factor, postscale_factor, process_set,
         *compressed,
     )
-    return tuple(
-        compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)
-    )
+    return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]

@@ -337,7 +337,7 @@ def grouped_reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Tuple[torch.Tensor, ...]:
+) -> List[torch.Tensor]:
     """Reduces and scatters several tensors as one request; each as `reducescatter`.
     Differentiable."""
     _frontend.group_base("grouped_reducescatter", tensors, "")
@@ -347,6 +347,4 @@ def grouped_reducescatter(
         HorovodGroupedReducescatter, name, op, process_set, prescale_factor, postscale_factor,
         *compressed,
     )
-    return tuple(
-        compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)
-    )
+    return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]
