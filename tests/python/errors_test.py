@@ -143,6 +143,20 @@ class ErrorsTest(RankCase):
         with self.assertRaisesRegex(ValueError, "bool has no average"):
             hvd.allreduce(torch.ones(2, dtype=torch.bool), op=hvd.Average)
 
+    def test_what_one_rank_refuses_is_a_runtime_error_too(self):
+        def refused(function, *arguments, **keywords):
+            with self.assertRaises(RuntimeError) as caught:
+                function(*arguments, **keywords)
+            self.assertIsInstance(caught.exception, ValueError)
+
+        integers = torch.ones(2, dtype=torch.int32)
+        refused(hvd.allreduce, integers, op=hvd.Adasum)
+        refused(hvd.reducescatter, torch.ones(()))
+        refused(hvd.allgather, torch.ones(()))
+        refused(hvd.alltoall, torch.ones(2), [3] * self.size)
+        refused(hvd.broadcast, torch.ones(2), self.size)
+        refused(hvd.add_process_set, [self.size])
+
     def test_tensors_outside_host_memory(self):
         with self.assertRaisesRegex(NotImplementedError, "meta"):
             hvd.allreduce(torch.ones(2, device="meta"))

@@ -186,6 +186,7 @@ class PackageTest(unittest.TestCase):
             self.assertRaises(TypeError, wrong)
         with self.assertRaises(ValueError):
             hvd.global_process_set.ranks = [0]
+
     def test_modules_of_torch_have_the_names_that_the_original_imports_there(self):
         from horovod.torch import functions, mpi_ops, optimizer, sync_batch_norm
 

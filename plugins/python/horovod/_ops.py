@@ -15,6 +15,7 @@ from typing import Any, Callable, Iterable, List, NamedTuple, NoReturn, Optional
 from horovod import _native
 from horovod._library import library
 from horovod.exceptions import (
+    HorovodArgumentError,
     HorovodDisagreementError,
     HorovodInternalError,
     HorovodUnimplementedError,
@@ -288,9 +289,9 @@ def check(status: int, error: ctypes.Array[ctypes.c_char]) -> None:
 
 def _fail(status: int, message: str, negotiated: bool) -> NoReturn:
     if status in (_INVALID_ARGUMENT, _ALREADY_EXISTS):
-        raise HorovodDisagreementError(message) if negotiated else ValueError(message)
+        raise HorovodDisagreementError(message) if negotiated else HorovodArgumentError(message)
     if status == _NOT_FOUND and not negotiated:
-        raise ValueError(message)
+        raise HorovodArgumentError(message)
     if status == _UNIMPLEMENTED:
         raise HorovodUnimplementedError(message)
     raise HorovodInternalError(message)

@@ -17,6 +17,13 @@ class HorovodDisagreementError(HorovodInternalError, ValueError):
     """
 
 
+class HorovodArgumentError(ValueError, RuntimeError):
+    """A request cannot be right, as one rank sees it. Horovod stays usable.
+
+    It is a RuntimeError as well, since Horovod raises that for some of these requests.
+    """
+
+
 class HorovodUnimplementedError(HorovodInternalError, NotImplementedError):
     """This build does not have the feature. The message names an alternative."""
 

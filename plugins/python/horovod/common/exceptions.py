@@ -1,6 +1,7 @@
 """Horovod's exceptions, under the module name that scripts import."""
 
 from horovod.exceptions import (
+    HorovodArgumentError,
     HorovodDisagreementError,
     HorovodInternalError,
     HorovodUnimplementedError,
@@ -9,6 +10,6 @@ from horovod.exceptions import (
     get_version_mismatch_message,
 )
 
-__all__ = ["HorovodDisagreementError", "HorovodInternalError", "HorovodUnimplementedError",
-           "HorovodVersionMismatchError", "HostsUpdatedInterrupt",
+__all__ = ["HorovodArgumentError", "HorovodDisagreementError", "HorovodInternalError",
+           "HorovodUnimplementedError", "HorovodVersionMismatchError", "HostsUpdatedInterrupt",
            "get_version_mismatch_message"]
