@@ -218,7 +218,7 @@ class TableCase(rank_base.RankBase):
                 if factor in takes:
                     refuse.append((ValueError, "factor of 0", array, {factor: 0.0}))
             if "op" in takes:
-                refuse.append(((ValueError, self.facade.disagreement), "(?i)reduc|op", array,
+                refuse.append(((ValueError, self.facade.refusal), "(?i)reduc|op", array,
                                {"op": 17}))
                 refuse.append((ValueError, "op is 'sum'", array, {"op": "sum"}))
             if "compression" in takes:
@@ -229,7 +229,7 @@ class TableCase(rank_base.RankBase):
                                {"op": self.hvd.Sum, "average": True}))
             if kind == "broadcast":
                 for root in (-1, self.size):
-                    refuse.append(((ValueError, self.facade.disagreement), "(?i)root", array,
+                    refuse.append(((ValueError, self.facade.refusal), "(?i)root", array,
                                    {"root_rank": root}))
                 refuse.append((ValueError, "root_rank is 'zero'", array, {"root_rank": "zero"}))
             for error, pattern, given, more in refuse:
@@ -240,7 +240,7 @@ class TableCase(rank_base.RankBase):
                     getattr(self.hvd, name)([], **arguments)
             if "splits" in takes:
                 for splits in ([1] * (self.size + 1), [99] * self.size, [-1] * self.size):
-                    with self.assertRaisesRegex((ValueError, self.facade.disagreement), "(?i)split"):
+                    with self.assertRaisesRegex((ValueError, self.facade.refusal), "(?i)split"):
                         self.call(name, array, {"splits": splits})
         self.assert_usable()
 
@@ -298,7 +298,7 @@ class TableCase(rank_base.RankBase):
             handle = None
             if self.rank == 0:
                 handle = self.occupy(host, prefix, taken)
-                with self.assertRaisesRegex((ValueError, self.facade.disagreement), "taken",
+                with self.assertRaisesRegex((ValueError, self.facade.refusal), "taken",
                                             msg=name):
                     self.call(name, array, {**arguments, "name": taken})
             host.barrier()

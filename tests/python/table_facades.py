@@ -1,10 +1,10 @@
 """Facades of the frameworks for table_case: they convert arrays from numpy and back.
 
 A facade has `hvd`, the module; `dtypes`, the names of all types that its functions take; `refused`, an
-array of a type that none takes; `disagreement`, what a call raises where ranks disagree; `make(values,
-dtype)`, of numbers; `read(array)`, numbers and the dtype's name; `ways(function)`, how to call a
-function of lists of arrays; and `beside`, the public names that table_case does not call with every
-type, and the file that tests each.
+array of a type that none takes; `disagreement`, what a call raises where ranks disagree; `refusal`, what
+it raises for an argument that is wrong on this rank; `make(values, dtype)`, of numbers; `read(array)`,
+numbers and the dtype's name; `ways(function)`, how to call a function of lists of arrays; and `beside`,
+the public names that table_case does not call with every type, and the file that tests each.
 """
 
 import numpy
@@ -17,6 +17,7 @@ EVERY = INTEGERS + FLOATS + ["bool"]
 class Facade:
     dtypes = EVERY
     disagreement = ValueError
+    refusal = ValueError
 
     def ways(self, function):
         return [function]
@@ -110,7 +111,8 @@ class TensorFlow(Facade):
 
         self.hvd, self.tf = hvd, tensorflow
         self.refused = tensorflow.ones(2, tensorflow.complex64)
-        self.disagreement = tensorflow.errors.InvalidArgumentError
+        self.disagreement = tensorflow.errors.FailedPreconditionError
+        self.refusal = tensorflow.errors.InvalidArgumentError
         self.beside = {
             "BroadcastGlobalVariablesHook": "tensorflow_training_test.py",
             "Compression": "tensorflow_test.py",

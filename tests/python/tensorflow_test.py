@@ -278,14 +278,14 @@ class TensorFlowTest(rank_base.RankBase):
                 (lambda: hvd.broadcast_variables([tf.ones(1)], 0), "and not a EagerTensor")]:
             with self.assertRaisesRegex(ValueError, words):
                 call()
-        with self.assertRaises(tf.errors.InvalidArgumentError):
+        with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "a scalar has no rows"):
             hvd.allgather(tf.constant(1.0))
         with self.assertRaises(tf.errors.InvalidArgumentError):
             hvd.broadcast(tf.ones(2), self.size)
         if self.size > 1:
-            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "shape.*on rank 0"):
+            with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "shape.*on rank 0"):
                 hvd.allreduce(tf.ones(2 + self.rank), name="shapes")
-            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "on rank"):
+            with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "on rank"):
                 tf.function(lambda x: hvd.allreduce(x, name="types"))(
                     self.own(tf.float32 if self.rank else tf.float64))
         self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)

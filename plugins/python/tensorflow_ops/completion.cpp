@@ -10,9 +10,10 @@ namespace hvd::tensorflow {
 
 namespace {
 
-int code_of(int status) {
+// `was_submitted`: the error comes from the negotiation between the ranks, and not from this call.
+int code_of(int status, bool was_submitted) {
   if (status == HVD_INVALID_ARGUMENT || status == HVD_ALREADY_EXISTS || status == HVD_NOT_FOUND) {
-    return kInvalidArgument;
+    return was_submitted ? kFailedPrecondition : kInvalidArgument;
   }
   return status == HVD_UNIMPLEMENTED ? kUnimplemented : kUnknown;
 }
@@ -80,7 +81,7 @@ void finish(PendingOperation* work, int status, const char* message) {
   if (message != nullptr) {
     Status* failed = api.new_status();
     const std::string text = std::string(work->operation->name) + " " + work->name + ": " + message;
-    api.set_status(failed, code_of(status), text.c_str());
+    api.set_status(failed, code_of(status, work->handle != 0), text.c_str());
     api.failure(work->context, failed);
     api.delete_status(failed);
   }

@@ -31,7 +31,13 @@ struct StringView {
   size_t size;
 };
 
-enum Code { kOk = 0, kUnknown = 2, kInvalidArgument = 3, kUnimplemented = 12 };
+enum Code {
+  kOk = 0,
+  kUnknown = 2,
+  kInvalidArgument = 3,
+  kFailedPrecondition = 9,
+  kUnimplemented = 12
+};
 
 struct TfApi {
   Status* (*new_status)();

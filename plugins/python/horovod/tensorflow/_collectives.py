@@ -11,8 +11,9 @@ Rules for all of them:
   Tensors travel through host memory. Gradients flow through all of them, and every rank must then
   compute them.
 * No thread of TensorFlow's waits for other ranks in a graph for longer than 10 ms.
-* ValueError for an argument that cannot be right. tf.errors.InvalidArgumentError, on every rank, where
-  ranks disagree; tf.errors.UnknownError when a rank died or shut down.
+* ValueError, or tf.errors.InvalidArgumentError from an operation, for an argument that cannot be right.
+  tf.errors.FailedPreconditionError, on every rank, where ranks disagree; tf.errors.UnknownError when a
+  rank died or shut down.
 * `device_dense` and `device_sparse` are accepted for the sake of existing scripts.
 """
 
