@@ -4,7 +4,8 @@ A facade has `hvd`, the module; `dtypes`, the names of all types that its functi
 array of a type that none takes; `disagreement`, what a call raises where ranks disagree; `refusal`, what
 it raises for an argument that is wrong on this rank; `make(values, dtype)`, of numbers; `read(array)`,
 numbers and the dtype's name; `ways(function)`, how to call a function of lists of arrays; and `beside`,
-the public names that table_case does not call with every type, and the file that tests each.
+the public names that table_case does not call with every type, and the file that tests each;
+`takes_empty_lists`, the functions that return an empty list for one.
 """
 
 import numpy
@@ -18,6 +19,7 @@ class Facade:
     dtypes = EVERY
     disagreement = ValueError
     refusal = ValueError
+    takes_empty_lists = ()
 
     def ways(self, function):
         return [function]
@@ -113,6 +115,7 @@ class TensorFlow(Facade):
         self.refused = tensorflow.ones(2, tensorflow.complex64)
         self.disagreement = tensorflow.errors.FailedPreconditionError
         self.refusal = tensorflow.errors.InvalidArgumentError
+        self.takes_empty_lists = ("grouped_allreduce", "grouped_reducescatter")
         self.beside = {
             "BroadcastGlobalVariablesHook": "tensorflow_training_test.py",
             "Compression": "tensorflow_test.py",

@@ -263,7 +263,8 @@ class TensorFlowTest(rank_base.RankBase):
                      lambda: hvd.allreduce(tf.ones(2, tf.complex64)),
                      lambda: hvd.allreduce(tf.constant("text")),
                      lambda: hvd.allreduce(tf.ones(2), average=True, op=hvd.Sum),
-                     lambda: hvd.grouped_allreduce([]),
+                     lambda: hvd.grouped_allreduce(tf.ones(2)),
+                     lambda: hvd.grouped_allgather([]),
                      lambda: hvd.allreduce(tf.ones(2), process_set=hvd.ProcessSet([0]))]:
             with self.assertRaises(ValueError):
                 call()

@@ -95,10 +95,10 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
                       process_set: ProcessSet = global_process_set,
                       ignore_name_scope: bool = False, name: Optional[str] = None) -> List[Any]:
     """`allreduce` of a list of tensors as one request: all or none are reduced. tf.IndexedSlices in the
-    list are reduced by separate requests."""
+    list are reduced by separate requests. An empty list makes no request, and returns one."""
     op = choose_op(average, op)
-    if not isinstance(tensors, (list, tuple)) or not tensors:
-        raise ValueError("grouped_allreduce takes a list or tuple of at least one tensor.")
+    if not isinstance(tensors, (list, tuple)):
+        raise ValueError("grouped_allreduce takes a list or tuple of tensors.")
     dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
     results = list(tensors)
     if dense:
@@ -201,9 +201,12 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
                           prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                           name: Optional[str] = None,
                           ignore_name_scope: bool = False) -> List[tf.Tensor]:
-    """`reducescatter` of a list of tensors as one request."""
+    """`reducescatter` of a list of tensors as one request. An empty list makes no request, and returns
+    one."""
     number = _nodes.group_of(process_set)
     check_compression(compression)
+    if isinstance(tensors, (list, tuple)) and not tensors:
+        return []
     pairs = [compression.compress(tensor) for tensor in _members("reducescatter", tensors)]
     sent = [pair[0] for pair in pairs]
     results = _nodes.reducescatter(
