@@ -114,6 +114,28 @@ class NamesTest(rank_base.RankBase):
         for got, factor in zip(self.check(named), (1, 2, 3, 1, 4, 5, 1)):
             numpy.testing.assert_allclose(got, factor * total)
 
+    def test_nodes_have_the_names_that_callers_give(self):
+        with tf.Graph().as_default() as graph:
+            x = self.rows()
+            with v1.name_scope("scope"):
+                results = {
+                    "reduced": hvd.allreduce(x, name="reduced"),
+                    "reduced_1": hvd.allreduce(x, name="reduced"),
+                    "a_b/c": hvd.grouped_allreduce([x], name="_a b/c:")[0],
+                    "gathered": hvd.allgather(x, name="gathered"),
+                    "sent": hvd.broadcast(x, 0, name="sent"),
+                    "exchanged": hvd.alltoall(x, name="exchanged"),
+                    "shared": hvd.reducescatter(x, name="shared"),
+                    "rank": hvd.rank_op(name="rank"), "size": hvd.size_op(name="size"),
+                    "local_rank": hvd.local_rank_op(name="local_rank"),
+                    "local_size": hvd.local_size_op(name="local_size"),
+                    "included": hvd.process_set_included_op(name="included"),
+                    "HorovodAllreduce": hvd.allreduce(x)}
+            for name, result in results.items():
+                self.assertIs(graph.get_tensor_by_name(f"scope/{name}:0"), result)
+            with v1.Session() as session:
+                self.assertEqual(len(session.run(results)), len(results))
+
     def test_one_name_in_each_branch_and_twice(self):
         @tf.function
         def branches(x):

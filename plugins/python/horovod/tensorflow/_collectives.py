@@ -48,7 +48,7 @@ def reduce_dense(tensors: Sequence[Any], name: Optional[str], compression: Any, 
     reduced = _nodes.allreduce(
         sent, _nodes.node_name("HorovodAllreduce", name, sent, ignore_name_scope), op,
         _nodes.bits_of(prescale_factor, "allreduce"), _nodes.bits_of(postscale_factor, "allreduce"),
-        number, is_last)
+        number, is_last, name)
     return [compression.decompress(tensor, pair[1]) for tensor, pair in zip(reduced, pairs)]
 
 
@@ -130,8 +130,8 @@ def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
     """`allgather` of a list of tensors as one request."""
     number = _nodes.group_of(process_set)
     sent = _members("allgather", tensors)
-    name = _nodes.node_name("HorovodAllgather", name, sent, ignore_name_scope)
-    return _nodes.allgather(sent, name, number)
+    tensor_name = _nodes.node_name("HorovodAllgather", name, sent, ignore_name_scope)
+    return _nodes.allgather(sent, tensor_name, number, name)
 
 
 def grouped_broadcast(tensors: Sequence[Any], root_rank: int, name: Optional[str] = None,
@@ -140,8 +140,8 @@ def grouped_broadcast(tensors: Sequence[Any], root_rank: int, name: Optional[str
     """`broadcast` of a list of tensors as one request."""
     number = _nodes.group_of(process_set)
     sent = _members("broadcast", tensors)
-    name = _nodes.node_name("HorovodBroadcast", name, sent, ignore_name_scope)
-    return _nodes.broadcast(sent, name, root_rank, number)
+    tensor_name = _nodes.node_name("HorovodBroadcast", name, sent, ignore_name_scope)
+    return _nodes.broadcast(sent, tensor_name, root_rank, number, name)
 
 
 def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
@@ -176,8 +176,8 @@ def alltoall(tensor: Any, splits: Optional[Any] = None, name: Optional[str] = No
     number = _nodes.group_of(process_set)
     sent = _nodes.to_tensor(tensor, "alltoall")
     rows = _nodes.to_splits(splits)
-    name = _nodes.node_name("HorovodAlltoall", name, [sent], ignore_name_scope)
-    output, received = _nodes.alltoall(sent, rows, name, number)
+    tensor_name = _nodes.node_name("HorovodAlltoall", name, [sent], ignore_name_scope)
+    output, received = _nodes.alltoall(sent, rows, tensor_name, number, name)
     return output if splits is None else (output, received)
 
 
@@ -212,31 +212,31 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
     results = _nodes.reducescatter(
         sent, _nodes.node_name("HorovodReducescatter", name, sent, ignore_name_scope), op,
         _nodes.bits_of(prescale_factor, "reducescatter"),
-        _nodes.bits_of(postscale_factor, "reducescatter"), number)
+        _nodes.bits_of(postscale_factor, "reducescatter"), number, name)
     return [compression.decompress(tensor, pair[1]) for tensor, pair in zip(results, pairs)]
 
 
 def rank_op(name: Optional[str] = None) -> tf.Tensor:
     """The rank of this process as a scalar int32 tensor, evaluated when the graph runs."""
-    return _nodes.number(0)
+    return _nodes.number(0, name=name)
 
 
 def local_rank_op(name: Optional[str] = None) -> tf.Tensor:
     """The rank of this process on its host as a scalar int32 tensor, evaluated when the graph runs."""
-    return _nodes.number(1)
+    return _nodes.number(1, name=name)
 
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
     """The number of ranks as a scalar int32 tensor, evaluated when the graph runs."""
-    return _nodes.number(2, process_set_id)
+    return _nodes.number(2, process_set_id, name)
 
 
 def local_size_op(name: Optional[str] = None) -> tf.Tensor:
     """The number of ranks on this host as a scalar int32 tensor, evaluated when the graph runs."""
-    return _nodes.number(3)
+    return _nodes.number(3, name=name)
 
 
 def process_set_included_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
     """1 when this process is a member of the set, else 0, as a scalar int32 tensor, evaluated when the
     graph runs."""
-    return _nodes.number(4, process_set_id)
+    return _nodes.number(4, process_set_id, name)

@@ -97,12 +97,14 @@ def _unique(graph: tf.Graph, op: str, name: str) -> str:
     return chosen
 
 
-def _names(op: str, tensor_name: str) -> Dict[str, str]:
+def _names(op: str, tensor_name: str, given: Optional[str] = None) -> Dict[str, str]:
     """Returns a node's arguments: the name by which ranks match, and the node's own name in this graph,
-    by which a kernel knows the function calls that lead to it."""
+    by which a kernel knows the function calls that lead to it. The node has the name that the caller of
+    the collective gave, in so far as TensorFlow accepts its characters."""
     if tf.executing_eagerly():
         return {"tensor_name": tensor_name}
-    node = tf.compat.v1.get_default_graph().unique_name(op)
+    wanted = re.sub(r"[^A-Za-z0-9_./-]", "_", given or "").strip("/_-")
+    node = tf.compat.v1.get_default_graph().unique_name(wanted or op)
     return {"tensor_name": tensor_name, "node": node, "name": f"{node}/"}
 
 
@@ -123,49 +125,52 @@ def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
 
 
 def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
-              process_set: int, is_last: bool = False) -> List[tf.Tensor]:
-    """`is_last`: a thread of TensorFlow may briefly wait for the result, since no other work can run
-    meanwhile."""
+              process_set: int, is_last: bool = False,
+              given: Optional[str] = None) -> List[tf.Tensor]:
+    """`given`: the name that the caller gave the collective, also below. `is_last`: a thread of
+    TensorFlow may briefly wait for the result, since no other work can run meanwhile."""
     op = whole_op(op)
     return operations.horovod_allreduce(
         tensors=tensors, shapes=_shapes_of(tensors), reduce_op=op, prescale_bits=prescale,
         postscale_bits=postscale, process_set=process_set,
-        is_last=int(is_last or tf.executing_eagerly()), **_names("HorovodAllreduce", name))
+        is_last=int(is_last or tf.executing_eagerly()), **_names("HorovodAllreduce", name, given))
 
 
-def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int,
-              process_set: int) -> List[tf.Tensor]:
+def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int, process_set: int,
+              given: Optional[str] = None) -> List[tf.Tensor]:
     root_rank = whole_root(root_rank)
     return operations.horovod_broadcast(
         tensors=tensors, root_rank=root_rank, process_set=process_set,
-        **_names("HorovodBroadcast", name))
+        **_names("HorovodBroadcast", name, given))
 
 
-def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int) -> List[tf.Tensor]:
+def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int,
+              given: Optional[str] = None) -> List[tf.Tensor]:
     results = operations.horovod_allgather(tensors=tensors, process_set=process_set,
-                                           **_names("HorovodAllgather", name))
+                                           **_names("HorovodAllgather", name, given))
     return [rows_unknown(result, like) for result, like in zip(results, tensors)]
 
 
 def reducescatter(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
-                  process_set: int) -> List[tf.Tensor]:
+                  process_set: int, given: Optional[str] = None) -> List[tf.Tensor]:
     op = whole_op(op)
     results = operations.horovod_reducescatter(
         tensors=tensors, reduce_op=op, prescale_bits=prescale, postscale_bits=postscale,
-        process_set=process_set, **_names("HorovodReducescatter", name))
+        process_set=process_set, **_names("HorovodReducescatter", name, given))
     return [rows_unknown(result, like) for result, like in zip(results, tensors)]
 
 
-def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str,
-             process_set: int) -> Tuple[tf.Tensor, tf.Tensor]:
+def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str, process_set: int,
+             given: Optional[str] = None) -> Tuple[tf.Tensor, tf.Tensor]:
     results, received = operations.horovod_alltoall(
-        tensors=[tensor], splits=splits, process_set=process_set, **_names("HorovodAlltoall", name))
+        tensors=[tensor], splits=splits, process_set=process_set,
+        **_names("HorovodAlltoall", name, given))
     return rows_unknown(results[0], tensor), received
 
 
-def number(what: int, process_set: int = 0) -> tf.Tensor:
+def number(what: int, process_set: int = 0, name: Optional[str] = None) -> tf.Tensor:
     """Returns 0 rank, 1 local rank, 2 size, 3 local size or 4 included, evaluated when the graph runs."""
-    result = operations.horovod_number(what=what, process_set=process_set)
+    result = operations.horovod_number(what=what, process_set=process_set, name=name)
     if not tf.executing_eagerly():
         result.set_shape([])
     return result
