@@ -253,9 +253,22 @@ class TensorFlowTest(rank_base.RankBase):
             self.assertEqual(float(got), number * self.size)
 
     def test_xla_says_which_operation_it_cannot_compile(self):
-        function = tf.function(lambda x: hvd.allreduce(x) + 1, jit_compile=True)
-        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "unsupported.*HorovodAllreduce"):
-            function(tf.ones(2))
+        def compiled(x):
+            return hvd.allreduce(x) + 1
+
+        def outer(x):
+            return tf.function(compiled)(x)
+
+        traced = tf.function(lambda x: tf.function(compiled, jit_compile=True)(x))
+        for function, name in [(tf.function(compiled, jit_compile=True), "compiled"),
+                               (tf.function(outer, jit_compile=True), "compiled"),
+                               (traced, "compiled"),
+                               (tf.function(lambda: hvd.size_op(), jit_compile=True), ".*")]:
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError,
+                                        f"Horovod[A-Z][a-z]+ in the function '{name}': XLA cannot"):
+                # Nothing is computed: the error comes from the trace.
+                function.get_concrete_function(*[tf.ones(2)] * (name != ".*"))
+        self.same(tf.function(compiled, jit_compile=False)(tf.ones(2)), numpy.full(2, 2.0))
         self.assertIs(hvd.is_homogeneous(), True)
 
     def test_what_cannot_be_right(self):

@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 from horovod import _basics
 from horovod._frontend import whole_op, whole_root
@@ -103,9 +104,21 @@ def _names(op: str, tensor_name: str, given: Optional[str] = None) -> Dict[str, 
     the collective gave, in so far as TensorFlow accepts its characters."""
     if tf.executing_eagerly():
         return {"tensor_name": tensor_name}
+    _refuse_xla(op)
     wanted = re.sub(r"[^A-Za-z0-9_./-]", "_", given or "").strip("/_-")
     node = tf.compat.v1.get_default_graph().unique_name(wanted or op)
     return {"tensor_name": tensor_name, "node": node, "name": f"{node}/"}
+
+
+def _refuse_xla(op: str) -> None:
+    """Raises tf.errors.InvalidArgumentError while TensorFlow traces a function with jit_compile=True."""
+    graph = tf.compat.v1.get_default_graph()
+    if control_flow_util.GraphOrParentsInXlaContext(graph):
+        raise tf.errors.InvalidArgumentError(
+            None, None,
+            f"{op} in the function '{getattr(graph, 'name', '')}': XLA cannot compile the collectives "
+            "of Horovod; call them outside of functions with jit_compile=True, or leave jit_compile "
+            "out.")
 
 
 def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
@@ -170,6 +183,8 @@ def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str, process_set: int,
 
 def number(what: int, process_set: int = 0, name: Optional[str] = None) -> tf.Tensor:
     """Returns 0 rank, 1 local rank, 2 size, 3 local size or 4 included, evaluated when the graph runs."""
+    if not tf.executing_eagerly():
+        _refuse_xla("HorovodNumber")
     result = operations.horovod_number(what=what, process_set=process_set, name=name)
     if not tf.executing_eagerly():
         result.set_shape([])
