@@ -306,7 +306,8 @@ class TensorFlowTest(rank_base.RankBase):
 
     def test_names_are_where_scripts_import_them_from(self):
         for module, names in {
-                "mpi_ops": "Sum handle_average_backwards_compatibility check_num_rank_power_of_2 _allreduce",
+                "mpi_ops": "Sum handle_average_backwards_compatibility check_num_rank_power_of_2 _allreduce "
+                           "_grouped_allreduce _alltoall_grad _executing_eagerly num_rank_is_power_2",
                 "util": "vars_to_refs refs_to_vars _executing_eagerly",
                 "gradient_aggregation": "LocalGradientAggregationHelper get_not_none_from_list "
                                         "apply_op_to_not_none_tensors",
@@ -317,7 +318,8 @@ class TensorFlowTest(rank_base.RankBase):
                 self.assertTrue(hasattr(IMPORTED[module], name), f"{module}.{name}")
         for name in ("LocalGradientAggregationHelper LocalGradientAggregationHelperEager vars_to_refs "
                      "refs_to_vars split_list check_num_rank_power_of_2 _allreduce _LegacyOptimizer "
-                     "handle_average_backwards_compatibility _executing_eagerly").split():
+                     "handle_average_backwards_compatibility _executing_eagerly _grouped_allreduce "
+                     "_make_allreduce_grads_fn").split():
             self.assertIn(name, IMPORTED)
         mpi_ops = hvd.mpi_ops
         for name in mpi_ops.__all__:
@@ -331,6 +333,9 @@ class TensorFlowTest(rank_base.RankBase):
         self.assertEqual([one and float(one) for one in (
             hvd.gradient_aggregation.apply_op_to_not_none_tensors(tf.add, grads, 2.0))], [3.0, None])
         self.assertEqual(float(mpi_ops._allreduce(tf.constant(2.0))), 2 * self.size)
+        two = mpi_ops._grouped_allreduce([tf.constant(1.0), tf.constant(2.0)], "named", hvd.Max)
+        self.assertEqual([float(one) for one in two], [1.0, 2.0])
+        self.assertEqual(float(hvd._grouped_allreduce([tf.constant(1.0)])[0]), self.size)
         self.assertTrue(hvd._executing_eagerly())
         with self.assertWarns(DeprecationWarning):
             self.assertEqual(mpi_ops.handle_average_backwards_compatibility(None, False), hvd.Sum)

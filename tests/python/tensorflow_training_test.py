@@ -64,6 +64,48 @@ class TrainingTest(rank_base.RankBase):
             numpy.testing.assert_allclose(got[0], want[0], rtol=1e-4)
             numpy.testing.assert_allclose(got[1], own[1] / (self.size if scale else 1), rtol=1e-5)
 
+    def test_what_scripts_use_of_a_tape(self):
+        w, own = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+        everybody = sum(range(1, self.size + 1))
+
+        def record():
+            with tf.GradientTape(persistent=True) as tape:
+                # The gradient of w has another name on each rank.
+                with tf.name_scope(f"of_rank_{self.rank}"):
+                    loss = tf.reduce_sum(w * (self.rank + 1.0)) + own * (self.rank + 1.0)
+            tape = hvd.DistributedGradientTape(tape, op=hvd.Sum, scale_local_gradients=False)
+            tape.register_local_source(own)
+            return tape, loss
+
+        def generic():
+            with tf.name_scope(f"in_rank_{self.rank}"):
+                tape, loss = record()
+                return tape.gradient(loss, [w, own, w], use_generic_names=True)
+
+        for function in (generic, tf.function(generic)):
+            got = function()
+            numpy.testing.assert_array_equal(got[0], [everybody] * 2)
+            self.assertEqual(float(got[1]), self.rank + 1)
+            numpy.testing.assert_array_equal(got[2], [everybody] * 2)
+        tape, loss = record()
+        self.assertIs(tape.process_set, hvd.global_process_set)
+        self.assertIs(tape.scale_local_gradients, False)
+        self.assertEqual(tape._local_sources, {own.ref()})
+        local, shared = tape.get_local_and_global_gradients(loss, [w, own])
+        self.assertEqual([len(local), len(shared)], [1, 1])
+        self.assertIs(local[0][0], own)
+        self.assertEqual(float(local[0][1]), self.rank + 1)
+        self.assertIs(shared[0][0], w)
+        numpy.testing.assert_array_equal(shared[0][1], [self.rank + 1.0] * 2)
+        reduce = hvd._make_allreduce_grads_fn("name", "", "", hvd.Compression.none, False, hvd.Sum, 1.0,
+                                              None)
+        for function in (tape._allreduce_grads, reduce):
+            got = function([shared[0][1], None], [w, own])
+            numpy.testing.assert_array_equal(got[0], [everybody] * 2)
+            self.assertIsNone(got[1])
+            got = function([shared[0][1]], use_generic_names=True)
+            numpy.testing.assert_array_equal(got[0], [everybody] * 2)
+
     def test_gradients_that_travel_together(self):
         weights = [tf.Variable(tf.ones([count])) for count in (3, 400, 5, 7)]
         table = tf.Variable(tf.ones([4, 2]))

@@ -55,8 +55,12 @@ from horovod.tensorflow.gradient_tape import (
     DistributedGradientTape,
     PartialDistributedGradientTape,
 )
+from horovod.tensorflow.gradient_tape import (
+    make_allreduce_grads_fn as _make_allreduce_grads_fn,  # noqa: F401, for users
+)
 from horovod.tensorflow.mpi_ops import (
     _allreduce as _allreduce,
+    _grouped_allreduce as _grouped_allreduce,
     check_num_rank_power_of_2,
     handle_average_backwards_compatibility,
 )

@@ -66,9 +66,10 @@ class Reduction(NamedTuple):
         return self._replace(groups=checked_groups(self.groups, num_groups))
 
     def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
-                 local: AbstractSet[Any] = frozenset()) -> List[Any]:
+                 local: AbstractSet[Any] = frozenset(), generic_names: bool = False) -> List[Any]:
         """Returns the reduced gradients in order. None stays None. Gradients of variables whose keys
-        are in `local` stay local, divided by the number of ranks if so configured."""
+        are in `local` stay local, divided by the number of ranks if so configured. `generic_names`:
+        names depend on the gradients' places in the list, and not on the names of tensors."""
         results = list(grads)
         keys = [key_of(v) for v in variables] if variables is not None else [None] * len(results)
         shared = []
@@ -83,7 +84,8 @@ class Reduction(NamedTuple):
             shared.append(i)
         groups = self._groups(shared, keys, results)
         for group in groups:
-            reduced = self._reduce([results[i] for i in group], len(groups) == 1)
+            name = f"grad_{group[0]}" if generic_names else None
+            reduced = self._reduce([results[i] for i in group], len(groups) == 1, name)
             for i, tensor in zip(group, reduced):
                 results[i] = tensor
         return results
@@ -116,13 +118,14 @@ class Reduction(NamedTuple):
             groups.setdefault(group_of.get(keys[i], ("alone", i)), []).append(i)
         return list(groups.values())
 
-    def _reduce(self, grads: List[Any], is_all: bool) -> List[Any]:
+    def _reduce(self, grads: List[Any], is_all: bool, name: Optional[str]) -> List[Any]:
         factor = self.gradient_predivide_factor
         if is_all and _on_one_host() and not any(isinstance(g, tf.IndexedSlices) for g in grads):
-            return reduce_dense(grads, None, self.compression, self.op, 1.0 / factor, factor,
-                                self.process_set, is_last=True)
+            return reduce_dense(grads, name, self.compression, self.op, 1.0 / factor, factor,
+                                self.process_set, name is not None, is_last=True)
         arguments = {"compression": self.compression, "op": self.op, "prescale_factor": 1.0 / factor,
-                     "postscale_factor": factor, "process_set": self.process_set}
+                     "postscale_factor": factor, "process_set": self.process_set, "name": name,
+                     "ignore_name_scope": name is not None}
         if len(grads) == 1:
             return [allreduce(grads[0], **arguments)]
         return grouped_allreduce(grads, **arguments)

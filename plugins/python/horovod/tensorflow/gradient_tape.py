@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import AbstractSet, Any, Callable, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -19,22 +19,75 @@ class _DistributedGradientTape(tf.GradientTape):
     def __init__(self, tape: tf.GradientTape, reduction: Reduction) -> None:
         self.__dict__.update(tape.__dict__)
         self._hvd_reduction = reduction
-        self._hvd_local: set = set()
+        self._local_sources: set = set()
+
+    @property
+    def process_set(self) -> ProcessSet:
+        """The ranks over which `gradient` reduces."""
+        return self._hvd_reduction.process_set
+
+    @property
+    def scale_local_gradients(self) -> bool:
+        """Whether gradients of local sources are divided by the number of ranks."""
+        return self._hvd_reduction.scale_local_gradients
 
     def register_local_source(self, source: Any) -> None:
         """The gradient of this variable stays this rank's own."""
-        self._hvd_local.add(key_of(source))
+        self._local_sources.add(key_of(source))
 
     def gradient(self, target: Any, sources: Any, output_gradients: Any = None,
-                 unconnected_gradients: Any = tf.UnconnectedGradients.NONE) -> Any:
-        """tf.GradientTape.gradient, reduced over all ranks; all ranks must call it."""
+                 unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+                 use_generic_names: bool = False) -> Any:
+        """tf.GradientTape.gradient, reduced over all ranks; all ranks must call it.
+
+        `use_generic_names`: operations get names that depend on the gradients' order, and not on the
+        names of tensors, for ranks whose models name them differently."""
         grads = super().gradient(target, sources, output_gradients, unconnected_gradients)
         flat = tf.nest.flatten(grads, expand_composites=False)
         variables = tf.nest.flatten(sources, expand_composites=False)
-        reduced = self._hvd_reduction(flat, variables, self._hvd_local)
-        for grad in reduced:
-            mark_reduced(grad)
+        reduced = self._reduced(flat, variables, self._local_sources, use_generic_names)
         return tf.nest.pack_sequence_as(grads, reduced)
+
+    def get_local_and_global_gradients(self, target: Any, sources: Any,
+                                       output_gradients: Any = None,
+                                       use_generic_names: bool = False) -> Tuple[List, List]:
+        """Returns two lists of pairs of a source and its gradient on this rank, which is not reduced:
+        those of local sources, and all others. `use_generic_names` is accepted for existing scripts."""
+        variables = tf.nest.flatten(sources, expand_composites=False)
+        grads = super().gradient(target, variables, output_gradients)
+        pairs = list(zip(variables, grads))
+        return ([pair for pair in pairs if key_of(pair[0]) in self._local_sources],
+                [pair for pair in pairs if key_of(pair[0]) not in self._local_sources])
+
+    def _allreduce_grads(self, grads: Sequence[Any], vars: Optional[Sequence[Any]] = None,
+                         use_generic_names: bool = False) -> List[Any]:
+        """Returns these gradients, reduced over all ranks, for scripts that replace `gradient`."""
+        return self._reduced(grads, vars, frozenset(), use_generic_names)
+
+    def _reduced(self, grads: Sequence[Any], variables: Optional[Sequence[Any]],
+                 local: AbstractSet[Any], use_generic_names: bool) -> List[Any]:
+        results = self._hvd_reduction(grads, variables, local, use_generic_names)
+        for grad in results:
+            mark_reduced(grad)
+        return results
+
+
+def make_allreduce_grads_fn(name: Any, device_dense: str, device_sparse: str, compression: Any,
+                            sparse_as_dense: bool, op: int, gradient_predivide_factor: float,
+                            groups: Any, process_set: ProcessSet = global_process_set,
+                            ) -> Callable[..., List[Any]]:
+    """Returns the function that reduces lists of gradients, with the arguments of
+    `DistributedGradientTape`, for scripts that have optimizers of their own. It takes the gradients,
+    their variables and `use_generic_names`; None stays None. `name` and the devices are accepted for
+    existing scripts. Raises ValueError for invalid arguments."""
+    reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups,
+                          process_set).checked()
+
+    def allreduce_grads(grads: Sequence[Any], vars: Optional[Sequence[Any]] = None,
+                        use_generic_names: bool = False) -> List[Any]:
+        return reduction(grads, vars, frozenset(), use_generic_names)
+
+    return allreduce_grads
 
 
 def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "",

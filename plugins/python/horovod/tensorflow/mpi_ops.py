@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, List, Optional, Sequence
 
 from horovod import _common
 from horovod._common import *
 from horovod._frontend import ReduceOp, choose_op
 from horovod._ops import Sum
-from horovod.common.util import num_rank_is_power_2 as check_num_rank_power_of_2
+from horovod.common.util import num_rank_is_power_2
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import (
     allgather,
@@ -26,7 +26,9 @@ from horovod.tensorflow._collectives import (
     reducescatter,
     size_op,
 )
+from horovod.tensorflow._nodes import _alltoall_gradient as _alltoall_grad  # noqa: F401, for users
 from horovod.tensorflow.functions import allgather_object, broadcast_object  # noqa: F401
+from horovod.tensorflow.util import _executing_eagerly  # noqa: F401
 
 __all__ = [
     "allgather", "allreduce", "alltoall", "broadcast", "broadcast_", "check_num_rank_power_of_2",
@@ -35,6 +37,8 @@ __all__ = [
     "process_set_included_op", "rank_op", "reducescatter", "size_op",
 ]
 __all__ += _common.__all__
+
+check_num_rank_power_of_2 = num_rank_is_power_2
 
 
 def handle_average_backwards_compatibility(op: Optional[ReduceOp],
@@ -51,3 +55,13 @@ def _allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Sum,
     return allreduce(tensor, name=name, op=op, prescale_factor=prescale_factor,
                      postscale_factor=postscale_factor, ignore_name_scope=ignore_name_scope,
                      process_set=process_set)
+
+
+def _grouped_allreduce(tensors: Sequence[Any], name: Optional[str] = None, op: ReduceOp = Sum,
+                       prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+                       ignore_name_scope: bool = False,
+                       process_set: ProcessSet = global_process_set) -> List[Any]:
+    """`grouped_allreduce`, as `_allreduce` is `allreduce`."""
+    return grouped_allreduce(tensors, name=name, op=op, prescale_factor=prescale_factor,
+                             postscale_factor=postscale_factor, ignore_name_scope=ignore_name_scope,
+                             process_set=process_set)
