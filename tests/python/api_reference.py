@@ -27,7 +27,7 @@ def exported(module, others=()):
 
 
 def public_names(module):
-    """What each public name of a framework's module stands for, by name."""
+    """The things that the public names of a framework's module stand for, by name."""
     found = {name: getattr(module, name) for name in exported(module)}
     found.update((name, thing) for name, thing in sorted(vars(module).items())
                  if isinstance(thing, types.ModuleType) and thing.__name__ == f"{module.__name__}.{name}"

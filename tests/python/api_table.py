@@ -71,10 +71,7 @@ SIGNATURES = {
             "average_aggregated_gradients=False, num_groups=0, groups=None, process_set=global_process_set, "
             "local_layers=None, scale_local_gradients=True)",
     },
-    "ProcessSet": {
-        "torch mxnet jax numpy": "(ranks)",
-        "tensorflow tensorflow.keras keras": "(ranks_or_comm=None, *, ranks=None)",
-    },
+    "ProcessSet": {"all": "(ranks_or_comm=None, *, ranks=None)"},
     "Product": {"all": "value"},
     "Sum": {"all": "value"},
     "SyncBatchNorm": {"torch": "as _BatchNorm"},
@@ -341,7 +338,7 @@ SIGNATURES = {
 
 # Frameworks that lack names, these names, and the reason.
 ABSENT = [
-    # What only one framework has.
+    # Names of one framework.
     ("tensorflow tensorflow.keras keras mxnet jax numpy",
      "SyncBatchNorm broadcast_optimizer_state sparse_allreduce_async elastic.ElasticSampler "
      "elastic.TorchState elastic.get_handler_registry elastic.set_handler_registry",
