@@ -232,13 +232,6 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     return invalid_argument(
         "--gloo, --mpi and --jsrun each say who starts the ranks; give one of them");
   }
-  if (!settings.flag("mpi") && !settings.flag("jsrun")) {
-    for (const char* key : {"mpi_args", "binding_args"}) {
-      if (!settings.is_set(key)) continue;
-      return invalid_argument(
-          cat(name_of(line, key), " is for --mpi or --jsrun; give one of them"));
-    }
-  }
   const bool has_token = settings.is_set("token_file") || settings.is_set("token_fd");
   if (settings.is_set("listen") && !has_token) {
     return invalid_argument(

@@ -90,6 +90,7 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
     Environment own = slot_environment(plan_, slot);
+    if (options_.settings.flag("no_torch_env")) remove_torch_variables(own);
     if (options_.settings.is_set("store_fd")) {
       own.emplace_back("HOROVOD_RESULT_KEY", result_key(results_secret_, slot.rank));
     }

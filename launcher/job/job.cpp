@@ -260,6 +260,10 @@ Status JobLaunch::find_places() {
   if (generation_ == 0) {
     const Environment given = overlay(environment(), host_jobs_.environment_choice().values);
     for (const std::string& sentence : about_misspelt_variables(given)) output_->say(sentence);
+    for (const char* key : {"mpi_args", "binding_args"}) {
+      if (!options_.settings.is_set(key)) continue;
+      output_->say(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
+    }
   }
   for (const std::string& name : unset_names(environment(), host_jobs_.environment_choice())) {
     output_->say(
@@ -297,6 +301,9 @@ net::Task<int> JobLaunch::prepare() {
     co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
   }
   master_endpoints_ = std::move(hosts.master_endpoints);
+  if (options_.settings.flag("no_torch_env")) {
+    for (StartOrder& order : master_endpoints_.orders) remove_torch_variables(order.environment);
+  }
   for (const std::string& warning : master_endpoints_.warnings) output_->say(warning);
   links_ = std::move(hosts.links);
   if (generation_ == 0) tell_thread_shares();

@@ -14,7 +14,9 @@ std::string plan_as_json(const SlotPlan& plan, const Settings& settings) {
   Json ranks = Json::array();
   for (const Slot& slot : plan.slots) {
     Json env = Json::object();
-    for (const auto& [name, value] : overlay(slot_environment(plan, slot), shared)) {
+    Environment own = slot_environment(plan, slot);
+    if (settings.flag("no_torch_env")) remove_torch_variables(own);
+    for (const auto& [name, value] : overlay(own, shared)) {
       env[name] = value;
     }
     Json rank = Json::object();

@@ -45,6 +45,10 @@ constexpr std::array<std::string_view, 28> kOwn = {"HOROVOD_RANK",
                                                    "JAX_NUM_PROCESSES",
                                                    "JAX_PROCESS_ID"};
 
+constexpr std::array<std::string_view, 7> kTorch = {
+    "RANK",       "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+    "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"};
+
 // Means something else on another machine, or nothing.
 constexpr std::array<std::string_view, 33> kLocalOnly = {"HOME",
                                                          "USER",
@@ -119,6 +123,10 @@ Environment slot_environment(const SlotPlan& plan, const Slot& slot) {
           {"GROUP_RANK", cat(slot.host)},
           {"JAX_PROCESS_ID", cat(slot.rank)},
           {"JAX_NUM_PROCESSES", cat(plan.size())}};
+}
+
+void remove_torch_variables(Environment& environment) {
+  std::erase_if(environment, [](const auto& variable) { return matches(variable.first, kTorch); });
 }
 
 Environment job_environment(const JobEnvironment& job) {

@@ -23,6 +23,9 @@ Environment host_environment(const Environment& inherited, bool is_local);
 // The identity variables of a slot.
 Environment slot_environment(const SlotPlan& plan, const Slot& slot);
 
+// Removes the variables of torchrun, by which libraries start torch.distributed by themselves.
+void remove_torch_variables(Environment& environment);
+
 struct JobEnvironment {
   uint64_t job = 0;
   uint32_t generation = 0;

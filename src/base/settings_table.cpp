@@ -26,6 +26,7 @@ constexpr char kIdentity[] = "identity";
 
 constexpr char kForOriginal[] =
     "No effect here: the flag reaches only ranks that run the original Horovod, as this variable.";
+constexpr char kIgnored[] = "No effect here: accepted because jobs of the original Horovod set it.";
 
 constexpr Setting kTable[] = {
     {"num_proc", "-np,--num-proc", "", "", kInt, "N", "", kJob,
@@ -116,6 +117,8 @@ constexpr Setting kTable[] = {
      "--no-omp-default"},
     {"no_env", "--no-env", "", "", kFlag, "", "0", kEnvironment,
      "Pass on only the variables that -x and --env-file name."},
+    {"no_torch_env", "--no-torch-env", "", "", kFlag, "", "0", kEnvironment,
+     "Start ranks without torchrun's variables, such as RANK and MASTER_ADDR."},
 
     {"stdin", "--stdin", "", "", kText, "RANKS", "0", kOutput,
      "Ranks that read standard input: 0, all or none."},
@@ -269,6 +272,22 @@ constexpr Setting kTable[] = {
     {"gloo_timeout_seconds", "--gloo-timeout-seconds", "library_options.gloo_timeout_seconds",
      "HOROVOD_GLOO_TIMEOUT_SECONDS", kInt, "SECONDS", "30", kLibraries,
      "Time limit for ranks that use Gloo."},
+    {"gloo_iface", "", "", "HOROVOD_GLOO_IFACE", kText, "INTERFACE", "", kLibraries,
+     "Network interface of the backends libgloo and ccl and of workers of the original Horovod; "
+     "unset: "
+     "found at the start."},
+    {"dynamic_process_sets", "", "", "HOROVOD_DYNAMIC_PROCESS_SETS", kText, "0|1", "", kLibraries,
+     "No effect here: process sets can always be added during the job."},
+    {"enable_async_completion", "", "", "HOROVOD_ENABLE_ASYNC_COMPLETION", kText, "0|1", "",
+     kLibraries, kIgnored},
+    {"enable_xla_ops", "", "", "HOROVOD_ENABLE_XLA_OPS", kText, "0|1", "", kLibraries, kIgnored},
+    {"batch_d2d_memcopies", "", "", "HOROVOD_BATCH_D2D_MEMCOPIES", kText, "0|1", "", kLibraries,
+     kIgnored},
+    {"disable_nvtx_ranges", "", "", "HOROVOD_DISABLE_NVTX_RANGES", kText, "0|1", "", kLibraries,
+     kIgnored},
+    {"adasum_mpi_chunk_size", "", "", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", kText, "BYTES", "",
+     kLibraries, kIgnored},
+    {"ccl_cache", "", "", "HOROVOD_CCL_CACHE", kText, "0|1", "", kLibraries, kIgnored},
     {"tcp", "--tcp", "library_options.tcp", "", kFlag, "", "0", kLibraries,
      "Keep NCCL off InfiniBand by NCCL_IB_DISABLE=1, and Spectrum MPI by its flag -tcp."},
 
@@ -334,23 +353,24 @@ constexpr const char* kOtherVariables[] = {
     "HOROVOD_PMIX_RANKS",
     "HOROVOD_RESULT_KEY",
     // The original's, at run time and for its build.
-    "HOROVOD_ADASUM_MPI_CHUNK_SIZE",
-    "HOROVOD_BATCH_D2D_MEMCOPIES",
     "HOROVOD_CCL_BGT_AFFINITY",
-    "HOROVOD_CCL_CACHE",
-    "HOROVOD_DISABLE_NVTX_RANGES",
-    "HOROVOD_DYNAMIC_PROCESS_SETS",
     "HOROVOD_ELASTIC",
     "HOROVOD_ELASTIC_TIMEOUT",
-    "HOROVOD_ENABLE_ASYNC_COMPLETION",
-    "HOROVOD_ENABLE_XLA_OPS",
-    "HOROVOD_GLOO_IFACE",
     "HOROVOD_SECRET_KEY",
     "HOROVOD_GPU_ALLGATHER",
     "HOROVOD_GPU_ALLREDUCE",
     "HOROVOD_GPU_ALLTOALL",
     "HOROVOD_GPU_BROADCAST",
     "HOROVOD_GPU_REDUCESCATTER",
+    "HOROVOD_SPARK_PYTHONPATH",
+    "HOROVOD_SPARK_START_TIMEOUT",
+    "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX",
+    "HOROVOD_SPARK_WORK_DIR",
+    "HOROVOD_CUDA_HOME",
+    "HOROVOD_MPI_HOME",
+    "HOROVOD_NCCL_HOME",
+    "HOROVOD_NCCL_LINK",
+    "HOROVOD_ROCM_HOME",
     "HOROVOD_WITH_GLOO",
     "HOROVOD_WITHOUT_GLOO",
     "HOROVOD_WITH_MPI",

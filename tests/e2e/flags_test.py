@@ -53,6 +53,26 @@ def test_a_file_of_variables():
     expect(got == [["3", "1", "0"], ["3", "1", "1"]], got)
 
 
+@world()
+def test_ranks_get_the_variables_of_the_original_and_of_torchrun_unless_left_out():
+    names = "HOROVOD_CONTROLLER HOROVOD_CPU_OPERATIONS RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR MASTER_PORT"
+    got = shown(names, HOROVOD_CPU_OPERATIONS="mpi")
+    for rank in range(2):
+        expect(got[rank][:5] == ["gloo", "mpi", str(rank), "0", "2"] and "-" not in got[rank], got)
+    got = shown(names, "--no-torch-env", RANK="7", MASTER_ADDR="elsewhere")
+    expect(got == [["gloo", "gloo", "-", "-", "-", "-", "-"]] * 2, got)
+
+
+@world("a")
+def test_flags_for_mpirun_have_no_effect_without_it():
+    job = Job("-np", 1, "-H", "a:1", "--mpi-args=-v", "--binding-args=-bind-to core", "echo", "started")
+    job.ends_with(0)
+    expect("started" in job.out, job.describe())
+    for flag in ("--mpi-args", "--binding-args"):
+        expect(job.err.count(f"horovodrun: {flag} has no effect without --mpi or --jsrun\n") == 1,
+               job.describe())
+
+
 INIT = (PYTHON, "-c", "import horovod.numpy as hvd; hvd.init(); hvd.shutdown()")
 MISSPELT = "HOROVOD_FUSION_TRESHOLD.* did you mean HOROVOD_FUSION_THRESHOLD"
 

@@ -10,6 +10,9 @@ Environment rank_environment(const RankNetwork& network, const Environment& rank
   const auto suggest = [&](const char* variable, const std::string& value) {
     if (!value.empty() && value_of(rank, variable).empty()) more.emplace_back(variable, value);
   };
+  // Scripts of the original Horovod read these two.
+  suggest("HOROVOD_CONTROLLER", "gloo");
+  suggest("HOROVOD_CPU_OPERATIONS", "gloo");
   // Without these variables the libraries use the address of the host's name, often a loopback
   // address.
   suggest("GLOO_SOCKET_IFNAME", network.order.interface);

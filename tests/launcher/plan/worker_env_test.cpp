@@ -71,6 +71,24 @@ TEST_CASE("a slot's environment says who it is") {
                                                              {"JAX_NUM_PROCESSES", "4"}});
 }
 
+TEST_CASE("--no-torch-env leaves out torchrun's variables and no other") {
+  const SlotPlan plan = two_hosts();
+  Environment environment = slot_environment(plan, plan.slots[0]);
+  environment.emplace_back("MASTER_ADDR", "10.0.0.1");
+  environment.emplace_back("MASTER_PORT", "1");
+  const size_t before = environment.size();
+  remove_torch_variables(environment);
+  CHECK(environment.size() == before - 7);
+  for (const auto& [name, value] : environment) {
+    CHECK((name.starts_with("HOROVOD_") || name.starts_with("JAX_")));
+  }
+  Settings settings;
+  CHECK(settings.set("no_torch_env", "1").ok());
+  const std::string text = plan_as_json(plan, settings);
+  CHECK(text.find("\"WORLD_SIZE\"") == std::string::npos);
+  CHECK(text.find("\"HOROVOD_SIZE\"") != std::string::npos);
+}
+
 TEST_CASE("a flag that has a variable reaches the ranks by it") {
   Settings settings;
   CHECK(flag_environment(settings).empty());
