@@ -133,7 +133,7 @@ CheckProbes::CheckProbes(const Settings& settings, std::string python)
   const std::string folder = executable_folder();
   const std::string chosen = settings.text("library");
   library_ = find_library(folder, chosen);
-  looked_for_ = chosen.empty() ? cat(folder, "/../lib/libhorovod.so") : chosen;
+  looked_for_ = chosen.empty() ? installed_library(folder) : chosen;
   plugin_path_ = settings.text("plugin_path");
   const std::string inherited = environment_variable("PYTHONPATH").value_or("");
   const std::string package = find_python_package(folder);

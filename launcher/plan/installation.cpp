@@ -54,9 +54,16 @@ Result<std::string> find_agent(const std::string& folder) {
                        "; install it beside horovodrun"));
 }
 
+std::string installed_library(const std::string& folder) {
+  return fs::path(cat(folder, "/" HVD_LIBRARY_FROM_PROGRAMS "/libhorovod.so.1"))
+      .lexically_normal()
+      .string();
+}
+
 std::string find_library(const std::string& folder, const std::string& chosen) {
   if (!chosen.empty()) return first_existing({chosen});
-  const std::string library = first_existing({cat(folder, "/../lib/libhorovod.so")});
+  const std::string library =
+      first_existing({installed_library(folder), cat(folder, "/../lib/libhorovod.so.1")});
   return library.empty() ? find_in_wheel(folder) : library;
 }
 
@@ -67,7 +74,7 @@ std::string find_python(const std::string& folder) {
 
 std::string find_python_package(const std::string& folder) {
   const std::string package = first_existing(
-      {cat(folder, "/../python/horovod"), cat(folder, "/../lib/python3/dist-packages/horovod")});
+      {cat(folder, "/../python/horovod"), cat(folder, "/" HVD_PYTHON_FROM_PROGRAMS "/horovod")});
   return package.empty() ? "" : fs::path(package).parent_path().string();
 }
 

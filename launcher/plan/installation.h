@@ -17,14 +17,17 @@ Result<std::string> find_agent(const std::string& folder);
 // The first of `candidates` that exists, or empty.
 std::string first_existing(const std::vector<std::string>& candidates);
 
-// libhorovod.so: `chosen` (HOROVOD_LIBRARY) when it is not empty, else in ../lib or in the Python
-// package that pip installed with this executable; empty when there is none.
+// The place of libhorovod.so.1 in an installation (CMAKE_INSTALL_LIBDIR).
+std::string installed_library(const std::string& folder);
+
+// libhorovod.so.1: `chosen` (HOROVOD_LIBRARY) when it is not empty, else as installed, as built, or in
+// the Python package that pip installed with this executable; empty when there is none.
 std::string find_library(const std::string& folder, const std::string& chosen);
 
 // The interpreter that pip installed this executable for, or empty.
 std::string find_python(const std::string& folder);
 
-// The folder to put on PYTHONPATH, or empty.
+// The folder to put on PYTHONPATH (as built, or HVD_PYTHON_DIR of the installation), or empty.
 std::string find_python_package(const std::string& folder);
 
 }  // namespace hvd::launcher

@@ -116,7 +116,8 @@ def test_an_installation_without_a_part_loses_its_marks():
             left = marks(launcher=launcher, PYTHONPATH=packages)
             expect(left == whole - {backend}, f"without {backend}: {left}")
             whole = left
-        pathlib.Path(folder, "lib/libhorovod.so").unlink()
+        for path in pathlib.Path(folder, "lib").glob("libhorovod.so*"):
+            path.unlink()
         left = marks(launcher=launcher, PYTHONPATH=packages)
         expect(not left, left)
         shutil.rmtree(pathlib.Path(packages, "horovod"))

@@ -1,4 +1,4 @@
-"""Finds and opens libhorovod.so; declares its C functions (include/horovod/horovod.h).
+"""Finds and opens libhorovod.so.1; declares its C functions (include/horovod/horovod.h).
 
 Owns the one open library of the process. Knows no tensor and raises ImportError only.
 """
@@ -11,9 +11,11 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn
 
+from horovod._installation import LIBRARY_FOLDER
 from horovod._version import __version__
 
-_NAME = "libhorovod.so"
+_NAME = "libhorovod.so"  # in a wheel
+_SONAME = "libhorovod.so.1"
 
 # Function name: argument types without the trailing (error, error_size). Each returns a status, and
 # may wait for other ranks, so other threads of Python run meanwhile.
@@ -119,20 +121,32 @@ def places() -> list[str]:
     return [
         os.path.join(package, _NAME),
         # The build tree: build/python/horovod and build/lib.
-        os.path.normpath(os.path.join(package, "..", "..", "lib", _NAME)),
+        os.path.normpath(os.path.join(package, "..", "..", "lib", _SONAME)),
         # An installation: <prefix>/lib/python3/dist-packages/horovod and <prefix>/lib.
-        os.path.normpath(os.path.join(package, "..", "..", "..", _NAME)),
+        os.path.normpath(os.path.join(package, LIBRARY_FOLDER, _SONAME)),
     ]
+
+
+def _is_in_search_path() -> bool:
+    """Says whether the dynamic loader finds the library by its name."""
+    try:
+        ctypes.CDLL(_SONAME)
+    except OSError:
+        return False
+    return True
 
 
 @functools.lru_cache(maxsize=None)
 def library() -> Library:
     """Returns the open library. Raises ImportError with one sentence if it is missing or unusable."""
+    chosen = os.environ.get("HOROVOD_LIBRARY")
     path = next((place for place in places() if os.path.exists(place)), None)
+    if path is None and not chosen and _is_in_search_path():
+        path = _SONAME
     if path is None:
         hint = (
             "correct HOROVOD_LIBRARY"
-            if os.environ.get("HOROVOD_LIBRARY")
+            if chosen
             else "build or install Horovod, or set HOROVOD_LIBRARY to the library's path"
         )
         raise ImportError(f"{_NAME} is not at {' or '.join(places())}: {hint}.")
