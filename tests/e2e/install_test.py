@@ -1,0 +1,81 @@
+#!/usr/bin/python3 -B
+"""`cmake --install`: its components, its manual pages, and an installation that was moved."""
+import contextlib
+
+from harness import *
+
+COMPONENTS = ("runtime", "launcher", "devel", "python")
+
+
+def install(prefix, *more):
+    done = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix, *more], capture_output=True,
+                          text=True, check=False, timeout=120)
+    expect(done.returncode == 0, done.stdout + done.stderr)
+
+
+def files_in(prefix):
+    return {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
+
+
+@contextlib.contextmanager
+def folder():
+    with tempfile.TemporaryDirectory() as path:
+        yield pathlib.Path(path)
+
+
+def test_each_file_belongs_to_one_component():
+    with folder() as path:
+        install(path / "all")
+        parts = {}
+        for component in COMPONENTS:
+            install(path / component, "--component", component)
+            parts[component] = files_in(path / component)
+        whole = files_in(path / "all")
+    together = [name for part in parts.values() for name in part]
+    expect(sorted(together) == sorted(whole),
+           f"twice or nowhere: {sorted(set(together) ^ whole)} of {len(together)} and {len(whole)}")
+    for component, name in (("runtime", "lib/libhorovod.so.1"), ("devel", "lib/libhorovod.so"),
+                            ("devel", "include/horovod/version.h"), ("launcher", "bin/horovodrun"),
+                            ("launcher", "share/man/man1/horovod-rendezvous.1"),
+                            ("python", "lib/python3/dist-packages/horovod/__init__.py")):
+        expect(name in parts[component], f"{name} is not in {component}: {sorted(parts[component])}")
+
+
+def test_an_installation_that_was_moved_finds_its_parts():
+    with folder() as path:
+        install(path / "before")
+        moved = path / "moved here"
+        (path / "before").rename(moved)
+        (moved / "lib/libhorovod.so").unlink()  # belongs to the headers; a job does without it
+        package = moved / "lib/python3/dist-packages"
+        program = "import horovod, horovod.numpy as hvd; hvd.init(); print(hvd.size(), horovod.__file__)"
+        job = Job("-np", 2, PYTHON, "-c", program, program=moved / "bin/horovodrun",
+                  environment=clean_environment(PYTHONPATH=str(package)))
+        job.ends_with(0)
+        expect(job.out.count(f"2 {package}/horovod/__init__.py") == 2, job.describe())
+        job = Job("--check-build", "--require", "Gloo", program=moved / "bin/horovodrun",
+                  environment=clean_environment(PYTHONPATH=str(package)))
+        job.ends_with(0)
+
+
+def options_of(text):
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+
+
+def test_manual_pages_name_every_flag():
+    with folder() as path:
+        install(path, "--component", "launcher")
+        for name, page in (("horovod-agent", "horovod-agent"), ("horovod-agent-tls", "horovod-agent"),
+                           ("horovod-rendezvous", "horovod-rendezvous")):
+            usage = subprocess.run([path / "bin" / name, "--help"], capture_output=True, text=True,
+                                   check=True, timeout=60).stdout
+            written = (path / f"share/man/man1/{page}.1").read_text().replace("\\-", "-")
+            flags = re.findall(r"^ +(?:-\w,)?(--[a-z-]+)", usage, re.M)
+            entries = re.findall(r"^\.B (?:-\w, )?(--[a-z-]+)", written, re.M)
+            expect(len(flags) >= 8 and sorted(flags) == sorted(entries), f"{name}: {flags} and {entries}")
+        alias = (path / "share/man/man1/horovod-agent-tls.1").read_text()
+        expect(alias == ".so man1/horovod-agent.1\n", alias)
+
+
+if __name__ == "__main__":
+    main()
