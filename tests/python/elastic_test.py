@@ -164,12 +164,25 @@ class ElasticTest(rank_case.RankCase):
         with self.assertRaisesRegex(ValueError, "model is a NoneType now; give it another module"):
             state.model = None
 
+    def test_a_model_may_come_later(self):
+        state = elastic.TorchState(epoch=0)
+        self.assertEqual((state.model, state.optimizer), (None, None))
+        model, _ = make(0)
+        state.model = model
+        state.commit()
+        with torch.no_grad():
+            model[0].bias += 1
+        state.restore()
+        self.assertIs(state.model, model)
+        self.assertTrue(torch.equal(model[0].bias, make(0)[0][0].bias))
+
     def test_samplers_share_what_remains(self):
         data = list(range(23))
         for shuffle in (True, False):
             sampler = elastic.ElasticSampler(data, shuffle=shuffle, seed=3)
             mine = list(sampler)
-            self.assertEqual(len(mine), len(sampler))
+            self.assertEqual((len(mine), mine), (len(sampler), sampler.indices))
+            self.assertEqual(sampler.processed_indices, set())
             self.assertEqual(len(mine), -(-23 // self.size))
             everybody = sum(hvd.allgather_object(mine), [])
             self.assertEqual(set(everybody), set(data))
@@ -182,12 +195,13 @@ class ElasticTest(rank_case.RankCase):
             state.sync()
             rest = sum(hvd.allgather_object(list(sampler)), [])
             done = sum(hvd.allgather_object(mine[:4]), [])
+            self.assertEqual(sampler.processed_indices, set(done))
             self.assertEqual(set(rest) | set(done), set(data))
             self.assertFalse(set(rest) & set(done))
             sampler.set_epoch(1)
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
             # All ranks get the position of rank 0, as they get its weights.
-            sampler.load_state_dict({"epoch": 1 + self.rank, "processed_num": self.rank})
+            sampler.load_state_dict(state_dict={"epoch": 1 + self.rank, "processed_num": self.rank})
             state.sync()
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
             self.assertEqual(list(sampler) == mine, not shuffle)
@@ -199,6 +213,8 @@ class ElasticTest(rank_case.RankCase):
         elastic.set_handler_registry([])
         self.addCleanup(elastic.set_handler_registry, registry)
         self.assertEqual(elastic.get_handler_registry(), [])
+        elastic.get_handler_registry().append((dict, object))
+        self.assertEqual(elastic.get_handler_registry(), [(dict, object)])
 
     def test_a_handler_of_the_user_s_own(self):
         from horovod.torch.elastic.state import StateHandler
@@ -226,6 +242,25 @@ class ElasticTest(rank_case.RankCase):
         state.schedule.place = 9
         state.restore()
         self.assertEqual(state.schedule.place, 5)
+        handler, state.schedule = state._handlers["schedule"], Schedule()
+        self.assertIs(state._handlers["schedule"], handler)
+        self.assertEqual(handler.saved, 3)
+
+    def test_handlers_made_by_name(self):
+        from horovod.torch.elastic import state as handlers
+
+        model, optimizer = make(0)
+        other, _ = make(1)
+        handler = handlers.ModelStateHandler(model=model)
+        handler.set_value(other)
+        weight = other[0].weight.detach().clone()
+        with torch.no_grad():
+            other[0].weight += 1
+        handler.restore()
+        self.assertTrue(torch.equal(other[0].weight, weight))
+        for made in [handlers.OptimizerStateHandler(optimizer=optimizer),
+                     handlers.SamplerStateHandler(sampler=elastic.ElasticSampler([1, 2]))]:
+            made.sync()
 
     def test_states_and_resets_of_the_user_s_own(self):
         from horovod.common.elastic import ObjectState, run_fn

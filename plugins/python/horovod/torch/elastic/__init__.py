@@ -3,7 +3,8 @@
 Jobs keep their size in this release; see `run`.
 """
 
-from horovod._elastic import ObjectState, State, run
+from horovod._basics import init as init, shutdown as shutdown
+from horovod._elastic import ObjectState, State, run, run_fn as run_fn
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState, get_handler_registry, set_handler_registry
 

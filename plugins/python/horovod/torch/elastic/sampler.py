@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Set
 
 import torch
 
 from horovod import _basics
+from horovod._basics import rank as rank, size as size
 
 __all__ = ["ElasticSampler"]
 
@@ -39,27 +40,40 @@ class ElasticSampler(torch.utils.data.Sampler):
         initialized = _basics.is_initialized()
         self.rank = _basics.rank() if initialized else 0
         self.num_replicas = _basics.size() if initialized else 1
-        order = list(range(len(self.dataset)))
-        if self.shuffle:
-            random.Random(self.seed + self.epoch).shuffle(order)
-        remaining = order[self.processed_num :]
+        remaining = self._order()[self.processed_num :]
         self.num_samples = -(-len(remaining) // self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
         while remaining and len(remaining) < self.total_size:
             remaining += remaining[: self.total_size - len(remaining)]
         self.remaining_indices: List[int] = remaining
 
+    def _order(self) -> List[int]:
+        order = list(range(len(self.dataset)))
+        if self.shuffle:
+            random.Random(self.seed + self.epoch).shuffle(order)
+        return order
+
+    @property
+    def indices(self) -> List[int]:
+        """The samples that this rank gets."""
+        return self.remaining_indices[self.rank :: self.num_replicas]
+
+    @property
+    def processed_indices(self) -> Set[int]:
+        """The samples of this epoch that all ranks together have processed."""
+        return set(self._order()[: self.processed_num])
+
     def state_dict(self) -> Dict[str, int]:
         """The epoch, and the number of its samples that all ranks together have processed."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
-    def load_state_dict(self, state: Dict[str, int]) -> None:
+    def load_state_dict(self, state_dict: Dict[str, int]) -> None:
         """Restores a `state_dict`."""
-        self.epoch, self.processed_num = state["epoch"], state["processed_num"]
+        self.epoch, self.processed_num = state_dict["epoch"], state_dict["processed_num"]
         self.reset()
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.remaining_indices[self.rank :: self.num_replicas])
+        return iter(self.indices)
 
     def __len__(self) -> int:
         return self.num_samples

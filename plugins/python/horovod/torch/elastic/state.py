@@ -7,8 +7,9 @@ from typing import Any, Dict, List, Tuple, Type
 
 import torch
 
+from horovod._basics import rank as rank
 from horovod._elastic import ObjectState
-from horovod._frontend import broadcast_object
+from horovod._frontend import allgather_object as allgather_object, broadcast_object
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
@@ -37,6 +38,11 @@ class StateHandler:
         """Sets the value to rank 0's, and saves it. All ranks must call it."""
         raise NotImplementedError
 
+    def set_value(self, value: Any) -> None:
+        """Replaces the value, and saves the new one."""
+        self.value = value
+        self.save()
+
 
 class _ByStateDict(StateHandler):
     def __init__(self, value: Any) -> None:
@@ -51,6 +57,9 @@ class _ByStateDict(StateHandler):
 
 
 class ModelStateHandler(_ByStateDict):
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model)
+
     def sync(self) -> None:
         """Copies parameters and buffers of rank 0 to all ranks. All ranks must call it."""
         broadcast_parameters(self.value.state_dict(), root_rank=0)
@@ -58,6 +67,9 @@ class ModelStateHandler(_ByStateDict):
 
 
 class OptimizerStateHandler(_ByStateDict):
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(optimizer)
+
     def sync(self) -> None:
         """Copies state and options of rank 0 to all ranks. All ranks must call it."""
         broadcast_optimizer_state(self.value, root_rank=0)
@@ -65,6 +77,9 @@ class OptimizerStateHandler(_ByStateDict):
 
 
 class SamplerStateHandler(_ByStateDict):
+    def __init__(self, sampler: ElasticSampler) -> None:
+        super().__init__(sampler)
+
     def sync(self) -> None:
         """Copies rank 0's position in the epoch to all ranks, to match its weights. All ranks must call
         it."""
@@ -81,24 +96,27 @@ _registry: List[Tuple[Type[Any], Type[StateHandler]]] = [
 
 
 def get_handler_registry() -> List[Tuple[Type[Any], Type[StateHandler]]]:
-    """The list of types and their handlers. The first type that matches a value decides."""
-    return list(_registry)
+    """The list of types and their handlers, which a program may change. The first type that matches a value
+    decides."""
+    return _registry
 
 
 def set_handler_registry(registry: List[Tuple[Type[Any], Type[StateHandler]]]) -> None:
     """Replaces what `get_handler_registry` returns."""
-    _registry[:] = registry
+    global _registry
+    _registry = registry
 
 
-def _handler_for(value: Any) -> Any:
-    return next((handler(value) for type_, handler in _registry if isinstance(value, type_)), None)
+def _handler_of(value: Any) -> Any:
+    return next((handler for type_, handler in _registry if isinstance(value, type_)), None)
 
 
 class TorchState(ObjectState):
     """Model, optimizer, samplers and other values that training needs, each as an attribute.
 
     Saves modules, optimizers and ElasticSamplers by their state_dict, and other keyword arguments as
-    copies. An attribute that is set to another module, optimizer or sampler is saved at once.
+    copies. An attribute that is set to another module, optimizer or sampler is saved at once. `model` and
+    `optimizer` may be None at first.
     """
 
     _handlers: Dict[str, Any]
@@ -107,22 +125,28 @@ class TorchState(ObjectState):
         self.__dict__["_handlers"] = {}
         plain = {}
         for name, value in {"model": model, "optimizer": optimizer, **kwargs}.items():
-            handler = _handler_for(value)
+            handler = _handler_of(value)
             if handler is not None:
-                self._handlers[name] = handler
-            elif value is not None or name in kwargs:
+                self._handlers[name] = handler(value)
+            else:
                 plain[name] = value
         super().__init__(**plain)
         for name, handler in self._handlers.items():
             self.__dict__[name] = handler.value
 
     def __setattr__(self, name: str, value: Any) -> None:
+        handler, saved = _handler_of(value), self.__dict__.get("_saved_state", {})
         if name in self._handlers:
-            handler = _handler_for(value)
             if handler is None:
                 raise ValueError(f"TorchState: {name} is a {type(value).__name__} now; give it another "
                                  "module, optimizer or sampler.")
-            self._handlers[name] = handler
+            if type(self._handlers[name]) is handler:
+                self._handlers[name].set_value(value)
+            else:
+                self._handlers[name] = handler(value)
+        elif name in saved and handler is not None:
+            del saved[name]
+            self._handlers[name] = handler(value)
         self.__dict__[name] = value
 
     def save(self) -> None:
