@@ -240,6 +240,8 @@ constexpr Setting kTable[] = {
     {"torch_process_group", "", "", "HOROVOD_TORCH_PROCESS_GROUP", kFlag, "", "1", kLibraries,
      "Create torch's default process group for a script that makes DistributedDataParallel modules "
      "without one."},
+    {"reset_limit", "", "", "HOROVOD_RESET_LIMIT", kInt, "N", "1000", kLibraries,
+     "Most restarts of Horovod in one call of a function of hvd.elastic.run."},
     {"jax_ffi", "", "", "HOROVOD_JAX_FFI", kFlag, "", "1", kLibraries,
      "Call the runtime from compiled JAX programs by XLA's FFI where its version is known, else by "
      "Python."},

@@ -1,10 +1,14 @@
 """hvd.elastic: saved and shared states, samplers, and training that restarts."""
 
+import contextlib
 import time
+import unittest.mock
 
 import rank_case
 import torch
 from rank_case import hvd
+
+from horovod.common.exceptions import HostsUpdatedInterrupt
 
 elastic = hvd.elastic
 
@@ -112,17 +116,56 @@ class ElasticTest(rank_case.RankCase):
         for param in params:
             self.assert_close(param.grad[:3], torch.full((3,), mean), torch.float32)
 
-    def test_what_would_fail_again_is_raised(self):
+    def meet(self):
+        """Returns after all ranks have begun their run, so that all of them see the failure that follows in it,
+        and not in the synchronisation before."""
+        with contextlib.suppress(hvd.HorovodInternalError):  # another rank has left already
+            hvd.barrier()
+
+    def test_failures_are_retried_without_commits_up_to_a_limit(self):
         runs = []
 
         @elastic.run
-        def never_commits(state):
+        def never_commits(state, failures):
             runs.append(state.step)
-            raise hvd.HorovodInternalError("planted again")
+            state.step += 1
+            self.meet()
+            if len(runs) <= failures:
+                raise hvd.HorovodInternalError("planted again")
+            return hvd.allgather_object(len(runs))
 
-        with self.assertRaisesRegex(hvd.HorovodInternalError, "planted again"):
-            never_commits(elastic.ObjectState(step=3))
-        self.assertEqual(runs, [3, 3])
+        self.assertEqual(never_commits(elastic.ObjectState(step=3), 4), [5] * self.size)
+        self.assertEqual(runs, [3] * 5)
+        runs.clear()
+        with unittest.mock.patch.dict("os.environ", HOROVOD_RESET_LIMIT="2"):
+            with self.assertRaisesRegex(hvd.HorovodInternalError, "planted again"):
+                never_commits(elastic.ObjectState(step=3), 4)
+        self.assertEqual(runs, [3, 3, 3])
+        with unittest.mock.patch.dict("os.environ", HOROVOD_RESET_LIMIT="many"):
+            with self.assertRaisesRegex(ValueError, "HOROVOD_RESET_LIMIT is 'many'; give a whole number"):
+                never_commits(elastic.ObjectState(), 0)
+
+    def test_an_interrupt_keeps_the_state_and_may_skip_its_synchronisation(self):
+        for skip_sync in (True, False):
+            state = elastic.ObjectState(step=0)
+            resets, runs = [], []
+            state.register_reset_callbacks([lambda: resets.append(hvd.size())])
+
+            @elastic.run
+            def train(state):
+                runs.append(state.step)
+                self.meet()
+                if len(runs) == 1:
+                    state.step = 10 + self.rank  # without a commit
+                    raise HostsUpdatedInterrupt(skip_sync=skip_sync)
+                return state.step
+
+            self.assertEqual(train(state), 10 + (self.rank if skip_sync else 0))
+            self.assertEqual((resets, runs[0]), ([self.size], 0))
+        self.assertIs(HostsUpdatedInterrupt(True).skip_sync, True)
+
+    def test_mistakes_are_raised(self):
+        runs = []
 
         @elastic.run
         def is_wrong(state):
@@ -131,7 +174,7 @@ class ElasticTest(rank_case.RankCase):
 
         with self.assertRaisesRegex(ValueError, "a mistake"):
             is_wrong(elastic.ObjectState())
-        self.assertEqual(runs[2:], ["wrong"])
+        self.assertEqual(runs, ["wrong"])
 
     def test_states_are_kept_and_shared(self):
         model, optimizer = make(self.rank)
@@ -175,6 +218,15 @@ class ElasticTest(rank_case.RankCase):
         state.restore()
         self.assertIs(state.model, model)
         self.assertTrue(torch.equal(model[0].bias, make(0)[0][0].bias))
+
+    def test_subclasses_find_what_the_original_s_find(self):
+        state = elastic.ObjectState(hvd.broadcast_object, hvd.rank, step=self.rank)
+        self.assertEqual((state._saved_state, state._rank()), ({"step": self.rank}, self.rank))
+        self.assertEqual(state._bcast_object(self.rank), 0)
+        state.step = 5
+        state.save()
+        self.assertEqual(state._saved_state, {"step": 5})
+        self.assertEqual(elastic.State()._rank(), self.rank)
 
     def test_samplers_share_what_remains(self):
         data = list(range(23))

@@ -29,7 +29,13 @@ class HorovodUnimplementedError(HorovodInternalError, NotImplementedError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """For existing scripts that catch it. Never raised, because the hosts of a job do not change."""
+    """For existing scripts that catch or raise it; `hvd.elastic.run` then restarts Horovod and goes on. Never
+    raised here, because the hosts of a job do not change."""
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        """`skip_sync`: the states of all ranks are equal, so that `run` need not synchronise them."""
+        super().__init__(skip_sync)
+        self.skip_sync = skip_sync
 
 
 class HorovodVersionMismatchError(ImportError):
