@@ -1,6 +1,5 @@
-"""A rank that asks the job's store REQUESTS times for its revision, and prints the median time of a request in µs.
-
-usage: store_rank.py REQUESTS
+"""A rank that asks the job's store for its revision, as often as each line of its input says, and prints the
+median time of a request in µs. It ends with its input.
 """
 import statistics
 import sys
@@ -9,10 +8,11 @@ import time
 from horovod.runner._store import Store
 
 store = Store.of_environment()
-times = []
-for _ in range(int(sys.argv[1])):
-    start = time.perf_counter()
-    store.revision()  # one request; a get takes two
-    times.append(time.perf_counter() - start)
+for line in sys.stdin:
+    times = []
+    for _ in range(int(line)):
+        start = time.perf_counter()
+        store.revision()  # one request; a get takes two
+        times.append(time.perf_counter() - start)
+    print(f"{1e6 * statistics.median(times):.2f}", flush=True)
 store.close()
-print(f"{1e6 * statistics.median(times):.2f}")
