@@ -135,7 +135,8 @@ class MxnetTest(rank_base.RankBase):
             capture_output=True, text=True, timeout=240, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertLessEqual({"allgather", "broadcast_", "rank", "size"}, set(functions.__all__))
-        self.assertEqual(mpi_ops.handle_average_backwards_compatibility(None, False), hvd.Sum)
+        with self.assertWarns(DeprecationWarning):
+            self.assertEqual(mpi_ops.handle_average_backwards_compatibility(None, False), hvd.Sum)
         self.assertEqual(mpi_ops._basics.rank(), self.rank)
         for module in (mpi_ops, functions):
             for name in module.__all__:
@@ -162,9 +163,12 @@ class MxnetTest(rank_base.RankBase):
             hvd.DistributedTrainer([], 3)
         with self.assertRaisesRegex(ValueError, "compression is 'fp16'"):
             hvd.DistributedTrainer([], "sgd", compression="fp16")
-        for splits in ("ab", [0.5] * self.size, 2):
-            with self.assertRaisesRegex(ValueError, "give whole numbers"):
+        for splits, words in [("ab", "give whole numbers"), ([0.5] * self.size, "give whole numbers"),
+                              (2, "give whole numbers"), (mx.nd.ones(self.size), "type float32.*int32"),
+                              ([3] * self.size, "splits")]:
+            with self.assertRaisesRegex(ValueError, words) as caught:
                 hvd.alltoall(mx.nd.ones(self.size), splits)
+            self.assertIsInstance(caught.exception, RuntimeError)  # as MXNetError, which Horovod raises
         with self.assertRaisesRegex(ValueError, "a dict of arrays"):
             hvd.broadcast_parameters([mx.nd.ones(2)])
 

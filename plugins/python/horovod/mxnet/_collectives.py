@@ -22,6 +22,7 @@ from horovod import _frontend, _ops
 from horovod._frontend import ReduceOp, choose_op, group_base, member_names
 from horovod._ops import Average, Kind
 from horovod.mxnet import _arrays
+from horovod.exceptions import HorovodArgumentError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 Array = Any  # mxnet.nd.NDArray
@@ -143,15 +144,19 @@ def alltoall(tensor: Array, splits: Optional[Union[Array, Sequence[int]]] = None
     """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
 
     `tensor`: at least one dimension; the first may differ between ranks. `splits`: how many rows go to
-    each rank, as an array or a list; None sends equal parts. Returns the array alone without `splits`,
+    each rank, as an int32 array or a list; None sends equal parts. Returns the array alone without `splits`,
     else the pair of it and the int32 array of rows received from each rank.
     """
     given: Any = [] if splits is None else splits
-    given = given.asnumpy() if hasattr(given, "asnumpy") else given
+    if hasattr(given, "asnumpy"):
+        if numpy.dtype(given.dtype) != numpy.int32:
+            raise HorovodArgumentError(f"alltoall: splits is an array of type {numpy.dtype(given.dtype)}; "
+                                       "give int32, as with .astype('int32').")
+        given = given.asnumpy()
     numbers = numpy.asarray(given).tolist()
     if not isinstance(numbers, list) or not all(
             isinstance(each, (int, float)) and int(each) == each for each in numbers):
-        raise ValueError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
+        raise HorovodArgumentError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
     output, received = _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, False,
                              with_splits=True, splits=[int(each) for each in numbers])
     return output if splits is None else (output, received)
