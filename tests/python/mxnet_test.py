@@ -223,6 +223,51 @@ class MxnetTest(rank_base.RankBase):
             hvd.barrier()
         self.assert_trained(net, 1)
 
+    def test_gradients_in_a_blocked_layout_of_onednn(self):
+        conv = mx.gluon.nn.Conv2D(32, 3)
+        conv.initialize(mx.init.One())
+        gradient = conv(mx.nd.ones((2, 16, 6, 6)) * (self.rank + 1))
+        weight = mx.nd.zeros(gradient.shape)
+        hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0)).update(0, weight, gradient, None)
+        self.same(weight, numpy.full(weight.shape, -144 * (self.size + 1) / 2))
+
+    def test_a_group_of_gradients_that_share_memory(self):
+        optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0), num_groups=1)
+        for views in (lambda gradient: [gradient[:2], gradient[2:]],
+                      lambda gradient: [gradient, gradient.reshape((2, 4))]):
+            gradients = views(array(self.rank, shape=(4, 2)))
+            weights = [mx.nd.zeros(each.shape) for each in gradients]
+            wants = views(self.everybody("float32", (4, 2)).mean(0))
+            optimizer.update([0, 1], weights, gradients, [None, None])
+            for weight, want in zip(weights, wants):
+                self.same(weight, -want)
+
+    def slow_update(self, weight, **arguments):
+        """Updates with a gradient of this rank's number, which MXNet still computes afterwards."""
+        slow = mx.nd.ones((700, 700))
+        for _ in range(8):
+            slow = mx.nd.dot(slow, slow) / 700
+        hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0), **arguments).update(
+            0, weight, slow[0, :2] * self.rank, None)
+
+    def test_steps_complete_before_a_join_a_removal_and_a_shutdown(self):
+        weight, last = mx.nd.zeros(2), self.size - 1
+        for _ in range(1 if self.rank < last else 2):
+            self.slow_update(weight)
+        self.assertEqual(hvd.join(), last)
+        self.same(weight, [-last / 2 - (last / self.size if self.rank == last else 0)] * 2)
+        if self.size > 2:
+            pair, weight = hvd.add_process_set([0, 1]), mx.nd.zeros(2)
+            if pair.included():
+                self.slow_update(weight, process_set=pair)
+            self.assertTrue(hvd.remove_process_set(pair))
+            self.same(weight, [-0.5 if self.rank < 2 else 0] * 2)
+        weight = mx.nd.zeros(2)
+        self.slow_update(weight)
+        hvd.shutdown()
+        self.same(weight, [-last / 2] * 2)
+        hvd.init()
+
     def test_what_goes_wrong_with_a_gradient_comes_out(self):
         if self.size == 1:
             self.skipTest("one rank agrees with itself")

@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import signal
+import sys
 import threading
 from typing import Any, Callable, List, Optional
 
@@ -105,6 +106,11 @@ def shutdown() -> None:
 
     Afterwards all ranks may call `init` again. Called automatically when the process ends.
     """
+    _ops.complete_delayed()
+    _leave()
+
+
+def _leave() -> None:
     error = ctypes.create_string_buffer(4096)
     status = library().hvd_shutdown(ctypes.addressof(error), len(error))
     _ops.reset()
@@ -127,7 +133,10 @@ def _shutdown_at_exit(pid: int) -> None:
     if os.getpid() != pid:
         return  # the end of a forked child is not the end of the rank
     try:
-        shutdown()
+        if hasattr(sys, "last_type"):  # an exception ends the program: other ranks may never match its work
+            _leave()
+        else:
+            shutdown()
     except HorovodInternalError:
         pass  # the job has already failed, and waiting callers got the cause
 

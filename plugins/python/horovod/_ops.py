@@ -98,6 +98,8 @@ class _State:
         self.counters: dict[int, dict[str, Any]] = {}
         # Functions to call with a process set, or -1 for all, for frameworks that count in native code.
         self.forgetters: list[Callable[[int], Any]] = []
+        # Functions that wait for work which a framework submits later.
+        self.delayed: list[Callable[[], None]] = []
 
 
 _state = _State()
@@ -128,6 +130,19 @@ def forget_names(process_set: int) -> None:
 def also_forget(forget: Callable[[int], Any]) -> None:
     """Calls `forget` with the process set, or -1 for all, whenever unnamed calls begin at 1 again."""
     _state.forgetters.append(forget)
+
+
+def also_complete(wait_all: Callable[[], None]) -> None:
+    """Calls `wait_all` in `complete_delayed`. For a framework that submits work after the call, once its
+    tensors are computed; `wait_all` returns once that work is complete, and must not raise."""
+    _state.delayed.append(wait_all)
+
+
+def complete_delayed() -> None:
+    """Returns once the work that frameworks submit later is complete: what follows ends a process set, this
+    rank's part in allreduces, or the job."""
+    for wait_all in _state.delayed:
+        wait_all()
 
 
 def submit(
@@ -270,6 +285,7 @@ def barrier(process_set: int = 0) -> None:
 
 def join() -> int:
     """Waits until every rank has joined; returns the last rank that joined."""
+    complete_delayed()
     return run(submit(Kind.JOIN, None, finish=lambda handle: output(handle).last_joined_rank))
 
 

@@ -131,6 +131,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
         raise ValueError(_not_a_set(process_set))
     if process_set is global_process_set or process_set.process_set_id is None:
         return False
+    _ops.complete_delayed()
     handle = _ops.adopt(library().hvd_remove_process_set, process_set.process_set_id,
                         finish=lambda handle: None)
     _ops.run(handle)

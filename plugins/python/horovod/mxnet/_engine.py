@@ -53,6 +53,8 @@ _tokens = itertools.count(1)
 _starts: Dict[int, Tuple[Callable[[], int], Sequence[Any]]] = {}
 _started: queue.SimpleQueue[Tuple[int, _OnComplete, Sequence[Any]]] = queue.SimpleQueue()
 _failures: List[Exception] = []
+# With oneDNN, MXNet keeps some arrays in blocked layouts. The name is that of NDArray::Reorder2DefaultAsync.
+_reorder = getattr(_LIB, "_ZNK5mxnet7NDArray20Reorder2DefaultAsyncEv", None)
 _turns: Dict[Any, Any] = {}  # dummy arrays: the engine runs operations that change one of them in order
 _thread: Optional[threading.Thread] = None
 _ends = False  # whether _end runs after the next shutdown
@@ -118,6 +120,26 @@ def is_asynchronous() -> bool:
     return os.environ.get("MXNET_ENGINE_TYPE", "") != "NaiveEngine"
 
 
+def share_memory(arrays: Sequence[Any]) -> bool:
+    """Returns whether two of the arrays share memory, as views of one array do. The engine never begins an
+    operation that changes both."""
+    # mxnet/ndarray.h: the first member of NDArray points to its memory, which views share.
+    places = [ctypes.c_void_p.from_address(array.handle.value).value for array in arrays]
+    return len(set(places)) < len(places)
+
+
+def wait_all() -> None:
+    """Returns once all reductions are complete, failed or not."""
+    for turn in list(_turns.values()):
+        try:
+            turn.wait_to_read()
+        except mxnet.MXNetError:
+            pass  # the next `reduce` raises the cause
+
+
+_ops.also_complete(wait_all)
+
+
 def reduce(arrays: Sequence[Any], start: Callable[[], int], name: Any) -> None:
     """Makes the engine call `start` once the arrays are computed and earlier work of the same name is
     complete. `start` submits work that changes the arrays, and returns its handle. Raises the error of
@@ -139,6 +161,9 @@ def reduce(arrays: Sequence[Any], start: Callable[[], int], name: Any) -> None:
     place = _Context(context.device_typeid, context.device_id)
     if name not in _turns:
         _turns[name] = mxnet.nd.zeros((1,))
+    if _reorder is not None:
+        for array in arrays:  # in `_begin`, a reordering would wait for the operation that it is a part of
+            _reorder(array.handle)
     changed = [array.handle.value for array in (*arrays, _turns[name])]
     handles = (ctypes.c_void_p * len(changed))(*changed)
     check_call(_LIB.MXEnginePushAsyncND(

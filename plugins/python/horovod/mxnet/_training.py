@@ -38,9 +38,10 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
             return allreduce_async(arrays, True, name, Average, 1.0 / factor, factor, process_set,
                                    name if len(arrays) > 1 else None, module)
 
-        if _engine.is_asynchronous():
+        if _engine.is_asynchronous() and not _engine.share_memory(arrays):
             _engine.reduce(arrays, start, (id_of(process_set), name))
         else:
+            _engine.wait_all()  # work of the same name is not submitted twice
             handles.append(start(module=_arrays))
     _ops.run_all(handles)
 
