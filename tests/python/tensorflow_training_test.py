@@ -241,6 +241,48 @@ class TrainingTest(rank_base.RankBase):
             hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1),
                                      backward_passes_per_step=0)
 
+    def test_graphs_with_local_variables_and_infinite_gradients(self):
+        everybody = sum(range(1, self.size + 1))
+        for passes, scale in [(1, True), (2, False)]:
+            with tf.Graph().as_default():
+                shared = v1.get_variable("shared", initializer=tf.ones([2]))
+                own = v1.get_variable("own", initializer=tf.ones([]))
+                table = v1.get_variable("table", initializer=tf.ones([self.size, 1]))
+                factor = v1.placeholder(tf.float32, [])
+                loss = factor * (tf.reduce_sum(shared) + own + tf.reduce_sum(
+                    tf.gather(table, [self.rank])))
+                optimizer = hvd.DistributedOptimizer(
+                    v1.train.GradientDescentOptimizer(1.0), op=hvd.Sum, sparse_as_dense=True,
+                    backward_passes_per_step=passes, scale_local_gradients=scale)
+                self.assertIs(optimizer.process_set, hvd.global_process_set)
+                optimizer.register_local_var(own)
+                pairs = optimizer.compute_gradients(loss, [shared, own, table])
+                grads = [grad for grad, _ in pairs]
+                with v1.Session() as session:
+                    session.run(v1.global_variables_initializer())
+                    # The infinity of one step is not in the sums of the next one.
+                    for number in [numpy.inf] * passes + [self.rank + 1.0] * passes:
+                        got = session.run(grads, {factor: number})
+            numpy.testing.assert_allclose(got[0], [passes * everybody] * 2)
+            numpy.testing.assert_allclose(
+                got[1], passes * (self.rank + 1) / (self.size if scale else 1), rtol=1e-6)
+            numpy.testing.assert_allclose(
+                got[2][:, 0], [passes * (rank + 1.0) for rank in range(self.size)])
+
+    def test_local_variables_beside_adasum(self):
+        with tf.Graph().as_default():
+            shared = v1.get_variable("shared", initializer=tf.ones([2]))
+            own = v1.get_variable("own", initializer=tf.zeros([]))
+            optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum)
+            optimizer.register_local_var(own)
+            step = optimizer.minimize(tf.reduce_sum(shared) + own * (self.rank + 1.0),
+                                      var_list=[shared, own])
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                session.run(step)
+                self.assertEqual(session.run(own), -(self.rank + 1.0))
+                numpy.testing.assert_allclose(session.run(shared), [0.0, 0.0], atol=1e-6)
+
     def test_several_passes_that_a_loop_reduces_by_hand(self):
         from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
         from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ from horovod._ops import Average
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import _adasum
 from horovod.tensorflow._aggregation import LocalAggregation
-from horovod.tensorflow._reduction import Reduction
+from horovod.tensorflow._reduction import Reduction, key_of
 from horovod.tensorflow.compression import Compression
 
 _V1: Any = tf.compat.v1.train.Optimizer
@@ -26,6 +26,20 @@ class _DistributedOptimizer(_V1):
         self._optimizer = optimizer
         self._reduction = reduction
         self._aggregation = aggregation
+        self._local: Set[Any] = set()
+
+    @property
+    def process_set(self) -> ProcessSet:
+        """The ranks over which this optimizer reduces."""
+        return self._reduction.process_set
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradients of this variable stay this rank's own. Call it before `compute_gradients`."""
+        self._local.add(key_of(var))
+
+    def _allreduce_grads(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
+        """Reduces the gradients of a step; scripts replace it."""
+        return self._reduction(grads, vars, self._local)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
         """As the optimizer's own, of all ranks; all ranks must call it."""
@@ -33,7 +47,7 @@ class _DistributedOptimizer(_V1):
         if not pairs:
             return pairs
         grads, variables = zip(*pairs)
-        reduction: Any = _adasum.keep if self._reduction.takes_steps else self._reduction
+        reduction: Any = _adasum.keep if self._reduction.takes_steps else self._allreduce_grads
         return list(zip(self._aggregation.reduce(grads, variables, reduction), variables))
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
@@ -42,7 +56,8 @@ class _DistributedOptimizer(_V1):
         def apply() -> Any:
             return self._optimizer.apply_gradients(pairs, *args, **kwargs)
 
-        variables = [variable for grad, variable in pairs if grad is not None]
+        variables = [variable for grad, variable in pairs
+                     if grad is not None and key_of(variable) not in self._local]
         if self._reduction.takes_steps and variables:
             return self._aggregation.apply(lambda: _adasum.step(
                 apply, variables, lambda changes: self._reduction(changes, variables)))
