@@ -338,6 +338,40 @@ class TrainingTest(rank_base.RankBase):
                 want = want + table_case.adasum(-0.1 * gathered)
             numpy.testing.assert_allclose(got, want, rtol=1e-4)
 
+    def test_elastic_states(self):
+        elastic = hvd.elastic
+        for name in "run_fn init rank shutdown".split():
+            self.assertTrue(callable(getattr(elastic, name)), name)
+        with self.assertRaisesRegex(ValueError, "needs variables"):
+            elastic.TensorFlowState(batch=0)
+        with tf.Graph().as_default():
+            w = v1.get_variable("w", initializer=tf.constant([float(self.rank)] * 2))
+            old = v1.get_variable("old", initializer=float(self.rank), use_resource=False)
+            change = tf.group(v1.assign_add(w, [1.0, 1.0]), v1.assign_add(old, 1.0))
+            with self.assertRaisesRegex(ValueError, "needs a session"):
+                elastic.TensorFlowState(batch=0)
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                state = elastic.TensorFlowState(session=session, batch=self.rank)
+                default = elastic.TensorFlowState([w])
+                tf.compat.v1.get_default_graph().finalize()
+                session.run(change)
+                self.assertEqual(session.run(old), self.rank + 1)
+                state.restore()
+                self.assertEqual([list(session.run(w)), session.run(old), state.batch],
+                                 [[self.rank] * 2, self.rank, self.rank])
+                session.run(change)
+                state.sync()
+                self.assertEqual([list(session.run(w)), session.run(old), state.batch],
+                                 [[1.0, 1.0], 1.0, 0])
+                session.run(change)
+                state.commit()
+                session.run(change)
+                state.restore()
+                self.assertEqual(list(session.run(w)), [2.0, 2.0])
+                default.restore()
+                self.assertEqual(list(session.run(w)), [self.rank] * 2)
+
     def test_an_optimizer_of_keras_in_a_loop(self):
         w = tf.Variable([float(self.rank + 2)] * 3)
         hvd.broadcast_variables([w], root_rank=0)

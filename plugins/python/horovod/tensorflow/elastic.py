@@ -6,15 +6,18 @@ Jobs keep their size in this release; see `run`.
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence
 
 import tensorflow as tf
 
 from horovod import _elastic
-from horovod._elastic import ObjectState, State  # noqa: F401
+from horovod._basics import init, rank, shutdown  # noqa: F401, for scripts
+from horovod._elastic import ObjectState, State, run_fn  # noqa: F401, run_fn for scripts
 from horovod._keras import elastic as _impl
 from horovod.exceptions import HorovodInternalError
 from horovod.tensorflow.functions import broadcast_variables
+
+__all__ = ["ObjectState", "State", "TensorFlowKerasState", "TensorFlowState", "run"]
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,16 +36,49 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     return _elastic.run(translated)
 
 
+class _InSession:
+    """A variable of a graph of TensorFlow 1, read and set in the session that `session` returns."""
+
+    def __init__(self, variable: Any, session: Callable[[], Any]) -> None:
+        self._variable, self._session = variable, session
+
+    def numpy(self) -> Any:
+        return self._session().run(self._variable)
+
+    def assign(self, value: Any) -> None:
+        # The operation that sets the initial value, with another value: the graph may be finalized.
+        setter = self._variable.initializer
+        self._session().run(setter, {setter.inputs[1]: value})
+
+
 class TensorFlowState(_impl.VariablesState):
-    """Variables of TensorFlow, and keyword arguments as attributes. `session` is accepted for existing
-    scripts; ValueError without variables."""
+    """Variables of TensorFlow, and keyword arguments as attributes.
+
+    In a graph of TensorFlow 1, `variables` may be left out: all global variables of the graph. They are
+    initialised, and read and set in `session`, which may be left out for the default session. ValueError
+    without variables where TensorFlow executes eagerly, and without a session in a graph.
+    """
 
     def __init__(self, variables: Optional[Sequence[tf.Variable]] = None, session: Any = None,
                  **kwargs: Any) -> None:
-        if variables is None:
-            raise ValueError("TensorFlowState needs variables, a list of tf.Variable.")
-        super().__init__(lambda: variables, lambda targets: broadcast_variables(targets, 0),
-                         **kwargs)
+        if tf.executing_eagerly():
+            if variables is None:
+                raise ValueError("TensorFlowState needs variables, a list of tf.Variable.")
+            super().__init__(lambda: variables, lambda targets: broadcast_variables(targets, 0),
+                             **kwargs)
+            return
+        found = list(tf.compat.v1.global_variables() if variables is None else variables)
+        share = broadcast_variables(found, 0)
+
+        def current() -> Any:
+            chosen = session or tf.compat.v1.get_default_session()
+            if chosen is None:
+                raise ValueError("TensorFlowState needs a session in a graph of TensorFlow 1: give one, or "
+                                 "enter one with 'with session.as_default():'.")
+            return chosen
+
+        targets: List[Any] = [_InSession(variable, current) for variable in found]
+        super().__init__(lambda: targets, lambda unused: current().run(share), **kwargs)
 
 
 class TensorFlowKerasState(_impl.VariablesState):
