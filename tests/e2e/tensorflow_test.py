@@ -74,6 +74,21 @@ def test_scripts_train_on_one_host():
     tensorflow_digits(("-np", 2), PYTHONS[0])
 
 
+def test_a_script_for_tensorflow_1_trains():
+    need_tensorflow()
+    folder = scratch(BUILD)
+    job = start(("-np", 2), PYTHONS[0], WORKERS / "tensorflow1_train.py", folder)
+    job.ends_with(0, 200)
+    found = re.findall(r"rank (\d) of 2: loss (\S+), weights (\S+) (\S+) (\S+)", job.out)
+    expect(sorted(line[0] for line in found) == ["0", "1"], job.describe())
+    # The mean loss and the weights are those of both ranks: alone, c would be 0.5 or 1.5.
+    for line in found:
+        reached = [float(number) for number in line[1:]]
+        expect(all(abs(one - other) < 0.2 for one, other in zip(reached, [0.25, 2, -3, 1])),
+               job.describe())
+    expect((folder / "model.ckpt-100.index").exists(), "rank 0 writes a checkpoint")
+
+
 @world()
 def test_a_keras_script_trains_on_two_hosts():
     need_tensorflow()
