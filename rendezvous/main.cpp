@@ -31,6 +31,7 @@ struct Options {
   std::string port_range;
   std::string token_file;
   std::optional<int> token_fd;
+  std::optional<int> lifetime_fd;
   std::string backend = "memory";
   int keep = static_cast<int>(etcd::kUsualLifetime.count());
   bool open_monitor = false;
@@ -78,6 +79,11 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   app.add_option("--token-fd", options.token_fd,
                  "Inherited descriptor to read the token from, such\n"
                  "as a pipe, instead of --token-file.")
+      ->check(range(0, 1 << 20))
+      ->type_name("FD");
+  app.add_option("--lifetime-fd", options.lifetime_fd,
+                 "Inherited pipe or socket: end when its other end\n"
+                 "closes, so that no server outlives its parent.")
       ->check(range(0, 1 << 20))
       ->type_name("FD");
   app.add_option("--backend", options.backend,
@@ -214,17 +220,38 @@ int serve(const Options& options) {
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
   int code = 0;
   const bool outlived = opened->store != nullptr;
-  signals.async_wait([&](const net::error_code& error, int number) {
-    if (error) return;
+  net::asio::posix::stream_descriptor lifetime(loop);
+  const auto stop_waiting = [&] {
+    net::error_code ignored;
+    signals.cancel(ignored);
+    if (lifetime.is_open()) lifetime.cancel(ignored);
+  };
+  const auto end = [&](int number) {
+    stop_waiting();
     if (outlived && number == SIGTERM)
       server.hand_over();
     else
       server.close();
+  };
+  signals.async_wait([&](const net::error_code& error, int number) {
+    if (!error) end(number);
   });
+  if (options.lifetime_fd) {
+    net::error_code error;
+    lifetime.assign(*options.lifetime_fd, error);
+    if (error) {
+      return fail(cat("--lifetime-fd ", *options.lifetime_fd, ": ", error.message(),
+                      "; give an inherited pipe or socket"),
+                  kBadInput);
+    }
+    lifetime.async_wait(lifetime.wait_read, [&](const net::error_code& aborted) {
+      if (!aborted) end(SIGTERM);
+    });
+  }
   if (outlived) {
     const Status status = server.resume(std::move(*opened), [&](const Status& why) {
       code = fail(why.message(), kLost);
-      signals.cancel();
+      stop_waiting();
     });
     if (!status.ok()) {
       server.hand_over();
