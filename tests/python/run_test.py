@@ -109,7 +109,7 @@ class RunTest(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w+") as file:
             file.write("untouched")
             file.flush()
-            trap = _calls._cloudpickle().dumps(_calls.Outcome(Trap(), None, ""))
+            trap = _calls.cloudpickle().dumps(_calls.Outcome(Trap(), None, ""))
             for forged in [trap, _calls.sign(trap, key), b""]:
                 with self.assertRaisesRegex(RuntimeError, "result at 'run/result/0' .* not signed by the rank"):
                     run(work, num_proc=2)

@@ -10,10 +10,13 @@ import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from horovod._version import __version__
-from horovod.runner import _calls, _program
+from horovod.runner import _arguments, _calls, _program
 from horovod.runner._job import RemoteError, call_on_all
 
 __all__ = ["RemoteError", "__version__", "run"]
+
+# For existing scripts, which fill it and pass it to `horovod.runner.launch._run`.
+_HorovodArgs = _arguments.HorovodArgs
 
 
 def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),

@@ -32,21 +32,22 @@ def taken_key(rank: int) -> str:
     return f"run/taken/{rank}"
 
 
-def _cloudpickle() -> Any:
+def cloudpickle() -> Any:
+    """Returns the module of that name. ImportError with one sentence without it."""
     try:
-        import cloudpickle
+        import cloudpickle as found
     except ImportError:
         raise ImportError(
             "horovod.run needs cloudpickle to send functions; install it, for example with 'pip "
             "install cloudpickle' or 'apt install python3-cloudpickle'."
         ) from None
-    return cloudpickle
+    return found
 
 
 def pack_call(path: List[str], func: Callable[..., Any], args: tuple,
               kwargs: Dict[str, Any]) -> bytes:
     """Returns a call as bytes, with the import path of its modules."""
-    return pickle.dumps((path, _cloudpickle().dumps((func, args, kwargs))))
+    return pickle.dumps((path, cloudpickle().dumps((func, args, kwargs))))
 
 
 def unpack_call(data: bytes) -> Tuple[List[str], Callable[[], Any]]:
@@ -70,7 +71,7 @@ class Outcome(NamedTuple):
 
 def pack_value(value: Any) -> bytes:
     """Returns a result as bytes. Raises the errors of pickle."""
-    return _cloudpickle().dumps(Outcome(value, None, ""))
+    return cloudpickle().dumps(Outcome(value, None, ""))
 
 
 def pack_error(error: BaseException) -> bytes:
@@ -80,7 +81,7 @@ def pack_error(error: BaseException) -> bytes:
         frames = frames.tb_next  # the caller's own code has priority
     trace = "".join(traceback.format_exception(type(error), error, frames))
     try:
-        packed: bytes = _cloudpickle().dumps(Outcome(None, error, trace))
+        packed: bytes = cloudpickle().dumps(Outcome(None, error, trace))
         pickle.loads(packed)
         return packed
     except Exception:

@@ -1,4 +1,4 @@
-"""Finds the launcher's program, and makes its command line from the arguments of `horovod.run`."""
+"""Finds the launcher's programs, and makes its command line from the arguments of `horovod.run`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _SWITCHES = {"disable_cache": "--disable-cache", "verbose": "--verbose", "use_gl
              "use_mpi": "--mpi"}
 
 
-def find() -> str:
-    """Returns the path of horovodrun: the one beside this package, else the one on PATH.
+def find(name: str = "horovodrun") -> str:
+    """Returns the path of a program: the one beside this package, else the one on PATH.
 
     Raises FileNotFoundError with one sentence if there is none.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     places = [
         # The build tree: build/python/horovod and build/bin.
-        os.path.normpath(os.path.join(package, "..", "..", "bin", "horovodrun")),
+        os.path.normpath(os.path.join(package, "..", "..", "bin", name)),
         # pip: <prefix>/lib/python3.x/site-packages/horovod; an installation has dist-packages.
-        os.path.normpath(os.path.join(package, "..", "..", "..", "..", "bin", "horovodrun")),
+        os.path.normpath(os.path.join(package, "..", "..", "..", "..", "bin", name)),
     ]
-    on_path = shutil.which("horovodrun")
+    on_path = shutil.which(name)
     for place in places + ([on_path] if on_path else []):
         if os.access(place, os.X_OK):
             return place
     raise FileNotFoundError(
-        f"horovodrun is neither at {' or '.join(places)} nor on PATH; install Horovod, for example "
+        f"{name} is neither at {' or '.join(places)} nor on PATH; install Horovod, for example "
         "with 'pip install .' in its sources."
     )
 

@@ -3,9 +3,39 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+from typing import Any, List, Optional, Sequence
 
-from horovod.runner import _program
+from horovod.runner import _arguments, _calls, _program
+from horovod.runner._job import call_on_all
+
+
+def parse_args(args: Optional[Sequence[str]] = None) -> _arguments.HorovodArgs:
+    """Returns the flags and the command of a command line of the original's horovodrun, by default of
+    this process. SystemExit for other words."""
+    return _arguments.parse(args)
+
+
+def _run(args: Any) -> Optional[List[Any]]:
+    """Runs a job that `horovod.runner._HorovodArgs` or `parse_args` describes. Returns the results of
+    `run_func` by rank, or None for a command. RuntimeError if the job fails."""
+    flags = _arguments.flags_of(args)
+    if getattr(args, "run_func", None) is not None:
+        call = _calls.pack_call(sys.path, args.run_func, (), {})
+        return call_on_all(call, args.num_proc or 1, flags, args.executable or sys.executable)
+    is_question = getattr(args, "check_build", None)
+    command = [] if is_question else _arguments.command_of(args)
+    with subprocess.Popen([_program.find(), *flags, *command]) as launcher:
+        try:
+            code = launcher.wait()
+        except BaseException:
+            launcher.send_signal(signal.SIGTERM)
+            raise
+    if code != 0:
+        raise RuntimeError(f"Horovod's job ended with exit code {code}; horovodrun's message says why.")
+    return None
 
 
 def run_commandline() -> None:

@@ -11,8 +11,9 @@ from horovod.runner import _calls
 from horovod.runner._store import Store, StoreError
 
 
-def main() -> int:
-    """The rank's exit code: 0, or 1 where the function raised, which the caller shows."""
+def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
+    """The rank's exit code: 0, or 1 where the function raised, which the caller shows. The arguments have
+    no effect: the environment names the store."""
     rank = int(os.environ["HOROVOD_RANK"])
     store = Store.of_environment()
     key = bytes.fromhex(os.environ.pop("HOROVOD_RESULT_KEY"))  # not for the function's own children

@@ -1,0 +1,1 @@
+"""Small parts of `horovod.runner`, under the names that scripts import: each module has one of them."""

@@ -1,0 +1,1 @@
+"""The rendezvous server, under the name that scripts import."""
