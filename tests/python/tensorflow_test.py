@@ -307,13 +307,16 @@ class TensorFlowTest(rank_base.RankBase):
     def test_names_are_where_scripts_import_them_from(self):
         for module, names in {
                 "mpi_ops": "Sum handle_average_backwards_compatibility check_num_rank_power_of_2 _allreduce "
-                           "_grouped_allreduce _alltoall_grad _executing_eagerly num_rank_is_power_2",
+                           "_grouped_allreduce _alltoall_grad _executing_eagerly num_rank_is_power_2 "
+                           "gpu_available",
                 "util": "vars_to_refs refs_to_vars _executing_eagerly",
-                "gradient_aggregation": "LocalGradientAggregationHelper get_not_none_from_list "
+                "gradient_aggregation": "LocalGradientAggregationHelper get_not_none_from_list size_op "
                                         "apply_op_to_not_none_tensors",
                 "gradient_aggregation_eager": "LocalGradientAggregationHelperEager",
-                "functions": "broadcast_variables broadcast_object", "compression": "Compression",
-                "sync_batch_norm": "SyncBatchNormalization", "elastic": "TensorFlowState run"}.items():
+                "functions": "broadcast_variables broadcast_object allgather broadcast broadcast_ rank size "
+                             "_executing_eagerly", "compression": "Compression",
+                "sync_batch_norm": "SyncBatchNormalization Sum rank size",
+                "elastic": "TensorFlowState run"}.items():
             for name in names.split():
                 self.assertTrue(hasattr(IMPORTED[module], name), f"{module}.{name}")
         for name in ("LocalGradientAggregationHelper LocalGradientAggregationHelperEager vars_to_refs "

@@ -7,8 +7,15 @@ from typing import Any, Callable, Iterable, List, Optional
 import tensorflow as tf
 
 from horovod import _objects
+from horovod._basics import rank, size  # noqa: F401, for scripts
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-from horovod.tensorflow._collectives import grouped_broadcast
+from horovod.tensorflow._collectives import (  # noqa: F401, all but one for scripts
+    allgather,
+    broadcast,
+    broadcast_,
+    grouped_broadcast,
+)
+from horovod.tensorflow.util import _executing_eagerly  # noqa: F401, for scripts
 
 SessionRunHook: Any = tf.compat.v1.train.SessionRunHook
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.tensorflow._aggregation import LocalAggregation
+from horovod.tensorflow._collectives import size_op  # noqa: F401, for scripts
 from horovod.tensorflow._reduction import Reduction, key_of
 
 __all__ = ["LocalGradientAggregationHelper", "LocalGradientAggregationHelperEager",

@@ -8,7 +8,7 @@ from horovod import _common
 from horovod._common import *
 from horovod._frontend import ReduceOp, choose_op
 from horovod._ops import Sum
-from horovod.common.util import num_rank_is_power_2
+from horovod.common.util import gpu_available, num_rank_is_power_2  # noqa: F401
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import (
     allgather,

@@ -7,6 +7,7 @@ from typing import Any, Sequence, Tuple
 import tensorflow as tf
 
 from horovod import _basics
+from horovod._basics import rank, size  # noqa: F401, for scripts
 from horovod._keras import major_of
 from horovod._ops import Sum
 from horovod.tensorflow._collectives import allreduce
