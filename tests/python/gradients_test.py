@@ -381,6 +381,28 @@ class CollectivesTest(RankCase):
                     self.assert_close(leaf.grad, self.want(kind, arguments, leaf.shape[1]),
                                       torch.float64, (name, arguments))
 
+    def test_gradients_of_gradients(self):
+        want = {"allgather": 2 / self.size, "broadcast": 2 / self.size * (self.rank == self.size - 1)}
+        for kind, name in self.collectives():
+            if "async" in name or name.endswith("_"):
+                continue
+            leaf = torch.full((2 * self.size, 2), 3.0, dtype=torch.float64, requires_grad=True)
+            grouped = name.startswith("grouped_")
+            arguments = self.cases(kind, name)[0]
+            result = getattr(hvd, name)([leaf, 2 * leaf] if grouped else leaf, **arguments)
+            result = result[0] if grouped else result
+            grad, = torch.autograd.grad(result.square().sum(), leaf, create_graph=True)
+            self.assertTrue(grad.requires_grad, name)
+            grad.sum().backward()
+            self.assert_close(leaf.grad, torch.full_like(leaf, want.get(kind, 2)), torch.float64, name)
+
+    def test_the_table_has_every_collective(self):
+        words = ("reduce", "gather", "broadcast", "alltoall", "scatter")
+        named = {name for name in hvd.__all__ if any(word in name for word in words)}
+        others = {"allgather_object", "broadcast_object", "broadcast_optimizer_state",
+                  "broadcast_parameters", "sparse_allreduce_async"}
+        self.assertEqual(named - {name for _, name in self.collectives()}, others)
+
     def test_a_group_may_have_members_without_gradient_of_other_types_and_unused(self):
         for kind, name in self.collectives():
             if not name.startswith("grouped_") or "async" in name or name.endswith("_"):

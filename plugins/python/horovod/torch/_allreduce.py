@@ -89,10 +89,8 @@ class HorovodAllreduce(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         _check_differentiable(ctx.arguments[0])
-        return (
-            _ops.run(allreduce_async(grad_output, None, None, *ctx.arguments)),
-            None, None, None, None, None, None,
-        )
+        grad = _submission.in_graph(HorovodAllreduce, grad_output, None, None, *ctx.arguments)
+        return grad, None, None, None, None, None, None
 
 
 def allreduce(
@@ -194,7 +192,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grad_outputs):
         _check_differentiable(ctx.arguments[0])
-        grads = _ops.run(grouped_allreduce_async(grad_outputs, None, None, *ctx.arguments))
+        grads = _submission.in_graph(HorovodGroupedAllreduce, None, None, *ctx.arguments, *grad_outputs)
         return (None, None, None, None, None, None, *grads)
 
 

@@ -11,7 +11,7 @@ from horovod._basics import rank
 from horovod._ops import Average, Kind
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _submission
-from horovod.torch._allreduce import allreduce_async
+from horovod.torch._allreduce import HorovodAllreduce
 
 
 def broadcast_async(
@@ -61,9 +61,11 @@ class HorovodBroadcast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        averaged = _ops.run(allreduce_async(grad_output, op=Average, process_set=ctx.process_set))
+        averaged = _submission.in_graph(
+            HorovodAllreduce, grad_output, None, None, Average, 1.0, 1.0, ctx.process_set)
         if rank() != ctx.root_rank:
-            averaged.zero_()
+            # A gradient of this gradient reaches all ranks' nodes, so that all take part in its collective.
+            averaged = averaged * 0 if averaged.requires_grad else averaged.zero_()
         return averaged, None, None, None
 
 

@@ -13,7 +13,7 @@ from horovod._frontend import ReduceOp
 from horovod._ops import Average, Kind, Sum
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _submission
-from horovod.torch._allreduce import allreduce_async, grouped_allreduce_async
+from horovod.torch._allreduce import HorovodAllreduce, HorovodGroupedAllreduce
 from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
 
@@ -46,7 +46,8 @@ class HorovodAllgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        averaged = _ops.run(allreduce_async(grad_output, op=Average, process_set=ctx.process_set))
+        averaged = _submission.in_graph(
+            HorovodAllreduce, grad_output, None, None, Average, 1.0, 1.0, ctx.process_set)
         return (*_own_rows([averaged], [ctx.rows], ctx.process_set), None, None)
 
 
@@ -100,10 +101,9 @@ class HorovodGroupedAllgather(torch.autograd.Function):
     def backward(ctx, *grad_outputs):
         # Members of integer type or bool have no gradient, and bool has no average.
         has_gradient = [grad.is_floating_point() for grad in grad_outputs]
-        averaged = _ops.run(
-            grouped_allreduce_async(list(compress(grad_outputs, has_gradient)), op=Average,
-                                    process_set=ctx.process_set)
-        )
+        averaged = _submission.in_graph(
+            HorovodGroupedAllreduce, None, None, Average, 1.0, 1.0, ctx.process_set,
+            *compress(grad_outputs, has_gradient))
         own = iter(_own_rows(averaged, list(compress(ctx.rows, has_gradient)), ctx.process_set))
         return (None, None, *(next(own) if has else None for has in has_gradient))
 
@@ -185,9 +185,8 @@ class HorovodAlltoall(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output, unused):
-        grad, _ = _ops.run(
-            alltoall_async(grad_output, ctx.received, process_set=ctx.process_set)
-        )
+        grad, _ = _submission.in_graph(
+            HorovodAlltoall, grad_output, ctx.received, None, ctx.process_set)
         if grad.shape[0] < ctx.rows:  # rows beyond the sum of splits were not sent
             rest = grad.new_zeros(ctx.rows - grad.shape[0], *grad.shape[1:])
             grad = torch.cat([grad, rest])
@@ -281,7 +280,8 @@ class HorovodReducescatter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        grad = _ops.run(allgather_async(grad_output * ctx.factor, process_set=ctx.process_set))
+        grad = _submission.in_graph(
+            HorovodAllgather, grad_output * ctx.factor, None, ctx.process_set)
         return grad, None, None, None, None, None
 
 
@@ -322,10 +322,8 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grad_outputs):
-        grads = _ops.run(
-            grouped_allgather_async([grad * ctx.factor for grad in grad_outputs],
-                                    process_set=ctx.process_set)
-        )
+        grads = _submission.in_graph(
+            HorovodGroupedAllgather, None, ctx.process_set, *[grad * ctx.factor for grad in grad_outputs])
         return (None, None, None, None, None, *grads)
 
 
