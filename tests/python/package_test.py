@@ -82,7 +82,7 @@ class PackageTest(unittest.TestCase):
 
     def test_a_framework_that_is_broken_or_too_old_is_one_sentence_that_names_it(self):
         for module, name, least in [("torch", "PyTorch", "1.13"), ("numpy", "numpy", "1.17"),
-                                    ("tensorflow", "TensorFlow", "2.15"), ("jax", "JAX", "0.4"),
+                                    ("tensorflow", "TensorFlow", "2.4"), ("jax", "JAX", "0.4"),
                                     ("mxnet", "MXNet", "1.9"), ("keras", "Keras", "2")]:
             for source, words in [
                     ("raise OSError('libx.so: cannot open')", r"cannot import \(libx.so: cannot open\)"

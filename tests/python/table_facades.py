@@ -137,6 +137,9 @@ class TensorFlow(Facade):
             "size_op": "tensorflow_test.py",
         }
 
+    def dtype(self, name):
+        return self.tf.as_dtype(name).as_numpy_dtype
+
     def make(self, values, dtype):
         return self.tf.constant(numpy.array(values, self.dtype(dtype)))
 

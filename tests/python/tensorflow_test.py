@@ -3,17 +3,20 @@
 import os
 import subprocess
 import sys
+import tempfile
 import threading
+from unittest import mock
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
+OTHERS = {"torch", "mxnet", "jax"} - set(sys.modules)  # TensorFlow 2.12 imports JAX
 import horovod.tensorflow as hvd
 
 IMPORTED = dict(vars(hvd))  # the names after this import alone
-from horovod.tensorflow import _nodes
+from horovod.tensorflow import _compiled, _nodes
 
 import numpy
 import table_case
@@ -210,6 +213,20 @@ class TensorFlowTest(rank_base.RankBase):
             for i, got in enumerate(reduce_all(tf.constant(1.0))):
                 self.assertEqual(float(got), (1.0 + i) * self.size)
 
+    def test_one_thread_runs_collectives_that_ranks_reach_in_opposite_orders(self):
+        count = 40
+        one = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1,
+                                       use_per_session_threads=True)
+        with tf.Graph().as_default(), tf.compat.v1.Session(config=one) as session:
+            started = last = tf.compat.v1.placeholder(tf.float32, [])
+            results = {}
+            for i in range(count) if self.rank % 2 == 0 else reversed(range(count)):
+                with tf.control_dependencies([last]):  # this thread submits them in this order
+                    last = started + float(i)
+                results[i] = hvd.allreduce(last, op=hvd.Sum, name=f"one_thread.{i}")
+            got = session.run([results[i] for i in range(count)], {started: 1.0})
+        self.assertEqual(got, [(1.0 + i) * self.size for i in range(count)])
+
     def test_threads_that_wait_a_moment_do_not_wait_for_ever(self):
         # On each rank, all threads run operations that no other rank has submitted yet.
         count = 6
@@ -253,22 +270,25 @@ class TensorFlowTest(rank_base.RankBase):
             self.assertEqual(float(got), number * self.size)
 
     def test_xla_says_which_operation_it_cannot_compile(self):
+        option = "experimental_compile" if tf.__version__.startswith("2.4.") else "jit_compile"
+
+        def by_xla(function, chosen=True):
+            return tf.function(function, **{option: chosen})
+
         def compiled(x):
             return hvd.allreduce(x) + 1
 
         def outer(x):
             return tf.function(compiled)(x)
 
-        traced = tf.function(lambda x: tf.function(compiled, jit_compile=True)(x))
-        for function, name in [(tf.function(compiled, jit_compile=True), "compiled"),
-                               (tf.function(outer, jit_compile=True), "compiled"),
-                               (traced, "compiled"),
-                               (tf.function(lambda: hvd.size_op(), jit_compile=True), ".*")]:
+        traced = tf.function(lambda x: by_xla(compiled)(x))
+        for function, name in [(by_xla(compiled), "compiled"), (by_xla(outer), "compiled"),
+                               (traced, "compiled"), (by_xla(hvd.size_op), ".*")]:
             with self.assertRaisesRegex(tf.errors.InvalidArgumentError,
                                         f"Horovod[A-Z][a-z]+ in the function '{name}': XLA cannot"):
                 # Nothing is computed: the error comes from the trace.
                 function.get_concrete_function(*[tf.ones(2)] * (name != ".*"))
-        self.same(tf.function(compiled, jit_compile=False)(tf.ones(2)), numpy.full(2, 2.0))
+        self.same(by_xla(compiled, False)(tf.ones(2)), numpy.full(2, 2.0))
         self.assertIs(hvd.is_homogeneous(), True)
 
     def test_what_cannot_be_right(self):
@@ -299,9 +319,9 @@ class TensorFlowTest(rank_base.RankBase):
         if self.size > 1:
             with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "shape.*on rank 0"):
                 hvd.allreduce(tf.ones(2 + self.rank), name="shapes")
+            function = tf.function(lambda x: hvd.allreduce(x, name="types"))
             with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "on rank"):
-                tf.function(lambda x: hvd.allreduce(x, name="types"))(
-                    self.own(tf.float32 if self.rank else tf.float64))
+                function(self.own(tf.float32 if self.rank else tf.float64))
         self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
 
     def test_names_are_where_scripts_import_them_from(self):
@@ -351,9 +371,33 @@ class TensorFlowTest(rank_base.RankBase):
             self.assertLess({ObjectState, State}, set(state.__mro__), state)
         self.assertTrue(issubclass(CommitStateCallback, tf.keras.callbacks.Callback))
 
+    def test_kernels_are_compiled_in_a_folder_of_this_user(self):
+        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(os.environ, XDG_CACHE_HOME=cache):
+            own = os.path.join(cache, "horovod")
+            with _compiled._own_folder() as folder:
+                self.assertEqual((folder, os.stat(folder).st_mode & 0o777), (own, 0o700))
+            os.chmod(own, 0o777)  # others could put code there
+            with _compiled._own_folder() as folder:
+                self.assertNotEqual(folder, own)
+                self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)
+            self.assertFalse(os.path.exists(folder))
+
+    def test_a_tensorflow_without_asynchronous_kernels_needs_a_compiler(self):
+        with tempfile.TemporaryDirectory() as cache, \
+                mock.patch.dict(os.environ, XDG_CACHE_HOME=cache, CXX="/nonexistent/g++"):
+            if tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 13):
+                _compiled.load()  # compiles nothing
+                self.assertEqual(os.listdir(cache), [])
+                return
+            with self.assertRaisesRegex(ImportError, "/nonexistent/g.*install g"):
+                _compiled.load()
+            os.environ["CXX"] = f"{sys.executable} -c 1/0"
+            with self.assertRaisesRegex(ImportError, "ZeroDivisionError.*install g"):
+                _compiled.load()
+            self.assertEqual(os.listdir(os.path.join(cache, "horovod")), [])
+
     def test_importing_it_imports_no_other_framework(self):
-        self.assertFalse({"torch", "mxnet"} & set(sys.modules))
-        self.assertFalse([name for name in sys.modules if name in ("jax", "horovod.jax")])
+        self.assertFalse((OTHERS | {"horovod.jax"}) & set(sys.modules))
 
     def test_what_is_no_tensorflow_is_one_sentence(self):
         if self.rank > 0:
@@ -361,7 +405,7 @@ class TensorFlowTest(rank_base.RankBase):
         for said, words in [
                 ("import sys; sys.modules['tensorflow'] = None", "needs TensorFlow.*pip install"),
                 ("import sys, types; sys.modules['tensorflow'] = types.ModuleType('tensorflow')",
-                 "2.15 or later.*is none")]:
+                 "2.4 or later.*is none")]:
             for module in ("horovod.tensorflow", "horovod.tensorflow.keras"):
                 done = subprocess.run([sys.executable, "-c", f"{said}; import {module}"],
                                       capture_output=True, text=True, timeout=240)

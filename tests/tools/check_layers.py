@@ -129,6 +129,7 @@ THIRD_PARTY = [
      None),
     (r"gloo/.*", ["plugins/ops/gloo"], None),
     (r"cuda.*\.h|nccl\.h", ["plugins/ops/nccl", "plugins/frameworks"], None),
+    (r"tensorflow/.*", ["plugins/python/tensorflow_ops/async_kernels.cpp"], 1),
 ]
 
 # The system's own headers: C and C++ (no slash, no suffix or a C name), POSIX and Linux.

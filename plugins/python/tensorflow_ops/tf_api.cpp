@@ -4,12 +4,22 @@
 #include <link.h>
 
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace hvd::tensorflow {
 
 namespace {
+
+// Stores the path of the library of Python's TensorFlow, which has the C API in 2.8 and older.
+int find_internal(dl_phdr_info* info, size_t, void* found) {
+  const std::string_view path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
+  if (!path.ends_with("/_pywrap_tensorflow_internal.so")) return 0;
+  static_cast<std::string*>(found)->assign(path);
+  return 1;
+}
 
 // Finds functions in whichever of TensorFlow's libraries has them.
 class Finder {
@@ -18,11 +28,15 @@ class Finder {
     for (void*& library : libraries_) library = nullptr;
     const char* names[] = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"};
     for (int i = 0; i < 2; ++i) libraries_[i] = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
+    std::string internal;  // it has no soname
+    dl_iterate_phdr(&find_internal, &internal);
+    if (!internal.empty()) libraries_[2] = dlopen(internal.c_str(), RTLD_NOW | RTLD_NOLOAD);
   }
 
   template <typename Function>
   void find(Function* function, const char* name) {
-    void* found = nullptr;
+    // async_kernels.cpp, which is loaded only for a TensorFlow that lacks functions, has its own.
+    void* found = dlsym(RTLD_DEFAULT, (std::string("horovod_") + name).c_str());
     for (void* library : libraries_) {
       if (library != nullptr && found == nullptr) found = dlsym(library, name);
     }
@@ -34,7 +48,7 @@ class Finder {
   const char* missing() const { return missing_; }
 
  private:
-  void* libraries_[2];
+  void* libraries_[3];
   const char* missing_ = nullptr;
 };
 

@@ -5,7 +5,7 @@ Eagerly, in `tf.function` and in graphs of TensorFlow 1. Signatures are Horovod'
 
 from horovod._framework import need as _need
 
-_tensorflow = _need("tensorflow", "TensorFlow", "horovod.tensorflow", "2.15",
+_tensorflow = _need("tensorflow", "TensorFlow", "horovod.tensorflow", "2.4",
                     "install it, for example with 'pip install tensorflow'")
 
 from horovod import _common

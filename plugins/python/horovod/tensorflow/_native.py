@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from horovod import _ops
 from horovod._library import library
+from horovod.tensorflow import _compiled
 
 # In the order of tensorflow_ops/library.h.
 _FUNCTIONS = [
@@ -22,6 +23,7 @@ def _load() -> Any:
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_operations.so")
     if not os.path.exists(path):
         raise ImportError(f"{path} is missing: build or install Horovod anew.")
+    _compiled.load()
     try:
         operations = tf.load_op_library(path)
     except (OSError, tf.errors.OpError, RuntimeError) as error:
@@ -32,7 +34,7 @@ def _load() -> Any:
     if problem:
         raise ImportError(
             f"TensorFlow {tf.__version__} in {os.path.dirname(tf.__file__)} cannot run Horovod's "
-            f"operations ({problem}); TensorFlow 2.15 to 2.21 can."
+            f"operations ({problem}); TensorFlow 2.4 to 2.21 can."
         )
     _run_in_any_order()
     addresses = [library().address_of(name) for name in _FUNCTIONS]
@@ -47,10 +49,14 @@ def _run_in_any_order() -> None:
     # here. Collectives would then neither overlap nor match those of ranks with another order.
     from tensorflow.python.framework import auto_control_deps
 
-    auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= frozenset([
+    ours = frozenset([
         "HorovodAllreduce", "HorovodBroadcast", "HorovodAllgather", "HorovodReducescatter",
         "HorovodAlltoall", "HorovodNumber",
     ])
+    if hasattr(auto_control_deps, "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS"):
+        auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= ours
+    else:  # 2.4: an operation without a reader then does not run
+        auto_control_deps._ALL_DENYLISTED_OPS |= ours
 
 
 operations = _load()

@@ -128,6 +128,15 @@ def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     return result
 
 
+def _shaped(results: List[tf.Tensor], like: Sequence[tf.Tensor]) -> List[tf.Tensor]:
+    """Sets the static shapes of results that have the shapes of `like`: TensorFlow 2.4 does not infer them."""
+    if not tf.executing_eagerly():
+        for result, tensor in zip(results, like):
+            if result.shape.rank is None:
+                result.set_shape(tensor.shape)
+    return results
+
+
 def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
     """Returns the static shapes of a graph's tensors: for each tensor the number of dimensions, then
     the dimensions. Empty unless all are known, and in eager execution, where TensorFlow makes a new
@@ -143,18 +152,20 @@ def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, p
     """`given`: the name that the caller gave the collective, also below. `is_last`: a thread of
     TensorFlow may briefly wait for the result, since no other work can run meanwhile."""
     op = whole_op(op)
-    return operations.horovod_allreduce(
+    results = operations.horovod_allreduce(
         tensors=tensors, shapes=_shapes_of(tensors), reduce_op=op, prescale_bits=prescale,
         postscale_bits=postscale, process_set=process_set,
         is_last=int(is_last or tf.executing_eagerly()), **_names("HorovodAllreduce", name, given))
+    return _shaped(results, tensors)
 
 
 def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int, process_set: int,
               given: Optional[str] = None) -> List[tf.Tensor]:
     root_rank = whole_root(root_rank)
-    return operations.horovod_broadcast(
+    results = operations.horovod_broadcast(
         tensors=tensors, root_rank=root_rank, process_set=process_set,
         **_names("HorovodBroadcast", name, given))
+    return _shaped(results, tensors)
 
 
 def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int,
