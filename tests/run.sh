@@ -79,18 +79,31 @@ run_ctest() {
 }
 
 # environment NAME PACKAGE...: an interpreter with packages of PyPI, in build/venv-NAME; where that
-# cannot be had, what needs it is skipped by name, with the reason.
+# cannot be had, what needs it is skipped by name, with the reason. By $python, or Debian's.
 environment() {
   local name=$1 venv=$PWD/build/venv-$1
   shift
   if [[ -f $venv/ready ]] || {
-    /usr/bin/python3 -m venv --clear "$venv" &&
+    "${python:-/usr/bin/python3}" -m venv --clear "$venv" &&
       timeout 1200 "$venv/bin/pip" install --quiet "$@" && touch "$venv/ready"
   } >"$results/$name.log" 2>&1; then
     echo "PASS python.$name" >>"$steps"
     return
   fi
   without "$name" "$1"
+}
+
+# old_environment VERSION NAME PACKAGE...: an environment by an older Python, of PATH or of pyenv.
+old_environment() {
+  local version=$1 python
+  shift
+  for python in "$(command -v "python$version")" ~/.pyenv/versions/"$version".*/bin/python3; do
+    if "$python" -c 'import venv' 2>/dev/null; then
+      environment "$@"
+      return
+    fi
+  done
+  echo "SKIP python.$1: there is no python$version in PATH or ~/.pyenv" >>"$steps"
 }
 
 # without NAME PACKAGE: says why, by pip's last line.
@@ -122,6 +135,8 @@ environments() {
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard
   environment tensorflow-2.15 tensorflow-cpu==2.15.1 tensorboard
+  # The last one whose C API has no asynchronous kernels.
+  environment tensorflow-2.12 tensorflow-cpu==2.12.1
   environment jax jax optax numpy keras
   # Its last release needs a numpy of its time.
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
@@ -134,6 +149,8 @@ environments() {
   # What pip builds the wheel with.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
+    old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
+    old_environment 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment headers nvidia-nccl-cu12 nvidia-cuda-runtime-cu12 oneccl-devel==2021.16.2 --no-deps
   fi
 }
@@ -148,7 +165,7 @@ name_environments() {
   if [[ -f build/venv-torch-2.13/ready-deepspeed ]]; then
     export HVD_TEST_DEEPSPEED=$PWD/build/venv-torch-2.13/bin/python3
   fi
-  for version in 2.21 2.15; do
+  for version in 2.21 2.15 2.12 2.8 2.4; do
     if made tensorflow-$version; then
       HVD_TEST_TENSORFLOWS+=${HVD_TEST_TENSORFLOWS:+:}$PWD/build/venv-tensorflow-$version/bin/python3
     fi

@@ -16,7 +16,7 @@ tf.get_logger().setLevel("ERROR")
 keras = tf.keras
 KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
 MAKERS = [lambda: keras.optimizers.SGD(0.1)]
-if not KERAS_3:
+if not KERAS_3 and hasattr(keras.optimizers, "legacy"):  # from 2.11
     MAKERS.append(lambda: keras.optimizers.legacy.SGD(0.1))
 v1 = tf.compat.v1
 
