@@ -29,6 +29,7 @@ else:
 
 import numpy
 
+from horovod import _keras
 from horovod._keras import callbacks
 
 KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
@@ -248,6 +249,33 @@ class KerasTest(rank_base.RankBase):
         self.assertEqual(commits, 2 * [2, 4, 0])
         self.assertEqual(steps, [1, 4])  # the first epoch continues after 3 batches
         self.assertEqual(said.getvalue().count("learning rate has been raised"), self.rank == 0)
+
+    def test_a_run_of_training_begins_to_count_batches(self):
+        state, commits = hvd.elastic.ObjectState(batch=0), []
+        state.commit = lambda: commits.append(len(commits))
+        callback = hvd.elastic.CommitStateCallback(state, batches_per_commit=2)
+        callback.on_train_batch_end(0)
+        callback.on_train_begin()
+        callback.on_train_batch_end(0)
+        self.assertEqual(commits, [])
+        callback.on_train_batch_end(1)
+        self.assertEqual(commits, [0])
+
+    def test_arguments_by_position(self):
+        import horovod.keras as plain
+
+        sgd, before = keras.optimizers.SGD, (None, "", "", None, False, 1.0, hvd.Sum)
+        made = [(plain.DistributedOptimizer(sgd(), *before, 0, 3), 1),
+                (plain.PartialDistributedOptimizer(sgd(), *before, 3), 1),
+                (_keras.create_distributed_optimizer(
+                    keras, sgd(), None, "", "", hvd.Compression.none, False, 1.0, hvd.Sum, 2, True, 3), 2)]
+        if BACKEND == "tensorflow":
+            made += [(hvd.DistributedOptimizer(sgd(), *before, 2, True, 0, 3), 2),
+                     (hvd.PartialDistributedOptimizer(sgd(), *before, 2, True, 0, 3), 2)]
+        for optimizer, steps in made:
+            plan = optimizer._hvd
+            self.assertEqual((plan["reduction"].op, plan["reduction"].groups, plan["steps"]),
+                             (hvd.Sum, 3, steps))
 
     def test_a_constant_multiplier_is_announced_once(self):
         callbacks._warn_of_constant.cache_clear()

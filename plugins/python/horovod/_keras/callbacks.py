@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Optional, Union
 import numpy
 
 from horovod import _basics
-from horovod._keras import backend_of
+from horovod._keras._frameworks import backend_of
 from horovod._ops import Average
 from horovod.numpy import _collectives as host
 

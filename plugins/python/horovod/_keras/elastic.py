@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 import numpy
 
 from horovod._elastic import ObjectState
-from horovod._keras import backend_of, framework_of
+from horovod._keras._frameworks import backend_of, framework_of
 from horovod._keras.callbacks import _share_state
 
 
@@ -82,6 +82,10 @@ class CommitState:
         super().__init__()
         self.state, self.batches_per_commit = state, batches_per_commit
         self._remaining = batches_per_commit
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Begins to count batches, so that all ranks commit after the same batch."""
+        self._remaining = self.batches_per_commit
 
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Counts batches."""

@@ -6,7 +6,7 @@ from typing import Any, Dict, Optional
 
 from horovod._compression import check_compression
 from horovod._frontend import choose_op
-from horovod._keras import backend_of, framework_of, variables_of
+from horovod._keras._frameworks import backend_of, framework_of, variables_of
 from horovod._keras.models import load, prepare
 from horovod._keras.optimizer import distribute, plan_of
 from horovod._ops import Average
@@ -116,3 +116,42 @@ def functions_for(keras: Any) -> Dict[str, Any]:
             DistributedOptimizer, PartialDistributedOptimizer, allgather, allreduce, broadcast,
             broadcast_global_variables, load_model, reducescatter]},
     }
+
+
+def functions_of_keras(keras: Any) -> Dict[str, Any]:
+    """Returns `functions_for` with the order of arguments of `horovod.keras`: after `op` it differs from
+    that of `horovod.tensorflow.keras`."""
+    made = functions_for(keras)
+    distribute_all, distribute_part = made["DistributedOptimizer"], made["PartialDistributedOptimizer"]
+
+    def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dense: str = "",
+                             device_sparse: str = "", compression: Any = None,
+                             sparse_as_dense: bool = False, gradient_predivide_factor: float = 1.0,
+                             op: int = Average, num_groups: int = 0, groups: Any = None,
+                             backward_passes_per_step: int = 1,
+                             average_aggregated_gradients: bool = False,
+                             process_set: ProcessSet = global_process_set,
+                             scale_local_gradients: bool = True) -> Any:
+        return distribute_all(
+            optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
+            gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients,
+            num_groups, groups, process_set, scale_local_gradients)
+
+    def PartialDistributedOptimizer(optimizer: Any, name: Optional[str] = None,
+                                    device_dense: str = "", device_sparse: str = "",
+                                    compression: Any = None, sparse_as_dense: bool = False,
+                                    gradient_predivide_factor: float = 1.0, op: int = Average,
+                                    groups: Any = None, process_set: ProcessSet = global_process_set,
+                                    local_layers: Any = None, scale_local_gradients: bool = True,
+                                    backward_passes_per_step: int = 1,
+                                    average_aggregated_gradients: bool = False,
+                                    num_groups: int = 0) -> Any:
+        return distribute_part(
+            optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
+            gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients,
+            num_groups, groups, process_set, local_layers, scale_local_gradients)
+
+    for function in (DistributedOptimizer, PartialDistributedOptimizer):
+        function.__doc__ = made[function.__name__].__doc__
+        made[function.__name__] = function
+    return made

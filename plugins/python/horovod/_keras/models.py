@@ -7,7 +7,7 @@ import inspect
 import warnings
 from typing import Any, Dict, List, Optional
 
-from horovod._keras import framework_of, major_of
+from horovod._keras._frameworks import framework_of, major_of
 from horovod._keras.optimizer import distribute_in_place, is_distributed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
-from horovod._keras import backend_of, is_reduced, major_of
+from horovod._keras._frameworks import backend_of, is_reduced, major_of
 from horovod.process_sets import ProcessSet, id_of
 
 # Programs look for this name in the text of an optimizer or in its class.

@@ -14,9 +14,9 @@ _keras = _need("keras", "Keras", "horovod.keras", "2",
 
 from horovod import _common
 from horovod._common import *
-from horovod._keras.facade import functions_for as _functions_for
+from horovod._keras.facade import functions_of_keras as _functions_of_keras
 
-_made = _functions_for(_keras)
+_made = _functions_of_keras(_keras)
 Compression = _made["Compression"]
 DistributedOptimizer = _made["DistributedOptimizer"]
 PartialDistributedOptimizer = _made["PartialDistributedOptimizer"]
