@@ -29,11 +29,15 @@ SIGNATURES = {
             "compression=Compression.none, sparse_as_dense=False, backward_passes_per_step=1, op=Average, "
             "gradient_predivide_factor=1.0, average_aggregated_gradients=False, num_groups=0, groups=None, "
             "process_set=global_process_set, scale_local_gradients=True)",
-        "tensorflow.keras keras":
+        "tensorflow.keras":
             "(optimizer, name=None, device_dense='', device_sparse='', compression=None, sparse_as_dense=False, "
             "gradient_predivide_factor=1.0, op=Average, backward_passes_per_step=1, "
             "average_aggregated_gradients=False, num_groups=0, groups=None, process_set=global_process_set, "
             "scale_local_gradients=True)",
+        "keras":
+            "(optimizer, name=None, device_dense='', device_sparse='', compression=None, sparse_as_dense=False, "
+            "gradient_predivide_factor=1.0, op=Average, num_groups=0, groups=None, backward_passes_per_step=1, "
+            "average_aggregated_gradients=False, process_set=global_process_set, scale_local_gradients=True)",
         "mxnet": "(optimizer, gradient_predivide_factor=1.0, num_groups=0, process_set=global_process_set)",
         "jax":
             "(optimizer, name=None, op=Average, gradient_predivide_factor=1.0, process_set=global_process_set, "
@@ -65,11 +69,16 @@ SIGNATURES = {
             "process_set=global_process_set, local_layers=None, scale_local_gradients=True)",
     },
     "PartialDistributedOptimizer": {
-        "tensorflow.keras keras":
+        "tensorflow.keras":
             "(optimizer, name=None, device_dense='', device_sparse='', compression=None, sparse_as_dense=False, "
             "gradient_predivide_factor=1.0, op=Average, backward_passes_per_step=1, "
             "average_aggregated_gradients=False, num_groups=0, groups=None, process_set=global_process_set, "
             "local_layers=None, scale_local_gradients=True)",
+        "keras":
+            "(optimizer, name=None, device_dense='', device_sparse='', compression=None, sparse_as_dense=False, "
+            "gradient_predivide_factor=1.0, op=Average, groups=None, process_set=global_process_set, "
+            "local_layers=None, scale_local_gradients=True, backward_passes_per_step=1, "
+            "average_aggregated_gradients=False, num_groups=0)",
     },
     "ProcessSet": {"all": "(ranks_or_comm=None, *, ranks=None)"},
     "Product": {"all": "value"},
