@@ -176,7 +176,7 @@ class LoopsTest(rank_base.RankBase):
             optimizer.apply_gradients(zip(optimizer._allreduce(grads, variables), variables))
 
     def test_attributes_of_an_optimizer(self):
-        mine = hvd.add_process_set([self.rank]) if self.size == 1 else [
+        mine = hvd.global_process_set if self.size == 1 else [
             hvd.add_process_set([rank]) for rank in range(self.size)][self.rank]
         for make in MAKERS:
             optimizer = hvd.DistributedOptimizer(make(), op=hvd.Sum)
