@@ -122,6 +122,14 @@ class PackageTest(unittest.TestCase):
                    "hvd.functions.broadcast_parameters, hvd.compression.Compression)")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_the_end_of_a_program_waits_for_work_that_is_not_submitted_unless_it_failed(self):
+        program = ("import horovod.torch as hvd; from horovod import _ops; hvd.init();"
+                   "_ops.also_complete(lambda: print('waited'));")
+        self.assertEqual(run(program).stdout, "waited\n")
+        failed = run(program + "raise KeyError('end')")
+        self.assertIn("KeyError", failed.stderr)
+        self.assertEqual(failed.stdout, "")
+
     def test_modules_are_attributes_after_import_horovod(self):
         done = run("import horovod; print(horovod.common.util.split_list([1], 1), horovod.runner.run, "
                    "horovod.common.basics.HorovodBasics.size)")
