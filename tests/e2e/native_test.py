@@ -80,6 +80,19 @@ def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
         expect(job.out.count("total 4, means right: True") == 2, job.describe())
 
 
+def test_a_program_in_rust_uses_the_c_abi():
+    if shutil.which("rustc") is None:
+        raise Skip("there is no rustc")
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder, "sum")
+        run("rustc", "-D", "warnings", EXAMPLES / "sum.rs", "-o", program, "-L", BUILD / "lib",
+            "-C", f"link-arg=-Wl,-rpath,{BUILD / 'lib'}")
+        job = Job("-np", 3, program)
+        job.ends_with(0)
+        for rank in range(3):
+            expect(f"rank {rank} of 3: the sums are 3 and 3" in job.out, job.describe())
+
+
 def test_pkg_config_finds_it_and_the_examples_train():
     with installation() as (prefix, build):
         build.mkdir()

@@ -9,6 +9,13 @@
 #include "horovod/plugin_op.h"
 #include "horovod/version.h"
 
+/* Names of the original's library, which no header declares. */
+extern int horovod_rank(void);
+extern int horovod_size(void);
+extern int horovod_local_rank(void);
+extern int horovod_local_size(void);
+extern void horovod_shutdown(void);
+
 static char error[512];
 
 #define EXPECT(condition)                                                                       \
@@ -42,6 +49,7 @@ static int before_init(void) {
   EXPECT(strcmp(hvd_version(), HVD_VERSION) == 0);
   EXPECT(hvd_is_initialized() == 0);
   EXPECT(hvd_rank() == -1 && hvd_size() == -1 && hvd_is_homogeneous() == -1);
+  EXPECT(horovod_rank() == -1 && horovod_local_size() == -1);
   EXPECT(hvd_submit(&barrier, &handle, error, sizeof error) == HVD_FAILED_PRECONDITION);
   EXPECT(strstr(error, "has not been initialized") != NULL);
   EXPECT(hvd_shutdown(error, sizeof error) == HVD_OK);
@@ -160,11 +168,16 @@ int main(void) {
     EXPECT(hvd_local_rank() == 0 && hvd_local_size() == 1);
     EXPECT(hvd_cross_rank() == 0 && hvd_cross_size() == 1);
     EXPECT(hvd_is_homogeneous() == 1);
+    EXPECT(horovod_rank() == 0 && horovod_size() == 1);
+    EXPECT(horovod_local_rank() == 0 && horovod_local_size() == 1);
     if (operations() != 0 || refusals() != 0 || shared_memory() != 0 || keys(key[i]) != 0) return 1;
     EXPECT(i == 0 || memcmp(key[i], key[i - 1], 32) != 0);
     EXPECT(hvd_shutdown(error, sizeof error) == HVD_OK);
     EXPECT(hvd_is_initialized() == 0 && hvd_rank() == -1);
     if (shared_memory() != 0 || no_keys() != 0) return 1;
   }
+  EXPECT(hvd_init(NULL, error, sizeof error) == HVD_OK);
+  horovod_shutdown();
+  EXPECT(hvd_is_initialized() == 0 && horovod_size() == -1);
   return 0;
 }
