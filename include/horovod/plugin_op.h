@@ -41,8 +41,9 @@ typedef struct hvd_tuning {
 typedef struct hvd_batch {
   size_t struct_size;
   uint64_t sequence;
-  int32_t op;        /* hvd_op_kind */
-  int32_t reduce_op; /* HVD_AVERAGE arrives as HVD_SUM with the division in postscale */
+  int32_t op; /* hvd_op_kind */
+  int32_t
+      reduce_op; /* HVD_AVERAGE arrives as HVD_SUM with the division in postscale, see divisor */
   int32_t dtype;
   int32_t device; /* HVD_CPU, or the ordinal of this rank's device that holds all tensors */
   int32_t process_set;
@@ -62,6 +63,9 @@ typedef struct hvd_batch {
   /* 1: when done gets HVD_TENSORS_IN_USE, the tensors exist until the process ends. 0: when done is
    * called, the op must have finished with their memory. */
   int32_t keeps_tensors;
+  /* An average: the number of members, and postscale is 1 / divisor, rounded. An op that divides the sum
+   * by it gives correctly rounded quotients, and exact ones of integers. 0: postscale is a factor. */
+  int32_t divisor;
 } hvd_batch;
 
 /* A bit that an op adds to the status of a batch that has failed: a library may still read and write the

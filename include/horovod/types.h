@@ -39,8 +39,10 @@ typedef enum hvd_dtype {
  * Adasum computes in float64, for each tensor of a group on its own. It combines vectors a and b to
  * (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b, which adds orthogonal vectors and averages equal ones.
  * It combines ranks 2i and 2i+1, then pairs of these results, and so on. A rank without a partner
- * waits for the next level. Factors (prescale, postscale) multiply in the tensor's type. For integers
- * they multiply in float64, and the result is truncated towards zero. They do not change bool. */
+ * waits for the next level. Factors (prescale, postscale) multiply in float32 for float16, bfloat16 and
+ * float32, and in float64 for float64 and integers, whose result is truncated towards zero. They do not
+ * change bool. An average without a postscale factor is the sum divided by the number of ranks, correctly
+ * rounded, also where some of them have joined; other backends' averages may differ in the last bit. */
 typedef enum hvd_reduce_op {
   HVD_AVERAGE = 0,
   HVD_SUM = 1,

@@ -3,10 +3,17 @@
 
 namespace hvd {
 
-// AVX2 and F16C.
+// AVX2, FMA and F16C.
 bool cpu_has_avx2();
 // AVX-512 F, BW, DQ and VL.
 bool cpu_has_avx512();
+
+// This source is compiled for processors that multiply and add in one instruction.
+#if defined(__FMA__) || defined(__aarch64__)
+constexpr bool kFusesMultiplyAdd = true;
+#else
+constexpr bool kFusesMultiplyAdd = false;
+#endif
 
 // Between two looks at a flag that another thread will set.
 inline void cpu_pause() {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "base/dtype.h"
@@ -125,6 +126,124 @@ TEST_CASE("two inputs are averaged wherever the result goes, by every variant to
   }
 }
 
+namespace {
+
+std::vector<ReduceFunction (*)(int, int)> all_variants() {
+  std::vector<ReduceFunction (*)(int, int)> variants = {baseline::find};
+  if (cpu_has_avx2()) variants.push_back(avx2::find);
+  if (cpu_has_avx512()) variants.push_back(avx512::find);
+  return variants;
+}
+
+// Random bits, among them every kind of number, and runs of zeros and of subnormals longer than a
+// block, whose quotients lie in the middle of two numbers for even divisors.
+template <typename Bits>
+std::vector<Bits> bits_of_all_kinds(size_t count, unsigned seed, Bits exponent) {
+  std::mt19937_64 random(seed);
+  const auto sign = static_cast<Bits>(Bits{1} << (sizeof(Bits) * 8 - 1));
+  std::vector<Bits> bits(count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto any = static_cast<Bits>(random());
+    bits[i] = any;
+    if (i % 4096 >= 2048) bits[i] = static_cast<Bits>((any & sign) | (i % 1000));
+    if (i % 4096 >= 3072) bits[i] = static_cast<Bits>(any & sign);
+    if (i % 1025 == 1) bits[i] = static_cast<Bits>((any & sign) | exponent);        // infinity
+    if (i % 1027 == 2) bits[i] = static_cast<Bits>((any & sign) | exponent | 1u);   // NaN
+    if (i % 129 == 3) bits[i] = static_cast<Bits>((any & sign) | (exponent - 1u));  // the largest
+  }
+  return bits;
+}
+
+// Divides sums of one to three inputs, in place and apart, and compares the bits with `quotient`.
+template <typename Bits, typename Sum, typename Quotient, typename IsNan>
+void check_averages(hvd_dtype dtype, Bits exponent, Sum&& sum, Quotient&& quotient,
+                    IsNan&& is_nan) {
+  for (const int32_t by : {1, 2, 3, 4, 5, 6, 7, 8, 9, 1000}) {
+    for (const size_t count : {size_t{1}, size_t{13}, size_t{4099}}) {
+      std::vector<std::vector<Bits>> inputs;
+      const void* pointers[3];
+      for (unsigned k = 0; k < 3; ++k) {
+        inputs.push_back(
+            bits_of_all_kinds<Bits>(count, 10 * k + static_cast<unsigned>(by), exponent));
+        pointers[k] = inputs.back().data();
+      }
+      for (const size_t number : {size_t{1}, size_t{2}, size_t{3}}) {
+        std::vector<Bits> want(count);
+        for (size_t i = 0; i < count; ++i) want[i] = quotient(sum(inputs, number, i), by);
+        for (const auto find : all_variants()) {
+          std::vector<Bits> apart(count), own = inputs[0];
+          find(dtype, HVD_SUM)(apart.data(), pointers, number, count, scale_by(1), divide_by(by));
+          const void* in_place[] = {own.data(), pointers[1], pointers[2]};
+          find(dtype, HVD_SUM)(own.data(), in_place, number, count, scale_by(1), divide_by(by));
+          size_t wrong = 0;
+          for (size_t i = 0; i < count; ++i) {
+            const bool fits = apart[i] == want[i] || (is_nan(apart[i]) && is_nan(want[i]));
+            if (!fits || (own[i] != apart[i] && !is_nan(own[i]))) ++wrong;
+          }
+          INFO("type ", static_cast<int>(dtype), ", ", number, " inputs of ", count, " by ", by);
+          CHECK(wrong == 0);
+        }
+      }
+    }
+  }
+}
+
+template <typename T, typename Bits>
+void check_float_averages(hvd_dtype dtype, Bits exponent, T (*load)(Bits), Bits (*store)(T)) {
+  check_averages<Bits>(
+      dtype, exponent,
+      [load](const auto& inputs, size_t number, size_t i) {
+        T sum = load(inputs[0][i]);
+        for (size_t k = 1; k < number; ++k) sum += load(inputs[k][i]);
+        return sum;
+      },
+      [store](T sum, int32_t by) { return store(sum / static_cast<T>(by)); },
+      [load](Bits bits) { return std::isnan(load(bits)); });
+}
+
+template <typename T>
+void check_integer_averages(hvd_dtype dtype) {
+  using Bits = std::make_unsigned_t<T>;
+  check_averages<Bits>(
+      dtype, Bits{64},
+      [](const auto& inputs, size_t number, size_t i) {
+        Bits sum = inputs[0][i];
+        for (size_t k = 1; k < number; ++k) sum = static_cast<Bits>(sum + inputs[k][i]);
+        return static_cast<T>(sum);
+      },
+      [](T sum, int32_t by) {
+        using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+        return static_cast<Bits>(static_cast<Wide>(sum) / static_cast<Wide>(by));
+      },
+      [](Bits) { return false; });
+}
+
+template <typename To, typename From>
+To same_bits(From from) {
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+}  // namespace
+
+TEST_CASE("an average is the correctly rounded quotient of the sum, in every variant and type") {
+  check_float_averages<double, uint64_t>(HVD_FLOAT64, 0x7ff0000000000000,
+                                         same_bits<double, uint64_t>, same_bits<uint64_t, double>);
+  check_float_averages<float, uint32_t>(HVD_FLOAT32, 0x7f800000, same_bits<float, uint32_t>,
+                                        same_bits<uint32_t, float>);
+  check_float_averages<float, uint16_t>(HVD_FLOAT16, 0x7c00, float_of_half, half_of_float);
+  check_float_averages<float, uint16_t>(HVD_BFLOAT16, 0x7f80, float_of_bfloat, bfloat_of_float);
+  check_integer_averages<uint8_t>(HVD_UINT8);
+  check_integer_averages<int8_t>(HVD_INT8);
+  check_integer_averages<uint16_t>(HVD_UINT16);
+  check_integer_averages<int16_t>(HVD_INT16);
+  check_integer_averages<uint32_t>(HVD_UINT32);
+  check_integer_averages<int32_t>(HVD_INT32);
+  check_integer_averages<uint64_t>(HVD_UINT64);
+  check_integer_averages<int64_t>(HVD_INT64);
+}
+
 TEST_CASE("the sum of many halves is rounded once") {
   // 0.001 added 512 times pairwise in half precision is far from 0.512.
   std::vector<uint16_t> input(1, half_of_float(0.001f));
@@ -135,11 +254,10 @@ TEST_CASE("the sum of many halves is rounded once") {
 }
 
 TEST_CASE("an integer average is exact and truncates toward zero; a scale saturates") {
-  const auto average = [](int64_t sum, int64_t by) {
+  const auto average = [](int64_t sum, int32_t by) {
     const void* pointers[] = {&sum};
     int64_t result = 0;
-    reduce_function(HVD_INT64, HVD_SUM)(&result, pointers, 1, 1, scale_by(1),
-                                        scale_by(1.0 / static_cast<double>(by)));
+    reduce_function(HVD_INT64, HVD_SUM)(&result, pointers, 1, 1, scale_by(1), divide_by(by));
     return result;
   };
   CHECK(average(49, 49) == 1);
@@ -147,6 +265,11 @@ TEST_CASE("an integer average is exact and truncates toward zero; a scale satura
   CHECK(average(7, 2) == 3);
   CHECK(average(std::numeric_limits<int64_t>::max(), 1) == std::numeric_limits<int64_t>::max());
   CHECK(average((int64_t{1} << 60) + 3, 3) == ((int64_t{1} << 60) + 3) / 3);
+  // A factor multiplies in float64: 49 * (1 / 49.0) is below 1.
+  int64_t whole = 49;
+  const void* of_whole[] = {&whole};
+  reduce_function(HVD_INT64, HVD_SUM)(&whole, of_whole, 1, 1, scale_by(1), scale_by(1.0 / 49));
+  CHECK(whole == 0);
   int8_t small = 100;
   const void* pointers[] = {&small};
   int8_t result = 0;

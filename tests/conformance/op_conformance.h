@@ -318,6 +318,7 @@ inline void check_factors(const PluginLinks& links, const std::vector<int32_t>& 
       check_outcome(scaled, 0, [&](size_t) { return size * (size + 1); });
       OpCase average(op, HVD_INT32);
       average.batch.postscale = 1.0 / size;
+      average.batch.divisor = size;
       int sum = 0;
       for (int r = 0; r < size; ++r) sum += r % 2 == 0 ? -7 : -4;
       average.add(2 * size, 1, kept, [&](size_t) { return rank.rank() % 2 == 0 ? -7 : -4; });

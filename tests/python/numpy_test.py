@@ -74,6 +74,35 @@ class NumpyTest(rank_base.RankBase):
         with self.assertRaisesRegex(ValueError, "not supported"):
             hvd.allreduce_(numpy.ones(3, ">f4"), name="swapped")
 
+    def test_averages_and_factors_are_right_to_the_last_bit(self):
+        def average(dtype, ranks):
+            total = sum(values(rank, dtype, (4099,)).astype("float64") for rank in range(ranks))
+            wide = numpy.dtype("float64" if dtype == "float64" else "float32").type
+            return (total.astype(wide) / wide(self.size)).astype(dtype)
+
+        for dtype in FLOATS:
+            mine = values(self.rank, dtype, (4099,))
+            numpy.testing.assert_array_equal(hvd.allreduce(mine), average(dtype, self.size))
+            numpy.testing.assert_array_equal(
+                hvd.grouped_allreduce([mine[:7], mine])[1], average(dtype, self.size))
+            numpy.testing.assert_array_equal(
+                hvd.reducescatter(mine),
+                numpy.array_split(average(dtype, self.size), self.size)[self.rank])
+        # A rank that has joined adds nothing to the sum, and counts in the division.
+        if self.rank < self.size - 1:
+            for dtype in FLOATS:
+                mine = values(self.rank, dtype, (4099,))
+                numpy.testing.assert_array_equal(hvd.allreduce(mine, name=f"joined.{dtype}"),
+                                                 average(dtype, self.size - 1))
+        hvd.join()
+        for dtype, wide in [("float16", "float32"), ("float32", "float32"), ("float64", "float64"),
+                            ("int32", "float64")]:
+            same = (numpy.arange(4099) * 7).astype(dtype)
+            for factor in [0.1, 1 / 3, 1 / 49, 1.7]:
+                want = (same.astype(wide) * numpy.dtype(wide).type(factor)).astype(dtype)
+                for factors in [{"prescale_factor": factor}, {"postscale_factor": factor}]:
+                    numpy.testing.assert_array_equal(hvd.allreduce(same, op=hvd.Max, **factors), want)
+
     def test_averages_factors_numbers_and_the_deprecated_argument(self):
         mean = sum(range(self.size)) / self.size
         self.assertAlmostEqual(float(hvd.allreduce(float(self.rank))), mean)

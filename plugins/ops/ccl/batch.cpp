@@ -135,7 +135,8 @@ Status CclBatch::reduce() {
     if (batch_.prescale == 1 || batch_.dtype == HVD_BOOL)
       from = batch_.tensors[0].input;
     else
-      scale(to, batch_.tensors[0].input, batch_.dtype, total_count(batch_), batch_.prescale);
+      scale(to, batch_.tensors[0].input, batch_.dtype, total_count(batch_),
+            collectives::scale_before(batch_));
   } else {
     std::byte* memory = room(&received_, count * width());
     if (memory == nullptr) return internal_error("there is no memory to pack an allreduce");
@@ -236,7 +237,8 @@ void CclBatch::write_outputs() {
     case HVD_ALLREDUCE: {
       if (!direct_) return unpack_reduce(batch_, at);
       void* output = batch_.tensors[0].output;
-      return scale(output, output, batch_.dtype, total_count(batch_), batch_.postscale);
+      return scale(output, output, batch_.dtype, total_count(batch_),
+                   collectives::scale_after(batch_));
     }
     case HVD_ALLGATHER:
       return unpack_gather(batch_, members_.size, at);

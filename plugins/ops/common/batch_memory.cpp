@@ -34,22 +34,22 @@ std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t inde
           static_cast<int64_t>(kept.count) * tensor.row};
 }
 
-void scale(void* result, const void* input, int32_t dtype, int64_t count, double factor) {
+void scale(void* result, const void* input, int32_t dtype, int64_t count, const Scale& by) {
   if (count == 0) return;
-  if (factor == 1 || dtype == HVD_BOOL) {
+  if (!by.active || dtype == HVD_BOOL) {
     if (result != input)
       std::memcpy(result, input,
                   static_cast<size_t>(count) * size_of(static_cast<hvd_dtype>(dtype)));
     return;
   }
   const auto function = collectives::reduce_function(static_cast<hvd_dtype>(dtype), HVD_SUM);
-  function(result, &input, 1, static_cast<size_t>(count), collectives::scale_by(factor), Scale{});
+  function(result, &input, 1, static_cast<size_t>(count), Scale{}, by);
 }
 
 void pack_reduce(const hvd_batch& batch, std::byte* buffer) {
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
     if (tensor.input != nullptr) {
-      scale(buffer, tensor.input, batch.dtype, tensor.count, batch.prescale);
+      scale(buffer, tensor.input, batch.dtype, tensor.count, collectives::scale_before(batch));
     } else {
       collectives::fill_neutral(buffer, static_cast<hvd_dtype>(batch.dtype),
                                 static_cast<hvd_reduce_op>(batch.reduce_op),
@@ -62,7 +62,7 @@ void pack_reduce(const hvd_batch& batch, std::byte* buffer) {
 void unpack_reduce(const hvd_batch& batch, const std::byte* buffer) {
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
     if (tensor.output != nullptr) {
-      scale(tensor.output, buffer, batch.dtype, tensor.count, batch.postscale);
+      scale(tensor.output, buffer, batch.dtype, tensor.count, collectives::scale_after(batch));
     }
     buffer += bytes_of(batch, tensor.count);
   }
@@ -77,7 +77,7 @@ void pack_scatter(const hvd_batch& batch, int32_t size, std::byte* buffer) {
       const auto* input = static_cast<const std::byte*>(tensor.input);
       if (input != nullptr) {
         scale(buffer, input + static_cast<size_t>(first) * width, batch.dtype, count,
-              batch.prescale);
+              collectives::scale_before(batch));
       } else {
         collectives::fill_neutral(buffer, static_cast<hvd_dtype>(batch.dtype),
                                   static_cast<hvd_reduce_op>(batch.reduce_op),
@@ -92,7 +92,7 @@ void unpack_scatter(const hvd_batch& batch, int32_t index, int32_t size, const s
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
     const int64_t count = kept_of(tensor, index, size).second;
     if (tensor.output != nullptr) {
-      scale(tensor.output, buffer, batch.dtype, count, batch.postscale);
+      scale(tensor.output, buffer, batch.dtype, count, collectives::scale_after(batch));
     }
     buffer += bytes_of(batch, count);
   }

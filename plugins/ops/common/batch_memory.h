@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/kernels/reduction.h"
 #include "horovod/plugin_op.h"
 
 namespace hvd::ops {
@@ -14,14 +15,15 @@ namespace hvd::ops {
 // The slice of a tensor that member `index` keeps of a reducescatter: first element and count.
 std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t index, int32_t size);
 
-// result[i] = factor * input[i]; a copy when the factor is 1 or the type is bool. `result` and `input`
-// may be the same memory.
-void scale(void* result, const void* input, int32_t dtype, int64_t count, double factor);
+// result[i] = input[i], scaled; a copy when there is nothing to do or the type is bool. `result` and
+// `input` may be the same memory.
+void scale(void* result, const void* input, int32_t dtype, int64_t count,
+           const collectives::Scale& by);
 
 // Packs the tensors of a batch one after another, times its prescale. A joined rank, which lacks the
 // tensors, packs the neutral element of the reduction.
 void pack_reduce(const hvd_batch& batch, std::byte* buffer);
-// Unpacks the results, times the batch's postscale.
+// Unpacks the results, times the batch's postscale or divided by its divisor.
 void unpack_reduce(const hvd_batch& batch, const std::byte* buffer);
 
 // For a reducescatter: packs member 0's slices of all tensors, then member 1's, ...

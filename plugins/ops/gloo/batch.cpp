@@ -57,9 +57,9 @@ void allreduce(const ContextPtr& context, const hvd_batch& batch, uint32_t tag) 
   const int64_t total = total_count(batch);
   if (is_direct(batch)) {
     const hvd_batch_tensor& tensor = batch.tensors[0];
-    scale(tensor.output, tensor.input, batch.dtype, total, batch.prescale);
+    scale(tensor.output, tensor.input, batch.dtype, total, collectives::scale_before(batch));
     reduce_in_place(context, batch, tensor.output, total, tag);
-    scale(tensor.output, tensor.output, batch.dtype, total, batch.postscale);
+    scale(tensor.output, tensor.output, batch.dtype, total, collectives::scale_after(batch));
     return;
   }
   std::vector<std::byte> packed(static_cast<size_t>(total) * width_of(batch));

@@ -87,7 +87,7 @@ Status MpiBatch::allreduce() {
     const hvd_batch_tensor& tensor = batch_.tensors[0];
     to = static_cast<std::byte*>(tensor.output);
     if (batch_.prescale != 1 && batch_.dtype != HVD_BOOL) {
-      scale(to, tensor.input, batch_.dtype, total, batch_.prescale);
+      scale(to, tensor.input, batch_.dtype, total, collectives::scale_before(batch_));
     } else if (tensor.input != tensor.output) {
       from = tensor.input;
     }
@@ -297,7 +297,8 @@ void MpiBatch::finish() {
         unpack_reduce(batch_, received());
       } else {
         void* output = batch_.tensors[0].output;
-        scale(output, output, batch_.dtype, batch_.tensors[0].count, batch_.postscale);
+        scale(output, output, batch_.dtype, batch_.tensors[0].count,
+              collectives::scale_after(batch_));
       }
       break;
     case HVD_REDUCESCATTER:

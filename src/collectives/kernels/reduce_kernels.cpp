@@ -1,7 +1,6 @@
 #include "collectives/kernels/reduce_kernels.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "base/dtype.h"
@@ -35,10 +34,13 @@ Scale scale_by(double factor) {
   Scale scale;
   scale.factor = factor;
   scale.active = factor != 1.0;
-  const double inverse = std::round(1.0 / factor);
-  if (inverse >= 1 && inverse < 4.0e18 && 1.0 / inverse == factor) {
-    scale.divisor = static_cast<int64_t>(inverse);
-  }
+  return scale;
+}
+
+Scale divide_by(int32_t divisor) {
+  Scale scale = scale_by(1.0 / divisor);
+  scale.divisor = divisor;
+  scale.is_inexact = (divisor & (divisor - 1)) != 0;
   return scale;
 }
 

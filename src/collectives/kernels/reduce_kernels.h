@@ -10,14 +10,18 @@
 
 namespace hvd::collectives {
 
-// A factor in the form that the kernels take. The kernels divide integers when the factor is 1/n,
-// so that an average is exact, and multiply them in float64 otherwise. Both truncate toward zero.
+// A step that the kernels apply to each element: they multiply by a factor, in float32 for float16, bfloat16 and
+// float32, in float64 for float64 and integers; or they divide, for an average. Integers are truncated
+// toward zero. Quotients of floating-point numbers are correctly rounded.
 struct Scale {
-  double factor = 1;
-  int64_t divisor = 0;  // 0: multiply
+  double factor = 1;        // the divisor's inverse, rounded, where there is one
+  int64_t divisor = 0;      // 0: multiply
+  bool is_inexact = false;  // the factor of the divisor is rounded, and a product is no quotient
   bool active = false;
 };
 Scale scale_by(double factor);
+// `divisor`: at least 1.
+Scale divide_by(int32_t divisor);
 
 // result[i] = after * (before * inputs[0][i] op before * inputs[1][i] op ...), in that order.
 // `result` may be one of the inputs; no other overlap. input_count is at least 1.

@@ -1,5 +1,6 @@
-// The kernels in AVX2; compiled with -mavx2 where the compiler knows it.
+// The kernels in AVX2; compiled with its flags where the compiler knows it.
 #include "base/half.h"
+#include "base/platform_cpu.h"
 #include "collectives/kernels/reduce_kernels.h"
 
 namespace hvd::collectives::avx2 {

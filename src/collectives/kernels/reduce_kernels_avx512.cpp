@@ -1,5 +1,6 @@
 // The kernels in AVX-512; compiled with its flags where the compiler knows them.
 #include "base/half.h"
+#include "base/platform_cpu.h"
 #include "collectives/kernels/reduce_kernels.h"
 
 namespace hvd::collectives::avx512 {

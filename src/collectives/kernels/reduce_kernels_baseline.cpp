@@ -1,5 +1,6 @@
 // The kernels in the instructions that every processor of the architecture has.
 #include "base/half.h"
+#include "base/platform_cpu.h"
 #include "collectives/kernels/reduce_kernels.h"
 
 namespace hvd::collectives::baseline {

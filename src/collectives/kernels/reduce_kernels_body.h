@@ -19,6 +19,8 @@ struct IntegerElement {
   using Value = T;
   static constexpr bool kDirect = true;
   static constexpr bool kScalesInPassing = false;  // a division per element prevents vectorization
+  static constexpr bool kDividesInPassing = false;
+  static constexpr bool kIsFloat = false;
   static inline T load(T value) { return value; }
   static inline T store(T value) { return value; }
   static inline T sum(T a, T b) {
@@ -45,12 +47,15 @@ struct IntegerElement {
   }
 };
 
+// `scale` multiplies also for a divisor whose inverse is exact.
 template <typename T>
 struct FloatElement {
   using Storage = T;
   using Value = T;
   static constexpr bool kDirect = true;
   static constexpr bool kScalesInPassing = true;
+  static constexpr bool kDividesInPassing = sizeof(T) == sizeof(float);
+  static constexpr bool kIsFloat = true;
   static inline T load(T value) { return value; }
   static inline T store(T value) { return value; }
   static inline T sum(T a, T b) { return a + b; }
@@ -59,6 +64,9 @@ struct FloatElement {
   static inline T max(T a, T b) { return a < b ? b : a; }
   static inline T scale(T value, const Scale& scale) {
     return value * static_cast<T>(scale.factor);
+  }
+  static inline T divide(T value, const Scale& scale) {
+    return value / static_cast<T>(scale.divisor);
   }
 };
 
@@ -81,6 +89,7 @@ struct TruthElement {
   using Storage = Truth;
   using Value = uint8_t;
   static constexpr bool kDirect = false;
+  static constexpr bool kIsFloat = false;
   static inline uint8_t load(Truth value) { return value.bits != 0 ? 1 : 0; }
   static inline Truth store(uint8_t value) { return {value}; }
   static inline uint8_t sum(uint8_t a, uint8_t b) { return a | b; }
@@ -98,37 +107,81 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
   if constexpr (kOp == HVD_PRODUCT) return E::product(a, b);
 }
 
+// Divides a block of sums into `out`, which does not overlap the block.
+template <typename E>
+inline void store_quotients(typename E::Storage* out, const typename E::Value* sums, size_t count,
+                            const Scale by) {
+  for (size_t i = 0; i < count; ++i) out[i] = E::store(E::divide(sums[i], by));
+}
+
+inline bool is_normal(double value) { return __builtin_fabs(value) >= 0x1p-1022; }
+
+// A vector division of float64 takes several times as long as the product with the inverse and one
+// correction, which has the same bits. The divisor n is a small integer, therefore the remainder
+// x - q n is exact, and x / n is either a float64 or so far from the middle of two that the error of
+// the correction does not cross the middle. (A quotient in the middle would be a product of n's odd
+// part and an odd number of 54 bits.) Subnormal quotients may lie in the middle, and an infinity has
+// no remainder: a block that has such quotients is divided. Processors without the instruction divide.
+template <>
+inline void store_quotients<FloatElement<double>>(double* __restrict out,
+                                                  const double* __restrict sums, size_t count,
+                                                  const Scale by) {
+  const double divisor = static_cast<double>(by.divisor);
+  [[maybe_unused]] const double inverse = by.factor;
+  if constexpr (kFusesMultiplyAdd) {
+    uint64_t unusual = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const double close = sums[i] * inverse;
+      const double excess = __builtin_fma(close, divisor, -sums[i]);
+      out[i] = __builtin_fma(excess, -inverse, close);  // a zero keeps its sign in this form
+      unusual |= is_normal(out[i]) ? 0 : ~uint64_t{0};
+    }
+    if (unusual == 0) return;
+    unusual = 0;
+    // Zeros are right, and frequent.
+    for (size_t i = 0; i < count; ++i) {
+      unusual |= is_normal(out[i]) || out[i] == 0 ? 0 : ~uint64_t{0};
+    }
+    if (unusual == 0) return;
+  }
+  for (size_t i = 0; i < count; ++i) out[i] = sums[i] / divisor;
+}
+
+// The step that follows the reduction.
+enum class Finish { kNothing, kScale, kDivide };
+
 // The usual case, also for averages of gradients: two inputs without a prescale skip the block
 // buffer below. The result does not overlap the inputs, or is one of them.
-template <typename E, int kOp, bool kScaled>
+template <typename E, int kOp, Finish kFinish>
 inline typename E::Value combine_two(typename E::Value a, typename E::Value b, const Scale& after) {
-  if constexpr (kScaled) return E::scale(combine<E, kOp>(a, b), after);
+  if constexpr (kFinish == Finish::kScale) return E::scale(combine<E, kOp>(a, b), after);
+  if constexpr (kFinish == Finish::kDivide) return E::divide(combine<E, kOp>(a, b), after);
   return combine<E, kOp>(a, b);
 }
-template <typename E, int kOp, bool kScaled>
+template <typename E, int kOp, Finish kFinish>
 void reduce_apart(typename E::Storage* __restrict result, const typename E::Storage* __restrict a,
                   const typename E::Storage* __restrict b, size_t count, Scale after) {
-  for (size_t i = 0; i < count; ++i) result[i] = combine_two<E, kOp, kScaled>(a[i], b[i], after);
+  for (size_t i = 0; i < count; ++i) result[i] = combine_two<E, kOp, kFinish>(a[i], b[i], after);
 }
-template <typename E, int kOp, bool kScaled>
+template <typename E, int kOp, Finish kFinish>
 void reduce_into_first(typename E::Storage* __restrict a, const typename E::Storage* __restrict b,
                        size_t count, Scale after) {
-  for (size_t i = 0; i < count; ++i) a[i] = combine_two<E, kOp, kScaled>(a[i], b[i], after);
+  for (size_t i = 0; i < count; ++i) a[i] = combine_two<E, kOp, kFinish>(a[i], b[i], after);
 }
-template <typename E, int kOp, bool kScaled>
+template <typename E, int kOp, Finish kFinish>
 void reduce_into_second(const typename E::Storage* __restrict a, typename E::Storage* __restrict b,
                         size_t count, Scale after) {
-  for (size_t i = 0; i < count; ++i) b[i] = combine_two<E, kOp, kScaled>(a[i], b[i], after);
+  for (size_t i = 0; i < count; ++i) b[i] = combine_two<E, kOp, kFinish>(a[i], b[i], after);
 }
-template <typename E, int kOp, bool kScaled>
+template <typename E, int kOp, Finish kFinish>
 void reduce_two(void* result, const void* const* inputs, size_t count, const Scale& after) {
   using Storage = typename E::Storage;
   auto* out = static_cast<Storage*>(result);
   const auto* a = static_cast<const Storage*>(inputs[0]);
   const auto* b = static_cast<const Storage*>(inputs[1]);
-  if (result == a) return reduce_into_first<E, kOp, kScaled>(out, b, count, after);
-  if (result == b) return reduce_into_second<E, kOp, kScaled>(a, out, count, after);
-  reduce_apart<E, kOp, kScaled>(out, a, b, count, after);
+  if (result == a) return reduce_into_first<E, kOp, kFinish>(out, b, count, after);
+  if (result == b) return reduce_into_second<E, kOp, kFinish>(a, out, count, after);
+  reduce_apart<E, kOp, kFinish>(out, a, b, count, after);
 }
 
 template <typename E, int kOp>
@@ -137,12 +190,16 @@ void reduce(void* result, const void* const* inputs, size_t input_count, size_t 
   using Storage = typename E::Storage;
   using Value = typename E::Value;
   auto* out = static_cast<Storage*>(result);
+  const bool divides = E::kIsFloat && after.is_inexact;
   if constexpr (E::kDirect) {
     if (input_count == 1 && result == inputs[0] && !before.active && !after.active) return;
     if (input_count == 2 && !before.active) {
-      if (!after.active) return reduce_two<E, kOp, false>(result, inputs, count, after);
+      if (!after.active) return reduce_two<E, kOp, Finish::kNothing>(result, inputs, count, after);
       if constexpr (E::kScalesInPassing) {
-        return reduce_two<E, kOp, true>(result, inputs, count, after);
+        if (!divides) return reduce_two<E, kOp, Finish::kScale>(result, inputs, count, after);
+      }
+      if constexpr (E::kDividesInPassing && kOp == HVD_SUM) {
+        if (divides) return reduce_two<E, kOp, Finish::kDivide>(result, inputs, count, after);
       }
     }
   }
@@ -165,6 +222,12 @@ void reduce(void* result, const void* const* inputs, size_t input_count, size_t 
         }
       } else {
         for (size_t i = 0; i < n; ++i) block[i] = combine<E, kOp>(block[i], E::load(in[i]));
+      }
+    }
+    if constexpr (E::kIsFloat) {
+      if (divides) {
+        store_quotients<E>(out + first, block, n, after);
+        continue;
       }
     }
     if (after.active) {

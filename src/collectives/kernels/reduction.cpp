@@ -1,5 +1,6 @@
 #include "collectives/kernels/reduction.h"
 
+#include <cstddef>
 #include <cstring>
 
 namespace hvd::collectives {
@@ -49,11 +50,19 @@ void Unpacker::write(const std::byte* from, size_t count) {
   }
 }
 
+Scale scale_before(const hvd_batch& batch) { return scale_by(batch.prescale); }
+
+Scale scale_after(const hvd_batch& batch) {
+  const bool has_divisor =
+      batch.struct_size >= offsetof(hvd_batch, divisor) + sizeof batch.divisor && batch.divisor > 0;
+  return has_divisor ? divide_by(batch.divisor) : scale_by(batch.postscale);
+}
+
 Reduction::Reduction(const hvd_batch& batch)
     : reduce(reduce_function(static_cast<hvd_dtype>(batch.dtype),
                              static_cast<hvd_reduce_op>(batch.reduce_op))),
-      before(scale_by(batch.prescale)),
-      after(scale_by(batch.postscale)),
+      before(scale_before(batch)),
+      after(scale_after(batch)),
       none(scale_by(1.0)),
       element(size_of(static_cast<hvd_dtype>(batch.dtype))),
       count(0),

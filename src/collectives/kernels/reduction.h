@@ -37,6 +37,10 @@ class Unpacker {
   size_t offset_ = 0;  // elements
 };
 
+// The factors or divisors of a batch, for inputs and for results.
+Scale scale_before(const hvd_batch& batch);
+Scale scale_after(const hvd_batch& batch);
+
 struct Reduction {
   explicit Reduction(const hvd_batch& batch);
 

@@ -60,7 +60,10 @@ void BatchExecutor::Run::describe(const SetMembers& set, const Request& request,
   batch.root = request.op == HVD_BROADCAST ? set.index_of(request.root) : 0;
   batch.prescale = request.prescale;
   batch.postscale = request.postscale;
-  if (request.reduce_op == HVD_AVERAGE) batch.postscale /= set.size();
+  if (request.reduce_op == HVD_AVERAGE) {
+    if (batch.postscale == 1) batch.divisor = set.size();
+    batch.postscale /= set.size();
+  }
   batch.tuning = &tuning;
 }
 

@@ -118,6 +118,63 @@ TEST_CASE("what is longer than the caches arrives whole, however its tensors lie
   }));
 }
 
+namespace {
+
+template <typename T>
+Status check_average(Rank& rank, hvd_dtype dtype, size_t count, bool has_joined,
+                     T (*of)(double sum, double size)) {
+  const int last = rank.size() - 1;
+  std::vector<T> values(count);
+  const auto value = [](int from, size_t i) {
+    return static_cast<double>((i * 7 + 1) % 97 + from);
+  };
+  for (size_t i = 0; i < count; ++i) values[i] = of(value(rank.rank(), i), 1);
+  const bool joins = has_joined && rank.rank() == last;
+  std::vector<hvd_batch_tensor> tensors{{joins ? nullptr : values.data(),
+                                         joins ? nullptr : values.data(),
+                                         static_cast<int64_t>(count), 1, nullptr, nullptr}};
+  hvd_batch batch = batch_of(HVD_ALLREDUCE, dtype, tensors);
+  batch.postscale = 1.0 / rank.size();
+  batch.divisor = rank.size();
+  HVD_RETURN_IF_ERROR(rank.run(batch));
+  for (size_t i = 0; i < count && !joins; ++i) {
+    double sum = 0;
+    for (int r = 0; r < rank.size() - (has_joined ? 1 : 0); ++r) sum += value(r, i);
+    if (values[i] != of(sum, rank.size())) {
+      return internal_error(cat("average ", i, " of ", count, ", type ", static_cast<int>(dtype)));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("an average is the quotient to the last bit, also with a rank that has joined") {
+  for (const auto& hosts : all_worlds()) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([](Rank& rank) -> Status {
+      for (const size_t count : {size_t{5}, size_t{5000}, size_t{40000}}) {
+        for (const bool has_joined : {false, true}) {
+          if (has_joined && rank.size() == 1) continue;
+          HVD_RETURN_IF_ERROR(
+              check_average<double>(rank, HVD_FLOAT64, count, has_joined,
+                                    [](double sum, double size) { return sum / size; }));
+          HVD_RETURN_IF_ERROR(check_average<float>(
+              rank, HVD_FLOAT32, count, has_joined, [](double sum, double size) {
+                return static_cast<float>(sum) / static_cast<float>(size);
+              }));
+          HVD_RETURN_IF_ERROR(check_average<uint16_t>(
+              rank, HVD_FLOAT16, count, has_joined, [](double sum, double size) {
+                return half_of_float(static_cast<float>(sum) / static_cast<float>(size));
+              }));
+        }
+      }
+      return {};
+    }));
+  }
+}
+
 TEST_CASE("scales are applied before and after, and an integer average truncates toward zero") {
   for (const auto& hosts : all_worlds()) {
     CAPTURE(name_of_world(hosts));
@@ -140,6 +197,7 @@ TEST_CASE("scales are applied before and after, and an integer average truncates
         tensors[0].input = tensors[0].output = whole.data();
         batch = batch_of(HVD_ALLREDUCE, HVD_INT32, tensors);
         batch.postscale = 1.0 / size;
+        batch.divisor = rank.size();
         HVD_RETURN_IF_ERROR(rank.run(batch));
         int sum = 0;
         for (int r = 0; r < rank.size(); ++r) sum += r % 2 == 0 ? -7 : -4;

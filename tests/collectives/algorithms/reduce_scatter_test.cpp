@@ -113,10 +113,22 @@ TEST_CASE("a reducescatter's factors are applied, and its integer average trunca
       tensors[0] = {whole.data(), &average, static_cast<int64_t>(size), 1, nullptr, nullptr};
       batch = batch_of(HVD_REDUCESCATTER, HVD_INT32, tensors);
       batch.postscale = 1.0 / rank.size();
+      batch.divisor = rank.size();
       HVD_RETURN_IF_ERROR(rank.run(batch));
       int32_t sum = 0;
       for (int r = 0; r < rank.size(); ++r) sum += r % 2 == 0 ? -7 : -4;
       if (average != sum / rank.size()) return internal_error(cat("average: ", average));
+      double quotient = 0;
+      std::vector<double> sevenths(size, 1.0 / 7);
+      tensors[0] = {sevenths.data(), &quotient, static_cast<int64_t>(size), 1, nullptr, nullptr};
+      batch = batch_of(HVD_REDUCESCATTER, HVD_FLOAT64, tensors);
+      batch.prescale = 7;
+      batch.postscale = 1.0 / rank.size();
+      batch.divisor = 3;  // what is divided by, where both are there
+      HVD_RETURN_IF_ERROR(rank.run(batch));
+      if (quotient != static_cast<double>(size) / 3) {
+        return internal_error(cat("quotient: ", quotient));
+      }
       return {};
     }));
   }
