@@ -54,7 +54,7 @@ Bytes reduce(std::vector<Part>& parts, size_t index) {
   }
   if (call.operation == abi::kAverage) {
     ops::scale(result.data(), result.data(), dtype, static_cast<int64_t>(count),
-               1.0 / static_cast<double>(parts.size()));
+               collectives::divide_by(static_cast<int32_t>(parts.size())));
   }
   return result;
 }

@@ -89,7 +89,8 @@ bool send_calls(const Link& link, const std::vector<Pending>& calls) {
     if (one.factor != 1) {
       const int dtype = dtype_of(one.call.type);
       hvd::ops::scale(input.data(), input.data(), dtype,
-                      static_cast<int64_t>(size / width_of(one.call.type)), one.factor);
+                      static_cast<int64_t>(size / width_of(one.call.type)),
+                      hvd::collectives::scale_by(one.factor));
     }
     if (!send_all(link.socket.get(), &one.call, sizeof one.call) ||
         !send_all(link.socket.get(), &size, sizeof size) ||
