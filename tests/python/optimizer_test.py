@@ -158,11 +158,11 @@ class OptimizerTest(OptimizerCase):
 
         model = make_model()
         model[0].bias.requires_grad_(False)
-        even = hvd.add_process_set([0])
-        self.addCleanup(hvd.remove_process_set, even)
+        first = hvd.global_process_set if self.size == 1 else hvd.add_process_set([0])
+        self.addCleanup(hvd.remove_process_set, first)
         for op, kind, given in [
                 (hvd.Average, module._DistributedOptimizer,
-                 {"gradient_predivide_factor": 2.0, "sparse_as_dense": True, "process_set": even}),
+                 {"gradient_predivide_factor": 2.0, "sparse_as_dense": True, "process_set": first}),
                 (hvd.Adasum, module._DistributedAdasumOptimizer if self.size > 1
                  else module._DistributedOptimizer, {})]:
             optimizer = hvd.DistributedOptimizer(

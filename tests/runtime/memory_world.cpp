@@ -323,7 +323,8 @@ void reduce(const hvd_batch& batch, const MemoryWorld::BatchInputs& inputs_of_ba
       sum = any ? combine(batch.reduce_op, sum, scaled) : scaled;
       any = true;
     }
-    output[i] = static_cast<T>(batch.postscale * static_cast<double>(sum));
+    const double total = static_cast<double>(sum);
+    output[i] = static_cast<T>(batch.divisor > 0 ? total / batch.divisor : batch.postscale * total);
   }
 }
 
