@@ -176,6 +176,23 @@ class NamesTest(rank_base.RankBase):
                 numpy.testing.assert_allclose(
                     got, (factor % 3 + 1) ** 2 * (total + total), rtol=1e-5)
 
+    def test_the_name_has_the_call_also_where_a_gradient_is_taken(self):
+        @tf.function
+        def inner(x, splits):
+            return hvd.alltoall(x, splits=splits, name="inner")[0] * x
+
+        @tf.function
+        def outer(x, splits):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                result = inner(x, splits)
+            return tape.gradient(result, x)
+
+        # Each rank gets the error, which contains the name, before it asks others.
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "PartitionedCall/inner/inner.* splits"):
+            outer(self.rows(), tf.fill([self.size], 99))
+        hvd.barrier()  # a rank that ends gives the others another error
+
     def test_a_rank_with_more_of_other_things(self):
         @tf.function
         def inner(x):

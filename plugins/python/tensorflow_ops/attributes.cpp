@@ -77,7 +77,19 @@ std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count) 
   return shapes.size() == count ? shapes : std::vector<Shape>();
 }
 
+namespace {
+
+// "call/name_0" as "call/name".
+std::string_view without_number(std::string_view name) {
+  const size_t last = name.find_last_not_of("0123456789");
+  const bool has_number = last != std::string_view::npos && last + 1 < name.size();
+  return has_number && name[last] == '_' ? name.substr(0, last) : name;
+}
+
+}  // namespace
+
 std::string calls_of(std::string_view running, std::string_view made) {
+  if (!running.ends_with(made)) running = without_number(running);
   if (made.empty() || running.size() <= made.size() || !running.ends_with(made)) return {};
   std::string calls;
   running.remove_suffix(made.size());

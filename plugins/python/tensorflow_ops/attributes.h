@@ -41,7 +41,8 @@ std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count);
 
 // The calls through which a node has come into the graph that runs, "call/", outermost first. A function
 // that another calls twice has its nodes twice, under one name each. Without TensorFlow's counters
-// ("cond/then/_12/"), which count whatever else a rank's graph has.
+// ("cond/then/_12/"), which count whatever else a rank's graph has. The name may also end in a number, "call/name_0":
+// TensorFlow adds it to a node whose function returns a result of the node's name, as functions do for a gradient.
 std::string calls_of(std::string_view running, std::string_view made);
 
 }  // namespace hvd::tensorflow
