@@ -151,7 +151,7 @@ class MxnetTest(rank_base.RankBase):
             hvd.allreduce(mx.nd.ones(2), average=True, op=hvd.Sum)
         if self.size > 1:
             with self.assertRaises(hvd.HorovodInternalError):
-                hvd.allreduce(mx.nd.ones(2 + self.rank), name="differs")
+                hvd.alltoall(mx.nd.ones((self.size, 2 + self.rank)), name="differs")
         for arguments, words in [({"gradient_predivide_factor": 0}, "positive"),
                                  ({"num_groups": -1}, "0 or more"),
                                  ({"num_groups": "two"}, "0 or more")]:

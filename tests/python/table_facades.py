@@ -1,11 +1,11 @@
 """Facades of the frameworks for table_case: they convert arrays from numpy and back.
 
 A facade has `hvd`, the module; `dtypes`, the names of all types that its functions take; `refused`, an
-array of a type that none takes; `disagreement`, what a call raises where ranks disagree; `refusal`, what
-it raises for an argument that is wrong on this rank; `make(values, dtype)`, of numbers; `read(array)`,
-numbers and the dtype's name; `ways(function)`, how to call a function of lists of arrays; and `beside`,
-the public names that table_case does not call with every type, and the file that tests each;
-`takes_empty_lists`, the functions that return an empty list for one.
+array of a type that none takes; `disagreement`, what a call, or a read of its result, raises where ranks
+disagree; `refusal`, what a call raises for an argument that is wrong on this rank; `make(values, dtype)`, of
+numbers; `read(array)`, numbers and the dtype's name; `ways(function)`, how to call a function of lists of
+arrays; and `beside`, the public names that table_case does not call with every type, and the file that
+tests each; `takes_empty_lists`, the functions that return an empty list for one.
 """
 
 import numpy
@@ -166,6 +166,7 @@ class Mxnet(Facade):
         import horovod.mxnet as hvd
 
         self.hvd, self.mx = hvd, mxnet
+        self.disagreement = (ValueError, mxnet.MXNetError)
         self.refused = mxnet.nd.ones((2, 2)).tostype("row_sparse")
         self.beside = {"Compression": "mxnet_test.py", "DistributedOptimizer": "mxnet_test.py",
                        "DistributedTrainer": "mxnet_test.py", "broadcast_parameters": "mxnet_test.py"}

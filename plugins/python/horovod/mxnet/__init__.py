@@ -1,7 +1,8 @@
 """Horovod for Apache MXNet: ``import horovod.mxnet as hvd``.
 
-Works with MXNet 1.9 on arrays in host memory. Signatures are Horovod's; each collective returns when its
-result is there, and trainers and optimizers at once: their gradients travel in MXNet's background.
+Works with MXNet 1.9 on arrays in host memory. Signatures are Horovod's. allreduce, broadcast, trainers and
+optimizers return at once: MXNet's engine orders them with what computes and reads the arrays. After a
+failure, a read of the result raises MXNetError. The other collectives return with the result.
 """
 
 from horovod._framework import need as _need

@@ -5,27 +5,35 @@ Rules for all of them:
 * Every rank must make the same call under the same name. Unnamed calls are named by their order, so all
   ranks must then make them in the same order.
 * Arrays are dense, in host memory, of type uint8, int8, int32, int64, float16, bfloat16, float32, float64
-  or bool. A call waits for MXNet's pending work on them. Results are there when a call returns.
+  or bool.
+* allreduce, broadcast, their forms in place and of groups return at once. MXNet's engine orders them with all
+  that reads or writes the arrays, and a read waits for them. A call waits for an earlier one of its name.
+  It waits for its result where arrays of a group share memory, and with NaiveEngine.
+* The other collectives wait for MXNet's pending work on the arrays, and return with the result.
 * The forms that end in `_` write into the arrays that they are given. `priority` is for existing scripts.
 * No call is recorded for gradients.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets it, and
   Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is not initialised.
+* Of a call that returned at once, errors other than bad arguments are MXNetErrors where a result is read.
+  After the loss of a rank, later calls raise HorovodInternalError too.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Union
+from typing import Any, Callable, List, Optional, Sequence, Union
 
 import numpy
 
 from horovod import _frontend, _ops
 from horovod._frontend import ReduceOp, choose_op, group_base, member_names
-from horovod._ops import Average, Kind
-from horovod.mxnet import _arrays
+from horovod._identity import is_initialized
+from horovod._ops import Average, Dtype, Kind
+from horovod.mxnet import _arrays, _engine
 from horovod.exceptions import HorovodArgumentError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 Array = Any  # mxnet.nd.NDArray
+_FLOATS = {Dtype.FLOAT16, Dtype.BFLOAT16, Dtype.FLOAT32, Dtype.FLOAT64}
 
 
 def allreduce_async(tensors: Sequence[Array], in_place: bool, name: Optional[str], op: ReduceOp,
@@ -42,6 +50,56 @@ def allreduce_async(tensors: Sequence[Array], in_place: bool, name: Optional[str
         reduce_op=op, prescale=prescale_factor, postscale=postscale_factor, process_set=number)
 
 
+def _is_sendable(kind: Kind, tensors: Sequence[Array], process_set: ProcessSet, number: Any,
+                 factors: Sequence[Any] = ()) -> bool:
+    """Returns whether this rank can see nothing wrong with a collective. `number`: its op or root."""
+    if not is_initialized() or not isinstance(number, int) or (
+            process_set is not global_process_set and not process_set.included()):
+        return False
+    if kind == Kind.BROADCAST:
+        return number in (process_set.ranks or ())
+    dtypes = {_arrays.number_of(tensor) for tensor in tensors}
+    return (all(isinstance(factor, (int, float)) and factor for factor in factors)
+            and (number in (_ops.Sum, _ops.Min, _ops.Max, _ops.Product)
+                 or number == Average and Dtype.BOOL not in dtypes
+                 or number == _ops.Adasum and dtypes <= _FLOATS))
+
+
+def _collect(name: str, tensors: Sequence[Array], in_place: bool, is_sendable: bool,
+             start: Callable[[Any], int]) -> List[Array]:
+    """Calls `start` with a module of functions on arrays, once the arrays are computed. Returns the results
+    at once where MXNet's engine orders the call, and where `start` need not raise here."""
+    if not is_sendable or not _engine.can_order(tensors):
+        _engine.wait_for(name)
+        results = _ops.run(start(_arrays))
+        return list(results) if isinstance(results, tuple) else [results]
+    outputs = tensors if in_place else [_arrays.empty_like(tensor) for tensor in tensors]
+    _engine.collect(tensors, outputs, lambda: start(_engine.Computed(outputs)), name)
+    return list(outputs)
+
+
+def _allreduce(tensors: Sequence[Array], in_place: bool, name: Optional[str], op: ReduceOp,
+               prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
+               base: Optional[str] = None) -> List[Array]:
+    tensors = list(tensors)  # the caller may change its list before the collective starts
+    number = id_of(process_set)
+    if base is None:
+        full = _ops.full_name("allreduce", name, number)
+        name = full.partition(".")[2]  # counted here, in the order of the calls
+    else:
+        full = f"grouped_allreduce.{base}"
+    for tensor in tensors:
+        _arrays.check(tensor, full)
+
+    def start(arrays: Any) -> int:
+        return allreduce_async(tensors, in_place, name, op, prescale_factor, postscale_factor,
+                               process_set, base, arrays)
+
+    return _collect(f"{number}.{full}", tensors, in_place,
+                    _is_sendable(Kind.ALLREDUCE, tensors, process_set, op,
+                                 (prescale_factor, postscale_factor)), start)
+
+
 def allreduce(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
               priority: int = 0, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
               process_set: ProcessSet = global_process_set, op: Optional[ReduceOp] = None) -> Array:
@@ -52,16 +110,16 @@ def allreduce(tensor: Array, average: Optional[bool] = None, name: Optional[str]
     `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average` is the
     deprecated way to say Average or Sum.
     """
-    return _ops.run(allreduce_async([tensor], False, name, choose_op(average, op), prescale_factor,
-                                    postscale_factor, process_set))
+    return _allreduce([tensor], False, name, choose_op(average, op), prescale_factor, postscale_factor,
+                      process_set)[0]
 
 
 def allreduce_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
                priority: int = 0, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
                process_set: ProcessSet = global_process_set, op: Optional[ReduceOp] = None) -> Array:
     """As `allreduce`, in place: returns `tensor` with its new values."""
-    return _ops.run(allreduce_async([tensor], True, name, choose_op(average, op), prescale_factor,
-                                    postscale_factor, process_set))
+    return _allreduce([tensor], True, name, choose_op(average, op), prescale_factor, postscale_factor,
+                      process_set)[0]
 
 
 def grouped_allreduce(tensors: Sequence[Array], average: Optional[bool] = None,
@@ -71,8 +129,8 @@ def grouped_allreduce(tensors: Sequence[Array], average: Optional[bool] = None,
     """Reduces several arrays as one request, each as `allreduce`: none starts before all are there on
     all ranks. Returns the list of results."""
     base = group_base("grouped_allreduce", tensors, name, process_set)
-    return list(_ops.run(allreduce_async(tensors, False, None, choose_op(average, op), prescale_factor,
-                                         postscale_factor, process_set, base)))
+    return _allreduce(tensors, False, None, choose_op(average, op), prescale_factor, postscale_factor,
+                      process_set, base)
 
 
 def grouped_allreduce_(tensors: Sequence[Array], average: Optional[bool] = None,
@@ -81,17 +139,30 @@ def grouped_allreduce_(tensors: Sequence[Array], average: Optional[bool] = None,
                        op: Optional[ReduceOp] = None) -> List[Array]:
     """As `grouped_allreduce`, in place: returns the arrays with their new values."""
     base = group_base("grouped_allreduce", tensors, name, process_set)
-    return list(_ops.run(allreduce_async(tensors, True, None, choose_op(average, op), prescale_factor,
-                                         postscale_factor, process_set, base)))
+    return _allreduce(tensors, True, None, choose_op(average, op), prescale_factor, postscale_factor,
+                      process_set, base)
 
 
 def broadcast_async(tensor: Array, in_place: bool, root_rank: int, name: Optional[str],
-                    process_set: ProcessSet) -> int:
+                    process_set: ProcessSet, arrays: Any = _arrays) -> int:
     """Starts a broadcast and returns a handle."""
     number = id_of(process_set)
     return _frontend.elementwise(
-        _arrays, Kind.BROADCAST, _ops.full_name("broadcast", name, number), [tensor], in_place,
+        arrays, Kind.BROADCAST, _ops.full_name("broadcast", name, number), [tensor], in_place,
         root_rank=root_rank, process_set=number)
+
+
+def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str],
+               process_set: ProcessSet) -> Array:
+    number = id_of(process_set)
+    full = _ops.full_name("broadcast", name, number)
+    _arrays.check(tensor, full)
+
+    def start(arrays: Any) -> int:
+        return broadcast_async(tensor, in_place, root_rank, full.partition(".")[2], process_set, arrays)
+
+    return _collect(f"{number}.{full}", [tensor], in_place,
+                    _is_sendable(Kind.BROADCAST, [tensor], process_set, root_rank), start)[0]
 
 
 def broadcast(tensor: Array, root_rank: int, name: Optional[str] = None, priority: int = 0,
@@ -101,13 +172,13 @@ def broadcast(tensor: Array, root_rank: int, name: Optional[str] = None, priorit
     `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job, also
     with a process set.
     """
-    return _ops.run(broadcast_async(tensor, False, root_rank, name, process_set))
+    return _broadcast(tensor, False, root_rank, name, process_set)
 
 
 def broadcast_(tensor: Array, root_rank: int, name: Optional[str] = None, priority: int = 0,
                process_set: ProcessSet = global_process_set) -> Array:
     """As `broadcast`, in place: returns `tensor` with the root's values."""
-    return _ops.run(broadcast_async(tensor, True, root_rank, name, process_set))
+    return _broadcast(tensor, True, root_rank, name, process_set)
 
 
 def _rows(kind: Kind, op: str, tensors: Sequence[Array], name: Optional[str],

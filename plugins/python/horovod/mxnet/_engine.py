@@ -1,8 +1,8 @@
-"""Asynchronous reductions, which MXNet's engine starts once the arrays are computed.
+"""Asynchronous collectives, which MXNet's engine starts once the arrays are computed.
 
-To the engine, each is an asynchronous operation that changes its arrays: only later computations on
-these arrays wait for it. After a failure, reading such an array raises MXNetError, and the next
-`reduce` raises the original error.
+To the engine, each is an asynchronous operation that reads and changes arrays: only later computations on
+these arrays wait for it. After a failure, reading an array that it changes raises MXNetError. The next
+`reduce` raises the original error of a `reduce`; after the loss of a rank, every later call raises it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import itertools
 import os
 import queue
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet
 from mxnet.base import _LIB, check_call
@@ -40,32 +40,61 @@ class Computed:
     never end."""
 
     check, dense = staticmethod(_arrays.check), staticmethod(_arrays.dense)
-    empty_like, copy = staticmethod(_arrays.empty_like), staticmethod(_arrays.copy)
+    copy = staticmethod(_arrays.copy)
+
+    def __init__(self, results: Sequence[Any] = ()) -> None:
+        """`results`: arrays for the results, in order, of a collective that is not in place."""
+        self._results = iter(results)
+
+    def empty_like(self, array: Any) -> Any:
+        """Returns the next array for a result."""
+        return next(self._results)
 
     @staticmethod
-    def describe(array: Any, output: Optional[Any], name: Optional[str] = None) -> _ops.Tensor:
-        """Returns the op layer's view of an array, which is also its output."""
-        address = _arrays.pointer(array)
-        return _ops.Tensor(address, address, _arrays.number_of(array), array.shape, name)
+    def describe(array: Any, output: Any, name: Optional[str] = None) -> _ops.Tensor:
+        """Returns the op layer's view of an array and of the array for the result."""
+        return _ops.Tensor(_arrays.pointer(array), _arrays.pointer(output), _arrays.number_of(array),
+                           array.shape, name)
+
+
+class _Pending(NamedTuple):
+    """A collective that is not complete."""
+
+    start: Callable[[], int]
+    name: str
+    arrays: Sequence[Any]  # what it reads and changes
+    is_reduce: bool
 
 
 _tokens = itertools.count(1)
-_starts: Dict[int, Tuple[Callable[[], int], Sequence[Any]]] = {}
-_started: queue.SimpleQueue[Tuple[int, _OnComplete, Sequence[Any]]] = queue.SimpleQueue()
-_failures: List[Exception] = []
+_pending: Dict[int, _Pending] = {}  # by token. The engine never begins work on arrays that failed.
+_latest: Dict[str, int] = {}  # tokens, by the names of pending collectives
+_waits: Dict[int, threading.Event] = {}
+_started: queue.SimpleQueue[Tuple[int, _OnComplete, int]] = queue.SimpleQueue()
+_failures: List[Exception] = []  # what later calls raise
+# Errors after which Horovod stays usable: MXNet reports them where a result is read.
+_PASSING = (ValueError, NotImplementedError)
 # With oneDNN, MXNet keeps some arrays in blocked layouts. The name is that of NDArray::Reorder2DefaultAsync.
 _reorder = getattr(_LIB, "_ZNK5mxnet7NDArray20Reorder2DefaultAsyncEv", None)
-_turns: Dict[Any, Any] = {}  # dummy arrays: the engine runs operations that change one of them in order
+_turns: Dict[str, Any] = {}  # dummy arrays: the engine runs operations that change one of them in order
 _thread: Optional[threading.Thread] = None
 _ends = False  # whether _end runs after the next shutdown
 
 
-def _complete(on_complete: _OnComplete, failure: Optional[Exception]) -> None:
+def _complete(on_complete: _OnComplete, token: int, failure: Optional[Exception]) -> None:
     error = None
     if failure is not None:
-        _failures.append(failure)
         error = _error(str(failure))
+        if error is None or _pending[token].is_reduce or not isinstance(failure, _PASSING):
+            _failures.append(failure)
     on_complete.function(on_complete.engine, on_complete.argument, error)
+    _forget(token)
+
+
+def _forget(token: int) -> None:
+    pending = _pending.pop(token, None)
+    if pending is not None and _latest.get(pending.name) == token:
+        del _latest[pending.name]
 
 
 def _error(message: str) -> Optional[Any]:
@@ -88,30 +117,38 @@ def _kept(buffer: Any) -> Any:
 _errors: List[Any] = []  # few: each one ends a training
 
 
+def _copied(address: int) -> _OnComplete:
+    return _OnComplete.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(_OnComplete)))
+
+
 @_Function
 def _begin(_: int, address: int, token: int) -> None:
     # This function runs on a thread of the engine, which must not wait.
-    on_complete = _OnComplete.from_buffer_copy(
-        ctypes.string_at(address, ctypes.sizeof(_OnComplete)))
-    start, arrays = _starts.pop(token)
+    on_complete = _copied(address)
     try:
-        handle = start()
+        handle = _pending[token].start()
     except Exception as failure:
-        _complete(on_complete, failure)
+        _complete(on_complete, token, failure)
         return
-    _started.put((handle, on_complete, arrays))
+    _started.put((handle, on_complete, token))
+
+
+@_Function
+def _arrive(_: int, address: int, token: int) -> None:
+    on_complete = _copied(address)
+    on_complete.function(on_complete.engine, on_complete.argument, None)
+    _waits.pop(token).set()  # last: Python may end now
 
 
 def _wait() -> None:
     while True:
-        handle, on_complete, arrays = _started.get()
+        handle, on_complete, token = _started.get()
         failure = None
         try:
             _ops.run(handle)
         except Exception as error:
             failure = error
-        _complete(on_complete, failure)
-        del arrays
+        _complete(on_complete, token, failure)
 
 
 def is_asynchronous() -> bool:
@@ -128,47 +165,92 @@ def share_memory(arrays: Sequence[Any]) -> bool:
     return len(set(places)) < len(places)
 
 
+def can_order(arrays: Sequence[Any]) -> bool:
+    """Returns whether the engine can run a collective on these arrays."""
+    return is_asynchronous() and not share_memory(arrays)
+
+
 def wait_all() -> None:
-    """Returns once all reductions are complete, failed or not."""
-    for turn in list(_turns.values()):
-        try:
-            turn.wait_to_read()
-        except mxnet.MXNetError:
-            pass  # the next `reduce` raises the cause
+    """Returns once all collectives are complete, failed or not."""
+    _wait_for(list(_pending))
+
+
+def wait_for(name: str) -> None:
+    """Returns once the collectives of this name are complete, failed or not."""
+    _wait_for([_latest.get(name, 0)])
+
+
+def _wait_for(tokens: Sequence[int]) -> None:
+    for token in tokens:
+        pending = _pending.get(token)
+        if pending is None:
+            continue
+        # Unlike wait_to_read, this takes no error from what reads the arrays later.
+        number, event = next(_tokens), threading.Event()
+        _waits[number] = event
+        _push(_arrive, number, pending.arrays, [], True)
+        event.wait()
+        _forget(token)
 
 
 _ops.also_complete(wait_all)
 
 
-def reduce(arrays: Sequence[Any], start: Callable[[], int], name: Any) -> None:
+def collect(inputs: Sequence[Any], outputs: Sequence[Any], start: Callable[[], int], name: str) -> None:
+    """Makes the engine call `start` once the arrays are computed. `start` submits work that reads `inputs`
+    and writes `outputs`, which may be the same, and returns its handle. Waits only for earlier work of the
+    same name. Raises the error of a lost job."""
+    for failure in _failures:
+        if not isinstance(failure, _PASSING):
+            raise failure
+    wait_for(name)
+    _collect(inputs, outputs, start, name)
+
+
+def reduce(arrays: Sequence[Any], start: Callable[[], int], name: str) -> None:
     """Makes the engine call `start` once the arrays are computed and earlier work of the same name is
     complete. `start` submits work that changes the arrays, and returns its handle. Raises the error of
     an earlier reduction."""
-    global _thread, _ends
     if _failures:
         failure, _failures[:] = _failures[0], []
         _turns.clear()  # the engine has marked these arrays as failed too
         raise failure
+    earlier = _pending.get(_latest.get(name, 0))
+    if earlier is not None and not earlier.is_reduce:  # it has no turn
+        wait_for(name)
+    if name not in _turns:
+        _turns[name] = mxnet.nd.zeros((1,))
+    _collect(arrays, arrays, start, name, _turns[name])
+
+
+def _collect(inputs: Sequence[Any], outputs: Sequence[Any], start: Callable[[], int], name: str,
+             turn: Optional[Any] = None) -> None:
+    global _thread, _ends
     if _thread is None:
         _thread = threading.Thread(target=_wait, name="horovod-mxnet", daemon=True)
         _thread.start()
     if not _ends:
         _basics.after_shutdown(_end)
         _ends = True
-    token = next(_tokens)
-    _starts[token] = (start, arrays)
-    context = arrays[0].context
-    place = _Context(context.device_typeid, context.device_id)
-    if name not in _turns:
-        _turns[name] = mxnet.nd.zeros((1,))
     if _reorder is not None:
-        for array in arrays:  # in `_begin`, a reordering would wait for the operation that it is a part of
+        for array in inputs:  # in `_begin`, a reordering would wait for the operation that it is a part of
             _reorder(array.handle)
-    changed = [array.handle.value for array in (*arrays, _turns[name])]
-    handles = (ctypes.c_void_p * len(changed))(*changed)
+    token = next(_tokens)
+    read = [] if outputs is inputs else inputs
+    _pending[token] = _Pending(start, name, [*read, *outputs], turn is not None)
+    _latest[name] = token
+    _push(_begin, token, read, [*outputs] if turn is None else [*outputs, turn], False)
+
+
+def _push(function: Any, token: int, read: Sequence[Any], changed: Sequence[Any], always: bool) -> None:
+    """Makes the engine call `function` in turn: `always`, or only if no operation on the arrays failed."""
+    context = (*read, *changed)[0].context
+    place = _Context(context.device_typeid, context.device_id)
+    handles = [(ctypes.c_void_p * len(arrays))(*(array.handle.value for array in arrays))
+               for arrays in (read, changed)]
     check_call(_LIB.MXEnginePushAsyncND(
-        _begin, ctypes.c_void_p(token), None, ctypes.byref(place), None, 0, handles, len(changed),
-        None, 0, b"horovod", ctypes.c_bool(False)))
+        function, ctypes.c_void_p(token), None, ctypes.byref(place), handles[0], len(read), handles[1],
+        len(changed), None, 0, b"horovod", ctypes.c_bool(always)))
 
 
 def _end() -> None:
@@ -176,10 +258,6 @@ def _end() -> None:
     # runs.
     global _ends
     _ends = False
-    try:
-        mxnet.nd.waitall()
-    except mxnet.MXNetError:
-        pass
+    wait_all()
     _failures.clear()
     _turns.clear()
-    _starts.clear()  # the engine never begins work after a failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 import warnings
 from typing import Any, Callable, Dict, List, Optional
@@ -34,15 +35,17 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
         for array in arrays:
             _arrays.check(array, name)
 
-        def start(name: str = name, arrays: List[Any] = arrays, module: Any = _engine.Computed) -> int:
+        def start(module: Any, name: str = name, arrays: List[Any] = arrays) -> int:
             return allreduce_async(arrays, True, name, Average, 1.0 / factor, factor, process_set,
                                    name if len(arrays) > 1 else None, module)
 
-        if _engine.is_asynchronous() and not _engine.share_memory(arrays):
-            _engine.reduce(arrays, start, (id_of(process_set), name))
+        if _engine.can_order(arrays):
+            kind = "grouped_allreduce" if len(arrays) > 1 else "allreduce"
+            _engine.reduce(arrays, functools.partial(start, _engine.Computed()),
+                           f"{id_of(process_set)}.{kind}.{name}")
         else:
             _engine.wait_all()  # work of the same name is not submitted twice
-            handles.append(start(module=_arrays))
+            handles.append(start(_arrays))
     _ops.run_all(handles)
 
 
