@@ -4,6 +4,9 @@
 test would hang.
 """
 
+import os
+import subprocess
+
 import rank_base
 
 mx = rank_base.need("mxnet")
@@ -136,6 +139,23 @@ class MxnetEngineTest(rank_base.RankBase):
                 hvd.allreduce_(mine, op=hvd.Sum, process_set=alone)
             self.assertTrue(hvd.remove_process_set(alone))
             self.same(mine, [3] * 2)
+
+    def test_a_fork_waits_for_collectives(self):
+        def call():
+            hvd.allreduce_(mine, op=hvd.Sum)
+
+        mine = slow(1)
+        if self.rank:
+            hvd.broadcast_object(None, 0)
+        call()
+        if self.rank == 0:
+            hvd.broadcast_object(None, 0)
+        self.assertEqual(subprocess.run(["true"], check=False).returncode, 0)
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.same(mine, [self.size] * 2)
 
     def test_what_ranks_disagree_in_is_raised_where_a_result_is_read(self):
         if self.size == 1:

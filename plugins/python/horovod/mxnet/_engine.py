@@ -11,6 +11,7 @@ import ctypes
 import itertools
 import os
 import queue
+import sys
 import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -194,6 +195,10 @@ def _wait_for(tokens: Sequence[int]) -> None:
 
 
 _ops.also_complete(wait_all)
+# Before a fork, MXNet waits for its engine while this thread holds Python's lock, which `_wait` needs.
+os.register_at_fork(before=wait_all)
+if sys.version_info < (3, 10):  # later ones start programs by vfork, before which MXNet does not wait
+    sys.addaudithook(lambda event, _: wait_all() if event == "subprocess.Popen" else None)
 
 
 def collect(inputs: Sequence[Any], outputs: Sequence[Any], start: Callable[[], int], name: str) -> None:
