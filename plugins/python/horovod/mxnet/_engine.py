@@ -264,5 +264,10 @@ def _end() -> None:
     global _ends
     _ends = False
     wait_all()
+    if hasattr(sys, "last_type"):  # an exception ends the program: MXNet would print these errors after it
+        try:
+            mxnet.nd.waitall()
+        except mxnet.MXNetError:
+            pass
     _failures.clear()
     _turns.clear()
