@@ -14,7 +14,7 @@ Rules for all of them:
 * No call is recorded for gradients.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets it, and
   Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is not initialised.
-* Of a call that returned at once, errors other than bad arguments are MXNetErrors where a result is read.
+* A call that returned at once raises errors other than bad arguments as MXNetError where a result is read.
   After the loss of a rank, later calls raise HorovodInternalError too.
 """
 
