@@ -130,6 +130,17 @@ std::string_view take_word(std::string_view& words) {
   return word;
 }
 
+// Quotes a word so that sh, csh and fish read it alike: between single quotes, csh replaces ! and
+// fish reads \\ and \'.
+std::string quote_for_any_shell(std::string_view word) {
+  std::string quoted = "'";
+  for (const char c : word) {
+    const bool is_special = c == '\'' || c == '\\' || c == '!';
+    quoted += is_special ? cat("'\\", std::string(1, c), "'") : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
 Status refusal(std::string_view verdict, std::string_view rest, const AgentFile& agent,
                const std::string& tried) {
   if (verdict == "arch") {
@@ -181,11 +192,11 @@ std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_vi
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark) {
   // The script is one line without single quotes, backslashes and exclamation marks, so that csh
-  // and fish pass it on unchanged. 'head -c' reads the bytes of the file and no more, and the
-  // launcher sends nothing else before the next marked line.
+  // and fish pass it on unchanged; the directories are its arguments. 'head -c' reads the bytes of
+  // the file and no more, and the launcher sends nothing else before the next marked line.
   std::string script =
       cat("hn=", agent.name, "; hs=", agent.content.size(), "; hk=", mark,
-          "; ha=", shell_quote(directory), "; hx=", shell_quote(refused), "; hu=$(id -u); ");
+          "; ha=$1; hx=$2; hu=$(id -u); ");
   if (!agent.machine.empty()) {
     script += cat("hm=$(uname -m); [ \"$hm\" = ", agent.machine,
                   " ] || { echo \"$hk arch $hm\"; exit 0; }; ");
@@ -239,7 +250,8 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
       "mv -f \"$hf\" \"$hp/$hn\" || fail; "
       "trap - EXIT HUP INT TERM PIPE; umask $ho; echo \"$hk run\"; exec \"$hp/$hn\"; done; "
       "echo \"$hk none $hw\"";
-  return "exec /bin/sh -c " + shell_quote(script);
+  return cat("exec /bin/sh -c '", script, "' sh ", quote_for_any_shell(directory), " ",
+             quote_for_any_shell(refused));
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,

@@ -50,7 +50,7 @@ TEST_CASE("the command is understood by every login shell that is here") {
     Login login;
     LocalShell shell(words, login.environment());
     const auto agent = login.agent("echo \"up $0\"");
-    const std::string directory = login.path("it's a \"directory\"; $HOME");
+    const std::string directory = login.path("it's a \"directory\"; $HOME \\ wow!");
     CHECK(login.start(shell, agent, directory) == "up " + directory + "/" + agent->name + "\n");
     CHECK(login.start(shell, agent, directory) == "up " + directory + "/" + agent->name + "\n");
     CHECK(shell.runs() == 2);
