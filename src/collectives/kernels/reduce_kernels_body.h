@@ -108,9 +108,25 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
 }
 
 // Divides a block of sums into `out`, which does not overlap the block.
+//
+// For float16 and bfloat16, two operations are cheaper than a division in float32 and have its bits: the inverse
+// of n is the sum of two float32, `high` below it and a positive `low`, so that infinities stay. Their error is
+// 2^-47 of the quotient, and no quotient lies that near to the middle of two float32 (see below). Where the quotient
+// is a subnormal float32, the bits may differ, but not those of the result: the sum is a multiple of the smallest
+// bfloat16, hence the quotient is the middle of two bfloat16, which the operations return, or far from it.
 template <typename E>
-inline void store_quotients(typename E::Storage* out, const typename E::Value* sums, size_t count,
+inline void store_quotients(typename E::Storage* __restrict out,
+                            const typename E::Value* __restrict sums, size_t count,
                             const Scale by) {
+  if constexpr (kFusesMultiplyAdd && !E::kDirect) {
+    float high = static_cast<float>(by.factor);
+    if (static_cast<double>(high) > by.factor) high -= high * 0x1p-24f;
+    const float low = static_cast<float>(by.factor - static_cast<double>(high));
+    for (size_t i = 0; i < count; ++i) {
+      out[i] = E::store(__builtin_fmaf(sums[i], high, sums[i] * low));
+    }
+    return;
+  }
   for (size_t i = 0; i < count; ++i) out[i] = E::store(E::divide(sums[i], by));
 }
 

@@ -165,6 +165,16 @@ def submit_alone(python):
     return measure
 
 
+def average(dtype, size, ranks):
+    """An average against the sum that is multiplied by the inverse of the number of ranks."""
+    def measure(bench):
+        team = bench.need(teams.ours, ranks)
+        divided, multiplied, summed = bench.medians([team], "average", dtype, size, "ITERATIONS")[team.name]
+        return Result("µs", divided, {}, "≤ 1.05 × multiplied", divided <= 1.05 * multiplied,
+                      f"{divided / multiplied:.3f} × multiplied, {divided / summed:.3f} × the sum")
+    return measure
+
+
 def python_small(bench):
     c, python = bench.need(teams.ours, 2), bench.need(teams.ours, 2, python=bench.python)
     found = bench.medians([c, python], "allreduce", 4, "ITERATIONS")
@@ -221,6 +231,10 @@ LINES = [
     Line("restart", "shutdown + init, 2 ranks", restart),
     Line("idle", "nothing pending, 2 ranks", idle(False)),
     Line("memory", "memory over torch alone, per rank", memory),
+] + [
+    Line(f"average-{dtype}-{size // MIB}MiB-{ranks}ranks", f"average of {size // MIB} MiB {dtype}, {ranks} ranks",
+         average(dtype, size, ranks))
+    for size in (MIB, 16 * MIB) for dtype in ("float32", "bfloat16") for ranks in (2, 3, 4)
 ] + [
     Line(f"hosts-{label}", f"{label[:-3]} {label[-3:]} between two hosts", between_hosts(size), True)
     for label, size in (("64KiB", 64 * KIB), ("1MiB", MIB), ("8MiB", 8 * MIB), ("64MiB", 64 * MIB))

@@ -77,6 +77,44 @@ std::vector<double> time_names(const bench::Words& words) {
   return {all, bench::median(submits)};
 }
 
+// average DTYPE BYTES ITERATIONS: of float32 or bfloat16, in three forms that take turns: with HVD_AVERAGE,
+// which divides; with the inverse of the number of ranks as postscale, which multiplies; the sum alone.
+std::vector<double> time_average(const bench::Words& words) {
+  const bool is_wide = words.at(0) == "float32";
+  const size_t bytes = std::stoull(words.at(1));
+  const int iterations = std::stoi(words.at(2));
+  std::vector<char> data(bytes);
+  const int64_t shape = static_cast<int64_t>(bytes / (is_wide ? 4 : 2));
+  hvd_tensor tensor{};
+  tensor.dtype = is_wide ? HVD_FLOAT32 : HVD_BFLOAT16;
+  tensor.ndim = 1;
+  tensor.shape = &shape;
+  tensor.input = tensor.output = data.data();
+  std::vector<std::vector<double>> times(3);
+  for (int i = 0; i < iterations + 3; ++i) {
+    for (size_t form = 0; form < times.size(); ++form) {
+      hvd_submission submission{};
+      submission.struct_size = sizeof(submission);
+      submission.op = HVD_ALLREDUCE;
+      submission.reduce_op = form == 0 ? HVD_AVERAGE : HVD_SUM;
+      submission.postscale = form == 1 ? 1.0 / hvd_size() : 1.0;
+      submission.name = form == 0 ? "divide" : form == 1 ? "multiply" : "sum";
+      submission.device = HVD_CPU;
+      submission.flags = HVD_KEEPS_TENSORS;
+      submission.tensor_count = 1;
+      submission.tensors = &tensor;
+      hvd_handle handle = 0;
+      const double start = bench::now_us();
+      check(hvd_submit(&submission, &handle, error, sizeof(error)));
+      finish(handle);
+      if (i >= 3) times[form].push_back(bench::now_us() - start);
+    }
+  }
+  std::vector<double> medians;
+  for (auto& form : times) medians.push_back(bench::median(std::move(form)));
+  return medians;
+}
+
 // restart ITERATIONS: shutdown and init.
 std::vector<double> time_restart(const bench::Words& words) {
   return {bench::median_us(std::stoi(words.at(0)), [] {
@@ -93,7 +131,10 @@ int main(int, char** argv) {
     return 1;
   }
   bench::serve(argv[1], hvd_rank(),
-               {{"allreduce", time_one}, {"names", time_names}, {"restart", time_restart}});
+               {{"allreduce", time_one},
+                {"average", time_average},
+                {"names", time_names},
+                {"restart", time_restart}});
   hvd_shutdown(nullptr, 0);
   return 0;
 }
