@@ -262,8 +262,10 @@ class KerasTest(rank_base.RankBase):
         self.assertEqual(commits, [0])
 
     def test_arguments_by_position(self):
-        import horovod.keras as plain
-
+        try:
+            import horovod.keras as plain
+        except ImportError as error:  # TensorFlow 2.4 has no package keras
+            self.skipTest(str(error))
         sgd, before = keras.optimizers.SGD, (None, "", "", None, False, 1.0, hvd.Sum)
         made = [(plain.DistributedOptimizer(sgd(), *before, 0, 3), 1),
                 (plain.PartialDistributedOptimizer(sgd(), *before, 3), 1),
@@ -377,7 +379,8 @@ class KerasTest(rank_base.RankBase):
                               experimental_run_tf_function=False)
         said = [one for one in caught if "experimental_run_tf_function" in str(one.message)]
         self.assertEqual(len(said), 1 if KERAS_3 else 0)
-        if BACKEND == "tensorflow":
+        takes_jit_compile = KERAS_3 or hasattr(keras.Model, "jit_compile") or hasattr(model, "_jit_compile")
+        if BACKEND == "tensorflow" and takes_jit_compile:
             with self.assertWarnsRegex(UserWarning, "jit_compile is off"):
                 model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
                               jit_compile=True)

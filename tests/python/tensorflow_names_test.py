@@ -1,7 +1,6 @@
 """horovod.tensorflow: operations that occur several times in a graph, such as gradients of one
 collective, and their names."""
 
-import inspect
 import os
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
@@ -11,6 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 tf = rank_base.need("tensorflow")
 import horovod.tensorflow as hvd
 
+import gradient_table
 import numpy
 
 tf.get_logger().setLevel("ERROR")
@@ -60,11 +60,8 @@ class NamesTest(rank_base.RankBase):
         return want
 
     def test_the_table_has_every_collective(self):
-        public = {name: getattr(hvd, name) for name in hvd.__all__}
-        takes_tensors = {name for name, function in public.items() if inspect.isfunction(function)
-                         and function.__module__ == "horovod.tensorflow._collectives"
-                         and "process_set" in inspect.signature(function).parameters}
-        self.assertEqual(takes_tensors - set(collectives(self.rank, self.size)), {"broadcast_"})
+        self.assertEqual(set(gradient_table.differentiable("tensorflow"))
+                         - set(collectives(self.rank, self.size)), set())
 
     def test_gradients_of_two_losses_through_one_collective(self):
         for name, (collective, slope) in collectives(self.rank, self.size).items():
@@ -175,6 +172,51 @@ class NamesTest(rank_base.RankBase):
                 self.assertEqual(got.shape, (self.size, 2))
                 numpy.testing.assert_allclose(
                     got, (factor % 3 + 1) ** 2 * (total + total), rtol=1e-5)
+
+    def test_functions_called_several_times_with_gradients(self):
+        table = collectives(self.rank, self.size)
+        for name in ("allreduce", "allgather", "reducescatter", "alltoall", "grouped_broadcast"):
+            collective, slope = table[name]
+            inner = tf.function(lambda x: collective(x) * 2.0)
+            middle = tf.function(lambda x: inner(x) + 3.0 * inner(x))
+
+            def calls(x):
+                with tf.GradientTape(persistent=True) as tape:
+                    tape.watch(x)
+                    targets = [tf.reduce_sum(function(factor * x)) for factor in (1.0, 2.0)
+                               for function in (inner, middle)]
+                return targets + [tape.gradient(target, x) for target in targets]
+
+            with self.subTest(collective=name):
+                for got, factor in zip(self.check(calls)[4:], (2, 8, 4, 16)):
+                    numpy.testing.assert_allclose(got, factor * slope)
+
+    def test_a_named_collective_in_several_calls_in_a_session(self):
+        named = {
+            "allreduce": lambda x: hvd.allreduce(x, op=hvd.Sum, name="named"),
+            "allgather": lambda x: hvd.allgather(x, name="named"),
+            "broadcast": lambda x: hvd.broadcast(x, 0, name="named"),
+            "alltoall": lambda x: hvd.alltoall(x, name="named"),
+            "reducescatter": lambda x: hvd.reducescatter(x, op=hvd.Sum, name="named"),
+            "in a branch": lambda x: tf.cond(tf.reduce_sum(x) > 0,
+                                             lambda: hvd.allreduce(x, op=hvd.Sum, name="named"),
+                                             lambda: x),
+        }
+        slopes = {"allreduce": self.size, "reducescatter": self.size, "in a branch": self.size,
+                  "broadcast": 0 if self.rank else 1}
+        for name, collective in named.items():
+            inner = tf.function(collective)
+            with self.subTest(collective=name), tf.Graph().as_default():
+                x = self.rows()
+                results = [inner(factor * x) for factor in (1.0, 2.0, 3.0)]
+                grads = [tf.gradients(result, x)[0] for result in results + results]
+                both = tf.gradients(results, x)[0]
+                with v1.Session() as session:
+                    for _ in range(3):
+                        got, sums = session.run([grads, both])
+                        for factor, grad in zip((1, 2, 3, 1, 2, 3), got):
+                            numpy.testing.assert_allclose(grad, factor * slopes.get(name, 1), rtol=1e-5)
+                        numpy.testing.assert_allclose(sums, 6 * slopes.get(name, 1), rtol=1e-5)
 
     def test_the_name_has_the_call_also_where_a_gradient_is_taken(self):
         @tf.function

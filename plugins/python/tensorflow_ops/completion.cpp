@@ -20,7 +20,7 @@ int code_of(int status, bool was_submitted) {
 
 // Copies the runtime's outputs into tensors of the graph. Stores an error in `status`.
 void copy_outputs(const TfApi& api, const PendingOperation& work, Status* status, char* error) {
-  const size_t count = work.inputs.size() - (work.operation->has_splits ? 1 : 0);
+  const size_t count = tensor_count(work);
   for (size_t i = 0; i < count; ++i) {
     hvd_output output{};
     output.struct_size = sizeof output;
@@ -59,6 +59,11 @@ class Submitted : public python::Awaited {
 };
 
 }  // namespace
+
+size_t tensor_count(const PendingOperation& work) {
+  return work.inputs.size() - (work.operation->has_splits ? 1 : 0) -
+         (work.operation->has_call ? 1 : 0);
+}
 
 void hand_over(PendingOperation* work, int status, char* error) {
   if (status == HVD_OK && !work->operation->keeps_shapes) {

@@ -21,6 +21,9 @@ struct PendingOperation {
   hvd_handle handle = 0;
 };
 
+// The number of tensors that travel: the inputs without the splits and the number of the call.
+size_t tensor_count(const PendingOperation& work);
+
 // Frees the work and reports to TensorFlow its failure, or its success if `message` is NULL.
 void finish(PendingOperation* work, int status, const char* message);
 

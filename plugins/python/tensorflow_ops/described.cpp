@@ -55,7 +55,8 @@ bool take_tensors(const TfApi& api, PendingOperation* work, const std::vector<Sh
   for (size_t i = 0; i < count && api.get_code(status) == kOk; ++i) {
     Tensor* input = nullptr;
     const int index = static_cast<int>(i);
-    if (!work->operation->keeps_shapes) {
+    const bool is_call = work->operation->has_call && i + 1 == count;
+    if (is_call || !work->operation->keeps_shapes) {
       api.input(work->context, index, &input, status);
     } else if (i < shapes.size()) {
       input = make_output(api, work, index, shapes[i], status);
@@ -86,7 +87,7 @@ Names names_of(const Operation& operation, const std::string& name, size_t count
 
 Described::Described(const TfApi& api, const PendingOperation& work, const Names& names,
                      const std::vector<Shape>& shapes) {
-  const size_t count = work.inputs.size() - (work.operation->has_splits ? 1 : 0);
+  const size_t count = tensor_count(work);
   tensors.resize(count);
   for (size_t i = 0; i < count; ++i) {
     const Tensor* output = work.operation->keeps_shapes ? work.outputs[i] : nullptr;

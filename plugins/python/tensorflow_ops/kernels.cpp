@@ -50,7 +50,7 @@ void* create(Construction* construction) {
   kernel->postscale = attributes.factor("postscale_bits");
   kernel->tensor_count = attributes.count("T");
   kernel->shapes = shapes_of(attributes.numbers("shapes"), kernel->tensor_count);
-  if (!kernel->name.empty()) {
+  if (!kernel->name.empty() && !kernel->operation->has_call) {
     kernel->names = names_of(*kernel->operation, kernel->name, kernel->tensor_count);
   }
   kernel->inline_wait = InlineWait(attributes.number("is_last") != 0);
@@ -83,11 +83,16 @@ void compute(void* made, Context* context, Done* done) {
   if (!take_tensors(api, work, kernel.shapes)) return finish(work, HVD_OK, nullptr);
   const int32_t process_set = kernel.process_set;
   Names numbered;
-  if (work->name.empty()) {
+  const bool is_static = !kernel.name.empty() && !kernel.operation->has_call;
+  if (kernel.name.empty()) {
     work->name = next_name(work->operation->prefix, process_set);
-    numbered = names_of(*work->operation, work->name, kernel.tensor_count);
+  } else if (!is_static) {
+    int64_t call = 0;
+    std::memcpy(&call, api.data(work->inputs.back()), sizeof call);
+    work->name.insert(0, "call_" + std::to_string(call) + "/");
   }
-  const Names& names = kernel.name.empty() ? numbered : kernel.names;
+  if (!is_static) numbered = names_of(*work->operation, work->name, kernel.tensor_count);
+  const Names& names = is_static ? kernel.names : numbered;
   const Described described(api, *work, names, kernel.shapes);
   hvd_submission submission{};
   submission.struct_size = sizeof submission;
@@ -155,8 +160,9 @@ void compute_number(void* made, Context* context, Done* done) {
   finish(work, HVD_OK, nullptr);
 }
 
-constexpr Create kCreate[kOperationCount] = {create<0>, create<1>, create<2>,
-                                             create<3>, create<4>, create<5>};
+constexpr Create kCreate[kOperationCount] = {create<0>, create<1>, create<2>, create<3>,
+                                             create<4>, create<5>, create<6>, create<7>,
+                                             create<8>, create<9>, create<10>};
 
 }  // namespace
 

@@ -42,12 +42,17 @@ void shapes_unknown(ShapeContext* context, Status* status) {
 }  // namespace
 
 const Operation kOperations[kOperationCount] = {
-    {"HorovodAllreduce", "allreduce", HVD_ALLREDUCE, true, false},
-    {"HorovodBroadcast", "broadcast", HVD_BROADCAST, true, false},
-    {"HorovodAllgather", "allgather", HVD_ALLGATHER, false, false},
-    {"HorovodReducescatter", "reducescatter", HVD_REDUCESCATTER, false, false},
-    {"HorovodAlltoall", "alltoall", HVD_ALLTOALL, false, true},
-    {"HorovodNumber", "", -1, false, false},
+    {"HorovodAllreduce", "allreduce", HVD_ALLREDUCE, true, false, false},
+    {"HorovodBroadcast", "broadcast", HVD_BROADCAST, true, false, false},
+    {"HorovodAllgather", "allgather", HVD_ALLGATHER, false, false, false},
+    {"HorovodReducescatter", "reducescatter", HVD_REDUCESCATTER, false, false, false},
+    {"HorovodAlltoall", "alltoall", HVD_ALLTOALL, false, true, false},
+    {"HorovodNumber", "", -1, false, false, false},
+    {"HorovodAllreduceInCall", "allreduce", HVD_ALLREDUCE, true, false, true},
+    {"HorovodBroadcastInCall", "broadcast", HVD_BROADCAST, true, false, true},
+    {"HorovodAllgatherInCall", "allgather", HVD_ALLGATHER, false, false, true},
+    {"HorovodReducescatterInCall", "reducescatter", HVD_REDUCESCATTER, false, false, true},
+    {"HorovodAlltoallInCall", "alltoall", HVD_ALLTOALL, false, true, true},
 };
 
 int32_t dtype_of_tensorflow(int dtype) {
@@ -88,6 +93,7 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
     api.op_attribute(builder, "shapes: list(int) = []");
     api.op_input(builder, "tensors: T");
     if (operation.has_splits) api.op_input(builder, "splits: int32");
+    if (operation.has_call) api.op_input(builder, "call: int64");
     api.op_output(builder, "results: T");
     if (operation.has_splits) api.op_output(builder, "received_splits: int32");
   } else {
@@ -97,7 +103,8 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
   api.op_attribute(builder, "process_set: int = 0");
   // Other ranks wait even for an unused result, and two equal calls are never merged.
   api.op_is_stateful(builder, true);
-  api.op_shapes(builder, operation.keeps_shapes ? &shapes_of_inputs : &shapes_unknown);
+  const bool has_output_for_each_input = operation.keeps_shapes && !operation.has_call;
+  api.op_shapes(builder, has_output_for_each_input ? &shapes_of_inputs : &shapes_unknown);
   api.register_op(builder, status);
 }
 

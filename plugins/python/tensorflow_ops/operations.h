@@ -14,9 +14,10 @@ struct Operation {
   int32_t kind;        // hvd_op_kind, or -1 for HorovodNumber
   bool keeps_shapes;   // outputs have the inputs' shapes; else their rows are known at the end
   bool has_splits;     // one more input and output: rows for and from each rank
+  bool has_call;       // one more input, the last: the number of the function call that it runs in
 };
 
-constexpr size_t kOperationCount = 6;
+constexpr size_t kOperationCount = 11;
 extern const Operation kOperations[kOperationCount];
 
 // Convert a TF_DataType to its hvd_dtype, or to -1 if it is not registered, and back.

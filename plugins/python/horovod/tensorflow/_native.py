@@ -50,9 +50,9 @@ def _run_in_any_order() -> None:
     from tensorflow.python.framework import auto_control_deps
 
     ours = frozenset([
-        "HorovodAllreduce", "HorovodBroadcast", "HorovodAllgather", "HorovodReducescatter",
-        "HorovodAlltoall", "HorovodNumber",
-    ])
+        f"Horovod{collective}{form}" for form in ("", "InCall")
+        for collective in ("Allreduce", "Broadcast", "Allgather", "Reducescatter", "Alltoall")
+    ] + ["HorovodNumber"])
     if hasattr(auto_control_deps, "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS"):
         auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= ours
     else:  # 2.4: an operation without a reader then does not run

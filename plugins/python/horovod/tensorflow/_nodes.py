@@ -9,7 +9,7 @@ import re
 import struct
 import weakref
 from collections import Counter
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
@@ -18,6 +18,7 @@ from horovod import _basics
 from horovod._frontend import whole_op, whole_root
 from horovod._ops import Average, Max, Min, Product, Sum
 from horovod.process_sets import ProcessSet, id_of
+from horovod.tensorflow import _calls
 from horovod.tensorflow._native import operations
 
 DTYPES = frozenset([
@@ -98,16 +99,25 @@ def _unique(graph: tf.Graph, op: str, name: str) -> str:
     return chosen
 
 
-def _names(op: str, tensor_name: str, given: Optional[str] = None) -> Dict[str, str]:
-    """Returns a node's arguments: the name by which ranks match, and the node's own name in this graph,
-    by which a kernel knows the function calls that lead to it. The node has the name that the caller of
-    the collective gave, in so far as TensorFlow accepts its characters."""
+def _run(collective: str, tensor_name: str, given: Optional[str], call: Optional[tf.Tensor],
+         **arguments: Any) -> Any:
+    """Runs a collective, or adds its node to the graph. The node has the name that the caller of the
+    collective gave, in so far as TensorFlow accepts its characters. `call`: see _calls.py; without it, a
+    kernel knows the function calls that lead to the node by the node's own name in this graph."""
+    make = getattr(operations, f"horovod_{collective}")
     if tf.executing_eagerly():
-        return {"tensor_name": tensor_name}
+        return make(tensor_name=tensor_name, **arguments)
+    op = f"Horovod{collective.capitalize()}"
     _refuse_xla(op)
     wanted = re.sub(r"[^A-Za-z0-9_./-]", "_", given or "").strip("/_-")
-    node = tf.compat.v1.get_default_graph().unique_name(wanted or op)
-    return {"tensor_name": tensor_name, "node": node, "name": f"{node}/"}
+    graph = tf.compat.v1.get_default_graph()
+    node = graph.unique_name(wanted or op)
+    arguments.update(tensor_name=tensor_name, name=f"{node}/")
+    if call is None:
+        call = _calls.number(graph)
+    if call is None:
+        return make(node=node, **arguments)
+    return getattr(operations, f"horovod_{collective}_in_call")(call=call, **arguments)
 
 
 def _refuse_xla(op: str) -> None:
@@ -147,48 +157,45 @@ def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
 
 
 def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
-              process_set: int, is_last: bool = False,
-              given: Optional[str] = None) -> List[tf.Tensor]:
+              process_set: int, is_last: bool = False, given: Optional[str] = None,
+              call: Optional[tf.Tensor] = None) -> List[tf.Tensor]:
     """`given`: the name that the caller gave the collective, also below. `is_last`: a thread of
-    TensorFlow may briefly wait for the result, since no other work can run meanwhile."""
+    TensorFlow may briefly wait for the result, since no other work can run meanwhile. `call`: of a
+    gradient, see `_said`."""
     op = whole_op(op)
-    results = operations.horovod_allreduce(
-        tensors=tensors, shapes=_shapes_of(tensors), reduce_op=op, prescale_bits=prescale,
-        postscale_bits=postscale, process_set=process_set,
-        is_last=int(is_last or tf.executing_eagerly()), **_names("HorovodAllreduce", name, given))
+    results = _run("allreduce", name, given, call, tensors=tensors, shapes=_shapes_of(tensors),
+                   reduce_op=op, prescale_bits=prescale, postscale_bits=postscale,
+                   process_set=process_set, is_last=int(is_last or tf.executing_eagerly()))
     return _shaped(results, tensors)
 
 
 def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int, process_set: int,
               given: Optional[str] = None) -> List[tf.Tensor]:
     root_rank = whole_root(root_rank)
-    results = operations.horovod_broadcast(
-        tensors=tensors, root_rank=root_rank, process_set=process_set,
-        **_names("HorovodBroadcast", name, given))
+    results = _run("broadcast", name, given, None, tensors=tensors, root_rank=root_rank,
+                   process_set=process_set)
     return _shaped(results, tensors)
 
 
 def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int,
-              given: Optional[str] = None) -> List[tf.Tensor]:
-    results = operations.horovod_allgather(tensors=tensors, process_set=process_set,
-                                           **_names("HorovodAllgather", name, given))
+              given: Optional[str] = None, call: Optional[tf.Tensor] = None) -> List[tf.Tensor]:
+    results = _run("allgather", name, given, call, tensors=tensors, process_set=process_set)
     return [rows_unknown(result, like) for result, like in zip(results, tensors)]
 
 
 def reducescatter(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
                   process_set: int, given: Optional[str] = None) -> List[tf.Tensor]:
     op = whole_op(op)
-    results = operations.horovod_reducescatter(
-        tensors=tensors, reduce_op=op, prescale_bits=prescale, postscale_bits=postscale,
-        process_set=process_set, **_names("HorovodReducescatter", name, given))
+    results = _run("reducescatter", name, given, None, tensors=tensors, reduce_op=op,
+                   prescale_bits=prescale, postscale_bits=postscale, process_set=process_set)
     return [rows_unknown(result, like) for result, like in zip(results, tensors)]
 
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str, process_set: int,
-             given: Optional[str] = None) -> Tuple[tf.Tensor, tf.Tensor]:
-    results, received = operations.horovod_alltoall(
-        tensors=[tensor], splits=splits, process_set=process_set,
-        **_names("HorovodAlltoall", name, given))
+             given: Optional[str] = None,
+             call: Optional[tf.Tensor] = None) -> Tuple[tf.Tensor, tf.Tensor]:
+    results, received = _run("alltoall", name, given, call, tensors=[tensor], splits=splits,
+                             process_set=process_set)
     return rows_unknown(results[0], tensor), received
 
 
@@ -205,30 +212,45 @@ def number(what: int, process_set: int = 0, name: Optional[str] = None) -> tf.Te
 # ---- Gradients ----------------------------------------------------------------------------------
 
 
-def _said(op: Any) -> Tuple[str, int]:
+def _said(op: Any) -> Tuple[str, int, Optional[tf.Tensor]]:
+    """Returns the name, the process set and the number of the call for the gradient of an operation."""
     name = op.get_attr("tensor_name")
     name = name.decode() if isinstance(name, bytes) else name
+    process_set = op.get_attr("process_set")
     if tf.executing_eagerly():
-        return name and name + ".gradient", op.get_attr("process_set")
+        return name and name + ".gradient", process_set, None
     # One operation may have several gradients in a graph: one for each loss.
     graph = tf.compat.v1.get_default_graph()
-    return _unique(graph, "gradient", f"{name or op.type}.gradient"), op.get_attr("process_set")
+    unique = _unique(graph, "gradient", f"{name or op.type}.gradient")
+    return unique, process_set, _calls.number_of_gradient(op, graph)
 
 
-@tf.RegisterGradient("HorovodAllreduce")
+def _register(collective: str) -> Callable[[Callable[..., List[Any]]], Callable[..., List[Any]]]:
+    """Registers a gradient, which gets the operation and the gradients of its results, and returns those
+    of its tensors and splits."""
+    def register(gradient: Callable[..., List[Any]]) -> Callable[..., List[Any]]:
+        name = f"Horovod{collective.capitalize()}"
+        tf.RegisterGradient(name)(gradient)
+        tf.RegisterGradient(f"{name}InCall")(lambda op, *grads: [*gradient(op, *grads), None])
+        return gradient
+
+    return register
+
+
+@_register("allreduce")
 def _allreduce_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
     if op.get_attr("reduce_op") in (Min, Max, Product):
         raise NotImplementedError(
             "An allreduce with Min, Max or Product has no gradient; use tf.stop_gradient.")
-    name, process_set = _said(op)
+    name, process_set, call = _said(op)
     return allreduce(list(grads), name, op.get_attr("reduce_op"), op.get_attr("prescale_bits"),
-                     op.get_attr("postscale_bits"), process_set)
+                     op.get_attr("postscale_bits"), process_set, call=call)
 
 
-@tf.RegisterGradient("HorovodBroadcast")
+@_register("broadcast")
 def _broadcast_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
-    name, process_set = _said(op)
-    averaged = allreduce(list(grads), name, Average, 0, 0, process_set)
+    name, process_set, call = _said(op)
+    averaged = allreduce(list(grads), name, Average, 0, 0, process_set, call=call)
     is_root = tf.equal(number(0), op.get_attr("root_rank"))
     return [tf.where(is_root, grad, tf.zeros_like(grad)) for grad in averaged]
 
@@ -239,24 +261,24 @@ def _place_in(process_set: int) -> int:
     return _ops.ask("hvd_process_set_rank", process_set) if process_set else _basics.rank()
 
 
-@tf.RegisterGradient("HorovodAllgather")
+@_register("allgather")
 def _allgather_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
-    name, process_set = _said(op)
-    rows = tf.stack([tf.shape(tensor)[0] for tensor in op.inputs])
-    everybody = allgather([rows[tf.newaxis]], name and name + ".rows", process_set)[0]
+    name, process_set, call = _said(op)
+    rows = tf.stack([tf.shape(tensor)[0] for tensor in op.inputs[: len(grads)]])
+    everybody = allgather([rows[tf.newaxis]], name and name + ".rows", process_set, call=call)[0]
     starts = tf.reduce_sum(everybody[: _place_in(process_set)], 0)
-    averaged = allreduce(list(grads), name, Average, 0, 0, process_set)
+    averaged = allreduce(list(grads), name, Average, 0, 0, process_set, call=call)
     return [grad[starts[i] : starts[i] + rows[i]] for i, grad in enumerate(averaged)]
 
 
-@tf.RegisterGradient("HorovodReducescatter")
+@_register("reducescatter")
 def _reducescatter_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
-    name, process_set = _said(op)
+    name, process_set, call = _said(op)
     factor = 1.0
     for attribute in ("prescale_bits", "postscale_bits"):
         bits = op.get_attr(attribute)
         factor *= struct.unpack("<d", struct.pack("<q", bits))[0] if bits else 1.0
-    gathered = allgather(list(grads), name, process_set)
+    gathered = allgather(list(grads), name, process_set, call=call)
     scaled = [grad if factor == 1.0 else grad * tf.cast(factor, grad.dtype) for grad in gathered]
     if op.get_attr("reduce_op") != Sum:
         return scaled
@@ -264,10 +286,10 @@ def _reducescatter_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
     return [grad * tf.cast(size, grad.dtype) for grad in scaled]
 
 
-@tf.RegisterGradient("HorovodAlltoall")
+@_register("alltoall")
 def _alltoall_gradient(op: Any, grad: Any, unused: Any) -> List[Any]:
-    name, process_set = _said(op)
-    return [alltoall(grad, op.outputs[1], name, process_set)[0], None]
+    name, process_set, call = _said(op)
+    return [alltoall(grad, op.outputs[1], name, process_set, call=call)[0], None]
 
 
 def group_of(process_set: ProcessSet) -> int:

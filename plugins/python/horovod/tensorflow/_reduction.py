@@ -29,7 +29,8 @@ _LIMITS_BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
 
 def _on_one_host() -> bool:
-    return _basics.size() == _basics.local_size()
+    # In an elastic job, ranks that come later must choose as those that began on one host.
+    return _basics.size() == _basics.local_size() and not _basics.is_elastic()
 
 
 def _together(shared: Sequence[int], grads: Sequence[Any]) -> List[int]:
