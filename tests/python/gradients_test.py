@@ -1,9 +1,9 @@
 """Gradients through collectives, and from backward to the optimizer's step: fused, separate, sparse,
 replaced."""
 
-import inspect
 import warnings
 
+import gradient_table
 import rank_case
 from rank_case import RankCase, hvd, torch
 
@@ -297,98 +297,56 @@ class GradientsTest(RankCase):
         self.assertEqual(hvd.allreduce(torch.ones(1), name="after", op=hvd.Sum).item(), self.size)
 
 
-class CollectivesTest(RankCase):
-    """Gradients through the public collectives, except the in-place and `_async` forms, which have none."""
+class CollectivesTest(RankCase, gradient_table.GradientTableCase):
+    """Gradients through the public collectives."""
 
-    KINDS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
-    COLUMNS = (2, 3)  # of the tensors in a group
+    framework, hvd, tolerance = "torch", hvd, 1e-12
 
     def collectives(self):
-        """Yields (kind, name) of every public function on tensors."""
-        for name in hvd.mpi_ops.__all__:
-            kind = name.replace("grouped_", "").replace("_async", "").rstrip("_")
-            if kind in self.KINDS:
-                yield kind, name
+        """Yields (kind, name) of every public function on tensors that has a gradient."""
+        for name in gradient_table.differentiable("torch"):
+            yield gradient_table.kind_of(name), name
 
     def given(self, kind, rank, columns):
-        """The input of a rank; its number of rows does not divide evenly."""
-        rows = {"allgather": rank + 1, "alltoall": 2 * self.size}.get(kind, 2 * self.size + 1)
-        return torch.arange(rows * columns, dtype=torch.float64).reshape(rows, columns) + rank
-
-    def rows_out(self, kind, rank):
-        """The number of rows in a rank's result."""
-        if kind == "allgather":
-            return self.size * (self.size + 1) // 2
-        if kind == "reducescatter":
-            return 2 + (rank == 0)
-        return 2 * self.size + (kind != "alltoall")
+        return torch.from_numpy(gradient_table.given(kind, self.size, rank, columns))
 
     def weights(self, kind, rank, columns):
-        """The gradient of a rank's result."""
-        rows = self.rows_out(kind, rank)
-        numbers = torch.arange(rows * columns, dtype=torch.float64).reshape(rows, columns)
-        return numbers * (rank + 1) + rank
+        return torch.from_numpy(gradient_table.weights(kind, self.size, rank, columns))
 
-    def want(self, kind, arguments, columns):
-        """The gradient of this rank's input, computed from the `weights` of all ranks."""
-        weights = [self.weights(kind, rank, columns) for rank in range(self.size)]
-        if kind == "reducescatter":
-            factor = self.size if arguments.get("op") == hvd.Sum else 1
-            return torch.cat(weights) * factor * arguments.get("prescale_factor", 1)
-        if kind == "alltoall":
-            return torch.cat([each[2 * self.rank : 2 * self.rank + 2] for each in weights])
-        total = torch.stack(weights).sum(0)
-        if kind == "allreduce" and arguments.get("op") == hvd.Sum:
-            return total * arguments.get("prescale_factor", 1)
-        mean = total / self.size
-        if kind == "allgather":
-            start = self.rank * (self.rank + 1) // 2
-            return mean[start : start + self.rank + 1]
-        return mean * (kind != "broadcast" or self.rank == self.size - 1)
+    def want(self, kind, columns):
+        return torch.from_numpy(gradient_table.want(kind, self.size, self.rank, columns, {}))
 
-    def cases(self, kind, name):
-        takes = inspect.signature(getattr(hvd, name)).parameters
-        if kind == "broadcast":
-            return [{"root_rank": self.size - 1}]
-        if "op" in takes:
-            return [{}, {"op": hvd.Sum}, {"op": hvd.Sum, "prescale_factor": 3.0}]
-        return [{}]
+    def gradients(self, function, inputs, factors):
+        leaves = [torch.from_numpy(each).requires_grad_() for each in inputs]
+        results = function([leaf * 1 for leaf in leaves])
+        sum((each * torch.from_numpy(factor)).sum() for each, factor in zip(results, factors)).backward()
+        yield [leaf.grad.numpy() for leaf in leaves]
 
-    def test_every_collective_that_returns_a_new_tensor_passes_gradients_on(self):
-        for kind, name in self.collectives():
-            grouped = name.startswith("grouped_")
-            for arguments in self.cases(kind, name):
-                leaves = [self.given(kind, self.rank, columns).requires_grad_()
-                          for columns in (self.COLUMNS if grouped else self.COLUMNS[:1])]
-                inputs = [leaf * 1 for leaf in leaves]  # in-place functions may change them
-                self.assertIsNotNone(inputs[0].grad_fn)
-                if name.endswith("_"):
-                    inputs = [each.detach() for each in inputs]
-                result = getattr(hvd, name)(inputs if grouped else inputs[0], **arguments)
-                if "async" in name:
-                    result = hvd.synchronize(result)
-                    result = result[:1] if kind == "alltoall" else result
-                results = result if isinstance(result, (tuple, list)) else [result]
-                if "async" in name or name.endswith("_"):
-                    self.assertEqual([each.requires_grad for each in results],
-                                     [False] * len(results), name)
-                    continue
-                for each in results:
-                    self.assertIsNotNone(each.grad_fn, name)
-                sum((each * self.weights(kind, self.rank, each.shape[1])).sum()
-                    for each in results).backward()
-                for leaf in leaves:
-                    self.assert_close(leaf.grad, self.want(kind, arguments, leaf.shape[1]),
-                                      torch.float64, (name, arguments))
+    def test_in_place_and_asynchronous_forms_have_no_gradient(self):
+        names = [name for name in gradient_table.collectives("torch")
+                 if gradient_table.reason_without("torch", name)]
+        self.assertGreater(len(names), 10)
+        for name in names:
+            kind, grouped = gradient_table.kind_of(name), name.startswith("grouped_")
+            inputs = [self.given(kind, self.rank, columns).requires_grad_() * 1
+                      for columns in (gradient_table.COLUMNS if grouped else gradient_table.COLUMNS[:1])]
+            self.assertIsNotNone(inputs[0].grad_fn)
+            if name.endswith("_"):
+                inputs = [each.detach() for each in inputs]
+            arguments = gradient_table.cases(getattr(hvd, name), kind, self.size)[0]
+            result = getattr(hvd, name)(inputs if grouped else inputs[0], **arguments)
+            if "async" in name:
+                result = hvd.synchronize(result)
+                result = result[:1] if kind == "alltoall" else result
+            results = result if isinstance(result, (tuple, list)) else [result]
+            self.assertEqual([each.requires_grad for each in results], [False] * len(results), name)
 
     def test_gradients_of_gradients(self):
         want = {"allgather": 2 / self.size, "broadcast": 2 / self.size * (self.rank == self.size - 1)}
         for kind, name in self.collectives():
-            if "async" in name or name.endswith("_"):
-                continue
             leaf = torch.full((2 * self.size, 2), 3.0, dtype=torch.float64, requires_grad=True)
             grouped = name.startswith("grouped_")
-            arguments = self.cases(kind, name)[0]
+            arguments = gradient_table.cases(getattr(hvd, name), kind, self.size)[0]
             result = getattr(hvd, name)([leaf, 2 * leaf] if grouped else leaf, **arguments)
             result = result[0] if grouped else result
             grad, = torch.autograd.grad(result.square().sum(), leaf, create_graph=True)
@@ -396,16 +354,9 @@ class CollectivesTest(RankCase):
             grad.sum().backward()
             self.assert_close(leaf.grad, torch.full_like(leaf, want.get(kind, 2)), torch.float64, name)
 
-    def test_the_table_has_every_collective(self):
-        words = ("reduce", "gather", "broadcast", "alltoall", "scatter")
-        named = {name for name in hvd.__all__ if any(word in name for word in words)}
-        others = {"allgather_object", "broadcast_object", "broadcast_optimizer_state",
-                  "broadcast_parameters", "sparse_allreduce_async"}
-        self.assertEqual(named - {name for _, name in self.collectives()}, others)
-
     def test_a_group_may_have_members_without_gradient_of_other_types_and_unused(self):
         for kind, name in self.collectives():
-            if not name.startswith("grouped_") or "async" in name or name.endswith("_"):
+            if not name.startswith("grouped_"):
                 continue
             for case in ("constant", "integers", "flags", "another type", "unused"):
                 if case == "flags" and kind != "allgather":
@@ -424,10 +375,10 @@ class CollectivesTest(RankCase):
                 if case == "another type":
                     loss = loss + (results[1] * self.weights(kind, self.rank, 3)).sum()
                 loss.backward()
-                self.assert_close(first.grad, self.want(kind, {}, 2), torch.float64, (name, case))
+                self.assert_close(first.grad, self.want(kind, 2), torch.float64, (name, case))
                 if case == "another type":
                     self.assertEqual(second.grad.dtype, torch.float32)
-                    self.assert_close(second.grad, self.want(kind, {}, 3), torch.float32, (name, case))
+                    self.assert_close(second.grad, self.want(kind, 3), torch.float32, (name, case))
                 if case == "unused":
                     self.assert_close(second.grad, torch.zeros_like(second), torch.float64, name)
 

@@ -10,11 +10,22 @@ import rank_base
 jax = rank_base.need("jax")
 import horovod.jax as hvd
 
+import gradient_table
 import numpy
 import table_case
 import table_facades
 
 jnp = jax.numpy
+
+
+class JaxGradientTableTest(gradient_table.GradientTableCase):
+    framework, hvd = "jax", hvd
+
+    def gradients(self, function, inputs, factors):
+        def loss(arrays):
+            return sum((each * jnp.asarray(factor)).sum() for each, factor in zip(function(arrays), factors))
+
+        yield [numpy.asarray(each) for each in jax.grad(loss)([jnp.asarray(each) for each in inputs])]
 
 
 class JaxTest(rank_base.RankBase):

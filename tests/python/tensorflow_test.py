@@ -18,6 +18,7 @@ import horovod.tensorflow as hvd
 IMPORTED = dict(vars(hvd))  # the names after this import alone
 from horovod.tensorflow import _compiled, _nodes
 
+import gradient_table
 import numpy
 import table_case
 import table_facades
@@ -410,6 +411,21 @@ class TensorFlowTest(rank_base.RankBase):
                 done = subprocess.run([sys.executable, "-c", f"{said}; import {module}"],
                                       capture_output=True, text=True, timeout=240)
                 self.assertRegex(done.stderr.strip().splitlines()[-1], f"^ImportError: .*{words}")
+
+
+class TensorFlowGradientTableTest(gradient_table.GradientTableCase):
+    framework, hvd, tolerance = "tensorflow", hvd, 1e-12
+
+    def gradients(self, function, inputs, factors):
+        def run(*tensors):
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                loss = tf.add_n([tf.reduce_sum(each * factor)
+                                 for each, factor in zip(function(list(tensors)), factors)])
+            return tape.gradient(loss, list(tensors))
+
+        for each in (run, tf.function(run)):
+            yield [gradient.numpy() for gradient in each(*map(tf.constant, inputs))]
 
 
 class TensorFlowTableTest(table_case.TableCase):

@@ -115,8 +115,8 @@ def allgather(tensor: Any, name: Optional[str] = None,
     """Returns the arrays of all ranks, concatenated along the first dimension in rank order.
 
     `tensor`: at least one dimension; the first may differ between ranks (not inside `jit`), the
-    others and the type must agree. Differentiable where it does not differ: the gradient is that of
-    one's own rows, averaged over the ranks.
+    others and the type must agree. Differentiable: the gradient is that of one's own rows, averaged over
+    the ranks.
     """
     tensor = jnp.asarray(tensor)
     name = _name("allgather", name, process_set)
@@ -130,6 +130,9 @@ def allgather(tensor: Any, name: Optional[str] = None,
     def backward(grad: Any) -> Sequence[Array]:
         averaged = allreduce(grad, f"{name}.gradient", Average, process_set=process_set)
         start = shape[0] * process_set.rank()
+        if not _is_traced(averaged):  # a compiled program has as many rows on each rank
+            rows = host.allgather(numpy.array([shape[0]]), f"{name}.gradient.rows", process_set)
+            start = int(rows[: process_set.rank()].sum())
         return (averaged[start : start + shape[0]],)
 
     return _differentiable(forward, backward, [tensor])
