@@ -90,7 +90,7 @@ def test_a_program_in_rust_uses_the_c_abi():
         job = Job("-np", 3, program)
         job.ends_with(0)
         for rank in range(3):
-            expect(f"rank {rank} of 3: the sums are 3 and 3" in job.out, job.describe())
+            expect(f"rank {rank} of 3: the sum of the ranks is 3" in job.out, job.describe())
 
 
 def test_pkg_config_finds_it_and_the_examples_train():
