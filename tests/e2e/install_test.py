@@ -1,10 +1,11 @@
 #!/usr/bin/python3 -B
 """`cmake --install`: its components, its manual pages, and an installation that was moved."""
 import contextlib
+import shutil
 
 from harness import *
 
-COMPONENTS = ("runtime", "launcher", "devel", "python")
+COMPONENTS = ("runtime", "launcher", "devel", "python", "modules")
 
 
 def install(prefix, *more):
@@ -75,6 +76,21 @@ def test_manual_pages_name_every_flag():
             expect(len(flags) >= 8 and sorted(flags) == sorted(entries), f"{name}: {flags} and {entries}")
         alias = (path / "share/man/man1/horovod-agent-tls.1").read_text()
         expect(alias == ".so man1/horovod-agent.1\n", alias)
+
+
+def test_manual_pages_have_no_fault():
+    with folder() as path:
+        install(path, "--component", "launcher")
+        pages = sorted((path / "share/man").rglob("*.[1-9]"))
+        expect([page.name for page in pages] ==
+               ["horovod-agent-tls.1", "horovod-agent.1", "horovod-rendezvous.1", "horovodrun.1", "horovod-config.5",
+                "horovod-hostfile.5", "horovod-environment.7", "horovod-plugin.7"], pages)
+        if not shutil.which("mandoc"):
+            raise Skip("there is no mandoc (packaging/packages-test.txt)")
+        for page in (each for each in pages if each.stem != "horovod-agent-tls"):  # refers to another page
+            found = subprocess.run(["mandoc", "-T", "lint", "-W", "warning", page], cwd=path / "share/man",
+                                   stdout=subprocess.PIPE, text=True, check=False, timeout=60).stdout
+            expect(found == "", found)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = []
-# Besides CMakeLists.txt: the citation is read where nothing is built; the changelog names releases.
-MAY_NAME_IT = {"CMakeLists.txt", "CITATION.cff", "CHANGELOG.md"}
+# Besides CMakeLists.txt: the citation is read where nothing is built; the changelogs name releases, and the list
+# of symbols the release in which each came.
+MAY_NAME_IT = {"CMakeLists.txt", "CITATION.cff", "CHANGELOG.md", "debian/changelog", "debian/libhorovod1.symbols"}
 GENERATED = ("include/horovod/version.h.in", "plugins/python/horovod/_version.py.in",
              "packaging/cmake/horovod.pc.in")
 
@@ -43,6 +44,10 @@ class Version(unittest.TestCase):
 
     def test_the_citation_has_the_same(self):
         self.assertRegex(text("CITATION.cff"), rf"(?m)^version: {re.escape(version())}$")
+
+    def test_debian_s_changelog_begins_with_the_same(self):
+        first = text("debian/changelog").splitlines()[0]
+        self.assertRegex(first, rf"^horovod \({re.escape(version())}-\d+\) ")
 
     def test_no_other_file_repeats_it(self):
         pattern = re.compile(rf"(?<![\d.]){re.escape(version())}(?![\d.])")

@@ -1,0 +1,34 @@
+#!/bin/bash
+# Makes the wheel of a release, for machines with glibc 2.34 or later, and the sdist; checks both.
+#
+# usage: packaging/wheel.sh OUTPUT_FOLDER [PYTHON]
+#
+# PYTHON (default python3) has pip, build, scikit-build-core, auditwheel, abi3audit, check-wheel-contents and twine.
+# BUILD_DIR=FOLDER builds there, and again only what has changed since the last time.
+set -euo pipefail
+[[ $# -ge 1 ]] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
+mkdir -p "$1"
+output=$(realpath "$1")
+python=${2:-python3}
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+glibc=2_34
+tag=manylinux_${glibc}_$(uname -m)
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+"$python" -m build --wheel --no-isolation --outdir "$scratch" ${BUILD_DIR:+-C build-dir="$BUILD_DIR"} \
+  -C cmake.define.HVD_PORTABLE=ON -C cmake.define.HVD_STATIC_AGENT=ON . >"$scratch/log" || { cat "$scratch/log"; exit 1; }
+# auditwheel checks that the files need no more than the tag says. No library is copied into the wheel.
+"$python" -m wheel tags --remove --platform-tag "$tag" "$scratch"/*.whl >/dev/null
+wheel=$(ls "$scratch"/*.whl)
+"$python" -m auditwheel show "$wheel" | tee "$scratch/shown"
+grep -q "\"$tag\"" "$scratch/shown" || {
+  echo "wheel.sh: $(basename "$wheel") needs more than $tag, by the symbols above; link their libraries statically" >&2
+  exit 1
+}
+"$python" -m abi3audit --assume-minimum-abi3 3.8 "$wheel"
+"$python" -m build --quiet --sdist --no-isolation --outdir "$scratch" .
+"$python" -m twine check --strict "$scratch"/*.whl "$scratch"/*.tar.gz
+"$python" -m check_wheel_contents --ignore W002 "$wheel"  # modules with no more than the same docstring
+mv "$scratch"/*.whl "$scratch"/*.tar.gz "$output"
+ls "$output"

@@ -1,0 +1,264 @@
+#!/usr/bin/python3 -B
+"""Packages of this build, where nothing else of the project is: tarball, module, Debian packages, wheel.
+
+HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and the wheel with them.
+"""
+import contextlib
+import stat
+
+from harness import *
+
+DEBIAN = ROOT / "packaging/debian.sh"
+TARBALL = ROOT / "packaging/tarball.sh"
+RELEASE = pathlib.Path(os.environ["HVD_TEST_RELEASE"]).resolve() if "HVD_TEST_RELEASE" in os.environ else None
+LMOD = "/usr/share/lmod/lmod/init/bash"
+# The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
+OURS = ("horovod-doc", "horovodrun", "libhorovod-dev", "libhorovod1", "python3-horovod")
+# Files that change by each installation of each package.
+RECORDS = ("var/lib/dpkg/", "var/lib/apt/", "var/cache/", "var/log/", "tmp/", "run/")
+
+
+def call(*command, seconds, **more):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
+                          stdin=subprocess.DEVNULL, timeout=seconds, **more)
+    return done.returncode, done.stdout + done.stderr
+
+
+def need_roots():
+    """Skips the test where no clean root can be made."""
+    if os.getuid() != 0:
+        raise Skip("only root makes a clean root")
+    if "VERSION_CODENAME=bookworm" not in pathlib.Path("/etc/os-release").read_text():
+        raise Skip("the packages are those of Debian 12")
+    for program in ("mmdebstrap", "dh", "dh_python3", "dpkg-buildpackage"):
+        if not shutil.which(program):
+            raise Skip(f"there is no {program}; packaging/packages-test.txt names the packages")
+    code, words = call("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c",
+                       "ip link set lo up && mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp", seconds=60)
+    if code != 0:
+        raise Skip(f"no namespaces: {words.strip()}")
+
+
+@contextlib.contextmanager
+def folder():
+    with tempfile.TemporaryDirectory(prefix="e2e-", ignore_cleanup_errors=True) as path:
+        yield pathlib.Path(path)
+
+
+def release_file(pattern):
+    """The file of the release, or None if this is a test of the build folder."""
+    if RELEASE is None:
+        return None
+    found = list(RELEASE.glob(pattern))
+    expect(len(found) == 1, f"{RELEASE}: {pattern}: {found}")
+    return found[0]
+
+
+def debian_packages(path):
+    if RELEASE is None:
+        code, words = call(DEBIAN, BUILD, path, seconds=600)
+        expect(code == 0, words[-4000:])
+    debs = (RELEASE or path).glob("*.deb")
+    packages = {deb.name.split("_")[0]: deb for deb in debs if "-dbgsym" not in deb.name}
+    expect(sorted(packages) == sorted(OURS), packages)
+    return packages
+
+
+def dependencies(deb):
+    """The packages of Debian that a package needs; of alternatives the first."""
+    fields = subprocess.run(["dpkg-deb", "-f", deb, "Pre-Depends", "Depends"], capture_output=True, text=True,
+                            check=True).stdout
+    wanted = re.sub(r"(?m)^[\w-]+:", ",", fields).replace("\n", " ").split(",")
+    names = {re.split(r"[\s:(|]", each.strip())[0] for each in wanted}
+    return names - {""} - set(OURS)
+
+
+def mirrors():
+    """This machine's own mirror of Debian, and the way to it."""
+    _, words = call("apt-get", "indextargets", "--format", "deb $(REPO_URI) $(RELEASE) $(COMPONENT)",
+                    "Identifier: Packages", "Origin: Debian", seconds=60)
+    lines = sorted({line for line in words.splitlines() if re.fullmatch(r"deb \S+ bookworm\S* main", line)})
+    _, words = call("apt-config", "dump", seconds=60)
+    proxies = re.findall(r"(?m)^Acquire::https?::Proxy.*;$", words)
+    return [*(f"--aptopt={line}" for line in proxies)], lines or ["deb http://deb.debian.org/debian bookworm main"]
+
+
+def make_root(path, packages):
+    """A root with Debian's packages alone. All that needs the network is here, and skips the test if it fails."""
+    options, lines = mirrors()
+    command = ["mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "--format=directory", *options,
+               f"--include={','.join(sorted(packages))}", "bookworm", path, *lines]
+    try:
+        code, words = call(*command, seconds=300)
+    except subprocess.TimeoutExpired:
+        raise Skip(f"mmdebstrap took more than 300 s with {' '.join(lines)}") from None
+    if code != 0:
+        raise Skip(f"mmdebstrap: {' '.join((words.strip() or 'failed').splitlines()[-3:])}")
+
+
+def inside(root, *command, seconds=300):
+    """Runs a command in a root without a network; all its processes end with it."""
+    mounts = ('set -e; ip link set lo up; mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; '
+              'mount --rbind /sys "$0/sys"; mount -t tmpfs tmpfs "$0/tmp"; exec chroot "$0" "$@"')
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
+                   "AUTOPKGTEST_TMP": "/tmp"}
+    return call("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", mounts, root, *command,
+                seconds=seconds, env=environment)
+
+
+def files_of(root):
+    found = {str(path.relative_to(root)) for path in root.rglob("*")}
+    return {name for name in found if not f"{name}/".startswith(RECORDS)}
+
+
+def install(root, packages):
+    """Returns the files that were there before."""
+    before = files_of(root)
+    for deb in packages.values():
+        shutil.copy(deb, root / "var/cache")
+    code, words = inside(root, "sh", "-c", "dpkg -i /var/cache/*.deb")
+    expect(code == 0, words)
+    return before
+
+
+def remove(root, before):
+    for verb in ("--remove", "--purge"):
+        code, words = inside(root, "dpkg", verb, *OURS)
+        expect(code == 0, words)
+    expect((left := files_of(root) - before) == set(), f"left behind: {sorted(left)[:20]}")
+    code, words = inside(root, "sh", "-c", "dpkg-query -W 'horovod*' 'libhorovod*' 'python3-horovod*'")
+    expect(code != 0 and "no packages found" in words, words)
+
+
+def run_script(root, name, seconds=300):
+    shutil.copy(ROOT / "debian/tests" / name, root / "var/cache/test")
+    (root / "var/cache/test").chmod(stat.S_IRWXU)
+    code, words = inside(root, "/var/cache/test", seconds=seconds)
+    expect(code == 0, words)
+    return words
+
+
+def unpack_tarball(path, place):
+    """Returns the folder that the tarball holds, in `place`."""
+    tarball = release_file("horovod-*-linux-*.tar.gz")
+    if tarball is None:
+        code, words = call(TARBALL, BUILD, path, seconds=300)
+        expect(code == 0, words)
+        tarball = words.strip()
+    place.mkdir()
+    code, words = call("tar", "-xzf", tarball, "-C", place, seconds=60)
+    expect(code == 0, words)
+    prefix, = place.iterdir()
+    return prefix
+
+
+def test_a_tarball_runs_where_it_is_unpacked_and_after_a_move():
+    with folder() as path:
+        first, second = path / "a place with spaces", path / "another place"
+        unpack_tarball(path, first)
+        for place in (first, second):
+            if place != first:
+                first.rename(place)
+            prefix, = place.iterdir()
+            package = prefix / "lib/python3/dist-packages"
+            program = "import horovod, horovod.numpy as hvd; hvd.init(); print(hvd.size(), horovod.__file__)"
+            job = Job("-np", 2, PYTHON, "-c", program, program=prefix / "bin/horovodrun", cwd=path,
+                      environment=clean_environment(PYTHONPATH=str(package)))
+            job.ends_with(0)
+            expect(job.out.count(f"2 {package}/horovod/__init__.py") == 2, job.describe())
+
+
+def with_modules(prefix, script):
+    """Runs a script of bash that has lmod and the module files of an installation."""
+    environment = {name: value for name, value in clean_environment().items()
+                   if not name.startswith(("LMOD", "MODULE", "_ModuleTable", "PYTHONPATH"))}
+    return call("bash", "--norc", "-c", f". {LMOD}; module use '{prefix}/share/modulefiles'; {script}", seconds=120,
+                env=environment)
+
+
+def test_lmod_loads_the_module_and_unloads_all_of_it():
+    """The lines of docs/installing.md."""
+    if not pathlib.Path(LMOD).exists():
+        raise Skip("there is no lmod; packaging/packages-test.txt names it")
+    alias = "Horovod/0.28.1-foss-2022a-CUDA-11.7.0-TensorFlow-2.11.0"
+    with folder() as path:
+        prefix = unpack_tarball(path, path / "opt")
+        for name in ("Horovod", alias):
+            code, words = with_modules(prefix, f"""set -e
+                env | sort >'{path}/before'
+                module load {name}
+                [[ $(command -v horovodrun) == '{prefix}/bin/horovodrun' ]]
+                horovodrun -np 2 {PYTHON} -c 'import horovod.numpy as hvd; hvd.init(); print("of", hvd.size())'
+                module unload {name}
+                env | sort >'{path}/after'""")
+            expect(code == 0 and words.count("of 2") == 2, words)
+            expect(("is an alias: it loads horovodrun" in " ".join(words.split())) == (name == alias), words)
+            noise = re.compile(r"^(_=|LMOD_|__LMOD|_ModuleTable|SHLVL|BASH_FUNC)")
+            before, after = ([line for line in (path / when).read_text().splitlines() if not noise.match(line)]
+                             for when in ("before", "after"))
+            expect(before == after, f"{set(before) ^ set(after)}")
+        code, words = call("/usr/share/lmod/lmod/libexec/check_module_tree_syntax", prefix / "share/modulefiles",
+                           seconds=60)
+        expect("No errors found" in words, words)
+        code, words = with_modules(prefix, "module help Horovod")
+        expect("horovodrun -np 4" in words and "aliases" in words, words)
+        (prefix / "lib/libhorovod.so.1").unlink()
+        code, words = with_modules(prefix, "module load Horovod")
+        said = " ".join(words.split())
+        expect(code != 0 and "lib/libhorovod.so.1 is missing" in said and "install horovodrun again" in said, words)
+
+
+def test_a_wheel_of_a_release_runs_without_compilers():
+    wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
+    if wheel is None:
+        raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
+    need_roots()
+    program = ("import numpy, horovod.numpy as hvd; hvd.init(); "
+               "print('sum', hvd.allreduce(numpy.ones(1), op=hvd.Sum)[0])")
+    with folder() as path:
+        root = path / "root"
+        make_root(root, {"python3-venv", "python3-cloudpickle", "python3-numpy"})
+        expect(not list(root.glob("usr/bin/*g++*")) and not (root / "usr/bin/cc").exists(), "there is a compiler")
+        shutil.copy(wheel, root / "var/cache")
+        for command in (("python3", "-m", "venv", "--system-site-packages", "/opt/horovod"),
+                        ("/opt/horovod/bin/pip", "install", "--no-index", "--no-deps", f"/var/cache/{wheel.name}"),
+                        ("/opt/horovod/bin/horovodrun", "--check-build", "--require", "Gloo")):
+            code, words = inside(root, *command)
+            expect(code == 0, words)
+        code, words = inside(root, "/opt/horovod/bin/horovodrun", "-np", "2", "/opt/horovod/bin/python3", "-c", program)
+        expect(code == 0 and words.count("sum 2.0") == 2, words)
+
+
+def test_debian_packages_run_two_ranks_and_leave_nothing_behind():
+    need_roots()
+    with folder() as path:
+        packages = debian_packages(path / "packages")
+        needed = {name for deb in packages.values() for name in dependencies(deb)}
+        expect("libc6" in needed and "python3-cloudpickle" in needed, needed)
+        root = path / "root"
+        make_root(root, needed | {"python3-numpy"})
+        before = install(root, packages)
+        words = run_script(root, "numpy")
+        expect(len(re.findall(r"rank [01] of 2 has the sum 3", words)) == 2, words)
+        code, words = inside(root, "horovodrun", "--version")
+        expect(code == 0, words)
+        remove(root, before)
+
+
+def test_debian_packages_train_the_digits_and_compile_a_program():
+    need_roots()
+    with folder() as path:
+        packages = debian_packages(path / "packages")
+        needed = {name for deb in packages.values() for name in dependencies(deb)}
+        root = path / "root"
+        make_root(root, needed | {"python3-numpy", "python3-torch", "g++", "pkg-config"})
+        before = install(root, packages)
+        words = run_script(root, "train")
+        expect("epoch 16/16" in words, words)
+        words = run_script(root, "native")
+        expect(sorted(re.findall(r"rank (\d) of 2", words)) == ["0", "1"], words)
+        remove(root, before)
+
+
+if __name__ == "__main__":
+    main()
