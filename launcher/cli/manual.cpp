@@ -29,8 +29,10 @@ constexpr Question kQuestions[] = {
      "Run a command beside one rank of each host, or the listed ranks."},
     {"attach", "[PID]", "Show the output of a detached job, and return its exit code."},
     {"report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report, without secrets."},
+    {"help", "[TOPIC]", "Print the common flags, or all flags of a topic."},
 };
-constexpr const char* kAboutQuestions = "Other commands";
+// The date of the last change of the text of the man pages.
+constexpr const char* kManualDate = "2026-11-23";
 
 std::string question_names() {
   std::vector<std::string> names;
@@ -98,10 +100,31 @@ std::string indented(std::string_view text, size_t indent, size_t width) {
   return lines;
 }
 
+bool takes_hosts(const Flag& flag) { return std::string_view(flag.setting->key) == "hosts"; }
+
+// Prints the names of hosts that the user's ssh knows. Hashed names in known_hosts are unreadable.
+constexpr char kBashHosts[] = R"(_horovodrun_hosts() {
+  {
+    cat ~/.ssh/known_hosts /etc/ssh/ssh_known_hosts 2>/dev/null |
+      sed -n 's/^@cert-authority *//; /^[#|@]/d; s/ .*//; s/\[\([^]]*\)\]:[0-9]*/\1/g; /[*?!]/d; p' | tr , '\n'
+    cat ~/.ssh/config /etc/ssh/ssh_config 2>/dev/null |
+      sed -n 's/^[[:space:]]*[Hh][Oo][Ss][Tt][[:space:]=]\{1,\}//p' | tr -s ' \t' '\n' | grep -v '[*?!]'
+  } | sort -u
+}
+)";
+
 // A branch for each flag whose values are known.
 std::string bash_choices() {
   std::string branches;
   for (const Flag& flag : all_flags()) {
+    if (takes_hosts(flag)) {
+      branches += cat("    ", join(flag.spellings, "|"),
+                      ") local list=${word%\"${word##*,}\"}\n"
+                      "      compopt -o nospace 2>/dev/null\n"
+                      "      COMPREPLY=($(compgen -P \"$list\" -W \"$(_horovodrun_hosts)\" -- "
+                      "\"${word##*,}\")); return;;\n");
+      continue;
+    }
     const auto values = choices_of(*flag.setting);
     if (values.empty()) continue;
     branches += cat("    ", join(flag.spellings, "|"), ") COMPREPLY=($(compgen -W '",
@@ -115,27 +138,28 @@ std::string bash_completion() {
   for (const Flag& flag : all_flags()) {
     flags.insert(flags.end(), flag.spellings.begin(), flag.spellings.end());
   }
-  return cat(
-      "# bash completion of horovodrun\n"
-      "_horovodrun() {\n"
-      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]}\n"
-      "  # --flag=value comes as three words.\n"
-      "  [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
-      "  [ \"$word\" != = ] || word=\n"
-      "  case $before in\n",
-      bash_choices(),
-      "  esac\n"
-      "  case $word in\n"
-      "    -*) COMPREPLY=($(compgen -W '",
-      join(flags, " "),
-      "' -- \"$word\"));;\n"
-      "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
-      "       [ \"$COMP_CWORD\" != 1 ] || COMPREPLY+=($(compgen -W '",
-      question_names(),
-      "' -- \"$word\"));;\n"
-      "  esac\n"
-      "}\n"
-      "complete -o default -F _horovodrun horovodrun\n");
+  return cat("# bash completion of horovodrun\n", kBashHosts,
+             "_horovodrun() {\n"
+             "  local word=${COMP_WORDS[COMP_CWORD]} at=$((COMP_CWORD-1))\n"
+             "  # --flag=value comes as three words, and a:4,b as three.\n"
+             "  while [ \"${COMP_WORDS[at]}\" = : ] && ((at > 2)); do at=$((at-2)); done\n"
+             "  [ \"${COMP_WORDS[at]}\" != = ] || at=$((at-1))\n"
+             "  local before=${COMP_WORDS[at]}\n"
+             "  [ \"$word\" != = ] || word=\n"
+             "  case $before in\n",
+             bash_choices(),
+             "  esac\n"
+             "  case $word in\n"
+             "    -*) COMPREPLY=($(compgen -W '",
+             join(flags, " "),
+             "' -- \"$word\"));;\n"
+             "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
+             "       [ \"$COMP_CWORD\" != 1 ] || COMPREPLY+=($(compgen -W '",
+             question_names(),
+             "' -- \"$word\"));;\n"
+             "  esac\n"
+             "}\n"
+             "complete -o default -F _horovodrun horovodrun\n");
 }
 
 std::string single_quoted(std::string_view text, std::string_view quote) {
@@ -164,7 +188,9 @@ std::string zsh_completion() {
   for (const Flag& flag : all_flags()) {
     for (const std::string& spelling : flag.spellings) {
       const std::string values = join(choices_of(*flag.setting), " ");
-      const std::string action = values.empty() ? "_files" : cat("(", values, ")");
+      const std::string action = takes_hosts(flag) ? "_sequence -s , _hosts"
+                                 : values.empty()  ? "_files"
+                                                   : cat("(", values, ")");
       const std::string value =
           flag.takes_value() ? cat(":", flag.setting->value, ":", action) : "";
       const std::string help = help_of(flag);
@@ -186,7 +212,8 @@ std::string fish_completion() {
   for (const Flag& flag : all_flags()) {
     for (const std::string& spelling : flag.spellings) {
       const bool is_long = spelling.starts_with("--");
-      const std::string values = join(choices_of(*flag.setting), " ");
+      const std::string values =
+          takes_hosts(flag) ? "(__fish_print_hostnames)" : join(choices_of(*flag.setting), " ");
       const std::string value =
           values.empty() ? " -r" : cat(" -x -a ", single_quoted(values, "\\'"));
       text +=
@@ -249,25 +276,120 @@ std::string roff(std::string_view text) {
   return escaped;
 }
 
+std::string title(std::string_view name, std::string_view section, std::string_view about) {
+  return cat(".TH ", name, " ", section, " \"", kManualDate,
+             "\" \"horovodrun " HVD_VERSION "\"\n.SH NAME\n", about, "\n");
+}
+
+std::string capitalised(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] -= 'a' - 'A';
+  return text;
+}
+
+// The sections of horovodrun(1) after its options.
+constexpr char kManualEnd[] = R"(.SH EXIT STATUS
+The first failure decides the exit status, and a sentence on standard error names it.
+.TP
+.B 0
+All ranks ended with 0.
+.TP
+.B 1
+A host was lost, or a rank could not be started.
+.TP
+.B 2
+Nothing was started: a flag, a list of hosts, a host, or the program on a host is faulty.
+.TP
+.B 124
+The job ran for longer than \-\-timeout.
+.TP
+.B 128+N
+Signal N ended the first rank that failed, or the launcher: 130 for Ctrl\-C, 137 for SIGKILL.
+.TP
+.B 141
+The reader of standard output closed it.
+.TP
+.I another
+The first rank that failed exited with this number.
+.SH ENVIRONMENT
+The variable of a flag stands in brackets behind its text. A flag wins over the config file, which wins over
+the variable.
+.BR horovod\-environment (7)
+lists all variables.
+.SH FILES
+.TP
+.IR ~/.ssh/config ", " ~/.ssh/known_hosts
+The user's settings and known hosts of ssh, which count as for
+.BR ssh (1).
+.TP
+.I /tmp/horovodrun\-UID/PID
+Output of a detached job, for a week after its end.
+.SH EXAMPLES
+Two ranks on this machine, then four on each of two hosts:
+.PP
+.EX
+    horovodrun \-np 2 python3 train.py
+    horovodrun \-np 8 \-H a:4,b:4 python3 train.py
+.EE
+.PP
+The plan of a job, and a report of what works here:
+.PP
+.EX
+    horovodrun \-np 8 \-H a:4,b:4 \-\-dry\-run python3 train.py
+    horovodrun \-\-check\-build python3
+.EE
+.SH SEE ALSO
+.BR horovod\-agent (1),
+.BR horovod\-rendezvous (1),
+.BR horovod\-config (5),
+.BR horovod\-hostfile (5),
+.BR horovod\-environment (7),
+.BR horovod\-plugin (7)
+)";
+
 std::string man_page() {
-  std::string text =
-      cat(".TH HOROVODRUN 1 \"\" \"horovodrun " HVD_VERSION "\"\n.SH NAME\nhorovodrun \\- ",
-          "start the ranks of a distributed job\n.SH SYNOPSIS\n.B ", roff(kUsage),
-          "\n.SH DESCRIPTION\n", roff(kSummary), "\n");
-  text += cat(".SH \"", kAboutQuestions, "\"\n");
+  std::string text = cat(
+      title("HOROVODRUN", "1", "horovodrun \\- start the ranks of a distributed job"),
+      ".SH SYNOPSIS\n.B ", roff(kUsage), "\n.SH DESCRIPTION\n", roff(kSummary),
+      " Without hosts, the ranks run on those of the scheduler's allocation, or on this machine.\n"
+      ".PP\nCommands of horovodrun itself:\n");
   for (const Question& question : kQuestions) {
     text += cat(".TP\n.B horovodrun ", question.name, " ", roff(question.arguments), "\n",
                 roff(question.help), "\n");
   }
+  text += ".SH OPTIONS\n";
   for (const std::string& section : all_topics()) {
-    text += cat(".SH \"", roff(section), "\"\n");
+    std::string entries;
     for (const Setting& setting : all_settings()) {
-      if (section != setting.section) continue;
-      const std::string name = setting.flags[0] != '\0' ? with_value(setting) : setting.variable;
-      text += cat(".TP\n.B ", roff(name), "\n", roff(help_of(setting)), "\n");
+      if (section != setting.section || setting.flags[0] == '\0') continue;
+      entries += cat(".TP\n.B ", roff(with_value(setting)), "\n", roff(help_of(setting)), "\n");
     }
+    if (!entries.empty()) text += cat(".SS ", roff(capitalised(section)), "\n", entries);
   }
-  return text;
+  return text + kManualEnd;
+}
+
+// horovod-environment(7): each variable, with its flag.
+std::string environment_page() {
+  std::string text =
+      cat(title("HOROVOD\\-ENVIRONMENT", "7",
+                "horovod\\-environment \\- variables of horovodrun and of the ranks"),
+          ".SH DESCRIPTION\n.BR horovodrun (1)\nand the ranks read these variables. A flag of "
+          "horovodrun wins over "
+          "the config file, which wins over the variable; ranks get the variables of flags that "
+          "were given.\n");
+  for (const std::string& section : all_topics()) {
+    std::string entries;
+    for (const Setting& setting : all_settings()) {
+      if (section != setting.section || setting.variable[0] == '\0') continue;
+      entries += cat(".TP\n.B ", roff(setting.variable), "\n", roff(setting.help));
+      if (setting.default_value[0] != '\0')
+        entries += cat(" Default: ", roff(setting.default_value), ".");
+      if (setting.flags[0] != '\0') entries += cat(" Flag: ", roff(flags_of(setting)), ".");
+      entries += "\n";
+    }
+    if (!entries.empty()) text += cat(".SS ", roff(capitalised(section)), "\n", entries);
+  }
+  return text + ".SH SEE ALSO\n.BR horovodrun (1),\n.BR horovod\\-config (5)\n";
 }
 
 // The settings of one topic below its name; empty if it has none. `is_short`: only the common ones,
@@ -292,6 +414,7 @@ std::string help_text(size_t width) {
   std::string text =
       cat(indented(kSummary, 0, width), "\n", indented(cat("Usage: ", kUsage), 0, width));
   for (const Question& question : kQuestions) {
+    if (question.name == std::string_view("help")) continue;  // the last line names it
     text += indented(cat("horovodrun ", question.name, " ", question.arguments), 7, width);
     text += indented(question.help, 11, width);
   }
@@ -300,7 +423,7 @@ std::string help_text(size_t width) {
     if (!flags.empty()) text += cat("\n", flags);
   }
   return cat(text, "\n",
-             indented(cat("--help-all prints all flags; --help TOPIC prints those of a topic: ",
+             indented(cat("--help-all prints all flags; help TOPIC prints those of a topic: ",
                           join(all_topics(), ", "), "."),
                       0, width));
 }
@@ -320,6 +443,9 @@ std::string completion(std::string_view shell) {
   return shell == "fish" ? fish_completion() : bash_completion();
 }
 
-std::string manual(std::string_view format) { return format == "man" ? man_page() : markdown(); }
+std::string manual(std::string_view format) {
+  if (format == "environment") return environment_page();
+  return format == "man" ? man_page() : markdown();
+}
 
 }  // namespace hvd::launcher

@@ -15,7 +15,7 @@ std::string topic_help_text(std::string_view topic, size_t width);
 std::string full_help_text(size_t width);
 // The completion script for `shell`: bash, zsh or fish.
 std::string completion(std::string_view shell);
-// The manual in `format`: docs/settings.md or a man page.
+// The manual in `format`: docs/settings.md, or the man page of the flags or of the variables.
 std::string manual(std::string_view format);
 
 }  // namespace hvd::launcher

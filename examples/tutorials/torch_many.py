@@ -1,0 +1,33 @@
+"""Trains a small network on handwritten digits with PyTorch, in all processes of a job."""
+import torch
+
+import horovod.torch as hvd
+from digits import load
+
+hvd.init()
+torch.manual_seed(1)
+images, labels = map(torch.from_numpy, load("train"))
+share = len(images) // hvd.size()
+images, labels = images[hvd.rank() * share:][:share], labels[hvd.rank() * share:][:share]
+
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05 * hvd.size(), momentum=0.9)
+optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+loss_function = torch.nn.CrossEntropyLoss()
+
+for epoch in range(5):
+    for batch in torch.randperm(len(images)).split(32):
+        optimizer.zero_grad()
+        loss = loss_function(model(images[batch]), labels[batch])
+        loss.backward()
+        optimizer.step()
+    loss = hvd.allreduce(loss.detach(), name="loss")
+    if hvd.rank() == 0:
+        print(f"epoch {epoch + 1}: loss {loss.item():.3f}")
+
+if hvd.rank() == 0:
+    test_images, test_labels = map(torch.from_numpy, load("t10k"))
+    right = (model(test_images).argmax(1) == test_labels).float().mean().item()
+    print(f"test accuracy {right:.3f}")
+    torch.save(model.state_dict(), "digits.pt")
