@@ -4,13 +4,28 @@
 
 #include "base/text.h"
 #include "launcher/command.h"
+#include "launcher/elastic/elastic_settings.h"
+#include "launcher/job/elastic_job.h"
+#include "launcher/job/first_hosts.h"
 #include "launcher/job/job.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/spares.h"
 
 namespace hvd::launcher {
 
+int run_elastic(const Options& options, const std::function<void()>& on_running) {
+  const auto found = wait_for_first_hosts(options);
+  if (!found.ok()) return refuse(found.status());
+  if (found->signal != 0) return kExitSignal + found->signal;
+  const auto plan = plan_elastic(options.settings, found->hosts);
+  if (!plan.ok()) return refuse(plan.status());
+  if (options.settings.flag("dry_run")) return show_plan(options, *plan);
+  prepare_process(options);
+  return run_job(options, *plan, 0, nullptr, on_running, &found->hosts).exit_code;
+}
+
 int run_attempts(const Options& options, const std::function<void()>& on_running) {
+  if (is_elastic(options.settings)) return run_elastic(options, on_running);
   std::vector<Host> spares;
   auto plan = make_plan(options, &spares);
   if (!plan.ok()) return refuse(plan.status());
@@ -21,7 +36,7 @@ int run_attempts(const Options& options, const std::function<void()>& on_running
   int64_t restarts = 0;
   int exit_code = 0;
   for (uint32_t generation = 0;; ++generation) {
-    const JobEnd end = run_job(options, *plan, generation, nullptr, on_running);
+    const JobEnd end = run_job(options, *plan, generation, nullptr, on_running, nullptr);
     // The failure of the previous attempt says more than the failed restart.
     if (generation == 0 || end.has_started || end.exit_code > kExitSignal)
       exit_code = end.exit_code;

@@ -171,7 +171,7 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   const auto plan = is_named ? make_plan(options) : plan_slots(join_queue.hosts(), num_proc);
   if (!plan.ok()) return refuse(plan.status());
   prepare_process(options);
-  return run_job(options, *plan, 0, &join_queue, on_running).exit_code;
+  return run_job(options, *plan, 0, &join_queue, on_running, nullptr).exit_code;
 }
 
 int show_plan(const Options& options, const SlotPlan& plan) {

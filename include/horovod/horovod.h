@@ -72,6 +72,19 @@ HVD_API int32_t hvd_cross_size(void);
 /* 1 when every host has the same number of ranks, else 0. */
 HVD_API int32_t hvd_is_homogeneous(void);
 
+/* ---- Elastic jobs, whose processes come and go ------------------------------------------------
+ * A generation is the time in which the ranks of a job do not change. In an elastic job, hvd_init joins
+ * the next generation: hvd_shutdown and hvd_init lead from one to the next. When the launcher finds that
+ * a process or host is lost, pending work fails with HVD_ABORTED and that cause. */
+
+/* Number of the generation, from 0; -1 when not initialised. */
+HVD_API int32_t hvd_generation(void);
+/* 1 when a rank of an elastic job was not in the generation before, else 0. The same on all ranks. */
+HVD_API int32_t hvd_has_new_ranks(void);
+/* Changes that the launcher has announced for the next generation: the sum of 1 (hosts removed) and
+ * 2 (hosts added), or 0. Ranks may learn of a change at different times. */
+HVD_API int32_t hvd_host_updates(void);
+
 /* Identifies submitted work until hvd_release. 0 is never a handle. */
 typedef uint64_t hvd_handle;
 

@@ -78,7 +78,8 @@ class Asked {
     ::dup2(output, STDERR_FILENO);
     prepare_process(job);
     const auto plan = plan_slots({host}, std::nullopt);
-    return plan.ok() ? run_job(job, *plan, 0).exit_code : refuse(plan.status());
+    return plan.ok() ? run_job(job, *plan, 0, nullptr, {}, nullptr).exit_code
+                     : refuse(plan.status());
   }
 
   std::string host_;

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {
 
-constexpr char kElastic[] =
-    "elastic jobs are not there yet; leave the flag out for a job of constant size";
 constexpr char kRendezvous[] =
     "every host is started by this launcher, and ranks meet through it; "
     "leave the flag out and name the hosts with -H";
@@ -22,7 +21,7 @@ struct Choice {
 };
 constexpr Choice kChoices[] = {
     {"completion", "bash,zsh,fish"},
-    {"manual", "man,markdown"},
+    {"manual", "man,markdown,environment"},
     {"log_format", "text,json"},
     {"on_failure", "kill,wait"},
     {"end_signal", "TERM,INT"},
@@ -101,13 +100,13 @@ constexpr ForeignFlag kForeign[] = {
      "conf,"
      "--rdzv_conf,--node-rank,--node_rank,--master-addr,--master_addr,--master-port,--master_port",
      1, "", kRendezvous},
-    {"--min-np,--min-num-proc,--max-np,--max-num-proc,--elastic-timeout,--reset-limit,"
-     "--host-discovery-script",
-     1, "", kElastic},
-    {"--blacklist-cooldown-range", 2, "", kElastic},
 };
 
 }  // namespace
+
+size_t Flag::values() const {
+  return takes_value() ? std::max<size_t>(1, words_of(setting->value).size()) : 0;
+}
 
 std::vector<Flag> all_flags() {
   std::vector<Flag> flags;

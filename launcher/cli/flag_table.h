@@ -18,6 +18,8 @@ struct Flag {
   bool is_off = false;  // sets the setting to 0; not in --help
 
   bool takes_value() const { return setting->type != SettingType::kFlag; }
+  // How many words follow it: 2 for "LO HI".
+  size_t values() const;
 };
 
 std::vector<Flag> all_flags();

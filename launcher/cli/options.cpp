@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/flag_table.h"
+#include "launcher/elastic/elastic_settings.h"
 #include "launcher/output/line_tagger.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/plan/placeholders.h"
@@ -120,8 +121,14 @@ CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::stri
       continue;
     }
     if (!word.value && has_value_behind(i)) word.value = arguments[++i];
-    if (!word.value || word.value->empty()) {
-      fail(invalid_argument(cat(word.spelling, " needs a value")));
+    // "LO HI", also as one word: "LO,HI".
+    size_t missing = word.flag->values() - 1;
+    if (!word.value || word.value->find_first_of(", ") != std::string::npos) missing = 0;
+    for (; missing > 0 && has_value_behind(i); --missing) *word.value += " " + arguments[++i];
+    if (!word.value || word.value->empty() || missing > 0) {
+      fail(invalid_argument(cat(word.spelling, word.flag->values() > 1
+                                                   ? cat(" needs ", word.flag->setting->value)
+                                                   : " needs a value")));
       continue;
     }
     line.flags.push_back({word.flag, word.spelling, *std::move(word.value)});
@@ -153,6 +160,10 @@ constexpr Range kRanges[] = {
     {"num_proc", 1, 1 << 24},
     {"slots_per_host", 1, kMaxSlotsPerHost},
     {"nnodes", 1, 1 << 24},
+    {"min_num_proc", 1, 1 << 24},
+    {"max_num_proc", 1, 1 << 24},
+    {"elastic_timeout", 0, 1e8},
+    {"host_timeout", 0.1, 1e6},
     {"ssh_port", 1, 65535},
     {"start_timeout", 0.1, 1e8},
     {"lease", 1, 1e8},
@@ -271,6 +282,8 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     return invalid_argument("--fold has no objects to fold; leave out it or --log-format json");
   }
   HVD_RETURN_IF_ERROR(check_detached(settings, line));
+  HVD_RETURN_IF_ERROR(
+      check_elastic(settings, [&](std::string_view key) { return name_of(line, key); }));
   HVD_RETURN_IF_ERROR(check_tag(settings.text("tag")));
   const bool is_tried_again =
       settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
@@ -354,8 +367,10 @@ bool is_detached(const Options& options) {
 
 Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json) {
   const std::vector<Flag> flags = all_flags();
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  if (!words.empty() && words.front() == "help") words.front() = "--help";
   Status misread;
-  CommandLine line = read_words(flags, arguments, misread);
+  CommandLine line = read_words(flags, words, misread);
   Options options;
   const Status unfit = settle(line, options);
   if (wants_json != nullptr) {

@@ -24,6 +24,8 @@ class Inspection {
   Inspection(net::asio::any_io_executor executor, size_t hosts, Ask ask)
       : executor_(std::move(executor)), hosts_(hosts), ask_(std::move(ask)) {}
 
+  // An elastic job has more hosts.
+  void grow(size_t hosts) { hosts_ = hosts; }
   // By host; empty where nothing came.
   net::Task<std::vector<std::string>> run(bool with_stacks);
   void on_answer(size_t host, uint32_t number, const std::string& text);

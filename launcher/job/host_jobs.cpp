@@ -23,10 +23,11 @@ std::string result_key(const Secret& results, int rank) {
 }  // namespace
 
 HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
-                   const JobIdentity& identity)
+                   const JobIdentity& identity, bool is_elastic)
     : options_(options),
       plan_(plan),
       generation_(generation),
+      is_elastic_(is_elastic),
       identity_(identity),
       grace_(options.settings.number("kill_grace")),
       end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM) {}
@@ -91,6 +92,10 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
     if (slot.host != host) continue;
     Environment own = slot_environment(plan_, slot);
     if (options_.settings.flag("no_torch_env")) remove_torch_variables(own);
+    if (is_elastic_) {
+      own.emplace_back("HOROVOD_ELASTIC", "1");
+      own.emplace_back("HOROVOD_ELASTIC_PROCESS", cat(slot.rank));
+    }
     if (options_.settings.is_set("store_fd")) {
       own.emplace_back("HOROVOD_RESULT_KEY", result_key(results_secret_, slot.rank));
     }
@@ -99,6 +104,7 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   job.remote_init = options_.settings.text("remote_init");
   job.is_compared = plan_.hosts.size() > 1;
   job.lease_seconds = lease_of(options_.settings);
+  if (is_elastic_) job.silence_seconds = options_.settings.number("host_timeout");
   job.kill_grace_seconds = grace_;
   job.end_signal = end_signal_;
   job.insecure_compat = options_.settings.flag("insecure_compat");

@@ -18,11 +18,14 @@
 
 namespace hvd::launcher {
 
+// How long agents may take beyond the grace before the launcher drops their links.
+constexpr double kBeyondGrace = 2;
+
 class HostJobs {
  public:
   // All arguments outlive this object.
   HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
-           const JobIdentity& identity);
+           const JobIdentity& identity, bool is_elastic = false);
 
   // Reads from this machine: the path of the agent, the directory, the code to stage, the environment.
   // The first call, once.
@@ -44,6 +47,7 @@ class HostJobs {
   const Options& options_;
   const SlotPlan& plan_;
   const uint32_t generation_;
+  const bool is_elastic_;
   const JobIdentity& identity_;
   const Secret results_secret_ = Secret::random();
   const double grace_;

@@ -66,22 +66,41 @@ net::Task<HostStartup::Outcome> HostStartup::run(const std::vector<AgentEvents*>
 void HostStartup::cancel() {
   is_cancelled_ = true;
   if (preflight_) preflight_->cancel();
+  for (Preflight& addition : additions_) addition.cancel();
 }
 
 std::vector<HostStart> HostStartup::host_starts(const std::vector<AgentEvents*>& events) const {
   std::vector<HostStart> starts;
-  for (const Host& host : plan_.hosts) {
-    const int index = static_cast<int>(starts.size());
-    HostStart start;
-    start.target = host_jobs_.target_of(host);
-    start.make_job = [this, index](bool is_local) {
-      return host_jobs_.job_of(index, is_local && !join_queue_);
-    };
-    start.events = events[starts.size()];
-    start.code = host_jobs_.code();
-    starts.push_back(std::move(start));
+  for (size_t host = 0; host < plan_.hosts.size(); ++host) {
+    starts.push_back(start_of(static_cast<int>(host), events[host]));
   }
   return starts;
+}
+
+HostStart HostStartup::start_of(int host, AgentEvents* events) const {
+  HostStart start;
+  start.target = host_jobs_.target_of(plan_.hosts[static_cast<size_t>(host)]);
+  start.make_job = [this, host](bool is_local) {
+    return host_jobs_.job_of(host, is_local && !join_queue_);
+  };
+  start.events = events;
+  start.code = host_jobs_.code();
+  return start;
+}
+
+net::Task<Result<std::unique_ptr<AgentLink>>> HostStartup::add(int host, AgentEvents* events) {
+  std::vector<HostStart> starts;
+  starts.push_back(start_of(host, events));
+  const auto addition =
+      additions_.emplace(additions_.end(), loop_.get_executor(), local_sessions_,
+                         join_queue_ ? local_sessions_ : remote_sessions_, std::move(starts));
+  const std::vector<Status> errors =
+      co_await addition->run(options_.settings.number("start_timeout"));
+  // It stays: what a host that was given up still does may end later.
+  if (!errors.empty()) co_return errors.front();
+  if (is_cancelled_) co_return aborted("the job ends");
+  auto links = addition->take_links();
+  co_return std::move(links.front());
 }
 
 // Finds the hosts whose agents were ready and ended while other hosts were prepared.

@@ -3,6 +3,7 @@
 // Lives on the launch's loop, and outlives the links that it returns.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -34,11 +35,14 @@ class HostStartup {
   };
   // Call once. `events`: one receiver for each host; they outlive the links. `output` shows the progress.
   net::Task<Outcome> run(const std::vector<AgentEvents*>& events, Output& output);
-  // Ends run() and every agent.
+  // After run(): starts the agent of one more host of the plan.
+  net::Task<Result<std::unique_ptr<AgentLink>>> add(int host, AgentEvents* events);
+  // Ends run(), add() and every agent.
   void cancel();
 
  private:
   std::vector<HostStart> host_starts(const std::vector<AgentEvents*>& events) const;
+  HostStart start_of(int host, AgentEvents* events) const;
   net::Task<void> show_progress(Output& output);
   // Prints how the hosts differ. Returns whether all have PMIx.
   bool compare(const std::vector<std::unique_ptr<AgentLink>>& links, Output& output) const;
@@ -55,6 +59,7 @@ class HostStartup {
   CommandSpawner by_command_;
   SessionSpawner local_sessions_, remote_sessions_;
   std::unique_ptr<Preflight> preflight_;
+  std::list<Preflight> additions_;
   bool is_cancelled_ = false;
 };
 

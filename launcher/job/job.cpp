@@ -14,6 +14,7 @@
 #include "base/log/log.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/job/elastic_job.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
 #include "launcher/job/job_inspector.h"
@@ -41,8 +42,6 @@
 namespace hvd::launcher {
 namespace {
 
-// How long agents may take beyond the grace before the launcher drops their links.
-constexpr double kBeyondGrace = 2;
 // How long agents that have ended their ranks may take to learn that the launcher knows.
 constexpr std::chrono::seconds kParting{5};
 // How long a rank that made others fail by leaving may take to end itself.
@@ -54,7 +53,8 @@ constexpr std::chrono::seconds kTimeToLeave{2};
 class JobLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-            JoinQueue* join_queue, const std::function<void()>& on_running);
+            JoinQueue* join_queue, const std::function<void()>& on_running,
+            const std::vector<Host>* elastic_hosts);
   JobLaunch(const JobLaunch&) = delete;
 
   ~JobLaunch();
@@ -70,6 +70,7 @@ class JobLaunch {
   net::Task<void> end_in_time(double seconds);
 
   void tell_thread_shares();
+  void start_elastic();
   void start_input();
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
   net::Task<void> time_out(double seconds);
@@ -85,7 +86,8 @@ class JobLaunch {
   void drop_links();
 
   const Options& options_;
-  const SlotPlan& plan_;
+  SlotPlan plan_;  // grows in an elastic job
+  const std::vector<Host>* const elastic_hosts_;
   const uint32_t generation_;
   JoinQueue* const join_queue_;
   const std::function<void()>& on_running_;
@@ -113,6 +115,7 @@ class JobLaunch {
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
   std::optional<LoopWatch> loop_watch_;
+  std::unique_ptr<ElasticJob> elastic_;  // of an elastic job
 };
 
 // Receives the events of one host's agent, and adds the host's index.
@@ -160,23 +163,25 @@ struct JobLaunch::HostEvents : AgentEvents {
 };
 
 JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-                     JoinQueue* join_queue, const std::function<void()>& on_running)
+                     JoinQueue* join_queue, const std::function<void()>& on_running,
+                     const std::vector<Host>* elastic_hosts)
     : options_(options),
       plan_(plan),
+      elastic_hosts_(elastic_hosts),
       generation_(generation),
       join_queue_(join_queue),
       on_running_(on_running),
       loop_(join_queue ? join_queue->loop() : own_loop_),
-      supervisor_(plan, to_lower(options.settings.text("on_failure")) == "wait"),
+      supervisor_(plan_, to_lower(options.settings.text("on_failure")) == "wait"),
       identity_(join_queue ? join_queue->identity() : random_job()),
-      host_jobs_(options, plan, generation, identity_),
+      host_jobs_(options, plan_, generation, identity_, elastic_hosts != nullptr),
       signals_(loop_, links_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
       give_up_(loop_),
       cause_(loop_),
       timeout_(loop_),
-      startup_(loop_, options, plan, host_jobs_, join_queue),
-      inspector_(loop_.get_executor(), options, plan, supervisor_, links_) {}
+      startup_(loop_, options, plan_, host_jobs_, join_queue),
+      inspector_(loop_.get_executor(), options, plan_, supervisor_, links_) {}
 
 JobLaunch::~JobLaunch() = default;
 
@@ -192,8 +197,9 @@ JobEnd JobLaunch::run() {
   loop_.run();
   JobEnd end{.exit_code = exit_code, .has_started = !links_.empty()};
   const bool is_of_hosts = exit_code == kExitLauncher || exit_code == kExitBadInput;
-  end.may_be_tried_again = !is_ended_by_user_ && (supervisor_.failed_rank() >= 0 ||
-                                                  (is_of_hosts && !failed_hosts_.empty()));
+  end.may_be_tried_again =
+      !elastic_hosts_ && !is_ended_by_user_ &&
+      (supervisor_.failed_rank() >= 0 || (is_of_hosts && !failed_hosts_.empty()));
   end.failed_hosts = std::move(failed_hosts_);
   return end;
 }
@@ -209,10 +215,28 @@ net::Task<int> JobLaunch::run_all() {
   give_up_.cancel();
   cause_.cancel();
   timeout_.cancel();
+  if (elastic_) co_await elastic_->end();
   tell_the_end();
   co_await output_->drain();
   co_await part();
   co_return supervisor_.exit_code();
+}
+
+void JobLaunch::start_elastic() {
+  const auto add_events = [this] {
+    events_.push_back(std::make_unique<HostEvents>(*this, static_cast<int>(events_.size())));
+    return events_.back().get();
+  };
+  elastic_ = std::make_unique<ElasticJob>(
+      ElasticJob::Launch{loop_, options_, plan_, startup_, supervisor_, *output_, *server_, links_,
+                         host_jobs_.grace(), add_events,
+                         [this](Supervisor::Action action) { act(action); }},
+      *elastic_hosts_);
+  supervisor_.ask_before_end(
+      [this](int rank, int host, int exit_code, const std::string& sentence) {
+        return elastic_->survives(rank, host, exit_code, sentence);
+      });
+  elastic_->begin();
 }
 
 // Once all ranks run.
@@ -354,11 +378,13 @@ net::Task<void> JobLaunch::start() {
       if (!error) net::asio::co_spawn(loop_, time_out(seconds), net::asio::detached);
     });
   }
-  for (size_t host = 0; host < links_.size(); ++host) {
+  if (elastic_hosts_) start_elastic();
+  const size_t hosts = master_endpoints_.orders.size();
+  for (size_t host = 0; host < hosts; ++host) {
     net::asio::co_spawn(loop_, links_[host]->start(master_endpoints_.orders[host]),
-                        [this, host](std::exception_ptr error, Status status) {
+                        [this, host, hosts](std::exception_ptr error, Status status) {
                           if (error) status = rendezvous::status_of(error, "the start was cut off");
-                          if (status.ok() && ++started_ == links_.size()) start_input();
+                          if (status.ok() && ++started_ == hosts) start_input();
                           if (status.ok() || supervisor_.is_done(static_cast<int>(host))) return;
                           links_[host]->close();
                           failed_hosts_.push_back(static_cast<int>(host));
@@ -412,8 +438,14 @@ void JobLaunch::act(Supervisor::Action action, int signal) {
 }
 
 void JobLaunch::end_all(double grace, int signal) {
+  if (elastic_) {
+    elastic_->stop();
+    startup_.cancel();
+  }
   for (size_t host = 0; host < links_.size(); ++host) {
-    if (!supervisor_.is_done(static_cast<int>(host))) links_[host]->end(grace, signal);
+    if (links_[host] && !supervisor_.is_done(static_cast<int>(host))) {
+      links_[host]->end(grace, signal);
+    }
   }
   net::asio::co_spawn(loop_, end_in_time(grace + kBeyondGrace), net::asio::detached);
 }
@@ -433,7 +465,7 @@ net::Task<void> JobLaunch::end_in_time(double seconds) {
   for (size_t host = 0; host < links_.size(); ++host) {
     if (supervisor_.is_done(static_cast<int>(host))) continue;
     output_->say(cat("host ", plan_.hosts[host].name, " has not confirmed that its ranks ended"));
-    links_[host]->close();
+    if (links_[host]) links_[host]->close();
     failed_hosts_.push_back(static_cast<int>(host));
     act(supervisor_.on_lost(static_cast<int>(host), unavailable("it does not answer")));
   }
@@ -445,13 +477,17 @@ net::Task<void> JobLaunch::part() {
   give_up_.async_wait([this](const net::error_code& error) {
     if (!error) drop_links();
   });
-  for (const auto& link : links_) co_await link->part();
+  for (const auto& link : links_) {
+    if (link) co_await link->part();
+  }
   give_up_.cancel();
   drop_links();
 }
 
 void JobLaunch::drop_links() {
-  for (const auto& link : links_) link->close();
+  for (const auto& link : links_) {
+    if (link) link->close();
+  }
 }
 
 // Shows first what the ranks were doing.
@@ -516,8 +552,9 @@ void prepare_process(const Options& options) {
 }
 
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue, const std::function<void()>& on_running) {
-  return JobLaunch(options, plan, generation, join_queue, on_running).run();
+               JoinQueue* join_queue, const std::function<void()>& on_running,
+               const std::vector<Host>* elastic_hosts) {
+  return JobLaunch(options, plan, generation, join_queue, on_running, elastic_hosts).run();
 }
 
 }  // namespace hvd::launcher

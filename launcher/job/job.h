@@ -24,9 +24,12 @@ struct JobEnd {
 
 // Sets up this process: log level, environment, SIGPIPE. Call once, before the first launch.
 void prepare_process(const Options& options);
+// `elastic_hosts`: all hosts that an elastic job may use, of which the plan has the first ones; null: the
+// job has a constant size.
 // `generation`: the number of earlier launches of this job. `join_queue`: the queue in which the hosts
 // have joined; null: the launcher connects to the hosts. `on_running`: called once all ranks run.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue = nullptr, const std::function<void()>& on_running = {});
+               JoinQueue* join_queue, const std::function<void()>& on_running,
+               const std::vector<Host>* elastic_hosts);
 
 }  // namespace hvd::launcher

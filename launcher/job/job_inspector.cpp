@@ -19,7 +19,8 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
       supervisor_(supervisor),
       inspection_(executor, plan.hosts.size(),
                   [&supervisor, &links](size_t host, uint32_t number, bool with_stacks) {
-                    if (host >= links.size() || supervisor.is_done(static_cast<int>(host))) {
+                    if (host >= links.size() || !links[host] ||
+                        supervisor.is_done(static_cast<int>(host))) {
                       return false;
                     }
                     links[host]->inspect(number, with_stacks);
@@ -27,7 +28,7 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                   }),
       commands_(executor, plan, [&plan, &supervisor, &links](int rank, const Message& order) {
         const int host = plan.slots[static_cast<size_t>(rank)].host;
-        if (supervisor.is_done(host)) return false;
+        if (supervisor.is_done(host) || !links[static_cast<size_t>(host)]) return false;
         links[static_cast<size_t>(host)]->pass(order);
         return true;
       }) {}
@@ -58,6 +59,7 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
     co_return;
   }
   const bool with_stacks = request == "stack";
+  inspection_.grow(plan_.hosts.size());
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(),
                          " ranks: ", printable(join(options_.command, " ")), "\n");
   const std::vector<std::string> hosts = co_await inspection_.run(with_stacks);

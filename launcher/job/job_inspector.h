@@ -28,7 +28,10 @@ class JobInspector {
   // Opens the socket. The job runs without it when that fails.
   void open();
   // Returns one text per host with the stacks of its ranks; empty for a host that did not answer.
-  net::Task<std::vector<std::string>> stacks() { return inspection_.run(true); }
+  net::Task<std::vector<std::string>> stacks() {
+    inspection_.grow(plan_.hosts.size());
+    return inspection_.run(true);
+  }
 
   // The events of the agents.
   void on_inspected(int host, uint32_t number, const std::string& text) {

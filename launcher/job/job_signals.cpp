@@ -62,7 +62,7 @@ void JobSignals::pass_on(int number, int from_host) {
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
   for (size_t host = 0; host < links_.size(); ++host) {
-    if (static_cast<int>(host) != from_host) links_[host]->signal(number);
+    if (links_[host] && static_cast<int>(host) != from_host) links_[host]->signal(number);
   }
 }
 
@@ -72,9 +72,11 @@ net::Task<void> JobSignals::suspend() {
     size_t left;
     net::asio::steady_timer done;
   };
-  const auto telling = std::make_shared<Telling>(
-      Telling{links_.size(), net::asio::steady_timer(loop_, kTimeToSuspend)});
+  const auto telling =
+      std::make_shared<Telling>(Telling{0, net::asio::steady_timer(loop_, kTimeToSuspend)});
   for (const auto& link : links_) {
+    if (!link) continue;
+    ++telling->left;
     link->signal(SIGTSTP);
     net::asio::co_spawn(loop_, link->suspend(), [telling](std::exception_ptr, Status) {
       if (--telling->left == 0) telling->done.cancel();
@@ -82,7 +84,9 @@ net::Task<void> JobSignals::suspend() {
   }
   if (telling->left > 0) co_await telling->done.async_wait(net::use_tuple);
   ::raise(SIGSTOP);
-  for (const auto& link : links_) link->signal(SIGCONT);
+  for (const auto& link : links_) {
+    if (link) link->signal(SIGCONT);
+  }
   // The links' next pings end the suspension.
   suspending_ = false;
 }

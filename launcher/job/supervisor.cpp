@@ -77,6 +77,13 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
   rank_killed_[static_cast<size_t>(exit.rank)] = exit.after_grace;
   // A rank that ends because the job ends is not the cause.
   if (ending_) return Action::kNone;
+  if (survives_) {
+    const int host = plan_.slots[static_cast<size_t>(exit.rank)].host;
+    const bool is_success = exit.code == 0 && exit.signal == 0;
+    Failure failure = is_success ? Failure{0, ""} : describe(exit);
+    if (goes_on(exit.rank, host, failure) || is_success) return Action::kNone;
+    return fail(failure.exit_code, std::move(failure.sentence), exit.rank);
+  }
   if (exit.code == 0 && exit.signal == 0) {
     return exit.rank == awaited_ ? fail_late() : Action::kNone;
   }
@@ -94,7 +101,24 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
   return rank_done_[static_cast<size_t>(awaited_)] ? fail_late() : Action::kAwait;
 }
 
+bool Supervisor::goes_on(int rank, int host, const Failure& failure) const {
+  return survives_ && survives_(rank, host, failure.exit_code, failure.sentence);
+}
+
+void Supervisor::grow() {
+  host_done_.resize(plan_.hosts.size());
+  rank_done_.resize(plan_.slots.size());
+  rank_joined_.resize(plan_.slots.size());
+  rank_killed_.resize(plan_.slots.size());
+  ++hosts_left_;
+}
+
+Supervisor::Action Supervisor::end_job(int exit_code, const std::string& sentence, int rank) {
+  return fail(exit_code, sentence, rank);
+}
+
 Supervisor::Action Supervisor::on_joined(int rank, int world_rank, int world_size) {
+  if (survives_) return Action::kNone;  // ranks change from generation to generation
   if (rank < 0 || rank >= plan_.size() || plan_.size() == 1) return Action::kNone;
   const auto place_of_rank = static_cast<size_t>(rank);
   if (world_rank == rank && world_size == plan_.size()) rank_joined_[place_of_rank] = true;
@@ -122,7 +146,7 @@ void Supervisor::leave(int host) {
 
 Supervisor::Action Supervisor::on_finished(int host) {
   leave(host);
-  if (ending_) return Action::kNone;
+  if (ending_ || survives_) return Action::kNone;
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host || rank_done_[static_cast<size_t>(slot.rank)]) continue;
     return fail(kExitLauncher, cat(place(slot.rank), " ended without its agent saying how"));
@@ -133,19 +157,25 @@ Supervisor::Action Supervisor::on_finished(int host) {
 Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
   leave(host);
   if (ending_) return Action::kNone;
-  return fail(kExitLauncher, cat(host_name(host), " was lost: ", why.message()));
+  Failure failure{kExitLauncher, cat(host_name(host), " was lost: ", why.message())};
+  if (goes_on(-1, host, failure)) return Action::kNone;
+  return fail(failure.exit_code, std::move(failure.sentence));
 }
 
 Supervisor::Action Supervisor::on_agent_ending(int host, const std::string& why) {
   if (ending_) return Action::kNone;
+  Failure failure{kExitLauncher, cat(host_name(host), " was lost: ", why)};
+  if (goes_on(-1, host, failure)) return Action::kNone;
   ended_by_ = SIGTERM;
-  return fail(kExitLauncher, cat(host_name(host), " was lost: ", why));
+  return fail(failure.exit_code, std::move(failure.sentence));
 }
 
 Supervisor::Action Supervisor::on_start_failed(int host, const Status& why) {
   leave(host);
   if (ending_) return Action::kNone;
-  return fail(kExitLauncher, cat(host_name(host), ": start: ", why.message()));
+  Failure failure{kExitLauncher, cat(host_name(host), ": start: ", why.message())};
+  if (goes_on(-1, host, failure)) return Action::kNone;
+  return fail(failure.exit_code, std::move(failure.sentence));
 }
 
 Supervisor::Action Supervisor::on_timeout(double seconds) {

@@ -3,6 +3,7 @@
 // out the actions. Pure: no I/O, no clock, no thread of its own.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -25,6 +26,16 @@ class Supervisor {
 
   // `waits`: a rank's failure does not end the other ranks; it sets the exit code when all have ended.
   explicit Supervisor(const SlotPlan& plan, bool waits = false);
+
+  // In an elastic job: called for each end of a rank (rank -1: of a host), with exit code 0 and no
+  // sentence after success. Returns whether the job goes on.
+  using Survives =
+      std::function<bool(int rank, int host, int exit_code, const std::string& sentence)>;
+  void ask_before_end(Survives survives) { survives_ = std::move(survives); }
+  // The plan has got one more host, with its ranks.
+  void grow();
+  // Ends the job for another reason. `rank`: whose failure is the cause, or -1.
+  Action end_job(int exit_code, const std::string& sentence, int rank);
 
   // A rank has ended. The first failure ends the job. `left_by`: the rank whose exit made this rank fail,
   // as this rank reported. If that rank fails within 2 s as well, its failure is the cause.
@@ -78,6 +89,7 @@ class Supervisor {
   Failure describe(const RankExit& exit) const;
   Action fail_late();
   void leave(int host);
+  bool goes_on(int rank, int host, const Failure& failure) const;
   std::string place(int rank) const;      // "rank 3 on host b"
   std::string host_name(int host) const;  // "host b"
 
@@ -85,6 +97,7 @@ class Supervisor {
   std::vector<bool> host_done_, rank_done_, rank_joined_, rank_killed_;
   int hosts_left_;
   const bool waits_;
+  Survives survives_;
   bool ending_ = false;
   int ended_by_ = 0;  // the signal that killed a rank, or SIGTERM when an agent ends its ranks
   int failed_rank_ = -1;

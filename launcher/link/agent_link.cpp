@@ -156,7 +156,7 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   if (status.ok()) {
     frames_.address(job_);
     put(Prepare{job_, kOutputWindow, kStoreWindow});
-    if (job_.lease_seconds > 0) spawn(&Impl::ping);
+    if (job_.lease_seconds > 0 || job_.silence_seconds > 0) spawn(&Impl::ping);
     status = co_await wait_for([this] { return prepared_.has_value(); });
   }
   if (status.ok()) status = *prepared_;
@@ -272,7 +272,8 @@ net::Task<void> AgentLink::Impl::read_link() {
 
 net::Task<void> AgentLink::Impl::ping() {
   const auto self = shared_from_this();
-  const Status silent = co_await pings_.run(job_.lease_seconds);
+  const Status silent =
+      co_await pings_.run(job_.silence_seconds > 0 ? job_.silence_seconds : job_.lease_seconds);
   if (!silent.ok()) lose(silent);
 }
 

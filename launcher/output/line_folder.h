@@ -30,6 +30,11 @@ class LineFolder {
   explicit LineFolder(int size)
       : last_(static_cast<size_t>(size)), cut_(static_cast<size_t>(size)) {}
 
+  // There are more ranks.
+  void grow(int size) {
+    last_.resize(static_cast<size_t>(size));
+    cut_.resize(static_cast<size_t>(size));
+  }
   // A line that ends with "\r" waits for a moment: the rank's next one may be the "\n" that belongs
   // to it.
   void add(int rank, std::string_view line, Clock::time_point now);

@@ -73,20 +73,23 @@ Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, Output
   if (style_.folds) {
     for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
   }
-  channels_.reserve(2 * static_cast<size_t>(size_));
+  for (int rank = 0; rank < size_; ++rank) open_channels(rank);
+}
+
+void Output::open_channels(int rank) {
   const bool is_terminal =
       style_.format == LineFormat::kText && !style_.folds && ::isatty(STDOUT_FILENO) == 1;
-  for (int rank = 0; rank < size_; ++rank) {
-    const bool is_shown = style_.is_shown.empty() || style_.is_shown[static_cast<size_t>(rank)];
-    for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
-      channels_.emplace_back(line_tag(plan, {rank}, stream, style_), style_.format, is_shown);
-      if (style_.format == LineFormat::kJson)
-        channels_.back().plain.set_tag(cat("[", rank, "]<stderr>:"));
-      const bool is_asking = is_terminal && is_shown && rank == style_.asking_rank;
-      if (is_asking &&
-          ::isatty(stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO) == 1) {
-        channels_.back().soon = std::make_unique<net::asio::steady_timer>(executor);
-      }
+  const auto index = static_cast<size_t>(rank);
+  const bool is_shown =
+      style_.is_shown.empty() || (index < style_.is_shown.size() && style_.is_shown[index]);
+  for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+    channels_.emplace_back(line_tag(plan_, {rank}, stream, style_), style_.format, is_shown);
+    if (style_.format == LineFormat::kJson)
+      channels_.back().plain.set_tag(cat("[", rank, "]<stderr>:"));
+    const bool is_asking = is_terminal && is_shown && rank == style_.asking_rank;
+    if (is_asking &&
+        ::isatty(stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO) == 1) {
+      channels_.back().soon = std::make_unique<net::asio::steady_timer>(executor_);
     }
   }
 }
@@ -94,30 +97,40 @@ Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, Output
 Result<std::unique_ptr<Output>> Output::open(net::asio::any_io_executor executor,
                                              const SlotPlan& plan, OutputStyle style) {
   std::unique_ptr<Output> output(new Output(std::move(executor), plan, std::move(style)));
-  if (!output->style_.directory.empty()) HVD_RETURN_IF_ERROR(output->open_files());
+  for (int rank = 0; rank < output->size_; ++rank) HVD_RETURN_IF_ERROR(output->open_files(rank));
   return output;
 }
 
-Status Output::open_files() {
-  for (int rank = 0; rank < size_; ++rank) {
-    const auto folder =
-        std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error) return system_error(cat("cannot make directory ", folder.string()), error.value());
-    for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
-      Channel& target = channel(rank, stream);
-      target.path = folder / (stream == OutputStream::kStdout ? "stdout" : "stderr");
-      const int how = style_.is_continued ? O_APPEND : O_TRUNC;
-      const UniqueFd file(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
-      // The sink needs a descriptor of its own, since `file` closes.
-      const UniqueFd second(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
-      if (!file || !second) return system_error(cat("cannot write to ", target.path), errno);
-      target.file = std::make_unique<Sink>(executor_, file.get(), thread_);
-      target.file->on_broken([this, &target](int error) {
-        say(system_error(cat("cannot write to ", target.path), error).message());
-      });
-    }
+Status Output::grow() {
+  while (size_ < plan_.size()) {
+    open_channels(size_);
+    HVD_RETURN_IF_ERROR(open_files(size_++));
+  }
+  for (auto& each : folding_) {
+    if (each) each->lines.grow(size_);
+  }
+  return {};
+}
+
+Status Output::open_files(int rank) {
+  if (style_.directory.empty()) return {};
+  const auto folder =
+      std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return system_error(cat("cannot make directory ", folder.string()), error.value());
+  for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+    Channel& target = channel(rank, stream);
+    target.path = folder / (stream == OutputStream::kStdout ? "stdout" : "stderr");
+    const int how = style_.is_continued ? O_APPEND : O_TRUNC;
+    const UniqueFd file(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
+    // The sink needs a descriptor of its own, since `file` closes.
+    const UniqueFd second(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
+    if (!file || !second) return system_error(cat("cannot write to ", target.path), errno);
+    target.file = std::make_unique<Sink>(executor_, file.get(), thread_);
+    target.file->on_broken([this, &target](int error) {
+      say(system_error(cat("cannot write to ", target.path), error).message());
+    });
   }
   return {};
 }

@@ -47,6 +47,8 @@ class Output {
   using Broken = std::function<void(OutputStream stream, int error_number)>;
   void on_broken(Broken callback);
 
+  // The plan has got more ranks. An error names the path of a file that cannot be made.
+  Status grow();
   void write(int rank, OutputStream stream, ByteView bytes);
   // The rank will write no more.
   void end(int rank, OutputStream stream);
@@ -88,7 +90,8 @@ class Output {
   };
 
   Output(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style);
-  Status open_files();
+  void open_channels(int rank);
+  Status open_files(int rank);
   Channel& channel(int rank, OutputStream stream);
   Sink& sink(OutputStream stream) { return stream == OutputStream::kStdout ? stdout_ : stderr_; }
   // Everywhere but to the user: the lines that these bytes, or the end, have made whole.
@@ -117,7 +120,7 @@ class Output {
   net::asio::any_io_executor executor_;
   WriterThread thread_;
   Sink stdout_, stderr_;
-  std::vector<Channel> channels_;  // two a rank
+  std::deque<Channel> channels_;  // two a rank
   std::unique_ptr<Folding> folding_[2];
   Consumed consumed_;
   struct Release {

@@ -42,9 +42,11 @@ Status check_unknown(const std::string& key) {
   return invalid_argument(cat("unknown word '", printable(key), "'; did you mean ", near, "?"));
 }
 
-Result<HostItem> parse_line(Words line) {
-  HVD_ASSIGN_OR_RETURN(HostItem item, parse_host_item(line.front()));
-  HVD_ASSIGN_OR_RETURN(const Attributes attributes, parse_attributes(line.subspan(1)));
+}  // namespace
+
+Result<HostItem> parse_host_words(Words words) {
+  HVD_ASSIGN_OR_RETURN(HostItem item, parse_host_item(words.front()));
+  HVD_ASSIGN_OR_RETURN(const Attributes attributes, parse_attributes(words.subspan(1)));
   int max_slots = 0;
   for (const auto& [key, value] : attributes) {
     if (key == "slots") {
@@ -70,8 +72,6 @@ Result<HostItem> parse_line(Words line) {
   return item;
 }
 
-}  // namespace
-
 Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view path,
                                          int slots_alone) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
@@ -85,7 +85,7 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view
     const auto parts = words_of(line.substr(0, line.find('#')));
     if (parts.empty()) continue;
     is_empty = false;
-    const auto item = parse_line(parts);
+    const auto item = parse_host_words(parts);
     Status status = item.status();
     for (size_t i = 0; status.ok() && i < item->names.size(); ++i) {
       status = hosts.add({item->names[i], item->user, item->slots ? item->slots : slots_alone});

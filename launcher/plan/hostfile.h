@@ -2,6 +2,7 @@
 // for --hostfile and for the hostfile of the MPI Operator. Pure.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,5 +16,8 @@ namespace hvd::launcher {
 // messages, which name it and the line.
 Result<std::vector<Host>> parse_hostfile(std::string_view text, std::string_view path,
                                          int slots_alone = 1);
+
+// The words of one line, at least one: "a", "a:4" or "n[01-16]", then key=value words.
+Result<HostItem> parse_host_words(std::span<const std::string_view> words);
 
 }  // namespace hvd::launcher

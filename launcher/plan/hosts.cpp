@@ -12,8 +12,6 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr int kMaxSlots = 1 << 24;
-
 bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }

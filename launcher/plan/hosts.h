@@ -12,6 +12,7 @@
 namespace hvd::launcher {
 
 constexpr int kMaxSlotsPerHost = 65536;
+constexpr int kMaxSlots = 1 << 24;  // of all hosts
 
 struct Host {
   std::string name;  // a name or an address, IPv6 without brackets

@@ -16,7 +16,7 @@ namespace {
 using Patterns = std::span<const std::string_view>;
 
 // Set for each rank by the launcher or its agent.
-constexpr std::array<std::string_view, 28> kOwn = {"HOROVOD_RANK",
+constexpr std::array<std::string_view, 30> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_SIZE",
                                                    "HOROVOD_LOCAL_RANK",
                                                    "HOROVOD_LOCAL_SIZE",
@@ -25,6 +25,8 @@ constexpr std::array<std::string_view, 28> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_HOSTNAME",
                                                    "HOROVOD_JOB_ID",
                                                    "HOROVOD_GENERATION",
+                                                   "HOROVOD_ELASTIC",
+                                                   "HOROVOD_ELASTIC_PROCESS",
                                                    "HOROVOD_LAUNCHER_VERSION",
                                                    "HOROVOD_JOB_SECRET",
                                                    "HOROVOD_RESULT_KEY",

@@ -88,10 +88,50 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     end(&Session::abandon);
   }
 
+  Status set(std::string_view key, ByteView value) {
+    return core_->service.state().set(key,
+                                      std::make_shared<Value>(Value{to_bytes(as_text(value)), {}}));
+  }
+
+  void remove_all(std::string_view prefix) {
+    State& state = core_->service.state();
+    for (const std::string& key : state.list(prefix, "", state.key_count())) {
+      static_cast<void>(state.remove(key));
+    }
+  }
+
+  using OnKey = std::function<void(const std::string& key)>;
+  void follow(std::string prefix, OnKey on_key) {
+    const uint64_t revision = core_->service.state().revision();
+    follow_from(revision, std::make_shared<const std::string>(std::move(prefix)),
+                std::make_shared<const OnKey>(std::move(on_key)));
+  }
+
   uint16_t port() const { return port_; }
   ServerCore& core() { return *core_; }
 
  private:
+  // A callback of the state must not call back in, so the next wait begins in a call of its own. No
+  // change is missed meanwhile: each wait begins at a revision.
+  void follow_from(uint64_t revision, const std::shared_ptr<const std::string>& prefix,
+                   const std::shared_ptr<const OnKey>& on_key) {
+    const auto take = [weak = weak_from_this(), prefix, on_key](const Changes& changes) {
+      const auto self = weak.lock();
+      if (!self) return;
+      asio::post(self->executor_, [weak, prefix, on_key, changes] {
+        const auto self = weak.lock();
+        if (!self || self->core_->is_closing) return;
+        self->follow_from(changes.revision, prefix, on_key);
+        for (const auto& change : changes.changes) {
+          if (!change.removed) (*on_key)(change.key);
+        }
+      });
+    };
+    std::optional<State::Ticket> ticket;
+    const auto changes = core_->service.state().watch(*prefix, revision, take, &ticket);
+    if (changes.ok() && !ticket) take(*changes);
+  }
+
   void end(void (Session::*how)()) {
     if (std::exchange(core_->is_closing, true)) return;
     core_->expiry_changed = [] {};
@@ -184,6 +224,11 @@ void Server::show_hosts(int size, std::vector<JoinedHost> hosts) {
 }
 void Server::close() { impl_->close(); }
 void Server::hand_over() { impl_->hand_over(); }
+Status Server::set(std::string_view key, ByteView value) { return impl_->set(key, value); }
+void Server::remove_all(std::string_view prefix) { impl_->remove_all(prefix); }
+void Server::on_change(std::string prefix, std::function<void(const std::string& key)> on_key) {
+  impl_->follow(std::move(prefix), std::move(on_key));
+}
 std::optional<Bytes> Server::value(std::string_view key) const {
   const ValuePtr value = impl_->core().service.state().get(key);
   if (!value) return {};

@@ -68,6 +68,12 @@ class Server {
   // break without a reply, and clients try again.
   void hand_over();
 
+  // For the owner of the server, which needs no connection. `on_key` is called on the loop, after the call
+  // that changed a key with this prefix, for as long as the server lives.
+  Status set(std::string_view key, ByteView value);
+  void remove_all(std::string_view prefix);
+  void on_change(std::string prefix, std::function<void(const std::string& key)> on_key);
+
   // Current value of this key; nothing if the key is absent.
   std::optional<Bytes> value(std::string_view key) const;
 

@@ -56,6 +56,7 @@ class Service {
   // which outlives this object. To be called before the first request.
   Status resume(const Records& records, DurableStore* durable);
   const State& state() const { return state_; }
+  State& state() { return state_; }  // for the server's owner
   const Membership& membership() const { return membership_; }
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
   // Removes the keys whose lifetime has ended (State::next_expiry).

@@ -8,6 +8,7 @@ using enum SettingType;
 // Topics of --help, in its order.
 constexpr char kJob[] = "job";
 constexpr char kHosts[] = "hosts";
+constexpr char kElastic[] = "elastic";
 constexpr char kSsh[] = "ssh";
 constexpr char kNetwork[] = "network";
 constexpr char kJoin[] = "join";
@@ -69,8 +70,29 @@ constexpr Setting kTable[] = {
      "--machinefile,-machinefile,-f"},
     {"slots_per_host", "--slots-per-host", "", "", kInt, "N", "1", kHosts,
      "Slots of each host without a number.", "",
-     "--nproc-per-node,--nproc_per_node,-ppn,--ppn,--npernode,-npernode,--ntasks-per-node"},
+     "--slots,--nproc-per-node,--nproc_per_node,-ppn,--ppn,--npernode,-npernode,--ntasks-per-node"},
     {"nnodes", "--nnodes", "", "", kInt, "N", "", kHosts, "Use only the first N hosts."},
+
+    {"min_num_proc", "--min-np,--min-num-proc", "", "", kInt, "N", "", kElastic,
+     "Number of ranks below which the job pauses, and that makes the job elastic; default -np."},
+    {"max_num_proc", "--max-np,--max-num-proc", "", "", kInt, "N", "", kElastic,
+     "Largest number of ranks of an elastic job; default: all slots."},
+    {"host_discovery_script", "--host-discovery-script", "", "", kText, "COMMAND", "", kElastic,
+     "Shell command that prints the hosts that there are now, such as a:4, one per line."},
+    {"elastic_timeout", "--elastic-timeout", "", "HOROVOD_ELASTIC_TIMEOUT", kDouble, "SECONDS",
+     "600", kElastic, "Time that an elastic job waits for enough slots; 0: the default."},
+    {"job_reset_limit", "--reset-limit", "reset_limit", "", kText, "N[/SECONDS]", "", kElastic,
+     "Changes of the job's ranks, in all or within SECONDS, after which the next one ends the "
+     "job."},
+    {"cooldown_range", "--blacklist-cooldown-range", "blacklist_cooldown_range", "", kText, "LO HI",
+     "", kElastic,
+     "Seconds, from LO on and doubled up to HI, until a failed host is used again; default: "
+     "never."},
+
+    {"restart_ranks", "--restart-ranks", "", "", kFlag, "", "0", kElastic,
+     "Start a failed rank of an elastic job again on its host, instead of using the host no more."},
+    {"host_timeout", "--host-timeout", "", "", kDouble, "SECONDS", "3", kElastic,
+     "Time without a sign of life after which a host of an elastic job is lost."},
 
     {"ssh_port", "-p,--ssh-port", "", "", kInt, "PORT", "", kSsh, "Port of sshd on the hosts."},
     {"ssh_identity_file", "-i,--ssh-identity-file", "", "", kText, "FILE", "", kSsh,
@@ -315,7 +337,7 @@ constexpr Setting kTable[] = {
     {"completion", "--completion", "", "", kText, "SHELL", "", kQuestions,
      "Print the completion script of a shell (bash, zsh or fish) and exit."},
     {"manual", "--manual", "", "", kText, "FORMAT", "", kQuestions,
-     "Print all settings as a manual page (man or markdown) and exit."},
+     "Print all settings as a manual page (man, environment or markdown) and exit."},
 
     {"rank", "", "", "HOROVOD_RANK", kInt, "N", "", kIdentity, "Global rank."},
     {"size", "", "", "HOROVOD_SIZE", kInt, "N", "", kIdentity, "Number of ranks."},
@@ -332,7 +354,10 @@ constexpr Setting kTable[] = {
      "Identifier of the job, 16 hexadecimal digits."},
     {"launcher_version", "", "", "HOROVOD_LAUNCHER_VERSION", kText, "VERSION", "", kIdentity,
      "Version of the launcher: a rank with another major or minor version refuses to start."},
-    {"generation", "", "", "HOROVOD_GENERATION", kInt, "N", "0", kIdentity, "Membership epoch."},
+    {"generation", "", "", "HOROVOD_GENERATION", kInt, "N", "0", kIdentity,
+     "Number of earlier memberships of the job."},
+    {"elastic_process", "", "", "HOROVOD_ELASTIC_PROCESS", kInt, "N", "", kIdentity,
+     "Number of this process in an elastic job, whose ranks change."},
     {"store", "", "", "HOROVOD_STORE", kText, "URL", "", kIdentity,
      "Address of the store: unix:/path, unix:@name, tcp:host:port, https://host:port or "
      "agent:@name."},
@@ -357,7 +382,6 @@ constexpr const char* kOtherVariables[] = {
     // The original's, at run time and for its build.
     "HOROVOD_CCL_BGT_AFFINITY",
     "HOROVOD_ELASTIC",
-    "HOROVOD_ELASTIC_TIMEOUT",
     "HOROVOD_SECRET_KEY",
     "HOROVOD_GPU_ALLGATHER",
     "HOROVOD_GPU_ALLREDUCE",

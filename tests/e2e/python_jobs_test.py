@@ -131,11 +131,13 @@ def meets_frameworks_that_come_later(python, folder):
 
 
 def expect_all(held):
-    """Checks that these names, relative to the package, include all files that a wheel needs."""
+    """Checks that these names, relative to the package, include all files that a wheel needs. Wheels of pip lack the
+    plugin that is linked with Debian's libgloo."""
     expect({"py.typed", "_native.abi3.so", "libhorovod.so", "tensorflow/_async_kernels.cpp"} <= held, held)
     built = BUILD / "lib"
     for plugin in built.glob("horovod/*/*.so"):
-        expect(str(plugin.relative_to(built)) in held, f"{plugin} is not in the wheel: {held}")
+        expect(str(plugin.relative_to(built)) in held or plugin.name == "gloo.so",
+               f"{plugin} is not in the wheel: {held}")
 
 
 def test_what_a_wheel_holds_meets_frameworks_that_come_later():

@@ -13,7 +13,7 @@ def lines_of(heading):
     """The commands under a heading, one from each block."""
     section = DOCUMENT.split(f"\n## {heading}\n")[1].split("\n## ")[0] if heading else \
         DOCUMENT.split("\n## ")[0]
-    return re.findall(r"^```sh\n(.*)\n```$", section, re.M)
+    return re.findall(r"^```sh(?: .*)?\n(.*)\n```$", section, re.M)
 
 
 class Shell:

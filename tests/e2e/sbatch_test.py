@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Scripts of sbatch on nodes with GPUs, of root and of an ordinary user: the one of examples/slurm, and
-jobs that end before their time."""
+"""Scripts of sbatch on nodes with GPUs, of root and of an ordinary user: the one of examples/slurm
+(docs/schedulers.md), and jobs that end before their time."""
 import contextlib
 import shlex
 import shutil

@@ -12,7 +12,7 @@ DOCUMENT = (ROOT / "docs" / "security.md").read_text()
 def lines_of(heading):
     """The commands under a heading, one from each block."""
     section = DOCUMENT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(r"^```sh\n(.*)\n```$", section, re.M)
+    return re.findall(r"^```sh(?: .*)?\n(.*)\n```$", section, re.M)
 
 
 def make(line, folder):

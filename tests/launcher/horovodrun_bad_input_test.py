@@ -57,6 +57,24 @@ class BadInput(unittest.TestCase):
         self.one_sentence("true", says="-np N")
         self.one_sentence("-np", "0", "true", says="-np 0 is out of range")
 
+    def test_flags_of_elastic_jobs_that_contradict_each_other(self):
+        self.one_sentence("-np", "2", "--max-np", "4", "true", says="--max-np is for elastic jobs; add ")
+        self.one_sentence("-np", "2", "--min-np", "4", "true", says="--min-np 4 is more than -np 2")
+        self.one_sentence("-np", "2", "--host-discovery-script", "echo a", "-H", "a:2", "true",
+                          says="--host-discovery-script and -H both say where to run")
+        self.one_sentence("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "2", "true",
+                          says="'9 2' is out of range")
+
+    def test_an_elastic_job_whose_hosts_join_by_themselves(self):
+        self.one_sentence("-np", "2", "--min-np", "1", "--listen", ":0", "--token-file", "x", "true",
+                          says="--listen starts jobs of constant size")
+
+    def test_a_discovery_script_that_fails_or_finds_too_few_slots(self):
+        self.one_sentence("-np", "1", "--host-discovery-script", "exit 3", "true",
+                          says="host discovery script 'exit 3': ended with exit code 3")
+        self.one_sentence("-np", "2", "--elastic-timeout", "1", "--host-discovery-script", "echo a", "true",
+                          says="named 1 of 2 slots within 1 s (--elastic-timeout)")
+
     def test_a_program_that_is_not_there(self):
         self.one_sentence("-np", "2", "no-such-program", says="no-such-program")
         self.one_sentence("-np", "2", "./no/such/program", says="no/such/program")

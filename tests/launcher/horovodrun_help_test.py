@@ -5,6 +5,7 @@ import os
 import re
 import struct
 import subprocess
+import tempfile
 import termios
 import unittest
 
@@ -29,7 +30,7 @@ class Questions(unittest.TestCase):
     def test_all_flags_are_in_the_full_help_and_in_one_topic(self):
         everything = run("--help-all").stdout.decode()
         common = run("--help").stdout.decode()
-        topics = re.search(r"TOPIC prints those of a topic: ([a-z, \n]+)\.", common)[1].replace("\n", " ")
+        topics = re.search(r"help TOPIC prints those of a topic: ([a-z, \n]+)\.", common)[1].replace("\n", " ")
         by_topic = "".join(run("--help", topic.strip()).stdout.decode() for topic in topics.split(","))
         completed = run("--completion", "bash").stdout.decode()
         flags = re.search(r"-\*\) COMPREPLY=\(\$\(compgen -W '([^']*)'", completed)[1].split()
@@ -46,6 +47,11 @@ class Questions(unittest.TestCase):
         self.assertTrue(result.stderr.startswith(
             b"horovodrun: --help netwrok: there is no such topic; give one of job, hosts,"), result.stderr)
         self.assertEqual(run("-np", "2", "--help", "python3", "train.py").stdout, run("--help").stdout)
+
+    def test_help_takes_a_topic_like_the_flag(self):
+        self.assertEqual(run("help", "hosts").stdout, run("--help", "hosts").stdout)
+        self.assertEqual(run("help").stdout, run("--help").stdout)
+        self.assertEqual(run("help", "netwrok").returncode, 2)
 
     def test_dry_run_shows_the_plan_and_starts_nothing(self):
         result = run("-np", "6", "-H", "a:4,no-such-host:4", "--dry-run", "python3", "train.py")
@@ -68,11 +74,29 @@ class Manuals(unittest.TestCase):
             self.assertEqual(run("--manual", "markdown").stdout.decode(), text.read(),
                              "run: horovodrun --manual markdown > docs/settings.md")
 
-    def completed(self, *words):
+    def test_bash_completes_hosts_of_ssh(self):
+        with tempfile.TemporaryDirectory() as home:
+            os.mkdir(f"{home}/.ssh")
+            with open(f"{home}/.ssh/known_hosts", "w", encoding="utf-8") as file:
+                file.write("alpha,10.99.0.1 ssh-rsa A\n[beta.x]:2222 ssh-rsa A\n|1|hashed ssh-rsa A\n"
+                           "@revoked gone ssh-rsa A\n")
+            with open(f"{home}/.ssh/config", "w", encoding="utf-8") as file:
+                file.write("Host gamma delta *.wild\n  Port 2\nhost=eps\n")
+            for words, expected in ((["-H", "a"], ["alpha"]), (["-H", "10.99"], ["10.99.0.1"]),
+                                    (["--hosts", "=", "alpha", ":", "4,b"], ["4,beta.x"]),
+                                    (["-np", "2", "-H", "alpha", ":", "4,beta.x", ":", "2,e"], ["2,eps"]),
+                                    (["-H", "g"], ["gamma"]), (["-H", "d"], ["delta"]), (["-H", "|"], [""])):
+                self.assertEqual(self.completed(*words, HOME=home), expected, words)
+
+    def test_the_other_shells_complete_hosts_by_their_own_functions(self):
+        self.assertRegex(run("--completion", "zsh").stdout.decode(), r"'\*-H\[.*:_sequence -s , _hosts'")
+        self.assertRegex(run("--completion", "fish").stdout.decode(), r"-l hosts -x -a '\(__fish_print_hostnames\)'")
+
+    def completed(self, *words, **environment):
         script = ('source <("$0" --completion bash); COMP_WORDS=(horovodrun "$@"); COMP_CWORD=$#; '
                   '_horovodrun; printf "%s\\n" "${COMPREPLY[@]}"')
         done = subprocess.run(["bash", "-c", script, HOROVODRUN, *words], stdout=subprocess.PIPE,
-                              check=True, timeout=TIMEOUT)
+                              check=True, timeout=TIMEOUT, env={**os.environ, **environment})
         return lines(done.stdout)
 
     def test_bash_completes_flags(self):

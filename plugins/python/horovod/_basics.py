@@ -17,6 +17,7 @@ from horovod import process_sets as _sets
 from horovod._identity import (
     cross_rank,
     cross_size,
+    is_elastic,
     is_homogeneous,
     is_initialized,
     local_rank,
@@ -55,11 +56,31 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
         _ops.reset()
         _sets.forget_all()
         _stack.offer()
-        _init_interruptibly([process_set.ranks for process_set in added], ranks)
+        _join([process_set.ranks for process_set in added], ranks)
         for number, process_set in enumerate(added, 1):
             _sets.note_registered(process_set, number)
         atexit.unregister(_shutdown_at_exit)
         atexit.register(_shutdown_at_exit, os.getpid())
+
+
+# How often in a row the ranks of an elastic job may fail to form a generation.
+_ATTEMPTS = 5
+
+
+def _join(sets: List[List[int]], ranks: List[int]) -> None:
+    if not is_elastic():
+        _init_interruptibly(sets, ranks)
+        return
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            _init_interruptibly(sets, ranks)
+            break
+        except HorovodInternalError:  # a rank was lost meanwhile: the next generation is without it
+            if not left:
+                raise
+    for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"):
+        os.environ[f"HOROVOD_{name}"] = str(getattr(library(), f"hvd_{name.lower()}")())
+    os.environ["HOROVOD_GENERATION"] = str(library().hvd_generation())
 
 
 def _ranks_of(comm: Optional[Any]) -> List[int]:

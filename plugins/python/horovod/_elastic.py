@@ -1,19 +1,43 @@
 """The common part of `hvd.elastic` of every framework: states that can be saved, restored and
 synchronised over all ranks, and the loop around a training function.
 
-The size of a job is fixed in this release. `run` calls the function again after a failure that the job
-survives. Hosts never join or leave.
+In a job of constant size, `run` calls the function again after a failure that the job survives. In an
+elastic job (`horovodrun --min-np`), ranks also come and go: `run` leads from one generation of ranks to the
+next.
 """
 
 from __future__ import annotations
 
 import copy
+import ctypes
+import enum
 import functools
 import os
-from typing import Any, Callable, Dict, List, Optional
+import queue
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from horovod import _basics, _objects
+from horovod import _basics, _objects, _ops
+from horovod._library import library
+from horovod._ops import Dtype, Kind, Tensor
 from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+
+class HostUpdateResult(enum.IntFlag):
+    """How the hosts of a job have changed."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = 3
+
+
+_source = 0
+
+
+def source_rank() -> int:
+    """The rank whose state the others take in `State.sync`: after a failure in an elastic job, the first
+    rank with the newest commit; else rank 0."""
+    return _source
 
 
 class State:
@@ -26,9 +50,12 @@ class State:
 
     def __init__(self, bcast_object: Optional[Callable[..., Any]] = None,
                  get_rank: Optional[Callable[[], int]] = None) -> None:
-        self._bcast_object = bcast_object or _from_rank_0
+        self._bcast_object = bcast_object or _from_source
         self._rank = get_rank or _basics.rank
         self._reset_callbacks: List[Callable[[], None]] = []
+        self._host_messages: queue.Queue[Tuple[Any, Any]] = queue.Queue()
+        self._last_updated_timestamp = 0
+        self._commits = -1  # number of commits since the beginning of the job; -1: none yet
 
     def register_reset_callbacks(self, callbacks: List[Callable[[], None]]) -> None:
         """Registers functions to call, in order, after each restart of Horovod."""
@@ -36,21 +63,34 @@ class State:
 
     def on_reset(self) -> None:
         """Called after Horovod has restarted."""
+        self._host_messages = queue.Queue()
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: Any, update_res: Any) -> None:
-        """For existing scripts. The hosts of a job do not change."""
+        """Tells the state of changed hosts, for `check_host_updates`. The launcher's own news need no call.
+        `timestamp`: any value; `update_res`: a HostUpdateResult."""
+        self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """Saves the state. A failure loses later changes. Also checks for changed hosts, of which there
-        are none."""
+        """Saves the state. A failure loses later changes. Also calls `check_host_updates`. All ranks must call
+        it equally often."""
         self.save()
+        self._commits = max(self._commits, 0) + 1
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """For existing scripts. The hosts of a job do not change."""
+        """Raises HostsUpdatedInterrupt when hosts have joined or are about to leave: on all ranks in the
+        same call. All ranks of an elastic job must call it equally often. Does nothing in other jobs, unless
+        `on_hosts_updated` was called."""
+        updates = HostUpdateResult.no_update
+        while not self._host_messages.empty():
+            updates |= HostUpdateResult(self._host_messages.get()[1])
+        if _basics.is_elastic() and _basics.is_initialized():
+            updates = _updates_of_all(updates | HostUpdateResult(library().hvd_host_updates()))
+        if updates:
+            raise HostsUpdatedInterrupt(updates == HostUpdateResult.removed)
 
     def save(self) -> None:
         """Keeps a copy of the state in this process's memory."""
@@ -61,7 +101,8 @@ class State:
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Sets the state of every rank to that of rank 0, and saves it. All ranks must call it."""
+        """Sets the state of every rank to that of rank 0, or of `source_rank()`, and saves it. All ranks must
+        call it."""
         raise NotImplementedError
 
     def reset(self) -> None:
@@ -90,15 +131,48 @@ class ObjectState(State):
             setattr(self, name, copy.deepcopy(value))
 
     def sync(self) -> None:
-        """Sets the attributes to those of rank 0. All ranks must call it."""
+        """Sets the attributes to those of rank 0, or of `source_rank()`. All ranks must call it."""
         if self._saved_state:
             mine = {name: getattr(self, name) for name in self._saved_state}
             self._saved_state = copy.deepcopy(self._bcast_object(mine))
             self.restore()
 
 
-def _from_rank_0(attributes: Dict[str, Any]) -> Dict[str, Any]:
-    return _objects.broadcast_object(attributes, 0, "elastic.state")
+def _from_source(attributes: Dict[str, Any]) -> Dict[str, Any]:
+    return _objects.broadcast_object(attributes, _source, "elastic.state")
+
+
+def _updates_of_all(mine: HostUpdateResult) -> HostUpdateResult:
+    """Returns what any rank knows of changed hosts. All ranks must call it."""
+    if _basics.size() == 1:
+        return mine
+    known = (ctypes.c_int32 * 2)(bool(mine & HostUpdateResult.removed),
+                                 bool(mine & HostUpdateResult.added))
+    address = ctypes.addressof(known)
+    _ops.run(_ops.submit(Kind.ALLREDUCE, "elastic.check_host_updates",
+                         [Tensor(address, address, Dtype.INT32, (2,))], keep=known,
+                         finish=lambda handle: None, reduce_op=_ops.Max))
+    return HostUpdateResult(known[0] + 2 * known[1])
+
+
+def _follows_source(state: State) -> bool:
+    # A state or handler of the program's own copies rank 0's values.
+    parts = [state, *getattr(state, "_handlers", {}).values()]
+    return (all(type(part).__module__.split(".")[0] == "horovod" for part in parts)
+            and not getattr(state, "_is_of_rank_0", False))
+
+
+def _choose_source(state: State) -> None:
+    """Finds the rank whose state all ranks take. All ranks must call it."""
+    global _source
+    _source = 0
+    if not _basics.is_elastic() or _basics.size() == 1:
+        return
+    mine = state._commits if _follows_source(state) else None
+    commits = _objects.allgather_object(mine, "elastic.commits")
+    if None not in commits:
+        state._commits = max(commits)
+        _source = commits.index(state._commits)
 
 
 def _is_final(error: HorovodInternalError) -> bool:
@@ -128,7 +202,10 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     the function again. It raises the error when the ranks do not all join again within
     HOROVOD_START_TIMEOUT seconds, and when it has restarted HOROVOD_RESET_LIMIT times already (1000 unless
     set). After a HostsUpdatedInterrupt, it restarts Horovod with the state as it is, and does not synchronise the
-    state if the interrupt's `skip_sync` is true.
+    state if the interrupt's `skip_sync` is true and no rank is new.
+
+    In an elastic job the launcher limits the restarts (--reset-limit). A rank that calls a decorated function
+    for the first time takes the state of the others.
     """
     return run_fn(func, _basics.init)
 
@@ -142,6 +219,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
         while True:
             try:
                 if not skip_sync:
+                    _choose_source(state)
                     state.sync()
                 return func(state, *args, **kwargs)
             except HorovodInternalError as error:
@@ -156,11 +234,12 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                     raise
                 cause, skip_sync = interrupt, interrupt.skip_sync
                 _leave()
-            resets_left -= 1
+            resets_left -= not _basics.is_elastic()  # there the launcher counts
             try:
                 reset()
             except HorovodInternalError as again:
                 raise cause from again
+            skip_sync = skip_sync and not library().hvd_has_new_ranks()
             state.on_reset()
 
     return wrapper

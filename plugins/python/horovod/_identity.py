@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, List
 
 from horovod._library import library
@@ -52,6 +53,11 @@ def cross_size() -> int:
 def is_homogeneous() -> bool:
     """Whether every host has the same number of ranks. ValueError before `init`."""
     return _known(library().hvd_is_homogeneous()) != 0
+
+
+def is_elastic() -> bool:
+    """Whether this process belongs to a job whose ranks may change, as its launcher says."""
+    return "HOROVOD_ELASTIC_PROCESS" in os.environ
 
 
 def ranks_of_communicator(comm: Any) -> List[int]:

@@ -56,6 +56,9 @@ _NUMBERS = [
     "hvd_cross_rank",
     "hvd_cross_size",
     "hvd_is_homogeneous",
+    "hvd_generation",
+    "hvd_has_new_ranks",
+    "hvd_host_updates",
 ]
 
 

@@ -29,8 +29,8 @@ class HorovodUnimplementedError(HorovodInternalError, NotImplementedError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """For existing scripts that catch or raise it; `hvd.elastic.run` then restarts Horovod and goes on. Never
-    raised here, because the hosts of a job do not change."""
+    """Hosts join or leave the job. `State.check_host_updates` raises it on all ranks at once, and
+    `hvd.elastic.run` then goes on with the next generation of ranks."""
 
     def __init__(self, skip_sync: bool = False) -> None:
         """`skip_sync`: the states of all ranks are equal, so that `run` need not synchronise them."""

@@ -225,7 +225,7 @@ LauncherDetection detect_launcher(const Settings& settings) {
   return detected;
 }
 
-struct Asked {
+struct BootstrapAnswer {
   std::unique_ptr<Opened> plugin;  // nullptr: nobody knows this process
   Identity identity;
   std::map<std::string, std::string>
@@ -234,10 +234,10 @@ struct Asked {
 
 // The first that knows this process. One that should and fails is the end of it, unless MPI, which is
 // asked last, has its ranks already.
-Result<Asked> ask(const plugin::Catalogue& catalogue, const Settings& settings,
-                  const LauncherDetection& detected) {
+Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const Settings& settings,
+                            const LauncherDetection& detected) {
   Status failure, not_mine;
-  Asked asked;
+  BootstrapAnswer asked;
   for (const hvd_plugin* record : catalogue.usable(HVD_PLUGIN_BOOTSTRAP)) {
     if (!detected.named.empty() && detected.named != record->name) continue;
     if (!failure.ok() && !(detected.mpi && record->name == kMpi)) continue;
@@ -277,7 +277,7 @@ std::string refusals_of(const plugin::Catalogue& catalogue) {
 }
 
 // Why the bootstrap plugin of a launcher does not know this process.
-std::string why_unknown(const plugin::Catalogue& catalogue, const Asked& asked,
+std::string why_unknown(const plugin::Catalogue& catalogue, const BootstrapAnswer& asked,
                         const std::string& name) {
   const auto found = asked.not_mine.find(name);
   return found != asked.not_mine.end() ? found->second
@@ -307,7 +307,7 @@ Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
   Settings timed = settings;
   HVD_RETURN_IF_ERROR(timed.set("start_timeout", cat(deadline.seconds_left())));
   const plugin::Catalogue catalogue = installed_bootstraps(settings);
-  HVD_ASSIGN_OR_RETURN(Asked asked, ask(catalogue, timed, detected));
+  HVD_ASSIGN_OR_RETURN(BootstrapAnswer asked, ask(catalogue, timed, detected));
   if (asked.plugin && (asked.identity.size > 1 || !detected.step_of_many)) {
     HVD_ASSIGN_OR_RETURN(
         Bootstrap found,

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "runtime/bootstrap/elastic_process.h"
 #include "runtime/runtime.h"
 
 namespace hvd::runtime::api {
@@ -29,6 +30,7 @@ struct State {
   uint32_t epoch HVD_GUARDED_BY(mutex) = 0;
   bool watches_forks HVD_GUARDED_BY(mutex) = false;
   StackChannel stack HVD_GUARDED_BY(mutex);
+  std::atomic<ElasticProcess*> elastic{nullptr};  // made once, in an elastic job
   // Owned by Bootstrap, from init to shutdown.
   std::shared_ptr<void>* session HVD_GUARDED_BY(mutex) = nullptr;
   // Saved by Bootstrap for the life of the process, but not for its forked children.

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
+#include "runtime/bootstrap/elastic_process.h"
 #include "runtime/bootstrap/world_notice.h"
 #include "runtime/capi/api_call.h"
 #include "runtime/capi/capability.h"
@@ -22,6 +23,7 @@
 namespace {
 
 using hvd::Status;
+using hvd::runtime::ElasticProcess;
 using hvd::runtime::Runtime;
 using hvd::runtime::api::Call;
 using hvd::runtime::api::copy_sized;
@@ -85,15 +87,40 @@ void save(const std::shared_ptr<const hvd::runtime::SavedBootstrap>& saved)
   });
 }
 
+// Called by the thread of the news.
+void fail_generation(int32_t generation, const Status& why) {
+  const Call call;
+  Runtime* const runtime = call.runtime();
+  if (state.initialized.load() && runtime->identity().generation == generation) {
+    runtime->fail(why);
+  }
+}
+
+// The place in the next generation of an elastic job; nothing in other jobs.
+hvd::Result<std::optional<hvd::runtime::Bootstrap>> join_generation(const hvd::Settings& settings)
+    HVD_REQUIRES(state.mutex) {
+  if (!ElasticProcess::is_elastic(settings)) return std::optional<hvd::runtime::Bootstrap>();
+  if (state.elastic == nullptr) {
+    HVD_ASSIGN_OR_RETURN(auto process, ElasticProcess::open(settings, fail_generation));
+    state.elastic = process.release();
+  }
+  HVD_ASSIGN_OR_RETURN(auto place, state.elastic.load()->join(settings));
+  return std::optional(std::move(place));
+}
+
 Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
   apply_log_settings(settings);
   const auto backends = hvd::runtime::select_backends(settings);
   const double seconds =
       wishes.timeout_seconds > 0 ? wishes.timeout_seconds : settings.number("start_timeout");
+  HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings));
+  const bool is_elastic = elastic.has_value();
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
-  auto found = hvd::runtime::bootstrap(settings, deadline, state.epoch,
-                                       state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
+  auto found = is_elastic ? hvd::Result(*std::move(elastic))
+                          : hvd::runtime::bootstrap(
+                                settings, deadline, state.epoch,
+                                state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
   if (!found.ok()) return backends.ok() ? found.error() : backends.error();
   hvd::runtime::Bootstrap& bootstrap = *found;
   if (bootstrap.saved && !state.saved_bootstrap) save(bootstrap.saved);
@@ -118,7 +145,9 @@ Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
   if (!bootstrap.trouble.ok()) options.backends = bootstrap.trouble;
   options.published = std::move(bootstrap.published);
   options.heap = &heap();
-  options.epoch = state.epoch++;
+  // Each start of an elastic job has its own generation, in which processes are young and old.
+  options.epoch = is_elastic ? 0 : state.epoch;
+  ++state.epoch;
   options.stack = state.stack;
   options.start_deadline = deadline;
   HVD_RETURN_IF_ERROR(read_sets(wishes, &options.process_sets));
@@ -139,6 +168,11 @@ Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
   state.session = new std::shared_ptr<void>(std::move(bootstrap.session));
+  const int32_t generation = state.current.load()->identity().generation;
+  if (const Status loss = is_elastic ? state.elastic.load()->loss(generation) : Status();
+      !loss.ok()) {
+    state.current.load()->fail(loss);
+  }
   return {};
 }
 
@@ -179,6 +213,21 @@ int hvd_shutdown(char* error, size_t error_size) {
     delete std::exchange(state.session, nullptr);
     return status;
   });
+}
+
+int32_t hvd_generation(void) {
+  const Call call;
+  return hvd_is_initialized() != 0 ? call.runtime()->identity().generation : -1;
+}
+
+int32_t hvd_has_new_ranks(void) {
+  const ElasticProcess* const elastic = state.elastic.load();
+  return elastic != nullptr && elastic->has_new_members() ? 1 : 0;
+}
+
+int32_t hvd_host_updates(void) {
+  const ElasticProcess* const elastic = state.elastic.load();
+  return elastic != nullptr ? elastic->host_updates() : 0;
 }
 
 int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }

@@ -123,7 +123,8 @@ TEST_CASE("flags of other launchers that mean the same are understood") {
   for (const char* flag : {"-n", "--n", "--np"}) {
     CHECK(options_of({flag, "3", "x"}).settings.integer("num_proc") == 3);
   }
-  for (const char* flag : {"--nproc-per-node", "--nproc_per_node", "-ppn", "--npernode"}) {
+  for (const char* flag :
+       {"--nproc-per-node", "--nproc_per_node", "-ppn", "--npernode", "--slots"}) {
     CHECK(options_of({flag, "3", "x"}).settings.integer("slots_per_host") == 3);
   }
   CHECK(options_of({"--nproc_per_node=4", "--nnodes=2", "x"}).settings.integer("nnodes") == 2);
@@ -147,8 +148,6 @@ TEST_CASE("flags that mean nothing here are answered with ours") {
   CHECK(error_of({"--rdzv-backend=c10d", "x"}) ==
         "--rdzv-backend: every host is started by this launcher, and ranks meet through it; leave "
         "the flag out and name the hosts with -H");
-  CHECK(error_of({"--min-np", "2", "x"}) ==
-        "--min-np: elastic jobs are not there yet; leave the flag out for a job of constant size");
 }
 
 TEST_CASE("no flag is answered that is also understood") {

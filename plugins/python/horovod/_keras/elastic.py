@@ -1,7 +1,7 @@
 """States and callbacks of `hvd.elastic` for Keras, and for variables of TensorFlow. `elastic_for` makes
 the classes for one Keras.
 
-Jobs keep their size in this release; see `horovod._elastic.run`.
+See `horovod._elastic.run`, and docs/elastic.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy
 
-from horovod._elastic import ObjectState
+from horovod._elastic import ObjectState, source_rank
 from horovod._keras._frameworks import backend_of, framework_of
 from horovod._keras.callbacks import _share_state
 
@@ -72,7 +72,8 @@ class ModelState(VariablesState):
         self.model, self.optimizer = model, optimizer
         super().__init__(
             lambda: variables_of_model(model, optimizer),
-            lambda variables: backend_of(self._keras).broadcast_variables(variables, 0), **kwargs)
+            lambda variables: backend_of(self._keras).broadcast_variables(
+                variables, source_rank()), **kwargs)
 
 
 class CommitState:

@@ -1,7 +1,7 @@
 """States of JAX programs that start again from their last commit: `hvd.elastic`.
 
 Trees of arrays are attributes of an ObjectState as anything else: `ObjectState(params=params,
-opt_state=opt_state, step=0)`. Jobs keep their size in this release; see `run`.
+opt_state=opt_state, step=0)`. See `run`, and docs/elastic.md.
 """
 
 from __future__ import annotations
@@ -9,9 +9,21 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
+import jax
+
 from horovod import _elastic
-from horovod._elastic import ObjectState, State  # noqa: F401
+from horovod._elastic import State  # noqa: F401
 from horovod.jax._errors import horovod_errors
+
+
+class ObjectState(_elastic.ObjectState):
+    """A state whose attributes are the keyword arguments: trees of arrays, and any picklable objects."""
+
+    def save(self) -> None:
+        """Keeps copies of the attributes, once the computations that produce them have ended. Raises their
+        error instead, so that no commit has a result of a failed collective."""
+        jax.block_until_ready([getattr(self, name) for name in self._saved_state])
+        super().save()
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:

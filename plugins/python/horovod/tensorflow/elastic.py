@@ -1,6 +1,6 @@
 """States of TensorFlow programs that start again from their last commit: `hvd.elastic`.
 
-Jobs keep their size in this release; see `run`.
+See `run`, and docs/elastic.md.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     return _elastic.run(translated)
 
 
+def _broadcast(variables: Sequence[Any]) -> None:
+    broadcast_variables(variables, _elastic.source_rank())
+
+
 class _InSession:
     """A variable of a graph of TensorFlow 1, read and set in the session that `session` returns."""
 
@@ -64,9 +68,9 @@ class TensorFlowState(_impl.VariablesState):
         if tf.executing_eagerly():
             if variables is None:
                 raise ValueError("TensorFlowState needs variables, a list of tf.Variable.")
-            super().__init__(lambda: variables, lambda targets: broadcast_variables(targets, 0),
-                             **kwargs)
+            super().__init__(lambda: variables, _broadcast, **kwargs)
             return
+        self._is_of_rank_0 = True  # the graph may be finalized, with this root
         found = list(tf.compat.v1.global_variables() if variables is None else variables)
         share = broadcast_variables(found, 0)
 
@@ -89,4 +93,4 @@ class TensorFlowKerasState(_impl.VariablesState):
                  **kwargs: Any) -> None:
         self.model, self.optimizer = model, optimizer
         super().__init__(lambda: _impl.variables_of_model(model, optimizer),
-                         lambda targets: broadcast_variables(targets, 0), **kwargs)
+                         _broadcast, **kwargs)

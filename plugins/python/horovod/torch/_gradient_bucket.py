@@ -29,7 +29,9 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
     The first parameters of a model get their gradients last, so they lose least by the wait for the end
     of the backward pass.
     """
-    largest, left = _ON_ONE_HOST if _basics.size() == _basics.local_size() else _BETWEEN_HOSTS
+    # In an elastic job, ranks that come later must choose as those that began on one host.
+    is_one_host = _basics.size() == _basics.local_size() and not _basics.is_elastic()
+    largest, left = _ON_ONE_HOST if is_one_host else _BETWEEN_HOSTS
     chosen: dict = {}
     for param in params:
         size = param.numel() * param.element_size()

@@ -39,8 +39,8 @@ class GradientReducer:
         self.postscale = predivide_factor
         self.sparse_as_dense = sparse_as_dense
         self.process_set = process_set
-        # A single rank reduces nothing.
-        self.active = process_set.included() and _basics.size() > 1
+        # A single rank reduces nothing, but may get company in an elastic job.
+        self.active = process_set.included() and (_basics.size() > 1 or _basics.is_elastic())
         self.buckets: List[Bucket] = []
         self.in_flight = 0  # the number of buckets in flight
         self.complete = 0  # packed buckets with complete gradients that are not in flight

@@ -1,6 +1,6 @@
 """PyTorch programs that start again from their last commit: `hvd.elastic`.
 
-Jobs keep their size in this release; see `run`.
+See `run`, and docs/elastic.md.
 """
 
 from horovod._basics import init as init, shutdown as shutdown

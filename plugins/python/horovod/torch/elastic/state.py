@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple, Type
 import torch
 
 from horovod._basics import rank as rank
-from horovod._elastic import ObjectState
+from horovod._elastic import ObjectState, source_rank
 from horovod._frontend import allgather_object as allgather_object, broadcast_object
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
@@ -62,7 +62,7 @@ class ModelStateHandler(_ByStateDict):
 
     def sync(self) -> None:
         """Copies parameters and buffers of rank 0 to all ranks. All ranks must call it."""
-        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        broadcast_parameters(self.value.state_dict(), root_rank=source_rank())
         self.save()
 
 
@@ -72,7 +72,7 @@ class OptimizerStateHandler(_ByStateDict):
 
     def sync(self) -> None:
         """Copies state and options of rank 0 to all ranks. All ranks must call it."""
-        broadcast_optimizer_state(self.value, root_rank=0)
+        broadcast_optimizer_state(self.value, root_rank=source_rank())
         self.save()
 
 
@@ -84,7 +84,7 @@ class SamplerStateHandler(_ByStateDict):
         """Copies rank 0's position in the epoch to all ranks, to match its weights. All ranks must call
         it."""
         self.value.load_state_dict(
-            broadcast_object(self.value.state_dict(), 0, "elastic.sampler"))
+            broadcast_object(self.value.state_dict(), source_rank(), "elastic.sampler"))
         self.save()
 
 

@@ -1,0 +1,112 @@
+#include "launcher/elastic/discovery_output.h"
+
+#include <map>
+#include <utility>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/plan/hostfile.h"
+#include "launcher/plan/name_ranges.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr size_t kMaxWarnings = 20;
+constexpr size_t kMaxMentions = kMaxNames;  // bounds the time for lines of ranges
+
+class OutputReader {
+ public:
+  explicit OutputReader(int slots_alone) : slots_alone_(slots_alone) {}
+
+  void read(std::string_view text) {
+    while (!text.empty() && mentions_ <= kMaxMentions) {
+      ++number_;
+      const std::string_view line = take_line(text);
+      const std::string_view content = trim(line.substr(0, line.find('#')));
+      if (content.empty()) continue;
+      bool is_empty = true;
+      for (const std::string_view part : split_outside_brackets(content)) {
+        const std::string_view item = trim(part);
+        if (item.empty()) continue;
+        is_empty = false;
+        if (const Status status = read_item(item); !status.ok()) skip(item, status.message());
+      }
+      if (is_empty) skip(content, "it names no host");
+    }
+  }
+
+  DiscoveryOutput take() {
+    if (unsaid_ > 0) output_.warnings.push_back(cat("and ", unsaid_, " more such warnings"));
+    return std::move(output_);
+  }
+
+ private:
+  Status read_item(std::string_view text) {
+    const auto words = words_of(text);
+    HVD_ASSIGN_OR_RETURN(const HostItem item, parse_host_words(words));
+    for (const std::string& name : item.names) {
+      if (++mentions_ > kMaxMentions) {
+        return invalid_argument(cat("the output names hosts more than ", kMaxMentions,
+                                    " times; the rest of it is not read"));
+      }
+      HVD_RETURN_IF_ERROR(add({name, item.user, item.slots ? item.slots : slots_alone_}));
+    }
+    return {};
+  }
+
+  Status add(Host host) {
+    const auto [known, is_new] = index_.emplace(host.name, output_.hosts.size());
+    const int64_t earlier_slots = is_new ? 0 : output_.hosts[known->second].slots;
+    if (total_ + host.slots - earlier_slots > kMaxSlots) {
+      if (is_new) index_.erase(known);
+      return invalid_argument(cat("all hosts would have more than ", kMaxSlots, " slots"));
+    }
+    total_ += host.slots - earlier_slots;
+    if (is_new) {
+      output_.hosts.push_back(std::move(host));
+      return {};
+    }
+    Host& earlier = output_.hosts[known->second];
+    if (earlier.slots != host.slots) {
+      warn(cat("line ", number_, " gives host ", host.name, " ", host.slots,
+               " slots, an earlier line ", earlier.slots, "; the last line counts"));
+    } else if (earlier.user != host.user) {
+      warn(cat("line ", number_, " gives host ", host.name,
+               " another user than an earlier line; the last line counts"));
+    }
+    earlier = std::move(host);
+    return {};
+  }
+
+  void skip(std::string_view item, std::string_view reason) {
+    warn(cat("'", printable(item), "' in line ", number_, " is skipped: ", reason));
+  }
+
+  void warn(std::string sentence) {
+    if (output_.warnings.size() < kMaxWarnings) {
+      output_.warnings.push_back(std::move(sentence));
+    } else {
+      ++unsaid_;
+    }
+  }
+
+  const int slots_alone_;
+  DiscoveryOutput output_;
+  std::map<std::string, size_t, std::less<>> index_;  // of hosts, by name
+  int64_t total_ = 0;                                 // slots
+  size_t number_ = 0;                                 // of the line
+  size_t mentions_ = 0;                               // of hosts
+  size_t unsaid_ = 0;                                 // warnings
+};
+
+}  // namespace
+
+DiscoveryOutput parse_discovery_output(std::string_view text, int slots_alone) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  OutputReader reader(slots_alone);
+  reader.read(text);
+  return reader.take();
+}
+
+}  // namespace hvd::launcher

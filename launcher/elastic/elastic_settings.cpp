@@ -1,0 +1,164 @@
+#include "launcher/elastic/elastic_settings.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "base/words.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr int64_t kMaxResets = 1'000'000;
+constexpr double kMaxWindow = 1e8;
+
+int integer(const Settings& settings, std::string_view key) {
+  return static_cast<int>(settings.integer(key));
+}
+
+using Names = std::function<std::string(std::string_view key)>;
+
+Status check_without_elastic(const Settings& settings, const Names& name_of) {
+  for (const char* key : {"max_num_proc", "job_reset_limit", "cooldown_range", "elastic_timeout",
+                          "restart_ranks", "host_timeout"}) {
+    if (!settings.is_set(key)) continue;
+    const std::string name = name_of(key);
+    // The variable may be set for all jobs of a user.
+    if (name == setting(key).variable) continue;
+    return invalid_argument(
+        cat(name,
+            " is for elastic jobs; add --host-discovery-script COMMAND or --min-np N, or "
+            "leave it out"));
+  }
+  return {};
+}
+
+Status check_numbers(const Settings& settings, const Names& name_of) {
+  const bool has_start = settings.is_set("num_proc");
+  const bool has_min = settings.is_set("min_num_proc");
+  if (!has_start && !has_min) {
+    return invalid_argument(
+        cat("an elastic job needs the number of ranks with which it starts; add -np N to ",
+            name_of("host_discovery_script")));
+  }
+  const RankLimits limits = rank_limits(settings);
+  if (limits.min > limits.start) {
+    return invalid_argument(
+        cat(name_of("min_num_proc"), " ", limits.min, " is more than ", name_of("num_proc"), " ",
+            limits.start, ", with which the job starts; lower it, or raise ", name_of("num_proc")));
+  }
+  if (limits.max && *limits.max < limits.start) {
+    const std::string start = name_of(has_start ? "num_proc" : "min_num_proc");
+    return invalid_argument(cat(name_of("max_num_proc"), " ", *limits.max, " is less than ", start,
+                                " ", limits.start,
+                                ", with which the job starts; raise it, or lower ", start));
+  }
+  return {};
+}
+
+Status check_hosts(const Settings& settings, const Names& name_of) {
+  if (!settings.is_set("host_discovery_script")) return {};
+  for (const char* key : {"hosts", "hostfile"}) {
+    if (!settings.is_set(key)) continue;
+    return invalid_argument(cat(name_of("host_discovery_script"), " and ", name_of(key),
+                                " both say where to run; give one of them"));
+  }
+  return {};
+}
+
+Status check_starter(const Settings& settings, const Names& name_of) {
+  for (const char* key : {"mpi", "jsrun"}) {
+    if (!settings.flag(key)) continue;
+    const char* cause =
+        settings.is_set("host_discovery_script") ? "host_discovery_script" : "min_num_proc";
+    return invalid_argument(
+        cat(name_of(key), " starts jobs of constant size only; leave out it or ", name_of(cause)));
+  }
+  return {};
+}
+
+}  // namespace
+
+bool is_elastic(const Settings& settings) {
+  return settings.is_set("host_discovery_script") || settings.is_set("min_num_proc");
+}
+
+RankLimits rank_limits(const Settings& settings) {
+  RankLimits limits;
+  const char* start = settings.is_set("num_proc") ? "num_proc" : "min_num_proc";
+  const char* min = settings.is_set("min_num_proc") ? "min_num_proc" : "num_proc";
+  limits.start = std::max(1, integer(settings, start));
+  limits.min = std::max(1, integer(settings, min));
+  if (settings.is_set("max_num_proc")) limits.max = integer(settings, "max_num_proc");
+  return limits;
+}
+
+double elastic_timeout(const Settings& settings) {
+  const double seconds = settings.number("elastic_timeout");
+  return seconds > 0 ? seconds : *parse_double(setting("elastic_timeout").default_value);
+}
+
+Result<ResetLimit> parse_reset_limit(std::string_view text) {
+  const std::string_view number = trim(text).substr(0, trim(text).find('/'));
+  const auto resets = parse_int(trim(number));
+  ResetLimit limit;
+  bool is_valid = resets && *resets >= 0 && *resets <= kMaxResets;
+  if (is_valid) limit.resets = *resets;
+  if (number.size() < trim(text).size()) {
+    limit.seconds = parse_double(trim(trim(text).substr(number.size() + 1)));
+    is_valid = is_valid && limit.seconds && *limit.seconds > 0 && *limit.seconds <= kMaxWindow;
+  }
+  if (is_valid) return limit;
+  return invalid_argument(cat("'", printable(text), "' is no limit; write N, from 0 to ",
+                              kMaxResets, ", or N/SECONDS, such as 3/60"));
+}
+
+std::optional<ResetLimit> reset_limit(const Settings& settings) {
+  if (!settings.is_set("job_reset_limit")) return {};
+  const auto limit = parse_reset_limit(settings.text("job_reset_limit"));
+  HVD_CHECK(limit.ok());  // by check_elastic
+  return *limit;
+}
+
+Result<CooldownRange> parse_cooldown_range(std::string_view text) {
+  constexpr double kLow = 1, kHigh = 3600;
+  std::string words(text);
+  std::ranges::replace(words, ',', ' ');
+  const auto parts = words_of(words);
+  const auto low = parts.size() == 2 ? parse_double(parts[0]) : std::nullopt;
+  const auto high = parts.size() == 2 ? parse_double(parts[1]) : std::nullopt;
+  if (!low || !high) {
+    return invalid_argument(
+        cat("'", printable(text), "' is no range; write two numbers of seconds, such as 10 100"));
+  }
+  // Written so that it also refuses what is not a number.
+  if (!(*low >= kLow && *high <= kHigh && *low <= *high)) {
+    return invalid_argument(cat("'", printable(text), "' is out of range; LO is at least ", kLow,
+                                " second, HI at most ", kHigh, " seconds, and LO at most HI"));
+  }
+  return CooldownRange{*low, *high};
+}
+
+std::optional<CooldownRange> cooldown_range(const Settings& settings) {
+  if (!settings.is_set("cooldown_range")) return {};
+  const auto range = parse_cooldown_range(settings.text("cooldown_range"));
+  HVD_CHECK(range.ok());  // by check_elastic
+  return *range;
+}
+
+Status check_elastic(const Settings& settings, const Names& name_of) {
+  if (settings.is_set("job_reset_limit")) {
+    const Status status = parse_reset_limit(settings.text("job_reset_limit")).status();
+    HVD_RETURN_IF_ERROR(status.with_context(name_of("job_reset_limit")));
+  }
+  if (settings.is_set("cooldown_range")) {
+    const Status status = parse_cooldown_range(settings.text("cooldown_range")).status();
+    HVD_RETURN_IF_ERROR(status.with_context(name_of("cooldown_range")));
+  }
+  if (!is_elastic(settings)) return check_without_elastic(settings, name_of);
+  HVD_RETURN_IF_ERROR(check_hosts(settings, name_of));
+  HVD_RETURN_IF_ERROR(check_starter(settings, name_of));
+  return check_numbers(settings, name_of);
+}
+
+}  // namespace hvd::launcher

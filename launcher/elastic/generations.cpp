@@ -1,0 +1,524 @@
+#include "launcher/elastic/generations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/text.h"
+#include "base/words.h"
+
+namespace hvd::launcher {
+namespace {
+
+using std::chrono::seconds;
+
+// Hosts that become ready within this time cost one change of generation.
+constexpr seconds kGathering{1};
+// How long a rank may stay silent after the others asked, before it is named.
+constexpr seconds kUntilNamed{5};
+constexpr seconds kPauseTold{60};
+constexpr int kExitFailed = 1;
+
+// The wait before the start of a host, or of a rank, is tried again: doubled each time.
+Clock::duration back_off(int failures, seconds first, seconds most) {
+  return std::min<seconds>(most, first * (1 << std::min(failures - 1, 16)));
+}
+
+Clock::duration duration_of(double value) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
+}
+
+}  // namespace
+
+Generations::Generations(const GenerationLimits& limits, GenerationActions& actions,
+                         HostCooldown::Random random)
+    : limits_(limits), actions_(actions), cooldown_(limits.cooldown, std::move(random)) {}
+
+int Generations::rank_of(int process) const {
+  if (!current_) return -1;
+  for (size_t rank = 0; rank < current_->members.size(); ++rank) {
+    if (current_->members[rank].incarnation == process) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
+bool Generations::is_member(int process) const { return rank_of(process) >= 0; }
+
+bool Generations::is_live(int process) const {
+  const auto found = processes_.find(process);
+  return found != processes_.end() && found->second.phase != Phase::kGone;
+}
+
+int Generations::live_processes() const {
+  return static_cast<int>(std::count_if(processes_.begin(), processes_.end(), [](const auto& one) {
+    return one.second.phase != Phase::kGone;
+  }));
+}
+
+int Generations::live_processes(const std::string& host) const {
+  int count = 0;
+  for (const auto& [number, process] : processes_) {
+    if (process.phase != Phase::kGone && hosts_.at(process.host).name == host) ++count;
+  }
+  return count;
+}
+
+void Generations::discovered(std::vector<Host> hosts, Time now) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  if (limits_.finds_hosts) {
+    cooldown_.set_discovered(names);
+    std::erase_if(retries_, [&](const auto& retry) {
+      return std::find(names.begin(), names.end(), retry.first) == names.end();
+    });
+  }
+  discovered_ = std::move(hosts);
+  consider(now);
+}
+
+int Generations::free_slot(const std::string& host) const {
+  std::set<int> used;
+  for (const auto& [number, process] : processes_) {
+    if (process.phase != Phase::kGone && hosts_.at(process.host).name == host) {
+      used.insert(process.slot);
+    }
+  }
+  int slot = 0;
+  while (used.contains(slot)) ++slot;
+  return slot;
+}
+
+void Generations::add(int host, const std::string& name, int first, int count) {
+  HostState& state = hosts_[host];
+  state.name = name;
+  for (int number = first; number < first + count; ++number) {
+    const int slot = free_slot(name);
+    state.processes.push_back(number);
+    processes_[number] = {.host = host, .slot = slot};
+  }
+}
+
+void Generations::start_failed(int host, const std::string& sentence, Time now) {
+  HostState& state = hosts_.at(host);
+  if (state.is_gone) return;
+  drop_host(state);
+  Retry& retry = retries_[state.name];
+  const auto wait = back_off(++retry.failures, seconds(5), seconds(300));
+  retry.again = now + wait;
+  actions_.say(cat(sentence, "; the job goes on without it, and tries it again in ",
+                   std::chrono::duration_cast<seconds>(wait).count(), " s"));
+  consider(now);
+}
+
+void Generations::requested(int process, const rendezvous::PlaceRequest& request, Time now) {
+  if (!is_live(process)) return;
+  Process& one = processes_.at(process);
+  if (request.number <= one.request) return;
+  hosts_.at(one.host).is_starting = false;
+  one.phase = Phase::kAsking;
+  one.request = request.number;
+  one.generation = request.generation;
+  const bool returns = current_ && request.generation == current_->number;
+  if ((returns || !current_) && !asking_since_) asking_since_ = now;
+  consider(now);
+}
+
+bool Generations::ended(int process, int exit_code, const std::string& sentence, Time now) {
+  if (!is_live(process)) return true;
+  const bool is_failure_of_job = exit_code != 0 && finishing_ && is_member(process);
+  if (exit_code != 0) {
+    fail(process, exit_code, sentence, now);
+  } else {
+    processes_.at(process).phase = Phase::kGone;
+    // A process that was no rank yet has done no work.
+    if (!current_ || is_member(process)) finishing_ = finishing_.value_or(now);
+  }
+  consider(now);
+  return !is_failure_of_job;
+}
+
+void Generations::host_lost(int host, const std::string& sentence, Time now) {
+  HostState& state = hosts_.at(host);
+  if (state.is_gone) return;
+  const auto found = std::find_if(state.processes.begin(), state.processes.end(),
+                                  [this](int process) { return is_live(process); });
+  if (found == state.processes.end()) {
+    state.is_gone = true;
+    return;
+  }
+  const bool was_member =
+      std::any_of(state.processes.begin(), state.processes.end(),
+                  [this](int process) { return is_live(process) && is_member(process); });
+  if (failure_.empty()) {
+    failure_code_ = kExitFailed;
+    failure_ = sentence;
+    failed_process_ = -1;
+  }
+  drop_host(state);
+  const auto exclusion = cooldown_.record_failure(state.name, now);
+  actions_.say(exclusion ? cat(sentence, "; ", about_exclusion(state.name, *exclusion)) : sentence);
+  if (was_member) tell_loss(sentence);
+  consider(now);
+}
+
+// Ends what still runs there.
+void Generations::drop_host(HostState& host) {
+  if (std::exchange(host.is_gone, true)) return;
+  for (const int process : host.processes) processes_.at(process).phase = Phase::kGone;
+  for (const auto& [number, state] : hosts_) {
+    if (&state == &host) actions_.end_host(number);
+  }
+}
+
+void Generations::fail(int process, int exit_code, const std::string& sentence, Time now) {
+  Process& one = processes_.at(process);
+  one.phase = Phase::kGone;
+  if (failure_.empty()) {
+    failure_code_ = exit_code;
+    failure_ = sentence;
+    failed_process_ = process;
+  }
+  HostState& host = hosts_.at(one.host);
+  const std::string name = host.name;
+  const bool was_member = is_member(process);
+  const bool is_alone = std::all_of(discovered_.begin(), discovered_.end(),
+                                    [&](const Host& other) { return other.name == name; });
+  std::string after;
+  if (limits_.restarts_ranks || is_alone) {
+    Retry& retry = retries_[name];
+    const auto wait = back_off(++retry.failures, seconds(1), seconds(60));
+    retry.again = now + wait;
+    after = cat("it is started again in ", std::chrono::duration_cast<seconds>(wait).count(), " s");
+  } else {
+    const auto exclusion = cooldown_.record_failure(name, now);
+    if (exclusion) after = about_exclusion(name, *exclusion);
+    for (auto& [number, state] : hosts_) {
+      if (state.name == name) drop_host(state);
+    }
+  }
+  if (live_processes() > 0 && !finishing_) {
+    actions_.say(after.empty() ? sentence : cat(sentence, "; ", after));
+  }
+  if (was_member) tell_loss(sentence);
+}
+
+void Generations::tell_loss(const std::string& sentence) {
+  actions_.tell_loss(generation(), sentence);
+}
+
+void Generations::start_hosts(Time now) {
+  if (finishing_ || is_over_) return;
+  for (const Host& host : discovered_) {
+    if (!cooldown_.is_usable(host.name, now)) continue;
+    const auto retry = retries_.find(host.name);
+    if (retry != retries_.end() && retry->second.again > now) {
+      next_ = std::min(next_.value_or(Time::max()), retry->second.again);
+      continue;
+    }
+    int wanted = host.slots - live_processes(host.name);
+    if (limits_.most) wanted = std::min(wanted, *limits_.most - live_processes());
+    if (wanted <= 0) continue;
+    actions_.start_host(host, wanted);
+  }
+  if (const auto time = cooldown_.next_return(now)) {
+    next_ = std::min(next_.value_or(Time::max()), *time);
+  }
+}
+
+void Generations::mark_leaving() {
+  for (auto& [number, host] : hosts_) {
+    const auto is_it = [&name = host.name](const Host& one) { return one.name == name; };
+    host.is_leaving = !host.is_gone && std::none_of(discovered_.begin(), discovered_.end(), is_it);
+    if (!host.is_leaving) continue;
+    // Nobody needs what has not begun to work.
+    const bool has_member =
+        std::any_of(host.processes.begin(), host.processes.end(),
+                    [this](int process) { return is_live(process) && is_member(process); });
+    if (!has_member) drop_host(host);
+  }
+}
+
+bool Generations::all_have_asked() const {
+  for (const auto& [number, process] : processes_) {
+    if (process.phase == Phase::kMember) return false;
+    if (!current_ && process.phase == Phase::kStarting) return false;
+  }
+  return true;
+}
+
+// The members if the next generation began now: of those who have asked.
+MembershipPlan Generations::next() const {
+  MembershipChange change;
+  change.min = limits_.least;
+  change.max = limits_.most;
+  change.number = generation() + 1;
+  change.is_needed = true;
+  if (current_) change.previous = *current_;
+  for (const Member& member : change.previous.members) {
+    const auto process = static_cast<int>(member.incarnation);
+    if (!is_live(process))
+      change.ended.insert(process);
+    else if (hosts_.at(processes_.at(process).host).is_leaving)
+      change.leaving.insert(process);
+  }
+  for (const Host& host : discovered_) {
+    UsableHost usable{.host = host};
+    int count = 0;
+    for (const auto& [number, process] : processes_) {
+      const HostState& state = hosts_.at(process.host);
+      if (state.name != host.name || state.is_leaving || process.phase != Phase::kAsking) continue;
+      ++count;
+      if (!is_member(number)) usable.started.push_back({process.slot, number});
+    }
+    usable.host.slots = std::min(host.slots, count);
+    if (usable.host.slots > 0) change.usable.push_back(std::move(usable));
+  }
+  return plan_membership(change);
+}
+
+void Generations::begin(Generation generation, Time now) {
+  if (current_) resets_.push_back(now);
+  paused_since_.reset();
+  asking_since_.reset();
+  ready_since_.reset();
+  has_named_silent_ = false;
+  announced_ = rendezvous::kHostsUnchanged;
+  failure_.clear();
+  if (current_) {
+    const std::string left =
+        limits_.resets
+            ? cat("; ", limits_.resets->resets - std::ssize(resets_), " changes are left")
+            : "";
+    actions_.say(
+        cat("generation ", generation.number, ": ", generation.members.size(), " ranks", left));
+  }
+  rendezvous::Generation record;
+  record.number = static_cast<int32_t>(generation.number);
+  for (const Member& member : generation.members) {
+    record.members.push_back(
+        {static_cast<int32_t>(member.incarnation), member.is_new, member.host});
+  }
+  actions_.publish(record);
+  current_ = std::move(generation);
+  for (const rendezvous::Generation::Member& member : record.members) {
+    Process& process = processes_.at(member.process);
+    process.phase = Phase::kMember;
+    process.generation = record.number;
+    actions_.answer(member.process, process.request, record.number);
+  }
+}
+
+void Generations::over(int exit_code, const std::string& sentence, int process) {
+  if (std::exchange(is_over_, true)) return;
+  actions_.end_job(exit_code, sentence, process);
+}
+
+// A rank has ended its work: no further generation begins, and who asks for one is ended.
+void Generations::finish(Time now) {
+  for (auto& [number, host] : hosts_) {
+    const bool works = std::any_of(host.processes.begin(), host.processes.end(), [this](int one) {
+      return processes_.at(one).phase == Phase::kMember ||
+             (!current_ && processes_.at(one).phase == Phase::kStarting);
+    });
+    const bool has_live = std::any_of(host.processes.begin(), host.processes.end(),
+                                      [this](int one) { return is_live(one); });
+    if (has_live && !works) drop_host(host);
+  }
+  static_cast<void>(now);
+}
+
+// Whether other processes than the present ones may come.
+bool Generations::may_grow() const {
+  if (limits_.finds_hosts) return true;
+  const auto is_starting = [](const auto& one) { return one.second.phase == Phase::kStarting; };
+  if (std::any_of(processes_.begin(), processes_.end(), is_starting)) return true;
+  return std::any_of(discovered_.begin(), discovered_.end(), [this](const Host& host) {
+    // Listed for ever.
+    const bool is_listed = !cooldown_.is_usable(host.name, Time::max() - seconds(1));
+    return !is_listed && live_processes(host.name) < host.slots;
+  });
+}
+
+void Generations::pause(int found, Time now) {
+  if (!may_grow()) {
+    over(failure_code_ != 0 ? failure_code_ : kExitFailed,
+         cat(failure_, "; the job needs at least ", limits_.least, " ranks (--min-np), and has ",
+             found),
+         failed_process_);
+    return;
+  }
+  if (!paused_since_) {
+    paused_since_ = now;
+    told_pause_ = now - kPauseTold;
+  }
+  const Time limit = *paused_since_ + duration_of(limits_.pause_seconds);
+  if (now >= limit) {
+    over(kExitFailed,
+         cat("the job has ", found, " of at least ", limits_.least,
+             " ranks, and no others came within ", limits_.pause_seconds, " s (--elastic-timeout)",
+             failure_.empty() ? "" : cat("; ", failure_)),
+         failed_process_);
+    return;
+  }
+  if (now >= told_pause_ + kPauseTold) {
+    told_pause_ = now;
+    actions_.say(cat("the job pauses: it has ", found, " of at least ", limits_.least,
+                     " ranks, and waits for hosts"));
+  }
+  next_ = std::min({next_.value_or(Time::max()), limit, told_pause_ + kPauseTold});
+}
+
+void Generations::give_up_silent(Time now) {
+  if (!asking_since_ || all_have_asked()) return;
+  const Time named = *asking_since_ + kUntilNamed;
+  const Time limit = *asking_since_ + duration_of(limits_.return_seconds);
+  std::vector<int> silent;
+  for (const auto& [number, process] : processes_) {
+    const bool is_awaited =
+        process.phase == Phase::kMember || (!current_ && process.phase == Phase::kStarting);
+    if (is_awaited) silent.push_back(number);
+  }
+  const auto whose = [&](int process) {
+    const int rank = rank_of(process);
+    return cat(rank >= 0 ? cat("rank ", rank) : cat("process ", process), " on host ",
+               hosts_.at(processes_.at(process).host).name);
+  };
+  if (now >= limit) {
+    for (const int process : silent) {
+      if (!is_live(process)) continue;
+      HostState& host = hosts_.at(processes_.at(process).host);
+      fail(process, kExitFailed,
+           cat(whose(process), " has not called hvd.init within ", limits_.return_seconds,
+               " s of the others (--start-timeout)"),
+           now);
+      drop_host(host);
+    }
+    return;
+  }
+  if (now >= named && !std::exchange(has_named_silent_, true)) {
+    std::vector<std::string> names;
+    for (const int process : silent) names.push_back(whose(process));
+    actions_.say(cat("the next generation waits for ", join(names, ", "), ", up to ",
+                     limits_.return_seconds, " s"));
+  }
+  next_ = std::min({next_.value_or(Time::max()), limit, has_named_silent_ ? limit : named});
+}
+
+bool Generations::may_reset(Time now) {
+  if (!limits_.resets) return true;
+  if (limits_.resets->seconds) {
+    const Time first = now - duration_of(*limits_.resets->seconds);
+    std::erase_if(resets_, [&](Time time) { return time < first; });
+  }
+  return std::ssize(resets_) < limits_.resets->resets;
+}
+
+int Generations::members_of(const std::string& host) const {
+  if (!current_) return 0;
+  return static_cast<int>(
+      std::count_if(current_->members.begin(), current_->members.end(), [&](const Member& member) {
+        return member.host == host && is_live(static_cast<int>(member.incarnation));
+      }));
+}
+
+// Whether the next generation would have this process, which asks and is no member.
+bool Generations::has_spare_place(const Process& process) const {
+  const HostState& state = hosts_.at(process.host);
+  if (process.phase != Phase::kAsking || state.is_leaving) return false;
+  int members = 0;
+  for (const Member& member : current_->members) {
+    if (is_live(static_cast<int>(member.incarnation))) ++members;
+  }
+  if (limits_.most && members >= *limits_.most) return false;
+  return std::any_of(discovered_.begin(), discovered_.end(), [&](const Host& host) {
+    return host.name == state.name && members_of(host.name) < host.slots;
+  });
+}
+
+// Tells the ranks of changes that are ready, so that they ask for places at their next commit.
+void Generations::announce(Time now) {
+  if (!current_ || finishing_) return;
+  int32_t updates = announced_;
+  for (const auto& [number, host] : hosts_) {
+    if (host.is_leaving && !host.is_gone) updates |= rendezvous::kHostsRemoved;
+  }
+  for (const Host& host : discovered_) {
+    if (members_of(host.name) > host.slots) updates |= rendezvous::kHostsRemoved;
+  }
+  const bool is_ready = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
+    return !is_member(one.first) && has_spare_place(one.second);
+  });
+  if (!is_ready) ready_since_.reset();
+  if (is_ready) {
+    ready_since_ = ready_since_.value_or(now);
+    const bool may_come = std::any_of(processes_.begin(), processes_.end(), [](const auto& one) {
+      return one.second.phase == Phase::kStarting;
+    });
+    const Time when = may_come ? *ready_since_ + kGathering : *ready_since_;
+    if (now >= when) {
+      updates |= rendezvous::kHostsAdded;
+    } else {
+      next_ = std::min(next_.value_or(Time::max()), when);
+    }
+  }
+  if (updates == announced_) return;
+  announced_ = updates;
+  actions_.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
+}
+
+void Generations::consider(Time now) {
+  next_.reset();
+  if (is_over_) return;
+  if (finishing_) {
+    finish(now);
+    return;
+  }
+  mark_leaving();
+  give_up_silent(now);
+  if (is_over_) return;
+  const bool has_survivor =
+      !current_ ||
+      std::any_of(current_->members.begin(), current_->members.end(),
+                  [this](const Member& one) { return is_live(static_cast<int>(one.incarnation)); });
+  if (!has_survivor || (live_processes() == 0 && !processes_.empty())) {
+    over(failure_code_ != 0 ? failure_code_ : kExitFailed,
+         failure_.empty() ? "no rank is left that has the state of the training" : failure_,
+         failed_process_);
+    return;
+  }
+  start_hosts(now);
+  announce(now);
+  const bool is_asked = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
+    return one.second.phase == Phase::kAsking && (!current_ || is_member(one.first));
+  });
+  if (!is_asked || !all_have_asked()) return;
+  MembershipPlan plan = next();
+  if (const auto* few = std::get_if<TooFew>(&plan)) {
+    pause(few->slots, now);
+    return;
+  }
+  auto* const generation = std::get_if<Generation>(&plan);
+  if (generation == nullptr) {
+    over(kExitFailed, "no rank is left that has the state of the training", failed_process_);
+    return;
+  }
+  if (current_ && !may_reset(now)) {
+    over(kExitFailed,
+         cat("the ranks of the job have changed ", resets_.size(),
+             " times, and may not do so again (--reset-limit)",
+             failure_.empty() ? "" : cat("; ", failure_)),
+         failed_process_);
+    return;
+  }
+  // Those that leave have asked with the others, and are no longer needed.
+  begin(std::move(*generation), now);
+  for (auto& [number, host] : hosts_) {
+    if (host.is_leaving) drop_host(host);
+  }
+}
+
+void Generations::on_time(Time now) { consider(now); }
+
+Generations::Time Generations::next_time() const { return next_.value_or(Time::max()); }
+
+}  // namespace hvd::launcher

@@ -1,0 +1,146 @@
+// Decides the generations of an elastic job: which processes are its ranks, when the next generation
+// begins, which hosts are started and ended, and when the job cannot go on. Takes the events of the job
+// and orders actions. No I/O, no clock, no thread of its own: each event carries its time, and the owner
+// calls on_time() at next_time(). JobLaunch owns one.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/elastic/elastic_settings.h"
+#include "launcher/elastic/host_cooldown.h"
+#include "launcher/elastic/membership.h"
+#include "launcher/plan/hosts.h"
+#include "rendezvous/wire/generation.h"
+
+namespace hvd::launcher {
+
+struct GenerationLimits {
+  int least = 1;                     // ranks; below, the job pauses
+  std::optional<int> most;           // ranks
+  double pause_seconds = 600;        // longest pause
+  double return_seconds = 30;        // a rank has to ask for its next place after the first one did
+  std::optional<ResetLimit> resets;  // of generations after the first
+  bool finds_hosts = false;          // discovered() may be called again
+  bool restarts_ranks = false;       // a failed rank is started again on its host
+  std::optional<CooldownRange> cooldown;  // of a host on which a rank failed
+};
+
+class GenerationActions {
+ public:
+  virtual ~GenerationActions() = default;
+  // Start the agent of this host and `slots` processes. started() or start_failed() follows, with the same
+  // number, which add() returned. Returns that number.
+  virtual int start_host(const Host& host, int slots) = 0;
+  // End all processes of a started host. Their exits do not count.
+  virtual void end_host(int host) = 0;
+  virtual void publish(const rendezvous::Generation& generation) = 0;
+  virtual void answer(int process, int64_t request, int32_t generation) = 0;
+  virtual void tell_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
+  virtual void tell_loss(int32_t generation, const std::string& sentence) = 0;
+  virtual void say(const std::string& sentence) = 0;
+  // The job cannot go on. `process`: whose failure is the cause, or -1.
+  virtual void end_job(int exit_code, const std::string& sentence, int process) = 0;
+};
+
+class Generations {
+ public:
+  using Time = Clock::time_point;
+  // `random`: as HostCooldown's.
+  Generations(const GenerationLimits& limits, GenerationActions& actions,
+              HostCooldown::Random random);
+
+  // The hosts that the job may use now, in their order.
+  void discovered(std::vector<Host> hosts, Time now);
+  // These processes, `count` from `first` on, are being started on a host. For the hosts that the job
+  // begins with, and inside start_host().
+  void add(int host, const std::string& name, int first, int count);
+  void start_failed(int host, const std::string& sentence, Time now);
+  void requested(int process, const rendezvous::PlaceRequest& request, Time now);
+  // A process has ended. Returns false when it failed while others have done their work: the job has failed.
+  bool ended(int process, int exit_code, const std::string& sentence, Time now);
+  // All processes of a host are lost, or the host ends them by itself.
+  void host_lost(int host, const std::string& sentence, Time now);
+  void on_time(Time now);
+  // Time::max(): no event but the others can change anything.
+  Time next_time() const;
+
+  int32_t generation() const { return current_ ? static_cast<int32_t>(current_->number) : -1; }
+  // The rank of a process in the present generation, or -1.
+  int rank_of(int process) const;
+
+ private:
+  enum class Phase { kStarting, kAsking, kMember, kGone };
+  struct Process {
+    int host = 0;
+    int slot = 0;  // free on its host when it was started
+    Phase phase = Phase::kStarting;
+    int64_t request = 0;
+    int32_t generation = -1;  // that it was in last
+  };
+  struct HostState {
+    std::string name;
+    std::vector<int> processes;
+    bool is_leaving = false;  // no longer among the discovered ones
+    bool is_gone = false;
+    bool is_starting = true;
+  };
+  // A host whose agent, or whose rank, is started again later.
+  struct Retry {
+    int failures = 0;
+    Time again{};
+  };
+
+  void consider(Time now);
+  void start_hosts(Time now);
+  void mark_leaving();
+  void fail(int process, int exit_code, const std::string& sentence, Time now);
+  void drop_host(HostState& host);
+  void give_up_silent(Time now);
+  void announce(Time now);
+  bool all_have_asked() const;
+  MembershipPlan next() const;
+  void begin(Generation generation, Time now);
+  bool may_reset(Time now);
+  int members_of(const std::string& host) const;
+  bool has_spare_place(const Process& process) const;
+  void pause(int found, Time now);
+  bool may_grow() const;
+  void over(int exit_code, const std::string& sentence, int process);
+  void finish(Time now);
+  bool is_live(int process) const;
+  int live_processes(const std::string& host) const;
+  int live_processes() const;
+  bool is_member(int process) const;
+  int free_slot(const std::string& host) const;
+  void tell_loss(const std::string& sentence);
+
+  const GenerationLimits limits_;
+  GenerationActions& actions_;
+  std::vector<Host> discovered_;
+  std::map<int, Process> processes_;
+  std::map<int, HostState> hosts_;
+  HostCooldown cooldown_;
+  std::map<std::string, Retry> retries_;  // by name
+  std::optional<Generation> current_;
+  std::vector<Time> resets_;                         // those that the limit counts
+  int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
+  bool is_over_ = false;
+  std::optional<Time> finishing_;     // since a rank has ended with exit code 0
+  std::optional<Time> asking_since_;  // the first request for the next generation
+  bool has_named_silent_ = false;
+  std::optional<Time> ready_since_;  // a process that is no member can become one
+  std::optional<Time> paused_since_;
+  Time told_pause_{};
+  std::optional<Time> next_;
+  // The first failure since the present generation began, for the end of a job that has no rank left.
+  int failure_code_ = 0;
+  std::string failure_;
+  int failed_process_ = -1;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,70 @@
+// Remembers the hosts whose ranks failed and tells when each may be used again. One per job. Pure: the
+// caller passes the time and the random numbers.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+
+namespace hvd::launcher {
+
+// --blacklist-cooldown-range.
+struct CooldownRange {
+  double low = 0, high = 0;  // seconds
+};
+
+class HostCooldown {
+ public:
+  using Time = Clock::time_point;
+  // Returns a number in [0, 1).
+  using Random = std::function<double()>;
+
+  // Without a range a failed host is never used again.
+  HostCooldown(std::optional<CooldownRange> range, Random random)
+      : range_(range), random_(std::move(random)) {}
+
+  // A failure that excludes the host.
+  struct Exclusion {
+    int failures = 0;             // of this host so far
+    std::optional<double> delay;  // seconds; nothing: until the job ends
+  };
+
+  // A rank of the host, or the host itself, failed. Returns nothing when that changes nothing: for a host
+  // that is excluded already, and for one that the newest answer of discovery does not name.
+  std::optional<Exclusion> record_failure(std::string_view host, Time now);
+
+  bool is_usable(std::string_view host, Time now) const;
+  // The earliest time after `now` at which an excluded host is usable again; nothing: at no time.
+  std::optional<Time> next_return(Time now) const;
+
+  // The hosts of a new answer of discovery. Forgets the failures of the hosts that it does not name, so that
+  // a host that comes back starts without them. Not called where hosts are fixed.
+  void set_discovered(std::span<const std::string> hosts);
+
+  // The boot id of the host's agent. Another one than before is another machine, or the same one after a
+  // restart: forgets the host's failures.
+  void set_boot_id(std::string_view host, std::string_view boot_id);
+
+ private:
+  struct Record {
+    int failures = 0;
+    Time until;  // max(): for ever
+    std::string boot_id;
+  };
+
+  const std::optional<CooldownRange> range_;
+  const Random random_;
+  std::optional<std::set<std::string, std::less<>>> discovered_;
+  std::map<std::string, Record, std::less<>> records_;
+};
+
+// "host b is not used again in this job, since a rank failed there; --blacklist-cooldown-range LO HI ...".
+std::string about_exclusion(std::string_view host, const HostCooldown::Exclusion& exclusion);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,278 @@
+#include "launcher/elastic/script_run.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "launcher/spawn/last_words.h"
+#include "net/notification.h"
+
+namespace hvd::launcher {
+
+namespace asio = net::asio;
+
+namespace {
+
+// A process that a file system holds in the kernel ends only later.
+constexpr std::chrono::milliseconds kEndAfterKill{500};
+// More than a pipe holds; a process that left the group may write for ever.
+constexpr size_t kMostAtEnd = 1 << 20;
+
+struct Pipe {
+  UniqueFd read, write;
+};
+
+// The program opens its standard streams by these descriptors, which lie above them: main has called
+// open_standard_streams.
+Status open_pipe(Pipe& pipe) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
+  pipe.read.reset(ends[0]);
+  pipe.write.reset(ends[1]);
+  return {};
+}
+
+Result<pid_t> spawn_shell(std::string command, const Pipe& output, const Pipe& errors) {
+  std::string shell = "/bin/sh", flag = "-c";
+  char* arguments[] = {shell.data(), flag.data(), command.data(), nullptr};
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : environment()) variables.push_back(cat(name, "=", value));
+  std::vector<char*> pointers;
+  for (std::string& variable : variables) pointers.push_back(variable.data());
+  pointers.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, output.write.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, errors.write.get(), STDERR_FILENO);
+  sigset_t none, all;
+  ::sigemptyset(&none);
+  ::sigfillset(&all);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  ::posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  pid_t pid = -1;
+  const int error =
+      ::posix_spawn(&pid, shell.c_str(), &actions, &attributes, arguments, pointers.data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error != 0) return system_error(cat("cannot start ", shell), error);
+  return pid;
+}
+
+std::string signal_text(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name != nullptr ? cat(number, " (SIG", name, ")") : cat(number);
+}
+
+}  // namespace
+
+// The handlers hold this state, which therefore outlives the ScriptRun until the last handler has run.
+struct ScriptRun::State : std::enable_shared_from_this<State> {
+  State(asio::any_io_executor executor, pid_t process, ScriptLimits limits, ErrorLine on_error_line)
+      : pid(process),
+        limits(limits),
+        output(executor),
+        errors(executor),
+        watch(executor),
+        timer(executor),
+        ended(executor),
+        words([line_of_error = std::move(on_error_line)](std::string_view line) {
+          if (line_of_error) line_of_error(line.substr(0, line.find_last_not_of("\r\n") + 1));
+          return true;
+        }) {}
+
+  // A run that nobody waits for, as after the end of the loop.
+  ~State() {
+    if (is_reaped) return;
+    ::kill(-pid, SIGKILL);
+    ::waitpid(pid, nullptr, WNOHANG);
+  }
+
+  Status begin(Pipe from_output, Pipe from_errors) {
+    output.assign(from_output.read.release());
+    errors.assign(from_errors.read.release());
+    net::error_code error;
+    output.non_blocking(true, error);
+    errors.non_blocking(true, error);
+    // The process is not reaped yet, so no other process can have its pid.
+    const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    if (fd < 0) return system_error("cannot watch a child process (pidfd_open)", errno);
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    watch.assign(fd);
+    const auto self = shared_from_this();
+    watch.async_wait(asio::posix::stream_descriptor::wait_read,
+                     [self](const net::error_code& failed) {
+                       if (!failed) self->reap();
+                     });
+    timer.expires_after(limits.time);
+    timer.async_wait([self](const net::error_code& failed) {
+      if (failed || self->is_ended) return;
+      self->answer.is_late = true;
+      self->end_group();
+    });
+    wait_for_output();
+    wait_for_errors();
+    return {};
+  }
+
+  void wait_for_output() {
+    output.async_wait(asio::posix::stream_descriptor::wait_read,
+                      [self = shared_from_this()](const net::error_code& failed) {
+                        if (!failed && !self->is_ended && self->read_output()) {
+                          self->wait_for_output();
+                        }
+                      });
+  }
+
+  void wait_for_errors() {
+    errors.async_wait(asio::posix::stream_descriptor::wait_read,
+                      [self = shared_from_this()](const net::error_code& failed) {
+                        if (!failed && !self->is_ended && self->read_errors()) {
+                          self->wait_for_errors();
+                        }
+                      });
+  }
+
+  // These read some bytes and return false once there are none.
+  bool read_output() {
+    return read(output, [this](std::string_view bytes) {
+      const size_t room = limits.output - std::min(limits.output, answer.output.size());
+      answer.is_cut |= bytes.size() > room;
+      answer.output += bytes.substr(0, room);
+    });
+  }
+  bool read_errors() {
+    return read(errors, [this](std::string_view bytes) {
+      words.add(bytes);
+      ends_line = bytes.ends_with('\n');
+    });
+  }
+
+  // Bounded, so that a script that writes without end does not hold up the loop.
+  template <typename Take>
+  bool read(asio::posix::stream_descriptor& pipe, const Take& take) {
+    net::error_code error;
+    for (size_t total = 0; total < kMostAtEnd;) {
+      const size_t size = pipe.read_some(asio::buffer(buffer), error);
+      if (error) return error == asio::error::would_block;
+      total += size;
+      take(std::string_view(buffer.data(), size));
+    }
+    return true;
+  }
+
+  void reap() {
+    siginfo_t info{};
+    if (is_ended || is_reaped) return;
+    // The shell is not reaped yet: its group cannot be that of other processes.
+    if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0) {
+      return;
+    }
+    ::kill(-pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    is_reaped = true;
+    answer.has_failed = info.si_code != CLD_EXITED || info.si_status != 0;
+    if (info.si_code == CLD_EXITED) {
+      words.set_exit_code(info.si_status);
+    } else {
+      words.set_signal(signal_text(info.si_status));
+    }
+    finish();
+  }
+
+  // Ends the run now, and waits a moment for the shell.
+  void end_group() {
+    if (is_ended || is_ending) return;
+    is_ending = true;
+    ::kill(-pid, SIGKILL);
+    timer.expires_after(kEndAfterKill);
+    timer.async_wait([self = shared_from_this()](const net::error_code& failed) {
+      if (failed || self->is_ended) return;
+      self->answer.has_failed = true;
+      self->finish();
+    });
+  }
+
+  void finish() {
+    read_output();
+    read_errors();
+    if (!ends_line) words.add("\n");
+    answer.last_words = words.text();
+    if (answer.is_cut) answer.output.resize(answer.output.rfind('\n') + 1);
+    is_ended = true;
+    net::error_code ignored;
+    output.close(ignored);
+    errors.close(ignored);
+    watch.close(ignored);
+    timer.cancel();
+    ended.notify();
+  }
+
+  // Holds the state by its argument, also before it begins to run.
+  static net::Task<ScriptAnswer> wait(std::shared_ptr<State> state) {
+    bool is_cancelled = false;
+    while (!state->is_ended && !is_cancelled) is_cancelled = !co_await state->ended.wait();
+    if (state->is_ended) co_return std::move(state->answer);
+    ScriptAnswer cancelled;
+    cancelled.is_killed = true;
+    co_return cancelled;
+  }
+
+  const pid_t pid;
+  const ScriptLimits limits;
+  asio::posix::stream_descriptor output, errors;
+  asio::posix::stream_descriptor watch;  // the pidfd
+  asio::steady_timer timer;
+  net::Notification ended;
+  LastWords words;
+  ScriptAnswer answer;
+  std::array<char, 16384> buffer;
+  bool ends_line = true;   // standard error
+  bool is_ending = false;  // SIGKILL was sent
+  bool is_reaped = false;
+  bool is_ended = false;
+};
+
+Result<std::unique_ptr<ScriptRun>> ScriptRun::start(asio::any_io_executor executor,
+                                                    const std::string& command, ScriptLimits limits,
+                                                    ErrorLine on_error_line) {
+  Pipe output, errors;
+  HVD_RETURN_IF_ERROR(open_pipe(output));
+  HVD_RETURN_IF_ERROR(open_pipe(errors));
+  HVD_ASSIGN_OR_RETURN(const pid_t pid, spawn_shell(command, output, errors));
+  auto state = std::make_shared<State>(std::move(executor), pid, limits, std::move(on_error_line));
+  HVD_RETURN_IF_ERROR(state->begin(std::move(output), std::move(errors)));
+  return std::unique_ptr<ScriptRun>(new ScriptRun(std::move(state)));
+}
+
+ScriptRun::~ScriptRun() { kill(); }
+
+net::Task<ScriptAnswer> ScriptRun::end() { return State::wait(state_); }
+
+void ScriptRun::kill() {
+  if (state_->is_ended) return;
+  state_->answer.is_killed = true;
+  state_->end_group();
+}
+
+pid_t ScriptRun::pid() const { return state_->pid; }
+
+}  // namespace hvd::launcher

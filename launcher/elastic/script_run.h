@@ -1,0 +1,61 @@
+// One run of a shell command that prints an answer, in a session and process group of its own, without
+// standard input. At the end of the shell, at the time limit or at kill(), the group gets SIGKILL: a run
+// leaves no process but such as have left the group (setsid). Lives on one loop. ScriptDiscovery owns it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+struct ScriptLimits {
+  std::chrono::milliseconds time{10'000};
+  size_t output = 1 << 20;  // bytes; the rest is read and thrown away
+};
+
+// The end of a run.
+struct ScriptAnswer {
+  std::string output;
+  bool is_cut = false;  // the output was longer than the limit; it ends with its last complete line
+  bool is_late = false;    // the time limit ended the run
+  bool is_killed = false;  // kill() ended the run
+  // "no such file; ended with exit code 127": the last lines of standard error and the exit status. Empty
+  // after a success without standard error.
+  std::string last_words;
+  bool has_failed = false;  // exit status or signal, also of a run that was ended
+
+  bool is_good() const { return !has_failed && !is_late && !is_killed; }
+};
+
+class ScriptRun {
+ public:
+  // Receives each line of the script's standard error, without its end.
+  using ErrorLine = std::function<void(std::string_view line)>;
+
+  static Result<std::unique_ptr<ScriptRun>> start(net::asio::any_io_executor executor,
+                                                  const std::string& command, ScriptLimits limits,
+                                                  ErrorLine on_error_line);
+  ~ScriptRun();
+
+  // Call once. Returns after the end of the shell, or soon after SIGKILL if the shell does not end.
+  net::Task<ScriptAnswer> end();
+  // Makes end() return soon.
+  void kill();
+
+  pid_t pid() const;
+
+ private:
+  struct State;
+  explicit ScriptRun(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace hvd::launcher

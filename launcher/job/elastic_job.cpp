@@ -1,0 +1,232 @@
+#include "launcher/job/elastic_job.h"
+
+#include <algorithm>
+#include <random>
+
+#include "base/log/log.h"
+#include "base/text.h"
+#include "launcher/elastic/elastic_settings.h"
+#include "launcher/output/report.h"
+
+namespace hvd::launcher {
+namespace {
+
+GenerationLimits generation_limits(const Settings& settings) {
+  const RankLimits ranks = rank_limits(settings);
+  return {.least = ranks.min,
+          .most = ranks.max,
+          .pause_seconds = elastic_timeout(settings),
+          .return_seconds = settings.number("start_timeout"),
+          .resets = reset_limit(settings),
+          .finds_hosts = settings.is_set("host_discovery_script"),
+          .restarts_ranks = settings.flag("restart_ranks"),
+          .cooldown = cooldown_range(settings)};
+}
+
+}  // namespace
+
+Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>& hosts) {
+  const RankLimits ranks = rank_limits(settings);
+  int slots = 0;
+  for (const Host& host : hosts) slots += host.slots;
+  // plan_slots refuses more ranks than slots with a table of the hosts.
+  return plan_slots(hosts, std::max(ranks.start, std::min(ranks.max.value_or(slots), slots)));
+}
+
+ElasticJob::ElasticJob(Launch launch, std::vector<Host> hosts)
+    : launch_(std::move(launch)),
+      hosts_(std::move(hosts)),
+      generations_(generation_limits(launch_.options.settings), *this,
+                   [random = std::mt19937_64(std::random_device()())]() mutable {
+                     return std::uniform_real_distribution<double>(0, 1)(random);
+                   }),
+      timer_(launch_.loop) {
+  const Settings& settings = launch_.options.settings;
+  if (!settings.is_set("host_discovery_script")) return;
+  discovery_ = std::make_unique<ScriptDiscovery>(
+      launch_.loop.get_executor(),
+      DiscoveryScript{.command = settings.text("host_discovery_script"),
+                      .slots_alone = static_cast<int>(settings.integer("slots_per_host"))},
+      DiscoveryCallbacks{
+          .warn = [this](std::string_view sentence) { launch_.output.say(sentence); },
+          .show = [this](std::string_view line) { launch_.output.say(line); }});
+}
+
+ElasticJob::~ElasticJob() = default;
+
+void ElasticJob::begin() {
+  const auto now = Clock::now();
+  launch_.server.on_change(std::string(rendezvous::kPlaceRequests),
+                           [this](const std::string& key) { take_request(key); });
+  is_ended_.resize(launch_.plan.hosts.size());
+  for (size_t host = 0; host < launch_.plan.hosts.size(); ++host) {
+    int first = -1;
+    int count = 0;
+    for (const Slot& slot : launch_.plan.slots) {
+      if (slot.host != static_cast<int>(host)) continue;
+      if (first < 0) first = slot.rank;
+      ++count;
+    }
+    generations_.add(static_cast<int>(host), launch_.plan.hosts[host].name, first, count);
+  }
+  generations_.discovered(hosts_, now);
+  arm();
+  if (discovery_) {
+    discovery_->watch([this](const std::vector<Host>& hosts) {
+      if (is_stopped_) return;
+      generations_.discovered(hosts, Clock::now());
+      arm();
+    });
+  }
+}
+
+void ElasticJob::stop() {
+  if (std::exchange(is_stopped_, true)) return;
+  timer_.cancel();
+}
+
+net::Task<void> ElasticJob::end() {
+  stop();
+  if (discovery_) co_await discovery_->stop();
+}
+
+bool ElasticJob::survives(int process, int host, int exit_code, const std::string& sentence) {
+  if (is_stopped_) return true;
+  const auto now = Clock::now();
+  bool goes_on = true;
+  if (process >= 0) {
+    goes_on = generations_.ended(process, exit_code, sentence, now);
+  } else if (launch_.links[static_cast<size_t>(host)] == nullptr) {
+    generations_.start_failed(host, sentence, now);
+  } else {
+    generations_.host_lost(host, sentence, now);
+  }
+  arm();
+  return goes_on;
+}
+
+void ElasticJob::take_request(const std::string& key) {
+  const auto process = parse_int(std::string_view(key).substr(rendezvous::kPlaceRequests.size()));
+  const auto value = launch_.server.value(key);
+  if (is_stopped_ || !process || !value) return;
+  const auto request = rendezvous::decode_place_request(*value);
+  if (!request.ok()) {
+    log::warning(cat("a process asks for its rank in a way that this launcher does not know: ",
+                     request.status().message()));
+    return;
+  }
+  generations_.requested(static_cast<int>(*process), *request, Clock::now());
+  arm();
+}
+
+void ElasticJob::arm() {
+  const auto next = generations_.next_time();
+  if (is_stopped_ || next == Generations::Time::max()) {
+    timer_.cancel();
+    return;
+  }
+  timer_.expires_at(next);
+  timer_.async_wait([this](const net::error_code& error) {
+    if (error || is_stopped_) return;
+    generations_.on_time(Clock::now());
+    arm();
+  });
+}
+
+int ElasticJob::start_host(const Host& host, int slots) {
+  SlotPlan& plan = launch_.plan;
+  const int number = static_cast<int>(plan.hosts.size());
+  const int first = plan.size();
+  Host used = host;
+  used.slots = slots;
+  plan.hosts.push_back(std::move(used));
+  for (int slot = 0; slot < slots; ++slot) {
+    plan.slots.push_back({.rank = first + slot,
+                          .host = number,
+                          .local_rank = slot,
+                          .local_size = slots,
+                          .cross_rank = 0,
+                          .cross_size = 1});
+  }
+  launch_.links.push_back(nullptr);
+  is_ended_.push_back(false);
+  launch_.supervisor.grow();
+  AgentEvents* const events = launch_.add_events();
+  generations_.add(number, host.name, first, slots);
+  if (const Status status = launch_.output.grow(); !status.ok()) {
+    launch_.output.say(status.message());
+  }
+  net::asio::co_spawn(launch_.loop, bring_up(number, events), net::asio::detached);
+  return number;
+}
+
+net::Task<void> ElasticJob::bring_up(int host, AgentEvents* events) {
+  const auto index = static_cast<size_t>(host);
+  auto link = co_await launch_.startup.add(host, events);
+  Status status = link.status();
+  if (status.ok() && (is_stopped_ || is_ended_[index]))
+    status = aborted("the job no longer needs it");
+  if (status.ok()) {
+    launch_.links[index] = *std::move(link);
+    const StartOrder order;
+    status = co_await launch_.links[index]->start(order);
+    if (status.ok() || launch_.supervisor.is_done(host)) co_return;
+    launch_.links[index]->close();
+  }
+  launch_.act(launch_.supervisor.on_start_failed(host, status));
+}
+
+void ElasticJob::end_host(int host) {
+  const auto index = static_cast<size_t>(host);
+  if (is_ended_[index]) return;
+  is_ended_[index] = true;
+  if (!launch_.links[index] || launch_.supervisor.is_done(host)) return;
+  launch_.links[index]->end(launch_.grace);
+  net::asio::co_spawn(launch_.loop, end_in_time(host), net::asio::detached);
+}
+
+net::Task<void> ElasticJob::end_in_time(int host) {
+  net::asio::steady_timer limit(launch_.loop);
+  limit.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(launch_.grace + kBeyondGrace)));
+  co_await limit.async_wait(net::use_tuple);
+  if (launch_.supervisor.is_done(host)) co_return;
+  launch_.links[static_cast<size_t>(host)]->close();
+  launch_.act(launch_.supervisor.on_lost(host, unavailable("it does not answer")));
+}
+
+void ElasticJob::set(const std::string& key, ByteView value) {
+  const Status status = launch_.server.set(key, value);
+  if (!status.ok()) log::error(cat("the store of the job: ", status.message()));
+}
+
+void ElasticJob::publish(const rendezvous::Generation& generation) {
+  // All ranks have left the generation before.
+  if (const int32_t before = generation.number - 1; before >= 0) {
+    launch_.server.remove_all(cat("g", before, "/"));
+    launch_.server.remove_all(cat(rendezvous::kGenerationNews, before, "/"));
+    launch_.server.remove_all(rendezvous::generation_key(before));
+  }
+  set(rendezvous::generation_key(generation.number), encode(generation));
+}
+
+void ElasticJob::answer(int process, int64_t request, int32_t generation) {
+  set(rendezvous::place_answer_key(process, request), as_bytes(cat(generation)));
+}
+
+void ElasticJob::tell_updates(int32_t generation, rendezvous::HostUpdates updates) {
+  set(rendezvous::generation_news_key(generation, rendezvous::kUpdateNews),
+      as_bytes(cat(static_cast<int32_t>(updates))));
+}
+
+void ElasticJob::tell_loss(int32_t generation, const std::string& sentence) {
+  set(rendezvous::generation_news_key(generation, rendezvous::kLostNews), as_bytes(sentence));
+}
+
+void ElasticJob::say(const std::string& sentence) { launch_.output.say(sentence); }
+
+void ElasticJob::end_job(int exit_code, const std::string& sentence, int process) {
+  launch_.act(launch_.supervisor.end_job(exit_code, sentence, process));
+}
+
+}  // namespace hvd::launcher

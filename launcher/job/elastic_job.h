@@ -1,0 +1,83 @@
+// The part of a launch that an elastic job has besides: asks Generations what to do, starts and ends
+// hosts while the job runs, and exchanges records with the processes through the job's store. Owns the
+// generations, their timer, and the hosts that are being started. JobLaunch owns and calls it. Lives on
+// the launch's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/cli/options.h"
+#include "launcher/elastic/generations.h"
+#include "launcher/elastic/script_discovery.h"
+#include "launcher/job/host_jobs.h"
+#include "launcher/job/host_startup.h"
+#include "launcher/job/supervisor.h"
+#include "launcher/link/agent_link.h"
+#include "launcher/output/output.h"
+#include "launcher/plan/slot_plan.h"
+#include "rendezvous/server/server.h"
+
+namespace hvd::launcher {
+
+class ElasticJob : private GenerationActions {
+ public:
+  // The parts of the launch that this object uses and changes; they outlive it.
+  struct Launch {
+    net::asio::io_context& loop;
+    const Options& options;
+    SlotPlan& plan;
+    HostStartup& startup;
+    Supervisor& supervisor;
+    Output& output;
+    rendezvous::Server& server;
+    std::vector<std::unique_ptr<AgentLink>>& links;  // null: no agent yet
+    double grace;
+    // Adds a receiver for the events of the plan's last host.
+    std::function<AgentEvents*()> add_events;
+    std::function<void(Supervisor::Action)> act;
+  };
+  // `hosts`: all that the job may use; the plan has those that it begins with.
+  ElasticJob(Launch launch, std::vector<Host> hosts);
+  ~ElasticJob() override;
+
+  // The ranks of all hosts of the plan are about to start.
+  void begin();
+  // As Supervisor::Survives.
+  bool survives(int process, int host, int exit_code, const std::string& sentence);
+  // No further host is started.
+  void stop();
+  // Returns when the discovery script has ended.
+  net::Task<void> end();
+
+ private:
+  int start_host(const Host& host, int slots) override;
+  void end_host(int host) override;
+  void publish(const rendezvous::Generation& generation) override;
+  void answer(int process, int64_t request, int32_t generation) override;
+  void tell_updates(int32_t generation, rendezvous::HostUpdates updates) override;
+  void tell_loss(int32_t generation, const std::string& sentence) override;
+  void say(const std::string& sentence) override;
+  void end_job(int exit_code, const std::string& sentence, int process) override;
+
+  net::Task<void> bring_up(int host, AgentEvents* events);
+  net::Task<void> end_in_time(int host);
+  void take_request(const std::string& key);
+  void set(const std::string& key, ByteView value);
+  void arm();
+
+  Launch launch_;
+  std::vector<Host> hosts_;
+  Generations generations_;
+  net::asio::steady_timer timer_;
+  std::unique_ptr<ScriptDiscovery> discovery_;  // or none
+  std::vector<bool> is_ended_;                  // by host: by end_host
+  bool is_stopped_ = false;
+};
+
+// The hosts that an elastic job begins with, as a plan: all of them, up to --max-np ranks.
+Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>& hosts);
+
+}  // namespace hvd::launcher

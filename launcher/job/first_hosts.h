@@ -1,0 +1,22 @@
+// Waits for the hosts with which an elastic job begins: runs the discovery script until it names enough
+// slots. run_attempts calls it before the launch. Uses one thread and one loop of its own.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/cli/options.h"
+#include "launcher/plan/hosts.h"
+
+namespace hvd::launcher {
+
+struct FirstHosts {
+  std::vector<Host> hosts;
+  int signal = 0;  // that ended the wait, or 0
+};
+
+// Says what it waits for. An error when the script fails, or when there are too few slots for
+// --elastic-timeout seconds. Without a script: the hosts that the settings or the scheduler name.
+Result<FirstHosts> wait_for_first_hosts(const Options& options);
+
+}  // namespace hvd::launcher

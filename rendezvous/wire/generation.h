@@ -1,0 +1,57 @@
+// Keys and records by which the launcher of an elastic job and its processes agree on generations. A
+// generation is one membership of the job: an ordered list of processes, where the index is the rank. A
+// process has one number for its whole life. All values travel through the job's signed store. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "rendezvous/store/membership.h"
+
+namespace hvd::rendezvous {
+
+// A process asks for a place: it sets the key to a PlaceRequest. The launcher answers with the number of a
+// generation, in decimal digits, at place_answer_key.
+constexpr std::string_view kPlaceRequests = "elastic/request/";
+std::string place_request_key(int process);
+std::string place_answer_key(int process, int64_t request);
+std::string generation_key(int32_t generation);
+
+// The launcher's news for the processes of a generation, below this prefix, with one key each. kLostNews: a sentence that says which process or host is lost. kUpdateNews: HostUpdates
+// in decimal digits.
+constexpr std::string_view kGenerationNews = "elastic/news/";
+constexpr std::string_view kLostNews = "lost";
+constexpr std::string_view kUpdateNews = "update";
+std::string generation_news_key(int32_t generation, std::string_view news);
+
+// As HostUpdateResult in plugins/python/horovod/_elastic.py.
+enum HostUpdates : int32_t { kHostsUnchanged = 0, kHostsRemoved = 1, kHostsAdded = 2 };
+
+struct PlaceRequest {
+  int64_t number = 1;       // of this process's requests, from 1
+  int32_t generation = -1;  // the last one that the process was in; -1: none
+};
+Bytes encode(const PlaceRequest& request);
+Result<PlaceRequest> decode_place_request(ByteView bytes);
+
+struct Generation {
+  struct Member {
+    int32_t process = 0;
+    bool is_new = false;  // it was not in the generation before
+    std::string host;
+  };
+  int32_t number = 0;
+  std::vector<Member> members;  // by rank; those of one host are consecutive
+
+  bool has_new_members() const;
+};
+Bytes encode(const Generation& generation);
+Result<Generation> decode_generation(ByteView bytes);
+// The place of a process; kNotFound when it is no member.
+Result<Place> place_of(const Generation& generation, int32_t process);
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,177 @@
+#include "runtime/bootstrap/elastic_process.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <optional>
+#include <thread>
+
+#include "base/log/log.h"
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+rendezvous::HttpStoreOptions store_options(const Settings& settings) {
+  rendezvous::HttpStoreOptions options;
+  if (settings.is_set("store_ca"))
+    options.tls = net::TlsOptions{.ca_file = settings.text("store_ca")};
+  return options;
+}
+
+}  // namespace
+
+bool ElasticProcess::is_elastic(const Settings& settings) {
+  return settings.is_set("elastic_process");
+}
+
+Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const Settings& settings,
+                                                             OnLost on_lost) {
+  HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
+  if (address.empty() || !settings.is_set("job_secret")) {
+    return invalid_argument(
+        "HOROVOD_ELASTIC_PROCESS is set, but HOROVOD_STORE and HOROVOD_JOB_SECRET are not; start "
+        "the "
+        "program by horovodrun, or unset it");
+  }
+  auto secret = Secret::from_hex(settings.text("job_secret"));
+  if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
+  std::unique_ptr<ElasticProcess> process(new ElasticProcess(
+      address, *secret, static_cast<int32_t>(settings.integer("elastic_process")),
+      std::move(on_lost)));
+  HVD_ASSIGN_OR_RETURN(process->requests_,
+                       rendezvous::HttpStore::open(address, *secret, store_options(settings)));
+  HVD_ASSIGN_OR_RETURN(process->news_,
+                       rendezvous::HttpStore::open(address, *secret, store_options(settings)));
+  // Signals are for the threads of the program.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([self = process.get()] { self->follow_news(); }).detach();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return process;
+}
+
+ElasticProcess::ElasticProcess(std::string address, Secret secret, int32_t process, OnLost on_lost)
+    : address_(std::move(address)),
+      secret_(std::move(secret)),
+      process_(process),
+      on_lost_(std::move(on_lost)) {}
+
+Result<Bootstrap> ElasticProcess::join(const Settings& settings) {
+  rendezvous::PlaceRequest request;
+  {
+    const MutexLock lock(mutex_);
+    request.number = ++request_;
+    request.generation = current_.members.empty() ? -1 : current_.number;
+  }
+  const auto never = Deadline::never();
+  HVD_RETURN_IF_ERROR(
+      requests_->set(rendezvous::place_request_key(process_), encode(request), never));
+  const std::string answer_key = rendezvous::place_answer_key(process_, request.number);
+  HVD_ASSIGN_OR_RETURN(const Bytes answer, requests_->wait(answer_key, never));
+  const auto number = parse_int(as_text(answer));
+  if (!number) return internal_error("the launcher's answer names no generation");
+  HVD_ASSIGN_OR_RETURN(
+      const Bytes record,
+      requests_->wait(rendezvous::generation_key(static_cast<int32_t>(*number)), never));
+  HVD_ASSIGN_OR_RETURN(rendezvous::Generation generation, rendezvous::decode_generation(record));
+  HVD_ASSIGN_OR_RETURN(const rendezvous::Place place, place_of(generation, process_));
+  HVD_RETURN_IF_ERROR(requests_->remove(answer_key, never));
+  requests_->rest();
+
+  Bootstrap result;
+  Identity& identity = result.identity;
+  identity.rank = place.rank;
+  identity.size = place.size;
+  identity.local_rank = place.local_rank;
+  identity.local_size = place.local_size;
+  identity.cross_rank = place.cross_rank;
+  identity.cross_size = place.cross_size;
+  identity.generation = generation.number;
+  {
+    const MutexLock lock(mutex_);
+    current_ = std::move(generation);
+  }
+  if (identity.size == 1) return result;
+  rendezvous::HttpStoreOptions options = store_options(settings);
+  options.rank = identity.rank;
+  HVD_ASSIGN_OR_RETURN(result.store, rendezvous::HttpStore::open(address_, secret_, options));
+  return result;
+}
+
+int32_t ElasticProcess::generation() const {
+  const MutexLock lock(mutex_);
+  return current_.members.empty() ? -1 : current_.number;
+}
+
+bool ElasticProcess::has_new_members() const {
+  const MutexLock lock(mutex_);
+  return current_.has_new_members();
+}
+
+int32_t ElasticProcess::host_updates() const {
+  const MutexLock lock(mutex_);
+  return news_generation_ == current_.number ? updates_ : rendezvous::kHostsUnchanged;
+}
+
+Status ElasticProcess::loss(int32_t generation) const {
+  const MutexLock lock(mutex_);
+  return news_generation_ == generation ? loss_ : Status();
+}
+
+void ElasticProcess::follow_news() {
+  const auto never = Deadline::never();
+  std::optional<uint64_t> revision;
+  for (;;) {
+    auto changes = news_->watch(rendezvous::kGenerationNews, revision, never);
+    if (changes.ok() && revision) {
+      revision = changes->revision;
+      for (const auto& change : changes->changes) {
+        if (!change.removed) take_news(change.key);
+      }
+      continue;
+    }
+    // The beginning, or changes that the store has forgotten.
+    const bool is_behind = !changes.ok() && changes.error().code() == Code::kFailedPrecondition;
+    if (!changes.ok() && !is_behind) {
+      log::debug(cat("the news of the launcher end here: ", changes.error().message()));
+      return;  // the launcher has gone, and the agent ends this process
+    }
+    if (is_behind) {
+      revision.reset();
+      continue;
+    }
+    revision = changes->revision;
+    const auto keys = news_->list(rendezvous::kGenerationNews, never);
+    if (!keys.ok()) return;
+    for (const std::string& key : *keys) take_news(key);
+  }
+}
+
+void ElasticProcess::take_news(const std::string& key) {
+  const std::vector<std::string> words =
+      split(std::string_view(key).substr(rendezvous::kGenerationNews.size()), '/');
+  const auto number = words.size() == 2 ? parse_int(words[0]) : std::nullopt;
+  const auto value = number ? news_->get(key, Deadline::never()) : Result<Bytes>(not_found(key));
+  if (!value.ok()) return;
+  const auto generation = static_cast<int32_t>(*number);
+  Status lost;
+  {
+    const MutexLock lock(mutex_);
+    if (generation < news_generation_) return;
+    if (generation > news_generation_) {
+      news_generation_ = generation;
+      updates_ = rendezvous::kHostsUnchanged;
+      loss_ = Status();
+    }
+    if (words[1] == rendezvous::kUpdateNews) {
+      updates_ = static_cast<int32_t>(parse_int(as_text(*value)).value_or(0));
+    } else if (words[1] == rendezvous::kLostNews) {
+      lost = loss_ = aborted(std::string(as_text(*value)));
+    }
+  }
+  if (!lost.ok()) on_lost_(generation, lost);
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,62 @@
+// This process's part in an elastic job: asks the launcher for a place in each generation, and receives
+// the launcher's news about the generation that runs. Owns a connection to the job's store and the thread
+// that waits for news, which sleeps while there are none. hvd_init makes one object for the life of the
+// process. Any thread may call.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/mutex.h"
+#include "base/result.h"
+#include "base/settings.h"
+#include "rendezvous/client/http_store.h"
+#include "rendezvous/wire/generation.h"
+#include "runtime/bootstrap/identity.h"
+
+namespace hvd::runtime {
+
+class ElasticProcess {
+ public:
+  // Whether the launcher of an elastic job started this process.
+  static bool is_elastic(const Settings& settings);
+
+  // `on_lost`: called on the thread of the news when the launcher says that a member of a generation is
+  // lost.
+  using OnLost = std::function<void(int32_t generation, const Status& why)>;
+  static Result<std::unique_ptr<ElasticProcess>> open(const Settings& settings, OnLost on_lost);
+
+  // Asks for a place in the next generation. Blocks until all processes of the last generation have
+  // asked or ended, for which the launcher has the deadlines. A process that is no longer wanted waits
+  // here until its agent ends it.
+  Result<Bootstrap> join(const Settings& settings);
+
+  // The generation that join() returned last; -1 before.
+  int32_t generation() const;
+  // Whether a process of it was not in the generation before.
+  bool has_new_members() const;
+  // rendezvous::HostUpdates that wait for the next generation.
+  int32_t host_updates() const;
+  // Why a member of this generation is lost, or ok.
+  Status loss(int32_t generation) const;
+
+ private:
+  ElasticProcess(std::string address, Secret secret, int32_t process, OnLost on_lost);
+  void follow_news();
+  void take_news(const std::string& key);
+
+  const std::string address_;
+  const Secret secret_;
+  const int32_t process_;
+  const OnLost on_lost_;
+  std::unique_ptr<rendezvous::HttpStore> requests_, news_;
+  mutable Mutex mutex_;
+  int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
+  rendezvous::Generation current_ HVD_GUARDED_BY(mutex_);
+  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;  // that the two below are about
+  int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
+  Status loss_ HVD_GUARDED_BY(mutex_);
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,206 @@
+#!/usr/bin/python3 -B
+"""Elastic jobs: ranks fail, hosts come, go and are lost, and the training goes on in the same processes."""
+from harness import *
+
+RANK = WORKERS / "elastic_rank.py"
+EXAMPLES = ROOT / "examples" / "elastic"
+ENOUGH = 0.9  # test accuracy
+
+
+def discovery(folder, *hosts):
+    """Writes what the discovery script answers from now on."""
+    answer = folder / "answer"
+    answer.with_suffix(".new").write_text("".join(f"{host}\n" for host in hosts))
+    answer.with_suffix(".new").rename(answer)
+    return "--host-discovery-script", f"cat {answer}"
+
+
+def begun(job, generation):
+    """The ranks of a generation: (process, rank, size, step)."""
+    return [tuple(map(int, words)) for words in
+            re.findall(rf"(\d+) begins {generation} (\d+)/(\d+) at (\d+)", job.out)]
+
+
+def wait_for_generation(job, number, ranks, seconds=60):
+    job.wait_for(rf"\d+ begins {number} \d+/{ranks} ", ranks, seconds)
+    return begun(job, number)
+
+
+def sums(job, ranks):
+    found = re.findall(r"(\d+) ends with (\d+) in", job.out)
+    expect(len(found) == ranks, f"{ranks} ends expected\n{job.describe()}")
+    expect(len({total for _, total in found}) == 1, f"the sums differ\n{job.describe()}")
+    return int(found[0][1])
+
+
+def check_shrunk(job, processes):
+    """Two of four ranks go on after the fifth of 20 steps, or after the fourth where the end of the others
+    came before the sum of the fifth had reached them. No step is lost, and none is repeated."""
+    found = sorted(begun(job, 1))
+    step = found[0][3]
+    expect(step in (4, 5) and found == [(process, rank, 2, step)
+                                        for rank, process in enumerate(processes)], job.describe())
+    expect(sums(job, 2) == step * 4 + (20 - step) * 2, job.describe())
+
+
+@world()
+def test_a_killed_rank_takes_its_host_out_and_the_others_go_on_in_their_processes():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 20, "--kill", "2@5")
+    job.ends_with(0)
+    job.leaves_nothing()
+    check_shrunk(job, [0, 1])
+    expect(any("rank 2 on host b was killed by signal 9" in line and "host b is not used again" in line
+               for line in job.said()), job.describe())
+
+
+@world()
+def test_rank_0_may_fail():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 20, "--raise", "0@5")
+    job.ends_with(0)
+    job.leaves_nothing()
+    check_shrunk(job, [2, 3])
+
+
+@world()
+def test_a_host_that_is_cut_off_is_lost_within_seconds():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 60)
+    wait_for_generation(job, 0, 4)
+    faults.crash("b")
+    before = time.monotonic()
+    wait_for_generation(job, 1, 2, 30)
+    print(f"the next generation began after {time.monotonic() - before:.1f} s")
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(any("host b was lost" in line for line in job.said()), job.describe())
+
+
+@world("a b c")
+def test_hosts_come_and_go_as_the_script_says():
+    folder = scratch()
+    job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 800, "--slow", 0.05)
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:2")
+    expect([process for process, rank, _, _ in sorted(wait_for_generation(job, 1, 3),
+                                                      key=lambda one: one[1])] == [0, 1, 2],
+           job.describe())
+    discovery(folder, "b:2", "c:1")
+    # Both changes may come together, or one after the other.
+    job.wait_for(r"\d+ begins \d+ \d+/3 at", 6)
+    job.wait_for(r"[1-3] ends with", 3)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(not re.search(r"^.*\b0 ends with", job.out, re.M), job.describe())
+    sums(job, 3)
+
+
+@world()
+def test_a_bad_new_host_and_slow_imports_cost_the_ranks_nothing():
+    folder = scratch()
+    job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 500, "--slow", 0.05, "--import", 3)
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "nowhere.invalid:1")
+    wait_until(lambda: any("nowhere.invalid" in line for line in job.said()), 60, job.describe)
+    expect(not begun(job, 1), job.describe())
+    discovery(folder, "a:1", "b:1")
+    wait_for_generation(job, 1, 2)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(len(begun(job, 0)) == 1, job.describe())
+
+
+@world("a")
+def test_on_a_single_host_a_failed_rank_is_started_again():
+    job = Job("-np", 3, "--min-np", 2, "-H", "a:3", PYTHON, RANK, 200, "--kill", "1@5")
+    wait_for_generation(job, 1, 2)
+    new = wait_for_generation(job, 2, 3)
+    expect(3 in [process for process, *_ in new], job.describe())
+    job.ends_with(0)
+    job.leaves_nothing()
+
+
+@world()
+def test_ranks_that_end_unevenly_end_the_job_with_success():
+    job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", PYTHON, RANK, 20, "--early", "0@5")
+    job.ends_with(0)
+    job.leaves_nothing()
+
+
+@world()
+def test_too_few_ranks_without_hope_end_the_job_at_once():
+    job = Job("-np", 2, "--min-np", 2, "-H", "a:1,b:1", PYTHON, RANK, 20, "--kill", "1@5")
+    job.ends_with(137)
+    job.leaves_nothing()
+    expect("--min-np" in job.said()[-1], job.describe())
+
+
+@world()
+def test_ctrl_c_while_a_host_starts_leaves_nothing():
+    folder = scratch()
+    job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 10000, "--import", 600)
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:1")
+    time.sleep(2)
+    job.signal(signal.SIGINT)
+    job.ends_with(130)
+    job.leaves_nothing()
+
+
+def interpreters(variable):
+    found = [name for name in os.environ.get(variable, "").split(":") if name]
+    if not found:
+        raise Skip(f"{variable} names no interpreter")
+    return found
+
+
+def trains(python, program, epochs):
+    folder = scratch()
+    # A killed process leaves TensorFlow's own files.
+    environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
+    job = Job("-np", 2, "--min-np", 1, *discovery(folder, "a:1", "b:1"), "-x", "TF_CPP_MIN_LOG_LEVEL",
+              "-x", "TMPDIR", python, EXAMPLES / program, "--epochs", epochs, "--pause", 0.1, environment=environment)
+    job.wait_for("of 2 begins", 2, 200)
+    discovery(folder, "a:1", "b:1", "c:1")
+    job.wait_for("of 3 begins", 3, 200)
+    victims = [pid for pid in faults.processes("b") if program in faults.said_of(pid, "cmdline")
+               and "agent" not in faults.said_of(pid, "comm")]
+    expect(victims, f"no rank on host b\n{job.describe()}")
+    os.kill(max(victims), signal.SIGKILL)
+    job.wait_for("of 2 begins", 4, 200)
+    discovery(folder, "c:1")
+    job.wait_for("of 1 begins", 1, 200)
+    discovery(folder, "a:1", "c:1")
+    job.wait_for("of 2 begins", 6, 200)
+    job.ends_with(0, 400)
+    job.leaves_nothing()
+    ends = re.findall(r"of 2 ends: test accuracy ([\d.]+), weights (\w+)", job.out)
+    expect(len(ends) == 2 and ends[0] == ends[1], f"two equal ends expected\n{job.describe()}")
+    expect(float(ends[0][0]) >= ENOUGH, job.describe())
+
+
+@world("a b c")
+def test_pytorch_trains_through_a_new_host_a_killed_rank_and_a_removed_host():
+    for python in [PYTHON, *[name for name in os.environ.get("HVD_TEST_PYTHONS", "").split(":")
+                             if name and name != PYTHON]]:
+        trains(python, "torch_digits.py", 40)
+
+
+@world("a b c")
+def test_tensorflow_trains_through_a_new_host_a_killed_rank_and_a_removed_host():
+    for python in interpreters("HVD_TEST_TENSORFLOWS"):
+        trains(python, "tensorflow_digits.py", 40)
+
+
+@world("a b c")
+def test_keras_trains_through_a_new_host_a_killed_rank_and_a_removed_host():
+    for python in interpreters("HVD_TEST_TENSORFLOWS"):
+        trains(python, "keras_digits.py", 40)
+
+
+@world("a b c")
+def test_jax_trains_through_a_new_host_a_killed_rank_and_a_removed_host():
+    for python in interpreters("HVD_TEST_JAX"):
+        trains(python, "jax_digits.py", 40)
+
+
+if __name__ == "__main__":
+    main()

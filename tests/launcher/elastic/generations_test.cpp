@@ -1,0 +1,380 @@
+#include "launcher/elastic/generations.h"
+
+#include <doctest/doctest.h>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Time = Generations::Time;
+
+// Keeps what Generations orders, and starts processes at once. The clock is a number of seconds.
+struct RecordedJob : GenerationActions {
+  explicit RecordedJob(GenerationLimits limits = {})
+      : generations(limits, *this, [] { return 0.0; }) {}
+
+  Time now() const {
+    return Time() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time));
+  }
+
+  int start_host(const Host& host, int slots) override {
+    const int number = hosts++;
+    started.push_back(cat(host.name, ":", slots));
+    generations.add(number, host.name, processes, slots);
+    processes += slots;
+    return number;
+  }
+  void end_host(int host) override { ended.push_back(host); }
+  void publish(const rendezvous::Generation& generation) override { record = generation; }
+  void answer(int process, int64_t request, int32_t generation) override {
+    CHECK(request == requests[process]);
+    places[process] = generation;
+  }
+  void tell_updates(int32_t generation, rendezvous::HostUpdates told) override {
+    updates.push_back(cat(generation, ":", static_cast<int>(told)));
+  }
+  void tell_loss(int32_t generation, const std::string& sentence) override {
+    losses.push_back(cat(generation, ": ", sentence));
+  }
+  void say(const std::string& sentence) override { said.push_back(sentence); }
+  void end_job(int code, const std::string& sentence, int) override {
+    CHECK_FALSE(exit_code);
+    exit_code = code;
+    end = sentence;
+  }
+
+  // The job begins with these hosts.
+  void begin(const std::vector<Host>& list) {
+    for (const Host& host : list) {
+      generations.add(hosts++, host.name, processes, host.slots);
+      processes += host.slots;
+    }
+    generations.discovered(list, now());
+  }
+  void ask(std::initializer_list<int> who) {
+    for (const int process : who) {
+      const auto place = places.find(process);
+      generations.requested(
+          process,
+          {.number = ++requests[process], .generation = place == places.end() ? -1 : place->second},
+          now());
+    }
+  }
+  // The ranks as processes: "3 4+" where + is a new one.
+  std::string ranks() const {
+    std::vector<std::string> words;
+    for (const auto& member : record.members) {
+      words.push_back(cat(member.process, member.is_new ? "+" : ""));
+    }
+    return join(words, " ");
+  }
+  void wait(double seconds) {
+    time += seconds;
+    if (generations.next_time() <= now()) generations.on_time(now());
+  }
+
+  Generations generations;
+  double time = 100;
+  int hosts = 0, processes = 0;
+  std::map<int, int64_t> requests;
+  std::map<int, int32_t> places;
+  std::vector<std::string> started, updates, losses, said;
+  std::vector<int> ended;
+  rendezvous::Generation record;
+  std::optional<int> exit_code;
+  std::string end;
+};
+
+const std::vector<Host> kTwoHosts = {{"a", "", 2}, {"b", "", 2}};
+
+GenerationLimits of_script(int least = 1) {
+  GenerationLimits limits;
+  limits.least = least;
+  limits.finds_hosts = true;
+  return limits;
+}
+
+TEST_CASE("the first generation begins when all processes have asked") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 3});
+  CHECK(job.places.empty());
+  job.ask({2});
+  CHECK(job.ranks() == "0+ 1+ 2+ 3+");
+  CHECK(job.places.size() == 4);
+}
+
+TEST_CASE("a failed rank takes its host out, and the next generation has the others") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  CHECK(job.generations.ended(1, 137, "rank 1 was killed", job.now()));
+  CHECK(job.ended == std::vector<int>{0});
+  REQUIRE(job.losses.size() == 1);
+  CHECK(job.losses[0] == "0: rank 1 was killed");
+  job.ask({2});
+  CHECK(job.record.number == 0);
+  job.ask({3});
+  CHECK(job.record.number == 1);
+  CHECK(job.ranks() == "2 3");
+  CHECK_FALSE(job.record.has_new_members());
+  CHECK(job.generations.ended(0, 143, "ended by us", job.now()));
+  CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE("a new host interrupts the ranks only once its processes are ready") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.discovered(kTwoHosts, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:2"});
+  job.ask({2});
+  job.wait(0.5);
+  CHECK(job.updates.empty());  // another one may come within a second
+  job.ask({3});
+  CHECK(job.updates == std::vector<std::string>{"0:2"});
+  job.ask({0});
+  job.ask({1});
+  CHECK(job.ranks() == "0 1 2+ 3+");
+}
+
+TEST_CASE("a process that is not ready within a second waits for a later generation") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.ask({2});
+  job.wait(1);
+  CHECK(job.updates == std::vector<std::string>{"0:2"});
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 2+");
+  job.ask({3});
+  CHECK(job.updates == std::vector<std::string>{"0:2", "1:2"});
+  job.ask({0, 1, 2});
+  CHECK(job.ranks() == "0 1 2 3+");
+}
+
+TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.generations.start_failed(1, "host b: connect: refused", job.now());
+  CHECK(job.updates.empty());
+  CHECK(job.losses.empty());
+  job.wait(4);
+  CHECK(job.started.size() == 1);
+  job.wait(1);
+  CHECK(job.started == std::vector<std::string>{"b:2", "b:2"});
+}
+
+TEST_CASE("a host that leaves the answer is ended after its ranks have asked with the others") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.discovered({kTwoHosts[1]}, job.now());
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  CHECK(job.ended.empty());
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "2 3");
+  CHECK(job.ended == std::vector<int>{0});
+  CHECK(job.places[0] == 0);
+}
+
+TEST_CASE("grow, then shrink to the second host alone") {
+  RecordedJob job(of_script());
+  job.begin({{"a", "", 1}});
+  job.ask({0});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}}, job.now());
+  job.ask({1});
+  job.ask({0});
+  CHECK(job.ranks() == "0 1+");
+  job.generations.discovered({{"b", "", 1}}, job.now());
+  job.ask({0, 1});
+  CHECK(job.ranks() == "1");
+  CHECK(job.record.number == 2);
+}
+
+TEST_CASE("a host with fewer slots loses its highest local ranks") {
+  RecordedJob job(of_script());
+  job.begin({{"a", "", 3}});
+  job.ask({0, 1, 2});
+  job.generations.discovered({{"a", "", 2}}, job.now());
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  job.ask({0, 1, 2});
+  CHECK(job.ranks() == "0 1");
+}
+
+TEST_CASE(
+    "the largest number of ranks leaves a spare waiting, which takes the place of a failed rank") {
+  GenerationLimits limits = of_script();
+  limits.most = 2;
+  RecordedJob job(limits);
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}}, job.now());
+  CHECK(job.started.empty());
+  job.ask({0, 1});
+  job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
+  CHECK(job.started == std::vector<std::string>{"c:1"});
+  job.ask({1});
+  CHECK(job.ranks() == "1");
+  job.ask({2});
+  job.ask({1});
+  CHECK(job.ranks() == "1 2+");
+}
+
+TEST_CASE("below the minimum the job pauses, and goes on when a host comes") {
+  RecordedJob job(of_script(2));
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.ask({0, 1});
+  job.generations.ended(1, 1, "rank 1 failed", job.now());
+  job.ask({0});
+  CHECK(job.record.number == 0);
+  REQUIRE_FALSE(job.said.empty());
+  CHECK(job.said.back().find("pauses: it has 1 of at least 2 ranks") != std::string::npos);
+  job.wait(300);
+  CHECK_FALSE(job.exit_code);
+  job.generations.discovered({{"a", "", 1}, {"c", "", 1}}, job.now());
+  job.ask({2});
+  CHECK(job.ranks() == "0 2+");
+}
+
+TEST_CASE("a pause that takes too long ends the job") {
+  RecordedJob job(of_script(2));
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.ask({0, 1});
+  job.generations.ended(1, 1, "rank 1 failed", job.now());
+  job.ask({0});
+  for (int minute = 0; minute < 10 && !job.exit_code; ++minute) job.wait(60);
+  CHECK(job.exit_code == 1);
+  CHECK(job.end.find("--elastic-timeout") != std::string::npos);
+}
+
+TEST_CASE(
+    "without a script, and with all other hosts listed for ever, there is nothing to wait for") {
+  GenerationLimits limits;
+  limits.least = 2;
+  RecordedJob job(limits);
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.ask({0, 1});
+  job.generations.ended(1, 7, "rank 1 exited with code 7", job.now());
+  job.ask({0});
+  CHECK(job.exit_code == 7);
+  CHECK(job.end.find("--min-np") != std::string::npos);
+}
+
+TEST_CASE("a host that has cooled down is started anew") {
+  GenerationLimits limits;
+  limits.cooldown = CooldownRange{10, 100};
+  RecordedJob job(limits);
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.ask({0, 1});
+  job.generations.ended(1, 1, "rank 1 failed", job.now());
+  job.ask({0});
+  CHECK(job.ranks() == "0");
+  job.wait(19);
+  CHECK(job.started.empty());
+  job.wait(1.1);
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+}
+
+TEST_CASE("on a single host a failed rank is started again") {
+  RecordedJob job;
+  job.begin({{"a", "", 3}});
+  job.ask({0, 1, 2});
+  job.generations.ended(1, 137, "rank 1 was killed", job.now());
+  CHECK(job.ended.empty());
+  job.ask({0, 2});
+  CHECK(job.ranks() == "0 2");
+  job.wait(1.1);
+  CHECK(job.started == std::vector<std::string>{"a:1"});
+  job.ask({3});
+  job.ask({0, 2});
+  CHECK(job.record.members.size() == 3);
+}
+
+TEST_CASE("the end: after a success no generation begins, and who asks for one is ended") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  CHECK(job.generations.ended(0, 0, "", job.now()));
+  job.ask({1});
+  CHECK(job.ended == std::vector<int>{0});
+  CHECK(job.record.number == 0);
+  CHECK(job.generations.ended(2, 0, "", job.now()));
+  SUBCASE("all succeed") {
+    CHECK(job.generations.ended(3, 0, "", job.now()));
+    CHECK_FALSE(job.exit_code);
+  }
+  SUBCASE("the last one fails") { CHECK_FALSE(job.generations.ended(3, 5, "failed", job.now())); }
+}
+
+TEST_CASE("when all ranks fail, the first failure is the job's") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.ended(3, 9, "rank 3 exited with code 9", job.now());
+  job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
+  CHECK(job.exit_code == 9);
+  CHECK(job.end == "rank 3 exited with code 9");
+}
+
+TEST_CASE("the limit of resets counts every change") {
+  GenerationLimits limits = of_script();
+  limits.resets = ResetLimit{.resets = 1, .seconds = {}};
+  RecordedJob job(limits);
+  job.begin({{"a", "", 1}});
+  job.ask({0});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}}, job.now());
+  job.ask({1});
+  job.ask({0});
+  CHECK(job.record.number == 1);
+  job.generations.ended(1, 1, "rank 1 failed", job.now());
+  job.ask({0});
+  CHECK(job.exit_code == 1);
+  CHECK(job.end.find("--reset-limit") != std::string::npos);
+}
+
+TEST_CASE("a limit of resets within a time forgets old ones") {
+  GenerationLimits limits;
+  limits.resets = ResetLimit{.resets = 1, .seconds = 60};
+  RecordedJob job(limits);
+  job.begin({{"a", "", 2}});
+  job.ask({0, 1});
+  job.ask({0, 1});
+  CHECK(job.record.number == 1);
+  job.wait(61);
+  job.ask({0, 1});
+  CHECK(job.record.number == 2);
+  job.ask({0, 1});
+  CHECK(job.exit_code == 1);
+}
+
+TEST_CASE("a rank that does not come back is named, and then given up") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.ask({0, 1, 2});
+  job.wait(5);
+  REQUIRE_FALSE(job.said.empty());
+  CHECK(job.said.back().find("rank 3 on host b") != std::string::npos);
+  job.wait(25);
+  CHECK(job.ended == std::vector<int>{1});
+  CHECK(job.ranks() == "0 1");
+}
+
+TEST_CASE("the ranks learn of a lost host and the cause") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.host_lost(0, "host a was lost: it gave no sign of life", job.now());
+  REQUIRE(job.losses.size() == 1);
+  CHECK(job.losses[0] == "0: host a was lost: it gave no sign of life");
+  job.ask({2, 3});
+  CHECK(job.ranks() == "2 3");
+}
+
+}  // namespace
+}  // namespace hvd::launcher
