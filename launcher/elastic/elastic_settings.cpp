@@ -77,6 +77,27 @@ Status check_starter(const Settings& settings, const Names& name_of) {
   return {};
 }
 
+// An elastic job has no use for these; leaving them unused would surprise.
+Status check_others(const Settings& settings, const Names& name_of) {
+  for (const char* key : {"max_restarts", "spares"}) {
+    if (settings.integer(key) == 0) continue;
+    return invalid_argument(cat(name_of(key),
+                                " is for jobs of constant size: an elastic job goes on with the "
+                                "hosts that are left, and takes new ones; leave it out"));
+  }
+  if (to_lower(settings.text("on_failure")) == "wait") {
+    return invalid_argument(cat(name_of("on_failure"),
+                                " wait is for jobs of constant size: the ranks of an elastic job "
+                                "go on without the failed one; leave it out"));
+  }
+  if (settings.is_set("store_fd")) {
+    return invalid_argument(
+        "horovod.run returns the results of jobs of constant size only; leave out min_num_proc and "
+        "host_discovery_script, or start the elastic job by horovodrun");
+  }
+  return {};
+}
+
 }  // namespace
 
 bool is_elastic(const Settings& settings) {
@@ -158,6 +179,7 @@ Status check_elastic(const Settings& settings, const Names& name_of) {
   if (!is_elastic(settings)) return check_without_elastic(settings, name_of);
   HVD_RETURN_IF_ERROR(check_hosts(settings, name_of));
   HVD_RETURN_IF_ERROR(check_starter(settings, name_of));
+  HVD_RETURN_IF_ERROR(check_others(settings, name_of));
   return check_numbers(settings, name_of);
 }
 

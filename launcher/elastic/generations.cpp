@@ -114,7 +114,6 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   if (!is_live(process)) return;
   Process& one = processes_.at(process);
   if (request.number <= one.request) return;
-  hosts_.at(one.host).is_starting = false;
   one.phase = Phase::kAsking;
   one.request = request.number;
   one.generation = request.generation;
@@ -284,6 +283,8 @@ void Generations::begin(Generation generation, Time now) {
   has_named_silent_ = false;
   announced_ = rendezvous::kHostsUnchanged;
   failure_.clear();
+  failure_code_ = 0;
+  failed_process_ = -1;
   if (current_) {
     const std::string left =
         limits_.resets
@@ -314,7 +315,7 @@ void Generations::over(int exit_code, const std::string& sentence, int process) 
 }
 
 // A rank has ended its work: no further generation begins, and who asks for one is ended.
-void Generations::finish(Time now) {
+void Generations::finish() {
   for (auto& [number, host] : hosts_) {
     const bool works = std::any_of(host.processes.begin(), host.processes.end(), [this](int one) {
       return processes_.at(one).phase == Phase::kMember ||
@@ -324,7 +325,6 @@ void Generations::finish(Time now) {
                                       [this](int one) { return is_live(one); });
     if (has_live && !works) drop_host(host);
   }
-  static_cast<void>(now);
 }
 
 // Whether other processes than the present ones may come.
@@ -342,7 +342,7 @@ bool Generations::may_grow() const {
 void Generations::pause(int found, Time now) {
   if (!may_grow()) {
     over(failure_code_ != 0 ? failure_code_ : kExitFailed,
-         cat(failure_, "; the job needs at least ", limits_.least, " ranks (--min-np), and has ",
+         cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ", limits_.least, " ranks (--min-np), and has ",
              found),
          failed_process_);
     return;
@@ -470,7 +470,7 @@ void Generations::consider(Time now) {
   next_.reset();
   if (is_over_) return;
   if (finishing_) {
-    finish(now);
+    finish();
     return;
   }
   mark_leaving();

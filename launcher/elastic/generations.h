@@ -87,7 +87,6 @@ class Generations {
     std::vector<int> processes;
     bool is_leaving = false;  // no longer among the discovered ones
     bool is_gone = false;
-    bool is_starting = true;
   };
   // A host whose agent, or whose rank, is started again later.
   struct Retry {
@@ -111,7 +110,7 @@ class Generations {
   void pause(int found, Time now);
   bool may_grow() const;
   void over(int exit_code, const std::string& sentence, int process);
-  void finish(Time now);
+  void finish();
   bool is_live(int process) const;
   int live_processes(const std::string& host) const;
   int live_processes() const;

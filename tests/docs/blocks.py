@@ -58,7 +58,7 @@ class Block:
         return "run" in self.labels or "hosts" in self.labels
 
     def fault(self):
-        """What is wrong with the labels; None if nothing is."""
+        """Returns a sentence about labels that do not fit together, or None."""
         kinds = [kind for kind in KINDS if kind in self.labels]
         others = set(self.labels) - set(KINDS) - {"fails", "python", "slurm"}
         if len(kinds) != 1:

@@ -43,6 +43,11 @@ def check_shrunk(job, processes):
     expect(sums(job, 2) == step * 4 + (20 - step) * 2, job.describe())
 
 
+def running_on(name, program):
+    """Ids of the processes on a host whose command line names a program."""
+    return [pid for pid in faults.processes(name) if program in faults.said_of(pid, "cmdline")]
+
+
 @world()
 def test_a_killed_rank_takes_its_host_out_and_the_others_go_on_in_their_processes():
     job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 20, "--kill", "2@5")
@@ -116,6 +121,46 @@ def test_on_a_single_host_a_failed_rank_is_started_again():
     expect(3 in [process for process, *_ in new], job.describe())
     job.ends_with(0)
     job.leaves_nothing()
+
+
+@world()
+def test_an_agent_that_is_killed_takes_its_host_out():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 40)
+    wait_for_generation(job, 0, 4)
+    for pid in running_on("b", "horovod-agent"):
+        os.kill(pid, signal.SIGKILL)
+    wait_for_generation(job, 1, 2)
+    job.ends_with(0)
+    job.leaves_nothing()
+    sums(job, 2)
+    expect(any("host b" in line for line in job.said()), job.describe())
+
+
+@world("a b c")
+def test_a_rank_that_is_stopped_during_a_change_is_named_and_given_up():
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", "--start-timeout", 8, PYTHON, RANK, 100)
+    wait_for_generation(job, 0, 3)
+    ranks = {name: running_on(name, RANK.name) for name in "bc"}
+    os.kill(ranks["c"][-1], signal.SIGSTOP)
+    os.kill(ranks["b"][-1], signal.SIGKILL)
+    wait_for_generation(job, 1, 1)
+    job.ends_with(0)
+    job.leaves_nothing()
+    said = "\n".join(job.said())
+    expect("the next generation waits for rank 2 on host c, up to 8 s" in said, job.describe())
+    expect("rank 2 on host c has not called hvd.init within 8 s" in said, job.describe())
+
+
+@world()
+def test_a_launcher_that_is_killed_while_the_job_pauses_leaves_nothing():
+    folder = scratch()
+    job = Job("-np", 2, "--min-np", 2, *discovery(folder, "a:1", "b:1"), PYTHON, RANK, 1000)
+    wait_for_generation(job, 0, 2)
+    discovery(folder, "a:1")
+    wait_until(lambda: any("the job pauses" in line for line in job.said()), 30, job.describe)
+    job.signal(signal.SIGKILL)
+    job.wait()
+    job.leaves_nothing(30)
 
 
 @world()

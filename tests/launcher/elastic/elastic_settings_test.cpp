@@ -161,6 +161,22 @@ TEST_CASE("a range of cooldown is two numbers of seconds") {
         "--blacklist-cooldown-range needs LO HI");
 }
 
+TEST_CASE("flags that an elastic job would ignore are refused") {
+  for (const Arguments& flag : {Arguments{"--max-restarts", "1"}, Arguments{"--spares", "2"}}) {
+    Arguments all{"--min-np", "1"};
+    all.insert(all.end(), flag.begin(), flag.end());
+    CHECK(job_refusal_of(all) == flag[0] +
+                                     " is for jobs of constant size: an elastic job goes on with "
+                                     "the hosts that are left, and takes new ones; leave it out");
+  }
+  CHECK(job_refusal_of({"--min-np", "1", "--on-failure", "wait"}) ==
+        "--on-failure wait is for jobs of constant size: the ranks of an elastic job go on without "
+        "the failed one; leave it out");
+  CHECK(job_refusal_of({"--min-np", "1", "--store-fd", "3"}).find("horovod.run") !=
+        std::string::npos);
+  CHECK(job_refusal_of({"--min-np", "1", "--max-restarts", "0", "--on-failure", "kill"}).empty());
+}
+
 TEST_CASE("a config file holds the settings of an elastic job") {
   const std::string path = "elastic_settings_test.yaml";
   std::ofstream(path)
