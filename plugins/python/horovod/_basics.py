@@ -75,8 +75,8 @@ def _join(sets: List[List[int]], ranks: List[int]) -> None:
         try:
             _init_interruptibly(sets, ranks)
             break
-        except HorovodInternalError:  # a rank was lost meanwhile: the next generation is without it
-            if not left:
+        except HorovodInternalError as error:  # a rank was lost: the next generation is without it
+            if not left or isinstance(error, (ValueError, NotImplementedError)):
                 raise
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"):
         os.environ[f"HOROVOD_{name}"] = str(getattr(library(), f"hvd_{name.lower()}")())
