@@ -342,8 +342,8 @@ bool Generations::may_grow() const {
 void Generations::pause(int found, Time now) {
   if (!may_grow()) {
     over(failure_code_ != 0 ? failure_code_ : kExitFailed,
-         cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ", limits_.least, " ranks (--min-np), and has ",
-             found),
+         cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ", limits_.least,
+             " ranks (--min-np), and has ", found),
          failed_process_);
     return;
   }

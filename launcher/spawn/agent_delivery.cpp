@@ -194,9 +194,8 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
   // The script is one line without single quotes, backslashes and exclamation marks, so that csh
   // and fish pass it on unchanged; the directories are its arguments. 'head -c' reads the bytes of
   // the file and no more, and the launcher sends nothing else before the next marked line.
-  std::string script =
-      cat("hn=", agent.name, "; hs=", agent.content.size(), "; hk=", mark,
-          "; ha=$1; hx=$2; hu=$(id -u); ");
+  std::string script = cat("hn=", agent.name, "; hs=", agent.content.size(), "; hk=", mark,
+                           "; ha=$1; hx=$2; hu=$(id -u); ");
   if (!agent.machine.empty()) {
     script += cat("hm=$(uname -m); [ \"$hm\" = ", agent.machine,
                   " ] || { echo \"$hk arch $hm\"; exit 0; }; ");
