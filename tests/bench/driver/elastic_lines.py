@@ -1,0 +1,173 @@
+"""The lines of tests/bench/elastic: how long the ranks of an elastic job wait when its hosts change."""
+import contextlib
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from driver import teams
+from driver.lines import Line, Result
+
+sys.path.insert(0, str(teams.ROOT / "tests" / "hosts"))
+
+LAUNCHER = teams.BUILD / "bin" / "horovodrun"
+RANK = teams.ROOT / "tests" / "bench" / "workers" / "elastic_times.py"
+LINE = re.compile(r"(?P<event>\w+) \d+ (?P<generation>\d+) (?P<seconds>\d+\.\d+)$")
+PATIENCE = 120
+
+
+class Job:
+    """A job of elastic_times.py whose output is read as it comes."""
+
+    def __init__(self, ends, python, flags, *command):
+        if not LAUNCHER.exists():
+            raise teams.Refused(f"{LAUNCHER} is not built")
+        environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python")}
+        self.log = ends.enter_context(tempfile.TemporaryFile("w+"))
+        self.process = ends.enter_context(subprocess.Popen(
+            [str(word) for word in (LAUNCHER, *flags, python, "-B", RANK, *command)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True, env=environment))
+        ends.callback(self.process.kill)
+
+    def seconds_of(self, event, count, generation=None):
+        """The seconds that `count` ranks print with an event, in any generation or in one."""
+        found = []
+        while len(found) < count:
+            line = self.process.stdout.readline()
+            if not line:
+                self.log.seek(0)
+                raise teams.Refused(f"the job ended: {self.log.read().strip()[-300:]}")
+            words = LINE.search(line)
+            if words and words["event"] == event and generation in (None, int(words["generation"])):
+                found.append(float(words["seconds"]))
+        return found
+
+    def end(self):
+        """Ends the job as Ctrl-C does."""
+        self.process.terminate()
+        for _ in self.process.stdout:
+            pass
+        self.process.wait(PATIENCE)
+
+
+class Discovery:
+    """A discovery script and its answer."""
+
+    def __init__(self, ends, *hosts):
+        self.answer = pathlib.Path(ends.enter_context(tempfile.TemporaryDirectory())) / "answer"
+        self.say(*hosts)
+
+    def say(self, *hosts):
+        following = self.answer.with_suffix(".new")
+        following.write_text("".join(f"{host}\n" for host in hosts))
+        following.rename(self.answer)
+
+    @property
+    def flags(self):
+        return "--host-discovery-script", f"cat {self.answer}"
+
+
+def median_of(bench, run):
+    """The median over rounds, after one that warms up."""
+    run()
+    return statistics.median(run() for _ in range(bench.rounds))
+
+
+def result(seconds, limit, note=""):
+    return Result("ms", 1e3 * seconds, must=f"≤ {1e3 * limit:.0f} ms", passed=seconds <= limit, note=note)
+
+
+# Two names of this machine are two hosts.
+HERE, ALSO_HERE = "localhost", "127.0.0.1"
+
+
+def killed(bench, ranks, event):
+    """Seconds from the end of a rank until the last of the others prints an event."""
+    def run():
+        half = ranks // 2
+        with contextlib.ExitStack() as ends:
+            job = Job(ends, bench.python, ["-np", ranks, "--min-np", half, "-H", f"{HERE}:{half},{ALSO_HERE}:{half}"],
+                      1000, "--kill", f"{ranks - 1}@20")
+            before, = job.seconds_of("killed", 1)
+            after = job.seconds_of(event, half, 0 if event == "noticed" else 1)
+            job.end()
+            return max(after) - before
+    return median_of(bench, run)
+
+
+def noticed(bench):
+    return result(killed(bench, 4, "noticed"), 0.05)
+
+
+def resumed(bench):
+    return result(killed(bench, 16, "resumed"), 0.5)
+
+
+def pause(bench, first, then, survivors, of=max):
+    """The longest pause of the ranks that stay when the discovery script says `then` after `first`; or
+    what `of` makes of their pauses."""
+    ranks = sum(int(host.partition(":")[2]) for host in first)
+    with contextlib.ExitStack() as ends:
+        script = Discovery(ends, *first)
+        job = Job(ends, bench.python, ["-np", ranks, "--min-np", 1, *script.flags], 100000)
+        job.seconds_of("resumed", ranks, 0)
+        script.say(*then)
+        gaps = job.seconds_of("gap", survivors, 1)
+        job.end()
+        return of(gaps)
+
+
+def added(bench):
+    here, both = [f"{HERE}:2"], [f"{HERE}:2", f"{ALSO_HERE}:2"]
+    return result(median_of(bench, lambda: pause(bench, here, both, 2)), 1)
+
+
+def left(bench):
+    here, both = [f"{HERE}:2"], [f"{HERE}:2", f"{ALSO_HERE}:2"]
+    return result(median_of(bench, lambda: pause(bench, both, here, 2)), 0.5)
+
+
+def cut(bench):
+    import faults  # of the hosts that this process runs among
+    with contextlib.ExitStack() as ends:
+        job = Job(ends, bench.python, ["-np", 4, "--min-np", 2, "-H", "a:2,b:2"], 100000)
+        job.seconds_of("resumed", 4, 0)
+        faults.crash("b")
+        before = time.monotonic()
+        after = job.seconds_of("resumed", 2, 1)
+        job.end()
+    return result(max(after) - before, 4, "one round: the host is gone afterwards")
+
+
+def again(bench):
+    """16 ranks on four hosts begin the next generation as a fifth one leaves. The peer is a job of constant
+    size that shuts down and begins anew."""
+    hosts = [f"{name}:4" for name in "abcd"]
+
+    def plain():
+        with contextlib.ExitStack() as ends:
+            job = Job(ends, bench.python, ["-np", 16, "-H", ",".join(hosts)], 0, "--again", 3)
+            times = job.seconds_of("again", 48)
+            job.end()
+            return statistics.median(times)
+
+    elastic, constant = [], []
+    for _ in range(bench.rounds):
+        elastic.append(pause(bench, [*hosts, "e:1"], hosts, 16, statistics.median))
+        constant.append(plain())
+    ours, peer = statistics.median(elastic), statistics.median(constant)
+    return Result("ms", 1e3 * ours, {"constant size": 1e3 * peer}, "≤ 1.5 × constant size", ours <= 1.5 * peer)
+
+
+LINES = [
+    Line("noticed", "a killed rank is known to all others, 4 ranks", noticed),
+    Line("killed", "first collective after a killed rank, 16 ranks", resumed),
+    Line("added", "pause of the others when a host joins", added),
+    Line("left", "pause of the others when a host leaves", left),
+    Line("cut", "first collective after a host is cut off", cut, True, "a b"),
+    Line("again", "next generation of 16 ranks on 4 hosts", again, True, "a b c d e"),
+]
