@@ -8,6 +8,7 @@
 #include "base/standard_streams.h"
 #include "launcher/attempts.h"
 #include "launcher/check/bug_report.h"
+#include "launcher/cli/commands.h"
 #include "launcher/command.h"
 #include "launcher/detach/detached_run.h"
 #include "launcher/elastic/elastic_settings.h"
@@ -21,7 +22,7 @@ int main(int argc, char** argv) {
   using namespace hvd::launcher;
   open_standard_streams();
   end_by_sentence("horovodrun", kExitLauncher, rendezvous::error_number_of);
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  const std::vector<std::string> arguments = with_help_first({argv + 1, argv + argc});
   if (asks_about_jobs(arguments)) return answer_about_jobs(arguments);
   log::set_identity("horovodrun");
   log::set_timestamps(false);

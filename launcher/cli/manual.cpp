@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "horovod/version.h"
+#include "launcher/cli/commands.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/flag_table.h"
 
@@ -16,27 +17,12 @@ constexpr char kUsage[] = "horovodrun -np N [-H HOST:SLOTS,...] [flags] COMMAND 
 constexpr char kSummary[] =
     "Start a command once on each slot of the hosts, as the ranks of one job.";
 
-// Commands of horovodrun itself, which take the place of a program.
-struct Question {
-  const char* name;
-  const char* arguments;
-  const char* help;
-};
-constexpr Question kQuestions[] = {
-    {"ps", "", "List your running jobs and their ranks, with host, pid and command."},
-    {"stack", "[PID]", "List also the child processes of the ranks, and their Python stacks."},
-    {"exec", "[PID] [--rank LIST] COMMAND",
-     "Run a command beside one rank of each host, or the listed ranks."},
-    {"attach", "[PID]", "Show the output of a detached job, and return its exit code."},
-    {"report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report, without secrets."},
-    {"help", "[TOPIC]", "Print the common flags, or all flags of a topic."},
-};
 // The date of the last change of the text of the man pages.
 constexpr const char* kManualDate = "2026-11-23";
 
-std::string question_names() {
+std::string command_names() {
   std::vector<std::string> names;
-  for (const Question& question : kQuestions) names.emplace_back(question.name);
+  for (const Command& command : all_commands()) names.emplace_back(command.name);
   return join(names, " ");
 }
 
@@ -155,7 +141,7 @@ std::string bash_completion() {
              "' -- \"$word\"));;\n"
              "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
              "       [ \"$COMP_CWORD\" != 1 ] || COMPREPLY+=($(compgen -W '",
-             question_names(),
+             command_names(),
              "' -- \"$word\"));;\n"
              "  esac\n"
              "}\n"
@@ -200,14 +186,14 @@ std::string zsh_completion() {
     }
   }
   return text +
-         cat("  '*::command:{ (( CURRENT == 1 )) && compadd ", question_names(), "; _normal }'\n");
+         cat("  '*::command:{ (( CURRENT == 1 )) && compadd ", command_names(), "; _normal }'\n");
 }
 
 std::string fish_completion() {
   std::string text = "# fish completion of horovodrun\n";
-  for (const Question& question : kQuestions) {
-    text += cat("complete -c horovodrun -n __fish_use_subcommand -a ", question.name, " -d ",
-                single_quoted(question.help, "\\'"), "\n");
+  for (const Command& command : all_commands()) {
+    text += cat("complete -c horovodrun -n __fish_use_subcommand -a ", command.name, " -d ",
+                single_quoted(command.help, "\\'"), "\n");
   }
   for (const Flag& flag : all_flags()) {
     for (const std::string& spelling : flag.spellings) {
@@ -352,9 +338,9 @@ std::string man_page() {
       ".SH SYNOPSIS\n.B ", roff(kUsage), "\n.SH DESCRIPTION\n", roff(kSummary),
       " Without hosts, the ranks run on those of the scheduler's allocation, or on this machine.\n"
       ".PP\nCommands of horovodrun itself:\n");
-  for (const Question& question : kQuestions) {
-    text += cat(".TP\n.B horovodrun ", question.name, " ", roff(question.arguments), "\n",
-                roff(question.help), "\n");
+  for (const Command& command : all_commands()) {
+    text += cat(".TP\n.B horovodrun ", command.name, " ", roff(command.arguments), "\n",
+                roff(command.help), "\n", roff(command.details));
   }
   text += ".SH OPTIONS\n";
   for (const std::string& section : all_topics()) {
@@ -392,18 +378,37 @@ std::string environment_page() {
   return text + ".SH SEE ALSO\n.BR horovodrun (1),\n.BR horovod\\-config (5)\n";
 }
 
+// A name and its help, beside each other where the name is short.
+std::string entry(const std::string& what, std::string_view help, size_t width) {
+  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits behind it
+  const std::string name = "  " + what;
+  const std::string lines = indented(help, column, width);
+  return name.size() + 2 <= column ? name + lines.substr(name.size()) : cat(name, "\n", lines);
+}
+
 // The settings of one topic below its name; empty if it has none. `is_short`: only the common ones,
 // without their variables.
 std::string topic_text(std::string_view topic, size_t width, bool is_short) {
-  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits behind it
   std::string text;
   for (const Setting& setting : all_settings()) {
     if (topic != setting.section || (is_short && !is_common(setting))) continue;
     if (text.empty()) text = cat(topic, ":\n");
-    const std::string name = "  " + with_value(setting);
-    const std::string help =
-        indented(is_short ? short_help_of(setting) : help_of(setting), column, width);
-    text += name.size() + 2 <= column ? name + help.substr(name.size()) : cat(name, "\n", help);
+    const std::string help = is_short ? short_help_of(setting) : help_of(setting);
+    text += entry(with_value(setting), help, width);
+  }
+  return text;
+}
+
+std::string command_text(const Command& command, size_t width) {
+  std::string text =
+      cat(indented(cat("Usage: horovodrun ", command.name, " ", command.arguments), 0, width), "\n",
+          indented(command.help, 0, width));
+  for (const std::string& paragraph : split(command.details, '\n')) {
+    if (!paragraph.empty()) text += cat("\n", indented(paragraph, 0, width));
+  }
+  text += "\nExamples:\n";
+  for (const std::string& line : split(command.examples, '\n')) {
+    if (!line.empty()) text += cat("  ", line, "\n");
   }
   return text;
 }
@@ -413,10 +418,10 @@ std::string topic_text(std::string_view topic, size_t width, bool is_short) {
 std::string help_text(size_t width) {
   std::string text =
       cat(indented(kSummary, 0, width), "\n", indented(cat("Usage: ", kUsage), 0, width));
-  for (const Question& question : kQuestions) {
-    if (question.name == std::string_view("help")) continue;  // the last line names it
-    text += indented(cat("horovodrun ", question.name, " ", question.arguments), 7, width);
-    text += indented(question.help, 11, width);
+  text += "\ncommands (horovodrun help COMMAND explains one):\n";
+  for (const Command& command : all_commands()) {
+    if (command.name == std::string_view("help")) continue;  // the last line names it
+    text += entry(cat(command.name, " ", command.arguments), command.help, width);
   }
   for (const std::string& topic : all_topics()) {
     const std::string flags = topic_text(topic, width, true);
@@ -429,7 +434,8 @@ std::string help_text(size_t width) {
 }
 
 std::string topic_help_text(std::string_view topic, size_t width) {
-  return topic_text(topic, width, false);
+  const Command* command = find_command(topic);
+  return command == nullptr ? topic_text(topic, width, false) : command_text(*command, width);
 }
 
 std::string full_help_text(size_t width) {

@@ -9,7 +9,8 @@ namespace hvd::launcher {
 
 // --help: the common flags by topic, in lines of at most `width` columns, or of the longest flag.
 std::string help_text(size_t width);
-// --help TOPIC: all flags and variables of a topic in all_topics().
+// --help TOPIC: all flags and variables of a topic in all_topics(), or the help of a command in
+// all_commands().
 std::string topic_help_text(std::string_view topic, size_t width);
 // --help-all: the flags and variables of all topics.
 std::string full_help_text(size_t width);

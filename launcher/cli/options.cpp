@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/text.h"
+#include "launcher/cli/commands.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/flag_table.h"
 #include "launcher/elastic/elastic_settings.h"
@@ -324,9 +325,12 @@ Status apply(const CommandLine& line, Settings& settings) {
 Status check_topic(const Options& options) {
   if (!options.settings.flag("help") || options.command.size() != 1) return {};
   const auto topics = all_topics();
-  if (has(topics, options.command.front())) return {};
+  if (has(topics, options.command.front()) || find_command(options.command.front())) return {};
+  std::vector<std::string> commands;
+  for (const Command& command : all_commands()) commands.emplace_back(command.name);
   return invalid_argument(cat("--help ", printable(options.command.front()),
-                              ": there is no such topic; give one of ", join(topics, ", ")));
+                              ": there is no such topic; give one of ", join(topics, ", "),
+                              "; or a command: ", join(commands, ", ")));
 }
 
 Status check_complete(const Options& options) {

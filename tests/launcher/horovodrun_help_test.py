@@ -53,6 +53,23 @@ class Questions(unittest.TestCase):
         self.assertEqual(run("help").stdout, run("--help").stdout)
         self.assertEqual(run("help", "netwrok").returncode, 2)
 
+    def test_help_explains_each_command(self):
+        names = re.search(r"compgen -W '(ps [a-z ]*)'", run("--completion", "bash").stdout.decode())[1].split()
+        self.assertLessEqual({"ps", "stack", "exec", "attach", "report", "help"}, set(names))
+        page = run("--manual", "man").stdout.decode().replace("\\-", "-")
+        for name in names:
+            text = run("help", name).stdout.decode()
+            usage, help_, *rest = [part for part in text.split("\n\n") if part]
+            self.assertTrue(usage.startswith(f"Usage: horovodrun {name}"), usage)
+            self.assertIn("\n  horovodrun ", rest[-1])
+            self.assertTrue(rest[-1].startswith("Examples:\n"), rest[-1])
+            self.assertLessEqual(max(map(len, text.splitlines())), 80)
+            for paragraph in (help_, *rest[:-1]):
+                self.assertIn(" ".join(paragraph.split()), page)
+            for flag in ("--help", "-h"):
+                self.assertEqual(run(name, flag).stdout.decode(), text)
+        self.assertIn("; or a command: ps, stack, ", run("help", "netwrok").stderr.decode())
+
     def test_dry_run_shows_the_plan_and_starts_nothing(self):
         result = run("-np", "6", "-H", "a:4,no-such-host:4", "--dry-run", "python3", "train.py")
         self.assertEqual((result.returncode, result.stderr), (0, b""))

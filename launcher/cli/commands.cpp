@@ -1,0 +1,68 @@
+#include "launcher/cli/commands.h"
+
+#include <array>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::array kCommands = {
+    Command{
+        "ps", "[PID]", "List your running jobs and their ranks.",
+        "Each rank comes with its host, pid, state and command. Jobs are those of your user whose "
+        "launcher runs on this machine; with PID, the job of the launcher with this process id. "
+        "Without such a job, the exit code is 2.\n",
+        "horovodrun ps\n"},
+    Command{
+        "stack", "[PID]", "List processes and their Python stacks.",
+        "The processes are the ranks and their child processes, which go on meanwhile. A process "
+        "has a Python stack here once it has called hvd.init(). PID is the process id of the "
+        "launcher, needed where several jobs run.\n",
+        "horovodrun stack\nhorovodrun stack 4711\n"},
+    Command{
+        "exec", "[PID] [--rank LIST] COMMAND", "Run a command beside ranks of a job.",
+        "It runs beside the first rank of each host, or beside the ranks of LIST, in the working "
+        "directory and the environment of that rank (HOROVOD_RANK included), and reads no "
+        "input. Its output comes line by line, with the rank as prefix where there are several. "
+        "The exit code is the first that is not 0. PID is the process id of the launcher, "
+        "needed where several jobs run.\n"
+        "The command ends with the job, and also when horovodrun exec ends: by SIGTERM, then by "
+        "SIGKILL after --kill-grace.\n",
+        "horovodrun exec nvidia-smi\nhorovodrun exec --rank 0,3-5 sh -c 'env | grep HOROVOD'\n"},
+    Command{"attach", "[PID]", "Show the output of a detached job.",
+            "It shows the last 1,000 lines, follows the output until the job ends, and returns the "
+            "exit code of the job, also of one that has ended before. PID is the process id that "
+            "--detach printed; without PID, it is the job that runs, or else the one that ended "
+            "last. Ctrl-C ends only attach.\n",
+            "horovodrun --detach -np 2 python3 train.py\nhorovodrun attach\n"},
+    Command{
+        "report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report.",
+        "FILE must not exist; without FILE, it is horovod-report.txt. It has versions, the host, "
+        "the result of --check-build for the Python of COMMAND, and the settings of FLAGS, "
+        "config file and environment, without secrets. COMMAND does not run. Read the file "
+        "before you publish it.\n",
+        "horovodrun report\nhorovodrun report slow.txt -np 8 -H a:4,b:4 python3 train.py\n"},
+    Command{"help", "[TOPIC]", "Print the common flags, or all of a topic.",
+            "TOPIC is a group of flags, or a command of horovodrun.\n",
+            "horovodrun help hosts\nhorovodrun help exec\n"},
+};
+
+}  // namespace
+
+std::span<const Command> all_commands() { return kCommands; }
+
+const Command* find_command(std::string_view name) {
+  for (const Command& command : kCommands) {
+    if (name == command.name) return &command;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> with_help_first(std::vector<std::string> arguments) {
+  const bool asks = arguments.size() == 2 && (arguments[1] == "--help" || arguments[1] == "-h") &&
+                    find_command(arguments[0]) != nullptr;
+  if (asks) arguments = {"--help", std::move(arguments[0])};
+  return arguments;
+}
+
+}  // namespace hvd::launcher
