@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Elastic jobs: ranks fail, hosts come, go and are lost, and the training goes on in the same processes."""
+import churn
 from harness import *
 
 RANK = WORKERS / "elastic_rank.py"
@@ -188,6 +189,23 @@ def test_ctrl_c_while_a_host_starts_leaves_nothing():
     job.signal(signal.SIGINT)
     job.ends_with(130)
     job.leaves_nothing()
+
+
+@world(churn.HOST_NAMES)
+def test_random_changes_end_with_the_weights_of_one_process():
+    """HVD_CHURN_SECONDS=1800 runs it for as long, and HVD_CHURN_SEED=N repeats the choices of a run."""
+    seed = int(os.environ.get("HVD_CHURN_SEED", time.time_ns() % 100000))
+    job = churn.Churn(seed)
+    job.wait_for_generation(-1)
+    end = time.monotonic() + float(os.environ.get("HVD_CHURN_SECONDS", 60))
+    try:
+        while time.monotonic() < end:
+            job.step()
+            time.sleep(job.random.uniform(0, 4))
+        generations, steps = job.members()[0] + 1, job.end()
+    except Failure as failure:
+        raise Failure(f"HVD_CHURN_SEED={seed}: {failure}") from failure
+    print(f"{len(job.events)} events, {generations} generations, {steps} steps")
 
 
 def interpreters(variable):

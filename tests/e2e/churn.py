@@ -1,0 +1,102 @@
+"""An elastic job whose ranks fail and whose hosts come, go, and are lost, again and again."""
+import random
+
+from harness import *
+
+import network
+
+sys.path.insert(0, str(WORKERS))
+import churn_rank
+
+RANK = WORKERS / "churn_rank.py"
+HOST_NAMES = "a b c d"
+SETTLED = 45  # seconds until a generation must begin
+
+
+class Churn:
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        folder = scratch()
+        self.stop, self.answer = folder / "stop", folder / "answer"
+        self.named = HOST_NAMES.split()
+        self.say()
+        self.job = Job("-np", 4, "--min-np", 1, "--max-np", 6, "--blacklist-cooldown-range", 1, 2,
+                       "--host-discovery-script", f"cat {self.answer}", PYTHON, RANK, self.stop)
+        self.events = []
+
+    def say(self):
+        following = self.answer.with_suffix(".new")
+        following.write_text("".join(f"{name}:2\n" for name in self.named))
+        following.rename(self.answer)
+
+    def members(self):
+        """(generation, hosts of its ranks) of the newest generation that all its ranks have begun."""
+        found = {}
+        for number, rank, size, name in re.findall(r"generation (\d+): rank (\d+)/(\d+) on (\w+) ", self.job.out):
+            found.setdefault(int(number), {})[int(rank)] = (int(size), name)
+        whole = [(number, [name for _, name in ranks.values()]) for number, ranks in found.items()
+                 if len(ranks) == next(iter(ranks.values()))[0]]
+        return max(whole, default=(-1, []))
+
+    def describe(self):
+        return f"events: {'; '.join(self.events)}\nmembers: {self.members()}\n{self.job.describe()}"
+
+    def wait_for_generation(self, after):
+        wait_until(lambda: self.members()[0] > after, SETTLED, self.describe)
+
+    def pids(self, name, program):
+        return [pid for pid in faults.processes(name) if program in faults.said_of(pid, "cmdline")]
+
+    def kill(self, name, program):
+        for pid in self.pids(name, program)[:1]:
+            os.kill(pid, signal.SIGKILL)
+
+    def lose(self, name):
+        """Long enough for --host-timeout."""
+        for peer in [network.LAUNCHER, *(set(HOST_NAMES.split()) - {name})]:
+            faults.cut(name, peer)
+        time.sleep(5)
+        for peer in [network.LAUNCHER, *(set(HOST_NAMES.split()) - {name})]:
+            faults.heal(name, peer)
+
+    def leave(self, name):
+        self.named.remove(name)
+        self.say()
+
+    def step(self):
+        """One event, and the generation that follows from it."""
+        generation, members = self.members()
+        absent = [name for name in HOST_NAMES.split() if name not in self.named]
+        if absent and self.random.random() < 0.5:
+            name = self.random.choice(absent)
+            self.events.append(f"{name} comes")
+            self.named.append(name)
+            self.say()
+            return
+        if len(set(members)) < 2:  # another loss would take the state with it
+            self.events.append("nothing")
+            return
+        name = self.random.choice(sorted(set(members)))
+        what = self.random.choice(["rank", "agent", "host", "leaves", "pause"])
+        self.events.append(f"{what} of {name} in {generation}")
+        if what == "pause":  # shorter than --host-timeout: nobody is lost
+            faults.freeze(name)
+            time.sleep(1)
+            faults.thaw(name)
+            return
+        {"rank": lambda: self.kill(name, RANK.name), "agent": lambda: self.kill(name, "horovod-agent"),
+         "host": lambda: self.lose(name), "leaves": lambda: self.leave(name)}[what]()
+        self.wait_for_generation(generation)
+
+    def end(self):
+        self.stop.touch()
+        self.job.ends_with(0, 60)
+        self.job.leaves_nothing()
+        ends = set(re.findall(r"ends after (\d+) steps with (\w+)", self.job.out))
+        expect(len(ends) == 1, f"the ranks differ: {ends}\n{self.describe()}")
+        steps, checksum = ends.pop()
+        weights = churn_rank.numpy.zeros(churn_rank.SIZE)
+        for step in range(int(steps)):
+            weights = weights + churn_rank.gradient(step)
+        expect(churn_rank.checksum(weights) == checksum, f"one process has other weights\n{self.describe()}")
+        return int(steps)
