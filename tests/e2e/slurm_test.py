@@ -320,6 +320,18 @@ def test_a_node_that_dies_ends_the_job_with_its_name(cluster):
 
 
 @on_cluster()
+def test_an_elastic_job_goes_on_without_a_node_that_dies(cluster):
+    job = salloc(cluster, "--no-kill", "-N2", "--ntasks-per-node=2", LAUNCHER, "-np", 4, "--min-np", 2, PYTHON,
+                 WORKERS / "elastic_rank.py", 100)
+    job.wait_for(r"\d+ begins 0 \d+/4 ", 4, 240)
+    faults.crash("b")
+    job.wait_for(r"\d+ begins 1 \d+/2 ", 2, 60)
+    job.ends_with(0, 120)
+    expect(len(re.findall(r"ends with \d+ in 1", job.out)) == 2, job.describe())
+    expect(any("host b was lost" in sentence for sentence in job.said()), job.describe())
+
+
+@on_cluster()
 def test_scancel_leaves_nothing(cluster):
     before = Inventory()
     job = srun(cluster, "--mpi=pmix", "-N2", "--ntasks-per-node=2", PYTHON, RANK, "sleep")
