@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Runs the shell blocks of a page of docs in their order, in one shell, and compares what they print.
+"""Runs the shell blocks of README.md or of a page of docs in their order, in one shell, and compares what they print.
 
 usage: blocks.py PAGE
 
@@ -15,8 +15,8 @@ that the hosts are nodes of a Slurm cluster.
 A block of `text` after it is what the block prints: … stands for any characters, and alone in a line for any
 lines. ```text unordered compares lines in any order.
 
-The shell begins in an empty folder with copies of examples and of train.py, beside this file; PATH names
-horovodrun, and $PREFIX an installation, which is made for a page that uses it.
+The shell begins in an empty folder with copies of examples and of train.py, beside this file, and a link to the
+build; PATH names horovodrun, and $PREFIX an installation, which is made for a page that uses it.
 """
 import contextlib
 import os
@@ -228,6 +228,7 @@ def run_blocks(blocks, folder, python, needs_prefix, variables):
         (programs / called).chmod(0o755)
     shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(pathlib.Path(__file__).with_name("train.py"), work)
+    (work / "build").symlink_to(BUILD)
     search = f"{programs}:{BUILD / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     environment = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "LANG") if name in os.environ}
     environment |= {"PATH": search, "PYTHONPATH": str(BUILD / "python"), "PYTHONDONTWRITEBYTECODE": "1",

@@ -11,6 +11,7 @@ GENERATED = ("docs/settings.md", "docs/api/")
 
 
 def pages():
+    yield pathlib.Path("README.md")
     for path in sorted((ROOT / "docs").rglob("*.md")):
         if not str(path.relative_to(ROOT)).startswith((*GENERATED, "docs/design/")):
             yield path.relative_to(ROOT)
