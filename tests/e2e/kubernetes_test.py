@@ -1,0 +1,383 @@
+#!/usr/bin/python3 -B
+"""The manifests of packaging/kubernetes: each field is one that Kubernetes knows, and the commands of the
+containers run between two hosts that have the names, variables and files of pods."""
+import contextlib
+import copy
+
+from harness import *
+
+from rendezvous_test import ranks_in
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+FOLDER = ROOT / "packaging" / "kubernetes"
+OVERLAYS = sorted(path.parent.name for path in FOLDER.glob("overlays/*/kustomization.yaml"))
+WORKER = BUILD / "tests" / "runtime_worker"
+PROGRAM = ["python3", "/examples/torch_digits.py"]
+POD_USER = 1000
+
+# A schema is a type, a tuple of values, a list with the schema of its items, or an object with the schema of each
+# field; "!" behind a name: the field is required. MAP holds strings by any name.
+MAP = "map"
+QUANTITIES = {"cpu": str, "memory": str, "nvidia.com/gpu": (int, str)}
+NAMED = {"name!": str, "labels": MAP}
+PROBE = {"tcpSocket": {"port!": int}, "periodSeconds": int}
+CONTAINER = {
+    "name!": str, "image!": str, "command": [str], "args": [str], "env": [{"name!": str, "value!": str}],
+    "ports": [{"containerPort!": int, "name": str}], "resources": {"requests": QUANTITIES, "limits": QUANTITIES},
+    "securityContext": {"allowPrivilegeEscalation": bool, "capabilities": {"drop": [str]}},
+    "volumeMounts": [{"name!": str, "mountPath!": str, "readOnly": bool}], "readinessProbe": PROBE}
+VOLUME = {"name!": str, "secret": {"secretName!": str, "defaultMode": int},
+          "emptyDir": {"medium": ("Memory",), "sizeLimit": str}}
+POD = {"metadata": {"labels": MAP}, "spec!": {
+    "containers!": [CONTAINER], "volumes": [VOLUME], "subdomain": str, "restartPolicy": ("Never", "OnFailure"),
+    "automountServiceAccountToken": bool, "enableServiceLinks": bool,
+    "securityContext": {"runAsNonRoot": bool, "runAsUser": int, "runAsGroup": int, "fsGroup": int,
+                        "seccompProfile": {"type!": ("RuntimeDefault",)}}}}
+SELECTOR = {"matchLabels!": MAP}
+REPLICAS = {"replicas!": int, "restartPolicy": ("Never", "OnFailure"), "template!": POD}
+SCHEMAS = {
+    ("v1", "Service"): {"metadata!": NAMED, "spec!": {
+        "clusterIP": ("None",), "publishNotReadyAddresses": bool, "selector!": MAP,
+        "ports": [{"name": str, "port!": int}]}},
+    ("networking.k8s.io/v1", "NetworkPolicy"): {"metadata!": NAMED, "spec!": {
+        "podSelector!": SELECTOR, "policyTypes": [("Ingress", "Egress")],
+        "ingress": [{"from": [{"podSelector": SELECTOR}]}]}},
+    ("batch/v1", "Job"): {"metadata!": NAMED, "spec!": {
+        "completionMode": ("Indexed",), "completions": int, "parallelism": int, "backoffLimit": int,
+        "suspend": bool, "template!": POD}},
+    ("kubeflow.org/v2beta1", "MPIJob"): {"metadata!": NAMED, "spec!": {
+        "slotsPerWorker": int, "launcherCreationPolicy": ("AtStartup", "WaitForWorkersReady"),
+        "runPolicy": {"cleanPodPolicy": ("None", "Running", "All"), "backoffLimit": int,
+                      "ttlSecondsAfterFinished": int, "activeDeadlineSeconds": int},
+        "mpiReplicaSpecs!": {"Launcher!": REPLICAS, "Worker!": REPLICAS}}},
+    ("kustomize.config.k8s.io/v1beta1", "Kustomization"): {
+        "resources!": [str], "images": [{"name!": str, "newName": str, "newTag": str}],
+        "patches": [{"target!": {"kind!": str, "name!": str}, "patch!": str}]},
+}
+
+
+def faults_in(value, schema, place):
+    """A sentence for each part of a value that its schema does not allow."""
+    if schema == MAP:
+        schema = dict.fromkeys(value, str) if isinstance(value, dict) else dict
+    if isinstance(schema, dict):
+        if not isinstance(value, dict):
+            yield f"{place} is not an object"
+            return
+        known = {name.rstrip("!"): (part, name.endswith("!")) for name, part in schema.items()}
+        yield from (f"{place}.{name} is missing" for name, (_, needed) in known.items() if needed and name not in value)
+        for name, part in value.items():
+            if name in known:
+                yield from faults_in(part, known[name][0], f"{place}.{name}")
+            else:
+                yield f"{place}.{name} is not a field"
+    elif isinstance(schema, list):
+        if not isinstance(value, list):
+            yield f"{place} is not a list"
+            return
+        for number, item in enumerate(value):
+            yield from faults_in(item, schema[0], f"{place}[{number}]")
+    elif isinstance(schema, tuple) and not isinstance(schema[0], type):
+        if value not in schema:
+            yield f"{place} is {value!r}, not one of {', '.join(schema)}"
+    elif not isinstance(value, schema) or isinstance(value, bool) and schema is not bool:
+        yield f"{place} is {value!r}, of another type"
+
+
+def faults_of(thing):
+    kind = thing.get("apiVersion"), thing.get("kind")
+    if kind not in SCHEMAS:
+        return [f"{kind[0]} has no {kind[1]}"]
+    schema = {**SCHEMAS[kind], "apiVersion!": str, "kind!": str}
+    faults = list(faults_in(thing, schema, kind[1]))
+    if not faults and kind[1] in ("Job", "MPIJob"):
+        faults += faults_of_pods(thing)
+    return faults
+
+
+def templates_of(job):
+    if job["kind"] == "Job":
+        return {job["metadata"]["name"]: (job["spec"]["template"], job["spec"].get("completions", 1))}
+    replicas = job["spec"]["mpiReplicaSpecs"]
+    return {f"{job['metadata']['name']}-{kind.lower()}": (part["template"], part["replicas"])
+            for kind, part in replicas.items()}
+
+
+def faults_of_pods(job):
+    for name, (template, count) in templates_of(job).items():
+        # The pod of an MPIJob's launcher has no host name that others use.
+        host = f"{name}-{count - 1}" if not name.endswith("-launcher") else "launcher"
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", host):
+            yield f"{host} is not a name of a host in DNS: at most 63 letters, digits and dashes"
+        spec = template["spec"]
+        volumes = {volume["name"] for volume in spec.get("volumes", ())}
+        for container in spec["containers"]:
+            for mount in container.get("volumeMounts", ()):
+                if mount["name"] not in volumes:
+                    yield f"{name} mounts {mount['name']}, which is no volume of the pod"
+
+
+def read_all(path):
+    if yaml is None:
+        raise Skip("python3-yaml is missing")
+    return [thing for thing in yaml.safe_load_all(path.read_text()) if thing]
+
+
+def patched(thing, patch):
+    """A copy of an object with the changes of a JSON patch."""
+    thing = copy.deepcopy(thing)
+    for change in yaml.safe_load(patch):
+        *parents, last = [part.replace("~1", "/") for part in change["path"].strip("/").split("/")]
+        at = thing
+        for part in parents:
+            at = at[int(part)] if isinstance(at, list) else at[part]
+        last = int(last) if isinstance(at, list) else last
+        if change["op"] == "replace":
+            at[last]  # it must be there
+        expect(change["op"] in ("replace", "add"), change)
+        at[last] = change["value"]
+    return thing
+
+
+def rendered(folder):
+    """The objects that a folder of Kustomize makes."""
+    settings, = read_all(folder / "kustomization.yaml")
+    expect(not (faults := faults_of(settings)), f"{folder}: {faults}")
+    things = []
+    for name in settings["resources"]:
+        path = folder / name
+        things += rendered(path) if path.is_dir() else read_all(path)
+    for change in settings.get("patches", ()):
+        target = change["target"]
+        found = [n for n, thing in enumerate(things)
+                 if (thing["kind"], thing["metadata"]["name"]) == (target["kind"], target["name"])]
+        expect(len(found) == 1, f"{folder}: {target} is not one object")
+        things[found[0]] = patched(things[found[0]], change["patch"])
+    for image in settings.get("images", ()):
+        containers = [container for thing in things if thing["kind"] == "Job"
+                      for container in thing["spec"]["template"]["spec"]["containers"]]
+        changed = [each for each in containers if each["image"].rpartition(":")[0] == image["name"]]
+        expect(changed, f"{folder}: no container has the image {image['name']}")
+        for container in changed:
+            container["image"] = f"{image['newName']}:{image['newTag']}"
+    return things
+
+
+def one(things, kind):
+    thing, = [thing for thing in things if thing["kind"] == kind]
+    return thing
+
+
+def variables_of(container):
+    return {each["name"]: each["value"] for each in container.get("env", ())}
+
+
+def check_indexed_job(things):
+    """The parts of an Indexed Job that name each other agree."""
+    job, service, policy = (one(things, kind) for kind in ("Job", "Service", "NetworkPolicy"))
+    spec, template = job["spec"], job["spec"]["template"]
+    pod, (container,) = template["spec"], template["spec"]["containers"]
+    variables = variables_of(container)
+    expect(spec["completions"] == spec["parallelism"] == int(variables["PODS"]), "numbers of pods differ")
+    first, _, port = variables["LAUNCHER"].partition(":")
+    expect(first == f"{job['metadata']['name']}-0.{pod['subdomain']}", f"LAUNCHER is {first}")
+    expect(service["metadata"]["name"] == pod["subdomain"] and service["spec"]["publishNotReadyAddresses"] is True
+           and service["spec"]["clusterIP"] == "None", "pods have no names")
+    for labels in service["spec"]["selector"], policy["spec"]["podSelector"]["matchLabels"], \
+            policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]:
+        expect(labels.items() <= template["metadata"]["labels"].items(), f"{labels} selects no pod")
+    ports = {each["port"] for each in service["spec"]["ports"]} | {each["containerPort"] for each in container["ports"]}
+    expect(ports == {int(port)} and f"--listen :{port} " in container["args"][0], f"ports {ports}, {port}")
+    expect(pod["automountServiceAccountToken"] is False, "the pod has a token of the API server")
+    mount, = [each for each in container["volumeMounts"] if variables["TOKEN"].startswith(each["mountPath"] + "/")]
+    volume, = [each for each in pod["volumes"] if each["name"] == mount["name"]]
+    expect(volume["secret"]["defaultMode"] == 0o440 and "fsGroup" in pod["securityContext"], volume)
+    expect(spec["backoffLimit"] == 0 and pod["restartPolicy"] == "Never", "a pod may start again alone")
+
+
+def test_each_field_of_the_manifests_is_one_of_kubernetes():
+    things = [*rendered(FOLDER / "base"), *read_all(FOLDER / "mpijob.yaml")]
+    expect([thing["kind"] for thing in things] == ["Service", "NetworkPolicy", "Job", "MPIJob"], things)
+    for thing in things:
+        expect(not (faults := faults_of(thing)), faults)
+    check_indexed_job(things)
+
+
+def test_overlays_change_what_is_there():
+    expect(len(OVERLAYS) >= 2, OVERLAYS)
+    for name in OVERLAYS:
+        things = rendered(FOLDER / "overlays" / name)
+        for thing in things:
+            expect(not (faults := faults_of(thing)), f"{name}: {faults}")
+        check_indexed_job(things)
+
+
+def test_faults_of_manifests_are_found():
+    job = one(rendered(FOLDER / "base"), "Job")
+    mpi_job, = read_all(FOLDER / "mpijob.yaml")
+
+    def fault(thing, path, value):
+        found = faults_of(patched(thing, yaml.safe_dump([{"op": "add", "path": path, "value": value}])))
+        expect(len(found) == 1, f"{path}: {found}")
+        return found[0]
+
+    expect("is not a field" in fault(mpi_job, "/spec/slotPerWorker", 2), "a misspelt field")
+    expect("not one of" in fault(mpi_job, "/spec/launcherCreationPolicy", "WaitForWorkers"), "a misspelt value")
+    expect("of another type" in fault(job, "/spec/completions", "2"), "a text in place of a number")
+    expect("has no" in fault(job, "/apiVersion", "batch/v2"), "an unknown version")
+    expect("is missing" in fault(job, "/spec/template", {"spec": {}}), "no containers")
+    expect("name of a host in DNS" in fault(job, "/metadata/name", "h" * 62), "a long name")
+    expect("name of a host in DNS" in fault(mpi_job, "/metadata/name", "h" * 55), "a long name of workers")
+    job["spec"]["template"]["spec"]["volumes"].pop()
+    expect(["no volume" in each for each in faults_of(job)] == [True], faults_of(job))
+
+
+def test_kubectl_renders_the_same():
+    if not shutil.which("kubectl"):
+        raise Skip("kubectl is missing")
+    for folder in [FOLDER / "base", *(FOLDER / "overlays" / name for name in OVERLAYS)]:
+        done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=60)
+        expect(done.returncode == 0, done.stderr)
+
+        def by_kind(things):
+            return sorted(things, key=lambda thing: thing["kind"])
+        expect(by_kind(yaml.safe_load_all(done.stdout)) == by_kind(rendered(folder)), folder)
+
+
+@contextlib.contextmanager
+def secret_volume(mode=0o440, group=POD_USER):
+    """A folder like a volume with a Secret: links to files of root that a group may read."""
+    with tempfile.TemporaryDirectory(prefix="e2e-secret-") as name:
+        folder = pathlib.Path(name)
+        files = folder / "..2026_01_01"
+        files.mkdir()
+        (files / "token").write_text("0123456789abcdef" * 4)
+        (folder / "..data").symlink_to(files.name)
+        (folder / "token").symlink_to("..data/token")
+        for path in folder, files:
+            os.chown(path, 0, group)
+            path.chmod(0o3777)
+        os.chown(files / "token", 0, group)
+        (files / "token").chmod(mode)
+        yield folder
+
+
+class Pod:
+    """A host that runs the command of a container, with its user, variables and capabilities."""
+
+    def __init__(self, name, index, container, token_folder):
+        self.log = scratch() / "log"
+        mount, = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "token"]
+        variables = {key: value.replace(mount, str(token_folder)) for key, value in variables_of(container).items()}
+        environment = {**clean_environment(HOME="/", JOB_COMPLETION_INDEX=str(index)), **variables}
+        environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
+        words = container["command"] + container["args"]
+        expect(words[-2:] == PROGRAM, words)
+        words[-2:] = [str(WORKER), "sum"]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", "setpriv",
+                 f"--reuid={POD_USER}", f"--regid={POD_USER}", f"--groups={POD_USER}", "--no-new-privs",
+                 "--inh-caps=-all", "--bounding-set=-all", *words],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd="/", process_group=0)
+
+    def wait_for(self, words):
+        wait_until(lambda: re.search(words, self.log.read_text()), 60, lambda: f"{words!r}\n{self.log.read_text()}")
+
+    def ends(self):
+        wait_until(lambda: self.process.poll() is not None, 60, lambda: f"an end\n{self.log.read_text()}")
+        return self.process.returncode, self.log.read_text(errors="replace")
+
+
+def give_name(name, other):
+    """Another name of a host, such as that in DNS, for all hosts and for the launcher's machine."""
+    address = re.search(rf"(?m)^(10\.\S+)\s.*\b{name}\b", pathlib.Path("/etc/hosts").read_text())[1]
+    line = f"echo {address} {other} >>/etc/hosts"
+    for place in ([], *([HOSTS, "exec", each] for each in os.environ["HVD_HOSTS"].split())):
+        subprocess.run([*place, "sh", "-c", line], check=True)
+
+
+@world("horovod-0 horovod-1")
+def test_the_pods_of_the_indexed_job_train_together():
+    job = one(rendered(FOLDER / "base"), "Job")
+    container, = job["spec"]["template"]["spec"]["containers"]
+    if subprocess.run(["setpriv", f"--reuid={POD_USER}", f"--regid={POD_USER}", "--clear-groups", "test", "-x", WORKER],
+                      check=False).returncode:
+        raise Skip(f"user {POD_USER} cannot run {WORKER}")
+    before = Inventory()
+    with secret_volume() as folder:
+        # Its launcher has no name in DNS yet.
+        second = Pod("horovod-1", 1, copy.deepcopy(container), folder)
+        second.wait_for("waits for its launcher: 'horovod-0.horovod' does not resolve")
+        give_name("horovod-0", "horovod-0.horovod")
+        first = Pod("horovod-0", 0, copy.deepcopy(container), folder)
+        code, said = first.ends()
+        expect(code == 0, said)
+        expect(ranks_in([said]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], said)
+        expect(second.ends()[0] == 0, second.ends())
+    before.wait_for_ends()
+
+
+@world("horovod-0 horovod-1")
+def test_a_secret_that_others_can_read_is_refused_with_the_fix():
+    container, = one(rendered(FOLDER / "base"), "Job")["spec"]["template"]["spec"]["containers"]
+    give_name("horovod-0", "horovod-0.horovod")
+    for mode, group in ((0o444, POD_USER), (0o644, 0)):
+        with secret_volume(mode, group) as folder:
+            code, said = Pod("horovod-1", 1, copy.deepcopy(container), folder).ends()
+        expect(code == 2 and "is open to others" in said and "defaultMode: 0440" in said, f"{code}: {said}")
+
+
+@world("horovod-worker-0 horovod-worker-1")
+def test_the_launcher_of_the_mpi_job_reaches_its_workers():
+    job, = read_all(FOLDER / "mpijob.yaml")
+    name, slots = job["metadata"]["name"], job["spec"]["slotsPerWorker"]
+    replicas = job["spec"]["mpiReplicaSpecs"]
+    launcher, = replicas["Launcher"]["template"]["spec"]["containers"]
+    worker, = replicas["Worker"]["template"]["spec"]["containers"]
+    pods = [f"{name}-worker-{number}" for number in range(replicas["Worker"]["replicas"])]
+    expect(pods == ["horovod-worker-0", "horovod-worker-1"], pods)
+    for pod in pods:
+        give_name(pod, f"{pod}.{name}.default.svc")
+    # The operator makes the hostfile, one key for all pods and these variables, and no known hosts.
+    pathlib.Path("/etc/mpi").mkdir()
+    pathlib.Path("/etc/mpi/hostfile").write_text(
+        "".join(f"{pod}.{name}.default.svc slots={slots}\n" for pod in pods))
+    ssh = pathlib.Path.home() / ".ssh"
+    for path in ssh.iterdir():
+        path.unlink()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "521", "-m", "PEM", "-N", "", "-f", ssh / "id_rsa"],
+                   check=True)
+    (ssh / "id_rsa.pub").rename(ssh / "authorized_keys")
+    servers = []
+    for pod in pods:
+        for pid in faults.processes(pod):
+            if "sshd" in faults.said_of(pid, "cmdline"):
+                os.kill(pid, signal.SIGTERM)
+        servers.append(subprocess.Popen(
+            ["nsenter", "-t", str(host.pid_of(pod)), "-m", "-u", "-i", "-n", "-p", *worker["command"]],
+            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        # The port of the readiness probe, for which the operator waits.
+        port = worker["readinessProbe"]["tcpSocket"]["port"]
+        wait_until(lambda pod=pod: subprocess.run(
+            ["bash", "-c", f"exec 3<>/dev/tcp/{pod}/{port}"], stderr=subprocess.DEVNULL,
+            check=False).returncode == 0, 30, f"sshd of {pod}")
+    words = launcher["command"]
+    expect(words[-2:] == PROGRAM and words[0] == "horovodrun", words)
+    ended = Job(*words[1:-2], WORKER, "sum", environment=clean_environment(
+        K_MPI_JOB_ROLE="launcher", OMPI_MCA_orte_default_hostfile="/etc/mpi/hostfile",
+        OMPI_MCA_orte_set_default_slots=str(slots), OMPI_MCA_plm_rsh_args="-o ConnectionAttempts=10",
+        OMPI_MCA_orte_keep_fqdn_hostnames="true"))
+    ended.ends_with(0)
+    expect(ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")],
+           ended.describe())
+    for server in servers:
+        server.terminate()
+
+
+if __name__ == "__main__":
+    main()
