@@ -114,6 +114,19 @@ def test_a_bad_new_host_and_slow_imports_cost_the_ranks_nothing():
     expect(len(begun(job, 0)) == 1, job.describe())
 
 
+@world()
+def test_a_listener_hears_of_a_new_host_before_the_next_commit():
+    folder = scratch()
+    job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 20, "--listen")
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:1")
+    found = wait_for_generation(job, 1, 2)
+    expect(all(step == 1 for _, _, _, step in found), job.describe())
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(re.findall("[0-9] hears of .*", job.out) == ["0 hears of added"], job.describe())
+
+
 @world("a")
 def test_on_a_single_host_a_failed_rank_is_started_again():
     job = Job("-np", 3, "--min-np", 2, "-H", "a:3", PYTHON, RANK, 200, "--kill", "1@5")

@@ -1,8 +1,12 @@
 """hvd.elastic: saved and shared states, samplers, and training that restarts."""
 
 import contextlib
+import io
+import queue
+import threading
 import time
 import unittest.mock
+from types import SimpleNamespace
 
 import rank_case
 import torch
@@ -257,6 +261,85 @@ class ElasticTest(rank_case.RankCase):
             state.sync()
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
             self.assertEqual(list(sampler) == mine, not shuffle)
+
+    def test_listeners_hear_of_changed_hosts(self):
+        from horovod.common.elastic import notification_manager
+        from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationManager
+
+        class Listener:
+            def __init__(self):
+                self.heard = queue.Queue()
+
+            def on_hosts_updated(self, timestamp, update_res):
+                self.heard.put((timestamp, update_res))
+
+        class Unhashable(Listener, dict):
+            def on_hosts_updated(self, timestamp, update_res):
+                super().on_hosts_updated(timestamp, update_res)
+                raise ValueError("planted")
+
+        def hear(listener):
+            timestamp, result = listener.heard.get(timeout=60)
+            self.assertLess(abs(timestamp - time.time()), 60)
+            return result
+
+        manager = WorkerNotificationManager()
+        self.assertIsInstance(notification_manager, WorkerNotificationManager)
+        first, second, state = Listener(), Unhashable(), elastic.ObjectState()
+        manager.init()
+        manager.register_listener(first)
+        self.assertIsNone(manager._ended)  # no thread: hosts of this job do not change
+        manager.handle_hosts_updated(7, HostUpdateResult.added)
+        self.assertEqual(first.heard.get_nowait(), (7, HostUpdateResult.added))
+
+        told = SimpleNamespace(hvd_generation=lambda: 4, hvd_host_updates=lambda: changes)
+        changes = 0
+        with unittest.mock.patch("horovod._notices.library", lambda: told), \
+                unittest.mock.patch("horovod._basics.is_elastic", lambda: True), \
+                contextlib.redirect_stderr(io.StringIO()) as said:
+            manager.init("127.0.0.1", 1234, nic="lo")
+            ended = manager._ended
+            manager.register_listener(second)
+            manager.register_listener(state)
+            changes = 2
+            self.assertEqual([hear(first), hear(second)], [HostUpdateResult.added] * 2)
+            changes = 3  # the same generation, and another change
+            self.assertEqual([hear(first), hear(second)], [HostUpdateResult.mixed] * 2)
+            manager.remove_listener(first)
+            manager.remove_listener(first)
+            self.assertFalse(ended.is_set())
+            changes = 1
+            self.assertEqual(hear(second), HostUpdateResult.removed)
+            manager.remove_listener(second)  # the state looks for itself
+            self.assertTrue(ended.is_set())
+            for thread in threading.enumerate():
+                if thread.name == "hvd-hosts":
+                    thread.join(60)
+        self.assertIn("ValueError: planted", said.getvalue())
+        self.assertEqual((first.heard.qsize(), second.heard.qsize(), state._host_messages.qsize()), (0, 0, 0))
+        manager.handle_hosts_updated(8, HostUpdateResult.removed)
+        with self.assertRaises(HostsUpdatedInterrupt) as raised:
+            state.check_host_updates()
+        self.assertIs(raised.exception.skip_sync, True)
+
+    def test_a_program_may_announce_changed_hosts(self):
+        from horovod.common.elastic import notification_manager
+        from horovod.runner.elastic.worker import HostUpdateResult
+
+        runs = []
+
+        @elastic.run
+        def train(state):
+            runs.append(state.step)
+            self.meet()
+            if len(runs) == 1:
+                state.step = 3
+                notification_manager.handle_hosts_updated(int(time.time()), HostUpdateResult.added)
+                state.commit()
+            return state.step
+
+        self.assertEqual((train(elastic.ObjectState(step=0)), runs), (3, [0, 3]))
+        self.assertEqual(notification_manager._listeners, {})
 
     def test_registry(self):
         registry = elastic.get_handler_registry()

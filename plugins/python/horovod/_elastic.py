@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import ctypes
-import enum
 import functools
 import os
 import queue
@@ -18,17 +17,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from horovod import _basics, _objects, _ops
 from horovod._library import library
+from horovod._notices import HostUpdateResult, told
 from horovod._ops import Dtype, Kind, Tensor
 from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
-
-
-class HostUpdateResult(enum.IntFlag):
-    """How the hosts of a job have changed."""
-
-    no_update = 0
-    removed = 1
-    added = 2
-    mixed = 3
 
 
 _source = 0
@@ -213,6 +204,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
     """`run`, where `reset()` starts Horovod anew: it calls `hvd.init()`, and what else a program needs."""
 
+    @told
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         resets_left, skip_sync = _reset_limit(), False

@@ -2,15 +2,17 @@
 """A rank of an elastic job without a framework: it sums ones over the ranks, and commits each step.
 
 usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS@STEP] [--raise PROCESS@STEP]
-       [--early RANK@STEP]
+       [--early RANK@STEP] [--listen]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
 GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
-generation 0 returns before the others.
+generation 0 returns before the others. --listen: prints "PROCESS hears of CHANGE" when the launcher announces
+changed hosts; a single rank makes no commit before it has heard of one.
 """
 import argparse
 import os
 import signal
+import threading
 import time
 
 parser = argparse.ArgumentParser()
@@ -20,6 +22,7 @@ parser.add_argument("--import", type=float, default=0, dest="imports")
 parser.add_argument("--kill", default="")
 parser.add_argument("--raise", default="", dest="raises")
 parser.add_argument("--early", default="")
+parser.add_argument("--listen", action="store_true")
 options = parser.parse_args()
 
 if "." in os.environ["HOROVOD_ELASTIC_PROCESS"]:
@@ -39,7 +42,19 @@ def is_at(spec, number, step):
     return spec == f"{number}@{step}"
 
 
+class Listener:
+    def __init__(self):
+        self.has_heard = threading.Event()
+
+    def on_hosts_updated(self, timestamp, update_res):
+        print(f"{process} hears of {update_res.name}", flush=True)
+        self.has_heard.set()
+
+
 hvd.init()
+listener = Listener()
+if options.listen:
+    elastic.notification_manager.register_listener(listener)
 state = elastic.ObjectState(step=0, sum=0)
 
 
@@ -57,6 +72,8 @@ def train(state):
         if is_at(options.early, hvd.rank(), state.step):
             return
         time.sleep(options.slow)
+        if options.listen and hvd.size() == 1:
+            listener.has_heard.wait(60)
         state.commit()
 
 

@@ -1,0 +1,109 @@
+"""Notices of changed hosts, for objects of a program's own that wish to know of them before the next commit."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from horovod import _basics
+from horovod._library import library
+
+_SECONDS = 0.25  # between two looks at a number in this process's memory
+
+
+class HostUpdateResult(enum.IntFlag):
+    """How the hosts of a job have changed."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = 3
+
+
+def _waits(listener: Any) -> bool:
+    # States of this package look for themselves, at the step that is the same on all ranks.
+    return getattr(getattr(listener, "on_hosts_updated", None), "__module__", "") != "horovod._elastic"
+
+
+class WorkerNotificationManager:
+    """Calls `on_hosts_updated(timestamp, update_res)` of its listeners when the launcher of an elastic job
+    announces changed hosts: on each rank, on a thread of its own, which exists while there are listeners.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: Dict[int, Any] = {}  # by id: a listener may be unhashable
+        self._is_ready = False
+        self._ended: Optional[threading.Event] = None  # of the thread
+
+    def init(self, *unused: Any, **unused_too: Any) -> None:
+        """Begins to look for changes. Does nothing outside elastic jobs, and when called again. The
+        arguments, an address and others, have no effect: the process has a connection to its launcher."""
+        self._is_ready = _basics.is_elastic()
+        self._start_or_end()
+
+    def register_listener(self, listener: Any) -> None:
+        """Adds an object with a method `on_hosts_updated`."""
+        with self._lock:
+            self._listeners[id(listener)] = listener
+        self._start_or_end()
+
+    def remove_listener(self, listener: Any) -> None:
+        """Removes it."""
+        with self._lock:
+            self._listeners.pop(id(listener), None)
+        self._start_or_end()
+
+    def handle_hosts_updated(self, timestamp: int, update_res: Any) -> None:
+        """Calls all listeners, on this rank. `timestamp`: seconds since 1970; `update_res`: a
+        HostUpdateResult."""
+        self._tell(lambda listener: True, timestamp, update_res)
+
+    def _tell(self, wanted: Callable[[Any], bool], timestamp: int, update_res: Any) -> None:
+        with self._lock:
+            listeners = [listener for listener in self._listeners.values() if wanted(listener)]
+        for listener in listeners:
+            listener.on_hosts_updated(timestamp, update_res)
+
+    def _start_or_end(self) -> None:
+        with self._lock:
+            needed = self._is_ready and any(map(_waits, self._listeners.values()))
+            if needed and self._ended is None:
+                self._ended = threading.Event()
+                threading.Thread(target=self._look, args=(self._ended,), name="hvd-hosts", daemon=True).start()
+            elif not needed and self._ended is not None:
+                self._ended.set()
+                self._ended = None
+
+    def _look(self, ended: threading.Event) -> None:
+        told: Tuple[int, int] = (-1, 0)  # generation and changes
+        while not ended.wait(_SECONDS):
+            found = (library().hvd_generation(), library().hvd_host_updates())
+            if found[0] >= 0 and found[1] and found != told:
+                try:
+                    self._tell(_waits, int(time.time()), HostUpdateResult(found[1]))
+                except Exception:  # of a listener, which may do better with the next change
+                    traceback.print_exc()
+            told = found
+
+
+notification_manager = WorkerNotificationManager()
+
+
+def told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes the state, which is the function's first argument, a listener while the function runs."""
+
+    @functools.wraps(function)
+    def wrapper(state: Any, *args: Any, **kwargs: Any) -> Any:
+        notification_manager.init()
+        notification_manager.register_listener(state)
+        try:
+            return function(state, *args, **kwargs)
+        finally:
+            notification_manager.remove_listener(state)
+
+    return wrapper

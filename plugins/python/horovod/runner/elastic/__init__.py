@@ -1,0 +1,1 @@
+"""Names of elastic jobs that scripts import from here."""
