@@ -191,20 +191,22 @@ class NamesTest(rank_base.RankBase):
                 for got, factor in zip(self.check(calls)[4:], (2, 8, 4, 16)):
                     numpy.testing.assert_allclose(got, factor * slope)
 
-    def test_a_named_collective_in_several_calls_in_a_session(self):
-        named = {
-            "allreduce": lambda x: hvd.allreduce(x, op=hvd.Sum, name="named"),
-            "allgather": lambda x: hvd.allgather(x, name="named"),
-            "broadcast": lambda x: hvd.broadcast(x, 0, name="named"),
-            "alltoall": lambda x: hvd.alltoall(x, name="named"),
-            "reducescatter": lambda x: hvd.reducescatter(x, op=hvd.Sum, name="named"),
-            "in a branch": lambda x: tf.cond(tf.reduce_sum(x) > 0,
-                                             lambda: hvd.allreduce(x, op=hvd.Sum, name="named"),
-                                             lambda: x),
+    def named(self):
+        """By name: a collective with a name, and the gradient of the sum of its result."""
+        def in_a_branch(x):
+            return tf.cond(tf.reduce_sum(x) > 0, lambda: hvd.allreduce(x, op=hvd.Sum, name="named"), lambda: x)
+
+        return {
+            "allreduce": (lambda x: hvd.allreduce(x, op=hvd.Sum, name="named"), self.size),
+            "allgather": (lambda x: hvd.allgather(x, name="named"), 1),
+            "broadcast": (lambda x: hvd.broadcast(x, 0, name="named"), 0 if self.rank else 1),
+            "alltoall": (lambda x: hvd.alltoall(x, name="named"), 1),
+            "reducescatter": (lambda x: hvd.reducescatter(x, op=hvd.Sum, name="named"), self.size),
+            "in a branch": (in_a_branch, self.size),
         }
-        slopes = {"allreduce": self.size, "reducescatter": self.size, "in a branch": self.size,
-                  "broadcast": 0 if self.rank else 1}
-        for name, collective in named.items():
+
+    def test_a_named_collective_in_several_calls_in_a_session(self):
+        for name, (collective, slope) in self.named().items():
             inner = tf.function(collective)
             with self.subTest(collective=name), tf.Graph().as_default():
                 x = self.rows()
@@ -215,8 +217,35 @@ class NamesTest(rank_base.RankBase):
                     for _ in range(3):
                         got, sums = session.run([grads, both])
                         for factor, grad in zip((1, 2, 3, 1, 2, 3), got):
-                            numpy.testing.assert_allclose(grad, factor * slopes.get(name, 1), rtol=1e-5)
-                        numpy.testing.assert_allclose(sums, 6 * slopes.get(name, 1), rtol=1e-5)
+                            numpy.testing.assert_allclose(grad, factor * slope, rtol=1e-5)
+                        numpy.testing.assert_allclose(sums, 6 * slope, rtol=1e-5)
+
+    def test_persistent_tapes_of_a_named_collective_in_a_session(self):
+        for name, (collective, slope) in self.named().items():
+            inner = tf.function(collective)
+
+            def of_losses(x):
+                with tf.GradientTape(persistent=True) as tape:
+                    tape.watch(x)
+                    y = collective(x)
+                    targets = [tf.reduce_sum(y), 3 * tf.reduce_sum(y)]
+                return [tape.gradient(target, x) for target in targets]
+
+            def of_calls(x):
+                with tf.GradientTape(persistent=True) as tape:
+                    tape.watch(x)
+                    results = [inner(x), inner(3 * x)]
+                return [tape.gradient(result, x) for result in results]
+
+            for number, function in enumerate([tf.function(of_losses), tf.function(of_calls), of_calls]):
+                with self.subTest(collective=name, function=number), tf.Graph().as_default():
+                    x = self.rows()
+                    grads = [function(x), function(2 * x)]
+                    with v1.Session() as session:
+                        for _ in range(2):
+                            for got in session.run(grads):
+                                numpy.testing.assert_allclose(got[0], numpy.full_like(got[0], slope), rtol=1e-5)
+                                numpy.testing.assert_allclose(got[1], 3 * got[0], rtol=1e-5)
 
     def test_the_name_has_the_call_also_where_a_gradient_is_taken(self):
         @tf.function

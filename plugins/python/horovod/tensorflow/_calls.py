@@ -54,7 +54,8 @@ def number_of_gradient(op: Any, graph: tf.Graph) -> Optional[tf.Tensor]:
         return None
     forward = op.inputs[-1]
     function = _function(graph)
-    if not isinstance(function, FuncGraph) or _function(function.outer_graph) is not _function(op.graph):
+    # A tape gives its own object for the operation, without `graph`.
+    if not isinstance(function, FuncGraph) or _function(function.outer_graph) is not _function(forward.graph):
         return forward
     return forward * _BASE + _input(function)
 
