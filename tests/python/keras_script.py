@@ -34,7 +34,8 @@ opt = hvd.DistributedOptimizer(opt, backward_passes_per_step=1, compression=hvd.
 model.compile(loss="sparse_categorical_crossentropy", optimizer=opt, metrics=["accuracy"],
               experimental_run_tf_function=False)
 
-folder = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None, root_rank=0)
+scratch = tempfile.TemporaryDirectory() if hvd.rank() == 0 else None  # removed when rank 0 ends
+folder = hvd.broadcast_object(scratch and scratch.name, root_rank=0)
 best = hvd.callbacks.BestModelCheckpoint(monitor="loss", mode="min", save_freq="epoch")
 best.filepath = os.path.join(folder, "best.keras")
 callbacks = [
