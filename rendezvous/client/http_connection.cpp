@@ -31,8 +31,9 @@ bool may_be_unsigned(int status) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(Stream stream)
+HttpConnection::HttpConnection(Stream stream, int fd)
     : stream_(std::move(stream)),
+      fd_(fd),
       parser_(net::make_response_parser({.body_bytes = kMaxValueBytes})),
       input_(kChunk) {}
 
@@ -47,13 +48,14 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::open(
     return Status(is_late ? Code::kDeadlineExceeded : Code::kUnavailable,
                   stream.status().message());
   }
+  const int fd = stream->fd();
   std::unique_ptr<HttpConnection> connection;
   if (tls) {
     HVD_ASSIGN_OR_RETURN(
         auto secured, net::TlsStream::connect(std::move(*stream), endpoint.host, *tls, deadline));
-    connection.reset(new HttpConnection(std::move(secured)));
+    connection.reset(new HttpConnection(std::move(secured), fd));
   } else {
-    connection.reset(new HttpConnection(std::move(*stream)));
+    connection.reset(new HttpConnection(std::move(*stream), fd));
   }
   HVD_RETURN_IF_ERROR(connection->hello(secret, deadline));
   return connection;

@@ -39,16 +39,19 @@ class HttpConnection {
                           Deadline deadline);
   // The server has announced that the last answer ends the connection.
   bool is_closed() const { return is_closed_; }
+  // For HttpStore::interrupt alone.
+  int fd() const { return fd_; }
 
  private:
   using Stream = std::variant<net::BlockingStream, net::TlsStream>;
 
-  explicit HttpConnection(Stream stream);
+  HttpConnection(Stream stream, int fd);
   Status hello(const Secret& secret, Deadline deadline);
   Status send(std::string_view head, ByteView body, Deadline deadline);
   Status receive(Deadline deadline);
 
   Stream stream_;
+  const int fd_;  // of stream_
   std::unique_ptr<net::HttpResponseParser> parser_;
   Bytes input_;
   size_t begin_ = 0;

@@ -59,6 +59,9 @@ class HttpStore : public Store {
                                       Deadline deadline) override;
   Status forget(std::string_view exchange, Deadline deadline) override;
   void rest() override;
+  // Ends the calls that wait for an answer, and refuses all later ones, by kAborted. Does not end the attempts of
+  // a call to reach the server.
+  void interrupt();
 
   // Asks for a place in the job and blocks until the job is complete. Workers have the same `host` if
   // and only if they run on the same host. A repeated call gives the same place.
@@ -70,6 +73,9 @@ class HttpStore : public Store {
   class Outage;
 
   std::unique_ptr<PooledConnection> take_connection();
+  Status note_connection(const PooledConnection& pooled);
+  void forget_connection(const PooledConnection& pooled);
+  bool is_interrupted() const;
   void return_connection(std::unique_ptr<PooledConnection> pooled);
   Result<Bytes> call(Call call);
   Result<Bytes> call_on(PooledConnection& pooled, Call& call);
@@ -80,8 +86,10 @@ class HttpStore : public Store {
   const Secret secret_;
   const HttpStoreOptions options_;
   const std::string worker_;  // the worker's id in join()
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<std::unique_ptr<PooledConnection>> idle_ HVD_GUARDED_BY(mutex_);
+  std::vector<int> open_ HVD_GUARDED_BY(mutex_);  // descriptors of calls that run
+  bool is_interrupted_ HVD_GUARDED_BY(mutex_) = false;
   uint32_t process_ HVD_GUARDED_BY(mutex_);  // process that opened the connections
 };
 

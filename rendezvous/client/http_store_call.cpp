@@ -1,5 +1,7 @@
 #include "rendezvous/client/http_store_call.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 
 #include "base/fork_guard.h"
@@ -43,6 +45,31 @@ void HttpStore::rest() {
   if (process_ == process_after_forks()) idle_.clear();
 }
 
+void HttpStore::interrupt() {
+  MutexLock lock(mutex_);
+  is_interrupted_ = true;
+  idle_.clear();
+  for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
+}
+
+bool HttpStore::is_interrupted() const {
+  MutexLock lock(mutex_);
+  return is_interrupted_;
+}
+
+// From now on interrupt() may end what this thread waits for on the connection.
+Status HttpStore::note_connection(const PooledConnection& pooled) {
+  MutexLock lock(mutex_);
+  if (is_interrupted_) return aborted("interrupted");
+  open_.push_back(pooled.connection->fd());
+  return {};
+}
+
+void HttpStore::forget_connection(const PooledConnection& pooled) {
+  MutexLock lock(mutex_);
+  std::erase(open_, pooled.connection->fd());
+}
+
 Result<Bytes> HttpStore::call(Call call) {
   std::unique_ptr<PooledConnection> pooled = take_connection();
   if (call.is_counted) {
@@ -68,6 +95,7 @@ Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
       outage.end();  // the server waited for the longest time of one request: ask again
       continue;
     }
+    if (is_interrupted()) return aborted("interrupted");
     if (answer.status().code() != Code::kUnavailable || outage.limit().passed() ||
         call.deadline.passed()) {
       return explain(answer.status());
@@ -89,8 +117,10 @@ Result<HttpConnection::Answer> HttpStore::try_once(PooledConnection& pooled, Cal
     call.target.query["wait"] = std::to_string(static_cast<int64_t>(left) + 1);
   }
   const auto start = Clock::now();
+  HVD_RETURN_IF_ERROR(note_connection(pooled));
   auto answer = pooled.connection->exchange(call.method, to_string(call.target), call.body,
                                             outage.deadline());
+  forget_connection(pooled);
   if (!answer.ok() || pooled.connection->is_closed()) pooled.connection.reset();
   if (!answer.ok()) {
     // A connection that worked for kGoodWhile ended the last outage; this failure begins a new one.

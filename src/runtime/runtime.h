@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/secrets/hmac.h"
 #include "base/settings.h"
+#include "base/wait/interruption.h"
 #include "horovod/horovod.h"
 #include "runtime/autotune/tuning_service.h"
 #include "runtime/bootstrap/identity.h"
@@ -54,6 +55,7 @@ struct RuntimeOptions {
   // Process sets that every rank registers when it starts.
   std::vector<std::vector<int32_t>> process_sets;
   Deadline start_deadline = Deadline::never();
+  Interruption* interruption = nullptr;  // ends the start; may be nullptr
 };
 
 class Runtime {

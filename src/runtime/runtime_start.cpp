@@ -116,6 +116,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   store_ = store;
   host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, &*events_);
   host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);
+  host_->vtable()->publish(host_.get(), collectives::kInterruptionName, options.interruption);
   for (const auto& [name, pointer] : options.published) {
     host_->vtable()->publish(host_.get(), name.c_str(), pointer);
   }
@@ -127,6 +128,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   HVD_RETURN_IF_ERROR(check_encryption(options, identity_));
   auto controller = open_controller(options);
   if (!controller.ok()) return controller.error();
+  host_->vtable()->publish(host_.get(), collectives::kInterruptionName, nullptr);
   const int32_t* machines = controller->vtable<hvd_controller_v1>().hosts(controller->context());
   const bool on_roots_machine = machines[identity_.rank] == machines[0];
   complete_identity({machines, static_cast<size_t>(identity_.size)}, &identity_);
@@ -198,7 +200,11 @@ Status Runtime::meet(const RuntimeOptions& options) {
   }
   hvd_handle handle = 0;
   HVD_RETURN_IF_ERROR(submit_registration(kStartName, false, std::move(request), &handle));
-  std::optional<Status> status = wait(handle, deadline);
+  std::optional<Status> status;
+  {
+    const Interruption::Watch watch(options.interruption, [this](const Status& why) { fail(why); });
+    status = wait(handle, deadline);
+  }
   if (status) {
     HVD_RETURN_IF_ERROR(release(handle));
     if (status->ok() && stall_) {

@@ -127,6 +127,21 @@ def test_a_listener_hears_of_a_new_host_before_the_next_commit():
     expect(re.findall("[0-9] hears of .*", job.out) == ["0 hears of added"], job.describe())
 
 
+@world("a b c")
+def test_a_rank_that_dies_before_it_connects_voids_its_generation_at_once():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:1,c:1", PYTHON, RANK, 20, "--kill", "2@5", "--vanish", "3@1")
+    wait_until(lambda: "generation 1: 3 ranks" in job.said(), 60, job.describe)
+    before = time.monotonic()
+    wait_for_generation(job, 2, 2)
+    seconds = time.monotonic() - before
+    print(f"the next generation began after {seconds:.2f} s")
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(seconds < 5, f"the ranks waited {seconds:.1f} s for a dead one\n{job.describe()}")
+    expect(not begun(job, 1), job.describe())
+    expect(any("on host c was killed by signal 9" in line for line in job.said()), job.describe())
+
+
 @world("a")
 def test_on_a_single_host_a_failed_rank_is_started_again():
     job = Job("-np", 3, "--min-np", 2, "-H", "a:3", PYTHON, RANK, 200, "--kill", "1@5")

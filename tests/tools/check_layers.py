@@ -38,6 +38,7 @@ SUBFOLDERS = {
         "limits": ["."],
         "log": ["."],
         "secrets": ["."],
+        "wait": ["."],
     },
     "src/collectives": {
         "shm": [],

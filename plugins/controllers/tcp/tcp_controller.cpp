@@ -126,6 +126,8 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
       .interfaces = interfaces,
       .times = {.link = link_seconds},
       .heap = static_cast<collectives::SharedHeap*>(host.lookup(host.host, collectives::kHeapName)),
+      .interruption =
+          static_cast<Interruption*>(host.lookup(host.host, collectives::kInterruptionName)),
       .memory_map = nullptr,
       .machine = setting(host, "HOROVOD_TEST_MACHINE"),
       .with_loopback = setting(host, "HOROVOD_TEST_LOOPBACK") == "1"};

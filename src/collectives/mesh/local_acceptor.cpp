@@ -46,13 +46,16 @@ Result<std::map<int32_t, LocalAcceptor::PendingPeer>> LocalAcceptor::receive(
   while (admitted_.size() < members_.size()) {
     if (pause_end_.passed()) pause_end_ = Deadline::never();
     drop_silent();
-    std::vector<pollfd> entries{{pause_end_.is_never() ? listener_ : -1, POLLIN, 0}};
+    std::vector<pollfd> entries{{pause_end_.is_never() ? listener_ : -1, POLLIN, 0},
+                                {interruption_, POLLIN, 0}};
+    const size_t peers = entries.size();
     for (const PendingPeer& peer : waiting_) entries.push_back({peer.socket.get(), POLLIN, 0});
     const int count = ::poll(entries.data(), entries.size(), next(deadline).poll_timeout());
     if (count < 0 && errno != EINTR) return system_error("cannot wait for local ranks", errno);
     if (count == 0 && deadline.passed()) return late(records);
-    for (size_t i = entries.size() - 1; count > 0 && i > 0; --i) {
-      if (entries[i].revents != 0) examine(i - 1);
+    if (entries[1].revents != 0) return aborted("a rank of the job was lost during the start");
+    for (size_t i = entries.size() - 1; count > 0 && i >= peers; --i) {
+      if (entries[i].revents != 0) examine(i - peers);
     }
     if (count > 0 && entries[0].revents != 0) accept_peer();
   }

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/fork_guard.h"
 #include "base/unique_fd.h"
+#include "base/wait/interruption.h"
 #include "collectives/mesh/credentials.h"
 #include "collectives/mesh/peer_record.h"
 
@@ -37,10 +38,14 @@ constexpr std::string_view kOtherUser = "another user";
 
 class LocalAcceptor {
  public:
-  // `members`: the ranks to admit.
+  // `members`: the ranks to admit. `interruption` ends the wait with kAborted.
   LocalAcceptor(int listener, const Credentials& credentials, int32_t rank,
-                const std::vector<int32_t>& members)
-      : listener_(listener), credentials_(credentials), rank_(rank), members_(members) {}
+                const std::vector<int32_t>& members, Interruption* interruption = nullptr)
+      : listener_(listener),
+        credentials_(credentials),
+        rank_(rank),
+        members_(members),
+        interruption_(interruption != nullptr ? interruption->fd() : -1) {}
 
   struct PendingPeer {
     GuardedFd socket;
@@ -67,6 +72,7 @@ class LocalAcceptor {
   const Credentials& credentials_;
   int32_t rank_;
   const std::vector<int32_t>& members_;
+  const int interruption_;                  // readable once it has come; -1: none
   std::vector<PendingPeer> waiting_;        // the oldest first
   Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: it accepts
   bool has_warned_ = false;

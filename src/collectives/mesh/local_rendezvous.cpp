@@ -150,7 +150,8 @@ Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
                                         const std::vector<PeerRecord>& records, int32_t rank,
                                         const std::vector<int32_t>& members,
                                         std::vector<int32_t> leaders, size_t sub_region_size,
-                                        int heap, MemoryMap& map, Deadline deadline) {
+                                        int heap, MemoryMap& map, Deadline deadline,
+                                        Interruption* interruption) {
   const size_t count = members.size() + 1;
   HVD_ASSIGN_OR_RETURN(std::unique_ptr<SharedRegion> region,
                        SharedRegion::create(count, sub_region_size, map));
@@ -159,7 +160,7 @@ Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
     doorbells.emplace_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!doorbells.back()) return system_error("cannot create an eventfd", errno);
   }
-  LocalAcceptor acceptor(rendezvous.listener.get(), credentials, rank, members);
+  LocalAcceptor acceptor(rendezvous.listener.get(), credentials, rank, members, interruption);
   HVD_ASSIGN_OR_RETURN(auto peers, acceptor.receive(records, deadline));
   const Bytes table = encode_leaders(leaders);
   LocalRendezvous result;

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/fork_guard.h"
+#include "base/wait/interruption.h"
 #include "collectives/mesh/credentials.h"
 #include "collectives/mesh/host_links.h"
 #include "collectives/mesh/peer_record.h"
@@ -48,13 +49,15 @@ Result<std::unique_ptr<LeaderConnection>> find_leader(const std::vector<PeerReco
                                                       int32_t rank);
 
 // The leader's side: accepts `members` (ranks, ascending, without itself). `heap` is the file of
-// this rank's shared heap; the leader passes the files of all heaps to all members.
+// this rank's shared heap; the leader passes the files of all heaps to all members. `interruption` ends the
+// wait.
 Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
                                         const Credentials& credentials,
                                         const std::vector<PeerRecord>& records, int32_t rank,
                                         const std::vector<int32_t>& members,
                                         std::vector<int32_t> leaders, size_t sub_region_size,
-                                        int heap, MemoryMap& map, Deadline deadline);
+                                        int heap, MemoryMap& map, Deadline deadline,
+                                        Interruption* interruption = nullptr);
 
 // A member's side: proves its identity and receives the region, the doorbells and the heaps.
 Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentials& credentials,

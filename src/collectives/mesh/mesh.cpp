@@ -279,7 +279,7 @@ Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezv
   }
   return receive_members(rendezvous, options_.credentials, records_, options_.rank, members,
                          std::move(leaders), largest_sub_region(members.size() + 1), heap, map,
-                         deadline);
+                         deadline, options_.interruption);
 }
 
 // Before a group needs more links, a leader only talks to its neighbours in a binomial tree.

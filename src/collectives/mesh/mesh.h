@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "base/wait/interruption.h"
 #include "collectives/mesh/credentials.h"
 #include "collectives/mesh/host_links.h"
 #include "collectives/mesh/key_value_store.h"
@@ -29,11 +30,12 @@ struct MeshOptions {
   int32_t size = 1;
   std::string host;  // the host's name in error messages
   Credentials credentials;
-  std::string site;                   // as in PeerRecord
-  net::PortRange ports{};             // ports on which this rank may listen for other hosts
-  net::InterfaceChoice interfaces{};  // interfaces on which other hosts may reach this rank
-  LinkTimes times{};                  // `dial` holds for a mesh without a deadline
-  SharedHeap* heap = nullptr;         // memory that this process shares; may be null
+  std::string site;                      // as in PeerRecord
+  net::PortRange ports{};                // ports on which this rank may listen for other hosts
+  net::InterfaceChoice interfaces{};     // interfaces on which other hosts may reach this rank
+  LinkTimes times{};                     // `dial` holds for a mesh without a deadline
+  SharedHeap* heap = nullptr;            // memory that this process shares; may be null
+  Interruption* interruption = nullptr;  // ends the wait for the ranks of this host; may be null
   // For tests that play several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;

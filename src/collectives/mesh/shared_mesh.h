@@ -13,5 +13,7 @@ using SharedMesh = std::shared_ptr<Mesh>;
 constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
 // The name under which the runtime publishes the SharedHeap of its process.
 constexpr const char* kHeapName = "hvd.collectives.heap.v1";
+// The name under which the runtime publishes the Interruption of its start, if there is one.
+constexpr const char* kInterruptionName = "hvd.collectives.interruption.v1";
 
 }  // namespace hvd::collectives

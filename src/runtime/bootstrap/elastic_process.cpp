@@ -19,6 +19,20 @@ rendezvous::HttpStoreOptions store_options(const Settings& settings) {
   return options;
 }
 
+// An interruption that also ends the calls of the store, which may be nullptr.
+std::shared_ptr<Interruption> interruption_of(std::shared_ptr<rendezvous::HttpStore> store) {
+  struct Start {
+    Interruption interruption;
+    Interruption::Watch watch;
+    explicit Start(std::shared_ptr<rendezvous::HttpStore> store)
+        : watch(&interruption, [store = std::move(store)](const Status&) {
+            if (store != nullptr) store->interrupt();
+          }) {}
+  };
+  const auto start = std::make_shared<Start>(std::move(store));
+  return {start, &start->interruption};
+}
+
 }  // namespace
 
 bool ElasticProcess::is_elastic(const Settings& settings) {
@@ -58,7 +72,7 @@ ElasticProcess::ElasticProcess(std::string address, Secret secret, int32_t proce
       process_(process),
       on_lost_(std::move(on_lost)) {}
 
-Result<Bootstrap> ElasticProcess::join(const Settings& settings) {
+Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
   rendezvous::PlaceRequest request;
   {
     const MutexLock lock(mutex_);
@@ -80,8 +94,8 @@ Result<Bootstrap> ElasticProcess::join(const Settings& settings) {
   HVD_RETURN_IF_ERROR(requests_->remove(answer_key, never));
   requests_->rest();
 
-  Bootstrap result;
-  Identity& identity = result.identity;
+  Joined joined;
+  Identity& identity = joined.bootstrap.identity;
   identity.rank = place.rank;
   identity.size = place.size;
   identity.local_rank = place.local_rank;
@@ -89,15 +103,23 @@ Result<Bootstrap> ElasticProcess::join(const Settings& settings) {
   identity.cross_rank = place.cross_rank;
   identity.cross_size = place.cross_size;
   identity.generation = generation.number;
+  std::shared_ptr<rendezvous::HttpStore> store;
+  if (identity.size > 1) {
+    rendezvous::HttpStoreOptions options = store_options(settings);
+    options.rank = identity.rank;
+    HVD_ASSIGN_OR_RETURN(store, rendezvous::HttpStore::open(address_, secret_, options));
+  }
+  joined.bootstrap.store = store;
+  joined.interruption = interruption_of(std::move(store));
+  Status lost;
   {
     const MutexLock lock(mutex_);
     current_ = std::move(generation);
+    start_ = joined.interruption;
+    if (news_generation_ == identity.generation) lost = loss_;
   }
-  if (identity.size == 1) return result;
-  rendezvous::HttpStoreOptions options = store_options(settings);
-  options.rank = identity.rank;
-  HVD_ASSIGN_OR_RETURN(result.store, rendezvous::HttpStore::open(address_, secret_, options));
-  return result;
+  if (!lost.ok()) joined.interruption->interrupt(lost);
+  return joined;
 }
 
 int32_t ElasticProcess::generation() const {
@@ -157,6 +179,7 @@ void ElasticProcess::take_news(const std::string& key) {
   if (!value.ok()) return;
   const auto generation = static_cast<int32_t>(*number);
   Status lost;
+  std::shared_ptr<Interruption> start;
   {
     const MutexLock lock(mutex_);
     if (generation < news_generation_) return;
@@ -169,9 +192,12 @@ void ElasticProcess::take_news(const std::string& key) {
       updates_ = static_cast<int32_t>(parse_int(as_text(*value)).value_or(0));
     } else if (words[1] == rendezvous::kLostNews) {
       lost = loss_ = aborted(std::string(as_text(*value)));
+      if (current_.number == generation) start = start_.lock();
     }
   }
-  if (!lost.ok()) on_lost_(generation, lost);
+  if (lost.ok()) return;
+  if (start != nullptr) start->interrupt(lost);
+  on_lost_(generation, lost);
 }
 
 }  // namespace hvd::runtime

@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/settings.h"
+#include "base/wait/interruption.h"
 #include "rendezvous/client/http_store.h"
 #include "rendezvous/wire/generation.h"
 #include "runtime/bootstrap/identity.h"
@@ -27,10 +28,16 @@ class ElasticProcess {
   using OnLost = std::function<void(int32_t generation, const Status& why)>;
   static Result<std::unique_ptr<ElasticProcess>> open(const Settings& settings, OnLost on_lost);
 
+  struct Joined {
+    Bootstrap bootstrap;
+    // Comes when the launcher says that a member of the generation is lost, and ends the calls of the
+    // bootstrap's store. Its owner drops it when the start is over.
+    std::shared_ptr<Interruption> interruption;
+  };
   // Asks for a place in the next generation. Blocks until all processes of the last generation have
   // asked or ended, for which the launcher has the deadlines. A process that is no longer wanted waits
   // here until its agent ends it.
-  Result<Bootstrap> join(const Settings& settings);
+  Result<Joined> join(const Settings& settings);
 
   // The generation that join() returned last; -1 before.
   int32_t generation() const;
@@ -54,7 +61,8 @@ class ElasticProcess {
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
   rendezvous::Generation current_ HVD_GUARDED_BY(mutex_);
-  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;  // that the two below are about
+  std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of current_
+  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
   Status loss_ HVD_GUARDED_BY(mutex_);
 };

@@ -97,9 +97,9 @@ void fail_generation(int32_t generation, const Status& why) {
 }
 
 // The place in the next generation of an elastic job; nothing in other jobs.
-hvd::Result<std::optional<hvd::runtime::Bootstrap>> join_generation(const hvd::Settings& settings)
+hvd::Result<std::optional<ElasticProcess::Joined>> join_generation(const hvd::Settings& settings)
     HVD_REQUIRES(state.mutex) {
-  if (!ElasticProcess::is_elastic(settings)) return std::optional<hvd::runtime::Bootstrap>();
+  if (!ElasticProcess::is_elastic(settings)) return std::optional<ElasticProcess::Joined>();
   if (state.elastic == nullptr) {
     HVD_ASSIGN_OR_RETURN(auto process, ElasticProcess::open(settings, fail_generation));
     state.elastic = process.release();
@@ -108,7 +108,8 @@ hvd::Result<std::optional<hvd::runtime::Bootstrap>> join_generation(const hvd::S
   return std::optional(std::move(place));
 }
 
-Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
+// `is_void`: set when a member of the generation was lost before all had met.
+Status start_once(const hvd_init_options& wishes, bool* is_void) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
   apply_log_settings(settings);
   const auto backends = hvd::runtime::select_backends(settings);
@@ -117,7 +118,7 @@ Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings));
   const bool is_elastic = elastic.has_value();
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
-  auto found = is_elastic ? hvd::Result(*std::move(elastic))
+  auto found = is_elastic ? hvd::Result(std::move(elastic->bootstrap))
                           : hvd::runtime::bootstrap(
                                 settings, deadline, state.epoch,
                                 state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
@@ -160,20 +161,33 @@ Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
   if (options.ranks.empty()) {
     hvd::runtime::tell_agent({bootstrap.identity.rank, bootstrap.identity.size});
   }
-  HVD_ASSIGN_OR_RETURN(
-      std::unique_ptr<Runtime> runtime,
-      Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options)));
-  Runtime* old = state.current.exchange(runtime.release());
+  if (is_elastic) options.interruption = elastic->interruption.get();
+  auto runtime =
+      Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options));
+  const auto loss = [&] {
+    return is_elastic ? state.elastic.load()->loss(bootstrap.identity.generation) : Status();
+  };
+  if (!runtime.ok()) {
+    *is_void = !loss().ok();
+    return *is_void ? loss() : runtime.error();
+  }
+  Runtime* old = state.current.exchange(runtime->release());
   // Calls that still use the old one are about to end: it refuses everything.
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
   state.session = new std::shared_ptr<void>(std::move(bootstrap.session));
-  const int32_t generation = state.current.load()->identity().generation;
-  if (const Status loss = is_elastic ? state.elastic.load()->loss(generation) : Status();
-      !loss.ok()) {
-    state.current.load()->fail(loss);
-  }
+  if (const Status lost = loss(); !lost.ok()) state.current.load()->fail(lost);
   return {};
+}
+
+// A generation that loses a member before its ranks have met is void: this rank asks for the next one.
+Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
+  for (;;) {
+    bool is_void = false;
+    Status status = start_once(wishes, &is_void);
+    if (!is_void) return status;
+    hvd::log::info(hvd::cat("begins again: ", status.message()));
+  }
 }
 
 // Seconds that hvd_shutdown waits for the other ranks; they answer by themselves unless stopped.

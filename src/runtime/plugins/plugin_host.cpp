@@ -17,9 +17,12 @@ constexpr const char* kFirstCause = "first-cause";
 // All who wait learn of a failure that much later where the store cannot be reached.
 constexpr double kCauseSeconds = 0.5;
 
-// The plugin gets the code alone. A party that is late has been waited for, and is no error yet.
+// The plugin gets the code alone. A party that is late has been waited for, and is no error yet. An
+// interruption has its own message.
 int code_of(const Status& status, const char* name) {
-  if (!status.ok() && status.code() != Code::kDeadlineExceeded) {
+  const bool is_awaited =
+      status.code() == Code::kDeadlineExceeded || status.code() == Code::kAborted;
+  if (!status.ok() && !is_awaited) {
     log::error(cat("store: ", name, ": ", status.message()));
   }
   return static_cast<int>(status.code());

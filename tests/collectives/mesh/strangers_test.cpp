@@ -177,6 +177,21 @@ TEST_CASE("few strangers wait at the rendezvous of a host, and a rank is admitte
   leader.join();
 }
 
+TEST_CASE("an interruption ends the wait for a rank of this host that has ended") {
+  auto rendezvous = collectives::RendezvousSocket::open();
+  REQUIRE(rendezvous.ok());
+  const collectives::Credentials credentials{
+      .job = "0123456789abcdef", .generation = 0, .secret = test_secret()};
+  const std::vector<int32_t> members{1};
+  const std::vector<collectives::PeerRecord> records(2);
+  Interruption interruption;
+  std::thread other([&] { interruption.interrupt(aborted("rank 1 is lost")); });
+  collectives::LocalAcceptor acceptor(rendezvous->listener.get(), credentials, 0, members,
+                                      &interruption);
+  CHECK(acceptor.receive(records, Deadline::never()).status().code() == Code::kAborted);
+  other.join();
+}
+
 TEST_CASE("a process of another user gets no challenge at the rendezvous of a host") {
   if (::geteuid() != 0) return;  // only root can start a process of another user
   World world({0, 0});

@@ -2,12 +2,13 @@
 """A rank of an elastic job without a framework: it sums ones over the ranks, and commits each step.
 
 usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS@STEP] [--raise PROCESS@STEP]
-       [--early RANK@STEP] [--listen]
+       [--early RANK@STEP] [--listen] [--vanish PROCESS@GENERATION]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
 GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
 generation 0 returns before the others. --listen: prints "PROCESS hears of CHANGE" when the launcher announces
-changed hosts; a single rank makes no commit before it has heard of one.
+changed hosts; a single rank makes no commit before it has heard of one. --vanish: the process is a member of this
+generation, and ends by SIGKILL before it connects to the others.
 """
 import argparse
 import os
@@ -23,6 +24,7 @@ parser.add_argument("--kill", default="")
 parser.add_argument("--raise", default="", dest="raises")
 parser.add_argument("--early", default="")
 parser.add_argument("--listen", action="store_true")
+parser.add_argument("--vanish", default="")
 options = parser.parse_args()
 
 if "." in os.environ["HOROVOD_ELASTIC_PROCESS"]:
@@ -36,6 +38,7 @@ import numpy
 import horovod.numpy as hvd
 from horovod.common import elastic
 from horovod import _elastic
+from horovod.runner._store import Store, _target
 
 
 def is_at(spec, number, step):
@@ -51,6 +54,22 @@ class Listener:
         self.has_heard.set()
 
 
+def vanish(generation):
+    """Asks for a place in the generation, as hvd.init does, and ends once the launcher has given it."""
+    store = Store.of_environment()
+    request = generation + 1  # each init was one
+    store._must("PUT", _target(f"elastic/request/{process}"), f"{request} {generation - 1}".encode())
+    store._wait(_target(f"elastic/answer/{process}/{request}"))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def reset():
+    generation = int(os.environ["HOROVOD_GENERATION"]) + 1
+    if is_at(options.vanish, process, generation):
+        vanish(generation)
+    hvd.init()
+
+
 hvd.init()
 listener = Listener()
 if options.listen:
@@ -58,7 +77,6 @@ if options.listen:
 state = elastic.ObjectState(step=0, sum=0)
 
 
-@_elastic.run
 def train(state):
     generation = os.environ["HOROVOD_GENERATION"]
     print(f"{process} begins {generation} {hvd.rank()}/{hvd.size()} at {state.step}", flush=True)
@@ -77,5 +95,5 @@ def train(state):
         state.commit()
 
 
-train(state)
+_elastic.run_fn(train, reset)(state)
 print(f"{process} ends with {state.sum} in {os.environ['HOROVOD_GENERATION']}", flush=True)

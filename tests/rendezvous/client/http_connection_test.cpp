@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <future>
 #include <thread>
 
 #include "base/text.h"
@@ -71,6 +72,29 @@ TEST_CASE("a refusal needs no signature") {
     CHECK(store.get("k", Deadline::after_seconds(20)).status().message().find(": no") !=
           std::string::npos);
   }
+}
+
+TEST_CASE("an interruption ends calls that wait, and refuses later ones") {
+  RunningServer server;
+  HttpStore store(server.endpoint(), test_secret());
+  REQUIRE(store.set("there", as_bytes("1"), Deadline::after_seconds(20)).ok());
+  std::promise<Code> waited, exchanged;
+  std::thread waiter(
+      [&] { waited.set_value(store.wait("never", Deadline::never()).status().code()); });
+  std::thread party([&] {
+    exchanged.set_value(
+        store.exchange("all", {0, 2, {}}, as_bytes("x"), Deadline::never()).status().code());
+  });
+  // Once both calls have reached the server.
+  while (server.run([](Server& running) { return running.waiter_count(); }) < 2) {
+    std::this_thread::yield();
+  }
+  store.interrupt();
+  waiter.join();
+  party.join();
+  CHECK(waited.get_future().get() == Code::kAborted);
+  CHECK(exchanged.get_future().get() == Code::kAborted);
+  CHECK(store.get("there", Deadline::after_seconds(20)).status().code() == Code::kAborted);
 }
 
 }  // namespace hvd::rendezvous
