@@ -1,0 +1,164 @@
+#!/bin/bash
+# Makes the files of a release in one folder, tries them from there, and writes SHA256SUMS.
+#
+# usage: packaging/release.sh [FLAGS] OUTPUT_FOLDER
+#
+#   --last FOLDER     the files of the last release, whose ABI the new library must keep
+#   --python PYTHON   has what packaging/wheel.sh needs (default: python3)
+#   --build FOLDER    take the Debian packages and the tarball from this build, compile nothing, make no wheel
+#   --only STEPS      some of: tree docs build tarball debian wheel sbom abi sums install (comma separated)
+#   --rehearse        of a tree without a tag and a dated changelog; says what a release would refuse
+#
+# Run tests/run.sh --release on the tag first. Steps may be repeated: each replaces its own files.
+set -euo pipefail
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
+
+last='' python=python3 build='' only=tree,docs,build,tarball,debian,wheel,sbom,abi,sums,install is_rehearsal=0
+while [[ ${1:-} == --* ]]; do
+  case $1 in
+    --last) last=$(realpath "${2:?--last needs a folder}"); shift 2;;
+    --python) python=${2:?--python needs a program}; shift 2;;
+    --build) build=$(realpath "${2:?--build needs a folder}"); shift 2;;
+    --only) only=${2:?--only needs steps}; shift 2;;
+    --rehearse) is_rehearsal=1; shift;;
+    *) usage;;
+  esac
+done
+[[ $# -eq 1 ]] || usage
+mkdir -p "$1"
+output=$(realpath "$1")
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
+version=$(sed -n 's/^project(horovod VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+given_build=$build
+build=${build:-$PWD/build-release}
+# Dates inside the files are that of the commit.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+
+refuse() { echo "release.sh: $*" >&2; exit 1; }
+# What must hold in a release, and is only reported in a rehearsal.
+require() {
+  local sentence=$1; shift
+  "$@" >/dev/null 2>&1 || { ((is_rehearsal)) && echo "release.sh: a release would stop here: $sentence" >&2; } || refuse "$sentence"
+}
+needs() { command -v "$1" >/dev/null || refuse "there is no $1: install Debian's package $2"; }
+is_empty() { [[ -z $1 ]]; }
+replace() { rm -f "$output"/$1; }
+
+step_tree() {
+  require "the tree has changes that are not committed; git status shows them" is_empty "$(git status --porcelain)"
+  require "no tag v$version names this commit; git tag -s v$version" \
+    git describe --tags --exact-match --match "v$version" HEAD
+  require "CHANGELOG.md has no section '## $version - YYYY-MM-DD'; date the section Unreleased" \
+    grep -Eq "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}$" CHANGELOG.md
+  require "debian/changelog does not begin with version $version; use dch" \
+    grep -q "^horovod (${version//./\\.}-[0-9]*) " <(head -1 debian/changelog)
+  require "CITATION.cff has another version" grep -q "^version: ${version//./\\.}$" CITATION.cff
+}
+
+step_docs() {
+  needs sphinx-build python3-sphinx
+  sphinx-build -n -W --keep-going -q docs "$scratch/html"
+}
+
+step_build() {
+  [[ -z $given_build ]] || return 0
+  # -g: the dump of the ABI needs the types; the tarball is stripped.
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DHVD_PORTABLE=ON -DHVD_STATIC_AGENT=ON \
+    -DHVD_REQUIRE_MPI=ON -DBUILD_TESTING=OFF -DCMAKE_C_FLAGS=-g -DCMAKE_CXX_FLAGS=-g >"$scratch/configured" ||
+    { cat "$scratch/configured"; refuse "cmake could not configure $build"; }
+  ninja -C "$build"
+}
+
+step_tarball() {
+  replace 'horovod-*-linux-*.tar.gz'
+  packaging/tarball.sh "$build" "$output"
+}
+
+step_debian() {
+  replace '*.deb'
+  if [[ -n $given_build ]]; then
+    packaging/debian.sh "$build" "$scratch/debian" >"$scratch/debian.log" 2>&1 ||
+      { cat "$scratch/debian.log"; refuse "no Debian packages"; }
+  else
+    # Of the commit, in a folder of its own: dpkg-buildpackage writes beside it.
+    mkdir -p "$scratch/debian/horovod"
+    git archive HEAD | tar -x -C "$scratch/debian/horovod"
+    (cd "$scratch/debian/horovod" && dpkg-buildpackage -b -us -uc) >"$scratch/debian.log" 2>&1 ||
+      { tail -n 50 "$scratch/debian.log"; refuse "dpkg-buildpackage failed"; }
+  fi
+  if command -v lintian >/dev/null; then
+    lintian --fail-on error "$scratch"/debian/*.changes
+  else
+    require "lintian is missing: install Debian's package lintian" false
+  fi
+  mv "$scratch"/debian/*.deb "$output"
+}
+
+step_wheel() {
+  [[ -z $given_build ]] || return 0
+  replace '*.whl'
+  replace "horovod-$version.tar.gz"
+  packaging/wheel.sh "$output" "$python"
+}
+
+step_sbom() {
+  packaging/sbom.py "$build" >"$output/horovod-$version.cdx.json"
+}
+
+# The types and functions of the headers; of a library without debug information the names alone.
+step_abi() {
+  needs abidw abigail-tools
+  require "$build has no debug information: the ABI is compared by names alone" \
+    sh -c "readelf -S '$build/lib/libhorovod.so.1' | grep -q debug_info"
+  local dump=$output/libhorovod-$version.abi code=0 old
+  abidw --headers-dir include/horovod --no-show-locs --no-corpus-path "$build/lib/libhorovod.so.1" >"$dump"
+  if [[ -z $last ]]; then
+    echo "no --last: there is no earlier ABI to compare with"
+    return
+  fi
+  old=$(ls "$last"/libhorovod-*.abi 2>/dev/null) || refuse "$last has no libhorovod-VERSION.abi"
+  abidiff --no-show-locs "$old" "$dump" || code=$?
+  # 1 and 2 are errors of abidiff; 4 is a change, and 8 one that breaks programs.
+  ((code & 8)) && refuse "the library breaks programs that were linked with $(basename "$old"): restore the" \
+    "functions and types above, or raise the number of libhorovod.so.1"
+  ((code & 3)) && refuse "abidiff failed"
+  return 0
+}
+
+step_sums() {
+  replace SHA256SUMS
+  (cd "$output" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\n' | LC_ALL=C sort |
+    xargs -d '\n' sha256sum) >"$scratch/SHA256SUMS"
+  mv "$scratch/SHA256SUMS" "$output"
+  cat "$output/SHA256SUMS"
+}
+
+# The tests take each file from the folder, whose sums hold.
+step_install() {
+  (cd "$output" && sha256sum --check --quiet SHA256SUMS)
+  if [[ -n $given_build ]]; then
+    require "without a wheel, the files of the folder are not tried" false
+    return 0
+  fi
+  HVD_BUILD=$build HVD_TEST_RELEASE=$output /usr/bin/python3 -B tests/e2e/packages_test.py
+}
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for step in ${only//,/ }; do
+  declare -F "step_$step" >/dev/null || refuse "there is no step '$step'"
+done
+for step in tree docs build tarball debian wheel sbom abi sums install; do
+  [[ ,$only, == *,$step,* ]] || continue
+  echo "==> $step"
+  "step_$step"
+done
+[[ ,$only, == *,sums,* ]] || exit 0
+cat <<END
+
+$output has the files of version $version. By hand:
+- sign: gpg --armor --detach-sign $output/SHA256SUMS
+- write the checksum of the tarball into packaging/easybuild
+- announce it, with the known limits of README.md
+END

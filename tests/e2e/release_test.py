@@ -1,0 +1,101 @@
+#!/usr/bin/python3 -B
+"""packaging/release.sh: what it refuses, the ABI that a release must keep, and the sums of its files."""
+from harness import *
+
+SCRIPT = ROOT / "packaging" / "release.sh"
+
+
+def release(*words, script=SCRIPT, expected=0):
+    done = subprocess.run([script, *map(str, words)], capture_output=True, text=True, check=False,
+                          stdin=subprocess.DEVNULL, timeout=300)
+    said = done.stdout + done.stderr
+    expect(done.returncode == expected, f"exit code {done.returncode}: {words}\n{said}")
+    return said
+
+
+def need_build():
+    if not (BUILD / "CMakeCache.txt").exists():
+        raise Skip(f"{BUILD} is no build folder")
+
+
+def test_a_tree_without_tag_or_dated_changelog_is_no_release():
+    tree = scratch() / "tree"
+    for name in ("CMakeLists.txt", "CHANGELOG.md", "CITATION.cff", "debian/changelog", "packaging/release.sh"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    version = re.search(r"^project\(horovod VERSION (\S+)", (tree / "CMakeLists.txt").read_text(), re.M)[1]
+
+    def git(*words):
+        subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e@x", *words], cwd=tree, check=True,
+                       capture_output=True)
+
+    def says(sentence, *flags, expected=1):
+        said = release(*flags, "--only", "tree", tree.parent / "out", script=tree / "packaging/release.sh",
+                       expected=expected)
+        expect(sentence in said, said)
+        return said
+    git("init", "-q")
+    git("add", "CMakeLists.txt")
+    git("commit", "-qm", "one")
+    says("changes that are not committed")
+    git("add", ".")
+    git("commit", "-qm", "two")
+    says(f"no tag v{version} names this commit")
+    changelog = tree / "CHANGELOG.md"
+    changelog.write_text(re.sub(r"(?m)^## Unreleased$|^## \d.*$", "## Not yet", changelog.read_text(), count=1))
+    git("commit", "-qam", "three")
+    git("tag", f"v{version}")
+    says(f"no section '## {version} - YYYY-MM-DD'")
+    rehearsed = says("a release would stop here: CHANGELOG.md", "--rehearse", expected=0)
+    expect(rehearsed.count("would stop") == 1, rehearsed)
+    changelog.write_text(changelog.read_text().replace("## Not yet", f"## {version} - 2026-12-01"))
+    git("commit", "-qam", "four")
+    says("no tag")
+    git("tag", "-f", f"v{version}")
+    expect("release.sh:" not in says("==> tree", expected=0), "a release is refused")
+    (tree / "debian/changelog").write_text("horovod (0.1.0-1) unstable; urgency=low\n")
+    git("commit", "-qam", "five")
+    git("tag", "-f", f"v{version}")
+    says("debian/changelog does not begin with version")
+
+
+def test_flags_and_steps_that_do_not_exist_are_refused():
+    expect("usage: packaging/release.sh" in release("--bogus", scratch(), expected=2), "no usage")
+    expect("there is no step 'wheels'" in release("--only", "tree,wheels", scratch(), expected=1), "no sentence")
+
+
+def test_a_library_that_lost_a_function_is_refused():
+    need_build()
+    if not shutil.which("abidiff"):
+        raise Skip("abidiff is missing: packaging/packages-test.txt has abigail-tools")
+    last, now = scratch(), scratch()
+    words = ["--rehearse", "--build", BUILD, "--only", "abi"]
+    expect("no earlier ABI" in release(*words, last), "no sentence")
+    dump, = last.glob("libhorovod-*.abi")
+    release(*words, "--last", last, now)
+    text = dump.read_text()
+    expect("'hvd_poll'" in text, "the dump lacks hvd_poll")
+    # The last release had one function more; then this one has.
+    dump.write_text(text.replace("hvd_poll", "hvd_pull"))
+    said = release(*words, "--last", last, now, expected=1)
+    expect("breaks programs that were linked" in said and "hvd_pull" in said, said)
+    dump.write_text(re.sub(r".*'hvd_poll'.*\n", "", text))
+    release(*words, "--last", last, now)
+    expect("has no libhorovod-VERSION.abi" in release(*words, "--last", scratch(), now, expected=1), "no sentence")
+
+
+def test_the_sums_of_a_release_find_a_changed_file():
+    need_build()
+    out = scratch()
+    words = ["--rehearse", "--build", BUILD, "--only"]
+    said = release(*words, "tarball,sbom,sums,install", out)
+    names = sorted(path.name for path in out.iterdir())
+    expect([name.partition("-")[0] for name in names] == ["SHA256SUMS", "horovod", "horovod"], names)
+    expect(all(name in said for name in names[1:]), said)
+    with open(out / names[1], "ab") as file:
+        file.write(b"x")
+    expect(f"{names[1]}: FAILED" in release(*words, "install", out, expected=1), "no sentence")
+
+
+if __name__ == "__main__":
+    main()
