@@ -142,6 +142,30 @@ def test_a_rank_that_dies_before_it_connects_voids_its_generation_at_once():
     expect(any("on host c was killed by signal 9" in line for line in job.said()), job.describe())
 
 
+@world()
+def test_process_sets_come_back_with_their_ranks():
+    job = Job("-np", 4, "--min-np", 2, "--blacklist-cooldown-range", 1, 2, "-H", "a:2,b:2", PYTHON, RANK, 100,
+              "--kill", "2@5", "--sets")
+    wait_for_generation(job, 2, 4)
+    job.ends_with(0)
+    job.leaves_nothing()
+
+    def found(generation):
+        return sorted(re.findall(rf"\d+ has (\[.*?\]) in {generation} as (\w+): (.*)", job.out))
+
+    missed = ("ProcessSet(process_set_id=None, ranks=[2, 3]) cannot be used now: the job's ranks have changed, and it "
+              "has ranks 0 to 1.")
+    whole = sorted(2 * [("[0, 1]", "1", "2"), ("[0, 1]", "1", "no member"),
+                        ("[2, 3]", "2", "2"), ("[2, 3]", "2", "no member")])
+    expect(found(0) == whole, f"{found(0)}\n{job.describe()}")
+    # The set of all ranks has the id 0.
+    expect(found(1) == 2 * [("[0, 1]", "0", "2")] + 2 * [("[2, 3]", "None", missed)],
+           f"{found(1)}\n{job.describe()}")
+    expect(found(2) == whole, f"{found(2)}\n{job.describe()}")
+    expect(job.err.count("The job has 2 ranks now. These process sets cannot be used until their ranks are back: "
+                         "[2, 3] (id 2).") == 1, job.describe())
+
+
 @world("a")
 def test_on_a_single_host_a_failed_rank_is_started_again():
     job = Job("-np", 3, "--min-np", 2, "-H", "a:3", PYTHON, RANK, 200, "--kill", "1@5")

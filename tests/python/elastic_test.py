@@ -126,6 +126,36 @@ class ElasticTest(rank_case.RankCase):
         with contextlib.suppress(hvd.HorovodInternalError):  # another rank has left already
             hvd.barrier()
 
+    def test_process_sets_are_there_again_with_their_ids(self):
+        if self.size == 1:
+            return
+        first, kept = hvd.add_process_set([0]), hvd.add_process_set([1])
+        number = kept.process_set_id
+        hvd.remove_process_set(first)
+        late = hvd.ProcessSet([0])
+        runs = []
+
+        @elastic.run
+        def train(state):
+            runs.append(kept.process_set_id)
+            self.meet()
+            if len(runs) == 1:
+                raise hvd.HorovodInternalError("planted")
+            if kept.included():
+                self.assertEqual(hvd.allgather_object(self.rank, process_set=kept), [1])
+            # A reset callback may add it again, as a new rank does.
+            self.assertIs(hvd.add_process_set([1]), kept)
+            with self.assertRaisesRegex(ValueError, "already"):
+                hvd.add_process_set([1])
+            self.assertIs(hvd.add_process_set(late), late)
+
+        train(elastic.ObjectState())
+        self.assertEqual(runs, [number, number])
+        self.assertIsNone(first.process_set_id)
+        for each in (kept, late):
+            self.assertTrue(hvd.remove_process_set(each))
+            self.assertFalse(hvd.remove_process_set(each))
+
     def test_failures_are_retried_without_commits_up_to_a_limit(self):
         runs = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import itertools
 import os
@@ -10,7 +11,7 @@ import re
 import signal
 import sys
 import threading
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 from horovod import _ops, _stack
 from horovod import process_sets as _sets
@@ -54,11 +55,17 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     ranks = _ranks_of(comm)
     if not is_initialized():
         _ops.reset()
-        _sets.forget_all()
+        _sets.forget_all(_keeps_sets())
         _stack.offer()
-        _join([process_set.ranks for process_set in added], ranks)
-        for number, process_set in enumerate(added, 1):
-            _sets.note_registered(process_set, number)
+        if _keeps_sets():
+            # The sets of ranks that are new may be there already.
+            _join([], ranks)
+            for process_set in added:
+                _sets.add_process_set(process_set)
+        else:
+            _join([process_set.ranks for process_set in added], ranks)
+            for number, process_set in enumerate(added, 1):
+                _sets.note_registered(process_set, number)
         atexit.unregister(_shutdown_at_exit)
         atexit.register(_shutdown_at_exit, os.getpid())
 
@@ -66,21 +73,51 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
 # How often in a row the ranks of an elastic job may fail to form a generation.
 _ATTEMPTS = 5
 
+_is_restart = False
+
+
+@contextlib.contextmanager
+def restart() -> Iterator[None]:
+    """Within it, `shutdown` keeps the process sets, and `init` registers them again."""
+    global _is_restart
+    _is_restart = True
+    try:
+        yield
+    finally:
+        _is_restart = False
+
+
+def _keeps_sets() -> bool:
+    return _is_restart or is_elastic()
+
 
 def _join(sets: List[List[int]], ranks: List[int]) -> None:
     if not is_elastic():
         _init_interruptibly(sets, ranks)
+        if _is_restart:
+            _restore_sets()
         return
     for left in reversed(range(_ATTEMPTS)):
         try:
             _init_interruptibly(sets, ranks)
+            if library().hvd_generation() > 0 and not ranks:
+                _restore_sets()
             break
         except HorovodInternalError as error:  # a rank was lost: the next generation is without it
+            if is_initialized():
+                with contextlib.suppress(HorovodInternalError):
+                    _leave()
             if not left or isinstance(error, (ValueError, NotImplementedError)):
                 raise
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"):
         os.environ[f"HOROVOD_{name}"] = str(getattr(library(), f"hvd_{name.lower()}")())
     os.environ["HOROVOD_GENERATION"] = str(library().hvd_generation())
+
+
+def _restore_sets() -> None:
+    from horovod import _objects  # which imports this module
+
+    _sets.restore(lambda mine: _objects.broadcast_object(mine, 0, "elastic.process_sets"))
 
 
 def _ranks_of(comm: Optional[Any]) -> List[int]:
@@ -135,7 +172,7 @@ def _leave() -> None:
     error = ctypes.create_string_buffer(4096)
     status = library().hvd_shutdown(ctypes.addressof(error), len(error))
     _ops.reset()
-    _sets.forget_all()
+    _sets.forget_all(_keeps_sets())
     while _at_end:
         _at_end.pop()()
     _ops.check(status, error)

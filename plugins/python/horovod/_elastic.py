@@ -173,7 +173,8 @@ def _is_final(error: HorovodInternalError) -> bool:
 
 def _leave() -> None:
     try:
-        _basics.shutdown()
+        with _basics.restart():
+            _basics.shutdown()
     except HorovodInternalError:
         pass  # that is why
 
@@ -228,7 +229,8 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                 _leave()
             resets_left -= not _basics.is_elastic()  # there the launcher counts
             try:
-                reset()
+                with _basics.restart():
+                    reset()
             except HorovodInternalError as again:
                 raise cause from again
             skip_sync = skip_sync and not library().hvd_has_new_ranks()

@@ -2,13 +2,18 @@
 
 Every rank of the job, member or not, adds and removes the same sets in the same order. Only members
 submit work to a set.
+
+After a change of the ranks (`hvd.elastic.run`), the sets of the job are registered again, in the same objects. A set
+whose ranks are not all there cannot be used until they are.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import operator
-from typing import Any, Iterable, List, Optional, Union
+import warnings
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
 
 from horovod import _identity, _ops
 from horovod._library import library
@@ -18,6 +23,7 @@ class ProcessSet:
     """A set of ranks of the job. Usable after `hvd.init` or `hvd.add_process_set` has added it."""
 
     process_set_id: Optional[int] = None
+    _why_not = "is not registered; hvd.add_process_set does that"  # while process_set_id is None
     mpi_comm: None = None  # for existing scripts: a set keeps the ranks of a communicator alone
 
     def __init__(self, ranks_or_comm: Union[Iterable[int], Any, None] = None, *,
@@ -55,7 +61,7 @@ class ProcessSet:
 
     def _ask(self, function: str) -> int:
         if self.process_set_id is None:
-            raise ValueError(f"{self} is not registered; hvd.add_process_set does that.")
+            raise ValueError(f"{self} {self._why_not}.")
         _identity.rank()  # ValueError when not initialised
         return _ops.ask(function, self.process_set_id)
 
@@ -97,29 +103,52 @@ class _GlobalProcessSet(ProcessSet):
 global_process_set: ProcessSet = _GlobalProcessSet()
 global_process_set.__doc__ = "The process set of all ranks."
 
-# Registered sets besides the global one. They end with the runtime.
-_registered: List[ProcessSet] = []
+
+class _Record:
+    """A set of the job besides that of all ranks."""
+
+    def __init__(self, ranks: List[int], number: int) -> None:
+        self.ranks = ranks
+        self.number = number  # the id, also the wanted one while the set is not registered
+        self.in_use: Optional[int] = None  # the id; 0 while the set has all ranks of the job
+        self.objects: List[ProcessSet] = []
+        # Registered again, and not yet added by the program of this rank, which may be new.
+        self.is_carried_over = False
+        self.is_missed = False  # some of its ranks are not there
+
+
+_records: List[_Record] = []
 
 
 def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet:
     """Adds a set, given as a ProcessSet or by its ranks, and returns it. All ranks must call it.
 
     Raises ValueError on every rank for ranks that the job does not have, for a set that exists already,
-    and when ranks add different sets.
+    and when ranks add different sets. After a change of the ranks, a set that the job had before is there already:
+    the first call returns it.
     """
-    if not isinstance(process_set, ProcessSet):
-        process_set = ProcessSet(process_set)
+    found = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    carried_over = _claim(found)
+    if carried_over is not None:
+        return found if found is process_set else carried_over
+    process_set = found
     if process_set.process_set_id is not None:
         raise ValueError(f"{process_set} is registered already.")
     _identity.rank()  # ValueError when not initialised
-    members = process_set.ranks or []
+    note_registered(process_set, _add(process_set.ranks or []))
+    return process_set
+
+
+def _add(members: List[int]) -> int:
     ranks = (ctypes.c_int32 * len(members))(*members)
-    handle = _ops.adopt(
+    return _ops.run(_ops.adopt(
         library().hvd_add_process_set, ctypes.addressof(ranks), len(ranks),
         finish=lambda handle: _ops.output(handle).process_set,
-    )
-    note_registered(process_set, _ops.run(handle))
-    return process_set
+    ))
+
+
+def _remove(number: int) -> None:
+    _ops.run(_ops.adopt(library().hvd_remove_process_set, number, finish=lambda handle: None))
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
@@ -132,30 +161,120 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     if process_set is global_process_set or process_set.process_set_id is None:
         return False
     _ops.complete_delayed()
-    handle = _ops.adopt(library().hvd_remove_process_set, process_set.process_set_id,
-                        finish=lambda handle: None)
-    _ops.run(handle)
-    _registered.remove(process_set)
-    process_set.process_set_id = None
+    if process_set.process_set_id != 0:
+        _remove(process_set.process_set_id)
+    for record in [one for one in _records if process_set in one.objects]:
+        _records.remove(record)
+        for each in record.objects:
+            each.process_set_id = None
     return True
 
 
 def note_registered(process_set: ProcessSet, number: int) -> None:
     """Records the id that the runtime has given to the set."""
+    record = _Record(process_set.ranks or [], number)
+    record.objects.append(process_set)
+    _records[:] = [one for one in _records if one.ranks != record.ranks] + [record]
+    _begin(record, number)
+
+
+def _begin(record: _Record, number: int) -> None:
     _ops.forget_names(number)
-    process_set.process_set_id = number
-    _registered.append(process_set)
+    record.number = number
+    _use(record, number)
 
 
-def forget_all() -> None:
-    """Marks all sets as not added, after the runtime has ended."""
-    while _registered:
-        _registered.pop().process_set_id = None
+def _use(record: _Record, number: int) -> None:
+    record.in_use, record.is_missed = number, False
+    for process_set in record.objects:
+        process_set.process_set_id = number
+        process_set.__dict__.pop("_why_not", None)
+
+
+def forget_all(keeps: bool = False) -> None:
+    """Marks all sets as not added, after the runtime has ended. `keeps`: `restore` may follow."""
+    for record in _records:
+        for process_set in record.objects:
+            process_set.process_set_id = None
+            process_set.__dict__.pop("_why_not", None)
+        record.objects = [each for each in record.objects if each.ranks == record.ranks]
+    if not keeps:
+        _records.clear()
+
+
+def restore(broadcast: Callable[[Any], Any]) -> None:
+    """Registers the sets that rank 0 has kept, as far as their ranks are there, under the same ids where possible.
+    All ranks must call it, after `forget_all`. `broadcast`: copies rank 0's object to all ranks."""
+    mine = {tuple(record.ranks): record for record in _records}
+    known = broadcast([(record.ranks, record.number, record.is_missed) for record in _records])
+    _records.clear()
+    for ranks, number, is_missed in known:
+        record = mine.get(tuple(ranks)) or _Record(ranks, number)
+        record.number, record.is_missed, record.is_carried_over = number, is_missed, True
+        _records.append(record)
+    size = _identity.size()
+    fitting = sorted((record for record in _records if record.ranks[-1] < size),
+                     key=lambda record: record.number)
+    for record in [one for one in fitting if len(one.ranks) == size]:
+        _use(record, 0)  # the set of all ranks, which the runtime has already
+        fitting.remove(record)
+    # The runtime gives the next free id, so other sets take the ids that are to stay free.
+    others, taken, last = _other_sets(size, [record.ranks for record in fitting]), [], 0
+    for record in fitting:
+        for ranks in itertools.islice(others, max(0, record.number - last - 1)):
+            taken.append(_add(ranks))
+            last = taken[-1]
+        last = _add(record.ranks)
+        _begin(record, last)
+    for number in taken:
+        _remove(number)
+    _tell_missed([record for record in _records if record.ranks[-1] >= size], size)
+
+
+def _other_sets(size: int, used: List[List[int]]) -> Iterator[List[int]]:
+    for count in range(1, size):
+        for ranks in map(list, itertools.combinations(range(size), count)):
+            if ranks not in used:
+                yield ranks
+
+
+def _tell_missed(missed: List[_Record], size: int) -> None:
+    new = [record for record in missed if not record.is_missed]
+    for record in missed:
+        record.is_missed = True
+        for process_set in record.objects:
+            process_set._why_not = _why_missed(size)
+    if new and _identity.rank() == 0:
+        words = ", ".join(f"{record.ranks} (id {record.number})" for record in new)
+        warnings.warn(f"The job has {size} {'rank' if size == 1 else 'ranks'} now. These process sets cannot "
+                      f"be used until their ranks are back: {words}.", RuntimeWarning, stacklevel=2)
+
+
+def _why_missed(size: int) -> str:
+    return ("cannot be used now: the job's ranks have changed, and it has "
+            f"{'rank 0 alone' if size == 1 else f'ranks 0 to {size - 1}'}")
+
+
+def _claim(process_set: ProcessSet) -> Optional[ProcessSet]:
+    """Returns a set of these ranks that `restore` has registered or missed, for the first call alone."""
+    for record in _records:
+        is_its = process_set.process_set_id is None or process_set in record.objects
+        if not record.is_carried_over or record.ranks != process_set.ranks or not is_its:
+            continue
+        record.is_carried_over = False
+        if process_set not in record.objects:
+            record.objects.append(process_set)
+            if record.is_missed:
+                process_set._why_not = _why_missed(_identity.size())
+            else:
+                process_set.process_set_id = record.in_use
+        return record.objects[0]
+    return None
 
 
 def registered(number: int) -> ProcessSet:
     """Returns the set of an id. ValueError when no set has it."""
-    for process_set in [global_process_set, *_registered]:
+    for process_set in [global_process_set, *itertools.chain(*(one.objects for one in _records))]:
         if process_set.process_set_id == number:
             return process_set
     raise ValueError(f"No process set has the id {number}; hvd.add_process_set gives ids.")
@@ -172,5 +291,5 @@ def id_of(process_set: ProcessSet) -> int:
         raise ValueError(_not_a_set(process_set))
     number = process_set.process_set_id
     if number is None:
-        raise ValueError(f"{process_set} is not registered; hvd.add_process_set does that.")
+        raise ValueError(f"{process_set} {process_set._why_not}.")
     return number

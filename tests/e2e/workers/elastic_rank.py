@@ -2,13 +2,14 @@
 """A rank of an elastic job without a framework: it sums ones over the ranks, and commits each step.
 
 usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS@STEP] [--raise PROCESS@STEP]
-       [--early RANK@STEP] [--listen] [--vanish PROCESS@GENERATION]
+       [--early RANK@STEP] [--listen] [--vanish PROCESS@GENERATION] [--sets]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
 GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
 generation 0 returns before the others. --listen: prints "PROCESS hears of CHANGE" when the launcher announces
 changed hosts; a single rank makes no commit before it has heard of one. --vanish: the process is a member of this
-generation, and ends by SIGKILL before it connects to the others.
+generation, and ends by SIGKILL before it connects to the others. --sets: adds process sets, and prints in each
+generation what a sum of ones over them gives.
 """
 import argparse
 import os
@@ -25,6 +26,7 @@ parser.add_argument("--raise", default="", dest="raises")
 parser.add_argument("--early", default="")
 parser.add_argument("--listen", action="store_true")
 parser.add_argument("--vanish", default="")
+parser.add_argument("--sets", action="store_true")
 options = parser.parse_args()
 
 if "." in os.environ["HOROVOD_ELASTIC_PROCESS"]:
@@ -71,15 +73,28 @@ def reset():
 
 
 hvd.init()
+sets = [hvd.add_process_set(ranks) for ranks in ([0, 1], [2, 3]) if options.sets]
 listener = Listener()
 if options.listen:
     elastic.notification_manager.register_listener(listener)
 state = elastic.ObjectState(step=0, sum=0)
 
 
+def try_sets(generation):
+    for members in sets:
+        try:
+            found = "no member"
+            if members.included():
+                found = int(hvd.allreduce(numpy.ones(1), op=hvd.Sum, name="members", process_set=members)[0])
+        except ValueError as error:
+            found = error
+        print(f"{process} has {members.ranks} in {generation} as {members.process_set_id}: {found}", flush=True)
+
+
 def train(state):
     generation = os.environ["HOROVOD_GENERATION"]
     print(f"{process} begins {generation} {hvd.rank()}/{hvd.size()} at {state.step}", flush=True)
+    try_sets(generation)
     while state.step < options.steps:
         state.sum += int(hvd.allreduce(numpy.ones(1), op=hvd.Sum, name="ones")[0])
         state.step += 1
