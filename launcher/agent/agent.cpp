@@ -119,6 +119,7 @@ Deadline Agent::next_deadline() const {
   consider(reachability_.deadline());
   consider(pmix_.deadline());
   consider(executions_.deadline());
+  consider(ranks_.deadline());
   consider(outside_signals_.deadline());
   consider(link_.deadline());
   if (is_linked_ && !is_suspended_) consider(lease_);
@@ -134,6 +135,7 @@ void Agent::watch_over() {
   if (reachability_.deadline().passed()) reachability_.on_deadline();
   if (pmix_.deadline().passed()) pmix_.on_deadline();
   if (executions_.deadline().passed()) executions_.on_deadline();
+  if (ranks_.deadline().passed()) ranks_.on_deadline();
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
   if (link_.deadline().passed()) link_.on_deadline();
   if (is_linked_ && !is_suspended_ && lease_.passed()) {
@@ -335,6 +337,9 @@ void Agent::obey(const Message& message) {
   } else if (const auto* order = std::get_if<End>(&message)) {
     if (order->signal == 0) return end(order->grace_seconds);
     outside_signals_.add(order->signal, OutsideSignals::Target::kLauncher, Clock::now());
+  } else if (const auto* one = std::get_if<EndRank>(&message)) {
+    reap();  // a rank that has already ended ended by itself
+    if (!is_ending_) ranks_.end(one->rank, job_.end_signal, one->grace_seconds);
   } else if (const auto* ping = std::get_if<Ping>(&message)) {
     is_suspended_ = false;
     renew_lease();

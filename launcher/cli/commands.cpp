@@ -36,6 +36,14 @@ constexpr std::array kCommands = {
             "last. Ctrl-C ends only attach.\n",
             "horovodrun --detach -np 2 python3 train.py\nhorovodrun attach\n"},
     Command{
+        "resize", "[PID] N", "Change the number of ranks of a job.",
+        "The job is an elastic one (--min-np, --host-discovery-script), and N takes the place of "
+        "--max-np: not fewer than --min-np, and not more than the slots of the hosts. With a "
+        "discovery script N may be more, for hosts that are still to come. Where N is fewer than "
+        "now, the last slots of the newest hosts leave at the next commit. PID is the process id "
+        "of the launcher, needed where several jobs run.\n",
+        "horovodrun resize 2\nhorovodrun resize 4711 8\n"},
+    Command{
         "report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report.",
         "FILE must not exist; without FILE, it is horovod-report.txt. It has versions, the host, "
         "the result of --check-build for the Python of COMMAND, and the settings of FLAGS, "

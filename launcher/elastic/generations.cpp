@@ -169,6 +169,33 @@ void Generations::drop_host(HostState& host) {
   }
 }
 
+// Ends a process that has lost its place.
+void Generations::dismiss(int process) {
+  Process& one = processes_.at(process);
+  if (std::exchange(one.phase, Phase::kGone) == Phase::kGone) return;
+  HostState& host = hosts_.at(one.host);
+  const bool is_last = std::none_of(host.processes.begin(), host.processes.end(),
+                                    [this](int other) { return is_live(other); });
+  if (is_last)
+    drop_host(host);
+  else
+    actions_.end_process(process);
+}
+
+// Ends processes that are no ranks and can become none: the last started ones.
+void Generations::drop_surplus() {
+  if (!current_) return;
+  for (auto last = processes_.rbegin(); last != processes_.rend(); ++last) {
+    const auto& [number, process] = *last;
+    if (process.phase == Phase::kGone || is_member(number)) continue;
+    const std::string& name = hosts_.at(process.host).name;
+    const bool is_above_slots = std::any_of(
+        discovered_.begin(), discovered_.end(),
+        [&](const Host& host) { return host.name == name && live_processes(name) > host.slots; });
+    if (is_above_slots || (limits_.most && live_processes() > *limits_.most)) dismiss(number);
+  }
+}
+
 void Generations::fail(int process, int exit_code, const std::string& sentence, Time now) {
   Process& one = processes_.at(process);
   one.phase = Phase::kGone;
@@ -307,6 +334,7 @@ void Generations::begin(Generation generation, Time now) {
     process.generation = record.number;
     actions_.answer(member.process, process.request, record.number);
   }
+  for (const Member& member : current_->removed) dismiss(static_cast<int>(member.incarnation));
 }
 
 void Generations::over(int exit_code, const std::string& sentence, int process) {
@@ -327,15 +355,18 @@ void Generations::finish() {
   }
 }
 
+// For ever.
+bool Generations::is_excluded(const std::string& host) const {
+  return !cooldown_.is_usable(host, Time::max() - seconds(1));
+}
+
 // Whether other processes than the present ones may come.
 bool Generations::may_grow() const {
   if (limits_.finds_hosts) return true;
   const auto is_starting = [](const auto& one) { return one.second.phase == Phase::kStarting; };
   if (std::any_of(processes_.begin(), processes_.end(), is_starting)) return true;
   return std::any_of(discovered_.begin(), discovered_.end(), [this](const Host& host) {
-    // Listed for ever.
-    const bool is_listed = !cooldown_.is_usable(host.name, Time::max() - seconds(1));
-    return !is_listed && live_processes(host.name) < host.slots;
+    return !is_excluded(host.name) && live_processes(host.name) < host.slots;
   });
 }
 
@@ -413,6 +444,13 @@ bool Generations::may_reset(Time now) {
   return std::ssize(resets_) < limits_.resets->resets;
 }
 
+int Generations::live_members() const {
+  if (!current_) return 0;
+  return static_cast<int>(std::count_if(
+      current_->members.begin(), current_->members.end(),
+      [this](const Member& member) { return is_live(static_cast<int>(member.incarnation)); }));
+}
+
 int Generations::members_of(const std::string& host) const {
   if (!current_) return 0;
   return static_cast<int>(
@@ -425,11 +463,7 @@ int Generations::members_of(const std::string& host) const {
 bool Generations::has_spare_place(const Process& process) const {
   const HostState& state = hosts_.at(process.host);
   if (process.phase != Phase::kAsking || state.is_leaving) return false;
-  int members = 0;
-  for (const Member& member : current_->members) {
-    if (is_live(static_cast<int>(member.incarnation))) ++members;
-  }
-  if (limits_.most && members >= *limits_.most) return false;
+  if (limits_.most && live_members() >= *limits_.most) return false;
   return std::any_of(discovered_.begin(), discovered_.end(), [&](const Host& host) {
     return host.name == state.name && members_of(host.name) < host.slots;
   });
@@ -445,6 +479,7 @@ void Generations::announce(Time now) {
   for (const Host& host : discovered_) {
     if (members_of(host.name) > host.slots) updates |= rendezvous::kHostsRemoved;
   }
+  if (limits_.most && live_members() > *limits_.most) updates |= rendezvous::kHostsRemoved;
   const bool is_ready = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
     return !is_member(one.first) && has_spare_place(one.second);
   });
@@ -486,6 +521,7 @@ void Generations::consider(Time now) {
          failed_process_);
     return;
   }
+  drop_surplus();
   start_hosts(now);
   announce(now);
   const bool is_asked = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
@@ -518,6 +554,49 @@ void Generations::consider(Time now) {
 }
 
 void Generations::on_time(Time now) { consider(now); }
+
+int Generations::offered_slots() const {
+  int slots = 0;
+  for (const Host& host : discovered_) {
+    if (!is_excluded(host.name)) slots += host.slots;
+  }
+  return slots;
+}
+
+// Whether a user may change the ranks now.
+Status Generations::may_change(Time now) {
+  if (is_over_ || finishing_) return failed_precondition("the job ends");
+  if (!current_) return failed_precondition("the ranks of the job have not begun yet");
+  if (!may_reset(now)) {
+    return failed_precondition("the ranks of the job may not change again (--reset-limit)");
+  }
+  return {};
+}
+
+Result<std::string> Generations::resize(int ranks, Time now) {
+  HVD_RETURN_IF_ERROR(may_change(now));
+  if (ranks < limits_.least) {
+    return invalid_argument(cat("the job needs at least ", limits_.least,
+                                limits_.least == 1 ? " rank" : " ranks (--min-np)"));
+  }
+  const int slots = offered_slots();
+  const int members = live_members();
+  if (ranks > slots && !limits_.finds_hosts) {
+    return invalid_argument(cat("the hosts of the job have slots for ", slots, " ranks"));
+  }
+  limits_.most = ranks;
+  std::string sentence =
+      ranks < members
+          ? cat("the job goes from ", members, " to ", ranks, " ranks when they next commit")
+      : ranks == members ? cat("the job has ", ranks, " ranks, and gets no more")
+      : ranks <= slots   ? cat("the job goes from ", members, " to ", ranks,
+                               " ranks when the new ones have started")
+                         : cat("the job goes from ", members, " to ", ranks,
+                               " ranks when the discovery script names hosts for them; it names ",
+                               slots, " slots now");
+  consider(now);
+  return sentence;
+}
 
 Generations::Time Generations::next_time() const { return next_.value_or(Time::max()); }
 

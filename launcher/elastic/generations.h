@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/result.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/elastic/host_cooldown.h"
 #include "launcher/elastic/membership.h"
@@ -38,6 +39,8 @@ class GenerationActions {
   virtual int start_host(const Host& host, int slots) = 0;
   // End all processes of a started host. Their exits do not count.
   virtual void end_host(int host) = 0;
+  // End one process; its host has others. Its exit does not count.
+  virtual void end_process(int process) = 0;
   virtual void publish(const rendezvous::Generation& generation) = 0;
   virtual void answer(int process, int64_t request, int32_t generation) = 0;
   virtual void tell_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
@@ -65,6 +68,9 @@ class Generations {
   bool ended(int process, int exit_code, const std::string& sentence, Time now);
   // All processes of a host are lost, or the host ends them by itself.
   void host_lost(int host, const std::string& sentence, Time now);
+  // A user asks for this number of ranks, instead of the largest one so far. A sentence about what follows,
+  // or about why not.
+  Result<std::string> resize(int ranks, Time now);
   void on_time(Time now);
   // Time::max(): no event but the others can change anything.
   Time next_time() const;
@@ -99,16 +105,22 @@ class Generations {
   void mark_leaving();
   void fail(int process, int exit_code, const std::string& sentence, Time now);
   void drop_host(HostState& host);
+  void dismiss(int process);
+  void drop_surplus();
   void give_up_silent(Time now);
   void announce(Time now);
   bool all_have_asked() const;
   MembershipPlan next() const;
   void begin(Generation generation, Time now);
   bool may_reset(Time now);
+  Status may_change(Time now);
+  int offered_slots() const;
+  int live_members() const;
   int members_of(const std::string& host) const;
   bool has_spare_place(const Process& process) const;
   void pause(int found, Time now);
   bool may_grow() const;
+  bool is_excluded(const std::string& host) const;
   void over(int exit_code, const std::string& sentence, int process);
   void finish();
   bool is_live(int process) const;
@@ -118,7 +130,7 @@ class Generations {
   int free_slot(const std::string& host) const;
   void tell_loss(const std::string& sentence);
 
-  const GenerationLimits limits_;
+  GenerationLimits limits_;
   GenerationActions& actions_;
   std::vector<Host> discovered_;
   std::map<int, Process> processes_;

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include "launcher/detach/attach.h"
 #include "launcher/inspect/inspection.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/hosts.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/record.h"
 #include "net/abstract_names.h"
@@ -104,11 +106,13 @@ int show_records(const UniqueFd& socket) {
   }
 }
 
-Status several(const std::string& question, const std::vector<Launcher>& launchers) {
+// `more`: what stands behind the pid.
+Status several(const std::string& question, const std::vector<Launcher>& launchers,
+               const std::string& more = "") {
   std::vector<std::string> pids;
   for (const Launcher& one : launchers) pids.push_back(one.pid);
-  return invalid_argument(cat("several are running; write horovodrun ", question,
-                              " PID, with one of ", join(pids, ", ")));
+  return invalid_argument(cat("several are running; write horovodrun ", question, " PID", more,
+                              ", with one of ", join(pids, ", ")));
 }
 
 int run_beside_ranks(std::span<const std::string> words) {
@@ -149,16 +153,39 @@ int run_beside_ranks(std::span<const std::string> words) {
   return sent.ok() ? show_records(launcher.socket) : refuse(sent);
 }
 
+// `horovodrun resize [PID] N`.
+int change_ranks(std::span<const std::string> arguments) {
+  const std::string& order = arguments[0];
+  const auto words = arguments.subspan(1);
+  const auto ranks = words.empty() ? std::nullopt : parse_int(words.back());
+  const bool has_pid = words.size() == 2 && parse_int(words[0]);
+  if ((words.size() != 1 && !has_pid) || !ranks || *ranks < 1 || *ranks > kMaxSlots) {
+    return refuse(invalid_argument(cat(
+        "write horovodrun ", order,
+        " [PID of a launcher] N, where N is the number of ranks that the job is to have; to run "
+        "the program ",
+        order, ", put flags before it")));
+  }
+  const auto launchers = choose(has_pid ? words[0] : "");
+  if (!launchers.ok()) return refuse(launchers.status());
+  if (launchers->size() > 1) return refuse(several(order, *launchers, " N"));
+  const Launcher& launcher = launchers->front();
+  const Status sent = send_question(launcher, cat(order, " ", *ranks));
+  return sent.ok() ? show_records(launcher.socket) : refuse(sent);
+}
+
 }  // namespace
 
 bool asks_about_jobs(std::span<const std::string> arguments) {
-  return !arguments.empty() && (arguments[0] == "ps" || arguments[0] == "stack" ||
-                                arguments[0] == "exec" || arguments[0] == "attach");
+  constexpr std::array<std::string_view, 5> kOrders = {"ps", "stack", "exec", "attach", "resize"};
+  return !arguments.empty() &&
+         std::find(kOrders.begin(), kOrders.end(), arguments[0]) != kOrders.end();
 }
 
 int answer_about_jobs(std::span<const std::string> arguments) {
   const std::string& question = arguments[0];
   if (question == "exec") return run_beside_ranks(arguments.subspan(1));
+  if (question == "resize") return change_ranks(arguments);
   if (question == "attach") return attach(arguments.subspan(1));
   remove_old_spools();
   if (arguments.size() > 2 || (arguments.size() == 2 && !parse_int(arguments[1]))) {

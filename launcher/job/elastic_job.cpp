@@ -59,6 +59,7 @@ void ElasticJob::begin() {
   launch_.server.on_change(std::string(rendezvous::kPlaceRequests),
                            [this](const std::string& key) { take_request(key); });
   is_ended_.resize(launch_.plan.hosts.size());
+  is_started_.resize(launch_.plan.hosts.size(), true);
   for (size_t host = 0; host < launch_.plan.hosts.size(); ++host) {
     int first = -1;
     int count = 0;
@@ -103,6 +104,18 @@ bool ElasticJob::survives(int process, int host, int exit_code, const std::strin
   }
   arm();
   return goes_on;
+}
+
+Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
+  if (is_stopped_) return failed_precondition("the job ends");
+  const auto ranks = words.size() == 2 ? parse_int(words[1]) : std::nullopt;
+  if (!ranks || words[0] != "resize" || *ranks < 1 || *ranks > kMaxSlots) {
+    return invalid_argument("this is no order to change the ranks: is it of another release?");
+  }
+  auto sentence = generations_.resize(static_cast<int>(*ranks), Clock::now());
+  arm();
+  if (sentence.ok()) launch_.output.say(cat("horovodrun ", join(words, " "), ": ", *sentence));
+  return sentence;
 }
 
 void ElasticJob::take_request(const std::string& key) {
@@ -150,6 +163,7 @@ int ElasticJob::start_host(const Host& host, int slots) {
   }
   launch_.links.push_back(nullptr);
   is_ended_.push_back(false);
+  is_started_.push_back(false);
   launch_.supervisor.grow();
   AgentEvents* const events = launch_.add_events();
   generations_.add(number, host.name, first, slots);
@@ -170,6 +184,7 @@ net::Task<void> ElasticJob::bring_up(int host, AgentEvents* events) {
     launch_.links[index] = *std::move(link);
     const StartOrder order;
     status = co_await launch_.links[index]->start(order);
+    if (status.ok()) end_unstarted(host);
     if (status.ok() || launch_.supervisor.is_done(host)) co_return;
     launch_.links[index]->close();
   }
@@ -183,6 +198,22 @@ void ElasticJob::end_host(int host) {
   if (!launch_.links[index] || launch_.supervisor.is_done(host)) return;
   launch_.links[index]->end(launch_.grace);
   net::asio::co_spawn(launch_.loop, end_in_time(host), net::asio::detached);
+}
+
+void ElasticJob::end_process(int process) {
+  const auto host = static_cast<size_t>(launch_.plan.slots[static_cast<size_t>(process)].host);
+  if (is_ended_[host]) return;
+  if (is_started_[host])
+    launch_.links[host]->end_rank(process, launch_.grace);
+  else
+    unstarted_.insert(process);
+}
+
+void ElasticJob::end_unstarted(int host) {
+  is_started_[static_cast<size_t>(host)] = true;
+  for (const Slot& slot : launch_.plan.slots) {
+    if (slot.host == host && unstarted_.erase(slot.rank) > 0) end_process(slot.rank);
+  }
 }
 
 net::Task<void> ElasticJob::end_in_time(int host) {

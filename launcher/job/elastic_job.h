@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ class ElasticJob : private GenerationActions {
   void begin();
   // As Supervisor::Survives.
   bool survives(int process, int host, int exit_code, const std::string& sentence);
+  // `horovodrun resize N`, with the arguments behind that word. A sentence about what follows, or about
+  // why not.
+  Result<std::string> change(const std::vector<std::string>& words);
   // No further host is started.
   void stop();
   // Returns when the discovery script has ended.
@@ -55,6 +59,7 @@ class ElasticJob : private GenerationActions {
  private:
   int start_host(const Host& host, int slots) override;
   void end_host(int host) override;
+  void end_process(int process) override;
   void publish(const rendezvous::Generation& generation) override;
   void answer(int process, int64_t request, int32_t generation) override;
   void tell_updates(int32_t generation, rendezvous::HostUpdates updates) override;
@@ -64,6 +69,7 @@ class ElasticJob : private GenerationActions {
 
   net::Task<void> bring_up(int host, AgentEvents* events);
   net::Task<void> end_in_time(int host);
+  void end_unstarted(int host);
   void take_request(const std::string& key);
   void set(const std::string& key, ByteView value);
   void arm();
@@ -74,6 +80,8 @@ class ElasticJob : private GenerationActions {
   net::asio::steady_timer timer_;
   std::unique_ptr<ScriptDiscovery> discovery_;  // or none
   std::vector<bool> is_ended_;                  // by host: by end_host
+  std::vector<bool> is_started_;  // by host: it has got the order to start its processes
+  std::set<int> unstarted_;       // processes to be ended as soon as they are started
   bool is_stopped_ = false;
 };
 

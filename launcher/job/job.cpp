@@ -232,6 +232,7 @@ void JobLaunch::start_elastic() {
                          host_jobs_.grace(), add_events,
                          [this](Supervisor::Action action) { act(action); }},
       *elastic_hosts_);
+  inspector_.set_elastic(elastic_.get());
   supervisor_.ask_before_end(
       [this](int rank, int host, int exit_code, const std::string& sentence) {
         return elastic_->survives(rank, host, exit_code, sentence);

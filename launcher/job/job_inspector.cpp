@@ -6,6 +6,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
+#include "launcher/job/elastic_job.h"
 #include "launcher/output/report.h"
 
 namespace hvd::launcher {
@@ -44,6 +45,27 @@ void JobInspector::open() {
     server_ = *std::move(server);
 }
 
+// Sends the caller records as exec does: Said or the reason why not, then an exit code.
+net::Task<void> JobInspector::change(const std::vector<std::string>& words,
+                                     net::StreamSocket& caller) {
+  const auto sentence =
+      elastic_ != nullptr
+          ? elastic_->change(words)
+          : Result<std::string>(failed_precondition(
+                "the number of ranks of this job is constant; start the job with --min-np or "
+                "--host-discovery-script to change it"));
+  Ran end{.why = {}};
+  if (sentence.ok()) {
+    const Message said = Said{.bytes = *sentence + "\n"};
+    co_await send_record(caller, said);
+  } else {
+    end.code = kExitBadInput;
+    end.why = cat("horovodrun: ", sentence.status().message(), "\n");
+  }
+  const Message last = std::move(end);
+  co_await send_record(caller, last);
+}
+
 net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& caller) {
   constexpr std::string_view kRun = "exec ";
   if (request.starts_with(kRun)) {
@@ -58,6 +80,8 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
     co_await send_record(caller, refusal);
     co_return;
   }
+  const std::vector<std::string> words = split(request, ' ');
+  if (words[0] == "resize") co_return co_await change(words, caller);
   const bool with_stacks = request == "stack";
   inspection_.grow(plan_.hosts.size());
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(),

@@ -1,7 +1,7 @@
-// Answers `horovodrun ps`, `stack` and `exec`, which a user runs in another terminal. Owns the socket to
-// which these connect, the open queries to the agents, and the commands that run beside ranks. Does not
-// change how the job runs. JobLaunch owns it and forwards the agents' events to it. Lives on the
-// launch's loop.
+// Answers `horovodrun ps`, `stack`, `exec` and `resize`, which a user runs in another terminal. Owns the
+// socket to which these connect, the open queries to the agents, and the commands that run beside ranks.
+// Passes orders that change an elastic job on to it. JobLaunch owns it and forwards the agents' events to
+// it. Lives on the launch's loop.
 #pragma once
 
 #include <memory>
@@ -18,6 +18,8 @@
 
 namespace hvd::launcher {
 
+class ElasticJob;
+
 class JobInspector {
  public:
   // All arguments outlive this object.
@@ -25,6 +27,8 @@ class JobInspector {
                const SlotPlan& plan, const Supervisor& supervisor,
                const std::vector<std::unique_ptr<AgentLink>>& links);
 
+  // The job is elastic. `elastic` outlives this object's loop.
+  void set_elastic(ElasticJob* elastic) { elastic_ = elastic; }
   // Opens the socket. The job runs without it when that fails.
   void open();
   // Returns one text per host with the stacks of its ranks; empty for a host that did not answer.
@@ -43,11 +47,13 @@ class JobInspector {
 
  private:
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
+  net::Task<void> change(const std::vector<std::string>& words, net::StreamSocket& caller);
 
   const net::asio::any_io_executor executor_;
   const Options& options_;
   const SlotPlan& plan_;
   const Supervisor& supervisor_;
+  ElasticJob* elastic_ = nullptr;
   Inspection inspection_;
   RankCommands commands_;
   std::unique_ptr<InspectionServer> server_;

@@ -235,6 +235,9 @@ net::Task<Reached> AgentLink::test_reachability(const MasterCandidates& candidat
 net::Task<Status> AgentLink::start(const StartOrder& order) { return impl_->start(order); }
 void AgentLink::signal(int number) { impl_->put(Signal{number}); }
 void AgentLink::end(double grace_seconds, int signal) { impl_->put(End{grace_seconds, signal}); }
+void AgentLink::end_rank(int rank, double grace_seconds) {
+  impl_->put(EndRank{rank, grace_seconds});
+}
 void AgentLink::consumed(int rank, OutputStream stream, size_t size) {
   impl_->consumed(rank, stream, size);
 }

@@ -86,6 +86,8 @@ class AgentLink {
   // ended the launcher. The ranks then get that signal, unless they already have it, and the job's grace
   // period.
   void end(double grace_seconds, int signal = 0);
+  // Ends one rank, as end() does all. on_exit follows, and the other ranks go on.
+  void end_rank(int rank, double grace_seconds);
   void consumed(int rank, OutputStream stream, size_t size);
   // Asks for the state of the ranks. on_inspected with that number follows.
   void inspect(uint32_t number, bool with_stacks);

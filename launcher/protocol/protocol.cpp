@@ -54,6 +54,7 @@ enum class Kind : uint16_t {
   kReattach = 35,
   kResume = 36,
   kResumed = 37,
+  kEndRank = 38,
 };
 
 // The fields of each message, in their order on the wire, once for both directions.
@@ -76,6 +77,10 @@ void fields(F f, Signal& m) {
 template <typename F>
 void fields(F f, End& m) {
   f(m.grace_seconds), f(m.signal);
+}
+template <typename F>
+void fields(F f, EndRank& m) {
+  f(m.rank), f(m.grace_seconds);
 }
 template <typename F>
 void fields(F f, Ping& m) {
@@ -208,6 +213,7 @@ Kind kind_of(const Prepare&) { return Kind::kPrepare; }
 Kind kind_of(const Start&) { return Kind::kStart; }
 Kind kind_of(const Signal&) { return Kind::kSignal; }
 Kind kind_of(const End&) { return Kind::kEnd; }
+Kind kind_of(const EndRank&) { return Kind::kEndRank; }
 Kind kind_of(const Ping&) { return Kind::kPing; }
 Kind kind_of(const Suspend&) { return Kind::kSuspend; }
 Kind kind_of(const Prepared&) { return Kind::kPrepared; }
@@ -325,6 +331,13 @@ Result<Message> decode(ByteView bytes) {
       auto message = decode_as<End>(reader, "an order to end");
       if (message.ok() && !is_duration(std::get<End>(*message).grace_seconds)) {
         return invalid_argument("the grace of an order to end is no number of seconds");
+      }
+      return message;
+    }
+    case Kind::kEndRank: {
+      auto message = decode_as<EndRank>(reader, "an order to end a rank");
+      if (message.ok() && !is_duration(std::get<EndRank>(*message).grace_seconds)) {
+        return invalid_argument("the grace of an order to end a rank is no number of seconds");
       }
       return message;
     }

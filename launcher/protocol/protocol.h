@@ -64,6 +64,11 @@ struct End {
   int32_t signal =
       0;  // that ended the launcher, and may have reached the agent or the ranks too; or 0
 };
+// One rank is no longer needed: it gets the job's end signal, and SIGKILL after the grace. Its host goes on.
+struct EndRank {
+  int32_t rank = 0;
+  double grace_seconds = 0;
+};
 // Where the ranks are is wanted.
 struct Inspect {
   uint32_t number = 0;      // of the question, for the answer
@@ -217,7 +222,7 @@ using Message =
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran,
                  StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled, Session, Reattach,
-                 Resume, Resumed>;
+                 Resume, Resumed, EndRank>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -232,6 +232,44 @@ def test_too_few_ranks_without_hope_end_the_job_at_once():
 
 
 @world()
+def test_resize_changes_the_number_of_ranks_and_loses_nothing():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 400, "--slow", 0.05)
+    wait_for_generation(job, 0, 4)
+    for words, sentence in (((1,), "at least 2 ranks (--min-np)"), ((5,), "slots for 4 ranks"),
+                            (("many",), "write horovodrun resize"), ((0,), "write horovodrun resize"),
+                            ((1, 3), "no horovodrun of yours runs with pid 1")):
+        wrong = ask("resize", *words)
+        expect(wrong.returncode == 2 and sentence in wrong.stderr and wrong.stderr.count("\n") == 1, wrong)
+    expect(not begun(job, 1), job.describe())
+    fewer = ask("resize", 2)
+    expect((fewer.returncode, fewer.stdout) == (0, "the job goes from 4 to 2 ranks when they next commit\n"), fewer)
+    expect([rank[:2] for rank in sorted(wait_for_generation(job, 1, 2))] == [(0, 0), (1, 1)], job.describe())
+    wait_until(lambda: not any(RANK.name in faults.said_of(pid, "cmdline") for pid in faults.processes("b")), 30,
+               job.describe)
+    more = ask("resize", job.process.pid, 3)
+    expect(more.returncode == 0 and "from 2 to 3 ranks" in more.stdout, more)
+    expect([rank[:2] for rank in sorted(wait_for_generation(job, 2, 3))] == [(0, 0), (1, 1), (4, 2)], job.describe())
+    fewer = ask("resize", 2)
+    wait_for_generation(job, 3, 2)
+    job.ends_with(0)
+    job.leaves_nothing()
+    steps = {number: begun(job, number)[0][3] for number in (1, 2, 3)}
+    expect(sums(job, 2) == steps[1] * 4 + (steps[2] - steps[1]) * 2 + (steps[3] - steps[2]) * 3 + (400 - steps[3]) * 2,
+           job.describe())
+    expect(not any("lost" in line or "killed" in line for line in job.said()), job.describe())
+
+
+@world()
+def test_a_job_of_constant_size_is_not_resized():
+    job = Job("-np", 2, "-H", "a:1,b:1", "sh", "-c", "echo ready; sleep 3")
+    job.wait_for("ready", 2)
+    wrong = ask("resize", 1)
+    expect(wrong.returncode == 2 and "the number of ranks of this job is constant" in wrong.stderr, wrong)
+    job.ends_with(0)
+    job.leaves_nothing()
+
+
+@world()
 def test_ctrl_c_while_a_host_starts_leaves_nothing():
     folder = scratch()
     job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 10000, "--import", 600)

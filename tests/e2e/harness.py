@@ -87,6 +87,12 @@ def clean_environment(**more):
             "PYTHONPATH": str(BUILD / "python"), "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
+def ask(*words):
+    """Runs a command of horovodrun about running jobs, as from another terminal."""
+    return subprocess.run([LAUNCHER, *map(str, words)], env=clean_environment(), capture_output=True,
+                          text=True, timeout=90, check=False)
+
+
 class Job:
     """One horovodrun in its own process group, as a shell starts it."""
 

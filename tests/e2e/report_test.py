@@ -128,11 +128,6 @@ def test_a_rank_that_has_no_standard_input_is_told_of_the_flag():
     expect("EOFError" in job.err and "--stdin" not in job.err, job.describe())
 
 
-def ask(*words):
-    return subprocess.run([LAUNCHER, *words], env=clean_environment(), capture_output=True,
-                          text=True, timeout=90, check=False)
-
-
 @world()
 def test_a_running_job_is_looked_into_from_another_terminal():
     none = ask("ps")

@@ -63,6 +63,7 @@ Status Ranks::start(const MoreEnvironment& more) {
 
 void Ranks::adopt(Rank& rank, RankProcess process) {
   rank.pid = process.pid;
+  rank.group = process.pid;
   rank.input = std::move(process.input);
   ++running_;
   for (size_t i = 0; i < rank.outputs.size(); ++i) {
@@ -235,6 +236,32 @@ void Ranks::signal(int number) {
   }
 }
 
+void Ranks::end(int number, int signal, double grace_seconds) {
+  for (const auto& rank : ranks_) {
+    if (rank->number != number || rank->pid <= 0 || std::exchange(rank->is_ended_alone, true)) {
+      continue;
+    }
+    rank->kill_at = Deadline::after_seconds(grace_seconds);
+    signal_group(rank->group, {signal, SIGCONT});
+  }
+}
+
+Deadline Ranks::deadline() const {
+  Deadline next = Deadline::never();
+  for (const auto& rank : ranks_) {
+    if (rank->kill_at.time() < next.time()) next = rank->kill_at;
+  }
+  return next;
+}
+
+void Ranks::on_deadline() {
+  for (const auto& rank : ranks_) {
+    if (!rank->kill_at.passed()) continue;
+    rank->kill_at = Deadline::never();
+    signal_group(rank->group, {SIGKILL});  // also what the rank has left behind
+  }
+}
+
 void Ranks::reap(bool by_agent, bool is_killing) {
   int status = 0;
   for (;;) {
@@ -250,7 +277,7 @@ void Ranks::reap(bool by_agent, bool is_killing) {
     Rank& rank = **found;
     rank.pid = -1;
     --running_;
-    RankExit exit{.rank = rank.number, .by_agent = by_agent};
+    RankExit exit{.rank = rank.number, .by_agent = by_agent || rank.is_ended_alone};
     if (WIFSIGNALED(status))
       exit.signal = WTERMSIG(status);
     else

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "launcher/agent/loop/outbox.h"
 #include "launcher/agent/ranks/rank_process.h"
@@ -34,6 +35,11 @@ class Ranks {
   // Starts all ranks at once; returns the first error.
   Status start(const MoreEnvironment& more);
   void signal(int number);
+  // Sends the signal to one rank's process group, and SIGKILL after the grace. The other ranks go on.
+  void end(int rank, int signal, double grace_seconds);
+  // The time at which the agent must call on_deadline().
+  Deadline deadline() const;
+  void on_deadline();
   // Reaps all ended processes, ranks or orphans, and reports ended ranks to the launcher.
   // `by_agent`: the agent ends the ranks; `is_killing`: by SIGKILL.
   void reap(bool by_agent, bool is_killing = false);
@@ -68,11 +74,14 @@ class Ranks {
   };
   struct Rank {
     int number = 0;
-    pid_t pid = -1;  // -1 when it has ended
+    pid_t pid = -1;    // -1 when it has ended
+    pid_t group = -1;  // of its processes; -1 before the start
     std::array<Output, 2> outputs;
     UniqueFd input;      // empty when the rank has no input, or has closed it
     std::string unread;  // input that is not yet in the pipe
     bool input_ends = false;
+    bool is_ended_alone = false;  // by end()
+    Deadline kill_at = Deadline::never();
   };
 
   void adopt(Rank& rank, RankProcess process);

@@ -264,6 +264,27 @@ TEST_CASE(
   CHECK(fixture.marked().empty());
 }
 
+TEST_CASE("A rank that is ended alone gets SIGTERM, then SIGKILL, and the others go on") {
+  AgentFixture fixture;
+  const HostJob job = fixture.shell_job(
+      cat(kStubborn, "[ $HOROVOD_RANK = 1 ] && trap '' TERM; sleep 1000 & wait; wait"), 3);
+  REQUIRE(start_stubborn(fixture, job));
+  fixture.link().end_rank(0, 60);
+  CHECK(fixture.until([&] { return fixture.exits.count(0) == 1; }));
+  CHECK(fixture.exits.at(0).signal == SIGTERM);
+  CHECK(fixture.exits.at(0).by_agent);
+  fixture.link().end_rank(1, 0.3);
+  CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
+  CHECK(fixture.exits.at(1).signal == SIGKILL);
+  CHECK(fixture.exits.at(1).by_agent);
+  fixture.pass(0.2);
+  CHECK(fixture.exits.count(2) == 0);
+  CHECK_FALSE(fixture.is_finished);
+  fixture.link().end(5);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+  CHECK(fixture.marked().empty());
+}
+
 TEST_CASE("A second order to end with a shorter grace hastens the end") {
   AgentFixture fixture;
   const HostJob job = fixture.shell_job(cat(kStubborn, "trap '' TERM; sleep 1000; :"));

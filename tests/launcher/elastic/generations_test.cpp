@@ -27,6 +27,7 @@ struct RecordedJob : GenerationActions {
     return number;
   }
   void end_host(int host) override { ended.push_back(host); }
+  void end_process(int process) override { ended_processes.push_back(process); }
   void publish(const rendezvous::Generation& generation) override { record = generation; }
   void answer(int process, int64_t request, int32_t generation) override {
     CHECK(request == requests[process]);
@@ -81,7 +82,7 @@ struct RecordedJob : GenerationActions {
   std::map<int, int64_t> requests;
   std::map<int, int32_t> places;
   std::vector<std::string> started, updates, losses, said;
-  std::vector<int> ended;
+  std::vector<int> ended, ended_processes;
   rendezvous::Generation record;
   std::optional<int> exit_code;
   std::string end;
@@ -205,6 +206,8 @@ TEST_CASE("a host with fewer slots loses its highest local ranks") {
   CHECK(job.updates == std::vector<std::string>{"0:1"});
   job.ask({0, 1, 2});
   CHECK(job.ranks() == "0 1");
+  CHECK(job.ended_processes == std::vector<int>{2});
+  CHECK(job.ended.empty());
 }
 
 TEST_CASE(
@@ -363,6 +366,100 @@ TEST_CASE("a rank that does not come back is named, and then given up") {
   job.wait(25);
   CHECK(job.ended == std::vector<int>{1});
   CHECK(job.ranks() == "0 1");
+}
+
+TEST_CASE("resize to fewer ranks ends the last slots of the newest hosts, at the next commit") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  const auto answer = job.generations.resize(1, job.now());
+  REQUIRE(answer.ok());
+  CHECK(*answer == "the job goes from 4 to 1 ranks when they next commit");
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  CHECK(job.ended.empty());
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0");
+  CHECK(job.ended == std::vector<int>{1});
+  CHECK(job.ended_processes == std::vector<int>{1, 2});
+  CHECK(job.losses.empty());
+  job.wait(100);
+  CHECK(job.started.empty());
+}
+
+TEST_CASE("resize to more ranks starts processes on free slots") {
+  GenerationLimits limits;
+  limits.most = 2;
+  RecordedJob job(limits);
+  job.begin({kTwoHosts[0]});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.ask({0, 1});
+  CHECK(job.started.empty());
+  const auto answer = job.generations.resize(3, job.now());
+  REQUIRE(answer.ok());
+  CHECK(*answer == "the job goes from 2 to 3 ranks when the new ones have started");
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+  job.ask({2});
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 2+");
+}
+
+TEST_CASE(
+    "resize down and up again before a commit changes nothing, and ends what has just started") {
+  GenerationLimits limits;
+  limits.most = 2;
+  RecordedJob job(limits);
+  job.begin({kTwoHosts[0]});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.ask({0, 1});
+  REQUIRE(job.generations.resize(4, job.now()).ok());
+  CHECK(job.started == std::vector<std::string>{"b:2"});
+  job.ask({2});
+  REQUIRE(job.generations.resize(2, job.now()).ok());
+  CHECK(job.ended_processes == std::vector<int>{3});
+  CHECK(job.ended == std::vector<int>{1});
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1");
+}
+
+TEST_CASE("resize refuses what cannot be, in one sentence") {
+  GenerationLimits limits;
+  limits.least = 2;
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  CHECK(job.generations.resize(3, job.now()).error().message() ==
+        "the ranks of the job have not begun yet");
+  job.ask({0, 1, 2, 3});
+  CHECK(job.generations.resize(1, job.now()).error().message() ==
+        "the job needs at least 2 ranks (--min-np)");
+  CHECK(job.generations.resize(5, job.now()).error().message() ==
+        "the hosts of the job have slots for 4 ranks");
+  CHECK(*job.generations.resize(4, job.now()) == "the job has 4 ranks, and gets no more");
+  job.generations.ended(0, 0, "", job.now());
+  CHECK(job.generations.resize(3, job.now()).error().message() == "the job ends");
+}
+
+TEST_CASE("with a discovery script, resize above the slots waits for hosts") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  const auto answer = job.generations.resize(3, job.now());
+  REQUIRE(answer.ok());
+  CHECK(answer->find("when the discovery script names hosts for them; it names 2 slots now") !=
+        std::string::npos);
+  job.generations.discovered(kTwoHosts, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+}
+
+TEST_CASE("a job whose ranks may not change again is not resized") {
+  GenerationLimits limits;
+  limits.resets = ResetLimit{.resets = 1, .seconds = {}};
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  REQUIRE(job.generations.resize(3, job.now()).ok());
+  job.ask({0, 1, 2, 3});
+  CHECK(job.generations.resize(2, job.now()).error().message() ==
+        "the ranks of the job may not change again (--reset-limit)");
 }
 
 TEST_CASE("the ranks learn of a lost host and the cause") {

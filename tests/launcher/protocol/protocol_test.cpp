@@ -107,6 +107,8 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(End{2.5, 15}).grace_seconds == 2.5);
   CHECK(again(End{2.5, 15}).signal == 15);
   CHECK(again(Ending{"why"}).sentence == "why");
+  CHECK(again(EndRank{3, 2.5}).rank == 3);
+  CHECK(again(EndRank{3, 2.5}).grace_seconds == 2.5);
   CHECK(again(Signalled{10}).number == 10);
   CHECK(again(Ping{9}).number == 9);
   CHECK(again(Pong{9}).number == 9);
