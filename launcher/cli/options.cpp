@@ -52,7 +52,9 @@ Word recognise(const std::vector<Flag>& flags, const std::string& text) {
 }
 
 bool looks_like_flag(const std::string& text) {
-  return text.size() > 1 && text[0] == '-' && !parse_double(text);
+  // A value such as "-x A" may begin with a hyphen; no flag contains a space.
+  return text.size() > 1 && text[0] == '-' && text.find(' ') == std::string::npos &&
+         !parse_double(text);
 }
 
 Status unknown_flag(const std::vector<Flag>& flags, std::string_view name) {

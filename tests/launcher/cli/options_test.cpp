@@ -61,6 +61,14 @@ TEST_CASE("an argument wins over the environment, which wins over the default") 
   ::unsetenv("HOROVOD_START_TIMEOUT");
 }
 
+TEST_CASE("a value with a space may begin with a hyphen") {
+  const Options options =
+      options_of({"--mpi-args", "-x A", "--binding-args", "--bind-to core", "-np", "1", "x"});
+  CHECK(options.settings.text("mpi_args") == "-x A");
+  CHECK(options.settings.text("binding_args") == "--bind-to core");
+  CHECK(error_of({"--mpi-args", "-v", "-np", "1", "x"}) == "--mpi-args needs a value");
+}
+
 TEST_CASE("a mistake on the command line gets one sentence") {
   CHECK(error_of({"-np", "2", "--verbos", "x"}) ==
         "unknown flag --verbos; did you mean --verbose?");
