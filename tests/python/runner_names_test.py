@@ -1,6 +1,8 @@
 """horovod.runner's inner modules, under the names that scripts import. Runs as one process."""
 
+import contextlib
 import importlib.util
+import io
 import os
 import pathlib
 import signal
@@ -104,6 +106,17 @@ class LaunchTest(unittest.TestCase):
                           "--cycle-time-ms=2.5", "--no-autotune", "--blacklist-cooldown-range", "1", "2",
                           "--hosts=a:1,b:1", "--mpi"])
         self.assertEqual(vars(launch.parse_args(["-np", "1", "x"]))["ssh_port"], None)
+        found = launch.parse_args(["--network-interfaces", "a,b", "--network-interface", "c", "--log-hide-timestamp",
+                                   "x"])
+        self.assertEqual((found.nics, found.log_with_timestamp), ({"a", "b", "c"}, False))
+        self.assertEqual(runner._arguments.flags_of(found),
+                         ["--network-interfaces=a,b,c", "--log-without-timestamp"])
+        for words, code, said in [(["-v"], 0, runner.__version__), (["--kill-grace", "1", "x"], 2, "--kill-grace")]:
+            with self.assertRaises(SystemExit) as raised, contextlib.redirect_stdout(io.StringIO()) as output, \
+                    contextlib.redirect_stderr(output):
+                launch.parse_args(words)
+            self.assertEqual(raised.exception.code, code)
+            self.assertIn(said, output.getvalue())
 
     def test_a_command_and_a_function(self):
         args = runner._HorovodArgs()

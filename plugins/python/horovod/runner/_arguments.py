@@ -6,6 +6,8 @@ import argparse
 import shlex
 from typing import Any, List, NamedTuple, Optional, Sequence
 
+from horovod._version import __version__
+
 
 class _Flag(NamedTuple):
     attribute: str
@@ -68,6 +70,14 @@ _FLAGS = [
 ]
 
 
+class _Union(argparse.Action):
+    """Adds the names of a list with commas to a set."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        known = getattr(namespace, self.dest) or set()
+        setattr(namespace, self.dest, known | set(values.split(",")))
+
+
 class HorovodArgs(argparse.Namespace):
     """A job for `horovod.runner.launch._run`: its ranks run `command`, or call `run_func` without
     arguments by the Python `executable`. The other attributes are flags of horovodrun; None omits one."""
@@ -121,8 +131,13 @@ def parse(words: Optional[Sequence[str]]) -> HorovodArgs:
                 parser.add_argument(flag.off, dest=flag.attribute, action="store_const", const=False)
         elif flag.number > 1:
             parser.add_argument(*names, dest=flag.attribute, type=flag.type, nargs=flag.number)
+        elif flag.attribute == "nics":
+            parser.add_argument(*names, dest=flag.attribute, action=_Union)
         else:
             parser.add_argument(*names, dest=flag.attribute, type=flag.type)
+    for name, value in (("--log-hide-timestamp", False), ("--no-log-hide-timestamp", True)):
+        parser.add_argument(name, dest="log_with_timestamp", action="store_const", const=value)
+    parser.add_argument("-v", "--version", action="version", version=__version__)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     found = HorovodArgs(num_proc=None)
     parser.parse_args(words, found)
