@@ -6,14 +6,14 @@
 #   --last FOLDER     the files of the last release, whose ABI the new library must keep
 #   --python PYTHON   has what packaging/wheel.sh needs (default: python3)
 #   --build FOLDER    take the Debian packages and the tarball from this build, compile nothing, make no wheel
-#   --only STEPS      some of: tree docs build tarball debian wheel sbom abi sums install (comma separated)
+#   --only STEPS      some of: tree docs build tarball debian wheel recipes sbom abi sums install, with commas
 #   --rehearse        of a tree without a tag and a dated changelog; says what a release would refuse
 #
 # Run tests/run.sh --release on the tag first. Steps may be repeated: each replaces its own files.
 set -euo pipefail
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 
-last='' python=python3 build='' only=tree,docs,build,tarball,debian,wheel,sbom,abi,sums,install is_rehearsal=0
+last='' python=python3 build='' only=tree,docs,build,tarball,debian,wheel,recipes,sbom,abi,sums,install is_rehearsal=0
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --last) last=$(realpath "${2:?--last needs a folder}"); shift 2;;
@@ -39,7 +39,9 @@ refuse() { echo "release.sh: $*" >&2; exit 1; }
 # What must hold in a release, and is only reported in a rehearsal.
 require() {
   local sentence=$1; shift
-  "$@" >/dev/null 2>&1 || { ((is_rehearsal)) && echo "release.sh: a release would stop here: $sentence" >&2; } || refuse "$sentence"
+  "$@" >/dev/null 2>&1 && return
+  ((is_rehearsal)) || refuse "$sentence"
+  echo "release.sh: a release would stop here: $sentence" >&2
 }
 needs() { command -v "$1" >/dev/null || refuse "there is no $1: install Debian's package $2"; }
 is_empty() { [[ -z $1 ]]; }
@@ -102,6 +104,25 @@ step_wheel() {
   packaging/wheel.sh "$output" "$python"
 }
 
+# Easyconfigs and the spec, with the version and the checksums of tarball and sdist.
+step_recipes() {
+  local recipe name sum_of_tarball='' sum_of_sdist=''
+  sum_of_tarball=$(sha256sum "$output"/horovod-"$version"-linux-*.tar.gz | cut -d ' ' -f 1)
+  if [[ -f $output/horovod-$version.tar.gz ]]; then
+    sum_of_sdist=$(sha256sum "$output/horovod-$version.tar.gz" | cut -d ' ' -f 1)
+  fi
+  for recipe in packaging/easybuild/*.eb.in packaging/rpm/*.spec.in; do
+    if grep -q @SDIST_SHA256@ "$recipe" && [[ -z $sum_of_sdist ]]; then
+      require "there is no sdist, and no $recipe" false
+      continue
+    fi
+    name=$(basename "$recipe" .in)
+    [[ $name != Horovod* ]] || name=Horovod-$version${name#Horovod}  # as EasyBuild wants it
+    sed "s/@VERSION@/$version/g; s/@TARBALL_SHA256@/$sum_of_tarball/; s/@SDIST_SHA256@/$sum_of_sdist/" \
+      "$recipe" >"$output/$name"
+  done
+}
+
 step_sbom() {
   packaging/sbom.py "$build" >"$output/horovod-$version.cdx.json"
 }
@@ -149,7 +170,7 @@ trap 'rm -rf "$scratch"' EXIT
 for step in ${only//,/ }; do
   declare -F "step_$step" >/dev/null || refuse "there is no step '$step'"
 done
-for step in tree docs build tarball debian wheel sbom abi sums install; do
+for step in tree docs build tarball debian wheel recipes sbom abi sums install; do
   [[ ,$only, == *,$step,* ]] || continue
   echo "==> $step"
   "step_$step"
@@ -159,6 +180,5 @@ cat <<END
 
 $output has the files of version $version. By hand:
 - sign: gpg --armor --detach-sign $output/SHA256SUMS
-- write the checksum of the tarball into packaging/easybuild
 - announce it, with the known limits of README.md
 END

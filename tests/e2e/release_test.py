@@ -88,10 +88,17 @@ def test_the_sums_of_a_release_find_a_changed_file():
     need_build()
     out = scratch()
     words = ["--rehearse", "--build", BUILD, "--only"]
-    said = release(*words, "tarball,sbom,sums,install", out)
+    said = release(*words, "tarball,recipes,sbom,sums,install", out)
     names = sorted(path.name for path in out.iterdir())
-    expect([name.partition("-")[0] for name in names] == ["SHA256SUMS", "horovod", "horovod"], names)
-    expect(all(name in said for name in names[1:]), said)
+    expect([re.sub(r"-\d.*?(?=[-.][a-z])", "", name) for name in names] ==
+           ["Horovod.eb", "SHA256SUMS", "horovod-linux-x86_64.tar.gz", "horovod.cdx.json", "horovod.spec"], names)
+    names.remove("SHA256SUMS")
+    expect(all(name in said for name in names), said)
+    expect("there is no sdist, and no packaging/easybuild/Horovod-foss" in said, said)
+    # EasyBuild compares this sum with that of the tarball.
+    easyconfig, sums = (out / names[0]).read_text(), (out / "SHA256SUMS").read_text()
+    checksum = re.search(r"checksums = \['(\w+)'\]", easyconfig)[1]
+    expect(f"{checksum}  {names[1]}" in sums and "@" not in easyconfig, easyconfig)
     with open(out / names[1], "ab") as file:
         file.write(b"x")
     expect(f"{names[1]}: FAILED" in release(*words, "install", out, expected=1), "no sentence")

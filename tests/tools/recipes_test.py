@@ -1,0 +1,91 @@
+#!/usr/bin/python3 -B
+"""The recipes of packaging agree with the tree: options of CMake, components, files, packages, placeholders."""
+import ast
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGING = ROOT / "packaging"
+NEVER_RUN = ("conda/build.sh", "conda/meta.yaml", "easybuild/Horovod-foss-2024a.eb.in", "oci/Dockerfile",
+             "oci/apptainer.def", "rpm/horovod.spec.in", "spack/packages/horovodrun/package.py")
+RECIPES = (*NEVER_RUN, "easybuild/Horovod.eb.in")
+
+
+def text(path):
+    return path.read_text(encoding="utf-8")
+
+
+def sources_of_cmake():
+    return "".join(map(text, [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake"), *(
+        path for folder in ("src", "launcher", "rendezvous", "plugins", "include")
+        for path in (ROOT / folder).rglob("CMakeLists.txt"))]))
+
+
+class RecipesTest(unittest.TestCase):
+    def test_what_nobody_has_run_says_so(self):
+        for name in NEVER_RUN:
+            self.assertRegex(text(PACKAGING / name), r"Recipe,\s+never\s+run", name)
+        self.assertNotIn("never run", text(PACKAGING / "easybuild/Horovod.eb.in"))
+
+    def test_each_recipe_is_listed_here_and_in_the_page_of_installing(self):
+        found = {str(path.relative_to(PACKAGING)) for folder in ("conda", "easybuild", "oci", "rpm", "spack")
+                 for path in (PACKAGING / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+        self.assertEqual({name for name in found if not name.endswith(("README.md", "repo.yaml"))}, set(RECIPES))
+        page = text(ROOT / "docs/installing.md")
+        for name in NEVER_RUN:
+            self.assertIn(f"(../packaging/{name})", page)
+
+    def test_options_are_those_of_cmake(self):
+        cmake = sources_of_cmake()
+        count = 0
+        for name in RECIPES:
+            for option in re.findall(r"(?:-D|\b)(HVD_[A-Z_]+)", text(PACKAGING / name)):
+                self.assertRegex(cmake, rf"(?:option\(|set\(){option} ", f"{name}: {option}")
+                count += 1
+        self.assertGreaterEqual(count, 8)
+
+    def test_components_and_files_are_those_that_cmake_installs(self):
+        cmake = sources_of_cmake()
+        spec = text(PACKAGING / "rpm/horovod.spec.in")
+        for component in re.search(r"for component in (.*);", spec)[1].split():
+            self.assertRegex(cmake, rf"COMPONENT(?:_NAME)? {component}\b", component)
+        targets = set(re.findall(r"add_executable\((horovod[\w-]*)", cmake))
+        self.assertIn("horovodrun", targets)
+        programs = set(re.findall(r"%\{_bindir\}/(\S+)", spec))
+        for name in RECIPES:
+            programs |= set(re.findall(r"'bin/([\w-]+)'", text(PACKAGING / name)))
+        self.assertEqual(programs - targets, set())
+        for file in re.findall(r"%\{_datadir\}/(\S+)", spec):
+            folder, _, base = file.rpartition("/")
+            self.assertIn(f"/{folder})", cmake)
+            self.assertRegex(cmake, rf"RENAME {re.escape(base)}\n", file)
+
+    def test_packages_of_the_image_are_those_of_debian(self):
+        control = text(ROOT / "debian/control")
+        names = re.findall(r"/source/([\w-]+)_\*\.deb", text(PACKAGING / "oci/Dockerfile"))
+        self.assertEqual(len(names), 3)
+        for name in names:
+            self.assertIn(f"\nPackage: {name}\n", control)
+
+    def test_placeholders_are_those_that_a_release_fills(self):
+        script = text(PACKAGING / "release.sh")
+        for name in RECIPES:
+            used = set(re.findall(r"@[A-Z_0-9]+@", text(PACKAGING / name)))
+            self.assertEqual(bool(used), name.endswith(".in"), name)
+            for placeholder in used:
+                self.assertIn(f"s/{placeholder}/", script)
+
+    def test_recipes_in_python_are_python(self):
+        for name in RECIPES:
+            if name.endswith((".py", ".eb.in")):
+                assigned = [node for node in ast.walk(ast.parse(text(PACKAGING / name))) if isinstance(node, ast.Assign)]
+                names = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+                needed = {"homepage"} if name.endswith(".py") else {
+                    "easyblock", "name", "version", "homepage", "description", "toolchain", "sources", "checksums",
+                    "sanity_check_paths", "moduleclass"}
+                self.assertLessEqual(needed, names, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
