@@ -79,8 +79,9 @@ class RecipesTest(unittest.TestCase):
     def test_recipes_in_python_are_python(self):
         for name in RECIPES:
             if name.endswith((".py", ".eb.in")):
-                assigned = [node for node in ast.walk(ast.parse(text(PACKAGING / name))) if isinstance(node, ast.Assign)]
-                names = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+                tree = ast.walk(ast.parse(text(PACKAGING / name)))
+                names = {target.id for node in tree if isinstance(node, ast.Assign)
+                         for target in node.targets if isinstance(target, ast.Name)}
                 needed = {"homepage"} if name.endswith(".py") else {
                     "easyblock", "name", "version", "homepage", "description", "toolchain", "sources", "checksums",
                     "sanity_check_paths", "moduleclass"}
