@@ -90,11 +90,6 @@ Status check_others(const Settings& settings, const Names& name_of) {
                                 " wait is for jobs of constant size: the ranks of an elastic job "
                                 "go on without the failed one; leave it out"));
   }
-  if (settings.is_set("store_fd")) {
-    return invalid_argument(
-        "horovod.run returns the results of jobs of constant size only; leave out min_num_proc and "
-        "host_discovery_script, or start the elastic job by horovodrun");
-  }
   return {};
 }
 

@@ -15,7 +15,7 @@ import rank_base
 rank_base.need("cloudpickle")
 import horovod
 from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
-from horovod.runner import RemoteError, _calls, _program, run
+from horovod.runner import RemoteError, _calls, _job, _program, run
 from horovod.runner._store import Store, StoreError, connect
 
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
@@ -132,6 +132,63 @@ class RunTest(unittest.TestCase):
             return "HOROVOD_RANK=" in shown, "HOROVOD_RESULT_KEY" in shown
 
         self.assertEqual(run(work, num_proc=2), [(True, False)] * 2)
+
+    def elastic_work(self):
+        """A function of ten steps; the process that was rank `victim` first is killed in the fifth one."""
+
+        def work(victim):
+            import signal
+
+            import horovod._basics as hvd
+            from horovod import _elastic, _objects
+
+            hvd.init()
+
+            @_elastic.run
+            def train(state):
+                while state.step < 10:
+                    _objects.allgather_object(hvd.rank())
+                    state.step += 1
+                    if state.step == 5 and os.environ["HOROVOD_ELASTIC_PROCESS"] == str(victim):
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    state.commit()
+                return hvd.rank(), hvd.size(), int(os.environ["HOROVOD_ELASTIC_PROCESS"]), state.step
+
+            return train(_elastic.ObjectState(step=0))
+
+        return work
+
+    def test_an_elastic_job_returns_the_results_of_its_last_generation(self):
+        hosts = "localhost:2,127.0.0.1:2"  # two hosts, although they are one machine
+        self.assertEqual(run(self.elastic_work(), (-1,), num_proc=2, min_num_proc=2, max_num_proc=2, hosts=hosts),
+                         [(0, 2, 0, 10), (1, 2, 1, 10)])
+        self.assertEqual(run(self.elastic_work(), (0,), num_proc=4, min_num_proc=2, hosts=hosts),
+                         [(0, 2, 2, 10), (1, 2, 3, 10)])
+
+    def test_an_elastic_job_finds_its_hosts_by_a_script(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "hosts.sh")
+            with open(script, "w", encoding="utf-8") as text:
+                text.write("#!/bin/sh\necho localhost:3\n")
+            os.chmod(script, 0o755)
+            self.assertEqual(run(self.elastic_work(), (-1,), num_proc=2, host_discovery_script=script),
+                             [(rank, 3, rank, 10) for rank in range(3)])
+
+    def test_an_elastic_job_whose_ranks_all_raise(self):
+        def work():
+            raise KeyError("what is missing")
+
+        with self.assertRaises(RemoteError) as caught:
+            run(work, num_proc=2, min_num_proc=2, hosts="localhost:1,127.0.0.1:1")
+        self.assertIsInstance(caught.exception.__cause__, KeyError)
+
+    def test_results_of_earlier_generations_do_not_count(self):
+        outcome = _calls.Outcome
+        found = {3: outcome("old", None, "", 0, 1), 2: outcome("b", None, "", 1, 2), 1: outcome("a", None, "", 0, 2),
+                 0: outcome(None, KeyError(), "trace", 0, 0)}
+        self.assertEqual({rank: each.value for rank, each in _job._of_last_generation(found).items()},
+                         {0: "a", 1: "b"})
+        self.assertEqual(_job._of_last_generation({}), {})
 
     def test_a_rank_that_dies_is_named_by_the_launcher_s_sentence(self):
         with self.assertRaisesRegex(RuntimeError, "exit code 7: rank 0 on host .* exited with code 7"):

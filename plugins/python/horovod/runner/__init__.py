@@ -48,11 +48,14 @@ def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
         the ranks run on this host, or on the hosts of a scheduler's allocation.
       start_timeout: the time limit in seconds for the start of hosts and ranks.
       executable: the Python of the ranks; by default the running one.
-      slots, ssh_port, ssh_identity_file, output_filename, network_interfaces, verbose,
-      disable_cache, min_num_proc, max_num_proc, reset_limit, cooldown_range,
-      host_discovery_script, mpi_args: as the flags of `horovodrun` of these names.
+      min_num_proc, max_num_proc, host_discovery_script, reset_limit, cooldown_range, slots: as the flags of
+        `horovodrun` of these names, for an elastic job: `min_num_proc` or `host_discovery_script` makes one. The
+        function uses `hvd.elastic`. A failure that the job survives is no error here.
+      ssh_port, ssh_identity_file, output_filename, network_interfaces, verbose, disable_cache, mpi_args: as the
+        flags of `horovodrun` of these names.
 
-    Returns the list of the results, in the order of ranks.
+    Returns the list of the results, in the order of ranks; of an elastic job the results of the last generation,
+    which has at least `min_num_proc`.
 
     Raises RemoteError, a RuntimeError, when the function raised on a rank. Its message has the rank's
     traceback, its cause is the exception, and the other ranks have been ended. Raises RuntimeError with
@@ -85,4 +88,6 @@ def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
         "network_interfaces": network_interfaces or network_interface,
     })
     call = _calls.pack_call(sys.path, func, tuple(args), dict(kwargs or {}))
-    return call_on_all(call, ranks, flags, executable or sys.executable)
+    least = min_num_proc if min_np is None else min_np
+    is_elastic = least is not None or host_discovery_script is not None
+    return call_on_all(call, ranks if least is None else least, flags, executable or sys.executable, is_elastic)

@@ -8,6 +8,7 @@ with a key of its own.
 from __future__ import annotations
 
 import hmac
+import os
 import pickle
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -67,11 +68,25 @@ class Outcome(NamedTuple):
     value: Any
     error: Optional[BaseException]
     trace: str
+    # The place when the call ended, in an elastic job.
+    rank: int = -1
+    generation: int = 0
+
+    def rank_of(self, process: int) -> int:
+        """The rank, where `process` is the rank at the start of its process."""
+        return self.rank if self.rank >= 0 else process
+
+
+def _place() -> Tuple[int, int]:
+    """Returns this rank and its generation in an elastic job, as hvd.init has set them."""
+    if "HOROVOD_ELASTIC_PROCESS" not in os.environ:
+        return -1, 0
+    return int(os.environ["HOROVOD_RANK"]), int(os.environ.get("HOROVOD_GENERATION", 0))
 
 
 def pack_value(value: Any) -> bytes:
     """Returns a result as bytes. Raises the errors of pickle."""
-    return cloudpickle().dumps(Outcome(value, None, ""))
+    return cloudpickle().dumps(Outcome(value, None, "", *_place()))
 
 
 def pack_error(error: BaseException) -> bytes:
@@ -81,12 +96,12 @@ def pack_error(error: BaseException) -> bytes:
         frames = frames.tb_next  # the caller's own code has priority
     trace = "".join(traceback.format_exception(type(error), error, frames))
     try:
-        packed: bytes = cloudpickle().dumps(Outcome(None, error, trace))
+        packed: bytes = cloudpickle().dumps(Outcome(None, error, trace, *_place()))
         pickle.loads(packed)
         return packed
     except Exception:
         words = RuntimeError(f"{type(error).__name__}: {error}")
-        return pickle.dumps(Outcome(None, words, trace))
+        return pickle.dumps(Outcome(None, words, trace, *_place()))
 
 
 def sign(packed: bytes, key: bytes) -> bytes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from horovod.runner import _calls, _program
 from horovod.runner._store import Store, StoreError
@@ -91,31 +92,50 @@ def _environment() -> Dict[str, str]:
     return environment
 
 
-def call_on_all(call: bytes, ranks: int, flags: List[str], python: str) -> List[Any]:
-    """Starts a job whose ranks make the call, and returns the result of each rank."""
+def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elastic: bool = False) -> List[Any]:
+    """Starts a job whose ranks make the call, and returns the result of each rank. `is_elastic`: `ranks` is the
+    least number of results, of the ranks of the last generation."""
     launcher = _Launcher(flags, python)
     try:
-        outcomes = _collect(launcher, call, ranks)
+        outcomes = _collect(launcher, call, None if is_elastic else ranks)
         code = launcher.wait()
     except BaseException:
         launcher.end()
         raise
     launcher.socket.close()
-    errors = [RemoteError(rank, outcome.trace) for rank, outcome in outcomes.items() if outcome.error]
+    if is_elastic and code == 0:  # a failure that the job survived is no error
+        outcomes = _of_last_generation(outcomes)
+    errors = [RemoteError(outcome.rank_of(process), outcome.trace)
+              for process, outcome in outcomes.items() if outcome.error]
+    causes = [outcome.error for outcome in outcomes.values() if outcome.error]
+    if is_elastic:  # the last failure ended the job
+        errors, causes = errors[::-1], causes[::-1]
     if errors:
         first = errors[0]
         for trace in {error.trace: error for error in errors if error.trace != first.trace}.values():
             sys.stderr.write(f"{trace}\n")
-        raise first from outcomes[first.rank].error
-    if code or len(outcomes) < ranks:
+        raise first from causes[0]
+    complete = list(itertools.takewhile(outcomes.__contains__, itertools.count()))
+    if code or len(complete) < ranks:
         words = launcher.said[-1] if launcher.said else "it said nothing"
+        if is_elastic and not code:
+            words = (f"ranks {sorted(outcomes)} of its last generation have returned a result, and ranks 0 to "
+                     f"{ranks - 1} must (min_num_proc)")
         raise RuntimeError(f"The job of horovod.run ended with exit code {code}: {words}")
-    return [outcomes[rank].value for rank in range(ranks)]
+    return [outcomes[rank].value for rank in complete]
 
 
-def _collect(launcher: _Launcher, call: bytes, ranks: int) -> Dict[int, _calls.Outcome]:
-    """Waits until every rank has stored its outcome or the job ends. Returns the outcomes by rank, in
-    order of arrival. Raises RuntimeError for an outcome that its rank did not sign."""
+def _of_last_generation(outcomes: Dict[int, _calls.Outcome]) -> Dict[int, _calls.Outcome]:
+    """Returns the outcomes of the ranks that returned in the last generation, by rank."""
+    done = [outcome for outcome in outcomes.values() if not outcome.error]
+    last = max((outcome.generation for outcome in done), default=0)
+    return {outcome.rank: outcome for outcome in done if outcome.generation == last}
+
+
+def _collect(launcher: _Launcher, call: bytes, ranks: Optional[int]) -> Dict[int, _calls.Outcome]:
+    """Waits until this number of ranks have stored their outcomes or the job ends. Returns the outcomes by the
+    rank at the start of each process, in order of arrival. Raises RuntimeError for an outcome that its rank did not
+    sign."""
     outcomes: Dict[int, _calls.Outcome] = {}
     secret, results = launcher.secrets()
     if not secret:
@@ -124,7 +144,7 @@ def _collect(launcher: _Launcher, call: bytes, ranks: int) -> Dict[int, _calls.O
     try:
         revision = store.revision()
         store.put(_calls.FUNCTION, call)
-        while len(outcomes) < ranks:
+        while ranks is None or len(outcomes) < ranks:
             revision, keys = store.changes(_calls.RESULTS, revision)
             for key in keys:
                 name = key[len(_calls.RESULTS):]

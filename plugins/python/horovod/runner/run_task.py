@@ -14,7 +14,7 @@ from horovod.runner._store import Store, StoreError
 def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
     """The rank's exit code: 0, or 1 where the function raised, which the caller shows. The arguments have
     no effect: the environment names the store."""
-    rank = int(os.environ["HOROVOD_RANK"])
+    rank = int(os.environ.get("HOROVOD_ELASTIC_PROCESS") or os.environ["HOROVOD_RANK"])
     store = Store.of_environment()
     key = bytes.fromhex(os.environ.pop("HOROVOD_RESULT_KEY"))  # not for the function's own children
     failure: Optional[BaseException] = None
