@@ -13,6 +13,8 @@
 #include "horovod/version.h"
 #include "launcher/check/hosts.h"
 #include "launcher/cli/manual.h"
+#include "launcher/elastic/elastic_settings.h"
+#include "launcher/job/elastic_job.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/output/terminal_width.h"
 #include "launcher/plan/dry_run.h"
@@ -128,7 +130,9 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   auto token = take_token(settings);
   if (!token.ok()) return refuse(token.status());
   JoinQueue::Wanted wanted;
-  wanted.slots = static_cast<int>(settings.integer("num_proc"));
+  const bool changes = is_elastic(settings);
+  wanted.slots =
+      changes ? rank_limits(settings).start : static_cast<int>(settings.integer("num_proc"));
   if (settings.is_set("hosts") || settings.is_set("hostfile")) {
     auto hosts = choose_hosts(settings);
     if (!hosts.ok()) return refuse(hosts.status());
@@ -154,7 +158,7 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   wanted.join_command = join_command(settings, *bound);
   const std::string command = wanted.join_command;
   JoinQueue join_queue(loop, std::move(server), *token, std::move(identity), std::move(wanted));
-  const double seconds = settings.number("start_timeout");
+  const double seconds = changes ? elastic_timeout(settings) : settings.number("start_timeout");
   say(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
           join_queue.describe_wanted(), ", to join by: ", command));
   Status status;
@@ -165,6 +169,13 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   loop.run();
   loop.restart();
   if (!status.ok()) return refuse(status);
+  if (changes) {
+    const std::vector<Host> hosts = join_queue.hosts();
+    const auto plan = plan_elastic(settings, hosts);
+    if (!plan.ok()) return refuse(plan.status());
+    prepare_process(options);
+    return run_job(options, *plan, 0, &join_queue, on_running, &hosts).exit_code;
+  }
   std::optional<int> num_proc;
   if (settings.is_set("num_proc")) num_proc = static_cast<int>(settings.integer("num_proc"));
   const bool is_named = settings.is_set("hosts") || settings.is_set("hostfile");

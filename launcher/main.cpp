@@ -11,7 +11,6 @@
 #include "launcher/cli/commands.h"
 #include "launcher/command.h"
 #include "launcher/detach/detached_run.h"
-#include "launcher/elastic/elastic_settings.h"
 #include "launcher/inspect/look_inside.h"
 #include "launcher/mpirun/start.h"
 #include "launcher/output/report.h"
@@ -32,11 +31,6 @@ int main(int argc, char** argv) {
   if (wants_json) log::set_format(log::Format::kJson);
   if (!options.ok()) return refuse(options.status());
   if (is_question(*options)) return answer(*options);
-  if (is_elastic(options->settings) && is_joined(*options)) {
-    return refuse(invalid_argument(
-        "--listen starts jobs of constant size: leave it out, or leave out --min-np and "
-        "--host-discovery-script"));
-  }
   if (is_started_by_mpi(*options)) return run_by_mpi(*options);
   const Launch launch = [&options](const std::function<void()>& on_running) {
     return is_joined(*options) ? run_joined_job(*options, on_running)

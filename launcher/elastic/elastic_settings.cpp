@@ -56,6 +56,26 @@ Status check_numbers(const Settings& settings, const Names& name_of) {
   return {};
 }
 
+Status check_joined(const Settings& settings, const Names& name_of) {
+  const char* joined = nullptr;
+  for (const char* key : {"listen", "token_fd", "token_file"}) {
+    if (settings.is_set(key)) joined = key;
+  }
+  if (joined == nullptr) return {};
+  for (const char* key : {"hosts", "hostfile", "host_discovery_script"}) {
+    if (!settings.is_set(key)) continue;
+    return invalid_argument(cat(name_of(joined),
+                                " lets hosts join an elastic job by themselves, and ", name_of(key),
+                                " names them; leave out one of these"));
+  }
+  if (settings.flag("restart_ranks")) {
+    return invalid_argument(cat(name_of("restart_ranks"), " cannot be combined with ",
+                                name_of(joined),
+                                ": an agent that joins starts its ranks once; leave it out"));
+  }
+  return {};
+}
+
 Status check_hosts(const Settings& settings, const Names& name_of) {
   if (!settings.is_set("host_discovery_script")) return {};
   for (const char* key : {"hosts", "hostfile"}) {
@@ -172,6 +192,7 @@ Status check_elastic(const Settings& settings, const Names& name_of) {
     HVD_RETURN_IF_ERROR(status.with_context(name_of("cooldown_range")));
   }
   if (!is_elastic(settings)) return check_without_elastic(settings, name_of);
+  HVD_RETURN_IF_ERROR(check_joined(settings, name_of));
   HVD_RETURN_IF_ERROR(check_hosts(settings, name_of));
   HVD_RETURN_IF_ERROR(check_starter(settings, name_of));
   HVD_RETURN_IF_ERROR(check_others(settings, name_of));

@@ -154,10 +154,17 @@ void Generations::host_lost(int host, const std::string& sentence, Time now) {
     failed_process_ = -1;
   }
   drop_host(state);
-  const auto exclusion = cooldown_.record_failure(state.name, now);
-  actions_.say(exclusion ? cat(sentence, "; ", about_exclusion(state.name, *exclusion)) : sentence);
+  const std::string after = exclude(state.name, now);
+  actions_.say(after.empty() ? sentence : cat(sentence, "; ", after));
   if (was_member) tell_loss(sentence);
   consider(now);
+}
+
+// After a failure on a host. Returns what the user should know of it, or nothing.
+std::string Generations::exclude(const std::string& name, Time now) {
+  const auto exclusion = cooldown_.record_failure(name, now);
+  if (limits_.hosts_join) return cat("host ", name, " is used again when an agent joins there");
+  return exclusion ? about_exclusion(name, *exclusion) : "";
 }
 
 // Ends what still runs there.
@@ -210,14 +217,13 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
   const bool is_alone = std::all_of(discovered_.begin(), discovered_.end(),
                                     [&](const Host& other) { return other.name == name; });
   std::string after;
-  if (limits_.restarts_ranks || is_alone) {
+  if (limits_.restarts_ranks || (is_alone && !limits_.hosts_join)) {
     Retry& retry = retries_[name];
     const auto wait = back_off(++retry.failures, seconds(1), seconds(60));
     retry.again = now + wait;
     after = cat("it is started again in ", std::chrono::duration_cast<seconds>(wait).count(), " s");
   } else {
-    const auto exclusion = cooldown_.record_failure(name, now);
-    if (exclusion) after = about_exclusion(name, *exclusion);
+    after = exclude(name, now);
     for (auto& [number, state] : hosts_) {
       if (state.name == name) drop_host(state);
     }
@@ -241,6 +247,7 @@ void Generations::start_hosts(Time now) {
       next_ = std::min(next_.value_or(Time::max()), retry->second.again);
       continue;
     }
+    if (limits_.hosts_join && live_processes(host.name) > 0) continue;
     int wanted = host.slots - live_processes(host.name);
     if (limits_.most) wanted = std::min(wanted, *limits_.most - live_processes());
     if (wanted <= 0) continue;

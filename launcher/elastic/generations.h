@@ -27,6 +27,7 @@ struct GenerationLimits {
   double return_seconds = 30;        // a rank has to ask for its next place after the first one did
   std::optional<ResetLimit> resets;  // of generations after the first
   bool finds_hosts = false;          // discovered() may be called again
+  bool hosts_join = false;           // each with an agent of its own, which starts processes once
   bool restarts_ranks = false;       // a failed rank is started again on its host
   std::optional<CooldownRange> cooldown;  // of a host on which a rank failed
 };
@@ -104,6 +105,7 @@ class Generations {
   void start_hosts(Time now);
   void mark_leaving();
   void fail(int process, int exit_code, const std::string& sentence, Time now);
+  std::string exclude(const std::string& name, Time now);
   void drop_host(HostState& host);
   void dismiss(int process);
   void drop_surplus();

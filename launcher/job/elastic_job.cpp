@@ -11,14 +11,15 @@
 namespace hvd::launcher {
 namespace {
 
-GenerationLimits generation_limits(const Settings& settings) {
+GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
   const RankLimits ranks = rank_limits(settings);
   return {.least = ranks.min,
           .most = ranks.max,
           .pause_seconds = elastic_timeout(settings),
           .return_seconds = settings.number("start_timeout"),
           .resets = reset_limit(settings),
-          .finds_hosts = settings.is_set("host_discovery_script"),
+          .finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
+          .hosts_join = hosts_join,
           .restarts_ranks = settings.flag("restart_ranks"),
           .cooldown = cooldown_range(settings)};
 }
@@ -36,7 +37,8 @@ Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>&
 ElasticJob::ElasticJob(Launch launch, std::vector<Host> hosts)
     : launch_(std::move(launch)),
       hosts_(std::move(hosts)),
-      generations_(generation_limits(launch_.options.settings), *this,
+      generations_(generation_limits(launch_.options.settings, launch_.join_queue != nullptr),
+                   *this,
                    [random = std::mt19937_64(std::random_device()())]() mutable {
                      return std::uniform_real_distribution<double>(0, 1)(random);
                    }),
@@ -72,6 +74,13 @@ void ElasticJob::begin() {
   }
   generations_.discovered(hosts_, now);
   arm();
+  if (launch_.join_queue != nullptr) {
+    launch_.join_queue->stay_open([this] {
+      if (is_stopped_) return;
+      generations_.discovered(launch_.join_queue->hosts(), Clock::now());
+      arm();
+    });
+  }
   if (discovery_) {
     discovery_->watch([this](const std::vector<Host>& hosts) {
       if (is_stopped_) return;
@@ -84,6 +93,17 @@ void ElasticJob::begin() {
 void ElasticJob::stop() {
   if (std::exchange(is_stopped_, true)) return;
   timer_.cancel();
+  if (launch_.join_queue != nullptr) launch_.join_queue->close();
+}
+
+void ElasticJob::leave_queue(const std::string& name) {
+  launch_.join_queue->remove(name);
+  if (is_stopped_) return;
+  std::vector<Host> others = launch_.join_queue->hosts();
+  std::erase_if(others, [&](const Host& host) { return host.name == name; });
+  generations_.discovered(std::move(others), Clock::now());
+  generations_.discovered(launch_.join_queue->hosts(), Clock::now());
+  arm();
 }
 
 net::Task<void> ElasticJob::end() {
@@ -195,6 +215,11 @@ void ElasticJob::end_host(int host) {
   const auto index = static_cast<size_t>(host);
   if (is_ended_[index]) return;
   is_ended_[index] = true;
+  if (launch_.join_queue != nullptr) {
+    // Later: this is called in the midst of a decision.
+    net::asio::post(launch_.loop,
+                    [this, name = launch_.plan.hosts[index].name] { leave_queue(name); });
+  }
   if (!launch_.links[index] || launch_.supervisor.is_done(host)) return;
   launch_.links[index]->end(launch_.grace);
   net::asio::co_spawn(launch_.loop, end_in_time(host), net::asio::detached);

@@ -17,6 +17,7 @@
 #include "launcher/job/host_startup.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
+#include "launcher/link/join_queue.h"
 #include "launcher/output/output.h"
 #include "launcher/plan/slot_plan.h"
 #include "rendezvous/server/server.h"
@@ -35,6 +36,7 @@ class ElasticJob : private GenerationActions {
     Output& output;
     rendezvous::Server& server;
     std::vector<std::unique_ptr<AgentLink>>& links;  // null: no agent yet
+    JoinQueue* join_queue;                           // of the hosts, or null
     double grace;
     // Adds a receiver for the events of the plan's last host.
     std::function<AgentEvents*()> add_events;
@@ -72,6 +74,8 @@ class ElasticJob : private GenerationActions {
   void end_unstarted(int host);
   void take_request(const std::string& key);
   void set(const std::string& key, ByteView value);
+  // The agent of this host ends. Its name is free for another one, which has no failures.
+  void leave_queue(const std::string& name);
   void arm();
 
   Launch launch_;

@@ -229,7 +229,7 @@ void JobLaunch::start_elastic() {
   };
   elastic_ = std::make_unique<ElasticJob>(
       ElasticJob::Launch{loop_, options_, plan_, startup_, supervisor_, *output_, *server_, links_,
-                         host_jobs_.grace(), add_events,
+                         join_queue_, host_jobs_.grace(), add_events,
                          [this](Supervisor::Action action) { act(action); }},
       *elastic_hosts_);
   inspector_.set_elastic(elastic_.get());

@@ -40,7 +40,8 @@ JoinQueue::JoinQueue(asio::io_context& loop, std::unique_ptr<rendezvous::Server>
       token_(wanted.is_plaintext ? plaintext_token(token) : token),
       identity_(std::move(identity)),
       wanted_(std::move(wanted)),
-      changed_(loop) {
+      changed_(loop),
+      pinged_(loop) {
   server_->on_agent(
       [this](net::AcceptedSocket socket) { spawn_bounded(receive(std::move(socket))); });
   on_change();
@@ -102,7 +103,10 @@ void JoinQueue::take(AdmittedAgent agent) {
                      "with another --name"));
     return dismiss(std::move(agent.duplex), "its name is no host's; give it another --name");
   }
-  if (is_complete()) return dismiss(std::move(agent.duplex), "the job has the hosts that it needs");
+  if (is_closed_) return dismiss(std::move(agent.duplex), "the job ends");
+  if (is_complete() && !notify_) {
+    return dismiss(std::move(agent.duplex), "the job has the hosts that it needs");
+  }
   const Host& host = hosts->front();
   const std::string name = printable(host.name);
   if (const Status status = check_agent_version(agent.version); !status.ok()) {
@@ -119,8 +123,10 @@ void JoinQueue::take(AdmittedAgent agent) {
                    cat("the job awaits ", names_of(wanted_.hosts), ", and not '", name,
                        "'; give the agent one of these names by --name"));
   }
-  const auto same = std::find_if(joined_.begin(), joined_.end(),
-                                 [&](const auto& other) { return other->host.name == host.name; });
+  // The agent that it replaces may have left without a word.
+  const auto same = std::find_if(joined_.begin(), joined_.end(), [&](const auto& other) {
+    return other->host.name == host.name && other->duplex;
+  });
   if (same != joined_.end()) {
     log::warning(cat("host ", name,
                      " joined again; if these are two hosts, start their agents with "
@@ -134,6 +140,37 @@ void JoinQueue::take(AdmittedAgent agent) {
   log::info(cat("host ", name, " joined with ", host.slots, " slots"));
   on_change();
   changed_.cancel();
+  if (notify_) notify_();
+}
+
+void JoinQueue::stay_open(std::function<void()> changed) {
+  notify_ = std::move(changed);
+  asio::co_spawn(loop_, ping_until_closed(), asio::detached);
+}
+
+net::Task<void> JoinQueue::ping_until_closed() {
+  asio::steady_timer timer(loop_);
+  while (!is_closed_) {
+    timer.expires_after(kPingEvery);
+    co_await timer.async_wait(net::use_tuple);
+    if (is_closed_) co_return;
+    const size_t before = joined_.size();
+    co_await ping_all();
+    if (joined_.size() != before && !is_closed_) notify_();
+  }
+}
+
+void JoinQueue::remove(const std::string& name) {
+  std::erase_if(joined_,
+                [&](const auto& joined) { return joined->host.name == name && !joined->duplex; });
+  on_change();
+}
+
+void JoinQueue::close() {
+  if (std::exchange(is_closed_, true)) return;
+  for (const auto& joined : joined_) {
+    if (joined->duplex) dismiss(std::move(joined->duplex), "the job ends");
+  }
 }
 
 void JoinQueue::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
@@ -148,6 +185,7 @@ void JoinQueue::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) 
 }
 
 void JoinQueue::on_change() {
+  if (!server_) return;  // the job has it, and begins
   std::vector<rendezvous::JoinedHost> hosts;
   for (const auto& joined : joined_) {
     const Host* wanted = find_wanted(joined->host.name);
@@ -235,7 +273,12 @@ net::Task<void> JoinQueue::ping_all() {
   // Other agents may join meanwhile, also under the same name.
   const std::vector<std::shared_ptr<Joined>> all = joined_;
   for (const auto& joined : all) {
-    if ((co_await joined->duplex->write(ping)).ok()) continue;
+    if (!joined->duplex) continue;
+    joined->is_pinged = true;
+    const Status status = co_await joined->duplex->write(ping);
+    joined->is_pinged = false;
+    pinged_.cancel();
+    if (status.ok()) continue;
     log::warning(cat("host ", printable(joined->host.name), " had joined, and is gone again"));
     std::erase(joined_, joined);
     on_change();
@@ -244,14 +287,25 @@ net::Task<void> JoinQueue::ping_all() {
 
 std::vector<Host> JoinQueue::hosts() const {
   std::vector<Host> hosts;
-  for (const auto& joined : joined_) hosts.push_back(joined->host);
+  for (const auto& joined : joined_) {
+    const bool is_known = std::any_of(hosts.begin(), hosts.end(), [&](const Host& host) {
+      return host.name == joined->host.name;
+    });
+    if (!is_known) hosts.push_back(joined->host);
+  }
   return hosts;
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> JoinQueue::spawn(
     const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) {
-  for (const auto& joined : joined_) {
-    if (joined->host.name != target.host || !joined->duplex) continue;
+  const std::vector<std::shared_ptr<Joined>> all = joined_;
+  for (const auto& joined : all) {
+    if (joined->host.name != target.host) continue;
+    while (joined->is_pinged) {
+      pinged_.expires_at(asio::steady_timer::time_point::max());
+      co_await pinged_.async_wait(net::use_tuple);
+    }
+    if (!joined->duplex) continue;
     on_stage(SpawnStage::kReady);
     co_return Result<std::unique_ptr<Duplex>>(std::move(joined->duplex));
   }

@@ -41,8 +41,15 @@ class JoinQueue : public Spawner {
             const Secret& token, JobIdentity identity, Wanted wanted);
   ~JoinQueue() override;
 
-  // Returns when all wanted hosts have joined. Later agents are refused.
+  // Returns when all wanted hosts have joined. Later agents are refused, unless the queue stays open.
   net::Task<Status> wait(double seconds);
+  // After wait(): further agents join until close(), and wait until spawn() takes them. `changed` is called
+  // when one has joined, or has gone.
+  void stay_open(std::function<void()> changed);
+  // The agent that spawn() took has ended, or will. Another one may join under its name.
+  void remove(const std::string& name);
+  // Ends the agents that wait.
+  void close();
   // The hosts that have joined, in the order of arrival, with the slots that they provide.
   std::vector<Host> hosts() const;
   // "hosts a and b", "hosts that give 8 slots".
@@ -65,8 +72,9 @@ class JoinQueue : public Spawner {
  private:
   struct Joined {
     Host host;
-    std::unique_ptr<Duplex> duplex;
+    std::unique_ptr<Duplex> duplex;  // null: spawn() has taken it
     Clock::time_point since = Clock::now();
+    bool is_pinged = false;  // right now
   };
 
   // An agent whose proof of the token, or whose dismissal, is under way.
@@ -80,9 +88,10 @@ class JoinQueue : public Spawner {
   net::Task<void> take(ReturnedAgent agent);
   // Ends an agent. The agent prints `why` for its user.
   void dismiss(std::unique_ptr<Duplex> duplex, const std::string& why);
-  // Updates /status of the server.
+  // Updates /status of the server, until take_server().
   void on_change();
   net::Task<void> ping_all();
+  net::Task<void> ping_until_closed();
   bool has(const std::string& name) const;
   const Host* find_wanted(const std::string& name) const;
   bool is_complete() const;
@@ -96,11 +105,14 @@ class JoinQueue : public Spawner {
   const JobIdentity identity_;
   const Wanted wanted_;
   net::asio::steady_timer changed_;  // cancelled when a host joins
+  net::asio::steady_timer pinged_;   // cancelled when a host has been pinged
   std::vector<std::shared_ptr<Joined>> joined_;
   std::set<std::string> strangers_;            // refused agents: their names are not in wanted_
   std::deque<std::weak_ptr<Caller>> callers_;  // in the order of their calls
   RefusedCallers refused_;
   Resumer resume_;
+  std::function<void()> notify_;  // of a queue that stays open
+  bool is_closed_ = false;
 };
 
 }  // namespace hvd::launcher

@@ -48,8 +48,8 @@ class Churn:
         return [pid for pid in faults.processes(name) if program in faults.said_of(pid, "cmdline")]
 
     def kill(self, name, program):
-        for pid in self.pids(name, program)[:1]:
-            os.kill(pid, signal.SIGKILL)
+        """The newest one: those of a host that was lost end a while after it."""
+        os.kill(max(self.pids(name, program)), signal.SIGKILL)
 
     def lose(self, name):
         """Long enough for --host-timeout."""

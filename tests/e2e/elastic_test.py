@@ -3,6 +3,9 @@
 import churn
 from harness import *
 
+import network
+
+AGENT = BUILD / "bin" / "horovod-agent"
 RANK = WORKERS / "elastic_rank.py"
 EXAMPLES = ROOT / "examples" / "elastic"
 ENOUGH = 0.9  # test accuracy
@@ -214,6 +217,47 @@ def test_a_launcher_that_is_killed_while_the_job_pauses_leaves_nothing():
     job.signal(signal.SIGKILL)
     job.wait()
     job.leaves_nothing(30)
+
+
+class Joining:
+    """An elastic job whose hosts join by themselves."""
+
+    def __init__(self, *arguments):
+        self.token = scratch() / "token"
+        self.token.write_text("f" * 64)
+        self.token.chmod(0o600)
+        self.job = Job("--listen", f"{network.LAUNCHER_ADDRESS}:0", "--token-file", self.token, *arguments)
+        wait_until(lambda: re.search(r" at tcp:[0-9.]+:(\d+) for ", self.job.err), 30, self.job.describe)
+        self.port = re.search(r" at tcp:[0-9.]+:(\d+) for ", self.job.err)[1]
+
+    def join(self, name, slots):
+        return subprocess.Popen([HOSTS, "exec", name, AGENT, "--join", f"{network.LAUNCHER_ADDRESS}:{self.port}",
+                                 "--token-file", self.token, "--name", name, "--slots", str(slots)])
+
+
+@world("a b c")
+def test_hosts_join_an_elastic_job_by_themselves():
+    joining = Joining("-np", 2, "--min-np", 1, "--max-np", 4, PYTHON, RANK, 250)
+    job, agents = joining.job, [joining.join("a", 2)]
+    wait_for_generation(job, 0, 2)
+    agents.append(joining.join("b", 2))
+    wait_for_generation(job, 1, 4)
+    agents.append(joining.join("c", 2))  # beyond --max-np: waits
+    time.sleep(3)
+    expect(not begun(job, 2), job.describe())
+    os.kill(running_on("a", RANK.name)[0], signal.SIGKILL)
+    # The other ranks go on first, or wait for those of c, which start at once.
+    job.wait_for(r"[45] begins \d+ \d+/4 ", 2)
+    agents.append(joining.join("a", 2))  # again: it has no failures
+    for pid in running_on("b", "horovod-agent"):
+        os.kill(pid, signal.SIGKILL)
+    job.wait_for(r"[67] begins \d+ \d+/4 ", 2)
+    job.ends_with(0)
+    expect("host a is used again when an agent joins there" in job.err, job.describe())
+    for agent in agents:
+        agent.wait(30)
+    job.leaves_nothing()
+    sums(job, 4)
 
 
 @world()

@@ -65,9 +65,12 @@ class BadInput(unittest.TestCase):
         self.one_sentence("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "2", "true",
                           says="'9 2' is out of range")
 
-    def test_an_elastic_job_whose_hosts_join_by_themselves(self):
-        self.one_sentence("-np", "2", "--min-np", "1", "--listen", ":0", "--token-file", "x", "true",
-                          says="--listen starts jobs of constant size")
+    def test_an_elastic_job_whose_hosts_join_by_themselves_and_have_names(self):
+        for flag, value in ("-H", "a:2"), ("--host-discovery-script", "echo a"):
+            self.one_sentence("-np", "2", "--min-np", "1", "--listen", ":0", "--token-file", "x", flag, value, "true",
+                              says=f"lets hosts join an elastic job by themselves, and {flag} names them")
+        self.one_sentence("-np", "2", "--min-np", "1", "--listen", ":0", "--token-file", "x", "--restart-ranks",
+                          "true", says="--restart-ranks cannot be combined with --token-file")
 
     def test_a_discovery_script_that_fails_or_finds_too_few_slots(self):
         self.one_sentence("-np", "1", "--host-discovery-script", "exit 3", "true",

@@ -314,6 +314,32 @@ TEST_CASE("the end: after a success no generation begins, and who asks for one i
   SUBCASE("the last one fails") { CHECK_FALSE(job.generations.ended(3, 5, "failed", job.now())); }
 }
 
+TEST_CASE(
+    "a host that joins by itself starts its processes once, and may join again after a failure") {
+  GenerationLimits limits = of_script();
+  limits.hosts_join = true;
+  limits.most = 3;
+  RecordedJob job(limits);
+  job.begin({{"a", "", 2}});
+  job.ask({0, 1});
+  const std::vector<Host> both = {{"a", "", 2}, {"b", "", 2}};
+  job.generations.discovered(both, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+  job.ask({2});
+  job.wait(1);
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 2+");
+  job.generations.ended(0, 137, "rank 0 on host a was killed", job.now());
+  CHECK(job.said.back() ==
+        "rank 0 on host a was killed; host a is used again when an agent joins there");
+  // b has a free slot, but its agent has started what it starts; a has no agent.
+  job.generations.discovered(both, job.now());
+  CHECK(job.started.size() == 1);
+  job.generations.discovered({{"b", "", 2}}, job.now());
+  job.generations.discovered(both, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:1", "a:2"});
+}
+
 TEST_CASE("when all ranks fail, the first failure is the job's") {
   RecordedJob job;
   job.begin(kTwoHosts);
