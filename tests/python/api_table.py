@@ -202,6 +202,7 @@ SIGNATURES = {
     "ddl_built": {"all": "()"},
     "elastic": {"torch tensorflow tensorflow.keras keras jax": "module"},
     "elastic.CommitStateCallback": {"tensorflow.keras keras": "(state, batches_per_commit=1)"},
+    "elastic.ElasticIterable": {"torch": "(source, seed=0, drop_last=False)"},
     "elastic.ElasticSampler": {"torch": "(dataset, shuffle=True, seed=0)"},
     "elastic.KerasState": {"tensorflow.keras keras": "(model, optimizer=None, **kwargs)"},
     "elastic.ObjectState": {
@@ -349,7 +350,7 @@ SIGNATURES = {
 ABSENT = [
     # Names of one framework.
     ("tensorflow tensorflow.keras keras mxnet jax numpy",
-     "SyncBatchNorm broadcast_optimizer_state sparse_allreduce_async elastic.ElasticSampler "
+     "SyncBatchNorm broadcast_optimizer_state sparse_allreduce_async elastic.ElasticIterable elastic.ElasticSampler "
      "elastic.TorchState elastic.get_handler_registry elastic.set_handler_registry",
      "made for PyTorch's modules, optimizers, sparse tensors and samplers"),
     ("torch tensorflow.keras keras mxnet jax numpy",

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import queue
+import random
 import threading
 import time
 import unittest.mock
@@ -292,6 +293,86 @@ class ElasticTest(rank_case.RankCase):
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
             self.assertEqual(list(sampler) == mine, not shuffle)
 
+    def of_ranks(self, ranks, state, make, batches, batch_size):
+        """Lets this many ranks process some batches from a state on. Returns their samples and the next state."""
+        seen, states, lengths = [], set(), set()
+        for rank in range(ranks):
+            with unittest.mock.patch.multiple("horovod._basics", is_initialized=lambda: True, size=lambda: ranks,
+                                              rank=lambda rank=rank: rank):
+                data = make()
+                data.load_state_dict(state)
+            mine = torch.utils.data.DataLoader(data, batch_size=batch_size)
+            found = [batch.tolist() for _, batch in zip(range(batches), mine)]
+            for index, batch in enumerate(found):
+                data.record_batch(index, len(batch))
+            seen += sum(found, [])
+            lengths.add(tuple(map(len, found)))
+            states.add(tuple(data.state_dict().items()))
+        self.assertEqual((len(states), len(lengths)), (1, 1), "the ranks have different positions")
+        return seen, dict(states.pop())
+
+    def test_an_iterable_is_continued_by_any_number_of_ranks(self):
+        class Skipping:
+            def __init__(self, order):
+                self.order = order
+
+            def __iter__(self):
+                return iter(self.order)
+
+            def skip(self, number):
+                return Skipping(self.order[number:])
+
+        def order(seed, skips):
+            found = torch.randperm(237, generator=torch.Generator().manual_seed(seed)).tolist()
+            return Skipping(found) if skips else found
+
+        draw = random.Random(5)
+        for case in range(40):
+            drop_last, skips = draw.random() < 0.5, draw.random() < 0.5
+
+            def make(drop_last=drop_last, skips=skips):
+                return elastic.ElasticIterable(lambda seed: order(seed, skips), drop_last=drop_last)
+
+            state, seen, ranks = {"seed": 7, "epoch": 2, "consumed": 0}, [], 1
+            while state["consumed"] < 237:
+                ranks = draw.randint(1, 8)
+                last = state["consumed"]
+                part, state = self.of_ranks(ranks, state, make, draw.randint(1, 6), draw.randint(1, 5))
+                seen += part
+                if state["consumed"] == last:
+                    break  # the rest is left out
+            with self.subTest(case=case, drop_last=drop_last):
+                wanted = order(9, False)
+                whole = sorted(wanted)
+                if drop_last:
+                    self.assertEqual(len(seen), len(set(seen)))
+                    self.assertEqual(set(seen), set(wanted[: len(seen)]))
+                    self.assertLess(237 - len(seen), ranks)
+                else:
+                    self.assertEqual(sorted(set(seen)), whole)
+                    self.assertLess(len(seen) - 237, ranks)
+
+    def test_an_iterable_is_part_of_a_state(self):
+        data = elastic.ElasticIterable(range(100), seed=3)
+        rounds = [range(first, min(first + self.size, 100)) for first in range(0, 100, self.size)]
+        self.assertEqual(list(data), [each[self.rank % len(each)] for each in rounds])
+        state = elastic.TorchState(data=data)
+        data.record_batch(0, 4)
+        state.commit()
+        data.record_batch(1, 4)
+        state.restore()
+        self.assertEqual(data.state_dict(), {"seed": 3, "epoch": 0, "consumed": 4 * self.size})
+        self.assertEqual(next(iter(data)), 4 * self.size + self.rank)
+        data.load_state_dict({"seed": 3 + self.rank, "epoch": self.rank, "consumed": self.rank})
+        state.sync()
+        self.assertEqual(data.state_dict(), {"seed": 3, "epoch": 0, "consumed": 0})
+        data.set_epoch(1)
+        self.assertEqual(data.state_dict(), {"seed": 3, "epoch": 1, "consumed": 0})
+        with self.assertRaisesRegex(ValueError, "2 workers"):
+            list(torch.utils.data.DataLoader(data, num_workers=2))
+        self.assertEqual(len(list(torch.utils.data.DataLoader(data, num_workers=1, batch_size=None))),
+                         -(-100 // self.size))
+
     def test_listeners_hear_of_changed_hosts(self):
         from horovod.common.elastic import notification_manager
         from horovod.runner.elastic.worker import HostUpdateResult, WorkerNotificationManager
@@ -374,7 +455,8 @@ class ElasticTest(rank_case.RankCase):
     def test_registry(self):
         registry = elastic.get_handler_registry()
         self.assertEqual([entry[0] for entry in registry],
-                         [torch.nn.Module, torch.optim.Optimizer, elastic.ElasticSampler])
+                         [torch.nn.Module, torch.optim.Optimizer, elastic.ElasticSampler,
+                          elastic.ElasticIterable])
         elastic.set_handler_registry([])
         self.addCleanup(elastic.set_handler_registry, registry)
         self.assertEqual(elastic.get_handler_registry(), [])

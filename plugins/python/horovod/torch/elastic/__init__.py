@@ -5,10 +5,11 @@ See `run`, and docs/elastic.md.
 
 from horovod._basics import init as init, shutdown as shutdown
 from horovod._elastic import ObjectState, State, run, run_fn as run_fn
+from horovod.torch.elastic.iterable import ElasticIterable
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState, get_handler_registry, set_handler_registry
 
 __all__ = [
-    "ElasticSampler", "ObjectState", "State", "TorchState", "get_handler_registry", "run",
+    "ElasticIterable", "ElasticSampler", "ObjectState", "State", "TorchState", "get_handler_registry", "run",
     "set_handler_registry",
 ]

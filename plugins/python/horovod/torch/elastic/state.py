@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Dict, List, Tuple, Type
+from typing import Any, Dict, List, Tuple, Type, Union
 
 import torch
 
 from horovod._basics import rank as rank
 from horovod._elastic import ObjectState, source_rank
 from horovod._frontend import allgather_object as allgather_object, broadcast_object
+from horovod.torch.elastic.iterable import ElasticIterable
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
@@ -77,7 +78,7 @@ class OptimizerStateHandler(_ByStateDict):
 
 
 class SamplerStateHandler(_ByStateDict):
-    def __init__(self, sampler: ElasticSampler) -> None:
+    def __init__(self, sampler: Union[ElasticSampler, ElasticIterable]) -> None:
         super().__init__(sampler)
 
     def sync(self) -> None:
@@ -92,6 +93,7 @@ _registry: List[Tuple[Type[Any], Type[StateHandler]]] = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
     (ElasticSampler, SamplerStateHandler),
+    (ElasticIterable, SamplerStateHandler),
 ]
 
 
@@ -114,7 +116,7 @@ def _handler_of(value: Any) -> Any:
 class TorchState(ObjectState):
     """Model, optimizer, samplers and other values that training needs, each as an attribute.
 
-    Saves modules, optimizers and ElasticSamplers by their state_dict, and other keyword arguments as
+    Saves modules, optimizers, ElasticSamplers and ElasticIterables by their state_dict, and other keyword arguments as
     copies. An attribute that is set to another module, optimizer or sampler is saved at once. `model` and
     `optimizer` may be None at first.
     """
@@ -170,5 +172,5 @@ class TorchState(ObjectState):
     def reset(self) -> None:
         """Divides the remaining samples among the current ranks."""
         for handler in self._handlers.values():
-            if isinstance(handler.value, ElasticSampler):
+            if isinstance(handler.value, (ElasticSampler, ElasticIterable)):
                 handler.value.reset()
