@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterator, List, Optional
 
-from horovod import _ops, _stack
+from horovod import _objects, _ops, _stack
 from horovod import process_sets as _sets
 from horovod._identity import (
     cross_rank,
@@ -115,8 +115,6 @@ def _join(sets: List[List[int]], ranks: List[int]) -> None:
 
 
 def _restore_sets() -> None:
-    from horovod import _objects  # which imports this module
-
     _sets.restore(lambda mine: _objects.broadcast_object(mine, 0, "elastic.process_sets"))
 
 

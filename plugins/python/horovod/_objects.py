@@ -13,7 +13,7 @@ import pickle
 import struct
 from typing import Any, Optional
 
-from horovod import _basics, _ops
+from horovod import _identity, _ops
 from horovod._library import library
 from horovod._ops import Dtype, Kind, Tensor
 from horovod.exceptions import HorovodInternalError
@@ -38,7 +38,7 @@ class _Call:
     def __init__(self, function: str, name: str, process_set: int, size: int) -> None:
         self._words = f"{function} {name}"
         key = _derive_key(b"objects")
-        self.rank = _basics.rank()
+        self.rank = _identity.rank()
         mine = (self.rank, size, os.urandom(16))
         records = _allgather(self._RECORD.pack(*mine), f"{name}.sz", process_set)
         unpacked = list(self._RECORD.iter_unpack(records))
@@ -85,7 +85,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
     root, and may be None there; it must be picklable.
     """
     name = name or _ops.auto_name("broadcast_object", process_set)
-    is_root = _basics.rank() == root_rank
+    is_root = _identity.rank() == root_rank
     failure: Optional[Exception] = None
     data = b""
     if is_root:
