@@ -44,6 +44,13 @@ constexpr std::array kCommands = {
         "of the launcher, needed where several jobs run.\n",
         "horovodrun resize 2\nhorovodrun resize 4711 8\n"},
     Command{
+        "remove", "[PID] HOST|RANK", "Take a host or a rank out of a job.",
+        "The job is an elastic one. The ranks of the host, or the rank of this number, leave at "
+        "the next commit, and nothing is lost. Their slots stay empty until horovodrun resize "
+        "needs them, or until the discovery script drops the host and names it anew. PID is the "
+        "process id of the launcher, needed where several jobs run.\n",
+        "horovodrun remove node7\nhorovodrun remove 4711 3\n"},
+    Command{
         "report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report.",
         "FILE must not exist; without FILE, it is horovod-report.txt. It has versions, the host, "
         "the result of --check-build for the Python of COMMAND, and the settings of FLAGS, "

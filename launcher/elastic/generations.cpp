@@ -58,6 +58,7 @@ int Generations::live_processes() const {
 int Generations::live_processes(const std::string& host) const {
   int count = 0;
   for (const auto& [number, process] : processes_) {
+    if (process.is_removed) continue;
     if (process.phase != Phase::kGone && hosts_.at(process.host).name == host) ++count;
   }
   return count;
@@ -68,12 +69,24 @@ void Generations::discovered(std::vector<Host> hosts, Time now) {
   for (const Host& host : hosts) names.push_back(host.name);
   if (limits_.finds_hosts) {
     cooldown_.set_discovered(names);
-    std::erase_if(retries_, [&](const auto& retry) {
-      return std::find(names.begin(), names.end(), retry.first) == names.end();
-    });
+    const auto is_unnamed = [&](const auto& entry) {
+      return std::find(names.begin(), names.end(), entry.first) == names.end();
+    };
+    std::erase_if(retries_, is_unnamed);
+    std::erase_if(removals_, is_unnamed);
   }
-  discovered_ = std::move(hosts);
+  named_ = std::move(hosts);
+  leave_out_removed();
   consider(now);
+}
+
+void Generations::leave_out_removed() {
+  discovered_.clear();
+  for (Host host : named_) {
+    const auto left = removals_.find(host.name);
+    if (left != removals_.end()) host.slots = std::min(host.slots, left->second);
+    if (host.slots > 0) discovered_.push_back(std::move(host));
+  }
 }
 
 int Generations::free_slot(const std::string& host) const {
@@ -289,9 +302,10 @@ MembershipPlan Generations::next() const {
   if (current_) change.previous = *current_;
   for (const Member& member : change.previous.members) {
     const auto process = static_cast<int>(member.incarnation);
+    const Process& one = processes_.at(process);
     if (!is_live(process))
       change.ended.insert(process);
-    else if (hosts_.at(processes_.at(process).host).is_leaving)
+    else if (one.is_removed || hosts_.at(one.host).is_leaving)
       change.leaving.insert(process);
   }
   for (const Host& host : discovered_) {
@@ -300,6 +314,7 @@ MembershipPlan Generations::next() const {
     for (const auto& [number, process] : processes_) {
       const HostState& state = hosts_.at(process.host);
       if (state.name != host.name || state.is_leaving || process.phase != Phase::kAsking) continue;
+      if (process.is_removed) continue;
       ++count;
       if (!is_member(number)) usable.started.push_back({process.slot, number});
     }
@@ -487,6 +502,10 @@ void Generations::announce(Time now) {
     if (members_of(host.name) > host.slots) updates |= rendezvous::kHostsRemoved;
   }
   if (limits_.most && live_members() > *limits_.most) updates |= rendezvous::kHostsRemoved;
+  for (const Member& member : current_->members) {
+    const auto process = static_cast<int>(member.incarnation);
+    if (is_live(process) && processes_.at(process).is_removed) updates |= rendezvous::kHostsRemoved;
+  }
   const bool is_ready = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
     return !is_member(one.first) && has_spare_place(one.second);
   });
@@ -586,6 +605,11 @@ Result<std::string> Generations::resize(int ranks, Time now) {
     return invalid_argument(cat("the job needs at least ", limits_.least,
                                 limits_.least == 1 ? " rank" : " ranks (--min-np)"));
   }
+  if (ranks > offered_slots() && !removals_.empty()) {
+    removals_.clear();
+    for (auto& [number, process] : processes_) process.is_removed = false;
+    leave_out_removed();
+  }
   const int slots = offered_slots();
   const int members = live_members();
   if (ranks > slots && !limits_.finds_hosts) {
@@ -601,6 +625,71 @@ Result<std::string> Generations::resize(int ranks, Time now) {
                          : cat("the job goes from ", members, " to ", ranks,
                                " ranks when the discovery script names hosts for them; it names ",
                                slots, " slots now");
+  consider(now);
+  return sentence;
+}
+
+// `slots`: how many the host is to have. The job must have enough without the others, and its state.
+Status Generations::may_remove(const std::string& host, int slots, const std::string& what) const {
+  int offered = 0;
+  for (const Host& other : discovered_) {
+    if (!is_excluded(other.name)) offered += other.name == host ? slots : other.slots;
+  }
+  if (offered < limits_.least) {
+    return failed_precondition(cat("without ", what, " the hosts of the job have slots for ",
+                                   offered, " ranks, and the job needs at least ", limits_.least));
+  }
+  const auto stays = [&](const Member& member) {
+    const auto process = static_cast<int>(member.incarnation);
+    return is_live(process) && !processes_.at(process).is_removed &&
+           !hosts_.at(processes_.at(process).host).is_leaving && (slots > 0 || member.host != host);
+  };
+  if (std::any_of(current_->members.begin(), current_->members.end(), stays)) return {};
+  return failed_precondition(
+      cat("without ", what, " no rank is left that has the state of the training"));
+}
+
+Result<std::string> Generations::remove_host(const std::string& name, Time now) {
+  HVD_RETURN_IF_ERROR(may_change(now));
+  std::vector<std::string> names;
+  for (const Host& host : discovered_) names.push_back(host.name);
+  const std::string what = cat("host ", name);
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    return not_found(cat(what, " is not one of the hosts that the job uses: ", join(names, ", ")));
+  }
+  HVD_RETURN_IF_ERROR(may_remove(name, 0, what));
+  const bool has_ranks = members_of(name) > 0;
+  removals_[name] = 0;
+  leave_out_removed();
+  consider(now);
+  return cat(what,
+             has_ranks ? " leaves the job when its ranks next commit" : " is not used by the job",
+             ", until horovodrun resize needs its slots",
+             limits_.finds_hosts ? ", or the discovery script names it anew" : "");
+}
+
+Result<std::string> Generations::remove_rank(int64_t rank, Time now) {
+  HVD_RETURN_IF_ERROR(may_change(now));
+  if (rank < 0 || rank >= current_->size()) {
+    return not_found(cat("the job has no rank ", rank, "; its last one is ", current_->size() - 1));
+  }
+  const Member& member = current_->members[static_cast<size_t>(rank)];
+  const auto number = static_cast<int>(member.incarnation);
+  if (!is_live(number) || processes_.at(number).is_removed) {
+    return failed_precondition(cat("rank ", rank, " leaves the job already"));
+  }
+  Process& process = processes_.at(number);
+  process.is_removed = true;
+  const int left = live_processes(member.host);
+  const Status status = may_remove(member.host, left, cat("rank ", rank));
+  if (!status.ok() || left == 0) process.is_removed = false;
+  HVD_RETURN_IF_ERROR(status);
+  if (left == 0) return remove_host(member.host, now);
+  removals_[member.host] = left;
+  leave_out_removed();
+  std::string sentence = cat("rank ", rank, " on host ", member.host,
+                             " leaves the job when the ranks next commit; its slot stays empty "
+                             "until horovodrun resize needs it");
   consider(now);
   return sentence;
 }

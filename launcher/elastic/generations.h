@@ -72,6 +72,10 @@ class Generations {
   // A user asks for this number of ranks, instead of the largest one so far. A sentence about what follows,
   // or about why not.
   Result<std::string> resize(int ranks, Time now);
+  // A user asks that a host, or one rank, leaves at the next commit. Its slots are used again when a resize
+  // needs them, and a host also when it is discovered anew.
+  Result<std::string> remove_host(const std::string& name, Time now);
+  Result<std::string> remove_rank(int64_t rank, Time now);
   void on_time(Time now);
   // Time::max(): no event but the others can change anything.
   Time next_time() const;
@@ -88,6 +92,7 @@ class Generations {
     Phase phase = Phase::kStarting;
     int64_t request = 0;
     int32_t generation = -1;  // that it was in last
+    bool is_removed = false;  // by a user; it leaves at the next commit
   };
   struct HostState {
     std::string name;
@@ -117,6 +122,8 @@ class Generations {
   bool may_reset(Time now);
   Status may_change(Time now);
   int offered_slots() const;
+  void leave_out_removed();
+  Status may_remove(const std::string& host, int slots, const std::string& what) const;
   int live_members() const;
   int members_of(const std::string& host) const;
   bool has_spare_place(const Process& process) const;
@@ -126,7 +133,7 @@ class Generations {
   void over(int exit_code, const std::string& sentence, int process);
   void finish();
   bool is_live(int process) const;
-  int live_processes(const std::string& host) const;
+  int live_processes(const std::string& host) const;  // without removed ones
   int live_processes() const;
   bool is_member(int process) const;
   int free_slot(const std::string& host) const;
@@ -134,7 +141,9 @@ class Generations {
 
   GenerationLimits limits_;
   GenerationActions& actions_;
-  std::vector<Host> discovered_;
+  std::vector<Host> discovered_;         // without what a user has removed
+  std::vector<Host> named_;              // all of them
+  std::map<std::string, int> removals_;  // by name: how many slots a user has left the host
   std::map<int, Process> processes_;
   std::map<int, HostState> hosts_;
   HostCooldown cooldown_;

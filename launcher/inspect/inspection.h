@@ -1,4 +1,4 @@
-// The launcher's side of `horovodrun ps`, `stack`, `exec` and `resize`. These connect to the abstract Unix
+// The launcher's side of `horovodrun ps`, `stack`, `exec`, `resize` and `remove`. These connect to the abstract Unix
 // socket @horovodrun/UID/PID/RANDOM, which disappears with the launcher. Only the launcher's user and
 // root get an answer. JobInspector owns it. Lives on the launch's loop.
 #pragma once
@@ -47,7 +47,7 @@ class Inspection {
 
 class InspectionServer {
  public:
-  // Answers "ps", "stack", "exec ORDER" or "resize N"; then the socket is closed.
+  // Answers "ps", "stack", "exec ORDER", "resize N" or "remove HOST"; then the socket is closed.
   using Answer = std::function<net::Task<void>(std::string request, net::StreamSocket& caller)>;
   static Result<std::unique_ptr<InspectionServer>> open(net::asio::any_io_executor executor,
                                                         Answer answer);

@@ -153,13 +153,21 @@ int run_beside_ranks(std::span<const std::string> words) {
   return sent.ok() ? show_records(launcher.socket) : refuse(sent);
 }
 
-// `horovodrun resize [PID] N`.
+// `horovodrun resize [PID] N` and `horovodrun remove [PID] HOST|RANK`.
 int change_ranks(std::span<const std::string> arguments) {
   const std::string& order = arguments[0];
   const auto words = arguments.subspan(1);
-  const auto ranks = words.empty() ? std::nullopt : parse_int(words.back());
   const bool has_pid = words.size() == 2 && parse_int(words[0]);
-  if ((words.size() != 1 && !has_pid) || !ranks || *ranks < 1 || *ranks > kMaxSlots) {
+  const bool is_complete = words.size() == 1 || has_pid;
+  const auto number = is_complete ? parse_int(words.back()) : std::nullopt;
+  if (order == "remove") {
+    if (!is_complete || words.back().empty() ||
+        words.back().find_first_of(" \n") != std::string::npos) {
+      return refuse(invalid_argument(
+          "write horovodrun remove [PID of a launcher] HOST, or the number of a rank; to run the "
+          "program remove, put flags before it"));
+    }
+  } else if (!number || *number < 1 || *number > kMaxSlots) {
     return refuse(invalid_argument(cat(
         "write horovodrun ", order,
         " [PID of a launcher] N, where N is the number of ranks that the job is to have; to run "
@@ -168,16 +176,18 @@ int change_ranks(std::span<const std::string> arguments) {
   }
   const auto launchers = choose(has_pid ? words[0] : "");
   if (!launchers.ok()) return refuse(launchers.status());
-  if (launchers->size() > 1) return refuse(several(order, *launchers, " N"));
+  if (launchers->size() > 1)
+    return refuse(several(order, *launchers, order == "remove" ? " HOST" : " N"));
   const Launcher& launcher = launchers->front();
-  const Status sent = send_question(launcher, cat(order, " ", *ranks));
+  const Status sent = send_question(launcher, cat(order, " ", words.back()));
   return sent.ok() ? show_records(launcher.socket) : refuse(sent);
 }
 
 }  // namespace
 
 bool asks_about_jobs(std::span<const std::string> arguments) {
-  constexpr std::array<std::string_view, 5> kOrders = {"ps", "stack", "exec", "attach", "resize"};
+  constexpr std::array<std::string_view, 6> kOrders = {"ps",     "stack",  "exec",
+                                                       "attach", "resize", "remove"};
   return !arguments.empty() &&
          std::find(kOrders.begin(), kOrders.end(), arguments[0]) != kOrders.end();
 }
@@ -185,7 +195,7 @@ bool asks_about_jobs(std::span<const std::string> arguments) {
 int answer_about_jobs(std::span<const std::string> arguments) {
   const std::string& question = arguments[0];
   if (question == "exec") return run_beside_ranks(arguments.subspan(1));
-  if (question == "resize") return change_ranks(arguments);
+  if (question == "resize" || question == "remove") return change_ranks(arguments);
   if (question == "attach") return attach(arguments.subspan(1));
   remove_old_spools();
   if (arguments.size() > 2 || (arguments.size() == 2 && !parse_int(arguments[1]))) {

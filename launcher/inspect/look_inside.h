@@ -1,6 +1,7 @@
 // The commands `horovodrun ps` and `horovodrun stack [PID]`, which show the state of this user's
 // running jobs, `horovodrun exec [PID] [--rank LIST] COMMAND`, which runs a command beside their
-// ranks, and `horovodrun resize [PID] N`, which changes the number of ranks of an elastic job.
+// ranks, and `horovodrun resize [PID] N` and `remove [PID] HOST|RANK`, which change the ranks of an elastic
+// job.
 // `horovodrun attach` is in launcher/detach. The launcher's main calls them.
 #pragma once
 

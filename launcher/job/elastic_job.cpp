@@ -128,11 +128,19 @@ bool ElasticJob::survives(int process, int host, int exit_code, const std::strin
 
 Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
   if (is_stopped_) return failed_precondition("the job ends");
-  const auto ranks = words.size() == 2 ? parse_int(words[1]) : std::nullopt;
-  if (!ranks || words[0] != "resize" || *ranks < 1 || *ranks > kMaxSlots) {
-    return invalid_argument("this is no order to change the ranks: is it of another release?");
+  const auto now = Clock::now();
+  const bool is_resize = words.size() == 2 && words[0] == "resize";
+  const bool is_removal = words.size() == 2 && words[0] == "remove";
+  const auto number = is_resize || is_removal ? parse_int(words[1]) : std::nullopt;
+  Result<std::string> sentence =
+      invalid_argument("this is no order to change the ranks: is it of another release?");
+  if (is_resize && number && *number >= 1 && *number <= kMaxSlots) {
+    sentence = generations_.resize(static_cast<int>(*number), now);
+  } else if (is_removal && number) {
+    sentence = generations_.remove_rank(*number, now);
+  } else if (is_removal) {
+    sentence = generations_.remove_host(words[1], now);
   }
-  auto sentence = generations_.resize(static_cast<int>(*ranks), Clock::now());
   arm();
   if (sentence.ok()) launch_.output.say(cat("horovodrun ", join(words, " "), ": ", *sentence));
   return sentence;

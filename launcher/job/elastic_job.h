@@ -50,8 +50,8 @@ class ElasticJob : private GenerationActions {
   void begin();
   // As Supervisor::Survives.
   bool survives(int process, int host, int exit_code, const std::string& sentence);
-  // `horovodrun resize N`, with the arguments behind that word. A sentence about what follows, or about
-  // why not.
+  // `horovodrun resize N` or `remove HOST|RANK`, as words. A sentence about what follows, or about why
+  // not.
   Result<std::string> change(const std::vector<std::string>& words);
   // No further host is started.
   void stop();

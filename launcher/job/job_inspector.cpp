@@ -81,7 +81,7 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
     co_return;
   }
   const std::vector<std::string> words = split(request, ' ');
-  if (words[0] == "resize") co_return co_await change(words, caller);
+  if (words[0] == "resize" || words[0] == "remove") co_return co_await change(words, caller);
   const bool with_stacks = request == "stack";
   inspection_.grow(plan_.hosts.size());
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(),

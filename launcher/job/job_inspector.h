@@ -1,4 +1,4 @@
-// Answers `horovodrun ps`, `stack`, `exec` and `resize`, which a user runs in another terminal. Owns the
+// Answers `horovodrun ps`, `stack`, `exec`, `resize` and `remove`, which a user runs in another terminal. Owns the
 // socket to which these connect, the open queries to the agents, and the commands that run beside ranks.
 // Passes orders that change an elastic job on to it. JobLaunch owns it and forwards the agents' events to
 // it. Lives on the launch's loop.

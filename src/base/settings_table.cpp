@@ -322,7 +322,7 @@ constexpr Setting kTable[] = {
      "--no-log-hide-timestamp,--log-with-timestamp", "", 1, true},
 
     {"help", "-h,--help", "", "", kFlag, "[TOPIC]", "0", kQuestions,
-     "Print the common flags, or all flags of a topic, and exit."},
+     "Print the common flags, or those of a topic."},
     {"help_all", "--help-all", "", "", kFlag, "", "0", kQuestions,
      "Print all flags and variables and exit."},
     {"version", "-v,--version", "", "", kFlag, "", "0", kQuestions, "Print the version and exit."},

@@ -304,6 +304,34 @@ def test_resize_changes_the_number_of_ranks_and_loses_nothing():
 
 
 @world()
+def test_removed_hosts_and_ranks_leave_at_the_next_commit_and_lose_nothing():
+    job = Job("-np", 4, "--min-np", 1, "-H", "a:2,b:2", PYTHON, RANK, 400, "--slow", 0.05)
+    wait_for_generation(job, 0, 4)
+    for words, sentence in ((("c",), "host c is not one of the hosts that the job uses: a, b"),
+                            ((4,), "the job has no rank 4; its last one is 3"), ((), "write horovodrun remove"),
+                            (("a", "b"), "write horovodrun remove")):
+        wrong = ask("remove", *words)
+        expect(wrong.returncode == 2 and sentence in wrong.stderr and wrong.stderr.count("\n") == 1, wrong)
+    one = ask("remove", 1)
+    expect(one.returncode == 0 and one.stdout.startswith("rank 1 on host a leaves the job when"), one)
+    expect([rank[:2] for rank in sorted(wait_for_generation(job, 1, 3))] == [(0, 0), (2, 1), (3, 2)], job.describe())
+    host = ask("remove", "a")
+    expect(host.returncode == 0 and host.stdout.startswith("host a leaves the job when its ranks next commit"), host)
+    expect([rank[:2] for rank in sorted(wait_for_generation(job, 2, 2))] == [(2, 0), (3, 1)], job.describe())
+    last = ask("remove", "b")
+    expect(last.returncode == 2 and "needs at least 1" in last.stderr, last)
+    back = ask("resize", 3)
+    expect(back.returncode == 0 and "from 2 to 3 ranks" in back.stdout, back)
+    expect([rank[:2] for rank in sorted(wait_for_generation(job, 3, 3))] == [(2, 0), (3, 1), (4, 2)], job.describe())
+    job.ends_with(0)
+    job.leaves_nothing()
+    steps = {number: begun(job, number)[0][3] for number in (1, 2, 3)}
+    expect(sums(job, 3) == steps[1] * 4 + (steps[2] - steps[1]) * 3 + (steps[3] - steps[2]) * 2 + (400 - steps[3]) * 3,
+           job.describe())
+    expect(not any("lost" in line or "killed" in line for line in job.said()), job.describe())
+
+
+@world()
 def test_a_job_of_constant_size_is_not_resized():
     job = Job("-np", 2, "-H", "a:1,b:1", "sh", "-c", "echo ready; sleep 3")
     job.wait_for("ready", 2)

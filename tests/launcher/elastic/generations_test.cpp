@@ -488,6 +488,116 @@ TEST_CASE("a job whose ranks may not change again is not resized") {
         "the ranks of the job may not change again (--reset-limit)");
 }
 
+TEST_CASE("a removed host leaves at the next commit, and is used again when a resize needs it") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  const auto answer = job.generations.remove_host("a", job.now());
+  REQUIRE(answer.ok());
+  CHECK(
+      *answer ==
+      "host a leaves the job when its ranks next commit, until horovodrun resize needs its slots");
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "2 3");
+  CHECK(job.ended == std::vector<int>{0});
+  CHECK(job.losses.empty());
+  job.wait(100);
+  CHECK(job.started.empty());
+  CHECK(job.generations.remove_host("a", job.now()).error().message() ==
+        "host a is not one of the hosts that the job uses: b");
+  REQUIRE(job.generations.resize(2, job.now()).ok());
+  CHECK(job.started.empty());
+  REQUIRE(job.generations.resize(3, job.now()).ok());
+  CHECK(job.started == std::vector<std::string>{"a:1"});
+}
+
+TEST_CASE("a removed host is used again when the script names it anew") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  REQUIRE(job.generations.remove_host("b", job.now()).ok());
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0 1");
+  job.generations.discovered(kTwoHosts, job.now());
+  CHECK(job.started.empty());
+  job.generations.discovered({kTwoHosts[0]}, job.now());
+  job.generations.discovered(kTwoHosts, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:2"});
+}
+
+TEST_CASE("a removed rank leaves its slot empty, and its host keeps the others") {
+  GenerationLimits limits;
+  limits.restarts_ranks = true;
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  const auto answer = job.generations.remove_rank(0, job.now());
+  REQUIRE(answer.ok());
+  CHECK(
+      answer->starts_with("rank 0 on host a leaves the job when the ranks next commit; its slot"));
+  CHECK(job.generations.remove_rank(0, job.now()).error().message() ==
+        "rank 0 leaves the job already");
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "1 2 3");
+  CHECK(job.ended_processes == std::vector<int>{0});
+  CHECK(job.ended.empty());
+  job.wait(100);
+  CHECK(job.started.empty());
+  SUBCASE("the last rank of a host takes the host out") {
+    REQUIRE(job.generations.remove_rank(0, job.now()).ok());
+    job.ask({1, 2, 3});
+    CHECK(job.ranks() == "2 3");
+    CHECK(job.ended == std::vector<int>{0});
+  }
+  SUBCASE("a resize uses the slot again") {
+    REQUIRE(job.generations.resize(4, job.now()).ok());
+    CHECK(job.started == std::vector<std::string>{"a:1"});
+  }
+}
+
+TEST_CASE("a resize before the next commit keeps a removed rank") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  REQUIRE(job.generations.remove_rank(3, job.now()).ok());
+  REQUIRE(job.generations.resize(4, job.now()).ok());
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0 1 2 3");
+  CHECK(job.ended_processes.empty());
+}
+
+TEST_CASE("remove refuses what would end the job, and what is not there") {
+  GenerationLimits limits;
+  limits.least = 3;
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  CHECK(job.generations.remove_host("b", job.now()).error().message() ==
+        "without host b the hosts of the job have slots for 2 ranks, and the job needs at least 3");
+  CHECK(job.generations.remove_host("c", job.now()).error().message() ==
+        "host c is not one of the hosts that the job uses: a, b");
+  CHECK(job.generations.remove_rank(4, job.now()).error().message() ==
+        "the job has no rank 4; its last one is 3");
+  REQUIRE(job.generations.remove_rank(1, job.now()).ok());
+  CHECK(job.generations.remove_rank(2, job.now()).error().message() ==
+        "without rank 2 the hosts of the job have slots for 2 ranks, and the job needs at least 3");
+}
+
+TEST_CASE("the host that alone has the state is not removed") {
+  GenerationLimits limits;
+  limits.most = 2;
+  RecordedJob job(limits);
+  job.begin({kTwoHosts[0]});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.ask({0, 1});
+  CHECK(job.generations.remove_host("a", job.now()).error().message() ==
+        "without host a no rank is left that has the state of the training");
+  REQUIRE(job.generations.remove_host("b", job.now()).ok());
+  CHECK(job.updates.empty());
+}
+
 TEST_CASE("the ranks learn of a lost host and the cause") {
   RecordedJob job;
   job.begin(kTwoHosts);
