@@ -42,6 +42,15 @@ int Generations::rank_of(int process) const {
   return -1;
 }
 
+std::vector<int> Generations::members() const {
+  std::vector<int> processes;
+  if (!current_) return processes;
+  for (const Member& member : current_->members) {
+    processes.push_back(static_cast<int>(member.incarnation));
+  }
+  return processes;
+}
+
 bool Generations::is_member(int process) const { return rank_of(process) >= 0; }
 
 bool Generations::is_live(int process) const {

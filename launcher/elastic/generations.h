@@ -83,6 +83,8 @@ class Generations {
   int32_t generation() const { return current_ ? static_cast<int32_t>(current_->number) : -1; }
   // The rank of a process in the present generation, or -1.
   int rank_of(int process) const;
+  // By rank: the processes of the present generation, also those that have ended since.
+  std::vector<int> members() const;
 
  private:
   enum class Phase { kStarting, kAsking, kMember, kGone };

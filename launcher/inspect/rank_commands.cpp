@@ -3,6 +3,8 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <set>
+#include <string_view>
 
 #include "base/text.h"
 #include "launcher/inspect/inspection.h"
@@ -37,12 +39,12 @@ std::shared_ptr<Watch> watch(const net::asio::any_io_executor& executor,
 
 // The command beside one rank.
 struct RankCommands::Beside {
-  Beside(int rank, uint32_t number)
-      : rank(rank),
+  Beside(Place place, uint32_t number)
+      : process(place.process),
         number(number),
-        taggers{LineTagger(cat("[", rank, "]<stdout>:")),
-                LineTagger(cat("[", rank, "]<stderr>:"))} {}
-  int rank;
+        taggers{LineTagger(cat("[", place.rank, "]<stdout>:")),
+                LineTagger(cat("[", place.rank, "]<stderr>:"))} {}
+  int process;
   uint32_t number;
   bool has_ended = false;
   int code = 0;
@@ -56,40 +58,53 @@ struct RankCommands::Pending {
   std::shared_ptr<Watch> watch;
 };
 
-std::vector<int> RankCommands::ranks_of(const Run& wish, Status* status) const {
-  std::vector<int> ranks;
-  if (wish.ranks.empty()) {
-    for (const Slot& slot : plan_.slots) {
-      if (slot.local_rank == 0) ranks.push_back(slot.rank);
-    }
-    return ranks;
+std::vector<RankCommands::Place> RankCommands::places() const {
+  std::vector<Place> places;
+  if (members_) {
+    for (const int process : members_())
+      places.push_back({static_cast<int>(places.size()), process});
   }
-  const auto wanted = parse_ranks(wish.ranks, plan_.size());
-  if (!wanted.ok()) {
-    *status = wanted.status().with_context("--rank");
-    return ranks;
-  }
-  for (int rank = 0; rank < plan_.size(); ++rank) {
-    if ((*wanted)[static_cast<size_t>(rank)]) ranks.push_back(rank);
-  }
-  return ranks;
+  if (!places.empty()) return places;
+  for (const Slot& slot : plan_.slots) places.push_back({slot.rank, slot.rank});
+  return places;
 }
 
-void RankCommands::order(Run wish, const std::vector<int>& ranks, Pending& pending) {
-  for (const int rank : ranks) {
-    wish.rank = rank;
+std::vector<RankCommands::Place> RankCommands::places_of(const Run& wish, Status* status) const {
+  std::vector<Place> all = places();
+  if (wish.ranks.empty()) {
+    std::set<std::string_view> hosts;
+    std::erase_if(all, [&](const Place& place) {
+      const int host = plan_.slots[static_cast<size_t>(place.process)].host;
+      return !hosts.insert(plan_.hosts[static_cast<size_t>(host)].name).second;
+    });
+    return all;
+  }
+  const auto wanted = parse_ranks(wish.ranks, static_cast<int>(all.size()));
+  if (!wanted.ok()) {
+    *status = wanted.status().with_context("--rank");
+    return {};
+  }
+  std::erase_if(all,
+                [&](const Place& place) { return !(*wanted)[static_cast<size_t>(place.rank)]; });
+  return all;
+}
+
+void RankCommands::order(Run wish, const std::vector<Place>& places, Pending& pending) {
+  for (const Place place : places) {
+    wish.rank = place.process;
     wish.number = ++last_;
-    pending.besides.emplace_back(rank, wish.number);
+    pending.besides.emplace_back(place, wish.number);
     ++pending.left;
-    if (!send_(rank, wish)) {
-      on_ran({.number = wish.number, .rank = rank, .code = 1, .why = "the rank has ended\n"});
+    if (!send_(place.process, wish)) {
+      on_ran(
+          {.number = wish.number, .rank = place.process, .code = 1, .why = "the rank has ended\n"});
     }
   }
 }
 
 net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   Status status;
-  const std::vector<int> ranks = ranks_of(wish, &status);
+  const std::vector<Place> places = places_of(wish, &status);
   if (!status.ok()) {
     const Message refusal = Ran{.code = kExitBadInput, .why = status.message() + "\n"};
     co_await send_record(caller, refusal);
@@ -99,7 +114,7 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   pending.watch = watch(executor_, caller);
   const std::shared_ptr<Watch> watch = pending.watch;
   pending_.push_back(&pending);
-  order(std::move(wish), ranks, pending);
+  order(std::move(wish), places, pending);
   while (!watch->is_gone && (pending.left > 0 || !pending.said.empty())) {
     if (pending.said.empty()) {
       co_await watch->changed.wait();
@@ -113,7 +128,7 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   std::erase(pending_, &pending);
   Ran all{.why = {}};
   for (const Beside& beside : pending.besides) {
-    if (!beside.has_ended) send_(beside.rank, StopRun{beside.number});
+    if (!beside.has_ended) send_(beside.process, StopRun{beside.number});
     if (all.code == 0) all.code = beside.code;
   }
   const Message end = std::move(all);
@@ -163,7 +178,7 @@ void RankCommands::on_ran(const Ran& ran) {
   if (beside == nullptr || std::exchange(beside->has_ended, true)) return;
   beside->code = ran.signal != 0 ? kExitSignal + ran.signal : ran.code;
   const auto say = [&](uint8_t is_error, const std::string& text) {
-    pending->said.push_back({ran.number, beside->rank, is_error, text});
+    pending->said.push_back({ran.number, beside->process, is_error, text});
   };
   if (!ran.why.empty()) say(1, ran.why);
   for (const uint8_t is_error : {0, 1}) say(is_error, "");
@@ -174,9 +189,9 @@ void RankCommands::on_ran(const Ran& ran) {
 void RankCommands::on_host_gone(int host) {
   for (Pending* pending : pending_) {
     for (const Beside& beside : pending->besides) {
-      if (plan_.slots[static_cast<size_t>(beside.rank)].host != host) continue;
+      if (plan_.slots[static_cast<size_t>(beside.process)].host != host) continue;
       on_ran({.number = beside.number,
-              .rank = beside.rank,
+              .rank = beside.process,
               .code = 1,
               .why = "its host's part of the job has ended\n"});
     }

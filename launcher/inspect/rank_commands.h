@@ -23,6 +23,10 @@ class RankCommands {
   RankCommands(net::asio::any_io_executor executor, const SlotPlan& plan, Send send)
       : executor_(std::move(executor)), plan_(plan), send_(std::move(send)) {}
 
+  // In an elastic job: the processes by which the plan knows the ranks of now, by rank; none: no rank has begun.
+  using Members = std::function<std::vector<int>()>;
+  void set_members(Members members) { members_ = std::move(members); }
+
   // Until it has ended beside all, or the caller's socket is closed, which ends it. The caller gets
   // what is said, in records (see inspection.h), each line behind its rank where there are several;
   // then Ran with the first code that is not 0.
@@ -36,14 +40,21 @@ class RankCommands {
   struct Beside;
   struct Pending;
 
-  std::vector<int> ranks_of(const Run& wish, Status* status) const;
-  void order(Run wish, const std::vector<int>& ranks, Pending& pending);
+  struct Place {
+    int rank = 0;     // that the user knows
+    int process = 0;  // by which the plan and the agents know it
+  };
+
+  std::vector<Place> places() const;
+  std::vector<Place> places_of(const Run& wish, Status* status) const;
+  void order(Run wish, const std::vector<Place>& places, Pending& pending);
   net::Task<bool> tell(net::StreamSocket& caller, Pending& pending, const Said& said);
   Beside* find(uint32_t number, Pending** of);
 
   net::asio::any_io_executor executor_;
   const SlotPlan& plan_;
   const Send send_;
+  Members members_;
   std::vector<Pending*> pending_;
   uint32_t last_ = 0;
 };

@@ -53,6 +53,7 @@ class ElasticJob : private GenerationActions {
   // `horovodrun resize N` or `remove HOST|RANK`, as words. A sentence about what follows, or about why
   // not.
   Result<std::string> change(const std::vector<std::string>& words);
+  const Generations& generations() const { return generations_; }
   // No further host is started.
   void stop();
   // Returns when the discovery script has ended.

@@ -6,6 +6,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
+#include "launcher/inspect/rank_names.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/output/report.h"
 
@@ -33,6 +34,11 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
         links[static_cast<size_t>(host)]->pass(order);
         return true;
       }) {}
+
+void JobInspector::set_elastic(ElasticJob* elastic) {
+  elastic_ = elastic;
+  commands_.set_members([elastic] { return elastic->generations().members(); });
+}
 
 void JobInspector::open() {
   auto server =
@@ -84,9 +90,18 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   if (words[0] == "resize" || words[0] == "remove") co_return co_await change(words, caller);
   const bool with_stacks = request == "stack";
   inspection_.grow(plan_.hosts.size());
-  std::string text = cat("horovodrun, pid ", ::getpid(), ", ", plan_.size(),
-                         " ranks: ", printable(join(options_.command, " ")), "\n");
-  const std::vector<std::string> hosts = co_await inspection_.run(with_stacks);
+  std::vector<std::string> hosts = co_await inspection_.run(with_stacks);
+  std::string text = cat("horovodrun, pid ", ::getpid(), ", ");
+  if (elastic_ != nullptr && elastic_->generations().generation() >= 0) {
+    const Generations& now = elastic_->generations();
+    text += cat("generation ", now.generation(), ", ", now.members().size());
+    for (std::string& host : hosts) {
+      host = with_present_ranks(host, [&now](int process) { return now.rank_of(process); });
+    }
+  } else {
+    text += cat(plan_.size());
+  }
+  text += cat(" ranks: ", printable(join(options_.command, " ")), "\n");
   for (size_t host = 0; host < hosts.size(); ++host) {
     const bool is_done = supervisor_.is_done(static_cast<int>(host));
     text += cat("host ", plan_.hosts[host].name,

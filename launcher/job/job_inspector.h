@@ -28,7 +28,7 @@ class JobInspector {
                const std::vector<std::unique_ptr<AgentLink>>& links);
 
   // The job is elastic. `elastic` outlives this object's loop.
-  void set_elastic(ElasticJob* elastic) { elastic_ = elastic; }
+  void set_elastic(ElasticJob* elastic);
   // Opens the socket. The job runs without it when that fails.
   void open();
   // Returns one text per host with the stacks of its ranks; empty for a host that did not answer.

@@ -315,6 +315,13 @@ def test_removed_hosts_and_ranks_leave_at_the_next_commit_and_lose_nothing():
     one = ask("remove", 1)
     expect(one.returncode == 0 and one.stdout.startswith("rank 1 on host a leaves the job when"), one)
     expect([rank[:2] for rank in sorted(wait_for_generation(job, 1, 3))] == [(0, 0), (2, 1), (3, 2)], job.describe())
+    seen = ask("ps")
+    expect(f"horovodrun, pid {job.process.pid}, generation 1, 3 ranks: " in seen.stdout, seen)
+    expect(re.findall(r"^rank \d.*", seen.stdout, re.M) == [f"rank {rank} (process {process})"
+                                                           for rank, process in enumerate((0, 2, 3))], seen)
+    beside = ask("exec", "--rank", "1-2", "sh", "-c", "echo $HOROVOD_ELASTIC_PROCESS")
+    expect(sorted(beside.stdout.splitlines()) == ["[1]<stdout>:2", "[2]<stdout>:3"], beside)
+    expect(ask("exec", "--rank", "3", "true").returncode == 2, "rank 3 has gone")
     host = ask("remove", "a")
     expect(host.returncode == 0 and host.stdout.startswith("host a leaves the job when its ranks next commit"), host)
     expect([rank[:2] for rank in sorted(wait_for_generation(job, 2, 2))] == [(2, 0), (3, 1)], job.describe())
