@@ -47,12 +47,6 @@ void HostCooldown::set_discovered(std::span<const std::string> hosts) {
   std::erase_if(records_, [&](const auto& entry) { return !discovered_->contains(entry.first); });
 }
 
-void HostCooldown::set_boot_id(std::string_view host, std::string_view boot_id) {
-  Record& record = records_[std::string(host)];
-  if (!record.boot_id.empty() && record.boot_id != boot_id) record = {};
-  record.boot_id = boot_id;
-}
-
 std::string about_exclusion(std::string_view host, const HostCooldown::Exclusion& exclusion) {
   if (exclusion.delay) {
     return cat("host ", host, " is not used for ", std::lround(*exclusion.delay),

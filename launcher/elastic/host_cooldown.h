@@ -47,15 +47,10 @@ class HostCooldown {
   // a host that comes back starts without them. Not called where hosts are fixed.
   void set_discovered(std::span<const std::string> hosts);
 
-  // The boot id of the host's agent. Another one than before is another machine, or the same one after a
-  // restart: forgets the host's failures.
-  void set_boot_id(std::string_view host, std::string_view boot_id);
-
  private:
   struct Record {
     int failures = 0;
     Time until;  // max(): for ever
-    std::string boot_id;
   };
 
   const std::optional<CooldownRange> range_;

@@ -111,22 +111,6 @@ TEST_CASE("a host that left discovery and came back has no failures") {
   CHECK(again->failures == 1);
 }
 
-TEST_CASE("a host with a new boot id has no failures") {
-  HostCooldown cooldown({}, always(0));
-  cooldown.set_boot_id("a", "one");
-  CHECK(cooldown.is_usable("a", at(0)));
-  CHECK(cooldown.record_failure("a", at(0)));
-  cooldown.set_boot_id("a", "one");
-  CHECK_FALSE(cooldown.is_usable("a", at(1)));
-  cooldown.set_boot_id("a", "two");
-  CHECK(cooldown.is_usable("a", at(1)));
-  CHECK(cooldown.record_failure("a", at(2))->failures == 1);
-  // The first known id of a host that has failed says nothing about a new machine.
-  CHECK(cooldown.record_failure("b", at(0)));
-  cooldown.set_boot_id("b", "three");
-  CHECK_FALSE(cooldown.is_usable("b", at(1)));
-}
-
 TEST_CASE("the sentence about an excluded host names the flag that changes it") {
   CHECK(about_exclusion("b", {.failures = 1, .delay = {}}) ==
         "host b is not used again in this job, after a failure there; give "
