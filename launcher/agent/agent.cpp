@@ -123,6 +123,7 @@ Deadline Agent::next_deadline() const {
   consider(outside_signals_.deadline());
   consider(link_.deadline());
   if (is_linked_ && !is_suspended_) consider(lease_);
+  if (!is_ending_) consider(leave_by_);
   if (is_ending_ && !is_finished_) {
     consider(kill_at_);
     consider(kill_again_at_);
@@ -141,6 +142,12 @@ void Agent::watch_over() {
   if (is_linked_ && !is_suspended_ && lease_.passed()) {
     const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
     fail(cat("the launcher gave no sign of life for ", lease, " s"));
+  }
+  if (leave_by_.passed() && !is_ending_) {
+    outbox_.put(
+        Ending{cat("the agent got signal ", SIGTERM, ", and the ranks have not committed within ",
+                   job_.leave_grace_seconds, " s (--leave-grace)")});
+    end(job_.kill_grace_seconds);
   }
   if (is_ending_ && !is_finished_ && (kill_at_.passed() || kill_again_at_.passed())) {
     kill_what_is_left();
@@ -198,9 +205,20 @@ void Agent::act(const OutsideSignal& signal) {
   if (!is_launchers && !is_ending_) {
     const std::string why = cat("the agent was ended by signal ", number);
     if (phase_ != Phase::kStarted) return fail(why);
+    if (number == SIGTERM && !has_reached_ranks && leave()) return;
     outbox_.put(Ending{why});  // not Failed: the last lines of the ranks follow
   }
   end(job_.kill_grace_seconds, has_reached_ranks && number == SIGTERM);
+}
+
+// The ranks of an elastic job go on until their next commit; the launcher ends them then. False when they
+// have had the time for that.
+bool Agent::leave() {
+  const bool is_leaving = leave_by_.time() != Deadline::never().time();
+  if (is_leaving || job_.leave_grace_seconds == 0 || !is_linked_) return false;
+  leave_by_ = Deadline::after_seconds(job_.leave_grace_seconds);
+  outbox_.put(Leaving{cat("its agent got signal ", SIGTERM)});
+  return true;
 }
 
 void Agent::reap() {

@@ -54,6 +54,7 @@ class Agent {
   void obey(const Message& message);
   void on_signal();
   void act(const OutsideSignal& signal);
+  bool leave();
   void reap();
   // Ends all processes of the job. Sends the job's end signal now, unless the ranks already have a
   // signal, and SIGKILL after the grace period. A later call can only shorten the grace period.
@@ -97,6 +98,7 @@ class Agent {
   bool is_ending_ = false;
   bool is_killing_ = false;
   bool is_finished_ = false;
+  Deadline leave_by_ = Deadline::never();
   Deadline kill_at_ = Deadline::never();
   Deadline kill_again_at_ = Deadline::never();
   Deadline give_up_at_ = Deadline::never();

@@ -167,6 +167,7 @@ constexpr Range kRanges[] = {
     {"max_num_proc", 1, 1 << 24},
     {"elastic_timeout", 0, 1e8},
     {"host_timeout", 0.1, 1e6},
+    {"leave_grace", 0, 1e6},
     {"ssh_port", 1, 65535},
     {"start_timeout", 0.1, 1e8},
     {"lease", 1, 1e8},

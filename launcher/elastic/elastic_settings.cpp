@@ -20,7 +20,7 @@ using Names = std::function<std::string(std::string_view key)>;
 
 Status check_without_elastic(const Settings& settings, const Names& name_of) {
   for (const char* key : {"max_num_proc", "job_reset_limit", "cooldown_range", "elastic_timeout",
-                          "restart_ranks", "host_timeout"}) {
+                          "restart_ranks", "host_timeout", "leave_grace"}) {
     if (!settings.is_set(key)) continue;
     const std::string name = name_of(key);
     // The variable may be set for all jobs of a user.

@@ -638,6 +638,17 @@ Result<std::string> Generations::resize(int ranks, Time now) {
   return sentence;
 }
 
+// Whether a rank stays after the next commit if this host leaves.
+bool Generations::has_state_without(const std::string& host) const {
+  if (!current_) return false;
+  const auto stays = [&](const Member& member) {
+    const auto process = static_cast<int>(member.incarnation);
+    return member.host != host && is_live(process) && !processes_.at(process).is_removed &&
+           !hosts_.at(processes_.at(process).host).is_leaving;
+  };
+  return std::any_of(current_->members.begin(), current_->members.end(), stays);
+}
+
 // `slots`: how many the host is to have. The job must have enough without the others, and its state.
 Status Generations::may_remove(const std::string& host, int slots, const std::string& what) const {
   int offered = 0;
@@ -648,12 +659,7 @@ Status Generations::may_remove(const std::string& host, int slots, const std::st
     return failed_precondition(cat("without ", what, " the hosts of the job have slots for ",
                                    offered, " ranks, and the job needs at least ", limits_.least));
   }
-  const auto stays = [&](const Member& member) {
-    const auto process = static_cast<int>(member.incarnation);
-    return is_live(process) && !processes_.at(process).is_removed &&
-           !hosts_.at(processes_.at(process).host).is_leaving && (slots > 0 || member.host != host);
-  };
-  if (std::any_of(current_->members.begin(), current_->members.end(), stays)) return {};
+  if (has_state_without(slots > 0 ? "" : host)) return {};
   return failed_precondition(
       cat("without ", what, " no rank is left that has the state of the training"));
 }
@@ -675,6 +681,28 @@ Result<std::string> Generations::remove_host(const std::string& name, Time now) 
              has_ranks ? " leaves the job when its ranks next commit" : " is not used by the job",
              ", until horovodrun resize needs its slots",
              limits_.finds_hosts ? ", or the discovery script names it anew" : "");
+}
+
+void Generations::host_leaves(int host, const std::string& why, double seconds, Time now) {
+  const HostState& state = hosts_.at(host);
+  if (is_over_ || finishing_ || state.is_gone) return;
+  const std::string name = state.name;
+  const std::string sentence = cat("host ", name, " leaves the job: ", why);
+  if (!has_state_without(name)) {
+    actions_.say(cat(sentence, "; no other host has the state of the training, and it ends in ",
+                     seconds, " s (--leave-grace)"));
+    return;
+  }
+  actions_.say(
+      cat(sentence, "; its ranks have ", seconds, " s for their next commit (--leave-grace)"));
+  if (failure_.empty()) {
+    failure_code_ = kExitFailed;
+    failure_ = sentence;
+    failed_process_ = -1;
+  }
+  removals_[name] = 0;
+  leave_out_removed();
+  consider(now);
 }
 
 Result<std::string> Generations::remove_rank(int64_t rank, Time now) {

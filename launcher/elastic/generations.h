@@ -76,6 +76,9 @@ class Generations {
   // needs them, and a host also when it is discovered anew.
   Result<std::string> remove_host(const std::string& name, Time now);
   Result<std::string> remove_rank(int64_t rank, Time now);
+  // A host will be lost after so many seconds: its ranks leave at their next commit, as if a user removed
+  // it. If no other has the state, they go on until then.
+  void host_leaves(int host, const std::string& why, double seconds, Time now);
   void on_time(Time now);
   // Time::max(): no event but the others can change anything.
   Time next_time() const;
@@ -126,6 +129,7 @@ class Generations {
   int offered_slots() const;
   void leave_out_removed();
   Status may_remove(const std::string& host, int slots, const std::string& what) const;
+  bool has_state_without(const std::string& host) const;
   int live_members() const;
   int members_of(const std::string& host) const;
   bool has_spare_place(const Process& process) const;

@@ -146,6 +146,12 @@ Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
   return sentence;
 }
 
+void ElasticJob::host_leaves(int host, const std::string& why) {
+  if (is_stopped_ || is_ended_[static_cast<size_t>(host)]) return;
+  generations_.host_leaves(host, why, launch_.options.settings.number("leave_grace"), Clock::now());
+  arm();
+}
+
 void ElasticJob::take_request(const std::string& key) {
   const auto process = parse_int(std::string_view(key).substr(rendezvous::kPlaceRequests.size()));
   const auto value = launch_.server.value(key);

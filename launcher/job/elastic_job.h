@@ -53,6 +53,8 @@ class ElasticJob : private GenerationActions {
   // `horovodrun resize N` or `remove HOST|RANK`, as words. A sentence about what follows, or about why
   // not.
   Result<std::string> change(const std::vector<std::string>& words);
+  // The agent of this host is about to end.
+  void host_leaves(int host, const std::string& why);
   const Generations& generations() const { return generations_; }
   // No further host is started.
   void stop();

@@ -104,7 +104,10 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   job.remote_init = options_.settings.text("remote_init");
   job.is_compared = plan_.hosts.size() > 1;
   job.lease_seconds = lease_of(options_.settings);
-  if (is_elastic_) job.silence_seconds = options_.settings.number("host_timeout");
+  if (is_elastic_) {
+    job.silence_seconds = options_.settings.number("host_timeout");
+    job.leave_grace_seconds = options_.settings.number("leave_grace");
+  }
   job.kill_grace_seconds = grace_;
   job.end_signal = end_signal_;
   job.insecure_compat = options_.settings.flag("insecure_compat");

@@ -143,6 +143,9 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_said(const Said& said) override { job.inspector_.on_said(said); }
   void on_ran(const Ran& ran) override { job.inspector_.on_ran(ran); }
   void on_signalled(int number) override { job.signals_.pass_on(number, host); }
+  void on_leaving(const std::string& why) override {
+    if (job.elastic_) job.elastic_->host_leaves(host, why);
+  }
   void on_ending(const std::string& why) override {
     job.act(job.supervisor_.on_agent_ending(host, why), SIGTERM);
   }

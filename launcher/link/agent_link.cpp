@@ -325,6 +325,8 @@ Status AgentLink::Impl::obey(Message message) {
     events_->on_said(*said);
   } else if (const auto* ran = std::get_if<Ran>(&message)) {
     events_->on_ran(*ran);
+  } else if (const auto* leaving = std::get_if<Leaving>(&message)) {
+    events_->on_leaving(leaving->sentence);
   } else if (const auto* ending = std::get_if<Ending>(&message)) {
     events_->on_ending(ending->sentence);
   } else if (const auto* signalled = std::get_if<Signalled>(&message)) {

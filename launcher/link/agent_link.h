@@ -39,6 +39,9 @@ class AgentEvents {
   virtual void on_exit(const RankExit& exit) = 0;
   // Another process than the launcher has sent SIGUSR1 or SIGUSR2 to the host's ranks.
   virtual void on_signalled(int number) = 0;
+  // The host leaves an elastic job: end() is due once its ranks have left. on_ending follows if that takes
+  // too long.
+  virtual void on_leaving(const std::string& why) = 0;
   // The agent ends the ranks for a reason of its own; their last output and on_finished follow.
   virtual void on_ending(const std::string& why) = 0;
   // All ranks have ended, all output was delivered, and the host has no process or file of the job.

@@ -41,7 +41,9 @@ struct HostJob {
   std::string staged_path;        // within it, for PYTHONPATH
   bool insecure_compat = false;   // the ranks may be Horovod's own workers
   double kill_grace_seconds = 5;  // between the end signal and SIGKILL
-  int end_signal = 15;            // SIGTERM or SIGINT: tells the ranks of a job that ends
+  // How long the agent of an elastic job stays after SIGTERM while its ranks leave; 0: not at all.
+  double leave_grace_seconds = 0;
+  int end_signal = 15;  // SIGTERM or SIGINT: tells the ranks of a job that ends
 };
 
 // The candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host.

@@ -55,6 +55,7 @@ enum class Kind : uint16_t {
   kResume = 36,
   kResumed = 37,
   kEndRank = 38,
+  kLeaving = 39,
 };
 
 // The fields of each message, in their order on the wire, once for both directions.
@@ -184,6 +185,10 @@ void fields(F f, StopRun& m) {
   f(m.number);
 }
 template <typename F>
+void fields(F f, Leaving& m) {
+  f(m.sentence);
+}
+template <typename F>
 void fields(F f, Ending& m) {
   f(m.sentence);
 }
@@ -240,6 +245,7 @@ Kind kind_of(const Ran&) { return Kind::kRan; }
 Kind kind_of(const Said&) { return Kind::kSaid; }
 Kind kind_of(const SaidTaken&) { return Kind::kSaidTaken; }
 Kind kind_of(const StopRun&) { return Kind::kStopRun; }
+Kind kind_of(const Leaving&) { return Kind::kLeaving; }
 Kind kind_of(const Ending&) { return Kind::kEnding; }
 Kind kind_of(const Signalled&) { return Kind::kSignalled; }
 Kind kind_of(const Session&) { return Kind::kSession; }
@@ -275,7 +281,8 @@ Status check(const HostJob& job) {
     return invalid_argument(
         cat("the job has ", job.ranks.size(), " ranks on one host, more than ", kMaxRanks));
   }
-  if (!is_duration(job.lease_seconds) || !is_duration(job.kill_grace_seconds)) {
+  if (!is_duration(job.lease_seconds) || !is_duration(job.kill_grace_seconds) ||
+      !is_duration(job.leave_grace_seconds)) {
     return invalid_argument("the job's lease or grace is no number of seconds");
   }
   if (job.end_signal != SIGTERM && job.end_signal != SIGINT) {
@@ -388,6 +395,8 @@ Result<Message> decode(ByteView bytes) {
       return decode_as<SaidTaken>(reader, "an answer to what a command said");
     case Kind::kStopRun:
       return decode_as<StopRun>(reader, "an order to stop a command");
+    case Kind::kLeaving:
+      return decode_as<Leaving>(reader, "an agent's wish to leave");
     case Kind::kEnding:
       return decode_as<Ending>(reader, "an agent's end");
     case Kind::kSignalled:

@@ -161,6 +161,11 @@ struct ReachabilityTested {
 struct Signalled {
   int32_t number = 0;
 };
+// The agent leaves an elastic job, for this reason, and waits for End; after HostJob::leave_grace_seconds,
+// Ending follows.
+struct Leaving {
+  std::string sentence;
+};
 // The agent ends everything, for this reason; what the ranks say until then, and Finished, follow.
 struct Ending {
   std::string sentence;
@@ -222,7 +227,7 @@ using Message =
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran,
                  StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled, Session, Reattach,
-                 Resume, Resumed, EndRank>;
+                 Resume, Resumed, EndRank, Leaving>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

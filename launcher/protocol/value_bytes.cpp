@@ -58,7 +58,7 @@ void put(ByteWriter& to, const HostJob& job) {
   }
   to.put_text(job.remote_init).put(static_cast<uint8_t>(job.is_compared));
   to.put(static_cast<uint8_t>(job.is_staged)).put_text(job.staged_path);
-  to.put(job.lease_seconds).put(job.kill_grace_seconds);
+  to.put(job.lease_seconds).put(job.kill_grace_seconds).put(job.leave_grace_seconds);
   to.put(static_cast<uint8_t>(job.insecure_compat)).put(static_cast<int32_t>(job.end_signal));
 }
 void get(ByteReader& from, HostJob& job) {
@@ -84,6 +84,7 @@ void get(ByteReader& from, HostJob& job) {
   job.staged_path = from.get_text();
   job.lease_seconds = from.get<double>();
   job.kill_grace_seconds = from.get<double>();
+  job.leave_grace_seconds = from.get<double>();
   job.insecure_compat = from.get<uint8_t>() != 0;
   job.end_signal = from.get<int32_t>();
 }

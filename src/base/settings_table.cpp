@@ -93,6 +93,8 @@ constexpr Setting kTable[] = {
      "Start a failed rank of an elastic job again on its host, instead of using the host no more."},
     {"host_timeout", "--host-timeout", "", "", kDouble, "SECONDS", "3", kElastic,
      "Time without a sign of life after which a host of an elastic job is lost."},
+    {"leave_grace", "--leave-grace", "", "", kDouble, "SECONDS", "30", kElastic,
+     "Time that the ranks of a host have to commit after SIGTERM to its agent; 0: none."},
 
     {"ssh_port", "-p,--ssh-port", "", "", kInt, "PORT", "", kSsh, "Port of sshd on the hosts."},
     {"ssh_identity_file", "-i,--ssh-identity-file", "", "", kText, "FILE", "", kSsh,

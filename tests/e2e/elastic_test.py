@@ -338,6 +338,39 @@ def test_removed_hosts_and_ranks_leave_at_the_next_commit_and_lose_nothing():
     expect(not any("lost" in line or "killed" in line for line in job.said()), job.describe())
 
 
+def agents(host):
+    return [pid for pid in faults.processes(host) if "agent" in faults.said_of(pid, "comm")]
+
+
+@world()
+def test_sigterm_to_an_agent_makes_its_host_leave_and_loses_nothing():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 200, "--slow", 0.05)
+    wait_for_generation(job, 0, 4)
+    found = agents("b")
+    expect(found, f"no agent on host b\n{job.describe()}")
+    os.kill(max(found), signal.SIGTERM)
+    begun_next = wait_for_generation(job, 1, 2)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(sorted(rank[:2] for rank in begun_next) == [(0, 0), (1, 1)], job.describe())
+    step = begun_next[0][3]
+    expect(sums(job, 2) == step * 4 + (200 - step) * 2, job.describe())
+    expect(any("host b leaves the job: its agent got signal 15; its ranks have 30 s" in line for line in job.said()) and
+           not any("lost" in line for line in job.said()), job.describe())
+
+
+@world()
+def test_a_host_that_does_not_commit_within_the_leave_grace_is_lost():
+    job = Job("-np", 2, "--min-np", 1, "--leave-grace", 1, "-H", "a:1,b:1", PYTHON, RANK, 4, "--slow", 6)
+    wait_for_generation(job, 0, 2)
+    os.kill(max(agents("b")), signal.SIGTERM)
+    wait_for_generation(job, 1, 1)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(any("host b was lost: the agent got signal 15, and the ranks have not committed within 1 s" in line
+               for line in job.said()), job.describe())
+
+
 @world()
 def test_a_job_of_constant_size_is_not_resized():
     job = Job("-np", 2, "-H", "a:1,b:1", "sh", "-c", "echo ready; sleep 3")

@@ -93,7 +93,7 @@ class AgentFixture : public AgentEvents {
   std::vector<std::array<int, 3>> joined;  // rank of the job, rank and size of its world
   std::vector<net::StreamSocket> stores;
   bool is_finished = false;
-  std::vector<std::string> endings, lost;
+  std::vector<std::string> leavings, endings, lost;
   std::vector<int> signalled;
   bool is_consuming = true;
   size_t output_size = 0;
@@ -108,6 +108,7 @@ class AgentFixture : public AgentEvents {
   void on_input_taken(int rank, size_t size) override;
   void on_exit(const RankExit& exit) override;
   void on_signalled(int number) override { signalled.push_back(number); }
+  void on_leaving(const std::string& why) override { leavings.push_back(why); }
   void on_ending(const std::string& why) override { endings.push_back(why); }
   void on_finished() override;
   void on_lost(const Status& why) override;

@@ -92,6 +92,38 @@ TEST_CASE("A signal to the agent or to its guardian ends the job with a reason")
   }
 }
 
+TEST_CASE("SIGTERM to the agent of an elastic job lets the ranks go on for a time") {
+  for (const bool is_ended_in_time : {false, true}) {
+    AgentFixture fixture;
+    HostJob job = fixture.shell_job(cat(kStubborn, "sleep 1000; :"));
+    job.leave_grace_seconds = is_ended_in_time ? 60 : 2;
+    REQUIRE(start_stubborn(fixture, job));
+    send_signal(fixture.agent(), SIGTERM);
+    CHECK(fixture.until([&] { return !fixture.leavings.empty(); }));
+    CHECK(fixture.leavings == std::vector<std::string>{"its agent got signal 15"});
+    CHECK(fixture.endings.empty());
+    CHECK(fixture.exits.empty());
+    if (is_ended_in_time) fixture.link().end(5);
+    CHECK(fixture.until([&] { return fixture.is_finished; }));
+    const std::vector<std::string> late = {
+        "the agent got signal 15, and the ranks have not committed within 2 s (--leave-grace)"};
+    CHECK(fixture.endings == (is_ended_in_time ? std::vector<std::string>() : late));
+    CHECK(fixture.marked().empty());
+  }
+}
+
+TEST_CASE("A second SIGTERM to the agent of an elastic job ends it at once") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job(cat(kStubborn, "sleep 1000; :"));
+  job.leave_grace_seconds = 60;
+  REQUIRE(start_stubborn(fixture, job));
+  send_signal(fixture.agent(), SIGTERM);
+  CHECK(fixture.until([&] { return !fixture.leavings.empty(); }));
+  send_signal(fixture.agent(), SIGTERM);
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+  CHECK(fixture.endings == std::vector<std::string>{"the agent was ended by signal 15"});
+}
+
 namespace {
 
 // Says how often it gets each of these.

@@ -598,6 +598,62 @@ TEST_CASE("the host that alone has the state is not removed") {
   CHECK(job.updates.empty());
 }
 
+TEST_CASE("a host whose agent is about to end leaves at the next commit, and nothing is lost") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  REQUIRE(job.said.size() == 1);
+  CHECK(job.said[0] ==
+        "host a leaves the job: its agent got signal 15; its ranks have 30 s for their next commit "
+        "(--leave-grace)");
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "2 3");
+  CHECK(job.ended == std::vector<int>{0});
+  CHECK(job.losses.empty());
+  job.wait(100);
+  CHECK(job.started.empty());
+}
+
+TEST_CASE("a host that leaves and does not commit in time is lost") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  job.generations.host_lost(0, "host a was lost: no commit", job.now());
+  CHECK(job.losses == std::vector<std::string>{"0: host a was lost: no commit"});
+  job.ask({2, 3});
+  CHECK(job.ranks() == "2 3");
+}
+
+TEST_CASE("a host that leaves may take the job below its minimum, which names the host") {
+  RecordedJob job([] {
+    GenerationLimits limits;
+    limits.least = 3;
+    return limits;
+  }());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  job.ask({0, 1, 2, 3});
+  CHECK(job.exit_code == 1);
+  CHECK(job.end ==
+        "host a leaves the job: its agent got signal 15; the job needs at least 3 ranks "
+        "(--min-np), and has 2");
+}
+
+TEST_CASE("the only host with the state goes on until its agent ends") {
+  RecordedJob job;
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  REQUIRE(job.said.size() == 1);
+  CHECK(job.said[0].find("no other host has the state") != std::string::npos);
+  CHECK(job.updates.empty());
+  CHECK_FALSE(job.exit_code);
+}
+
 TEST_CASE("the ranks learn of a lost host and the cause") {
   RecordedJob job;
   job.begin(kTwoHosts);

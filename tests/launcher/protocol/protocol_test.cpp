@@ -28,6 +28,7 @@ HostJob job() {
   job.lease_seconds = 7.5;
   job.kill_grace_seconds = 0;
   job.insecure_compat = true;
+  job.leave_grace_seconds = 30;
   job.end_signal = 2;
   return job;
 }
@@ -68,6 +69,7 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.lease_seconds == 7.5);
   CHECK(read.job.kill_grace_seconds == 0);
   CHECK(read.job.insecure_compat);
+  CHECK(read.job.leave_grace_seconds == 30);
   CHECK(read.job.end_signal == 2);
 }
 
@@ -107,6 +109,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(End{2.5, 15}).grace_seconds == 2.5);
   CHECK(again(End{2.5, 15}).signal == 15);
   CHECK(again(Ending{"why"}).sentence == "why");
+  CHECK(again(Leaving{"why"}).sentence == "why");
   CHECK(again(EndRank{3, 2.5}).rank == 3);
   CHECK(again(EndRank{3, 2.5}).grace_seconds == 2.5);
   CHECK(again(Signalled{10}).number == 10);

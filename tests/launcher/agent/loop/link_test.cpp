@@ -77,6 +77,7 @@ struct Events : AgentEvents {
   void on_joined(int, int, int) override {}
   void on_exit(const RankExit& exit) override { exits.push_back(exit); }
   void on_signalled(int) override {}
+  void on_leaving(const std::string&) override {}
   void on_ending(const std::string&) override {}
   void on_finished() override { is_finished = true; }
   void on_lost(const Status& why) override { lost.push_back(why.message()); }
