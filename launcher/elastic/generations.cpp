@@ -629,11 +629,14 @@ Result<std::string> Generations::resize(int ranks, Time now) {
       ranks < members
           ? cat("the job goes from ", members, " to ", ranks, " ranks when they next commit")
       : ranks == members ? cat("the job has ", ranks, " ranks, and gets no more")
-      : ranks <= slots   ? cat("the job goes from ", members, " to ", ranks,
-                               " ranks when the new ones have started")
-                         : cat("the job goes from ", members, " to ", ranks,
-                               " ranks when the discovery script names hosts for them; it names ",
-                               slots, " slots now");
+      : ranks <= slots
+          ? cat("the job goes from ", members, " to ", ranks,
+                " ranks when the new ones have started")
+          : cat("the job goes from ", members, " to ", ranks,
+                limits_.hosts_join ? " ranks when hosts join for them; those of now have "
+                                   : " ranks when the discovery script names hosts for them; it "
+                                     "names ",
+                slots, " slots");
   consider(now);
   return sentence;
 }
@@ -680,7 +683,9 @@ Result<std::string> Generations::remove_host(const std::string& name, Time now) 
   return cat(what,
              has_ranks ? " leaves the job when its ranks next commit" : " is not used by the job",
              ", until horovodrun resize needs its slots",
-             limits_.finds_hosts ? ", or the discovery script names it anew" : "");
+             limits_.hosts_join    ? ", or another agent joins there"
+             : limits_.finds_hosts ? ", or the discovery script names it anew"
+                                   : "");
 }
 
 void Generations::host_leaves(int host, const std::string& why, double seconds, Time now) {

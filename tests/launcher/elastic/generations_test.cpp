@@ -470,7 +470,7 @@ TEST_CASE("with a discovery script, resize above the slots waits for hosts") {
   job.ask({0, 1});
   const auto answer = job.generations.resize(3, job.now());
   REQUIRE(answer.ok());
-  CHECK(answer->find("when the discovery script names hosts for them; it names 2 slots now") !=
+  CHECK(answer->find("when the discovery script names hosts for them; it names 2 slots") !=
         std::string::npos);
   job.generations.discovered(kTwoHosts, job.now());
   CHECK(job.started == std::vector<std::string>{"b:1"});
@@ -522,6 +522,24 @@ TEST_CASE("a removed host is used again when the script names it anew") {
   job.generations.discovered(kTwoHosts, job.now());
   CHECK(job.started.empty());
   job.generations.discovered({kTwoHosts[0]}, job.now());
+  job.generations.discovered(kTwoHosts, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:2"});
+}
+
+TEST_CASE("where hosts join, resize and remove speak of those, and a removed host joins again") {
+  GenerationLimits limits = of_script();
+  limits.hosts_join = true;
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  CHECK(*job.generations.resize(5, job.now()) ==
+        "the job goes from 4 to 5 ranks when hosts join for them; those of now have 4 slots");
+  CHECK(*job.generations.remove_host("b", job.now()) ==
+        "host b leaves the job when its ranks next commit, until horovodrun resize needs its "
+        "slots, or another agent joins there");
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0 1");
+  job.generations.discovered({kTwoHosts[0]}, job.now());  // its agent has ended
   job.generations.discovered(kTwoHosts, job.now());
   CHECK(job.started == std::vector<std::string>{"b:2"});
 }
