@@ -169,6 +169,24 @@ def test_process_sets_come_back_with_their_ranks():
                          "[2, 3] (id 2).") == 1, job.describe())
 
 
+def leave_nothing_behind(generations):
+    job = Job("-np", 3, "--min-np", 3, "-H", "a:2,b:1", PYTHON, WORKERS / "elastic_generations.py", generations)
+    job.ends_with(0, 60 + generations)
+    job.leaves_nothing()
+    found = [tuple(map(int, numbers)) for numbers in
+             re.findall(r"after (\d+) generations: (\d+) descriptors, (\d+) threads, (\d+) KiB, (\d+) keys", job.out)]
+    print(*found, sep="\n")
+    expect([one[0] for one in found] == [generations // 10, generations], job.describe())
+    (_, descriptors, threads, memory, keys), after = found
+    expect(after[1:3] == (descriptors, threads) and after[4] == keys, f"descriptors, threads or keys: {found}")
+    expect(after[3] - memory < 1024, f"KiB: {found}")
+
+
+@world()
+def test_a_hundred_generations_leave_nothing_behind():
+    leave_nothing_behind(100)
+
+
 @world("a")
 def test_on_a_single_host_a_failed_rank_is_started_again():
     job = Job("-np", 3, "--min-np", 2, "-H", "a:3", PYTHON, RANK, 200, "--kill", "1@5")

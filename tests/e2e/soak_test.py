@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Many jobs end at a random moment in a random way, and leave nothing behind.
+"""Many jobs end at a random moment in a random way, and leave nothing behind; as do many generations of one job.
 
 HVD_SOAK_SEED repeats a run, and HVD_SOAK_RUNS sets the number of runs. Each line of the output names its
 seed, its moment and its way.
@@ -9,6 +9,8 @@ import random
 import time
 
 from harness import *
+
+import elastic_test
 
 RUNS = int(os.environ.get("HVD_SOAK_RUNS", 100))
 NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]
@@ -32,6 +34,11 @@ WAYS = {
     "SIGKILL of an agent": kill("agent"),
     "SIGKILL of a guardian": kill("guardian"),
 }
+
+
+@world()
+def test_a_thousand_generations_leave_nothing_behind():
+    elastic_test.leave_nothing_behind(1000)
 
 
 @world()
