@@ -131,6 +131,7 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   if (!token.ok()) return refuse(token.status());
   JoinQueue::Wanted wanted;
   const bool changes = is_elastic(settings);
+  wanted.stays_open = changes;
   wanted.slots =
       changes ? rank_limits(settings).start : static_cast<int>(settings.integer("num_proc"));
   if (settings.is_set("hosts") || settings.is_set("hostfile")) {

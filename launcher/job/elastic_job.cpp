@@ -72,12 +72,13 @@ void ElasticJob::begin() {
     }
     generations_.add(static_cast<int>(host), launch_.plan.hosts[host].name, first, count);
   }
-  generations_.discovered(hosts_, now);
+  JoinQueue* const queue = launch_.join_queue;
+  generations_.discovered(queue != nullptr ? queue->hosts() : hosts_, now);
   arm();
-  if (launch_.join_queue != nullptr) {
-    launch_.join_queue->stay_open([this] {
+  if (queue != nullptr) {
+    queue->on_hosts([this, queue] {
       if (is_stopped_) return;
-      generations_.discovered(launch_.join_queue->hosts(), Clock::now());
+      generations_.discovered(queue->hosts(), Clock::now());
       arm();
     });
   }

@@ -104,7 +104,7 @@ void JoinQueue::take(AdmittedAgent agent) {
     return dismiss(std::move(agent.duplex), "its name is no host's; give it another --name");
   }
   if (is_closed_) return dismiss(std::move(agent.duplex), "the job ends");
-  if (is_complete() && !notify_) {
+  if (is_complete() && !wanted_.stays_open) {
     return dismiss(std::move(agent.duplex), "the job has the hosts that it needs");
   }
   const Host& host = hosts->front();
@@ -131,9 +131,10 @@ void JoinQueue::take(AdmittedAgent agent) {
     log::warning(cat("host ", name,
                      " joined again; if these are two hosts, start their agents with "
                      "another --name each"));
-    dismiss(std::move((*same)->duplex), cat("another agent joined as '", name,
-                                            "' and took its place; if these are two hosts, "
-                                            "give each agent a --name of its own"));
+    let_go(**same,
+           cat("another agent joined as '", name,
+               "' and took its place; if these are two hosts, give each agent a --name of its "
+               "own"));
     joined_.erase(same);
   }
   joined_.push_back(std::make_shared<Joined>(Joined{host, std::move(agent.duplex)}));
@@ -141,11 +142,6 @@ void JoinQueue::take(AdmittedAgent agent) {
   on_change();
   changed_.cancel();
   if (notify_) notify_();
-}
-
-void JoinQueue::stay_open(std::function<void()> changed) {
-  notify_ = std::move(changed);
-  asio::co_spawn(loop_, ping_until_closed(), asio::detached);
 }
 
 net::Task<void> JoinQueue::ping_until_closed() {
@@ -156,7 +152,7 @@ net::Task<void> JoinQueue::ping_until_closed() {
     if (is_closed_) co_return;
     const size_t before = joined_.size();
     co_await ping_all();
-    if (joined_.size() != before && !is_closed_) notify_();
+    if (joined_.size() != before && notify_ && !is_closed_) notify_();
   }
 }
 
@@ -169,8 +165,15 @@ void JoinQueue::remove(const std::string& name) {
 void JoinQueue::close() {
   if (std::exchange(is_closed_, true)) return;
   for (const auto& joined : joined_) {
-    if (joined->duplex) dismiss(std::move(joined->duplex), "the job ends");
+    if (joined->duplex) let_go(*joined, "the job ends");
   }
+}
+
+void JoinQueue::let_go(Joined& joined, const std::string& why) {
+  if (joined.is_pinged)
+    joined.dismissal = why;
+  else
+    dismiss(std::move(joined.duplex), why);
 }
 
 void JoinQueue::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
@@ -257,13 +260,15 @@ net::Task<Status> JoinQueue::wait(double seconds) {
   const Deadline deadline = Deadline::after_seconds(seconds);
   while (!is_complete()) {
     if (deadline.passed()) {
-      co_return deadline_exceeded(cat(describe_missing(), " within ", seconds, " s; ", advice(),
-                                      "; or allow more time with --start-timeout"));
+      co_return deadline_exceeded(cat(
+          describe_missing(), " within ", seconds, " s; ", advice(), "; or allow more time with ",
+          wanted_.stays_open ? "--elastic-timeout" : "--start-timeout"));
     }
     changed_.expires_at(std::min(deadline.time(), Clock::now() + kPingEvery));
     const auto [error] = co_await changed_.async_wait(net::use_tuple);
     if (!error) co_await ping_all();
   }
+  if (wanted_.stays_open) asio::co_spawn(loop_, ping_until_closed(), asio::detached);
   co_return Status();
 }
 
@@ -278,6 +283,10 @@ net::Task<void> JoinQueue::ping_all() {
     const Status status = co_await joined->duplex->write(ping);
     joined->is_pinged = false;
     pinged_.cancel();
+    if (!joined->dismissal.empty()) {
+      dismiss(std::move(joined->duplex), joined->dismissal);
+      continue;
+    }
     if (status.ok()) continue;
     log::warning(cat("host ", printable(joined->host.name), " had joined, and is gone again"));
     std::erase(joined_, joined);
@@ -305,7 +314,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> JoinQueue::spawn(
       pinged_.expires_at(asio::steady_timer::time_point::max());
       co_await pinged_.async_wait(net::use_tuple);
     }
-    if (!joined->duplex) continue;
+    if (!joined->duplex) continue;  // taken, or dismissed
     on_stage(SpawnStage::kReady);
     co_return Result<std::unique_ptr<Duplex>>(std::move(joined->duplex));
   }

@@ -34,6 +34,7 @@ class JoinQueue : public Spawner {
     int slots = 0;
     std::string join_command = {};  // the command that a user types on a host to join
     bool is_plaintext = false;      // hosts join without TLS
+    bool stays_open = false;        // an elastic job: hosts may join after the wanted ones
   };
 
   // `server` listens already; its secret is that of `identity`. Agents prove that they hold the token.
@@ -41,11 +42,11 @@ class JoinQueue : public Spawner {
             const Secret& token, JobIdentity identity, Wanted wanted);
   ~JoinQueue() override;
 
-  // Returns when all wanted hosts have joined. Later agents are refused, unless the queue stays open.
+  // Returns when all wanted hosts have joined. Later agents are refused, or, where the queue stays open,
+  // wait until spawn() takes them or close() ends them.
   net::Task<Status> wait(double seconds);
-  // After wait(): further agents join until close(), and wait until spawn() takes them. `changed` is called
-  // when one has joined, or has gone.
-  void stay_open(std::function<void()> changed);
+  // `changed` is called when an agent has joined, or has gone.
+  void on_hosts(std::function<void()> changed) { notify_ = std::move(changed); }
   // The agent that spawn() took has ended, or will. Another one may join under its name.
   void remove(const std::string& name);
   // Ends the agents that wait.
@@ -74,7 +75,8 @@ class JoinQueue : public Spawner {
     Host host;
     std::unique_ptr<Duplex> duplex;  // null: spawn() has taken it
     Clock::time_point since = Clock::now();
-    bool is_pinged = false;  // right now
+    bool is_pinged = false;      // right now
+    std::string dismissal = {};  // why the agent is to end after the ping
   };
 
   // An agent whose proof of the token, or whose dismissal, is under way.
@@ -86,6 +88,8 @@ class JoinQueue : public Spawner {
   net::Task<void> receive(net::AcceptedSocket socket);
   void take(AdmittedAgent agent);
   net::Task<void> take(ReturnedAgent agent);
+  // As dismiss(), once no ping is under way.
+  void let_go(Joined& joined, const std::string& why);
   // Ends an agent. The agent prints `why` for its user.
   void dismiss(std::unique_ptr<Duplex> duplex, const std::string& why);
   // Updates /status of the server, until take_server().

@@ -278,6 +278,17 @@ def test_hosts_join_an_elastic_job_by_themselves():
     sums(job, 4)
 
 
+@world("a b c")
+def test_agents_that_join_at_once_all_take_part():
+    joining = Joining("-np", 1, "--min-np", 1, PYTHON, RANK, 100)
+    agents = [joining.join(name, 1) for name in "abc"]
+    joining.job.wait_for(r"\d+ begins \d+ \d+/3 ", 3)
+    joining.job.ends_with(0)
+    for agent in agents:
+        agent.wait(30)
+    joining.job.leaves_nothing()
+
+
 @world()
 def test_ranks_that_end_unevenly_end_the_job_with_success():
     job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", PYTHON, RANK, 20, "--early", "0@5")
