@@ -39,7 +39,8 @@ constexpr std::array kCommands = {
         "resize", "[PID] N", "Change the number of ranks of a job.",
         "The job is an elastic one (--min-np, --host-discovery-script), and N takes the place of "
         "--max-np: not fewer than --min-np, and not more than the slots of the hosts. With a "
-        "discovery script N may be more, for hosts that are still to come. Where N is fewer than "
+        "discovery script, or --listen, N may be more, for hosts that are still to come. Where N "
+        "is fewer than "
         "now, the last slots of the newest hosts leave at the next commit. PID is the process id "
         "of the launcher, needed where several jobs run.\n",
         "horovodrun resize 2\nhorovodrun resize 4711 8\n"},
@@ -47,8 +48,10 @@ constexpr std::array kCommands = {
         "remove", "[PID] HOST|RANK", "Take a host or a rank out of a job.",
         "The job is an elastic one. The ranks of the host, or the rank of this number, leave at "
         "the next commit, and nothing is lost. Their slots stay empty until horovodrun resize "
-        "needs them, or until the discovery script drops the host and names it anew. PID is the "
-        "process id of the launcher, needed where several jobs run.\n",
+        "needs them, or until the discovery script drops the host and names it anew; with "
+        "--listen, "
+        "until another agent joins there. PID is the process id of the launcher, needed where "
+        "several jobs run.\n",
         "horovodrun remove node7\nhorovodrun remove 4711 3\n"},
     Command{
         "report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report.",

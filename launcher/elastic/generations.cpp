@@ -81,7 +81,8 @@ void Generations::discovered(std::vector<Host> hosts, Time now) {
     const auto is_unnamed = [&](const auto& entry) {
       return std::find(names.begin(), names.end(), entry.first) == names.end();
     };
-    std::erase_if(retries_, is_unnamed);
+    // An agent that joins and fails again and again is not used at once each time.
+    if (!limits_.hosts_join) std::erase_if(retries_, is_unnamed);
     std::erase_if(removals_, is_unnamed);
   }
   named_ = std::move(hosts);
@@ -127,7 +128,9 @@ void Generations::start_failed(int host, const std::string& sentence, Time now) 
   Retry& retry = retries_[state.name];
   const auto wait = back_off(++retry.failures, seconds(5), seconds(300));
   retry.again = now + wait;
-  actions_.say(cat(sentence, "; the job goes on without it, and tries it again in ",
+  actions_.say(cat(sentence, "; the job goes on without it, and ",
+                   limits_.hosts_join ? "uses it again when an agent joins there, not before "
+                                      : "tries it again in ",
                    std::chrono::duration_cast<seconds>(wait).count(), " s"));
   consider(now);
 }
@@ -139,8 +142,7 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   one.phase = Phase::kAsking;
   one.request = request.number;
   one.generation = request.generation;
-  const bool returns = current_ && request.generation == current_->number;
-  if ((returns || !current_) && !asking_since_) asking_since_ = now;
+  if ((!current_ || is_member(process)) && !asking_since_) asking_since_ = now;
   consider(now);
 }
 
@@ -309,6 +311,11 @@ MembershipPlan Generations::next() const {
   change.number = generation() + 1;
   change.is_needed = true;
   if (current_) change.previous = *current_;
+  // A member of a generation whose ranks never met has no state.
+  std::erase_if(change.previous.members, [this](const Member& member) {
+    const auto process = static_cast<int>(member.incarnation);
+    return is_live(process) && !has_met(process);
+  });
   for (const Member& member : change.previous.members) {
     const auto process = static_cast<int>(member.incarnation);
     const Process& one = processes_.at(process);
@@ -325,7 +332,9 @@ MembershipPlan Generations::next() const {
       if (state.name != host.name || state.is_leaving || process.phase != Phase::kAsking) continue;
       if (process.is_removed) continue;
       ++count;
-      if (!is_member(number)) usable.started.push_back({process.slot, number});
+      if (!is_member(number) || !has_met(number)) {
+        usable.started.push_back({process.slot, number});
+      }
     }
     usable.host.slots = std::min(host.slots, count);
     if (usable.host.slots > 0) change.usable.push_back(std::move(usable));
@@ -592,9 +601,7 @@ void Generations::on_time(Time now) { consider(now); }
 
 int Generations::offered_slots() const {
   int slots = 0;
-  for (const Host& host : discovered_) {
-    if (!is_excluded(host.name)) slots += host.slots;
-  }
+  for (const Host& host : discovered_) slots += usable_slots(host);
   return slots;
 }
 
@@ -614,16 +621,24 @@ Result<std::string> Generations::resize(int ranks, Time now) {
     return invalid_argument(cat("the job needs at least ", limits_.least,
                                 limits_.least == 1 ? " rank" : " ranks (--min-np)"));
   }
+  int all = 0;
+  for (const Host& host : named_) all += usable_slots(host);
+  if (ranks > all && !limits_.finds_hosts) {
+    return invalid_argument(cat("the hosts of the job have slots for ", all, " ranks"));
+  }
   if (ranks > offered_slots() && !removals_.empty()) {
-    removals_.clear();
+    // An agent that ends cannot be kept.
+    std::erase_if(removals_, [this](const auto& removal) {
+      return std::none_of(hosts_.begin(), hosts_.end(), [&](const auto& one) {
+        const HostState& host = one.second;
+        return host.name == removal.first && host.is_ending && !host.is_gone;
+      });
+    });
     for (auto& [number, process] : processes_) process.is_removed = false;
     leave_out_removed();
   }
   const int slots = offered_slots();
   const int members = live_members();
-  if (ranks > slots && !limits_.finds_hosts) {
-    return invalid_argument(cat("the hosts of the job have slots for ", slots, " ranks"));
-  }
   limits_.most = ranks;
   std::string sentence =
       ranks < members
@@ -641,13 +656,23 @@ Result<std::string> Generations::resize(int ranks, Time now) {
   return sentence;
 }
 
+// Whether the process was a rank of a generation whose ranks have met, as far as the launcher knows.
+bool Generations::has_met(int process) const { return processes_.at(process).generation >= 0; }
+
+// An agent that joined by itself starts no further processes.
+int Generations::usable_slots(const Host& host) const {
+  if (is_excluded(host.name)) return 0;
+  const int live = live_processes(host.name);
+  return limits_.hosts_join && live > 0 ? std::min(host.slots, live) : host.slots;
+}
+
 // Whether a rank stays after the next commit if this host leaves.
 bool Generations::has_state_without(const std::string& host) const {
   if (!current_) return false;
   const auto stays = [&](const Member& member) {
     const auto process = static_cast<int>(member.incarnation);
-    return member.host != host && is_live(process) && !processes_.at(process).is_removed &&
-           !hosts_.at(processes_.at(process).host).is_leaving;
+    return member.host != host && is_live(process) && has_met(process) &&
+           !processes_.at(process).is_removed && !hosts_.at(processes_.at(process).host).is_leaving;
   };
   return std::any_of(current_->members.begin(), current_->members.end(), stays);
 }
@@ -656,7 +681,8 @@ bool Generations::has_state_without(const std::string& host) const {
 Status Generations::may_remove(const std::string& host, int slots, const std::string& what) const {
   int offered = 0;
   for (const Host& other : discovered_) {
-    if (!is_excluded(other.name)) offered += other.name == host ? slots : other.slots;
+    const int usable = usable_slots(other);
+    offered += other.name == host ? std::min(usable, slots) : usable;
   }
   if (offered < limits_.least) {
     return failed_precondition(cat("without ", what, " the hosts of the job have slots for ",
@@ -689,11 +715,12 @@ Result<std::string> Generations::remove_host(const std::string& name, Time now) 
 }
 
 void Generations::host_leaves(int host, const std::string& why, double seconds, Time now) {
-  const HostState& state = hosts_.at(host);
+  HostState& state = hosts_.at(host);
   if (is_over_ || finishing_ || state.is_gone) return;
+  state.is_ending = true;
   const std::string name = state.name;
   const std::string sentence = cat("host ", name, " leaves the job: ", why);
-  if (!has_state_without(name)) {
+  if (current_ && !has_state_without(name)) {
     actions_.say(cat(sentence, "; no other host has the state of the training, and it ends in ",
                      seconds, " s (--leave-grace)"));
     return;
@@ -730,8 +757,8 @@ Result<std::string> Generations::remove_rank(int64_t rank, Time now) {
   removals_[member.host] = left;
   leave_out_removed();
   std::string sentence = cat("rank ", rank, " on host ", member.host,
-                             " leaves the job when the ranks next commit; its slot stays empty "
-                             "until horovodrun resize needs it");
+                             " leaves the job when the ranks next commit; its slot stays empty",
+                             limits_.hosts_join ? "" : " until horovodrun resize needs it");
   consider(now);
   return sentence;
 }

@@ -104,6 +104,7 @@ class Generations {
     std::vector<int> processes;
     bool is_leaving = false;  // no longer among the discovered ones
     bool is_gone = false;
+    bool is_ending = false;  // its agent ends soon, by itself
   };
   // A host whose agent, or whose rank, is started again later.
   struct Retry {
@@ -129,6 +130,8 @@ class Generations {
   int offered_slots() const;
   void leave_out_removed();
   Status may_remove(const std::string& host, int slots, const std::string& what) const;
+  bool has_met(int process) const;
+  int usable_slots(const Host& host) const;
   bool has_state_without(const std::string& host) const;
   int live_members() const;
   int members_of(const std::string& host) const;

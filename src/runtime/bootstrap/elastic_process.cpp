@@ -77,7 +77,7 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
   {
     const MutexLock lock(mutex_);
     request.number = ++request_;
-    request.generation = current_.members.empty() ? -1 : current_.number;
+    request.generation = met_;
   }
   const auto never = Deadline::never();
   HVD_RETURN_IF_ERROR(
@@ -125,6 +125,11 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
 int32_t ElasticProcess::generation() const {
   const MutexLock lock(mutex_);
   return current_.members.empty() ? -1 : current_.number;
+}
+
+void ElasticProcess::has_met() {
+  const MutexLock lock(mutex_);
+  met_ = current_.number;
 }
 
 bool ElasticProcess::has_new_members() const {

@@ -41,6 +41,8 @@ class ElasticProcess {
 
   // The generation that join() returned last; -1 before.
   int32_t generation() const;
+  // All ranks of the generation that join() returned last have met.
+  void has_met();
   // Whether a process of it was not in the generation before.
   bool has_new_members() const;
   // rendezvous::HostUpdates that wait for the next generation.
@@ -60,6 +62,7 @@ class ElasticProcess {
   std::unique_ptr<rendezvous::HttpStore> requests_, news_;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
+  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;  // the last generation whose ranks have met
   rendezvous::Generation current_ HVD_GUARDED_BY(mutex_);
   std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of current_
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about

@@ -171,12 +171,12 @@ Status start_once(const hvd_init_options& wishes, bool* is_void) HVD_REQUIRES(st
     *is_void = !loss().ok();
     return *is_void ? loss() : runtime.error();
   }
+  if (is_elastic) state.elastic.load()->has_met();
   Runtime* old = state.current.exchange(runtime->release());
   // Calls that still use the old one are about to end: it refuses everything.
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
   state.session = new std::shared_ptr<void>(std::move(bootstrap.session));
-  if (const Status lost = loss(); !lost.ok()) state.current.load()->fail(lost);
   return {};
 }
 
@@ -212,6 +212,13 @@ int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
     }
     HVD_RETURN_IF_ERROR(start(wishes));
     state.initialized.store(true);
+    // The thread of the news passed over a loss that it heard of before.
+    if (auto* const elastic = state.elastic.load()) {
+      Runtime* const runtime = state.current.load();
+      if (const Status lost = elastic->loss(runtime->identity().generation); !lost.ok()) {
+        runtime->fail(lost);
+      }
+    }
     return {};
   });
 }

@@ -340,6 +340,73 @@ TEST_CASE(
   CHECK(job.started == std::vector<std::string>{"b:1", "a:2"});
 }
 
+// Asks as a process whose generation lost a member before its ranks met.
+void ask_again_unmet(RecordedJob& job, int process, int32_t met) {
+  job.generations.requested(process, {.number = ++job.requests[process], .generation = met},
+                            job.now());
+}
+
+TEST_CASE("a process stays new until the ranks of a generation have met") {
+  RecordedJob job(of_script());
+  job.begin({{"a", "", 2}});
+  job.ask({0, 1});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.ask({2, 3});
+  job.wait(1);
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 2+ 3+");
+  // Rank 1 fails before they have met: process 0 has the state, and 2 and 3 do not.
+  job.generations.ended(3, 1, "rank 3 on host b failed", job.now());
+  const std::vector<Host> all = {{"a", "", 2}, {"b", "", 2}, {"c", "", 1}};
+  job.generations.discovered(all, job.now());
+  CHECK(job.started.back() == "c:1");
+  job.ask({4});
+  ask_again_unmet(job, 0, 0);
+  ask_again_unmet(job, 1, 0);
+  CHECK(job.ranks() == "0 1 4+");
+  job.generations.ended(1, 1, "rank 1 on host a failed", job.now());
+  ask_again_unmet(job, 4, -1);
+  // The ranks on host a are gone, and with them the state.
+  CHECK(job.end.find("no rank is left that has the state of the training") != std::string::npos);
+}
+
+TEST_CASE("a new process whose first generation was void is new in the next one") {
+  RecordedJob job(of_script());
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.ask({0, 1});
+  const std::vector<Host> all = {{"a", "", 1}, {"b", "", 1}, {"c", "", 1}};
+  job.generations.discovered(all, job.now());
+  job.ask({2});
+  job.wait(1);
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 2+");
+  job.generations.ended(1, 1, "rank 1 on host b failed", job.now());
+  ask_again_unmet(job, 0, 0);
+  ask_again_unmet(job, 2, -1);
+  CHECK(job.ranks() == "0 2+");
+}
+
+TEST_CASE("a resize that is refused changes nothing") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  REQUIRE(job.generations.remove_host("b", job.now()).ok());
+  CHECK(job.generations.resize(9, job.now()).status().message() ==
+        "the hosts of the job have slots for 4 ranks");
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0 1");
+}
+
+TEST_CASE("a host whose agent ends is not taken back by a resize") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.host_leaves(1, "its agent got SIGTERM", 30, job.now());
+  static_cast<void>(job.generations.resize(4, job.now()));
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0 1");
+}
+
 TEST_CASE("when all ranks fail, the first failure is the job's") {
   RecordedJob job;
   job.begin(kTwoHosts);
