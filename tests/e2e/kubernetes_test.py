@@ -353,6 +353,7 @@ def test_the_launcher_of_the_mpi_job_reaches_its_workers():
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "521", "-m", "PEM", "-N", "", "-f", ssh / "id_rsa"],
                    check=True)
     (ssh / "id_rsa.pub").rename(ssh / "authorized_keys")
+    ssh.chmod(0o1777)  # as the folder of a volume
     servers = []
     for pod in pods:
         for pid in faults.processes(pod):
