@@ -80,7 +80,7 @@ def test_a_library_that_lost_a_function_is_refused():
     said = release(*words, "--last", last, now, expected=1)
     expect("breaks programs that were linked" in said and "hvd_pull" in said, said)
     dump.write_text(re.sub(r".*'hvd_poll'.*\n", "", text))
-    release(*words, "--last", last, now)
+    release(*words, "--last", last, now)  # one function more than in the last release
     expect("has no libhorovod-VERSION.abi" in release(*words, "--last", scratch(), now, expected=1), "no sentence")
 
 
