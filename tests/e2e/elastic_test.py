@@ -145,10 +145,9 @@ def test_a_rank_that_dies_before_it_connects_voids_its_generation_at_once():
     expect(any("on host c was killed by signal 9" in line for line in job.said()), job.describe())
 
 
-@world()
-def test_process_sets_come_back_with_their_ranks():
+def get_process_sets_back(*options):
     job = Job("-np", 4, "--min-np", 2, "--blacklist-cooldown-range", 1, 2, "-H", "a:2,b:2", PYTHON, RANK, 100,
-              "--kill", "2@5", "--sets")
+              "--kill", "2@5", "--sets", *options)
     wait_for_generation(job, 2, 4)
     job.ends_with(0)
     job.leaves_nothing()
@@ -167,6 +166,16 @@ def test_process_sets_come_back_with_their_ranks():
     expect(found(2) == whole, f"{found(2)}\n{job.describe()}")
     expect(job.err.count("The job has 2 ranks now. These process sets cannot be used until their ranks are back: "
                          "[2, 3] (id 2).") == 1, job.describe())
+
+
+@world()
+def test_process_sets_come_back_with_their_ranks():
+    get_process_sets_back()
+
+
+@world()
+def test_reset_callbacks_may_remove_process_sets_and_add_them_again():
+    get_process_sets_back("--sets-again")
 
 
 def leave_nothing_behind(generations):

@@ -7,12 +7,14 @@ import random
 import threading
 import time
 import unittest.mock
+import warnings
 from types import SimpleNamespace
 
 import rank_case
 import torch
 from rank_case import hvd
 
+from horovod import process_sets
 from horovod.common.exceptions import HostsUpdatedInterrupt
 
 elastic = hvd.elastic
@@ -156,6 +158,63 @@ class ElasticTest(rank_case.RankCase):
         for each in (kept, late):
             self.assertTrue(hvd.remove_process_set(each))
             self.assertFalse(hvd.remove_process_set(each))
+
+    def test_a_reset_callback_may_remove_and_add_process_sets(self):
+        if self.size == 1:
+            return
+        added, gone, removed = [hvd.add_process_set([1])], hvd.add_process_set([0]), []
+        number = added[0].process_set_id
+
+        def add_again():
+            if self.rank == 0:  # the others only add it, as new ranks do
+                self.assertTrue(hvd.remove_process_set(added[0]))
+                self.assertFalse(hvd.remove_process_set(added[0]))
+                with self.assertRaisesRegex(ValueError, "not registered"):
+                    added[0].included()
+            added[0] = hvd.add_process_set([1])
+            removed.append(hvd.remove_process_set(gone))
+
+        @elastic.run
+        def train(state):
+            self.meet()
+            if len(removed) < 2:
+                raise hvd.HorovodInternalError("planted")
+
+        state = elastic.ObjectState()
+        state.register_reset_callbacks([add_again])
+        train(state)
+        self.assertEqual((added[0].process_set_id, removed), (number, [True, False]))
+        if added[0].included():
+            self.assertEqual(hvd.allgather_object(self.rank, process_set=added[0]), [1])
+        hvd.add_process_set(gone)
+        for each in (added[0], gone):
+            self.assertTrue(hvd.remove_process_set(each))
+
+    def test_missed_process_sets_are_told_apart_and_can_be_removed(self):
+        members = [0, self.size]
+        record = process_sets._Record(members, 3)
+        record.is_missed = True
+        self.addCleanup(process_sets._records.clear)
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            process_sets._records.append(record)
+            process_sets.restore(lambda mine: mine)
+        first, second = hvd.ProcessSet(members), hvd.ProcessSet(members)
+        self.assertFalse(hvd.remove_process_set(first))
+        self.assertIs(hvd.add_process_set(first), first)
+        process_sets.restore(lambda mine: mine)
+        self.assertIs(hvd.add_process_set(second), second)
+        for each in (first, second):
+            with self.assertRaisesRegex(ValueError, "cannot be used now"):
+                each.size()
+        self.assertTrue(hvd.remove_process_set(second))
+        for each in (first, second):
+            self.assertFalse(hvd.remove_process_set(each))
+            with self.assertRaisesRegex(ValueError, "not registered"):
+                each.size()
+        told = []
+        process_sets.restore(lambda mine: told.extend(mine) or mine)
+        self.assertEqual((told, process_sets._records), ([], []))
 
     def test_failures_are_retried_without_commits_up_to_a_limit(self):
         runs = []

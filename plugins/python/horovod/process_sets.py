@@ -115,6 +115,14 @@ class _Record:
         # Registered again, and not yet added by the program of this rank, which may be new.
         self.is_carried_over = False
         self.is_missed = False  # some of its ranks are not there
+        # Known to all ranks since the last `restore`: until the next one, each rank adds and removes it alone, because
+        # new ranks do not repeat what reset callbacks do.
+        self.is_restored = False
+        self.is_removed = False  # by the program of this rank
+
+    def has(self, process_set: ProcessSet) -> bool:
+        """Whether this object has been added; an equal one may be new."""
+        return any(each is process_set for each in self.objects)
 
 
 _records: List[_Record] = []
@@ -158,16 +166,26 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """
     if not isinstance(process_set, ProcessSet):
         raise ValueError(_not_a_set(process_set))
-    if process_set is global_process_set or process_set.process_set_id is None:
+    record = next((one for one in _records if one.has(process_set)), None)
+    if record is None and process_set.process_set_id is not None:  # it may be a copy
+        record = next((one for one in _records if process_set in one.objects), None)
+    if record is None or process_set is global_process_set:
         return False
     _ops.complete_delayed()
-    if process_set.process_set_id != 0:
-        _remove(process_set.process_set_id)
-    for record in [one for one in _records if process_set in one.objects]:
+    if record.is_restored:
+        record.is_removed = record.is_carried_over = True
+    else:
+        _remove(record.number)
         _records.remove(record)
-        for each in record.objects:
-            each.process_set_id = None
+    _forget(record)
+    record.objects.clear()
     return True
+
+
+def _forget(record: _Record) -> None:
+    for process_set in record.objects:
+        process_set.process_set_id = None
+        process_set.__dict__.pop("_why_not", None)
 
 
 def note_registered(process_set: ProcessSet, number: int) -> None:
@@ -194,9 +212,7 @@ def _use(record: _Record, number: int) -> None:
 def forget_all(keeps: bool = False) -> None:
     """Marks all sets as not added, after the runtime has ended. `keeps`: `restore` may follow."""
     for record in _records:
-        for process_set in record.objects:
-            process_set.process_set_id = None
-            process_set.__dict__.pop("_why_not", None)
+        _forget(record)
         record.objects = [each for each in record.objects if each.ranks == record.ranks]
     if not keeps:
         _records.clear()
@@ -206,11 +222,13 @@ def restore(broadcast: Callable[[Any], Any]) -> None:
     """Registers the sets that rank 0 has kept, as far as their ranks are there, under the same ids where possible.
     All ranks must call it, after `forget_all`. `broadcast`: copies rank 0's object to all ranks."""
     mine = {tuple(record.ranks): record for record in _records}
-    known = broadcast([(record.ranks, record.number, record.is_missed) for record in _records])
+    known = broadcast([(record.ranks, record.number, record.is_missed) for record in _records
+                       if not record.is_removed])
     _records.clear()
     for ranks, number, is_missed in known:
         record = mine.get(tuple(ranks)) or _Record(ranks, number)
-        record.number, record.is_missed, record.is_carried_over = number, is_missed, True
+        record.number, record.is_missed = number, is_missed
+        record.is_restored, record.is_carried_over, record.is_removed = True, True, False
         _records.append(record)
     size = _identity.size()
     fitting = sorted((record for record in _records if record.ranks[-1] < size),
@@ -258,11 +276,11 @@ def _why_missed(size: int) -> str:
 def _claim(process_set: ProcessSet) -> Optional[ProcessSet]:
     """Returns a set of these ranks that `restore` has registered or missed, for the first call alone."""
     for record in _records:
-        is_its = process_set.process_set_id is None or process_set in record.objects
+        is_its = process_set.process_set_id is None or record.has(process_set)
         if not record.is_carried_over or record.ranks != process_set.ranks or not is_its:
             continue
-        record.is_carried_over = False
-        if process_set not in record.objects:
+        record.is_carried_over = record.is_removed = False
+        if not record.has(process_set):
             record.objects.append(process_set)
             if record.is_missed:
                 process_set._why_not = _why_missed(_identity.size())

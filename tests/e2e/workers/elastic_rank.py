@@ -3,13 +3,14 @@
 
 usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS@STEP] [--raise PROCESS@STEP]
        [--early RANK@STEP] [--listen] [--vanish PROCESS@GENERATION] [--sets]
+       [--sets-again]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
 GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
 generation 0 returns before the others. --listen: prints "PROCESS hears of CHANGE" when the launcher announces
 changed hosts; a single rank makes no commit before it has heard of one. --vanish: the process is a member of this
 generation, and ends by SIGKILL before it connects to the others. --sets: adds process sets, and prints in each
-generation what a sum of ones over them gives.
+generation what a sum of ones over them gives. --sets-again: a reset callback removes them and adds them again.
 """
 import argparse
 import os
@@ -27,6 +28,7 @@ parser.add_argument("--early", default="")
 parser.add_argument("--listen", action="store_true")
 parser.add_argument("--vanish", default="")
 parser.add_argument("--sets", action="store_true")
+parser.add_argument("--sets-again", action="store_true")
 options = parser.parse_args()
 
 if "." in os.environ["HOROVOD_ELASTIC_PROCESS"]:
@@ -78,6 +80,16 @@ listener = Listener()
 if options.listen:
     elastic.notification_manager.register_listener(listener)
 state = elastic.ObjectState(step=0, sum=0)
+
+
+def add_sets_again():
+    for index, members in enumerate(sets):
+        hvd.remove_process_set(members)
+        sets[index] = hvd.add_process_set(members.ranks)
+
+
+if options.sets_again:
+    state.register_reset_callbacks([add_sets_again])
 
 
 def try_sets(generation):
