@@ -216,6 +216,29 @@ class ElasticTest(rank_case.RankCase):
         process_sets.restore(lambda mine: told.extend(mine) or mine)
         self.assertEqual((told, process_sets._records), ([], []))
 
+    def test_init_tries_again_when_a_rank_is_lost_while_sets_are_added(self):
+        wanted = hvd.ProcessSet([0])
+        library = SimpleNamespace(hvd_generation=lambda: calls.count("init") - 1,
+                                  **{f"hvd_{scope}{what}": lambda: 0 for scope in ("", "local_", "cross_")
+                                     for what in ("rank", "size")})
+        calls, answers = [], iter([hvd.HorovodInternalError("planted"), None])
+
+        def add(process_set):
+            calls.append(process_set)
+            answer = next(answers)
+            if answer is not None:
+                raise answer
+
+        with unittest.mock.patch.multiple(
+                "horovod._basics", is_elastic=lambda: True, is_initialized=lambda: bool(calls), library=lambda: library,
+                _init_interruptibly=lambda sets, ranks: calls.append("init"), _leave=lambda: calls.append("leave")), \
+                unittest.mock.patch.multiple("horovod.process_sets", add_process_set=add, forget_all=lambda keeps: None,
+                                             restore=lambda broadcast: calls.append("restore")), \
+                unittest.mock.patch.multiple("horovod._ops", reset=lambda: None), \
+                unittest.mock.patch.dict("os.environ"):
+            hvd.init(process_sets=[wanted])
+        self.assertEqual(calls, ["init", wanted, "leave", "init", "restore", wanted])
+
     def test_failures_are_retried_without_commits_up_to_a_limit(self):
         runs = []
 

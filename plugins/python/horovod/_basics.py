@@ -57,15 +57,7 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
         _ops.reset()
         _sets.forget_all(_keeps_sets())
         _stack.offer()
-        if _keeps_sets():
-            # The sets of ranks that are new may be there already.
-            _join([], ranks)
-            for process_set in added:
-                _sets.add_process_set(process_set)
-        else:
-            _join([process_set.ranks for process_set in added], ranks)
-            for number, process_set in enumerate(added, 1):
-                _sets.note_registered(process_set, number)
+        _join(added, ranks)
         atexit.unregister(_shutdown_at_exit)
         atexit.register(_shutdown_at_exit, os.getpid())
 
@@ -91,17 +83,20 @@ def _keeps_sets() -> bool:
     return _is_restart or is_elastic()
 
 
-def _join(sets: List[List[int]], ranks: List[int]) -> None:
+def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
+    if not _keeps_sets():
+        _init_interruptibly([process_set.ranks or [] for process_set in added], ranks)
+        for number, process_set in enumerate(added, 1):
+            _sets.note_registered(process_set, number)
+        return
     if not is_elastic():
-        _init_interruptibly(sets, ranks)
-        if _is_restart:
-            _restore_sets()
+        _init_interruptibly([], ranks)
+        _restore_sets(added)
         return
     for left in reversed(range(_ATTEMPTS)):
         try:
-            _init_interruptibly(sets, ranks)
-            if library().hvd_generation() > 0 and not ranks:
-                _restore_sets()
+            _init_interruptibly([], ranks)
+            _restore_sets(added, library().hvd_generation() > 0 and not ranks)
             break
         except HorovodInternalError as error:  # a rank was lost: the next generation is without it
             if is_initialized():
@@ -114,8 +109,11 @@ def _join(sets: List[List[int]], ranks: List[int]) -> None:
     os.environ["HOROVOD_GENERATION"] = str(library().hvd_generation())
 
 
-def _restore_sets() -> None:
-    _sets.restore(lambda mine: _objects.broadcast_object(mine, 0, "elastic.process_sets"))
+def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True) -> None:
+    if are_kept:
+        _sets.restore(lambda mine: _objects.broadcast_object(mine, 0, "elastic.process_sets"))
+    for process_set in added:  # which may be there already
+        _sets.add_process_set(process_set)
 
 
 def _ranks_of(comm: Optional[Any]) -> List[int]:
