@@ -130,6 +130,17 @@ def test_a_listener_hears_of_a_new_host_before_the_next_commit():
     expect(re.findall("[0-9] hears of .*", job.out) == ["0 hears of added"], job.describe())
 
 
+@world()
+def test_a_job_ends_when_only_new_ranks_are_left():
+    folder = scratch()
+    job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 50, "--lose", "0@1")
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:1")
+    job.ends_with(1)
+    job.leaves_nothing()
+    expect("hvd.elastic.run: no rank is left that has the state of the training." in job.err, job.describe())
+
+
 @world("a b c")
 def test_a_rank_that_dies_before_it_connects_voids_its_generation_at_once():
     job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:1,c:1", PYTHON, RANK, 20, "--kill", "2@5", "--vanish", "3@1")

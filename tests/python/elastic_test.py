@@ -14,7 +14,7 @@ import rank_case
 import torch
 from rank_case import hvd
 
-from horovod import process_sets
+from horovod import _basics, _elastic, process_sets
 from horovod.common.exceptions import HostsUpdatedInterrupt
 
 elastic = hvd.elastic
@@ -231,12 +231,14 @@ class ElasticTest(rank_case.RankCase):
 
         with unittest.mock.patch.multiple(
                 "horovod._basics", is_elastic=lambda: True, is_initialized=lambda: bool(calls), library=lambda: library,
-                _init_interruptibly=lambda sets, ranks: calls.append("init"), _leave=lambda: calls.append("leave")), \
+                _first_generation=None, _init_interruptibly=lambda sets, ranks: calls.append("init"),
+                _leave=lambda: calls.append("leave")), \
                 unittest.mock.patch.multiple("horovod.process_sets", add_process_set=add, forget_all=lambda keeps: None,
                                              restore=lambda broadcast: calls.append("restore")), \
                 unittest.mock.patch.multiple("horovod._ops", reset=lambda: None), \
                 unittest.mock.patch.dict("os.environ"):
             hvd.init(process_sets=[wanted])
+            self.assertTrue(_basics.was_there_from_the_start())  # it is the second attempt that had generation 1
         self.assertEqual(calls, ["init", wanted, "leave", "init", "restore", wanted])
 
     def test_failures_are_retried_without_commits_up_to_a_limit(self):
@@ -261,6 +263,33 @@ class ElasticTest(rank_case.RankCase):
         with unittest.mock.patch.dict("os.environ", HOROVOD_RESET_LIMIT="many"):
             with self.assertRaisesRegex(ValueError, "HOROVOD_RESET_LIMIT is 'many'; give a whole number"):
                 never_commits(elastic.ObjectState(), 0)
+
+    def test_a_rank_without_the_state_of_the_training_is_no_source(self):
+        def choose(*ranks, state=None):
+            """Returns the source and the commits of these ranks, of which the first one is this one."""
+            state = state or elastic.ObjectState()
+            state._commits = ranks[0][0]
+            with unittest.mock.patch.multiple("horovod._basics", is_elastic=lambda: True, size=lambda: len(ranks),
+                                              _first_generation=0 if ranks[0][1] else 1), \
+                    unittest.mock.patch.multiple("horovod._elastic", _has_synced=False, _source=0), \
+                    unittest.mock.patch("horovod._objects.allgather_object", lambda mine, name: [mine, *ranks[1:]]):
+                _elastic._choose_source(state)
+                return _elastic.source_rank(), state._commits
+
+        self.assertEqual(choose((-1, True)), (0, -1))
+        self.assertEqual(choose((3, True), (4, True), (4, True)), (1, 4))
+        self.assertEqual(choose((-1, False), (-1, True)), (1, -1))
+        self.assertEqual(choose((5, False), (-1, True), (4, True)), (2, 4))
+        for ranks in [[(-1, False)], [(-1, False), (-1, False)], [(2, False), (-1, False)]]:
+            with self.assertRaisesRegex(RuntimeError, "no rank is left that has the state of the training"):
+                choose(*ranks)
+
+        class Own(elastic.ObjectState):
+            pass
+
+        self.assertEqual(choose((2, True), (None, True), state=Own()), (0, 2))
+        with self.assertRaisesRegex(RuntimeError, "rank 0, which is new"):
+            choose((2, False), (None, True), state=Own())
 
     def test_an_interrupt_keeps_the_state_and_may_skip_its_synchronisation(self):
         for skip_sync in (True, False):

@@ -66,6 +66,7 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
 _ATTEMPTS = 5
 
 _is_restart = False
+_first_generation: Optional[int] = None  # in which this process had a place
 
 
 @contextlib.contextmanager
@@ -77,6 +78,11 @@ def restart() -> Iterator[None]:
         yield
     finally:
         _is_restart = False
+
+
+def was_there_from_the_start() -> bool:
+    """Whether this process was in the first generation of its elastic job."""
+    return _first_generation is not None and _first_generation <= 0
 
 
 def _keeps_sets() -> bool:
@@ -104,9 +110,13 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
                     _leave()
             if not left or isinstance(error, (ValueError, NotImplementedError)):
                 raise
+    generation = library().hvd_generation()
+    global _first_generation
+    if _first_generation is None:  # each attempt that failed had a generation of its own
+        _first_generation = generation - (_ATTEMPTS - 1 - left)
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"):
         os.environ[f"HOROVOD_{name}"] = str(getattr(library(), f"hvd_{name.lower()}")())
-    os.environ["HOROVOD_GENERATION"] = str(library().hvd_generation())
+    os.environ["HOROVOD_GENERATION"] = str(generation)
 
 
 def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True) -> None:

@@ -23,11 +23,12 @@ from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 
 _source = 0
+_has_synced = False  # this process has had a state of the training since
 
 
 def source_rank() -> int:
     """The rank whose state the others take in `State.sync`: after a failure in an elastic job, the first
-    rank with the newest commit; else rank 0."""
+    rank with the newest commit, of those that have the state; else rank 0."""
     return _source
 
 
@@ -154,16 +155,23 @@ def _follows_source(state: State) -> bool:
 
 
 def _choose_source(state: State) -> None:
-    """Finds the rank whose state all ranks take. All ranks must call it."""
+    """Finds the rank whose state all ranks take. All ranks must call it. Raises RuntimeError on all ranks if the
+    rank has never had the state of the training: it is new, and those that had it are lost."""
     global _source
     _source = 0
-    if not _basics.is_elastic() or _basics.size() == 1:
+    if not _basics.is_elastic():
         return
-    mine = state._commits if _follows_source(state) else None
-    commits = _objects.allgather_object(mine, "elastic.commits")
-    if None not in commits:
-        state._commits = max(commits)
-        _source = commits.index(state._commits)
+    mine = (state._commits if _follows_source(state) else None, _has_synced or _basics.was_there_from_the_start())
+    known = [mine] if _basics.size() == 1 else _objects.allgather_object(mine, "elastic.commits")
+    able = {rank: commits for rank, (commits, has_state) in enumerate(known) if has_state}
+    if not able:
+        raise RuntimeError("hvd.elastic.run: no rank is left that has the state of the training.")
+    if all(commits is not None for commits, _ in known):
+        state._commits = max(able.values())
+        _source = min(rank for rank, commits in able.items() if commits == state._commits)
+    elif 0 not in able:
+        raise RuntimeError("hvd.elastic.run: the state copies that of rank 0, which is new and does not have the "
+                           "state of the training.")
 
 
 def _is_final(error: HorovodInternalError) -> bool:
@@ -208,12 +216,14 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
     @told
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
+        global _has_synced
         resets_left, skip_sync = _reset_limit(), False
         while True:
             try:
                 if not skip_sync:
                     _choose_source(state)
                     state.sync()
+                    _has_synced = True
                 return func(state, *args, **kwargs)
             except HorovodInternalError as error:
                 if _is_final(error) or not resets_left:

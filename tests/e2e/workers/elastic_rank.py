@@ -3,7 +3,7 @@
 
 usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS@STEP] [--raise PROCESS@STEP]
        [--early RANK@STEP] [--listen] [--vanish PROCESS@GENERATION] [--sets]
-       [--sets-again]
+       [--sets-again] [--lose PROCESS@GENERATION]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
 GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
@@ -11,6 +11,7 @@ generation 0 returns before the others. --listen: prints "PROCESS hears of CHANG
 changed hosts; a single rank makes no commit before it has heard of one. --vanish: the process is a member of this
 generation, and ends by SIGKILL before it connects to the others. --sets: adds process sets, and prints in each
 generation what a sum of ones over them gives. --sets-again: a reset callback removes them and adds them again.
+--lose: the process ends by SIGKILL before it gives its state to the others of the generation.
 """
 import argparse
 import os
@@ -29,6 +30,7 @@ parser.add_argument("--listen", action="store_true")
 parser.add_argument("--vanish", default="")
 parser.add_argument("--sets", action="store_true")
 parser.add_argument("--sets-again", action="store_true")
+parser.add_argument("--lose", default="")
 options = parser.parse_args()
 
 if "." in os.environ["HOROVOD_ELASTIC_PROCESS"]:
@@ -79,7 +81,18 @@ sets = [hvd.add_process_set(ranks) for ranks in ([0, 1], [2, 3]) if options.sets
 listener = Listener()
 if options.listen:
     elastic.notification_manager.register_listener(listener)
-state = elastic.ObjectState(step=0, sum=0)
+
+
+class State(elastic.ObjectState):
+    __module__ = elastic.ObjectState.__module__  # it follows the source, as the states of this package do
+
+    def sync(self):
+        if is_at(options.lose, process, os.environ["HOROVOD_GENERATION"]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().sync()
+
+
+state = State(step=0, sum=0)
 
 
 def add_sets_again():
