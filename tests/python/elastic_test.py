@@ -519,9 +519,11 @@ class ElasticTest(rank_case.RankCase):
         with unittest.mock.patch("horovod._notices.library", lambda: told), \
                 unittest.mock.patch("horovod._basics.is_elastic", lambda: True), \
                 contextlib.redirect_stderr(io.StringIO()) as said:
+            manager.register_listener(second)  # it raises, and is the first to be called
+            manager.remove_listener(first)
+            manager.register_listener(first)
             manager.init("127.0.0.1", 1234, nic="lo")
             ended = manager._ended
-            manager.register_listener(second)
             manager.register_listener(state)
             changes = 2
             self.assertEqual([hear(first), hear(second)], [HostUpdateResult.added] * 2)

@@ -53,21 +53,24 @@ class WorkerNotificationManager:
         self._start_or_end()
 
     def remove_listener(self, listener: Any) -> None:
-        """Removes it."""
+        """Removes the object; does nothing if it is not registered."""
         with self._lock:
             self._listeners.pop(id(listener), None)
         self._start_or_end()
 
     def handle_hosts_updated(self, timestamp: int, update_res: Any) -> None:
         """Calls all listeners, on this rank. `timestamp`: seconds since 1970; `update_res`: a
-        HostUpdateResult."""
+        HostUpdateResult. Prints the exception of one that raises."""
         self._tell(lambda listener: True, timestamp, update_res)
 
     def _tell(self, wanted: Callable[[Any], bool], timestamp: int, update_res: Any) -> None:
         with self._lock:
             listeners = [listener for listener in self._listeners.values() if wanted(listener)]
         for listener in listeners:
-            listener.on_hosts_updated(timestamp, update_res)
+            try:
+                listener.on_hosts_updated(timestamp, update_res)
+            except Exception:  # the others hear of it, and this one of the next change
+                traceback.print_exc()
 
     def _start_or_end(self) -> None:
         with self._lock:
@@ -84,10 +87,7 @@ class WorkerNotificationManager:
         while not ended.wait(_SECONDS):
             found = (library().hvd_generation(), library().hvd_host_updates())
             if found[0] >= 0 and found[1] and found != told:
-                try:
-                    self._tell(_waits, int(time.time()), HostUpdateResult(found[1]))
-                except Exception:  # of a listener, which may do better with the next change
-                    traceback.print_exc()
+                self._tell(_waits, int(time.time()), HostUpdateResult(found[1]))
             told = found
 
 
