@@ -481,8 +481,15 @@ class ElasticTest(rank_case.RankCase):
         self.assertEqual(data.state_dict(), {"seed": 3, "epoch": 1, "consumed": 0})
         with self.assertRaisesRegex(ValueError, "2 workers"):
             list(torch.utils.data.DataLoader(data, num_workers=2))
-        self.assertEqual(len(list(torch.utils.data.DataLoader(data, num_workers=1, batch_size=None))),
-                         -(-100 // self.size))
+        loader = torch.utils.data.DataLoader(data, num_workers=1, batch_size=None)
+        for _ in range(2):  # with a new worker each
+            self.assertEqual(len(list(loader)), -(-100 // self.size))
+        loader = torch.utils.data.DataLoader(data, num_workers=1, batch_size=None, persistent_workers=True)
+        self.assertEqual(len(list(loader)), -(-100 // self.size))
+        with self.assertRaisesRegex(ValueError, "leave out persistent_workers"):
+            list(loader)
+        with self.assertRaisesRegex(ValueError, "source is an iterator, which cannot begin again"):
+            elastic.ElasticIterable(number for number in range(3))
 
     def test_listeners_hear_of_changed_hosts(self):
         from horovod.common.elastic import notification_manager

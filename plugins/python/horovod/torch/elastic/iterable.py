@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import itertools
 from typing import Any, Dict, Iterator
 
@@ -22,10 +23,16 @@ class ElasticIterable(torch.utils.data.IterableDataset):
 
     Rank r of n ranks gets each n-th sample from sample r on. Every rank gets the same number of samples: where
     the last ones do not suffice for all ranks, some of them are repeated, or left out with `drop_last`. A
-    DataLoader may have one worker at most: several would change the order.
+    DataLoader may have one worker at most, without `persistent_workers`: several would change the order, and a
+    persistent one would not learn of the position. ValueError for more, and for an iterator as `source`.
     """
 
+    _began_in_worker = False
+
     def __init__(self, source: Any, seed: int = 0, drop_last: bool = False) -> None:
+        if isinstance(source, collections.abc.Iterator):
+            raise ValueError("ElasticIterable: source is an iterator, which cannot begin again; give a function that "
+                             "makes one, or an iterable.")
         self.source, self.seed, self.drop_last = source, seed, drop_last
         self.epoch = self.consumed = 0
         self.reset()
@@ -59,6 +66,10 @@ class ElasticIterable(torch.utils.data.IterableDataset):
         if worker is not None and worker.num_workers > 1:
             raise ValueError(f"ElasticIterable: the DataLoader has {worker.num_workers} workers, which would change "
                              "the order of samples; give it num_workers=1, or 0.")
+        if worker is not None:
+            if self._began_in_worker:
+                return self._refuse_worker()
+            self._began_in_worker = True
         samples = self.source
         if not hasattr(samples, "__iter__"):
             samples = samples(self.seed + self.epoch)
@@ -72,3 +83,10 @@ class ElasticIterable(torch.utils.data.IterableDataset):
             if not part or (self.drop_last and len(part) < ranks):
                 return
             yield part[rank % len(part)]
+
+    @staticmethod
+    def _refuse_worker() -> Iterator[Any]:
+        # The first sample raises it, because the DataLoader does not show an error that a kept worker has before.
+        raise ValueError("ElasticIterable: the DataLoader keeps its worker, which does not learn of the position; "
+                         "leave out persistent_workers.")
+        yield
