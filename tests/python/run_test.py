@@ -1,5 +1,7 @@
 """horovod.run, horovod.runner and horovod.data: programs that start jobs. Runs as one process."""
 
+import contextlib
+import io
 import os
 import socket
 import subprocess
@@ -8,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import rank_base
@@ -134,9 +137,9 @@ class RunTest(unittest.TestCase):
         self.assertEqual(run(work, num_proc=2), [(True, False)] * 2)
 
     def elastic_work(self):
-        """A function of ten steps; the process that was rank `victim` first is killed in the fifth one."""
+        """A function of ten steps; the process that was rank `victim` first is killed in the fifth one, or raises."""
 
-        def work(victim):
+        def work(victim, raises=False):
             import signal
 
             import horovod._basics as hvd
@@ -150,6 +153,8 @@ class RunTest(unittest.TestCase):
                     _objects.allgather_object(hvd.rank())
                     state.step += 1
                     if state.step == 5 and os.environ["HOROVOD_ELASTIC_PROCESS"] == str(victim):
+                        if raises:
+                            raise KeyError("in the fifth step")
                         os.kill(os.getpid(), signal.SIGKILL)
                     state.commit()
                 return hvd.rank(), hvd.size(), int(os.environ["HOROVOD_ELASTIC_PROCESS"]), state.step
@@ -164,6 +169,53 @@ class RunTest(unittest.TestCase):
                          [(0, 2, 0, 10), (1, 2, 1, 10)])
         self.assertEqual(run(self.elastic_work(), (0,), num_proc=4, min_num_proc=2, hosts=hosts),
                          [(0, 2, 2, 10), (1, 2, 3, 10)])
+
+    def test_an_exception_that_an_elastic_job_survives_is_shown(self):
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(run(self.elastic_work(), (0, True), num_proc=4, min_num_proc=2,
+                                 hosts="localhost:2,127.0.0.1:2"), [(0, 2, 2, 10), (1, 2, 3, 10)])
+        self.assertRegex(said.getvalue(), r"(?s)horovod.run: the function raised on rank 0 of generation 0, and the "
+                         r"job went on:\nTraceback.*in work\n.*KeyError: 'in the fifth step'")
+
+    def test_errors_and_results_of_an_elastic_job_are_those_of_its_last_generation(self):
+        generation_of = _job._Launcher.generation
+
+        def call(code, said, *found, least=1):
+            """The results, and what was written, of a job that ends like this."""
+            launcher = unittest.mock.Mock(said=said)
+            launcher.wait.return_value = code
+            launcher.generation = lambda: generation_of(launcher)
+            outcomes = {process: _calls.Outcome(*each) for process, each in enumerate(found)}
+            with unittest.mock.patch.multiple(_job, _Launcher=lambda flags, python: launcher,
+                                              _collect=lambda *unused: outcomes), \
+                    contextlib.redirect_stderr(io.StringIO()) as written:
+                try:
+                    return _job.call_on_all(b"", least, [], "", True), written.getvalue()
+                except RuntimeError as error:
+                    return error, written.getvalue()
+
+        old, new = (None, KeyError("old"), "trace of old", 0, 0), (None, KeyError("new"), "trace of new", 0, 2)
+        begins, killed = ["generation 1: 3 ranks", "generation 2: 2 ranks; 4 changes are left"], "rank 0 was killed"
+
+        found, written = call(0, begins, old, ("a", None, "", 0, 2), ("b", None, "", 1, 2))
+        self.assertEqual(found, ["a", "b"])
+        self.assertIn("trace of old", written)
+
+        error, written = call(137, [*begins, killed], old)
+        self.assertNotIsInstance(error, RemoteError)
+        self.assertEqual(str(error), f"The job of horovod.run ended with exit code 137: {killed}")
+        self.assertIn("rank 0 of generation 0, and the job went on:\ntrace of old", written)
+
+        error, written = call(1, [*begins, killed], old, new)
+        self.assertEqual((error.trace, error.__cause__), ("trace of new", new[1]))
+        self.assertIn("trace of old", written)
+        self.assertNotIn("trace of new", written)
+        self.assertEqual(call(1, [], old)[0].trace, "trace of old")  # no other generation has begun
+
+        error, _ = call(0, begins, ("a", None, "", 0, 2), ("c", None, "", 2, 2))
+        self.assertRegex(str(error), r"ranks \[0, 2\] of its last generation .* ranks 0 to 2 must")
+        error, _ = call(0, begins, ("a", None, "", 0, 2), least=2)
+        self.assertRegex(str(error), r"ranks \[0\] of its last generation .* ranks 0 to 1 must")
 
     def test_an_elastic_job_finds_its_hosts_by_a_script(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ from horovod.runner import _calls, _program
 from horovod.runner._store import Store, StoreError
 
 _SENTENCE = b"horovodrun: "
+_BEGINS = re.compile(r"generation (\d+): \d+ ranks")
 
 
 class RemoteError(RuntimeError):
@@ -74,6 +76,11 @@ class _Launcher:
             self._process.stderr.close()
         return code
 
+    def generation(self) -> int:
+        """Returns the last generation that has begun, as far as the messages of an elastic job say."""
+        begun = filter(None, map(_BEGINS.match, self.said))
+        return max((int(found.group(1)) for found in begun), default=0)
+
     def end(self) -> None:
         """Ends the job, if it has not ended."""
         self.socket.close()
@@ -103,8 +110,11 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elast
         launcher.end()
         raise
     launcher.socket.close()
-    if is_elastic and code == 0:  # a failure that the job survived is no error
-        outcomes = _of_last_generation(outcomes)
+    if is_elastic:
+        last = max([launcher.generation(), *(outcome.generation for outcome in outcomes.values())])
+        _show_survived(outcomes, last + 1 if code == 0 else last)
+        outcomes = _of_last_generation(outcomes) if code == 0 else {
+            process: outcome for process, outcome in outcomes.items() if outcome.generation == last}
     errors = [RemoteError(outcome.rank_of(process), outcome.trace)
               for process, outcome in outcomes.items() if outcome.error]
     causes = [outcome.error for outcome in outcomes.values() if outcome.error]
@@ -116,13 +126,23 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elast
             sys.stderr.write(f"{trace}\n")
         raise first from causes[0]
     complete = list(itertools.takewhile(outcomes.__contains__, itertools.count()))
-    if code or len(complete) < ranks:
+    if code or len(complete) < (max(ranks, len(outcomes)) if is_elastic else ranks):
         words = launcher.said[-1] if launcher.said else "it said nothing"
         if is_elastic and not code:
+            least = max([ranks, *(rank + 1 for rank in outcomes)])
             words = (f"ranks {sorted(outcomes)} of its last generation have returned a result, and ranks 0 to "
-                     f"{ranks - 1} must (min_num_proc)")
+                     f"{least - 1} must (min_num_proc={ranks})")
         raise RuntimeError(f"The job of horovod.run ended with exit code {code}: {words}")
     return [outcomes[rank].value for rank in complete]
+
+
+def _show_survived(outcomes: Dict[int, _calls.Outcome], end: int) -> None:
+    """Prints the exceptions in generations before `end`, which the job has survived: they are no error of it."""
+    shown = {outcome.trace: (outcome.rank_of(process), outcome.generation)
+             for process, outcome in outcomes.items() if outcome.error and outcome.generation < end}
+    for trace, (rank, generation) in shown.items():
+        sys.stderr.write(f"horovod.run: the function raised on rank {rank} of generation {generation}, and the job "
+                         f"went on:\n{trace.rstrip()}\n")
 
 
 def _of_last_generation(outcomes: Dict[int, _calls.Outcome]) -> Dict[int, _calls.Outcome]:
