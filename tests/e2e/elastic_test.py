@@ -95,7 +95,7 @@ def test_hosts_come_and_go_as_the_script_says():
     discovery(folder, "b:2", "c:1")
     # Both changes may come together, or one after the other.
     job.wait_for(r"\d+ begins \d+ \d+/3 at", 6)
-    job.wait_for(r"[1-3] ends with", 3)
+    job.wait_for(r"[1-3] ends with", 3, 180)
     job.ends_with(0)
     job.leaves_nothing()
     expect(not re.search(r"^.*\b0 ends with", job.out, re.M), job.describe())
