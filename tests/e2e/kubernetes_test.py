@@ -301,13 +301,17 @@ def give_name(name, other):
         subprocess.run([*place, "sh", "-c", line], check=True)
 
 
+def need_pod_user():
+    if subprocess.run(["setpriv", f"--reuid={POD_USER}", f"--regid={POD_USER}", "--clear-groups", "test", "-x", WORKER],
+                      check=False).returncode:
+        raise Skip(f"user {POD_USER} cannot run {WORKER}")
+
+
 @world("horovod-0 horovod-1")
 def test_the_pods_of_the_indexed_job_train_together():
     job = one(rendered(FOLDER / "base"), "Job")
     container, = job["spec"]["template"]["spec"]["containers"]
-    if subprocess.run(["setpriv", f"--reuid={POD_USER}", f"--regid={POD_USER}", "--clear-groups", "test", "-x", WORKER],
-                      check=False).returncode:
-        raise Skip(f"user {POD_USER} cannot run {WORKER}")
+    need_pod_user()
     before = Inventory()
     with secret_volume() as folder:
         # Its launcher has no name in DNS yet.
@@ -324,6 +328,7 @@ def test_the_pods_of_the_indexed_job_train_together():
 
 @world("horovod-0 horovod-1")
 def test_a_secret_that_others_can_read_is_refused_with_the_fix():
+    need_pod_user()
     container, = one(rendered(FOLDER / "base"), "Job")["spec"]["template"]["spec"]["containers"]
     give_name("horovod-0", "horovod-0.horovod")
     for mode, group in ((0o444, POD_USER), (0o644, 0)):
