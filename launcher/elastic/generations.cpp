@@ -19,20 +19,14 @@ constexpr seconds kUntilNamed{5};
 constexpr seconds kPauseTold{60};
 constexpr int kExitFailed = 1;
 
-// The wait before the start of a host, or of a rank, is tried again: doubled each time.
-Clock::duration back_off(int failures, seconds first, seconds most) {
-  return std::min<seconds>(most, first * (1 << std::min(failures - 1, 16)));
-}
-
 Clock::duration duration_of(double value) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
 }
 
 }  // namespace
 
-Generations::Generations(const GenerationLimits& limits, GenerationActions& actions,
-                         HostCooldown::Random random)
-    : limits_(limits), actions_(actions), cooldown_(limits.cooldown, std::move(random)) {}
+Generations::Generations(const GenerationLimits& limits, GenerationActions& actions, HostPool& pool)
+    : limits_(limits), actions_(actions), pool_(pool) {}
 
 int Generations::rank_of(int process) const {
   if (!current_) return -1;
@@ -74,29 +68,8 @@ int Generations::live_processes(const std::string& host) const {
 }
 
 void Generations::discovered(std::vector<Host> hosts, Time now) {
-  std::vector<std::string> names;
-  for (const Host& host : hosts) names.push_back(host.name);
-  if (limits_.finds_hosts) {
-    cooldown_.set_discovered(names);
-    const auto is_unnamed = [&](const auto& entry) {
-      return std::find(names.begin(), names.end(), entry.first) == names.end();
-    };
-    // An agent that joins and fails again and again is not used at once each time.
-    if (!limits_.hosts_join) std::erase_if(retries_, is_unnamed);
-    std::erase_if(removals_, is_unnamed);
-  }
-  named_ = std::move(hosts);
-  leave_out_removed();
+  pool_.discovered(std::move(hosts));
   consider(now);
-}
-
-void Generations::leave_out_removed() {
-  discovered_.clear();
-  for (Host host : named_) {
-    const auto left = removals_.find(host.name);
-    if (left != removals_.end()) host.slots = std::min(host.slots, left->second);
-    if (host.slots > 0) discovered_.push_back(std::move(host));
-  }
 }
 
 int Generations::free_slot(const std::string& host) const {
@@ -125,13 +98,11 @@ void Generations::start_failed(int host, const std::string& sentence, Time now) 
   HostState& state = hosts_.at(host);
   if (state.is_gone) return;
   drop_host(state);
-  Retry& retry = retries_[state.name];
-  const auto wait = back_off(++retry.failures, seconds(5), seconds(300));
-  retry.again = now + wait;
+  const auto wait = pool_.retry_later(state.name, seconds(5), seconds(300), now);
   actions_.say(cat(sentence, "; the job goes on without it, and ",
                    limits_.hosts_join ? "uses it again when an agent joins there, not before "
                                       : "tries it again in ",
-                   std::chrono::duration_cast<seconds>(wait).count(), " s"));
+                   wait.count(), " s"));
   consider(now);
 }
 
@@ -186,7 +157,7 @@ void Generations::host_lost(int host, const std::string& sentence, Time now) {
 
 // After a failure on a host. Returns what the user should know of it, or nothing.
 std::string Generations::exclude(const std::string& name, Time now) {
-  const auto exclusion = cooldown_.record_failure(name, now);
+  const auto exclusion = pool_.exclude(name, now);
   if (limits_.hosts_join) return cat("host ", name, " is used again when an agent joins there");
   return exclusion ? about_exclusion(name, *exclusion) : "";
 }
@@ -221,7 +192,7 @@ void Generations::drop_surplus() {
     if (process.phase == Phase::kGone || is_member(number)) continue;
     const std::string& name = hosts_.at(process.host).name;
     const bool is_above_slots = std::any_of(
-        discovered_.begin(), discovered_.end(),
+        pool_.offered().begin(), pool_.offered().end(),
         [&](const Host& host) { return host.name == name && live_processes(name) > host.slots; });
     if (is_above_slots || (limits_.most && live_processes() > *limits_.most)) dismiss(number);
   }
@@ -238,14 +209,12 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
   HostState& host = hosts_.at(one.host);
   const std::string name = host.name;
   const bool was_member = is_member(process);
-  const bool is_alone = std::all_of(discovered_.begin(), discovered_.end(),
+  const bool is_alone = std::all_of(pool_.offered().begin(), pool_.offered().end(),
                                     [&](const Host& other) { return other.name == name; });
   std::string after;
   if (limits_.restarts_ranks || (is_alone && !limits_.hosts_join)) {
-    Retry& retry = retries_[name];
-    const auto wait = back_off(++retry.failures, seconds(1), seconds(60));
-    retry.again = now + wait;
-    after = cat("it is started again in ", std::chrono::duration_cast<seconds>(wait).count(), " s");
+    const auto wait = pool_.retry_later(name, seconds(1), seconds(60), now);
+    after = cat("it is started again in ", wait.count(), " s");
   } else {
     after = exclude(name, now);
     for (auto& [number, state] : hosts_) {
@@ -264,20 +233,15 @@ void Generations::tell_loss(const std::string& sentence) {
 
 void Generations::start_hosts(Time now) {
   if (finishing_ || is_over_) return;
-  for (const Host& host : discovered_) {
-    if (!cooldown_.is_usable(host.name, now)) continue;
-    const auto retry = retries_.find(host.name);
-    if (retry != retries_.end() && retry->second.again > now) {
-      next_ = std::min(next_.value_or(Time::max()), retry->second.again);
-      continue;
-    }
+  for (const Host& host : pool_.offered()) {
+    if (!pool_.may_start(host.name, now)) continue;
     if (limits_.hosts_join && live_processes(host.name) > 0) continue;
     int wanted = host.slots - live_processes(host.name);
     if (limits_.most) wanted = std::min(wanted, *limits_.most - live_processes());
     if (wanted <= 0) continue;
     actions_.start_host(host, wanted);
   }
-  if (const auto time = cooldown_.next_return(now)) {
+  if (const auto time = pool_.next_start(now)) {
     next_ = std::min(next_.value_or(Time::max()), *time);
   }
 }
@@ -285,7 +249,8 @@ void Generations::start_hosts(Time now) {
 void Generations::mark_leaving() {
   for (auto& [number, host] : hosts_) {
     const auto is_it = [&name = host.name](const Host& one) { return one.name == name; };
-    host.is_leaving = !host.is_gone && std::none_of(discovered_.begin(), discovered_.end(), is_it);
+    host.is_leaving =
+        !host.is_gone && std::none_of(pool_.offered().begin(), pool_.offered().end(), is_it);
     if (!host.is_leaving) continue;
     // Nobody needs what has not begun to work.
     const bool has_member =
@@ -324,7 +289,7 @@ MembershipPlan Generations::next() const {
     else if (one.is_removed || hosts_.at(one.host).is_leaving)
       change.leaving.insert(process);
   }
-  for (const Host& host : discovered_) {
+  for (const Host& host : pool_.offered()) {
     UsableHost usable{.host = host};
     int count = 0;
     for (const auto& [number, process] : processes_) {
@@ -395,18 +360,13 @@ void Generations::finish() {
   }
 }
 
-// For ever.
-bool Generations::is_excluded(const std::string& host) const {
-  return !cooldown_.is_usable(host, Time::max() - seconds(1));
-}
-
 // Whether other processes than the present ones may come.
 bool Generations::may_grow() const {
   if (limits_.finds_hosts) return true;
   const auto is_starting = [](const auto& one) { return one.second.phase == Phase::kStarting; };
   if (std::any_of(processes_.begin(), processes_.end(), is_starting)) return true;
-  return std::any_of(discovered_.begin(), discovered_.end(), [this](const Host& host) {
-    return !is_excluded(host.name) && live_processes(host.name) < host.slots;
+  return std::any_of(pool_.offered().begin(), pool_.offered().end(), [this](const Host& host) {
+    return !pool_.is_excluded_for_ever(host.name) && live_processes(host.name) < host.slots;
   });
 }
 
@@ -504,7 +464,7 @@ bool Generations::has_spare_place(const Process& process) const {
   const HostState& state = hosts_.at(process.host);
   if (process.phase != Phase::kAsking || state.is_leaving) return false;
   if (limits_.most && live_members() >= *limits_.most) return false;
-  return std::any_of(discovered_.begin(), discovered_.end(), [&](const Host& host) {
+  return std::any_of(pool_.offered().begin(), pool_.offered().end(), [&](const Host& host) {
     return host.name == state.name && members_of(host.name) < host.slots;
   });
 }
@@ -516,7 +476,7 @@ void Generations::announce(Time now) {
   for (const auto& [number, host] : hosts_) {
     if (host.is_leaving && !host.is_gone) updates |= rendezvous::kHostsRemoved;
   }
-  for (const Host& host : discovered_) {
+  for (const Host& host : pool_.offered()) {
     if (members_of(host.name) > host.slots) updates |= rendezvous::kHostsRemoved;
   }
   if (limits_.most && live_members() > *limits_.most) updates |= rendezvous::kHostsRemoved;
@@ -601,7 +561,7 @@ void Generations::on_time(Time now) { consider(now); }
 
 int Generations::offered_slots() const {
   int slots = 0;
-  for (const Host& host : discovered_) slots += usable_slots(host);
+  for (const Host& host : pool_.offered()) slots += usable_slots(host);
   return slots;
 }
 
@@ -622,20 +582,19 @@ Result<std::string> Generations::resize(int ranks, Time now) {
                                 limits_.least == 1 ? " rank" : " ranks (--min-np)"));
   }
   int all = 0;
-  for (const Host& host : named_) all += usable_slots(host);
+  for (const Host& host : pool_.named()) all += usable_slots(host);
   if (ranks > all && !limits_.finds_hosts) {
     return invalid_argument(cat("the hosts of the job have slots for ", all, " ranks"));
   }
-  if (ranks > offered_slots() && !removals_.empty()) {
+  if (ranks > offered_slots() && pool_.has_removals()) {
     // An agent that ends cannot be kept.
-    std::erase_if(removals_, [this](const auto& removal) {
-      return std::none_of(hosts_.begin(), hosts_.end(), [&](const auto& one) {
+    pool_.take_back([this](const std::string& name) {
+      return std::any_of(hosts_.begin(), hosts_.end(), [&](const auto& one) {
         const HostState& host = one.second;
-        return host.name == removal.first && host.is_ending && !host.is_gone;
+        return host.name == name && host.is_ending && !host.is_gone;
       });
     });
     for (auto& [number, process] : processes_) process.is_removed = false;
-    leave_out_removed();
   }
   const int slots = offered_slots();
   const int members = live_members();
@@ -661,7 +620,7 @@ bool Generations::has_met(int process) const { return processes_.at(process).gen
 
 // An agent that joined by itself starts no further processes.
 int Generations::usable_slots(const Host& host) const {
-  if (is_excluded(host.name)) return 0;
+  if (pool_.is_excluded_for_ever(host.name)) return 0;
   const int live = live_processes(host.name);
   return limits_.hosts_join && live > 0 ? std::min(host.slots, live) : host.slots;
 }
@@ -680,7 +639,7 @@ bool Generations::has_state_without(const std::string& host) const {
 // `slots`: how many the host is to have. The job must have enough without the others, and its state.
 Status Generations::may_remove(const std::string& host, int slots, const std::string& what) const {
   int offered = 0;
-  for (const Host& other : discovered_) {
+  for (const Host& other : pool_.offered()) {
     const int usable = usable_slots(other);
     offered += other.name == host ? std::min(usable, slots) : usable;
   }
@@ -696,15 +655,14 @@ Status Generations::may_remove(const std::string& host, int slots, const std::st
 Result<std::string> Generations::remove_host(const std::string& name, Time now) {
   HVD_RETURN_IF_ERROR(may_change(now));
   std::vector<std::string> names;
-  for (const Host& host : discovered_) names.push_back(host.name);
+  for (const Host& host : pool_.offered()) names.push_back(host.name);
   const std::string what = cat("host ", name);
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     return not_found(cat(what, " is not one of the hosts that the job uses: ", join(names, ", ")));
   }
   HVD_RETURN_IF_ERROR(may_remove(name, 0, what));
   const bool has_ranks = members_of(name) > 0;
-  removals_[name] = 0;
-  leave_out_removed();
+  pool_.remove(name, 0);
   consider(now);
   return cat(what,
              has_ranks ? " leaves the job when its ranks next commit" : " is not used by the job",
@@ -732,8 +690,7 @@ void Generations::host_leaves(int host, const std::string& why, double seconds, 
     failure_ = sentence;
     failed_process_ = -1;
   }
-  removals_[name] = 0;
-  leave_out_removed();
+  pool_.remove(name, 0);
   consider(now);
 }
 
@@ -754,8 +711,7 @@ Result<std::string> Generations::remove_rank(int64_t rank, Time now) {
   if (!status.ok() || left == 0) process.is_removed = false;
   HVD_RETURN_IF_ERROR(status);
   if (left == 0) return remove_host(member.host, now);
-  removals_[member.host] = left;
-  leave_out_removed();
+  pool_.remove(member.host, left);
   std::string sentence = cat("rank ", rank, " on host ", member.host,
                              " leaves the job when the ranks next commit; its slot stays empty",
                              limits_.hosts_join ? "" : " until horovodrun resize needs it");

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/elastic/elastic_settings.h"
-#include "launcher/elastic/host_cooldown.h"
+#include "launcher/elastic/host_pool.h"
 #include "launcher/elastic/membership.h"
 #include "launcher/plan/hosts.h"
 #include "rendezvous/wire/generation.h"
@@ -29,7 +29,6 @@ struct GenerationLimits {
   bool finds_hosts = false;          // discovered() may be called again
   bool hosts_join = false;           // each with an agent of its own, which starts processes once
   bool restarts_ranks = false;       // a failed rank is started again on its host
-  std::optional<CooldownRange> cooldown;  // of a host on which a rank failed
 };
 
 class GenerationActions {
@@ -54,9 +53,8 @@ class GenerationActions {
 class Generations {
  public:
   using Time = Clock::time_point;
-  // `random`: as HostCooldown's.
-  Generations(const GenerationLimits& limits, GenerationActions& actions,
-              HostCooldown::Random random);
+  // `pool` outlives this object.
+  Generations(const GenerationLimits& limits, GenerationActions& actions, HostPool& pool);
 
   // The hosts that the job may use now, in their order.
   void discovered(std::vector<Host> hosts, Time now);
@@ -106,11 +104,6 @@ class Generations {
     bool is_gone = false;
     bool is_ending = false;  // its agent ends soon, by itself
   };
-  // A host whose agent, or whose rank, is started again later.
-  struct Retry {
-    int failures = 0;
-    Time again{};
-  };
 
   void consider(Time now);
   void start_hosts(Time now);
@@ -128,7 +121,6 @@ class Generations {
   bool may_reset(Time now);
   Status may_change(Time now);
   int offered_slots() const;
-  void leave_out_removed();
   Status may_remove(const std::string& host, int slots, const std::string& what) const;
   bool has_met(int process) const;
   int usable_slots(const Host& host) const;
@@ -138,7 +130,6 @@ class Generations {
   bool has_spare_place(const Process& process) const;
   void pause(int found, Time now);
   bool may_grow() const;
-  bool is_excluded(const std::string& host) const;
   void over(int exit_code, const std::string& sentence, int process);
   void finish();
   bool is_live(int process) const;
@@ -150,13 +141,9 @@ class Generations {
 
   GenerationLimits limits_;
   GenerationActions& actions_;
-  std::vector<Host> discovered_;         // without what a user has removed
-  std::vector<Host> named_;              // all of them
-  std::map<std::string, int> removals_;  // by name: how many slots a user has left the host
+  HostPool& pool_;
   std::map<int, Process> processes_;
   std::map<int, HostState> hosts_;
-  HostCooldown cooldown_;
-  std::map<std::string, Retry> retries_;  // by name
   std::optional<Generation> current_;
   std::vector<Time> resets_;                         // those that the limit counts
   int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation

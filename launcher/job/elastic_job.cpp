@@ -20,7 +20,12 @@ GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
           .resets = reset_limit(settings),
           .finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
           .hosts_join = hosts_join,
-          .restarts_ranks = settings.flag("restart_ranks"),
+          .restarts_ranks = settings.flag("restart_ranks")};
+}
+
+HostPool::Rules pool_rules(const Settings& settings, bool hosts_join) {
+  return {.finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
+          .hosts_join = hosts_join,
           .cooldown = cooldown_range(settings)};
 }
 
@@ -37,11 +42,12 @@ Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>&
 ElasticJob::ElasticJob(Launch launch, std::vector<Host> hosts)
     : launch_(std::move(launch)),
       hosts_(std::move(hosts)),
+      pool_(pool_rules(launch_.options.settings, launch_.join_queue != nullptr),
+            [random = std::mt19937_64(std::random_device()())]() mutable {
+              return std::uniform_real_distribution<double>(0, 1)(random);
+            }),
       generations_(generation_limits(launch_.options.settings, launch_.join_queue != nullptr),
-                   *this,
-                   [random = std::mt19937_64(std::random_device()())]() mutable {
-                     return std::uniform_real_distribution<double>(0, 1)(random);
-                   }),
+                   *this, pool_),
       timer_(launch_.loop) {
   const Settings& settings = launch_.options.settings;
   if (!settings.is_set("host_discovery_script")) return;

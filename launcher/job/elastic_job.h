@@ -83,6 +83,7 @@ class ElasticJob : private GenerationActions {
 
   Launch launch_;
   std::vector<Host> hosts_;
+  HostPool pool_;
   Generations generations_;
   net::asio::steady_timer timer_;
   std::unique_ptr<ScriptDiscovery> discovery_;  // or none

@@ -11,8 +11,12 @@ using Time = Generations::Time;
 
 // Keeps what Generations orders, and starts processes at once. The clock is a number of seconds.
 struct RecordedJob : GenerationActions {
-  explicit RecordedJob(GenerationLimits limits = {})
-      : generations(limits, *this, [] { return 0.0; }) {}
+  explicit RecordedJob(GenerationLimits limits = {}, std::optional<CooldownRange> cooldown = {})
+      : pool({.finds_hosts = limits.finds_hosts,
+              .hosts_join = limits.hosts_join,
+              .cooldown = cooldown},
+             [] { return 0.0; }),
+        generations(limits, *this, pool) {}
 
   Time now() const {
     return Time() +
@@ -76,6 +80,7 @@ struct RecordedJob : GenerationActions {
     if (generations.next_time() <= now()) generations.on_time(now());
   }
 
+  HostPool pool;
   Generations generations;
   double time = 100;
   int hosts = 0, processes = 0;
@@ -269,9 +274,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a host that has cooled down is started anew") {
-  GenerationLimits limits;
-  limits.cooldown = CooldownRange{10, 100};
-  RecordedJob job(limits);
+  RecordedJob job({}, CooldownRange{10, 100});
   job.begin({{"a", "", 1}, {"b", "", 1}});
   job.ask({0, 1});
   job.generations.ended(1, 1, "rank 1 failed", job.now());

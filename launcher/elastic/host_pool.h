@@ -1,0 +1,67 @@
+// The hosts that an elastic job may use: those that are named, without those that a user has removed, and
+// with the time at which each may be used after a failure. Outlives a launch of the job. Pure: the caller
+// passes the time and the random numbers.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/elastic/host_cooldown.h"
+#include "launcher/plan/hosts.h"
+
+namespace hvd::launcher {
+
+class HostPool {
+ public:
+  using Time = HostCooldown::Time;
+
+  struct Rules {
+    bool finds_hosts = false;                    // discovered() may be called again
+    bool hosts_join = false;                     // each with an agent of its own
+    std::optional<CooldownRange> cooldown = {};  // of a host on which a rank failed
+  };
+  // `random`: as HostCooldown's.
+  HostPool(const Rules& rules, HostCooldown::Random random);
+
+  // The hosts that there are now, in their order.
+  void discovered(std::vector<Host> hosts);
+  const std::vector<Host>& named() const { return named_; }
+  // Those of them that a user has not removed, with the slots that a user has left them.
+  const std::vector<Host>& offered() const { return offered_; }
+
+  // As HostCooldown::record_failure().
+  std::optional<HostCooldown::Exclusion> exclude(const std::string& name, Time now);
+  bool is_excluded_for_ever(const std::string& name) const;
+  // The host is tried again after `first` seconds, and after twice the last wait each further time, up to
+  // `most`. Returns the wait.
+  std::chrono::seconds retry_later(const std::string& name, std::chrono::seconds first,
+                                   std::chrono::seconds most, Time now);
+  bool may_start(const std::string& name, Time now) const;
+  // The earliest time after `now` at which another host may start; nothing: at no time.
+  std::optional<Time> next_start(Time now) const;
+
+  // A user leaves the host so many slots.
+  void remove(const std::string& name, int slots);
+  bool has_removals() const { return !removals_.empty(); }
+  // Undoes the removals, except of hosts for which `stays` returns true.
+  void take_back(const std::function<bool(const std::string& name)>& stays);
+
+ private:
+  struct Retry {
+    int failures = 0;
+    Time again{};
+  };
+  void leave_out_removed();
+
+  const Rules rules_;
+  HostCooldown cooldown_;
+  std::vector<Host> named_, offered_;
+  std::map<std::string, int> removals_;  // how many slots a user has left the host
+  std::map<std::string, Retry> retries_;
+};
+
+}  // namespace hvd::launcher
