@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "net/dns_label.h"
 
 namespace hvd::launcher {
 
@@ -49,7 +50,8 @@ Result<Addresses> resolve_blocking(const std::string& name) {
   const int error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
   if (error != 0) {
     const char* why = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
-    return not_found(cat("the name '", printable(name), "' does not resolve (", why, ")"));
+    return not_found(cat("the name '", printable(name), "' does not resolve (", why, ")",
+                         net::advice_on_long_name(name)));
   }
   Addresses addresses;
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {

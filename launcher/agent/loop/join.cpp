@@ -18,6 +18,7 @@
 #include "base/cores.h"
 #include "base/text.h"
 #include "launcher/protocol/token_proof.h"
+#include "net/dns_label.h"
 #include "net/endpoint.h"
 
 namespace hvd::launcher {
@@ -68,6 +69,9 @@ Result<std::string> resolve(const std::string& host) {
   const std::string text = output_of(command);
   const std::string address = text.substr(0, text.find_first_of(" \t\n"));
   if (is_address(address)) return address;
+  if (const std::string advice = net::advice_on_long_name(host); !advice.empty()) {
+    return unavailable(cat("'", printable(host), "' does not resolve", advice));
+  }
   return unavailable(cat("'", printable(host),
                          "' does not resolve; check the name, or give an "
                          "address"));

@@ -29,6 +29,13 @@ TEST_CASE("a name that does not resolve is named") {
       "the name 'no-such-host.invalid' does not resolve ("));
 }
 
+TEST_CASE("a name that is too long for DNS is shortened by its user") {
+  const auto addresses = run_alone(look_up(std::string(64, 'j') + ".invalid"));
+  REQUIRE_FALSE(addresses.ok());
+  CHECK(addresses.error().message().ends_with(
+      "' has 64 characters, and DNS takes 63: give the job or the host a shorter name"));
+}
+
 TEST_CASE("a lookup can be cancelled, and its loop destroyed under it") {
   {
     net::asio::io_context loop(1);

@@ -1,0 +1,24 @@
+// The length that DNS allows for each part of a host's name. Names of pods on Kubernetes are made of
+// those of jobs, which may be longer. Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace hvd::net {
+
+// The end of a sentence about a name that does not resolve; empty where its parts are short enough.
+inline std::string advice_on_long_name(std::string_view name) {
+  constexpr size_t kMaxLabel = 63;
+  for (const std::string& label : split(name, '.')) {
+    if (label.size() > kMaxLabel) {
+      return cat("; '", printable(label), "' has ", label.size(), " characters, and DNS takes ",
+                 kMaxLabel, ": give the job or the host a shorter name");
+    }
+  }
+  return {};
+}
+
+}  // namespace hvd::net
