@@ -1,5 +1,6 @@
 #include "launcher/plan/allocation.h"
 
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -22,6 +23,7 @@ class Finder {
   Found lsf() const;
   Found pbs() const;
   Found sge() const;
+  Found volcano() const;
   Found kubernetes() const;
 
  private:
@@ -175,6 +177,47 @@ Found Finder::sge() const {
   return from_file(cat("SGE job ", printable(job)), "PE_HOSTFILE", true);
 }
 
+// Volcano's plugin `svc` gives each pod of a job the variable VC_TASK_HOSTS for each task, and its
+// plugin `env` gives the number of the pod in its task.
+Found Finder::volcano() const {
+  constexpr std::string_view kBegin = "VC_", kEnd = "_HOSTS";
+  std::map<std::string, std::vector<std::string>> tasks;  // hosts by variable
+  const std::string self = variable("HOSTNAME");
+  std::string own;  // the variable of the task of this pod
+  for (const auto& [name, value] : sources_.variables()) {
+    if (name.size() <= kBegin.size() + kEnd.size() || !name.starts_with(kBegin) ||
+        !name.ends_with(kEnd)) {
+      continue;
+    }
+    auto& hosts = tasks[name];
+    for (const std::string& part : split(value, ',')) {
+      const std::string host(trim(part));
+      if (host.empty()) continue;
+      if (host.substr(0, host.find('.')) == self.substr(0, self.find('.'))) own = name;
+      hosts.push_back(host);
+    }
+  }
+  if (tasks.empty()) return std::optional<Allocation>();
+  const std::string index = variable("VC_TASK_INDEX");
+  if (!own.empty() && tasks[own].size() > 1 && !index.empty() && index != "0") {
+    return failed_precondition(cat(
+        "VC_TASK_INDEX=", printable(index),
+        ": each pod of this Volcano task starts horovodrun; "
+        "start it in the pod with index 0 alone, and sshd in the others, or name hosts with -H"));
+  }
+  // The task of this pod starts the job; where there are others, they run it.
+  if (tasks.size() > 1) tasks.erase(own);
+  HostList hosts;
+  for (const auto& [name, names] : tasks) {
+    for (const std::string& host : names) {
+      if (Status status = add_named(hosts, host, slots_alone_); !status.ok()) {
+        return status.with_context(name);
+      }
+    }
+  }
+  return found("Volcano", hosts);
+}
+
 Found Finder::kubernetes() const {
   const auto text = sources_.file(kOperatorHostfile);
   if (!text) return std::optional<Allocation>();
@@ -242,8 +285,8 @@ Result<std::vector<int>> parse_repeated_counts(std::string_view text) {
 Found find_allocation(const AllocationSources& sources, int slots_alone) {
   HVD_RETURN_IF_ERROR(refuse_copies(sources.variable));
   const Finder finder(sources, slots_alone);
-  for (const auto find :
-       {&Finder::slurm, &Finder::lsf, &Finder::pbs, &Finder::sge, &Finder::kubernetes}) {
+  for (const auto find : {&Finder::slurm, &Finder::lsf, &Finder::pbs, &Finder::sge,
+                          &Finder::volcano, &Finder::kubernetes}) {
     Found allocation = (finder.*find)();
     if (!allocation.ok() || *allocation) return allocation;
   }

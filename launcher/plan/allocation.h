@@ -1,11 +1,12 @@
 // Reads the hosts of a scheduler's allocation from its environment variables: Slurm, LSF, PBS, SGE,
-// the Kubernetes MPI Operator. Pure: reads through functions that the caller passes.
+// and on Kubernetes Volcano and the MPI Operator. Pure: reads through functions that the caller passes.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -22,6 +23,8 @@ using Variables = std::function<std::optional<std::string>(std::string_view)>;
 
 struct AllocationSources {
   Variables variable;
+  // All variables, for schedulers that put names of the user into theirs.
+  std::function<std::vector<std::pair<std::string, std::string>>()> variables;
   // Nothing when there is no such file.
   std::function<std::optional<Result<std::string>>(const std::string&)> file;
 };

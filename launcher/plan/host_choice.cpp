@@ -14,6 +14,7 @@ namespace {
 Result<std::optional<Allocation>> allocation(int slots_alone) {
   AllocationSources sources;
   sources.variable = environment_variable;
+  sources.variables = environment;
   sources.file = [](const std::string& path) -> std::optional<Result<std::string>> {
     if (::access(path.c_str(), F_OK) != 0) return {};
     return read_text_file(path, "the list of hosts");

@@ -39,6 +39,10 @@ POD = {"metadata": {"labels": MAP}, "spec!": {
                         "seccompProfile": {"type!": ("RuntimeDefault",)}}}}
 SELECTOR = {"matchLabels!": MAP}
 REPLICAS = {"replicas!": int, "restartPolicy": ("Never", "OnFailure"), "template!": POD}
+JOB = {"completionMode": ("Indexed",), "completions": int, "parallelism": int, "backoffLimit": int, "suspend": bool,
+       "template!": POD}
+POLICY = {"event!": ("PodFailed", "PodEvicted", "TaskCompleted"),
+          "action!": ("AbortJob", "CompleteJob", "RestartJob", "TerminateJob")}
 SCHEMAS = {
     ("v1", "Service"): {"metadata!": NAMED, "spec!": {
         "clusterIP": ("None",), "publishNotReadyAddresses": bool, "selector!": MAP,
@@ -46,9 +50,15 @@ SCHEMAS = {
     ("networking.k8s.io/v1", "NetworkPolicy"): {"metadata!": NAMED, "spec!": {
         "podSelector!": SELECTOR, "policyTypes": [("Ingress", "Egress")],
         "ingress": [{"from": [{"podSelector": SELECTOR}]}]}},
-    ("batch/v1", "Job"): {"metadata!": NAMED, "spec!": {
-        "completionMode": ("Indexed",), "completions": int, "parallelism": int, "backoffLimit": int,
-        "suspend": bool, "template!": POD}},
+    ("batch/v1", "Job"): {"metadata!": NAMED, "spec!": JOB},
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): {"metadata!": NAMED, "spec!": {
+        "network": {"enableDNSHostnames": bool, "subdomain": str, "publishNotReadyAddresses": bool},
+        "failurePolicy": {"maxRestarts": int}, "suspend": bool, "ttlSecondsAfterFinished": int,
+        "replicatedJobs!": [{"name!": str, "replicas": int, "template!": {"spec!": JOB}}]}},
+    ("batch.volcano.sh/v1alpha1", "Job"): {"metadata!": NAMED, "spec!": {
+        "schedulerName": ("volcano",), "minAvailable": int, "maxRetry": int, "queue": str, "policies": [POLICY],
+        "plugins": {"svc": [str], "ssh": [str], "env": [str]}, "ttlSecondsAfterFinished": int,
+        "tasks!": [{"name!": str, "replicas!": int, "policies": [POLICY], "template!": POD}]}},
     ("kubeflow.org/v2beta1", "MPIJob"): {"metadata!": NAMED, "spec!": {
         "slotsPerWorker": int, "launcherCreationPolicy": ("AtStartup", "WaitForWorkersReady"),
         "runPolicy": {"cleanPodPolicy": ("None", "Running", "All"), "backoffLimit": int,
@@ -58,6 +68,8 @@ SCHEMAS = {
         "resources!": [str], "images": [{"name!": str, "newName": str, "newTag": str}],
         "patches": [{"target!": {"kind!": str, "name!": str}, "patch!": str}]},
 }
+# A misspelt label is ignored, and the job does not wait.
+KUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
 
 
 def faults_in(value, schema, place):
@@ -94,23 +106,33 @@ def faults_of(thing):
         return [f"{kind[0]} has no {kind[1]}"]
     schema = {**SCHEMAS[kind], "apiVersion!": str, "kind!": str}
     faults = list(faults_in(thing, schema, kind[1]))
-    if not faults and kind[1] in ("Job", "MPIJob"):
+    for label in thing.get("metadata", {}).get("labels", {}):
+        if label.startswith("kueue.x-k8s.io/") and label not in KUEUE_LABELS:
+            faults.append(f"{kind[1]}.metadata.labels: Kueue reads no label {label}")
+    if not faults and kind[1] in ("Job", "JobSet", "MPIJob"):
         faults += faults_of_pods(thing)
     return faults
 
 
 def templates_of(job):
-    if job["kind"] == "Job":
-        return {job["metadata"]["name"]: (job["spec"]["template"], job["spec"].get("completions", 1))}
-    replicas = job["spec"]["mpiReplicaSpecs"]
-    return {f"{job['metadata']['name']}-{kind.lower()}": (part["template"], part["replicas"])
-            for kind, part in replicas.items()}
+    """The (template, number of pods) of each part of a job, by the name of its pods without their number."""
+    name, spec = job["metadata"]["name"], job["spec"]
+    if job["kind"] == "MPIJob":
+        return {f"{name}-{kind.lower()}": (part["template"], part["replicas"])
+                for kind, part in spec["mpiReplicaSpecs"].items()}
+    if job["kind"] == "JobSet":
+        return {f"{name}-{part['name']}-{part.get('replicas', 1) - 1}": (
+            part["template"]["spec"]["template"], part["template"]["spec"]["completions"])
+            for part in spec["replicatedJobs"]}
+    if "tasks" in spec:
+        return {f"{name}-{task['name']}": (task["template"], task["replicas"]) for task in spec["tasks"]}
+    return {name: (spec["template"], spec.get("completions", 1))}
 
 
 def faults_of_pods(job):
     for name, (template, count) in templates_of(job).items():
         # The pod of an MPIJob's launcher has no host name that others use.
-        host = f"{name}-{count - 1}" if not name.endswith("-launcher") else "launcher"
+        host = "launcher" if job["kind"] == "MPIJob" and name.endswith("-launcher") else f"{name}-{count - 1}"
         if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", host):
             yield f"{host} is not a name of a host in DNS: at most 63 letters, digits and dashes"
         spec = template["spec"]
@@ -179,32 +201,58 @@ def variables_of(container):
 def check_indexed_job(things):
     """The parts of an Indexed Job that name each other agree."""
     job, service, policy = (one(things, kind) for kind in ("Job", "Service", "NetworkPolicy"))
-    spec, template = job["spec"], job["spec"]["template"]
-    pod, (container,) = template["spec"], template["spec"]["containers"]
-    variables = variables_of(container)
-    expect(spec["completions"] == spec["parallelism"] == int(variables["PODS"]), "numbers of pods differ")
-    first, _, port = variables["LAUNCHER"].partition(":")
-    expect(first == f"{job['metadata']['name']}-0.{pod['subdomain']}", f"LAUNCHER is {first}")
-    expect(service["metadata"]["name"] == pod["subdomain"] and service["spec"]["publishNotReadyAddresses"] is True
+    template = job["spec"]["template"]
+    port, subdomain = check_joining_pods(job["metadata"]["name"], job["spec"], template["spec"]["subdomain"])
+    expect(service["metadata"]["name"] == subdomain and service["spec"]["publishNotReadyAddresses"] is True
            and service["spec"]["clusterIP"] == "None", "pods have no names")
     for labels in service["spec"]["selector"], policy["spec"]["podSelector"]["matchLabels"], \
             policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]:
         expect(labels.items() <= template["metadata"]["labels"].items(), f"{labels} selects no pod")
-    ports = {each["port"] for each in service["spec"]["ports"]} | {each["containerPort"] for each in container["ports"]}
+    expect({each["port"] for each in service["spec"]["ports"]} == {port}, f"{service} has not the port {port}")
+
+
+def check_joining_pods(name, spec, subdomain):
+    """The parts of the spec of an Indexed Job whose pods join pod 0 agree; returns its port and subdomain."""
+    pod = spec["template"]["spec"]
+    container, = pod["containers"]
+    variables = variables_of(container)
+    expect(spec["completions"] == spec["parallelism"] == int(variables["PODS"]), "numbers of pods differ")
+    first, _, port = variables["LAUNCHER"].partition(":")
+    expect(first == f"{name}-0.{subdomain}", f"LAUNCHER is {first}")
+    ports = {each["containerPort"] for each in container["ports"]}
     expect(ports == {int(port)} and f"--listen :{port} " in container["args"][0], f"ports {ports}, {port}")
     expect(pod["automountServiceAccountToken"] is False, "the pod has a token of the API server")
     mount, = [each for each in container["volumeMounts"] if variables["TOKEN"].startswith(each["mountPath"] + "/")]
     volume, = [each for each in pod["volumes"] if each["name"] == mount["name"]]
     expect(volume["secret"]["defaultMode"] == 0o440 and "fsGroup" in pod["securityContext"], volume)
     expect(spec["backoffLimit"] == 0 and pod["restartPolicy"] == "Never", "a pod may start again alone")
+    return int(port), subdomain
+
+
+def check_job_set(things):
+    job_set, policy = (one(things, kind) for kind in ("JobSet", "NetworkPolicy"))
+    part, = job_set["spec"]["replicatedJobs"]
+    network, name = job_set["spec"]["network"], job_set["metadata"]["name"]
+    check_joining_pods(f"{name}-{part['name']}-0", part["template"]["spec"], network["subdomain"])
+    expect(network["enableDNSHostnames"] and network["publishNotReadyAddresses"], "pods have no names")
+    expect(job_set["spec"]["failurePolicy"]["maxRestarts"] == 0, "the set starts again")
+    for labels in policy["spec"]["podSelector"]["matchLabels"], \
+            policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]:
+        expect(labels == {"jobset.sigs.k8s.io/jobset-name": name}, f"{labels} selects no pod")
 
 
 def test_each_field_of_the_manifests_is_one_of_kubernetes():
-    things = [*rendered(FOLDER / "base"), *read_all(FOLDER / "mpijob.yaml")]
-    expect([thing["kind"] for thing in things] == ["Service", "NetworkPolicy", "Job", "MPIJob"], things)
-    for thing in things:
+    files = sorted(path.name for path in FOLDER.glob("*.yaml"))
+    expect(files == ["jobset.yaml", "mpijob.yaml", "volcano.yaml"], files)
+    base, others = rendered(FOLDER / "base"), [thing for name in files for thing in read_all(FOLDER / name)]
+    expect([thing["kind"] for thing in base + others] ==
+           ["Service", "NetworkPolicy", "Job", "NetworkPolicy", "JobSet", "MPIJob", "Job"], others)
+    for thing in base + others:
         expect(not (faults := faults_of(thing)), faults)
-    check_indexed_job(things)
+    check_indexed_job(base)
+    check_job_set(others[:2])
+    volcano = others[-1]["spec"]
+    expect(volcano["minAvailable"] == sum(task["replicas"] for task in volcano["tasks"]), "pods do not start together")
 
 
 def test_overlays_change_what_is_there():
@@ -219,6 +267,8 @@ def test_overlays_change_what_is_there():
 def test_faults_of_manifests_are_found():
     job = one(rendered(FOLDER / "base"), "Job")
     mpi_job, = read_all(FOLDER / "mpijob.yaml")
+    volcano, = read_all(FOLDER / "volcano.yaml")
+    job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
 
     def fault(thing, path, value):
         found = faults_of(patched(thing, yaml.safe_dump([{"op": "add", "path": path, "value": value}])))
@@ -232,6 +282,16 @@ def test_faults_of_manifests_are_found():
     expect("is missing" in fault(job, "/spec/template", {"spec": {}}), "no containers")
     expect("name of a host in DNS" in fault(job, "/metadata/name", "h" * 62), "a long name")
     expect("name of a host in DNS" in fault(mpi_job, "/metadata/name", "h" * 55), "a long name of workers")
+    expect("name of a host in DNS" in fault(job_set, "/metadata/name", "h" * 55), "a long name of a set")
+    expect("is not a field" in fault(job_set, "/spec/network/subDomain", "x"), "a misspelt field of a set")
+    expect("is not a field" in fault(volcano, "/spec/plugins/ssl", []), "an unknown plugin")
+    expect("not one of" in fault(volcano, "/spec/policies/0/action", "AbortAll"), "an unknown action")
+    for name in ("queue-name", "priority-class"):
+        labelled = patched(job_set, f"[{{op: add, path: /metadata/labels, value: {{kueue.x-k8s.io/{name}: q}}}}]")
+        expect(not faults_of(labelled), labelled)
+    expect("Kueue reads no label" in fault(job_set, "/metadata/labels", {"kueue.x-k8s.io/queue": "q"}), "a wrong label")
+    volcano["spec"]["tasks"][1]["name"] = "w" * 60
+    expect(["name of a host in DNS" in each for each in faults_of(volcano)] == [True], faults_of(volcano))
     job["spec"]["template"]["spec"]["volumes"].pop()
     expect(["no volume" in each for each in faults_of(job)] == [True], faults_of(job))
 
@@ -307,23 +367,35 @@ def need_pod_user():
         raise Skip(f"user {POD_USER} cannot run {WORKER}")
 
 
-@world("horovod-0 horovod-1")
-def test_the_pods_of_the_indexed_job_train_together():
-    job = one(rendered(FOLDER / "base"), "Job")
-    container, = job["spec"]["template"]["spec"]["containers"]
+def pods_train_together(names, subdomain, container):
     need_pod_user()
     before = Inventory()
     with secret_volume() as folder:
         # Its launcher has no name in DNS yet.
-        second = Pod("horovod-1", 1, copy.deepcopy(container), folder)
-        second.wait_for("waits for its launcher: 'horovod-0.horovod' does not resolve")
-        give_name("horovod-0", "horovod-0.horovod")
-        first = Pod("horovod-0", 0, copy.deepcopy(container), folder)
+        second = Pod(names[1], 1, copy.deepcopy(container), folder)
+        second.wait_for(f"waits for its launcher: '{names[0]}.{subdomain}' does not resolve")
+        give_name(names[0], f"{names[0]}.{subdomain}")
+        first = Pod(names[0], 0, copy.deepcopy(container), folder)
         code, said = first.ends()
         expect(code == 0, said)
         expect(ranks_in([said]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], said)
         expect(second.ends()[0] == 0, second.ends())
     before.wait_for_ends()
+
+
+@world("horovod-0 horovod-1")
+def test_the_pods_of_the_indexed_job_train_together():
+    job = one(rendered(FOLDER / "base"), "Job")
+    container, = job["spec"]["template"]["spec"]["containers"]
+    pods_train_together(("horovod-0", "horovod-1"), "horovod", container)
+
+
+@world("horovod-pods-0-0 horovod-pods-0-1")
+def test_the_pods_of_the_job_set_train_together():
+    job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
+    part, = job_set["spec"]["replicatedJobs"]
+    container, = part["template"]["spec"]["template"]["spec"]["containers"]
+    pods_train_together(("horovod-pods-0-0", "horovod-pods-0-1"), job_set["spec"]["network"]["subdomain"], container)
 
 
 @world("horovod-0 horovod-1")
@@ -335,6 +407,73 @@ def test_a_secret_that_others_can_read_is_refused_with_the_fix():
         with secret_volume(mode, group) as folder:
             code, said = Pod("horovod-1", 1, copy.deepcopy(container), folder).ends()
         expect(code == 2 and "is open to others" in said and "defaultMode: 0440" in said, f"{code}: {said}")
+
+
+def test_a_pod_whose_launcher_has_a_name_too_long_for_dns_says_so():
+    with tempfile.NamedTemporaryFile("w") as token:
+        token.write("0123456789abcdef" * 4)
+        token.flush()
+        joined = subprocess.Popen([BUILD / "bin" / "horovod-agent", "--join", f"{'j' * 64}-0.horovod:29400",
+                                   "--token-file", token.name], env=clean_environment(), stderr=subprocess.PIPE,
+                                  text=True)
+        try:
+            said = joined.stderr.readline()
+        finally:
+            joined.kill()
+            joined.wait()
+    expect("waits for its launcher" in said and "has 66 characters, and DNS takes 63: give the job" in said, said)
+
+
+def make_key(*kind, config=""):
+    """The only key of all pods, in ~/.ssh as a volume has it, without known hosts."""
+    ssh = pathlib.Path.home() / ".ssh"
+    for path in ssh.iterdir():
+        path.unlink()
+    subprocess.run(["ssh-keygen", "-q", *kind, "-m", "PEM", "-N", "", "-f", ssh / "id_rsa"], check=True)
+    (ssh / "id_rsa.pub").rename(ssh / "authorized_keys")
+    if config:
+        (ssh / "config").write_text(config)
+    ssh.chmod(0o1777)  # as the folder of a volume
+
+
+def start_worker(pod, container):
+    """Runs the container's sshd in place of that of the host."""
+    for pid in faults.processes(pod):
+        if "sshd" in faults.said_of(pid, "cmdline"):
+            os.kill(pid, signal.SIGTERM)
+    return subprocess.Popen(
+        ["nsenter", "-t", str(host.pid_of(pod)), "-m", "-u", "-i", "-n", "-p", *container["command"]],
+        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@world("horovod-worker-0 horovod-worker-1")
+def test_the_launcher_of_a_volcano_job_reaches_its_workers():
+    job, = read_all(FOLDER / "volcano.yaml")
+    name = job["metadata"]["name"]
+    launcher, worker = (task["template"]["spec"]["containers"][0] for task in job["spec"]["tasks"])
+    workers = job["spec"]["tasks"][1]
+    pods = [f"{name}-{workers['name']}-{number}" for number in range(workers["replicas"])]
+    expect(pods == ["horovod-worker-0", "horovod-worker-1"], pods)
+    for pod in pods:
+        give_name(pod, f"{pod}.{name}")
+    # The key and the settings of the plugin ssh.
+    make_key("-t", "rsa", "-b", "2048", config="StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n" + "".join(
+        f"Host {pod}\n  HostName {pod}.{name}\n" for pod in pods))
+    servers = [start_worker(pod, worker) for pod in pods]
+    words = launcher["command"] + launcher["args"]
+    expect(words[-2:] == PROGRAM, words)
+    # The variables of the plugins svc and env.
+    environment = clean_environment(
+        **variables_of(launcher), VC_LAUNCHER_HOSTS=f"{name}-launcher-0.{name}", VC_LAUNCHER_NUM="1",
+        VC_WORKER_HOSTS=",".join(f"{pod}.{name}" for pod in pods), VC_WORKER_NUM=str(len(pods)), VC_TASK_INDEX="0",
+        HOSTNAME=f"{name}-launcher-0")
+    environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
+    ended = Job(*words[1:-2], WORKER, "sum", program=words[0], environment=environment)
+    ended.ends_with(0)
+    expect(ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")],
+           ended.describe())
+    for server in servers:
+        server.terminate()
 
 
 @world("horovod-worker-0 horovod-worker-1")
@@ -352,21 +491,9 @@ def test_the_launcher_of_the_mpi_job_reaches_its_workers():
     pathlib.Path("/etc/mpi").mkdir()
     pathlib.Path("/etc/mpi/hostfile").write_text(
         "".join(f"{pod}.{name}.default.svc slots={slots}\n" for pod in pods))
-    ssh = pathlib.Path.home() / ".ssh"
-    for path in ssh.iterdir():
-        path.unlink()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "521", "-m", "PEM", "-N", "", "-f", ssh / "id_rsa"],
-                   check=True)
-    (ssh / "id_rsa.pub").rename(ssh / "authorized_keys")
-    ssh.chmod(0o1777)  # as the folder of a volume
-    servers = []
+    make_key("-t", "ecdsa", "-b", "521")
+    servers = [start_worker(pod, worker) for pod in pods]
     for pod in pods:
-        for pid in faults.processes(pod):
-            if "sshd" in faults.said_of(pid, "cmdline"):
-                os.kill(pid, signal.SIGTERM)
-        servers.append(subprocess.Popen(
-            ["nsenter", "-t", str(host.pid_of(pod)), "-m", "-u", "-i", "-n", "-p", *worker["command"]],
-            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         # The port of the readiness probe, for which the operator waits.
         port = worker["readinessProbe"]["tcpSocket"]["port"]
         wait_until(lambda pod=pod: subprocess.run(

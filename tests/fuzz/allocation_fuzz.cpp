@@ -20,6 +20,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     return {};
   };
+  sources.variables = [&] {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const std::string& line : lines) {
+      if (const size_t end = line.find('='); end != std::string::npos) {
+        all.emplace_back(line.substr(0, end), line.substr(end + 1));
+      }
+    }
+    return all;
+  };
   sources.file = [&](const std::string& path) -> std::optional<Result<std::string>> {
     if (path == launcher::kOperatorHostfile && file.empty()) return {};
     return Result<std::string>(file);

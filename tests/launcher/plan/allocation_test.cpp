@@ -17,6 +17,9 @@ Result<std::optional<Allocation>> find(const Texts& variables, const Texts& file
     if (found == variables.end()) return {};
     return found->second;
   };
+  sources.variables = [&] {
+    return std::vector<std::pair<std::string, std::string>>(variables.begin(), variables.end());
+  };
   sources.file = [&](const std::string& path) -> std::optional<Result<std::string>> {
     const auto found = files.find(path);
     if (found == files.end()) return {};
@@ -179,6 +182,41 @@ TEST_CASE("SGE's file has the number of slots behind the host") {
 TEST_CASE("the Kubernetes MPI Operator's file, also beside no variable at all") {
   CHECK(allocation({}, {{kOperatorHostfile, "job-worker-0.job slots=2\njob-worker-1.job:2\n"}})
             .hosts == std::vector<Host>{{"job-worker-0.job", "", 2}, {"job-worker-1.job", "", 2}});
+}
+
+TEST_CASE("of Volcano's tasks, that of the launcher's pod has no ranks") {
+  Texts variables = {{"VC_MASTER_HOSTS", "digits-master-0.digits"},
+                     {"VC_MASTER_NUM", "1"},
+                     {"VC_WORKER_HOSTS", "digits-worker-0.digits,digits-worker-1.digits"},
+                     {"VC_TASK_INDEX", "0"},
+                     {"HOSTNAME", "digits-master-0"}};
+  const Allocation found = allocation(variables, {}, 2);
+  CHECK(found.source == "Volcano");
+  CHECK(found.hosts ==
+        std::vector<Host>{{"digits-worker-0.digits", "", 2}, {"digits-worker-1.digits", "", 2}});
+  variables["HOSTNAME"] = "elsewhere";
+  CHECK(allocation(variables).hosts.size() == 3);
+}
+
+TEST_CASE("of a Volcano job with one task, pod 0 starts the job on all pods") {
+  Texts variables = {{"VC_GPU_TASK_HOSTS", "j-gpu-task-0.j, j-gpu-task-1.j"},
+                     {"HOSTNAME", "j-gpu-task-0"}};
+  CHECK(allocation(variables).hosts ==
+        std::vector<Host>{{"j-gpu-task-0.j", "", 1}, {"j-gpu-task-1.j", "", 1}});
+  variables["VC_TASK_INDEX"] = "0";
+  CHECK(allocation(variables).hosts.size() == 2);
+  variables["VC_TASK_INDEX"] = "1";
+  variables["HOSTNAME"] = "j-gpu-task-1";
+  CHECK(
+      error_of(variables) ==
+      "VC_TASK_INDEX=1: each pod of this Volcano task starts horovodrun; start it in the pod with "
+      "index 0 alone, and sshd in the others, or name hosts with -H");
+}
+
+TEST_CASE("Volcano's variables without a host, or with a bad one") {
+  CHECK_FALSE(find({{"VC_HOSTS", "a"}, {"VC_WORKER_NUM", "2"}, {"VC__HOSTS", "a"}})->has_value());
+  CHECK(error_of({{"VC_WORKER_HOSTS", ""}}) == "Volcano has no host; name hosts with -H");
+  CHECK(error_of({{"VC_WORKER_HOSTS", "a,-b"}}) == "VC_WORKER_HOSTS: '-b' is not a host's name");
 }
 
 TEST_CASE("a host's slots add up, and there is a bound") {
