@@ -139,6 +139,9 @@ class Relay:
                     client.close()
                     continue
                 self.links.append(found)
+                if self.is_cut:  # since the look above; cut() may not have seen this connection
+                    reset(found.client)
+                    reset(found.server)
                 for arguments in ((found.client, found.server, found.up),
                                   (found.server, found.client, found.down)):
                     pump = (self.up if arguments[0] is client else self.down).pump

@@ -19,6 +19,8 @@ RANKS = sum(SLOTS.values())
 STEPS, ENDLESS = 300, 10**6
 WORLDS = 4
 SECONDS = 15
+# An agent that ssh started ends 5 s after its link broke: the breaks of a link that has not resumed lie in this time.
+BREAKING_SECONDS = 2
 LINE = re.compile(r"\[(\d+)\]<stdout>:step (\d+) ([0-9a-f]{16})")
 
 
@@ -40,7 +42,10 @@ class Running:
 
     def __init__(self, links, joins, steps, *flags):
         self.hashes = links.hashes
+        self.joins = joins
         self.relays = links.before_launcher if joins else links.before_sshd
+        self.broken = {}  # host: how often its link had resumed when it was broken last
+        self.broken_since = None
         hosts = ",".join(f"{name}:{slots}" for name, slots in SLOTS.items())
         token = scratch() / "token"
         token.touch(0o600)
@@ -74,12 +79,25 @@ class Running:
         names = chance.sample(sorted(SLOTS), chance.choice([1, 1, 1, 2, 4]))
         seconds = chance.choice([0, 0, chance.uniform(0, 1.5)])
         is_silent = chance.random() < 0.2
+        self.broken_since = self.broken_since or time.monotonic()
+        if not is_silent:
+            self.broken.update((name, self.resumed(name)) for name in names)
         for name in names:
             faults.cut(name, "launcher") if is_silent else self.relays[name].cut()
         self.rest(min(seconds, 0.8) if is_silent else seconds)
         for name in names:
             faults.heal(name, "launcher") if is_silent else self.relays[name].heal()
         return f"{'silence' if is_silent else 'reset'} of {''.join(names)} for {seconds:.2f} s"
+
+    def resumed(self, name):
+        return self.job.err.count(f"host {name}: the link broke, and continues")
+
+    def let_resume(self):
+        """Waits for the broken links before a host by ssh would be lost."""
+        if not self.joins and self.broken_since and time.monotonic() - self.broken_since > BREAKING_SECONDS:
+            wait_until(lambda: self.is_over() or all(self.resumed(name) > count for name, count in self.broken.items()),
+                       60, self.job.describe)
+            self.broken, self.broken_since = {}, None
 
     def heal(self):
         for name, relay in self.relays.items():
@@ -135,6 +153,8 @@ def round_of(chance, links):
         job.wait_for("step 0 ", RANKS)
         for _ in range(chance.randint(0 if harm else 1, 5)):
             running.rest(chance.uniform(0, 0.6))
+            if harm is None:
+                running.let_resume()
             if not running.is_over():
                 what.append(running.break_links(chance))
         if harm is None:
