@@ -211,7 +211,7 @@ SIGNATURES = {
     "elastic.State": {"torch tensorflow tensorflow.keras keras jax": "(bcast_object=None, get_rank=None)"},
     "elastic.TensorFlowKerasState": {"tensorflow": "(model, optimizer=None, backend=None, **kwargs)"},
     "elastic.TensorFlowState": {"tensorflow": "(variables=None, session=None, **kwargs)"},
-    "elastic.TorchState": {"torch": "(model=None, optimizer=None, **kwargs)"},
+    "elastic.TorchState": {"torch": "(model=None, optimizer=None, *, snapshot=True, **kwargs)"},
     "elastic.UpdateBatchStateCallback": {"tensorflow.keras keras": "(state)"},
     "elastic.UpdateEpochStateCallback": {"tensorflow.keras keras": "(state)"},
     "elastic.get_handler_registry": {"torch": "()"},

@@ -265,31 +265,260 @@ class ElasticTest(rank_case.RankCase):
                 never_commits(elastic.ObjectState(), 0)
 
     def test_a_rank_without_the_state_of_the_training_is_no_source(self):
-        def choose(*ranks, state=None):
-            """Returns the source and the commits of these ranks, of which the first one is this one."""
+        def choose(*ranks, state=None, must=(True,)):
+            """Returns the source and its commits, for ranks (commits, has the state), of which the first one is this
+            one; must: what each of them says of a synchronisation."""
             state = state or elastic.ObjectState()
             state._commits = ranks[0][0]
+            others = [(commits, None if has_state else "", any(must[1:])) for commits, has_state in ranks[1:]]
             with unittest.mock.patch.multiple("horovod._basics", is_elastic=lambda: True, size=lambda: len(ranks),
                                               _first_generation=0 if ranks[0][1] else 1), \
                     unittest.mock.patch.multiple("horovod._elastic", _has_synced=False, _source=0), \
-                    unittest.mock.patch("horovod._objects.allgather_object", lambda mine, name: [mine, *ranks[1:]]):
-                _elastic._choose_source(state)
-                return _elastic.source_rank(), state._commits
+                    unittest.mock.patch("horovod._objects.allgather_object", lambda mine, name: [mine, *others]):
+                commits = _elastic._choose_source(state, must[0])
+                return _elastic.source_rank(), commits
 
         self.assertEqual(choose((-1, True)), (0, -1))
         self.assertEqual(choose((3, True), (4, True), (4, True)), (1, 4))
         self.assertEqual(choose((-1, False), (-1, True)), (1, -1))
         self.assertEqual(choose((5, False), (-1, True), (4, True)), (2, 4))
+        # All ranks synchronise if one of them must, such as a new one or one that a failure has reached.
+        self.assertEqual(choose((3, True), (4, True), must=(False, True)), (1, 4))
+        self.assertEqual(choose((3, True), (3, True), must=(False, False)), (0, None))
         for ranks in [[(-1, False)], [(-1, False), (-1, False)], [(2, False), (-1, False)]]:
             with self.assertRaisesRegex(RuntimeError, "no rank is left that has the state of the training"):
                 choose(*ranks)
+        lost = elastic.ObjectState()
+        lost._lost = "planted."
+        self.assertEqual(choose((5, True), (4, True), state=lost), (1, 4))
+        with self.assertRaisesRegex(RuntimeError, "the state of the training. planted."):
+            choose((5, True), (-1, False), state=lost)
 
         class Own(elastic.ObjectState):
+            def sync(self):
+                pass
+
+        class Inherits(elastic.ObjectState):
             pass
 
-        self.assertEqual(choose((2, True), (None, True), state=Own()), (0, 2))
-        with self.assertRaisesRegex(RuntimeError, "rank 0, which is new"):
-            choose((2, False), (None, True), state=Own())
+        self.assertEqual(choose((2, True), (3, True), state=Inherits()), (1, 3))
+        for own in (Own(), elastic.ObjectState(hvd.broadcast_object, hvd.rank)):
+            self.assertEqual(choose((2, True), (3, True), state=own), (0, 2))
+            with self.assertRaisesRegex(RuntimeError, "rank 0, which is new"):
+                choose((2, False), (None, True), state=own)
+
+    def test_all_ranks_return_to_the_newest_commit_of_any_rank(self):
+        if self.size == 1:
+            return
+
+        for snapshot in (True, False):
+            model, optimizer = make(self.rank)
+            optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+            scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+            state = elastic.TorchState(model, optimizer, scheduler=scheduler, step=0, snapshot=snapshot)
+            runs, sources = [], []
+
+            @elastic.run
+            def train(state):
+                runs.append(state.step)
+                sources.append(_elastic.source_rank())
+                self.assertEqual(optimizer.param_groups[0]["lr"], 0.1 * 0.5**state.step)
+                while state.step < 5:
+                    optimizer.zero_grad()
+                    loss_of(model, self.rank, state.step).backward()
+                    optimizer.synchronize()
+                    if state.step == 3 and len(runs) == 1:
+                        self.meet()  # the gradients are there on all ranks
+                        if self.rank == 0:
+                            # As if the end of another rank had come before the result: the others step, and commit.
+                            hvd.shutdown()
+                            raise hvd.HorovodInternalError("planted")
+                    with optimizer.skip_synchronize():
+                        optimizer.step()
+                    scheduler.step()
+                    state.step += 1
+                    state.commit()
+                    if len(runs) == 1 and state.step == 4:
+                        hvd.barrier()  # fails
+
+            train(state)
+            self.assertEqual((runs, sources), ([0, 4], [0, 1]))
+            self.assertEqual(state._commits, 5)
+            alone, plain = make(0)
+            schedule = torch.optim.lr_scheduler.ExponentialLR(plain, 0.5)
+            for step in range(5):
+                plain.zero_grad()
+                (sum(loss_of(alone, rank, step) for rank in range(self.size)) / self.size).backward()
+                plain.step()
+                schedule.step()
+            for got, want in zip(model.parameters(), alone.parameters()):
+                torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+                for row in hvd.allgather(got.detach()[None], name="weights"):
+                    self.assertTrue(torch.equal(row, got))
+
+    def test_a_failed_synchronisation_returns_to_values_of_one_commit(self):
+        from horovod.torch.elastic import state as handlers
+
+        for snapshot in (True, False):
+            model, optimizer = make(0)
+            state = elastic.TorchState(model, optimizer, step=0, snapshot=snapshot)
+            loss_of(model, 0, 0).backward()
+            optimizer.step()
+            state.step = 1
+            state.save()
+            want = [param.detach().clone() for param in model.parameters()]
+            momentum = optimizer.state[model[0].bias]["momentum_buffer"].clone()
+
+            def receive(handler):  # as a broadcast does, without a new version
+                for param in model.parameters():
+                    param.data.add_(1)
+
+            def fails(handler):
+                optimizer.state[model[0].bias]["momentum_buffer"].zero_()
+                raise hvd.HorovodInternalError("planted")
+
+            with unittest.mock.patch.object(handlers.ModelStateHandler, "receive", receive), \
+                    unittest.mock.patch.object(handlers.OptimizerStateHandler, "receive", fails), \
+                    unittest.mock.patch.object(handlers, "source_rank", lambda: self.rank + 1), \
+                    self.assertRaises(hvd.HorovodInternalError):
+                state.sync()
+            state.restore()
+            for got, wanted in zip(model.parameters(), want):
+                self.assertTrue(torch.equal(got, wanted))
+            self.assertTrue(torch.equal(optimizer.state[model[0].bias]["momentum_buffer"], momentum))
+            self.assertEqual(state.step, 1)
+
+    def test_without_snapshots_unchanged_weights_stay_and_changed_ones_return_to_the_copy(self):
+        from horovod.torch.elastic import state as handlers
+
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        scaler = handlers._registry[-1][0](enabled=False)
+        state = elastic.TorchState(model, optimizer, scaler=scaler, step=0, snapshot=False)
+
+        def step():
+            optimizer.zero_grad()
+            loss_of(model, 0, state.step).backward()
+            optimizer.step()
+            state.step += 1
+
+        def weights():
+            return [value.clone() for value in model.state_dict().values()]
+
+        def equal(one, other):
+            return all(map(torch.equal, one, other))
+
+        def is_unchanged():
+            return state._mark.holds(state._marked())
+
+        for _ in range(3):
+            step()
+            state.commit()
+        third, place = weights(), model[0].weight.data_ptr()
+        model(torch.randn(6, 4))  # changes buffers
+        optimizer.param_groups[0]["lr"], state.step = 7.0, 99
+        self.assertTrue(is_unchanged())
+        self.assertFalse(equal(weights(), third))
+        state.restore()
+        self.assertTrue(equal(weights(), third))
+        self.assertEqual((state.step, state._commits, optimizer.param_groups[0]["lr"]), (3, 3, 0.1))
+        self.assertEqual(model[0].weight.data_ptr(), place)
+
+        def replace_storage():
+            model[0].weight.data = model[0].weight.data.clone()
+
+        def replace_parameter():
+            model[0].weight = torch.nn.Parameter(model[0].weight.detach().clone())
+
+        def change_state():
+            optimizer.state[model[0].bias]["exp_avg"].add_(1)
+
+        def write():
+            with torch.no_grad():
+                model[0].bias.add_(1)
+
+        state._copy_all()
+        for change in (step, replace_storage, change_state, write, replace_parameter):
+            with self.subTest(change=change.__name__):
+                self.assertTrue(is_unchanged())
+                change()
+                self.assertFalse(is_unchanged())
+                state._commits = 7
+                state.restore()
+                self.assertTrue(is_unchanged())
+                self.assertTrue(equal(weights(), third))
+                self.assertEqual((state.step, state._commits), (3, 3))
+
+        # A commit makes the copy before the last one is a minute old.
+        clock = [1000.0]
+        with unittest.mock.patch.object(handlers, "time", SimpleNamespace(monotonic=lambda: clock[0])):
+            state = elastic.TorchState(model, optimizer, step=0, snapshot=False)
+            copies = []
+            for _ in range(20):
+                clock[0] += 9.0
+                step()
+                state.commit()
+                copies.append(state._copy[0])
+            self.assertEqual(copies, [-1] * 5 + [6] * 6 + [12] * 6 + [18] * 3)
+            step()
+            state.restore()
+            self.assertEqual((state.step, state._commits), (18, 18))
+
+    def test_states_without_snapshots_copy_where_they_must(self):
+        class OwnHandler(elastic.TorchState):
+            def sync(self):
+                super().sync()
+
+        model, optimizer = make(0)
+        adasum = hvd.DistributedOptimizer(make(0)[1], op=hvd.Adasum)
+        lbfgs = torch.optim.LBFGS(model.parameters())
+        for why, made in {"2 optimizers": lambda: elastic.TorchState(model, optimizer, other=lbfgs, snapshot=False),
+                          "no optimizers": lambda: elastic.TorchState(model, snapshot=False),
+                          "LBFGS": lambda: elastic.TorchState(model, lbfgs, snapshot=False),
+                          "op=Adasum": lambda: elastic.TorchState(model, adasum, snapshot=False),
+                          "program's own": lambda: OwnHandler(model, optimizer, snapshot=False)}.items():
+            with self.subTest(why=why):
+                with self.assertWarnsRegex(UserWarning, f"in spite of snapshot=False, because .*{why}"):
+                    state = made()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")
+                    state.commit()
+                with torch.no_grad():
+                    weight = model[0].weight.clone()
+                    model[0].weight += 1
+                state.restore()
+                self.assertTrue(torch.equal(model[0].weight, weight))
+        if not hasattr(torch.nn.Parameter, "register_post_accumulate_grad_hook") or self.size > 1:
+            return
+        plain = make(0)[1]
+        param = plain.param_groups[0]["params"][0]
+        state = elastic.TorchState(optimizer=plain, snapshot=False)
+        self.assertFalse(state._copies())
+        param.register_post_accumulate_grad_hook(lambda param: plain.step())
+        param.square().sum().backward()
+        with self.assertWarnsRegex(UserWarning, "because the optimizer steps inside backward"):
+            state.commit()
+
+    def test_scalers_forget_a_step_that_was_not_completed(self):
+        from horovod.torch.elastic.state import ScalerStateHandler
+
+        class Scaler:  # as GradScaler on a GPU
+            _per_optimizer_states = {}
+            scale = 8.0
+
+            def state_dict(self):
+                return {"scale": self.scale}
+
+            def load_state_dict(self, values):
+                self.scale = values["scale"]
+
+        scaler = Scaler()
+        handler = ScalerStateHandler(scaler)
+        handler.save_small()
+        for restore in (handler.restore, handler.restore_small):
+            scaler.scale, scaler._per_optimizer_states[1] = 4.0, "unscaled"
+            restore()
+            self.assertEqual((scaler.scale, scaler._per_optimizer_states), (8.0, {}))
 
     def test_an_interrupt_keeps_the_state_and_may_skip_its_synchronisation(self):
         for skip_sync in (True, False):
@@ -574,9 +803,11 @@ class ElasticTest(rank_case.RankCase):
 
     def test_registry(self):
         registry = elastic.get_handler_registry()
-        self.assertEqual([entry[0] for entry in registry],
+        self.assertEqual([entry[0] for entry in registry[:4]],
                          [torch.nn.Module, torch.optim.Optimizer, elastic.ElasticSampler,
                           elastic.ElasticIterable])
+        self.assertEqual([entry[1].__name__ for entry in registry[4:]],
+                         2 * ["SchedulerStateHandler"] + ["ScalerStateHandler"])
         elastic.set_handler_registry([])
         self.addCleanup(elastic.set_handler_registry, registry)
         self.assertEqual(elastic.get_handler_registry(), [])

@@ -27,8 +27,8 @@ _has_synced = False  # this process has had a state of the training since
 
 
 def source_rank() -> int:
-    """The rank whose state the others take in `State.sync`: after a failure in an elastic job, the first
-    rank with the newest commit, of those that have the state; else rank 0."""
+    """The rank whose state the others take in `State.sync`: the first rank with the newest commit, of those that
+    have the state. Rank 0 before the first commit, and for states of the program's own."""
     return _source
 
 
@@ -40,6 +40,10 @@ class State:
     `_bcast_object` and `_rank`.
     """
 
+    _bcast_object: Any = None
+    _commits = -1  # number of commits since the beginning of the job; -1: none yet
+    _lost: Optional[str] = None  # why this rank cannot give the state to the others; None: it can
+
     def __init__(self, bcast_object: Optional[Callable[..., Any]] = None,
                  get_rank: Optional[Callable[[], int]] = None) -> None:
         self._bcast_object = bcast_object or _from_source
@@ -47,7 +51,6 @@ class State:
         self._reset_callbacks: List[Callable[[], None]] = []
         self._host_messages: queue.Queue[Tuple[Any, Any]] = queue.Queue()
         self._last_updated_timestamp = 0
-        self._commits = -1  # number of commits since the beginning of the job; -1: none yet
 
     def register_reset_callbacks(self, callbacks: List[Callable[[], None]]) -> None:
         """Registers functions to call, in order, after each restart of Horovod."""
@@ -67,10 +70,20 @@ class State:
 
     def commit(self) -> None:
         """Saves the state. A failure loses later changes. Also calls `check_host_updates`. All ranks must call
-        it equally often."""
+        it equally often.
+
+        A commit counts once `save` has returned: the reductions that the state comes from have ended without
+        error. After a failure all ranks return to the newest commit that one of them has."""
         self.save()
         self._commits = max(self._commits, 0) + 1
+        self._on_commit()
         self.check_host_updates()
+
+    def _on_commit(self) -> None:
+        """Called when a commit counts."""
+
+    def _on_interrupt(self) -> None:
+        """Called when the ranks are about to change and the state stays as it is."""
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt when hosts have joined or are about to leave: on all ranks in the
@@ -111,23 +124,32 @@ class ObjectState(State):
         self._saved_state: Dict[str, Any] = dict(kwargs)
         for name, value in kwargs.items():
             setattr(self, name, value)
-        self._saved_state = copy.deepcopy(self._saved_state)
+        self._saved_state = self._copied(self._saved_state)
 
     def save(self) -> None:
         """Keeps copies of the attributes."""
-        self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
+        self._saved_state = self._copied(self._attributes())
 
     def restore(self) -> None:
         """Sets the attributes to the last saved copies."""
-        for name, value in list(self._saved_state.items()):
-            setattr(self, name, copy.deepcopy(value))
+        self._set_attributes()
 
     def sync(self) -> None:
         """Sets the attributes to those of rank 0, or of `source_rank()`. All ranks must call it."""
         if self._saved_state:
-            mine = {name: getattr(self, name) for name in self._saved_state}
-            self._saved_state = copy.deepcopy(self._bcast_object(mine))
-            self.restore()
+            self._saved_state = self._copied(self._bcast_object(self._attributes()))
+            self._set_attributes()
+
+    def _attributes(self) -> Dict[str, Any]:
+        return {name: getattr(self, name) for name in self._saved_state}
+
+    def _set_attributes(self) -> None:
+        for name, value in self._copied(self._saved_state).items():
+            setattr(self, name, value)
+
+    def _copied(self, attributes: Dict[str, Any]) -> Dict[str, Any]:
+        """Returns copies that later changes of the attributes do not reach."""
+        return copy.deepcopy(attributes)
 
 
 def _from_source(attributes: Dict[str, Any]) -> Dict[str, Any]:
@@ -147,31 +169,43 @@ def _updates_of_all(mine: HostUpdateResult) -> HostUpdateResult:
     return HostUpdateResult(known[0] + 2 * known[1])
 
 
-def _follows_source(state: State) -> bool:
-    # A state or handler of the program's own copies rank 0's values.
-    parts = [state, *getattr(state, "_handlers", {}).values()]
-    return (all(type(part).__module__.split(".")[0] == "horovod" for part in parts)
-            and not getattr(state, "_is_of_rank_0", False))
+def _is_ours(part: Any) -> bool:
+    return any(getattr(what, "__module__", "").split(".")[0] == "horovod"
+               for what in (type(part), getattr(type(part), "sync", None)))
 
 
-def _choose_source(state: State) -> None:
-    """Finds the rank whose state all ranks take. All ranks must call it. Raises RuntimeError on all ranks if the
-    rank has never had the state of the training: it is new, and those that had it are lost."""
+def follows_source(state: State) -> bool:
+    """Whether `sync` takes the values of `source_rank()`. A `sync` of the program's own takes those of rank 0."""
+    return (all(map(_is_ours, [state, *getattr(state, "_handlers", {}).values()]))
+            and state._bcast_object is _from_source)
+
+
+def _choose_source(state: State, must_sync: bool) -> Optional[int]:
+    """Finds the rank whose state all ranks take. Returns its number of commits, or None when no rank must
+    synchronise its state. All ranks must call it. Raises RuntimeError on all ranks if no rank can give the state of the
+    training: those that had it are lost, or cannot return to a commit."""
     global _source
     _source = 0
-    if not _basics.is_elastic():
-        return
-    mine = (state._commits if _follows_source(state) else None, _has_synced or _basics.was_there_from_the_start())
+    lost = state._lost
+    if lost is None and not (not _basics.is_elastic() or _has_synced or _basics.was_there_from_the_start()):
+        lost = ""  # a new rank
+    mine = (state._commits if follows_source(state) else None, lost, must_sync)
     known = [mine] if _basics.size() == 1 else _objects.allgather_object(mine, "elastic.commits")
-    able = {rank: commits for rank, (commits, has_state) in enumerate(known) if has_state}
+    # A failure may reach some ranks where the others only learn of changed hosts, and a new rank always takes part.
+    if not any(must for _, _, must in known):
+        return None
+    able = {rank: commits for rank, (commits, lost, _) in enumerate(known) if lost is None}
     if not able:
-        raise RuntimeError("hvd.elastic.run: no rank is left that has the state of the training.")
-    if all(commits is not None for commits, _ in known):
-        state._commits = max(able.values())
-        _source = min(rank for rank, commits in able.items() if commits == state._commits)
-    elif 0 not in able:
+        why = next((f" {lost}" for _, lost, _ in known if lost), "")
+        raise RuntimeError(f"hvd.elastic.run: no rank is left that has the state of the training.{why}")
+    if all(commits is not None for commits, _, _ in known):
+        newest = max(able.values())
+        _source = min(rank for rank, commits in able.items() if commits == newest)
+        return newest
+    if 0 not in able:
         raise RuntimeError("hvd.elastic.run: the state copies that of rank 0, which is new and does not have the "
                            "state of the training.")
+    return state._commits
 
 
 def _is_final(error: HorovodInternalError) -> bool:
@@ -202,7 +236,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     the function again. It raises the error when the ranks do not all join again within
     HOROVOD_START_TIMEOUT seconds, and when it has restarted HOROVOD_RESET_LIMIT times already (1000 unless
     set). After a HostsUpdatedInterrupt, it restarts Horovod with the state as it is, and does not synchronise the
-    state if the interrupt's `skip_sync` is true and no rank is new.
+    state if the interrupt's `skip_sync` is true on all ranks and no rank is new.
 
     In an elastic job the launcher limits the restarts (--reset-limit). A rank that calls a decorated function
     for the first time takes the state of the others.
@@ -220,10 +254,11 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
         resets_left, skip_sync = _reset_limit(), False
         while True:
             try:
-                if not skip_sync:
-                    _choose_source(state)
+                commits = _choose_source(state, not skip_sync)
+                if commits is not None:
                     state.sync()
-                    _has_synced = True
+                    # Only now: until here, a failure returns this rank to its own commit.
+                    state._commits, state._lost, _has_synced = commits, None, True
                 return func(state, *args, **kwargs)
             except HorovodInternalError as error:
                 if _is_final(error) or not resets_left:
@@ -236,6 +271,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                 if not resets_left:
                     raise
                 cause, skip_sync = interrupt, interrupt.skip_sync
+                state._on_interrupt()
                 _leave()
             resets_left -= not _basics.is_elastic()  # there the launcher counts
             try:
@@ -243,7 +279,6 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                     reset()
             except HorovodInternalError as again:
                 raise cause from again
-            skip_sync = skip_sync and not library().hvd_has_new_ranks()
             state.on_reset()
 
     return wrapper

@@ -155,10 +155,13 @@ class _DistributedOptimizer(Attributes):
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """As the optimizer's own; waits for reductions in flight and forgets them."""
+        self._forget_step()
+        super().load_state_dict(state_dict)
+
+    def _forget_step(self) -> None:
         self._reducer.drain()
         self._reducer.interrupted_loss = None
         self._synchronized = False
-        super().load_state_dict(state_dict)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """As the optimizer's own; all ranks must add the same parameters."""

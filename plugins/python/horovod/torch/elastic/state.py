@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Dict, List, Tuple, Type, Union
+import time
+import warnings
+import weakref
+from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
 import torch
 
 from horovod._basics import rank as rank
-from horovod._elastic import ObjectState, source_rank
+from horovod._elastic import ObjectState, follows_source, source_rank
 from horovod._frontend import allgather_object as allgather_object, broadcast_object
+from horovod._ops import Adasum
+from horovod.torch.elastic._memory import Mark, kept_copy
 from horovod.torch.elastic.iterable import ElasticIterable
 from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
-    "ModelStateHandler", "OptimizerStateHandler", "SamplerStateHandler", "StateHandler", "TorchState",
-    "get_handler_registry", "set_handler_registry",
+    "ModelStateHandler", "OptimizerStateHandler", "SamplerStateHandler", "ScalerStateHandler",
+    "SchedulerStateHandler", "StateHandler", "TorchState", "get_handler_registry", "set_handler_registry",
 ]
 
 
@@ -46,54 +51,143 @@ class StateHandler:
 
 
 class _ByStateDict(StateHandler):
+    _is_on_host = False  # whether copies of tensors on devices are in host memory
+
     def __init__(self, value: Any) -> None:
         super().__init__(value)
+        self._saved: Any = None
+        self._small: Any = None
         self.save()
 
     def save(self) -> None:
-        self._saved = copy.deepcopy(self.value.state_dict())
+        self._saved = kept_copy(self.value.state_dict(), self._saved, self._is_on_host)
 
     def restore(self) -> None:
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
+    def sync(self) -> None:
+        """Sets the value to that of rank 0, or of `source_rank()`, and saves it. All ranks must call it."""
+        self.receive()
+        self.save()
+
+    def receive(self) -> None:
+        """Sets the value to that of rank 0, or of `source_rank()`. All ranks must call it."""
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), source_rank(), "elastic.values"))
+
+    def save_small(self) -> None:
+        """Keeps a copy of the part that every commit copies, also without a snapshot."""
+        self._small = copy.deepcopy(self.value.state_dict())
+
+    def restore_small(self) -> None:
+        """Sets that part to the last copy of `save_small`."""
+        self.value.load_state_dict(copy.deepcopy(self._small))
+
+    def marked(self) -> List[Any]:
+        """The rest, which changes in a step of the optimizer only."""
+        return []
+
 
 class ModelStateHandler(_ByStateDict):
+    """Handles the parameters and buffers of a module."""
+
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__(model)
 
-    def sync(self) -> None:
-        """Copies parameters and buffers of rank 0 to all ranks. All ranks must call it."""
+    def receive(self) -> None:
+        """Copies parameters and buffers of rank 0, or of `source_rank()`, to all ranks. All ranks must call it."""
         broadcast_parameters(self.value.state_dict(), root_rank=source_rank())
-        self.save()
+
+    def save_small(self) -> None:
+        """Keeps a copy of the buffers."""
+        values = self.value.state_dict(keep_vars=True)
+        for name in [name for name, value in values.items() if isinstance(value, torch.nn.Parameter)]:
+            del values[name]
+        self._small = kept_copy(values, self._small, self._is_on_host)
+
+    def restore_small(self) -> None:
+        """Sets the buffers to the last copy of `save_small`."""
+        self.value.load_state_dict(copy.deepcopy(self._small), strict=False)
+
+    def marked(self) -> List[Any]:
+        """The parameters."""
+        return list(self.value.parameters())
 
 
 class OptimizerStateHandler(_ByStateDict):
+    """Handles the state and options of an optimizer."""
+
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         super().__init__(optimizer)
 
-    def sync(self) -> None:
-        """Copies state and options of rank 0 to all ranks. All ranks must call it."""
+    def receive(self) -> None:
+        """Copies state and options of rank 0, or of `source_rank()`, to all ranks. All ranks must call it."""
         broadcast_optimizer_state(self.value, root_rank=source_rank())
-        self.save()
+
+    def save_small(self) -> None:
+        """Keeps a copy of the options."""
+        self._small = [{key: copy.deepcopy(value) for key, value in group.items() if key != "params"}
+                       for group in self.value.param_groups]
+
+    def restore_small(self) -> None:
+        """Sets the options to the last copy of `save_small`, and forgets reductions of a step."""
+        if hasattr(self.value, "_forget_step"):
+            self.value._forget_step()
+        for group, options in zip(self.value.param_groups, self._small):
+            for key, value in copy.deepcopy(options).items():
+                if isinstance(group.get(key), torch.Tensor):  # a compiled step may hold it
+                    group[key].copy_(value)
+                else:
+                    group[key] = value
+
+    def marked(self) -> List[Any]:
+        """The parameters and the state."""
+        return [[group["params"] for group in self.value.param_groups], self.value.state]
 
 
 class SamplerStateHandler(_ByStateDict):
+    """Handles the position of a sampler in the epoch, which has to match the weights."""
+
     def __init__(self, sampler: Union[ElasticSampler, ElasticIterable]) -> None:
         super().__init__(sampler)
 
-    def sync(self) -> None:
-        """Copies rank 0's position in the epoch to all ranks, to match its weights. All ranks must call
-        it."""
-        self.value.load_state_dict(
-            broadcast_object(self.value.state_dict(), source_rank(), "elastic.sampler"))
-        self.save()
+
+class SchedulerStateHandler(_ByStateDict):
+    """Handles a learning rate scheduler, without the optimizer that it refers to."""
+
+    def __init__(self, scheduler: Any) -> None:
+        super().__init__(scheduler)
 
 
+class ScalerStateHandler(_ByStateDict):
+    """Handles a GradScaler."""
+
+    def __init__(self, scaler: Any) -> None:
+        super().__init__(scaler)
+
+    def restore(self) -> None:
+        """Sets the scale to the last saved one, and forgets a step that was not completed."""
+        self._forget_step()
+        super().restore()
+
+    def restore_small(self) -> None:
+        """As `restore`, from the last copy of `save_small`."""
+        self._forget_step()
+        super().restore_small()
+
+    def _forget_step(self) -> None:
+        # Else the scaler takes the gradients of the next step for unscaled ones.
+        getattr(self.value, "_per_optimizer_states", {}).clear()
+
+
+_schedulers = torch.optim.lr_scheduler
 _registry: List[Tuple[Type[Any], Type[StateHandler]]] = [
     (torch.nn.Module, ModelStateHandler),
     (torch.optim.Optimizer, OptimizerStateHandler),
     (ElasticSampler, SamplerStateHandler),
     (ElasticIterable, SamplerStateHandler),
+    (getattr(_schedulers, "LRScheduler", _schedulers._LRScheduler), SchedulerStateHandler),
+    (_schedulers.ReduceLROnPlateau, SchedulerStateHandler),
+    (getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler), ScalerStateHandler),
 ]
 
 
@@ -113,28 +207,64 @@ def _handler_of(value: Any) -> Any:
     return next((handler for type_, handler in _registry if isinstance(value, type_)), None)
 
 
+class _Steps:
+    """Counts the steps of an optimizer: fused ones of PyTorch leave the version of the weights as it is."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.count, self.is_in_backward, self.optimizer = 0, False, weakref.ref(optimizer)
+        if hasattr(optimizer, "register_step_post_hook"):
+            optimizer.register_step_post_hook(self._on_step)
+
+    def _on_step(self, *unused: Any) -> None:
+        self.count += 1
+        task = getattr(torch._C, "_current_graph_task_id", None)
+        self.is_in_backward |= task is not None and task() >= 0
+
+
+COPY_INTERVAL = 60.0  # seconds: how old the copy of a state without snapshots may become
+
+
 class TorchState(ObjectState):
     """Model, optimizer, samplers and other values that training needs, each as an attribute.
 
-    Saves modules, optimizers, ElasticSamplers and ElasticIterables by their state_dict, and other keyword arguments as
-    copies. An attribute that is set to another module, optimizer or sampler is saved at once. `model` and
-    `optimizer` may be None at first.
+    Saves modules, optimizers, learning rate schedulers, GradScalers, ElasticSamplers and ElasticIterables by their
+    state_dict, and other keyword arguments as copies. An attribute that is set to another module, optimizer or sampler
+    is saved at once. `model` and `optimizer` may be None at first.
+
+    `snapshot`: True: each commit copies the weights and the state of the optimizer. False: a commit copies the
+    other values only, and a failure returns to the newest commit of a rank whose weights and optimizer have not
+    changed since. Each failure finds such a rank if the program commits after each step, calls nothing of Horovod
+    between step and commit, and changes weights only by `step` of the one optimizer of the state. Where there is
+    none, all ranks return to a copy in host memory, which a commit makes before the last one is 60 seconds old.
+    Changes that leave `_version` of a tensor as it is, such as those by `.data`, are not noticed. With op=Adasum,
+    LBFGS, another number of optimizers than one, steps inside backward, and with handlers or a `sync` of the
+    program's own, commits copy the weights nevertheless, and a warning says so.
     """
 
     _handlers: Dict[str, Any]
+    _snapshot: bool
+    _is_marked = False  # whether the last save copied no weights
+    _mark: Optional[Mark] = None  # None: what this rank has is no commit
+    _copy: Tuple[int, Dict[str, Any], float]  # commits, attributes and time of the whole copy
+    _last_commit: float
+    _steps: Optional[_Steps] = None
+    _warned: Optional[str] = None
 
-    def __init__(self, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
-        self.__dict__["_handlers"] = {}
+    def __init__(self, model: Any = None, optimizer: Any = None, *, snapshot: bool = True, **kwargs: Any) -> None:
+        self.__dict__.update(_handlers={}, _snapshot=snapshot)
         plain = {}
         for name, value in {"model": model, "optimizer": optimizer, **kwargs}.items():
             handler = _handler_of(value)
             if handler is not None:
-                self._handlers[name] = handler(value)
+                self._handle(name, handler(value))
             else:
                 plain[name] = value
         super().__init__(**plain)
         for name, handler in self._handlers.items():
             self.__dict__[name] = handler.value
+        if not self._copies():
+            self._save_small()
+            self._copy_all()
 
     def __setattr__(self, name: str, value: Any) -> None:
         handler, saved = _handler_of(value), self.__dict__.get("_saved_state", {})
@@ -145,32 +275,120 @@ class TorchState(ObjectState):
             if type(self._handlers[name]) is handler:
                 self._handlers[name].set_value(value)
             else:
-                self._handlers[name] = handler(value)
+                self._handle(name, handler(value))
         elif name in saved and handler is not None:
             del saved[name]
-            self._handlers[name] = handler(value)
+            self._handle(name, handler(value))
+        else:
+            handler = None
         self.__dict__[name] = value
+        if handler is not None and self._is_marked:
+            self.save()
+            if self._is_marked:
+                self._copy_all()
 
     def save(self) -> None:
-        """Keeps a copy of all values in this process's memory."""
-        for handler in self._handlers.values():
-            handler.save()
-        super().save()
+        """Keeps a copy of all values in this process's memory, or without `snapshot` of those that steps of the
+        optimizer do not change."""
+        if self._copies():
+            self._mark, self._is_marked = None, False
+            for handler in self._handlers.values():
+                handler.save()
+            super().save()
+        else:
+            self._save_small()
 
     def restore(self) -> None:
-        """Sets all values to the last saved copy."""
+        """Sets all values to the last saved copy. Without `snapshot`, weights and optimizer stay if they have not
+        changed since, and else all values come from the last whole copy."""
+        if self._is_marked and self._mark is not None and self._mark.holds(self._marked()):
+            for handler in self._handlers.values():
+                handler.restore_small()
+            super().restore()
+            return
         for handler in self._handlers.values():
             handler.restore()
+        if self._is_marked:
+            self._commits, attributes, _ = self._copy
+            self._saved_state = copy.deepcopy(attributes)
         super().restore()
+        if self._is_marked:
+            self._save_small()
 
     def sync(self) -> None:
-        """Sets all values to those of rank 0. All ranks must call it."""
+        """Sets all values to those of rank 0, or of `source_rank()`. All ranks must call it."""
+        if self._is_marked and source_rank() != rank():
+            # A failure in what follows returns to this copy: the mark does not notice received values.
+            self._save_small()
+            self._copy_all()
+            self._mark = None
         for handler in self._handlers.values():
-            handler.sync()
+            if hasattr(handler, "receive"):
+                handler.receive()
+            else:
+                handler.sync()
         super().sync()
+        self.save()  # at the end: a failure in between returns to values of one commit
 
     def reset(self) -> None:
         """Divides the remaining samples among the current ranks."""
         for handler in self._handlers.values():
             if isinstance(handler.value, (ElasticSampler, ElasticIterable)):
                 handler.value.reset()
+
+    def _handle(self, name: str, handler: Any) -> None:
+        handler._is_on_host = not self._snapshot
+        self._handlers[name] = handler
+
+    def _copies(self) -> bool:
+        """Whether a commit copies the weights."""
+        if self._snapshot:
+            return True
+        optimizers = [handler.value for handler in self._handlers.values()
+                      if isinstance(handler.value, torch.optim.Optimizer)]
+        why = None
+        if len(optimizers) != 1:
+            why = f"the state has {len(optimizers) or 'no'} optimizers, and one is needed"
+        elif isinstance(optimizers[0], torch.optim.LBFGS):
+            why = "a step of LBFGS changes weights between its reductions"
+        elif getattr(optimizers[0], "op", None) == Adasum:
+            why = "a step with op=Adasum changes weights before its reductions"
+        elif not follows_source(self):
+            why = "a handler or the `sync` of the state is the program's own, and takes the values of rank 0"
+        else:
+            if self._steps is None or self._steps.optimizer() is not optimizers[0]:
+                self._steps = _Steps(optimizers[0])
+            if self._steps.is_in_backward:
+                why = "the optimizer steps inside backward"
+        if why is not None and why != self._warned:
+            self._warned = why
+            warnings.warn(f"TorchState: commits copy the weights in spite of snapshot=False, because {why}.",
+                          stacklevel=3)
+        return why is not None
+
+    def _marked(self) -> List[Any]:
+        return [self._steps and self._steps.count, [handler.marked() for handler in self._handlers.values()]]
+
+    def _save_small(self) -> None:
+        for handler in self._handlers.values():
+            handler.save_small()
+        super().save()
+        self._mark, self._is_marked = Mark(self._marked()), True
+
+    def _copy_all(self) -> None:
+        for handler in self._handlers.values():
+            handler.save()
+        self._last_commit = time.monotonic()
+        self._copy = self._commits, copy.deepcopy(self._saved_state), self._last_commit
+
+    def _on_commit(self) -> None:
+        if self._is_marked:
+            now = time.monotonic()
+            # The next commit comes about as long after this one as this one after the last.
+            if 2 * now - self._last_commit - self._copy[2] >= COPY_INTERVAL:
+                self._copy_all()
+            self._last_commit = now
+
+    def _on_interrupt(self) -> None:
+        if self._is_marked:
+            self.save()
