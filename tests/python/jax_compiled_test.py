@@ -151,6 +151,46 @@ class CompiledTest(rank_base.RankBase):
         self.assertEqual(runs, [0, 2])
         numpy.testing.assert_array_equal(state.weights, 4.0 * self.size)
 
+    def test_commits_keep_references_and_refuse_donated_arrays(self):
+        import horovod._elastic as elastic
+
+        state = hvd.elastic.ObjectState(weights={"w": jnp.ones(3)}, other=numpy.zeros(2), key=jax.random.PRNGKey(1))
+        first = state.weights["w"]
+        state.commit()
+        self.assertIs(state._saved_state["weights"]["w"], first)
+        state.weights["w"], state.weights["new"] = first + 1, 5
+        state.other += 1
+        state.restore()
+        self.assertIs(state.weights["w"], first)
+        self.assertEqual((list(state.weights), list(state.other)), (["w"], [0, 0]))
+        state.sync()
+        numpy.testing.assert_array_equal(state.weights["w"], [1, 1, 1])
+
+        donating = jax.jit(lambda w: w + 1, donate_argnums=0)
+        state.weights["w"] = donating(state.weights["w"])
+        with self.assertRaisesRegex(ValueError, "attribute weights were donated .* leave out donate_argnums there"):
+            state.commit()
+        state.restore()
+        self.assertIn("attribute weights were donated", state._lost)
+        with self.assertRaisesRegex(RuntimeError, "the state of the training. arrays of the attribute weights were"):
+            elastic._choose_source(state, True)
+
+        runs = []
+
+        @hvd.elastic.run
+        def train(state):
+            runs.append(float(state.weights["w"][0]))
+            if len(runs) == 1 and self.rank == 0:  # its last commit is gone, and that of another rank is there
+                donating(state.weights["w"])
+            if len(runs) == 1:
+                hvd.shutdown()
+                raise hvd.HorovodInternalError("planted")
+
+        state = hvd.elastic.ObjectState(weights={"w": jnp.ones(3)})
+        if self.size > 1:
+            train(state)
+            self.assertEqual((runs, state._lost), ([1, 1], None))
+
 
 if __name__ == "__main__":
     rank_base.main()

@@ -6,8 +6,9 @@ opt_state=opt_state, step=0)`. See `run`, and docs/elastic.md.
 
 from __future__ import annotations
 
+import copy
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Optional
 
 import jax
 
@@ -17,13 +18,40 @@ from horovod.jax._errors import horovod_errors
 
 
 class ObjectState(_elastic.ObjectState):
-    """A state whose attributes are the keyword arguments: trees of arrays, and any picklable objects."""
+    """A state whose attributes are the keyword arguments: trees of arrays, and any picklable objects.
+
+    A commit keeps references to arrays of JAX, which do not change, and copies of everything else. It raises
+    ValueError when an array of the state or of the last commit was donated to a compiled function
+    (`donate_argnums`), because no failure could return to it.
+    """
 
     def save(self) -> None:
-        """Keeps copies of the attributes, once the computations that produce them have ended. Raises their
+        """Keeps the attributes, once the computations that produce them have ended. Raises their
         error instead, so that no commit has a result of a failed collective."""
-        jax.block_until_ready([getattr(self, name) for name in self._saved_state])
+        attributes = self._attributes()
+        donated = _donated(attributes) or _donated(self._saved_state)
+        if donated:
+            raise ValueError(f"ObjectState.commit: {donated}")
+        jax.block_until_ready(list(attributes.values()))
         super().save()
+
+    def restore(self) -> None:
+        """Sets the attributes to those of the last commit. Where its arrays were donated since, this rank takes the
+        state of another one in the synchronisation that follows."""
+        self._lost = _donated(self._saved_state)
+        super().restore()
+
+    def _copied(self, attributes: Dict[str, Any]) -> Dict[str, Any]:
+        arrays = [leaf for leaf in jax.tree_util.tree_leaves(attributes) if isinstance(leaf, jax.Array)]
+        return copy.deepcopy(attributes, {id(array): array for array in arrays})
+
+
+def _donated(attributes: Dict[str, Any]) -> Optional[str]:
+    for name, value in attributes.items():
+        if any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree_util.tree_leaves(value)):
+            return (f"arrays of the attribute {name} were donated to a compiled function, which deletes them; leave "
+                    f"out donate_argnums there, or give the state a copy: jax.tree_util.tree_map(jnp.copy, {name}).")
+    return None
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
