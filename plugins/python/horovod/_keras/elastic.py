@@ -29,8 +29,9 @@ class VariablesState(ObjectState):
 
     def save(self) -> None:
         """Keeps copies of variables and attributes."""
-        self._values = [numpy.array(variable.numpy()) for variable in self._variables()]
+        values = [numpy.array(variable.numpy()) for variable in self._variables()]
         super().save()
+        self._values = values
 
     def restore(self) -> None:
         """Sets variables and attributes to the last saved copies."""
@@ -44,8 +45,8 @@ class VariablesState(ObjectState):
         variables = list(self._variables())
         if variables:
             self._broadcast(variables)
-        self.save()
         super().sync()
+        self.save()  # at the end: a failure in between returns to variables and attributes of one commit
 
 
 def variables_of_model(model: Any, optimizer: Any) -> List[Any]:

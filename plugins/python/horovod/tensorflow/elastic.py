@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Optional, Sequence
 
 import tensorflow as tf
 
-from horovod import _elastic
+from horovod import _elastic, _objects
 from horovod._basics import init, rank, shutdown  # noqa: F401, for scripts
 from horovod._elastic import ObjectState, State, run_fn  # noqa: F401, run_fn for scripts
 from horovod._keras import elastic as _impl
@@ -38,6 +38,14 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
 def _broadcast(variables: Sequence[Any]) -> None:
     broadcast_variables(variables, _elastic.source_rank())
+
+
+def _broadcast_values(variables: Sequence[_InSession]) -> None:
+    # An operation would be bound to one rank, and the graph may be finalized.
+    source = _elastic.source_rank()
+    for variable in variables:
+        mine = variable.numpy() if rank() == source else None
+        variable.assign(_objects.broadcast_object(mine, source, "elastic.variable"))
 
 
 class _InSession:
@@ -70,9 +78,7 @@ class TensorFlowState(_impl.VariablesState):
                 raise ValueError("TensorFlowState needs variables, a list of tf.Variable.")
             super().__init__(lambda: variables, _broadcast, **kwargs)
             return
-        self._is_of_rank_0 = True  # the graph may be finalized, with this root
         found = list(tf.compat.v1.global_variables() if variables is None else variables)
-        share = broadcast_variables(found, 0)
 
         def current() -> Any:
             chosen = session or tf.compat.v1.get_default_session()
@@ -82,7 +88,7 @@ class TensorFlowState(_impl.VariablesState):
             return chosen
 
         targets: List[Any] = [_InSession(variable, current) for variable in found]
-        super().__init__(lambda: targets, lambda unused: current().run(share), **kwargs)
+        super().__init__(lambda: targets, _broadcast_values, **kwargs)
 
 
 class TensorFlowKerasState(_impl.VariablesState):
