@@ -459,6 +459,53 @@ def test_random_changes_end_with_the_weights_of_one_process():
     print(f"{len(job.events)} events, {generations} generations, {steps} steps")
 
 
+def lose_no_committed_step(python, phases, *options):
+    folder = scratch()
+    folder.chmod(0o755)
+    job = Job("-np", 4, "--min-np", 2, "--blacklist-cooldown-range", 1, 2, "-H", "a:2,b:2", python,
+              WORKERS / "elastic_phases.py", folder, *options, *phases)
+    job.ends_with(0, 100 + 100 * len(phases))
+    job.leaves_nothing()
+    begins = [tuple(map(int, numbers)) for numbers in
+              re.findall(r"\d+ begins (\d+) (\d+)/(\d+) at (\d+), newest commit (-?\d+), source (\d+)", job.out)]
+    failed = sorted({(generation, step, newest, source)
+                     for generation, _, size, step, newest, source in begins if size == 2})
+    expect(len(failed) == len(phases), f"{len(failed)} failures\n{job.describe()}")
+    repeated = sum(newest - step for _, step, newest, _ in failed)
+    expect(repeated == 0, f"{repeated} committed steps are repeated: {failed}\n{job.describe()}")
+    for phase, (_, _, _, source) in zip(phases, failed):
+        expect(phase != "stepped" or source == 1, f"rank 1 has the newest commit, not {source}\n{job.describe()}")
+    ends = re.findall(r"ends after (\d+) steps, (\d+) batches, with (\w+)", job.out)
+    expect(len(ends) == 2 and ends[0] == ends[1], f"two equal ends expected\n{job.describe()}")
+    steps, batches, checksum = ends[0]
+    expect(int(batches) == 4 * int(steps), f"buffers: {batches} batches in {steps} steps\n{job.describe()}")
+    expect(f"alone {checksum}" in job.out, f"one process has other weights\n{job.describe()}")
+
+
+PHASES = ["before", "between", "stepped", "user", "idle"]
+
+
+@world()
+def test_a_failure_repeats_no_committed_step():
+    lose_no_committed_step(PYTHON, ["stepped"])
+
+
+@world()
+def test_a_failure_repeats_no_committed_step_without_snapshots():
+    lose_no_committed_step(PYTHON, ["between", "stepped"], "--no-snapshot")
+
+
+@world()
+def test_failures_in_all_phases_repeat_no_committed_step():
+    for python in [PYTHON, *more_interpreters()]:
+        lose_no_committed_step(python, PHASES)
+        lose_no_committed_step(python, PHASES, "--no-snapshot")
+
+
+def more_interpreters():
+    return [name for name in os.environ.get("HVD_TEST_PYTHONS", "").split(":") if name and name != PYTHON]
+
+
 def interpreters(variable):
     found = [name for name in os.environ.get(variable, "").split(":") if name]
     if not found:
@@ -493,8 +540,7 @@ def trains(python, program, epochs):
 
 @world("a b c")
 def test_pytorch_trains_through_a_new_host_a_killed_rank_and_a_removed_host():
-    for python in [PYTHON, *[name for name in os.environ.get("HVD_TEST_PYTHONS", "").split(":")
-                             if name and name != PYTHON]]:
+    for python in [PYTHON, *more_interpreters()]:
         trains(python, "torch_digits.py", 40)
 
 
