@@ -16,6 +16,7 @@ sys.path.insert(0, str(teams.ROOT / "tests" / "hosts"))
 
 LAUNCHER = teams.BUILD / "bin" / "horovodrun"
 RANK = teams.ROOT / "tests" / "bench" / "workers" / "elastic_times.py"
+PHASES = teams.ROOT / "tests" / "e2e" / "workers" / "elastic_phases.py"
 LINE = re.compile(r"(?P<event>\w+) \d+ (?P<generation>\d+) (?P<seconds>\d+\.\d+)$")
 PATIENCE = 120
 
@@ -23,13 +24,13 @@ PATIENCE = 120
 class Job:
     """A job of elastic_times.py whose output is read as it comes."""
 
-    def __init__(self, ends, python, flags, *command):
+    def __init__(self, ends, python, flags, *command, program=RANK):
         if not LAUNCHER.exists():
             raise teams.Refused(f"{LAUNCHER} is not built")
         environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python")}
         self.log = ends.enter_context(tempfile.TemporaryFile("w+"))
         self.process = ends.enter_context(subprocess.Popen(
-            [str(word) for word in (LAUNCHER, *flags, python, "-B", RANK, *command)],
+            [str(word) for word in (LAUNCHER, *flags, python, "-B", program, *command)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True, env=environment))
         ends.callback(self.process.kill)
 
@@ -163,11 +164,46 @@ def again(bench):
     return Result("ms", 1e3 * ours, {"constant size": 1e3 * peer}, "≤ 1.5 × constant size", ours <= 1.5 * peer)
 
 
+def repeated(bench):
+    """Committed steps that the ranks make again, when a rank fails in each phase of a step."""
+    steps, failures = 0, 0
+    for mode in ([], ["--no-snapshot"]):
+        with contextlib.ExitStack() as ends:
+            folder = ends.enter_context(tempfile.TemporaryDirectory())
+            flags = ["-np", 4, "--min-np", 2, "--blacklist-cooldown-range", 1, 2, "-H", f"{HERE}:2,{ALSO_HERE}:2"]
+            job = Job(ends, bench.python, flags, folder, *mode, "before", "between", "stepped", "user", "idle",
+                      program=PHASES)
+            for line in job.process.stdout:
+                found = re.search(r" 0/2 at (\d+), newest commit (\d+)", line)
+                if found:
+                    failures += 1
+                    steps += int(found[2]) - int(found[1])
+    return Result("steps", steps, must="0", passed=steps == 0 and failures == 10,
+                  note=f"after {failures} failures of 10, with and without snapshots")
+
+
+def commit(bench):
+    """A commit without a snapshot, with one, and as a deep copy in new memory."""
+    environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python")}
+    said = subprocess.run([bench.python, "-B", str(RANK.with_name("elastic_commit.py")), str(2 * bench.rounds)],
+                          env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    times = {}
+    for line in said.splitlines():
+        kind, seconds = line.split()
+        times.setdefault(kind, []).append(1e3 * float(seconds))
+    medians = {kind: statistics.median(found[1:]) for kind, found in times.items()}
+    ours = medians.pop("marks")
+    return Result("ms", ours, {"with snapshot": medians["copies"], "deepcopy": medians["deepcopy"]},
+                  "≤ 0.2 × with snapshot", ours <= 0.2 * medians["copies"])
+
+
 LINES = [
     Line("noticed", "a killed rank is known to all others, 4 ranks", noticed),
     Line("killed", "first collective after a killed rank, 16 ranks", resumed),
     Line("added", "pause of the others when a host joins", added),
     Line("left", "pause of the others when a host leaves", left),
     Line("cut", "first collective after a host is cut off", cut, True, "a b"),
+    Line("repeated", "committed steps repeated after a failure", repeated),
+    Line("commit", "commit() of 100 MB of weights with Adam", commit),
     Line("again", "next generation of 16 ranks on 4 hosts", again, True, "a b c d e"),
 ]
