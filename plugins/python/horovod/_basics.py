@@ -66,18 +66,21 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
 _ATTEMPTS = 5
 
 _is_restart = False
+_has_equal_sets = False
 _first_generation: Optional[int] = None  # in which this process had a place
+_last_generation: Optional[int] = None
 
 
 @contextlib.contextmanager
-def restart() -> Iterator[None]:
-    """Within it, `shutdown` keeps the process sets, and `init` registers them again."""
-    global _is_restart
-    _is_restart = True
+def restart(has_equal_sets: bool = False) -> Iterator[None]:
+    """Within it, `shutdown` keeps the process sets, and `init` registers them again. `has_equal_sets`: the ranks of the
+    generation before knew at its end that they had the same process sets."""
+    global _is_restart, _has_equal_sets
+    _is_restart, _has_equal_sets = True, has_equal_sets
     try:
         yield
     finally:
-        _is_restart = False
+        _is_restart = _has_equal_sets = False
 
 
 def was_there_from_the_start() -> bool:
@@ -99,10 +102,15 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
         _init_interruptibly([], ranks)
         _restore_sets(added)
         return
+    global _first_generation, _last_generation
+    before = _last_generation
     for left in reversed(range(_ATTEMPTS)):
         try:
             _init_interruptibly([], ranks)
-            _restore_sets(added, library().hvd_generation() > 0 and not ranks)
+            _last_generation = library().hvd_generation()
+            is_next = before is not None and _last_generation == before + 1
+            _restore_sets(added, _last_generation > 0 and not ranks,
+                          _has_equal_sets and is_next and not library().hvd_has_new_ranks())
             break
         except HorovodInternalError as error:  # a rank was lost: the next generation is without it
             if is_initialized():
@@ -111,7 +119,6 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
             if not left or isinstance(error, (ValueError, NotImplementedError)):
                 raise
     generation = library().hvd_generation()
-    global _first_generation
     if _first_generation is None:  # each attempt that failed had a generation of its own
         _first_generation = generation - (_ATTEMPTS - 1 - left)
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"):
@@ -119,9 +126,10 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
     os.environ["HOROVOD_GENERATION"] = str(generation)
 
 
-def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True) -> None:
+def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True, are_equal: bool = False) -> None:
     if are_kept:
-        _sets.restore(lambda mine: _objects.broadcast_object(mine, 0, "elastic.process_sets"))
+        _sets.restore(lambda mine: mine if are_equal
+                      else _objects.broadcast_object(mine, 0, "elastic.process_sets"))
     for process_set in added:  # which may be there already
         _sets.add_process_set(process_set)
 
