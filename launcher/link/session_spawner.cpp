@@ -26,7 +26,11 @@ net::Task<Result<std::unique_ptr<Duplex>>> SessionSpawner::spawn(
   const auto executor = co_await net::asio::this_coro::executor;
   auto stream =
       std::make_unique<ResumableDuplex>(executor, *std::move(connection), std::move(reconnection));
-  if (how_ == Return::kByAgent) sessions_[stream->session()] = stream->running();
+  if (how_ == Return::kByAgent) {
+    // Hosts of an elastic job may join and fail again and again.
+    std::erase_if(sessions_, [](const auto& session) { return session.second.expired(); });
+    sessions_[stream->session()] = stream->running();
+  }
   co_return Result<std::unique_ptr<Duplex>>(std::move(stream));
 }
 
