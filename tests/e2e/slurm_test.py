@@ -331,6 +331,67 @@ def test_an_elastic_job_goes_on_without_a_node_that_dies(cluster):
     expect(any("host b was lost" in sentence for sentence in job.said()), job.describe())
 
 
+def slurm_command(cluster, *words):
+    return subprocess.run([str(word) for word in words], check=True, text=True, stdout=subprocess.PIPE,
+                          env=clean_environment(**cluster.environment)).stdout.strip()
+
+
+# As docs/elastic.md has it.
+NODES = 'scontrol show hostnames "$(squeue --noheader --job=$SLURM_JOB_ID --format=%N)"'
+
+
+def elastic_in_allocation(cluster, steps):
+    job = salloc(cluster, "--job-name=elastic", "--no-kill", "-N2", "--ntasks-per-node=2", LAUNCHER, "-np", 4,
+                 "--min-np", 2, "--slots", 2, "--host-discovery-script", NODES, PYTHON,
+                 WORKERS / "elastic_rank.py", steps)
+    job.wait_for(r"\d+ begins 0 \d+/4 ", 4, 240)
+    return job, slurm_command(cluster, "/usr/bin/squeue", "--noheader", "--name=elastic", "--format=%A")
+
+
+@on_cluster()
+def test_an_elastic_job_loses_nothing_when_a_node_is_removed_and_given_back(cluster):
+    job, number = elastic_in_allocation(cluster, 300)
+    done = ask("remove", "b")
+    expect(done.returncode == 0, done)
+    job.wait_for(r"\d+ begins 1 \d+/2 ", 2, 60)
+    slurm_command(cluster, "/usr/bin/scontrol", "update", f"JobId={number}", "NumNodes=1")
+    job.ends_with(0, 120)
+    step = int(re.search(r"\d begins 1 \d/2 at (\d+)", job.out)[1])
+    expect(re.findall(r"ends with (\d+) in 1", job.out) == [str(step * 4 + (300 - step) * 2)] * 2, job.describe())
+    expect(not any("lost" in sentence for sentence in job.said()), job.describe())
+
+
+@on_cluster()
+def test_an_elastic_job_goes_on_when_slurm_takes_a_node(cluster):
+    job, number = elastic_in_allocation(cluster, 300)
+    slurm_command(cluster, "/usr/bin/scontrol", "update", f"JobId={number}", "NumNodes=1")
+    job.wait_for(r"\d+ begins \d \d+/2 ", 2, 60)
+    job.ends_with(0, 120)
+    expect(len(re.findall(r"ends with \d+ in", job.out)) == 2, job.describe())
+
+
+@on_cluster()
+def test_an_elastic_job_goes_on_when_a_node_is_set_down(cluster):
+    job, number = elastic_in_allocation(cluster, 300)
+    slurm_command(cluster, "/usr/bin/scontrol", "update", "NodeName=b", "State=DOWN", "Reason=test")
+    job.wait_for(r"\d+ begins \d \d+/2 ", 2, 60)
+    job.ends_with(0, 120)
+    expect(len(re.findall(r"ends with \d+ in", job.out)) == 2, job.describe())
+
+
+@on_cluster()
+def test_an_elastic_job_goes_on_when_the_step_of_a_node_is_cancelled(cluster):
+    job, number = elastic_in_allocation(cluster, 300)
+    steps = slurm_command(cluster, "/usr/bin/squeue", "--noheader", "--steps", f"--jobs={number}",
+                          "--format=%i %N").splitlines()
+    of_b = [line.split()[0] for line in steps if line.split()[1:] == ["b"]]
+    expect(len(of_b) == 1, f"one step on node b expected: {steps}")
+    slurm_command(cluster, "/usr/bin/scancel", "--ctld", "--signal=TERM", of_b[0])
+    job.wait_for(r"\d+ begins \d \d+/2 ", 2, 60)
+    job.ends_with(0, 120)
+    expect(len(re.findall(r"ends with \d+ in", job.out)) == 2, job.describe())
+
+
 @on_cluster()
 def test_scancel_leaves_nothing(cluster):
     before = Inventory()
