@@ -133,7 +133,7 @@ def test_a_listener_hears_of_a_new_host_before_the_next_commit():
 @world()
 def test_a_job_ends_when_only_new_ranks_are_left():
     folder = scratch()
-    job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 50, "--lose", "0@1")
+    job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 500, "--lose", "0@1")
     wait_for_generation(job, 0, 1)
     discovery(folder, "a:1", "b:1")
     job.ends_with(1)
