@@ -21,7 +21,31 @@ int run_elastic(const Options& options, const std::function<void()>& on_running)
   if (!plan.ok()) return refuse(plan.status());
   if (options.settings.flag("dry_run")) return show_plan(options, *plan);
   prepare_process(options);
-  return run_job(options, *plan, 0, nullptr, on_running, &found->hosts).exit_code;
+  JobHistory history = new_history(options.settings, found->hosts, false);
+  for (SlotPlan now = *plan;;) {
+    const auto generation = static_cast<uint32_t>(history.generation);
+    const JobEnd end = run_job(options, now, generation, nullptr, on_running, &history);
+    // A host that was there and cannot be prepared again is one that has failed.
+    const bool lacks_hosts = generation > 0 && end.exit_code == kExitBadInput && !end.has_started &&
+                             !end.failed_hosts.empty();
+    if (!end.wants_restart && !lacks_hosts) return end.exit_code;
+    if (lacks_hosts) {
+      for (const int host : end.failed_hosts) {
+        history.pool.retry_later(now.hosts[static_cast<size_t>(host)].name, std::chrono::seconds(5),
+                                 std::chrono::seconds(300), Clock::now());
+      }
+    }
+    const auto next = wait_for_next_hosts(options, history);
+    if (!next.ok()) {
+      say(next.status().message());
+      return history.failure_code != 0 ? history.failure_code : 1;
+    }
+    if (next->signal != 0) return kExitSignal + next->signal;
+    const auto again = plan_again(options.settings, history, next->hosts);
+    if (!again.ok()) return refuse(again.status());
+    now = *again;
+    say(cat("generation ", history.generation, ": ", now.size(), " ranks"));
+  }
 }
 
 int run_attempts(const Options& options, const std::function<void()>& on_running) {

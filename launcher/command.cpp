@@ -175,7 +175,8 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
     const auto plan = plan_elastic(settings, hosts);
     if (!plan.ok()) return refuse(plan.status());
     prepare_process(options);
-    return run_job(options, *plan, 0, &join_queue, on_running, &hosts).exit_code;
+    JobHistory history = new_history(settings, hosts, true);
+    return run_job(options, *plan, 0, &join_queue, on_running, &history).exit_code;
   }
   std::optional<int> num_proc;
   if (settings.is_set("num_proc")) num_proc = static_cast<int>(settings.integer("num_proc"));

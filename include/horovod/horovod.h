@@ -82,7 +82,9 @@ HVD_API int32_t hvd_generation(void);
 /* 1 when a rank of an elastic job was not in the generation before, else 0. The same on all ranks. */
 HVD_API int32_t hvd_has_new_ranks(void);
 /* Changes that the launcher has announced for the next generation: the sum of 1 (hosts removed) and
- * 2 (hosts added), or 0. Ranks may learn of a change at different times. */
+ * 2 (hosts added), or 0. Ranks may learn of a change at different times. The first call tells the launcher
+ * that this program leads its ranks from one generation to the next. If no rank has called, the launcher
+ * ends all ranks and starts them again when the ranks change. */
 HVD_API int32_t hvd_host_updates(void);
 
 /* Identifies submitted work until hvd_release. 0 is never a handle. */

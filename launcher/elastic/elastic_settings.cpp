@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kMaxResets = 1'000'000;
 constexpr double kMaxWindow = 1e8;
+constexpr int kRestarts = 3;
 
 int integer(const Settings& settings, std::string_view key) {
   return static_cast<int>(settings.integer(key));
@@ -68,9 +69,11 @@ Status check_joined(const Settings& settings, const Names& name_of) {
                                 " lets hosts join an elastic job by themselves, and ", name_of(key),
                                 " names them; leave out one of these"));
   }
-  if (settings.flag("restart_ranks")) {
-    return invalid_argument(cat(name_of("restart_ranks"), " cannot be combined with ",
-                                name_of(joined),
+  const char* again = settings.flag("restart_ranks")          ? "restart_ranks"
+                      : settings.integer("max_restarts") != 0 ? "max_restarts"
+                                                              : nullptr;
+  if (again != nullptr) {
+    return invalid_argument(cat(name_of(again), " cannot be combined with ", name_of(joined),
                                 ": an agent that joins starts its ranks once; leave it out"));
   }
   return {};
@@ -99,9 +102,8 @@ Status check_starter(const Settings& settings, const Names& name_of) {
 
 // An elastic job has no use for these; leaving them unused would surprise.
 Status check_others(const Settings& settings, const Names& name_of) {
-  for (const char* key : {"max_restarts", "spares"}) {
-    if (settings.integer(key) == 0) continue;
-    return invalid_argument(cat(name_of(key),
+  if (settings.integer("spares") != 0) {
+    return invalid_argument(cat(name_of("spares"),
                                 " is for jobs of constant size: an elastic job goes on with the "
                                 "hosts that are left, and takes new ones; leave it out"));
   }
@@ -173,6 +175,10 @@ Result<CooldownRange> parse_cooldown_range(std::string_view text) {
                                 " second, HI at most ", kHigh, " seconds, and LO at most HI"));
   }
   return CooldownRange{*low, *high};
+}
+
+int most_restarts(const Settings& settings) {
+  return settings.is_set("max_restarts") ? integer(settings, "max_restarts") : kRestarts;
 }
 
 std::optional<CooldownRange> cooldown_range(const Settings& settings) {

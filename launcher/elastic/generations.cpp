@@ -25,8 +25,11 @@ Clock::duration duration_of(double value) {
 
 }  // namespace
 
-Generations::Generations(const GenerationLimits& limits, GenerationActions& actions, HostPool& pool)
-    : limits_(limits), actions_(actions), pool_(pool) {}
+Generations::Generations(const GenerationLimits& limits, GenerationActions& actions,
+                         JobHistory& history)
+    : limits_(limits), actions_(actions), history_(history), pool_(history.pool) {
+  if (history_.most) limits_.most = history_.most;
+}
 
 int Generations::rank_of(int process) const {
   if (!current_) return -1;
@@ -69,6 +72,10 @@ int Generations::live_processes(const std::string& host) const {
 
 void Generations::discovered(std::vector<Host> hosts, Time now) {
   pool_.discovered(std::move(hosts));
+  if (!std::exchange(has_begun_, true)) {
+    begun_ = now;
+    if (limits_.restarts_programs) assume_ranks();
+  }
   consider(now);
 }
 
@@ -90,7 +97,51 @@ void Generations::add(int host, const std::string& name, int first, int count) {
   for (int number = first; number < first + count; ++number) {
     const int slot = free_slot(name);
     state.processes.push_back(number);
-    processes_[number] = {.host = host, .slot = slot};
+    processes_[number] = {
+        .host = host, .slot = slot, .phase = is_assumed_ ? Phase::kHeld : Phase::kStarting};
+  }
+}
+
+void Generations::prepared(int host, Time now) {
+  HostState& state = hosts_.at(host);
+  if (state.is_gone) return;
+  state.is_prepared = true;
+  if (!is_assumed_) actions_.start_processes(host);
+  consider(now);
+}
+
+void Generations::takes_part(Time now) {
+  takes_part_ = true;
+  consider(now);
+}
+
+// Until a process asks for a place, and for ever if the program does not use Horovod, the ranks are those
+// with which the launch began.
+void Generations::assume_ranks() {
+  Generation generation;
+  generation.number = history_.generation;
+  for (auto& [number, process] : processes_) {
+    generation.members.push_back({.host = hosts_.at(process.host).name,
+                                  .slot = process.slot,
+                                  .incarnation = number,
+                                  .is_new = true});
+    process.phase = Phase::kMember;
+    process.generation = history_.generation;
+  }
+  current_ = std::move(generation);
+  is_assumed_ = true;
+}
+
+void Generations::drop_assumption() {
+  if (!std::exchange(is_assumed_, false)) return;
+  current_.reset();
+  for (auto& [number, process] : processes_) {
+    if (process.phase != Phase::kMember && process.phase != Phase::kHeld) continue;
+    process.phase = Phase::kStarting;
+    process.generation = -1;
+  }
+  for (const auto& [number, host] : hosts_) {
+    if (host.is_prepared && !host.is_gone) actions_.start_processes(number);
   }
 }
 
@@ -110,6 +161,7 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   if (!is_live(process)) return;
   Process& one = processes_.at(process);
   if (request.number <= one.request) return;
+  drop_assumption();
   one.phase = Phase::kAsking;
   one.request = request.number;
   one.generation = request.generation;
@@ -150,7 +202,12 @@ void Generations::host_lost(int host, const std::string& sentence, Time now) {
   }
   drop_host(state);
   const std::string after = exclude(state.name, now);
-  actions_.say(after.empty() ? sentence : cat(sentence, "; ", after));
+  const std::string words = after.empty() ? sentence : cat(sentence, "; ", after);
+  if (was_member && restarts_program()) {
+    return restart(cat(words, "; no rank has entered hvd.elastic.run, so all of them start again"),
+                   now);
+  }
+  actions_.say(words);
   if (was_member) tell_loss(sentence);
   consider(now);
 }
@@ -221,10 +278,60 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
       if (state.name == name) drop_host(state);
     }
   }
-  if (live_processes() > 0 && !finishing_) {
-    actions_.say(after.empty() ? sentence : cat(sentence, "; ", after));
-  }
+  const std::string words = after.empty() ? sentence : cat(sentence, "; ", after);
+  if (was_member && restarts_program()) return restart_after_failure(words, now);
+  if (live_processes() > 0 && !finishing_) actions_.say(words);
   if (was_member) tell_loss(sentence);
+}
+
+// Whether the present ranks cannot live through a change, as far as the launcher knows.
+bool Generations::restarts_program() const {
+  return limits_.restarts_programs && !takes_part_ && !finishing_ && !is_over_ && current_;
+}
+
+void Generations::restart_after_failure(const std::string& sentence, Time now) {
+  if (history_.restarts >= limits_.most_restarts) {
+    return over(failure_code_,
+                cat(failure_, limits_.most_restarts == 0
+                                  ? ""
+                                  : cat("; the job has been started again ", history_.restarts,
+                                        " times, and may not be again (--max-restarts)")),
+                failed_process_);
+  }
+  ++history_.restarts;
+  restart(
+      cat(sentence, "; no rank has entered hvd.elastic.run, so all of them start again (restart ",
+          history_.restarts, " of ", limits_.most_restarts, ")"),
+      now);
+}
+
+// Ends the launch. The next one has the hosts that there are then.
+void Generations::restart(const std::string& why, Time now) {
+  if (offered_slots() < limits_.least && !may_grow()) {
+    return over(
+        failure_code_ != 0 ? failure_code_ : kExitFailed,
+        cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ", limits_.least,
+            " ranks (--min-np), and its hosts have slots for ", offered_slots()),
+        failed_process_);
+  }
+  if (!may_reset(now)) return end_by_reset_limit();
+  history_.resets.push_back(now);
+  history_.generation = generation() + 1;
+  history_.failure = failure_;
+  history_.failure_code = failure_code_;
+  history_.hosts.clear();
+  for (const Member& member : current_->members) history_.hosts.push_back(member.host);
+  actions_.say(why);
+  is_over_ = true;
+  actions_.restart();
+}
+
+void Generations::end_by_reset_limit() {
+  over(kExitFailed,
+       cat("the ranks of the job have changed ", history_.resets.size(),
+           " times, and may not do so again (--reset-limit)",
+           failure_.empty() ? "" : cat("; ", failure_)),
+       failed_process_);
 }
 
 void Generations::tell_loss(const std::string& sentence) {
@@ -308,7 +415,7 @@ MembershipPlan Generations::next() const {
 }
 
 void Generations::begin(Generation generation, Time now) {
-  if (current_) resets_.push_back(now);
+  if (current_) history_.resets.push_back(now);
   paused_since_.reset();
   asking_since_.reset();
   ready_since_.reset();
@@ -320,7 +427,7 @@ void Generations::begin(Generation generation, Time now) {
   if (current_) {
     const std::string left =
         limits_.resets
-            ? cat("; ", limits_.resets->resets - std::ssize(resets_), " changes are left")
+            ? cat("; ", limits_.resets->resets - std::ssize(history_.resets), " changes are left")
             : "";
     actions_.say(
         cat("generation ", generation.number, ": ", generation.members.size(), " ranks", left));
@@ -439,9 +546,9 @@ bool Generations::may_reset(Time now) {
   if (!limits_.resets) return true;
   if (limits_.resets->seconds) {
     const Time first = now - duration_of(*limits_.resets->seconds);
-    std::erase_if(resets_, [&](Time time) { return time < first; });
+    std::erase_if(history_.resets, [&](Time time) { return time < first; });
   }
-  return std::ssize(resets_) < limits_.resets->resets;
+  return std::ssize(history_.resets) < limits_.resets->resets;
 }
 
 int Generations::live_members() const {
@@ -462,7 +569,9 @@ int Generations::members_of(const std::string& host) const {
 // Whether the next generation would have this process, which asks and is no member.
 bool Generations::has_spare_place(const Process& process) const {
   const HostState& state = hosts_.at(process.host);
-  if (process.phase != Phase::kAsking || state.is_leaving) return false;
+  const bool is_ready =
+      process.phase == Phase::kAsking || (process.phase == Phase::kHeld && state.is_prepared);
+  if (!is_ready || state.is_leaving || state.is_gone) return false;
   if (limits_.most && live_members() >= *limits_.most) return false;
   return std::any_of(pool_.offered().begin(), pool_.offered().end(), [&](const Host& host) {
     return host.name == state.name && members_of(host.name) < host.slots;
@@ -490,9 +599,11 @@ void Generations::announce(Time now) {
   if (!is_ready) ready_since_.reset();
   if (is_ready) {
     ready_since_ = ready_since_.value_or(now);
-    const bool may_come = std::any_of(processes_.begin(), processes_.end(), [](const auto& one) {
-      return one.second.phase == Phase::kStarting;
-    });
+    const bool may_come =
+        std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
+          return one.second.phase == Phase::kStarting ||
+                 (one.second.phase == Phase::kHeld && !hosts_.at(one.second.host).is_prepared);
+        });
     const Time when = may_come ? *ready_since_ + kGathering : *ready_since_;
     if (now >= when) {
       updates |= rendezvous::kHostsAdded;
@@ -500,7 +611,19 @@ void Generations::announce(Time now) {
       next_ = std::min(next_.value_or(Time::max()), when);
     }
   }
-  if (updates == announced_) return;
+  if (updates != rendezvous::kHostsUnchanged && restarts_program()) {
+    // A rank may still be on its way to hvd.elastic.run.
+    const Time when = begun_ + duration_of(limits_.return_seconds);
+    if (now >= when) {
+      const bool is_growth = updates == rendezvous::kHostsAdded;
+      return restart(
+          cat(is_growth ? "the slots for more ranks are ready" : "ranks are to leave the job",
+              "; no rank has entered hvd.elastic.run, so all of them start again"),
+          now);
+    }
+    next_ = std::min(next_.value_or(Time::max()), when);
+  }
+  if (is_assumed_ || updates == announced_) return;
   announced_ = updates;
   actions_.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
 }
@@ -528,6 +651,7 @@ void Generations::consider(Time now) {
   drop_surplus();
   start_hosts(now);
   announce(now);
+  if (is_over_) return;
   const bool is_asked = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
     return one.second.phase == Phase::kAsking && (!current_ || is_member(one.first));
   });
@@ -543,12 +667,7 @@ void Generations::consider(Time now) {
     return;
   }
   if (current_ && !may_reset(now)) {
-    over(kExitFailed,
-         cat("the ranks of the job have changed ", resets_.size(),
-             " times, and may not do so again (--reset-limit)",
-             failure_.empty() ? "" : cat("; ", failure_)),
-         failed_process_);
-    return;
+    return end_by_reset_limit();
   }
   // Those that leave have asked with the others, and are no longer needed.
   begin(std::move(*generation), now);
@@ -598,7 +717,7 @@ Result<std::string> Generations::resize(int ranks, Time now) {
   }
   const int slots = offered_slots();
   const int members = live_members();
-  limits_.most = ranks;
+  limits_.most = history_.most = ranks;
   std::string sentence =
       ranks < members
           ? cat("the job goes from ", members, " to ", ranks, " ranks when they next commit")

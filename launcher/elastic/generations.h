@@ -29,14 +29,34 @@ struct GenerationLimits {
   bool finds_hosts = false;          // discovered() may be called again
   bool hosts_join = false;           // each with an agent of its own, which starts processes once
   bool restarts_ranks = false;       // a failed rank is started again on its host
+  // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
+  bool restarts_programs = false;
+  int most_restarts = 0;  // of these, after failures
+};
+
+// The part of a job that outlives its launch: a program without elastic.run is launched again.
+struct JobHistory {
+  explicit JobHistory(HostPool pool) : pool(std::move(pool)) {}
+
+  HostPool pool;
+  std::optional<int> most;  // ranks, where a user has said so
+  std::vector<Clock::time_point> resets;
+  int restarts = 0;        // after failures
+  int32_t generation = 0;  // the first one of the next launch
+  // The hosts in the order of the last generation's ranks, and its failure, or empty.
+  std::vector<std::string> hosts;
+  std::string failure;
+  int failure_code = 0;
 };
 
 class GenerationActions {
  public:
   virtual ~GenerationActions() = default;
-  // Start the agent of this host and `slots` processes. started() or start_failed() follows, with the same
-  // number, which add() returned. Returns that number.
+  // Start the agent of this host, for `slots` processes. prepared() or start_failed() follows, with the
+  // same number, which add() got. Returns that number.
   virtual int start_host(const Host& host, int slots) = 0;
+  // Start the processes of a host after prepared().
+  virtual void start_processes(int host) = 0;
   // End all processes of a started host. Their exits do not count.
   virtual void end_host(int host) = 0;
   // End one process; its host has others. Its exit does not count.
@@ -48,20 +68,25 @@ class GenerationActions {
   virtual void say(const std::string& sentence) = 0;
   // The job cannot go on. `process`: whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int process) = 0;
+  // End all processes, and begin the job again with its history.
+  virtual void restart() = 0;
 };
 
 class Generations {
  public:
   using Time = Clock::time_point;
-  // `pool` outlives this object.
-  Generations(const GenerationLimits& limits, GenerationActions& actions, HostPool& pool);
+  // `history` outlives this object.
+  Generations(const GenerationLimits& limits, GenerationActions& actions, JobHistory& history);
 
   // The hosts that the job may use now, in their order.
   void discovered(std::vector<Host> hosts, Time now);
   // These processes, `count` from `first` on, are being started on a host. For the hosts that the job
   // begins with, and inside start_host().
   void add(int host, const std::string& name, int first, int count);
+  void prepared(int host, Time now);
   void start_failed(int host, const std::string& sentence, Time now);
+  // A rank has entered hvd.elastic.run.
+  void takes_part(Time now);
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
   // A process has ended. Returns false when it failed while others have done their work: the job has failed.
   bool ended(int process, int exit_code, const std::string& sentence, Time now);
@@ -81,14 +106,17 @@ class Generations {
   // Time::max(): no event but the others can change anything.
   Time next_time() const;
 
-  int32_t generation() const { return current_ ? static_cast<int32_t>(current_->number) : -1; }
+  int32_t generation() const {
+    return current_ ? static_cast<int32_t>(current_->number) : history_.generation - 1;
+  }
   // The rank of a process in the present generation, or -1.
   int rank_of(int process) const;
   // By rank: the processes of the present generation, also those that have ended since.
   std::vector<int> members() const;
 
  private:
-  enum class Phase { kStarting, kAsking, kMember, kGone };
+  // kHeld: its agent may be there, but the program might not wait for its place in hvd.init.
+  enum class Phase { kHeld, kStarting, kAsking, kMember, kGone };
   struct Process {
     int host = 0;
     int slot = 0;  // free on its host when it was started
@@ -103,6 +131,7 @@ class Generations {
     bool is_leaving = false;  // no longer among the discovered ones
     bool is_gone = false;
     bool is_ending = false;  // its agent ends soon, by itself
+    bool is_prepared = false;
   };
 
   void consider(Time now);
@@ -115,6 +144,11 @@ class Generations {
   void drop_surplus();
   void give_up_silent(Time now);
   void announce(Time now);
+  bool restarts_program() const;
+  void assume_ranks();
+  void drop_assumption();
+  void restart(const std::string& why, Time now);
+  void restart_after_failure(const std::string& sentence, Time now);
   bool all_have_asked() const;
   MembershipPlan next() const;
   void begin(Generation generation, Time now);
@@ -130,6 +164,7 @@ class Generations {
   bool has_spare_place(const Process& process) const;
   void pause(int found, Time now);
   bool may_grow() const;
+  void end_by_reset_limit();
   void over(int exit_code, const std::string& sentence, int process);
   void finish();
   bool is_live(int process) const;
@@ -141,11 +176,16 @@ class Generations {
 
   GenerationLimits limits_;
   GenerationActions& actions_;
+  JobHistory& history_;
   HostPool& pool_;
   std::map<int, Process> processes_;
   std::map<int, HostState> hosts_;
   std::optional<Generation> current_;
-  std::vector<Time> resets_;                         // those that the limit counts
+  // No process has asked for a place: current_ has those with which the launch began.
+  bool is_assumed_ = false;
+  bool has_begun_ = false;
+  bool takes_part_ = false;
+  Time begun_{};
   int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
   bool is_over_ = false;
   std::optional<Time> finishing_;     // since a rank has ended with exit code 0

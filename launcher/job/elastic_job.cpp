@@ -20,13 +20,10 @@ GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
           .resets = reset_limit(settings),
           .finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
           .hosts_join = hosts_join,
-          .restarts_ranks = settings.flag("restart_ranks")};
-}
-
-HostPool::Rules pool_rules(const Settings& settings, bool hosts_join) {
-  return {.finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
-          .hosts_join = hosts_join,
-          .cooldown = cooldown_range(settings)};
+          .restarts_ranks = settings.flag("restart_ranks"),
+          // An agent that has joined starts its ranks once.
+          .restarts_programs = !hosts_join,
+          .most_restarts = most_restarts(settings)};
 }
 
 }  // namespace
@@ -39,15 +36,34 @@ Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>&
   return plan_slots(hosts, std::max(ranks.start, std::min(ranks.max.value_or(slots), slots)));
 }
 
-ElasticJob::ElasticJob(Launch launch, std::vector<Host> hosts)
+Result<SlotPlan> plan_again(const Settings& settings, const JobHistory& history,
+                            std::vector<Host> hosts) {
+  const auto place = [&](const Host& host) {
+    return std::find(history.hosts.begin(), history.hosts.end(), host.name) - history.hosts.begin();
+  };
+  std::ranges::stable_sort(hosts, {}, place);
+  int slots = 0;
+  for (const Host& host : hosts) slots += host.slots;
+  const std::optional<int> most = history.most ? history.most : rank_limits(settings).max;
+  return plan_slots(hosts, std::min(most.value_or(slots), slots));
+}
+
+JobHistory new_history(const Settings& settings, std::vector<Host> hosts, bool hosts_join) {
+  const HostPool::Rules rules{.finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
+                              .hosts_join = hosts_join,
+                              .cooldown = cooldown_range(settings)};
+  const auto random = [engine = std::mt19937_64(std::random_device()())]() mutable {
+    return std::uniform_real_distribution<double>(0, 1)(engine);
+  };
+  JobHistory history{HostPool(rules, random)};
+  history.pool.discovered(std::move(hosts));
+  return history;
+}
+
+ElasticJob::ElasticJob(Launch launch)
     : launch_(std::move(launch)),
-      hosts_(std::move(hosts)),
-      pool_(pool_rules(launch_.options.settings, launch_.join_queue != nullptr),
-            [random = std::mt19937_64(std::random_device()())]() mutable {
-              return std::uniform_real_distribution<double>(0, 1)(random);
-            }),
       generations_(generation_limits(launch_.options.settings, launch_.join_queue != nullptr),
-                   *this, pool_),
+                   *this, launch_.history),
       timer_(launch_.loop) {
   const Settings& settings = launch_.options.settings;
   if (!settings.is_set("host_discovery_script")) return;
@@ -66,6 +82,11 @@ void ElasticJob::begin() {
   const auto now = Clock::now();
   launch_.server.on_change(std::string(rendezvous::kPlaceRequests),
                            [this](const std::string& key) { take_request(key); });
+  launch_.server.on_change(std::string(rendezvous::kFollowers), [this](const std::string&) {
+    if (is_stopped_) return;
+    generations_.takes_part(Clock::now());
+    arm();
+  });
   is_ended_.resize(launch_.plan.hosts.size());
   is_started_.resize(launch_.plan.hosts.size(), true);
   for (size_t host = 0; host < launch_.plan.hosts.size(); ++host) {
@@ -79,7 +100,7 @@ void ElasticJob::begin() {
     generations_.add(static_cast<int>(host), launch_.plan.hosts[host].name, first, count);
   }
   JoinQueue* const queue = launch_.join_queue;
-  generations_.discovered(queue != nullptr ? queue->hosts() : hosts_, now);
+  generations_.discovered(queue != nullptr ? queue->hosts() : launch_.history.pool.named(), now);
   arm();
   if (queue != nullptr) {
     queue->on_hosts([this, queue] {
@@ -223,12 +244,25 @@ net::Task<void> ElasticJob::bring_up(int host, AgentEvents* events) {
     status = aborted("the job no longer needs it");
   if (status.ok()) {
     launch_.links[index] = *std::move(link);
-    const StartOrder order;
-    status = co_await launch_.links[index]->start(order);
-    if (status.ok()) end_unstarted(host);
-    if (status.ok() || launch_.supervisor.is_done(host)) co_return;
-    launch_.links[index]->close();
+    generations_.prepared(host, Clock::now());
+    arm();
+    co_return;
   }
+  launch_.act(launch_.supervisor.on_start_failed(host, status));
+}
+
+void ElasticJob::start_processes(int host) {
+  net::asio::co_spawn(launch_.loop, start(host), net::asio::detached);
+}
+
+net::Task<void> ElasticJob::start(int host) {
+  const auto index = static_cast<size_t>(host);
+  if (is_stopped_ || is_ended_[index]) co_return;
+  const StartOrder order;
+  const Status status = co_await launch_.links[index]->start(order);
+  if (status.ok()) end_unstarted(host);
+  if (status.ok() || launch_.supervisor.is_done(host)) co_return;
+  launch_.links[index]->close();
   launch_.act(launch_.supervisor.on_start_failed(host, status));
 }
 
@@ -304,6 +338,12 @@ void ElasticJob::say(const std::string& sentence) { launch_.output.say(sentence)
 
 void ElasticJob::end_job(int exit_code, const std::string& sentence, int process) {
   launch_.act(launch_.supervisor.end_job(exit_code, sentence, process));
+}
+
+void ElasticJob::restart() {
+  wants_restart_ = true;
+  // No failure: a later one, or a signal, has its own exit code.
+  launch_.act(launch_.supervisor.end_job(0, "", -1));
 }
 
 }  // namespace hvd::launcher

@@ -41,9 +41,10 @@ class ElasticJob : private GenerationActions {
     // Adds a receiver for the events of the plan's last host.
     std::function<AgentEvents*()> add_events;
     std::function<void(Supervisor::Action)> act;
+    // Its pool names all hosts that the job may use; the plan has those that it begins with.
+    JobHistory& history;
   };
-  // `hosts`: all that the job may use; the plan has those that it begins with.
-  ElasticJob(Launch launch, std::vector<Host> hosts);
+  explicit ElasticJob(Launch launch);
   ~ElasticJob() override;
 
   // The ranks of all hosts of the plan are about to start.
@@ -56,6 +57,8 @@ class ElasticJob : private GenerationActions {
   // The agent of this host is about to end.
   void host_leaves(int host, const std::string& why);
   const Generations& generations() const { return generations_; }
+  // The program is to be started again, when this launch has ended.
+  bool wants_restart() const { return wants_restart_; }
   // No further host is started.
   void stop();
   // Returns when the discovery script has ended.
@@ -63,6 +66,7 @@ class ElasticJob : private GenerationActions {
 
  private:
   int start_host(const Host& host, int slots) override;
+  void start_processes(int host) override;
   void end_host(int host) override;
   void end_process(int process) override;
   void publish(const rendezvous::Generation& generation) override;
@@ -71,8 +75,10 @@ class ElasticJob : private GenerationActions {
   void tell_loss(int32_t generation, const std::string& sentence) override;
   void say(const std::string& sentence) override;
   void end_job(int exit_code, const std::string& sentence, int process) override;
+  void restart() override;
 
   net::Task<void> bring_up(int host, AgentEvents* events);
+  net::Task<void> start(int host);
   net::Task<void> end_in_time(int host);
   void end_unstarted(int host);
   void take_request(const std::string& key);
@@ -82,8 +88,6 @@ class ElasticJob : private GenerationActions {
   void arm();
 
   Launch launch_;
-  std::vector<Host> hosts_;
-  HostPool pool_;
   Generations generations_;
   net::asio::steady_timer timer_;
   std::unique_ptr<ScriptDiscovery> discovery_;  // or none
@@ -91,7 +95,15 @@ class ElasticJob : private GenerationActions {
   std::vector<bool> is_started_;  // by host: it has got the order to start its processes
   std::set<int> unstarted_;       // processes to be ended as soon as they are started
   bool is_stopped_ = false;
+  bool wants_restart_ = false;
 };
+
+// The beginning of an elastic job, of which these are the hosts.
+JobHistory new_history(const Settings& settings, std::vector<Host> hosts, bool hosts_join);
+
+// The plan of the next launch, on hosts with enough slots: hosts of the last generation keep their order.
+Result<SlotPlan> plan_again(const Settings& settings, const JobHistory& history,
+                            std::vector<Host> hosts);
 
 // The hosts that an elastic job begins with, as a plan: all of them, up to --max-np ranks.
 Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>& hosts);

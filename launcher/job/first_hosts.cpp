@@ -1,6 +1,7 @@
 #include "launcher/job/first_hosts.h"
 
 #include <csignal>
+#include <memory>
 #include <numeric>
 
 #include "base/text.h"
@@ -17,6 +18,7 @@ namespace {
 // The wait is not worth a sentence before, and gets another one after the second time.
 constexpr std::chrono::seconds kUntilSaid{3};
 constexpr std::chrono::seconds kSaidAgain{60};
+constexpr std::chrono::seconds kSoon{4};
 
 int slots_of(const std::vector<Host>& hosts) {
   return std::accumulate(hosts.begin(), hosts.end(), 0,
@@ -25,21 +27,26 @@ int slots_of(const std::vector<Host>& hosts) {
 
 class Wait {
  public:
-  explicit Wait(const Settings& settings)
+  // `history`: of a job that begins again, or null.
+  Wait(const Settings& settings, JobHistory* history)
       : settings_(settings),
-        wanted_(rank_limits(settings).start),
-        discovery_(loop_.get_executor(),
-                   {.command = settings.text("host_discovery_script"),
-                    .slots_alone = static_cast<int>(settings.integer("slots_per_host"))},
-                   {.warn = [](std::string_view sentence) { say(std::string(sentence)); },
-                    .show = [](std::string_view line) { say(std::string(line)); }}),
+        history_(history),
+        wanted_(history != nullptr ? rank_limits(settings).min : rank_limits(settings).start),
         changed_(loop_),
-        signals_(loop_, SIGINT, SIGTERM, SIGHUP) {}
+        signals_(loop_, SIGINT, SIGTERM, SIGHUP) {
+    if (!settings.is_set("host_discovery_script")) return;
+    discovery_ = std::make_unique<ScriptDiscovery>(
+        loop_.get_executor(),
+        DiscoveryScript{.command = settings.text("host_discovery_script"),
+                        .slots_alone = static_cast<int>(settings.integer("slots_per_host"))},
+        DiscoveryCallbacks{.warn = [](std::string_view sentence) { say(std::string(sentence)); },
+                           .show = [](std::string_view line) { say(std::string(line)); }});
+  }
 
   Result<FirstHosts> run() {
     signals_.async_wait([this](const net::error_code& error, int number) {
       if (error) return;
-      found_.signal = number;
+      signal_ = number;
       changed_.cancel();
     });
     Status status;
@@ -49,59 +56,112 @@ class Wait {
     });
     loop_.run();
     if (!status.ok()) return status;
-    return std::move(found_);
+    return FirstHosts{usable(Clock::now()), signal_};
   }
 
  private:
+  void take(std::vector<Host> hosts) {
+    if (history_ != nullptr)
+      history_->pool.discovered(std::move(hosts));
+    else
+      hosts_ = std::move(hosts);
+  }
+
+  std::vector<Host> usable(Clock::time_point now) const {
+    if (history_ == nullptr) return hosts_;
+    std::vector<Host> hosts = history_->pool.offered();
+    std::erase_if(hosts,
+                  [&](const Host& host) { return !history_->pool.may_start(host.name, now); });
+    return hosts;
+  }
+
+  std::optional<Clock::time_point> next_start(Clock::time_point now) const {
+    return history_ != nullptr ? history_->pool.next_start(now) : std::nullopt;
+  }
+
+  std::string progress(int slots) const {
+    if (history_ == nullptr) {
+      return cat("waits for ", wanted_, " slots; the discovery script names ", slots, " so far");
+    }
+    return cat("the job pauses: its hosts have slots for ", slots, " of at least ", wanted_,
+               " ranks, and it waits for others");
+  }
+
+  Status too_late(int slots, double seconds) const {
+    if (history_ == nullptr) {
+      return deadline_exceeded(cat("the discovery script named ", slots, " of ", wanted_,
+                                   " slots within ", seconds,
+                                   " s (--elastic-timeout); nothing was started"));
+    }
+    return deadline_exceeded(cat("the hosts of the job have slots for ", slots, " of at least ",
+                                 wanted_, " ranks, and no others came within ", seconds,
+                                 " s (--elastic-timeout)",
+                                 history_->failure.empty() ? "" : cat("; ", history_->failure)));
+  }
+
   net::Task<Status> wait() {
-    auto first = co_await discovery_.first();
-    if (!first.ok() && found_.signal == 0) co_return first.status();
-    if (first.ok()) found_.hosts = *std::move(first);
-    discovery_.watch([this](const std::vector<Host>& hosts) {
-      found_.hosts = hosts;
-      changed_.cancel();
-    });
+    if (discovery_) {
+      auto first = co_await discovery_->first();
+      // Later failures leave the last answer.
+      if (!first.ok() && signal_ == 0 && history_ == nullptr) co_return first.status();
+      if (first.ok()) take(*std::move(first));
+      discovery_->watch([this](const std::vector<Host>& hosts) {
+        take(hosts);
+        changed_.cancel();
+      });
+    }
     const auto start = Clock::now();
     const double seconds = elastic_timeout(settings_);
     const auto limit =
         start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     auto next_words = start + kUntilSaid;
     Status status;
-    while (found_.signal == 0 && slots_of(found_.hosts) < wanted_) {
+    while (signal_ == 0) {
       const auto now = Clock::now();
+      const auto next = next_start(now);
+      const int slots = slots_of(usable(now));
+      // A host that may start again soon would cost another change.
+      const bool is_soon = next && *next <= start + kSoon;
+      if (slots >= wanted_ && !is_soon) break;
       if (now >= limit) {
-        status = deadline_exceeded(cat("the discovery script named ", slots_of(found_.hosts),
-                                       " of ", wanted_, " slots within ", seconds,
-                                       " s (--elastic-timeout); nothing was started"));
+        status = too_late(slots, seconds);
         break;
       }
-      if (now >= next_words) {
-        say(cat("waits for ", wanted_, " slots; the discovery script names ",
-                slots_of(found_.hosts), " so far"));
+      if (now >= next_words && slots < wanted_) {
+        say(progress(slots));
         next_words = now + kSaidAgain;
       }
-      changed_.expires_at(std::min(limit, next_words));
+      auto wake = std::min(limit, next.value_or(limit));
+      if (slots < wanted_) wake = std::min(wake, next_words);
+      changed_.expires_at(wake);
       co_await changed_.async_wait(net::use_tuple);
     }
-    co_await discovery_.stop();
+    if (discovery_) co_await discovery_->stop();
     co_return status;
   }
 
   const Settings& settings_;
+  JobHistory* const history_;
   const int wanted_;
   net::asio::io_context loop_{1};
-  ScriptDiscovery discovery_;
+  std::unique_ptr<ScriptDiscovery> discovery_;  // or none
   net::asio::steady_timer changed_;
   net::asio::signal_set signals_;
-  FirstHosts found_;
+  std::vector<Host> hosts_;  // of a job that begins
+  int signal_ = 0;
 };
 
 }  // namespace
 
 Result<FirstHosts> wait_for_first_hosts(const Options& options) {
-  if (options.settings.is_set("host_discovery_script")) return Wait(options.settings).run();
+  if (options.settings.is_set("host_discovery_script"))
+    return Wait(options.settings, nullptr).run();
   HVD_ASSIGN_OR_RETURN(auto hosts, choose_hosts(options.settings));
   return FirstHosts{.hosts = std::move(hosts), .signal = 0};
+}
+
+Result<FirstHosts> wait_for_next_hosts(const Options& options, JobHistory& history) {
+  return Wait(options.settings, &history).run();
 }
 
 }  // namespace hvd::launcher

@@ -1,11 +1,12 @@
-// Waits for the hosts with which an elastic job begins: runs the discovery script until it names enough
-// slots. run_attempts calls it before the launch. Uses one thread and one loop of its own.
+// Waits for the hosts with which an elastic job begins, or begins again: runs the discovery script until it
+// names enough slots. run_attempts calls it before a launch. Uses one thread and one loop of its own.
 #pragma once
 
 #include <vector>
 
 #include "base/result.h"
 #include "launcher/cli/options.h"
+#include "launcher/elastic/generations.h"
 #include "launcher/plan/hosts.h"
 
 namespace hvd::launcher {
@@ -18,5 +19,7 @@ struct FirstHosts {
 // Says what it waits for. An error when the script fails, or when there are too few slots for
 // --elastic-timeout seconds. Without a script: the hosts that the settings or the scheduler name.
 Result<FirstHosts> wait_for_first_hosts(const Options& options);
+// The hosts of the next launch of a job with this history, for at least --min-np ranks.
+Result<FirstHosts> wait_for_next_hosts(const Options& options, JobHistory& history);
 
 }  // namespace hvd::launcher

@@ -53,8 +53,7 @@ constexpr std::chrono::seconds kTimeToLeave{2};
 class JobLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-            JoinQueue* join_queue, const std::function<void()>& on_running,
-            const std::vector<Host>* elastic_hosts);
+            JoinQueue* join_queue, const std::function<void()>& on_running, JobHistory* history);
   JobLaunch(const JobLaunch&) = delete;
 
   ~JobLaunch();
@@ -86,8 +85,8 @@ class JobLaunch {
   void drop_links();
 
   const Options& options_;
-  SlotPlan plan_;  // grows in an elastic job
-  const std::vector<Host>* const elastic_hosts_;
+  SlotPlan plan_;              // grows in an elastic job
+  JobHistory* const history_;  // of an elastic job, or null
   const uint32_t generation_;
   JoinQueue* const join_queue_;
   const std::function<void()>& on_running_;
@@ -167,17 +166,17 @@ struct JobLaunch::HostEvents : AgentEvents {
 
 JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
                      JoinQueue* join_queue, const std::function<void()>& on_running,
-                     const std::vector<Host>* elastic_hosts)
+                     JobHistory* history)
     : options_(options),
       plan_(plan),
-      elastic_hosts_(elastic_hosts),
+      history_(history),
       generation_(generation),
       join_queue_(join_queue),
       on_running_(on_running),
       loop_(join_queue ? join_queue->loop() : own_loop_),
       supervisor_(plan_, to_lower(options.settings.text("on_failure")) == "wait"),
       identity_(join_queue ? join_queue->identity() : random_job()),
-      host_jobs_(options, plan_, generation, identity_, elastic_hosts != nullptr),
+      host_jobs_(options, plan_, generation, identity_, history != nullptr),
       signals_(loop_, links_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
       give_up_(loop_),
@@ -201,9 +200,10 @@ JobEnd JobLaunch::run() {
   JobEnd end{.exit_code = exit_code, .has_started = !links_.empty()};
   const bool is_of_hosts = exit_code == kExitLauncher || exit_code == kExitBadInput;
   end.may_be_tried_again =
-      !elastic_hosts_ && !is_ended_by_user_ &&
+      !history_ && !is_ended_by_user_ &&
       (supervisor_.failed_rank() >= 0 || (is_of_hosts && !failed_hosts_.empty()));
   end.failed_hosts = std::move(failed_hosts_);
+  end.wants_restart = elastic_ && elastic_->wants_restart() && exit_code == 0 && !is_ended_by_user_;
   return end;
 }
 
@@ -233,8 +233,7 @@ void JobLaunch::start_elastic() {
   elastic_ = std::make_unique<ElasticJob>(
       ElasticJob::Launch{loop_, options_, plan_, startup_, supervisor_, *output_, *server_, links_,
                          join_queue_, host_jobs_.grace(), add_events,
-                         [this](Supervisor::Action action) { act(action); }},
-      *elastic_hosts_);
+                         [this](Supervisor::Action action) { act(action); }, *history_});
   inspector_.set_elastic(elastic_.get());
   supervisor_.ask_before_end(
       [this](int rank, int host, int exit_code, const std::string& sentence) {
@@ -382,7 +381,7 @@ net::Task<void> JobLaunch::start() {
       if (!error) net::asio::co_spawn(loop_, time_out(seconds), net::asio::detached);
     });
   }
-  if (elastic_hosts_) start_elastic();
+  if (history_) start_elastic();
   const size_t hosts = master_endpoints_.orders.size();
   for (size_t host = 0; host < hosts; ++host) {
     net::asio::co_spawn(loop_, links_[host]->start(master_endpoints_.orders[host]),
@@ -557,8 +556,8 @@ void prepare_process(const Options& options) {
 
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
                JoinQueue* join_queue, const std::function<void()>& on_running,
-               const std::vector<Host>* elastic_hosts) {
-  return JobLaunch(options, plan, generation, join_queue, on_running, elastic_hosts).run();
+               JobHistory* history) {
+  return JobLaunch(options, plan, generation, join_queue, on_running, history).run();
 }
 
 }  // namespace hvd::launcher

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
+#include "launcher/elastic/generations.h"
 #include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
@@ -20,16 +21,16 @@ struct JobEnd {
   bool has_started = false;
   bool may_be_tried_again = false;  // a rank or a host failed; false after a signal or a timeout
   std::vector<int> failed_hosts{};  // hosts that could not be prepared, or were lost
+  bool wants_restart = false;       // of an elastic job, with its history
 };
 
 // Sets up this process: log level, environment, SIGPIPE. Call once, before the first launch.
 void prepare_process(const Options& options);
-// `elastic_hosts`: all hosts that an elastic job may use, of which the plan has the first ones; null: the
-// job has a constant size.
+// `history`: of an elastic job; its pool names all hosts that the job may use. Null: the job has a constant
+// size.
 // `generation`: the number of earlier launches of this job. `join_queue`: the queue in which the hosts
 // have joined; null: the launcher connects to the hosts. `on_running`: called once all ranks run.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue, const std::function<void()>& on_running,
-               const std::vector<Host>* elastic_hosts);
+               JoinQueue* join_queue, const std::function<void()>& on_running, JobHistory* history);
 
 }  // namespace hvd::launcher

@@ -21,6 +21,10 @@ std::string place_request_key(int process);
 std::string place_answer_key(int process, int64_t request);
 std::string generation_key(int32_t generation);
 
+// A process that follows the changes of hosts sets this key once. A program without such a process cannot
+// live through a change of its ranks.
+constexpr std::string_view kFollowers = "elastic/follows/";
+
 // The launcher's news for the processes of a generation, below this prefix, with one key each. kLostNews: a sentence that says which process or host is lost. kUpdateNews: HostUpdates
 // in decimal digits.
 constexpr std::string_view kGenerationNews = "elastic/news/";

@@ -69,6 +69,8 @@ _is_restart = False
 _has_equal_sets = False
 _first_generation: Optional[int] = None  # in which this process had a place
 _last_generation: Optional[int] = None
+_given = os.environ.get("HOROVOD_GENERATION", "")
+_generation_of_launch = int(_given) if _given.isdigit() else 0  # hvd.init sets the variable later
 
 
 @contextlib.contextmanager
@@ -84,8 +86,8 @@ def restart(has_equal_sets: bool = False) -> Iterator[None]:
 
 
 def was_there_from_the_start() -> bool:
-    """Whether this process was in the first generation of its elastic job."""
-    return _first_generation is not None and _first_generation <= 0
+    """Whether this process was in the first generation since its elastic job was started, or started again."""
+    return _first_generation is not None and _first_generation <= _generation_of_launch
 
 
 def _keeps_sets() -> bool:
@@ -109,7 +111,7 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
             _init_interruptibly([], ranks)
             _last_generation = library().hvd_generation()
             is_next = before is not None and _last_generation == before + 1
-            _restore_sets(added, _last_generation > 0 and not ranks,
+            _restore_sets(added, _last_generation > _generation_of_launch and not ranks,
                           _has_equal_sets and is_next and not library().hvd_has_new_ranks())
             break
         except HorovodInternalError as error:  # a rank was lost: the next generation is without it

@@ -256,6 +256,8 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         global _has_synced
         resets_left, skip_sync = _reset_limit(), False
+        if _basics.is_elastic():
+            library().hvd_host_updates()  # tells the launcher that this program survives a change of the ranks
         while True:
             try:
                 commits = _choose_source(state, not skip_sync)

@@ -12,6 +12,8 @@
 namespace hvd::runtime {
 namespace {
 
+constexpr double kSecondsToFollow = 30;
+
 rendezvous::HttpStoreOptions store_options(const Settings& settings) {
   rendezvous::HttpStoreOptions options;
   if (settings.is_set("store_ca"))
@@ -135,6 +137,13 @@ void ElasticProcess::has_met() {
 bool ElasticProcess::has_new_members() const {
   const MutexLock lock(mutex_);
   return current_.has_new_members();
+}
+
+void ElasticProcess::follow_hosts() {
+  if (follows_hosts_.exchange(true)) return;
+  const Status told = requests_->set(cat(rendezvous::kFollowers, process_), as_bytes("1"),
+                                     Deadline::after_seconds(kSecondsToFollow));
+  if (!told.ok()) log::debug(cat("the launcher does not hear from this process: ", told.message()));
 }
 
 int32_t ElasticProcess::host_updates() const {

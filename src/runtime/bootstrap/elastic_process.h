@@ -4,6 +4,7 @@
 // process. Any thread may call.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -45,6 +46,8 @@ class ElasticProcess {
   void has_met();
   // Whether a process of it was not in the generation before.
   bool has_new_members() const;
+  // The program follows the changes of hosts: tells the launcher, once.
+  void follow_hosts();
   // rendezvous::HostUpdates that wait for the next generation.
   int32_t host_updates() const;
   // Why a member of this generation is lost, or ok.
@@ -60,6 +63,7 @@ class ElasticProcess {
   const int32_t process_;
   const OnLost on_lost_;
   std::unique_ptr<rendezvous::HttpStore> requests_, news_;
+  std::atomic<bool> follows_hosts_ = false;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
   int32_t met_ HVD_GUARDED_BY(mutex_) = -1;  // the last generation whose ranks have met

@@ -247,8 +247,10 @@ int32_t hvd_has_new_ranks(void) {
 }
 
 int32_t hvd_host_updates(void) {
-  const ElasticProcess* const elastic = state.elastic.load();
-  return elastic != nullptr ? elastic->host_updates() : 0;
+  ElasticProcess* const elastic = state.elastic.load();
+  if (elastic == nullptr) return 0;
+  elastic->follow_hosts();
+  return elastic->host_updates();
 }
 
 int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }

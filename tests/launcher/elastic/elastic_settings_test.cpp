@@ -162,13 +162,16 @@ TEST_CASE("a range of cooldown is two numbers of seconds") {
 }
 
 TEST_CASE("flags that an elastic job would ignore are refused") {
-  for (const Arguments& flag : {Arguments{"--max-restarts", "1"}, Arguments{"--spares", "2"}}) {
-    Arguments all{"--min-np", "1"};
-    all.insert(all.end(), flag.begin(), flag.end());
-    CHECK(job_refusal_of(all) == flag[0] +
-                                     " is for jobs of constant size: an elastic job goes on with "
-                                     "the hosts that are left, and takes new ones; leave it out");
-  }
+  CHECK(job_refusal_of({"--min-np", "1", "--spares", "2"}) ==
+        "--spares is for jobs of constant size: an elastic job goes on with the hosts that are "
+        "left, and "
+        "takes new ones; leave it out");
+  CHECK(job_refusal_of({"--min-np", "1", "--max-restarts", "1"}).empty());
+  CHECK(job_refusal_of(
+            {"--min-np", "1", "--max-restarts", "1", "--listen", ":0", "--token-file", "f"}) ==
+        "--max-restarts cannot be combined with --token-file: an agent that joins starts its ranks "
+        "once; "
+        "leave it out");
   CHECK(job_refusal_of({"--min-np", "1", "--on-failure", "wait"}) ==
         "--on-failure wait is for jobs of constant size: the ranks of an elastic job go on without "
         "the failed one; leave it out");

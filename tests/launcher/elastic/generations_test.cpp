@@ -12,11 +12,14 @@ using Time = Generations::Time;
 // Keeps what Generations orders, and starts processes at once. The clock is a number of seconds.
 struct RecordedJob : GenerationActions {
   explicit RecordedJob(GenerationLimits limits = {}, std::optional<CooldownRange> cooldown = {})
-      : pool({.finds_hosts = limits.finds_hosts,
-              .hosts_join = limits.hosts_join,
-              .cooldown = cooldown},
-             [] { return 0.0; }),
-        generations(limits, *this, pool) {}
+      : history(HostPool({.finds_hosts = limits.finds_hosts,
+                          .hosts_join = limits.hosts_join,
+                          .cooldown = cooldown},
+                         [] { return 0.0; })),
+        generations(limits, *this, history) {}
+  // Goes on after a restart.
+  RecordedJob(GenerationLimits limits, const JobHistory& before)
+      : history(before), generations(limits, *this, history) {}
 
   Time now() const {
     return Time() +
@@ -30,6 +33,8 @@ struct RecordedJob : GenerationActions {
     processes += slots;
     return number;
   }
+  void start_processes(int host) override { begun.push_back(host); }
+  void restart() override { ++restarts; }
   void end_host(int host) override { ended.push_back(host); }
   void end_process(int process) override { ended_processes.push_back(process); }
   void publish(const rendezvous::Generation& generation) override { record = generation; }
@@ -80,10 +85,11 @@ struct RecordedJob : GenerationActions {
     if (generations.next_time() <= now()) generations.on_time(now());
   }
 
-  HostPool pool;
+  JobHistory history;
   Generations generations;
   double time = 100;
-  int hosts = 0, processes = 0;
+  int hosts = 0, processes = 0, restarts = 0;
+  std::vector<int> begun;
   std::map<int, int64_t> requests;
   std::map<int, int32_t> places;
   std::vector<std::string> started, updates, losses, said;
@@ -751,6 +757,129 @@ TEST_CASE("the ranks learn of a lost host and the cause") {
   CHECK(job.losses[0] == "0: host a was lost: it gave no sign of life");
   job.ask({2, 3});
   CHECK(job.ranks() == "2 3");
+}
+
+GenerationLimits of_program(int least = 1) {
+  GenerationLimits limits = of_script(least);
+  limits.restarts_programs = true;
+  limits.most_restarts = 1;
+  return limits;
+}
+
+TEST_CASE("a program that never calls hvd.init is started again after a failure") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  CHECK(job.generations.ended(2, 137, "rank 2 was killed", job.now()));
+  CHECK(job.restarts == 1);
+  CHECK(job.said.back().find("rank 2 was killed; host b is not used again") == 0);
+  CHECK(job.said.back().find("(restart 1 of 1)") != std::string::npos);
+  CHECK(job.history.generation == 1);
+  CHECK_FALSE(job.history.pool.may_start("b", job.now()));
+  CHECK(job.history.pool.may_start("a", job.now()));
+
+  // The next launch, which has host a alone.
+  RecordedJob next(of_program(), job.history);
+  next.begin({kTwoHosts[0]});
+  CHECK(next.generations.generation() == 1);
+  next.generations.ended(0, 7, "rank 0 exited with code 7", next.now());
+  CHECK(next.restarts == 0);
+  CHECK(next.exit_code == 7);
+  CHECK(next.end.find("(--max-restarts)") != std::string::npos);
+}
+
+TEST_CASE("a lost host starts a program again, and does not count as its failure") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  job.generations.host_lost(1, "host b was lost", job.now());
+  CHECK(job.restarts == 1);
+  CHECK(job.history.restarts == 0);
+}
+
+TEST_CASE(
+    "a program grows when a new host is prepared and its ranks had time to enter elastic.run") {
+  RecordedJob job(of_program());
+  job.begin({kTwoHosts[0]});
+  job.generations.discovered(kTwoHosts, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:2"});
+  job.generations.prepared(1, job.now());
+  CHECK(job.begun.empty());  // its processes would not wait
+  job.wait(29);
+  CHECK(job.restarts == 0);
+  job.wait(1.1);
+  CHECK(job.restarts == 1);
+  CHECK(job.updates.empty());
+}
+
+TEST_CASE("a new host that cannot be prepared does not start a program again") {
+  RecordedJob job(of_program());
+  job.begin({kTwoHosts[0]});
+  job.wait(60);
+  job.generations.discovered(kTwoHosts, job.now());
+  job.generations.start_failed(1, "host b: connect: refused", job.now());
+  CHECK(job.restarts == 0);
+}
+
+TEST_CASE("hosts that leave start a program again at once when it runs for long") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  job.wait(60);
+  job.generations.discovered({kTwoHosts[1]}, job.now());
+  CHECK(job.restarts == 1);
+  CHECK(job.ended.empty());  // they may save their state
+}
+
+TEST_CASE("a program that calls hvd.init alone is started again as well") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0+ 1+ 2+ 3+");
+  job.generations.ended(2, 137, "rank 2 was killed", job.now());
+  CHECK(job.restarts == 1);
+}
+
+TEST_CASE("a rank that has entered elastic.run keeps all processes") {
+  RecordedJob job(of_program());
+  job.begin({kTwoHosts[0]});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.generations.prepared(1, job.now());
+  job.ask({0, 1});
+  CHECK(job.begun == std::vector<int>{1});
+  job.ask({2, 3});
+  job.generations.takes_part(job.now());
+  CHECK(job.ranks() == "0+ 1+ 2+ 3+");
+  job.wait(60);
+  job.generations.ended(2, 137, "rank 2 was killed", job.now());
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1");
+  CHECK(job.restarts == 0);
+}
+
+TEST_CASE("ranks of a program that end, end the job with success") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  CHECK(job.generations.ended(0, 0, "", job.now()));
+  CHECK_FALSE(job.generations.ended(2, 7, "rank 2 exited with code 7", job.now()));
+  CHECK(job.restarts == 0);
+}
+
+TEST_CASE("--reset-limit counts the starts of a program") {
+  GenerationLimits limits = of_program();
+  limits.resets = ResetLimit{0, {}};
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.generations.ended(2, 137, "rank 2 was killed", job.now());
+  CHECK(job.restarts == 0);
+  CHECK(job.end.find("--reset-limit") != std::string::npos);
+}
+
+TEST_CASE("a program with too few fixed hosts ends with its failure") {
+  GenerationLimits limits = of_program(3);
+  limits.finds_hosts = false;
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.generations.ended(2, 137, "rank 2 was killed", job.now());
+  CHECK(job.exit_code == 137);
+  CHECK(job.end.find("its hosts have slots for 2") != std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+#!/usr/bin/python3 -B
+"""Elastic jobs of programs without hvd.elastic: when the ranks change, all of them start again."""
+from harness import *
+
+PLAIN = WORKERS / "plain_rank.py"
+DDP = ROOT / "examples" / "elastic" / "torch_ddp_digits.py"
+ENOUGH = 0.9  # test accuracy
+
+
+def discovery(folder, *hosts):
+    """Writes what the discovery script answers from now on."""
+    answer = folder / "answer"
+    answer.with_suffix(".new").write_text("".join(f"{host}\n" for host in hosts))
+    answer.with_suffix(".new").rename(answer)
+    return "--host-discovery-script", f"cat {answer}"
+
+
+def kill_on(name, program, job):
+    victims = [pid for pid in faults.processes(name) if program in faults.said_of(pid, "cmdline")
+               and "agent" not in faults.said_of(pid, "comm")]
+    expect(victims, f"no rank on host {name}\n{job.describe()}")
+    os.kill(max(victims), signal.SIGKILL)
+
+
+def begin(job, generation, size, seconds=200):
+    job.wait_for(rf"generation {generation}: rank \d+ of {size} begins", size, seconds)
+
+
+@world("a b c")
+def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
+    folder = scratch()
+    job = Job("-np", 2, "--min-np", 1, "--start-timeout", 15, *discovery(folder, "a:1", "b:1"), PYTHON, DDP,
+              "--epochs", 30, "--pause", 0.05, "--checkpoint", folder / "digits.pt")
+    begin(job, 0, 2)
+    discovery(folder, "a:1", "b:1", "nowhere.invalid:1")
+    wait_until(lambda: any("nowhere.invalid" in line for line in job.said()), 60, job.describe)
+    expect("generation 1" not in job.out, job.describe())
+    discovery(folder, "a:1", "b:1", "c:1")
+    begin(job, 1, 3)
+    expect(len(re.findall(r"generation 0: rank \d leaves in epoch", job.out)) == 2, job.describe())
+    kill_on("b", DDP.name, job)
+    begin(job, 2, 2)
+    discovery(folder, "c:1")
+    begin(job, 3, 1)
+    job.ends_with(0, 200)
+    job.leaves_nothing()
+    epochs = [int(epoch) for epoch in re.findall(r"rank 0 of \d begins in epoch (\d+)", job.out)]
+    expect(epochs == sorted(epochs) and epochs[3] > 0, job.describe())
+    ends = re.findall(r"of 1 ends: test accuracy ([\d.]+)", job.out)
+    expect(len(ends) == 1 and float(ends[0]) >= ENOUGH, job.describe())
+    expect(any("rank 1 on host b was killed by signal 9" in line and "(restart 1 of 3)" in line
+               for line in job.said()), job.describe())
+    expect("horovodrun: generation 3: 1 ranks" in job.err, job.describe())
+
+
+@world()
+def test_a_program_that_calls_hvd_init_alone_starts_again_after_a_failure():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, PLAIN, 20, "2@5")
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(job.out.count("generation 1: sum 40") == 2 and job.out.count("generation 0: sum") == 0, job.describe())
+
+
+@world()
+def test_a_host_that_is_lost_starts_a_program_again_without_it():
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, PLAIN, 200)
+    begin(job, 0, 4)
+    faults.crash("b")
+    begin(job, 1, 2)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(any("host b was lost" in line and "all of them start again" in line for line in job.said()), job.describe())
+
+
+@world()
+def test_sigterm_to_an_agent_starts_a_program_again_without_its_host():
+    job = Job("-np", 2, "--min-np", 1, "--start-timeout", 10, "-H", "a:1,b:1", PYTHON, PLAIN, 300)
+    begin(job, 0, 2)
+    os.kill(max(pid for pid in faults.processes("b") if "agent" in faults.said_of(pid, "comm")), signal.SIGTERM)
+    begin(job, 1, 1)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(not any("lost" in line for line in job.said()), job.describe())
+
+
+@world("a")
+def test_a_program_that_always_fails_ends_after_its_restarts():
+    job = Job("-np", 2, "--min-np", 2, "--max-restarts", 1, "-H", "a:2", "sh", "-c",
+              "echo in generation $HOROVOD_GENERATION; [ $RANK = 0 ] || exec sleep 60; exit 3")
+    job.ends_with(3)
+    job.leaves_nothing()
+    expect(set(re.findall(r"in generation \d", job.out)) == {"in generation 0", "in generation 1"}, job.describe())
+    expect("may not be again (--max-restarts)" in job.err, job.describe())
+
+
+@world("a")
+def test_a_signal_ends_a_job_that_waits_to_start_again():
+    folder = scratch()
+    job = Job("-np", 1, *discovery(folder, "a:1"), "sh", "-c", "echo ready; exec sleep 600")
+    job.wait_for("ready")
+    discovery(folder)
+    kill_on("a", "sleep", job)
+    wait_until(lambda: any("the job pauses" in line for line in job.said()), 60, job.describe)
+    job.signal(signal.SIGINT)
+    job.ends_with(130)
+    job.leaves_nothing()
+
+
+if __name__ == "__main__":
+    main()
