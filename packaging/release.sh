@@ -6,14 +6,18 @@
 #   --last FOLDER     the files of the last release, whose ABI the new library must keep
 #   --python PYTHON   has what packaging/wheel.sh needs (default: python3)
 #   --build FOLDER    take the Debian packages and the tarball from this build, compile nothing, make no wheel
-#   --only STEPS      some of: tree docs build tarball debian wheel recipes sbom abi sums install, with commas
+#                     and no image
+#   --only STEPS      some of: tree docs build tarball debian wheel image recipes sbom abi sums install, with commas
 #   --rehearse        accept a tree without a tag and a dated changelog; say what a release would refuse
 #
 # Run tests/run.sh --release on the tag first. Steps may be repeated: each replaces its own files.
+# BUILD_DIR=FOLDER compiles tarball and wheel there, and again only what has changed since the last time.
+# MIRROR='deb URL SUITE COMPONENT' is where the image takes the packages of Debian from.
 set -euo pipefail
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 
-last='' python=python3 build='' only=tree,docs,build,tarball,debian,wheel,recipes,sbom,abi,sums,install is_rehearsal=0
+last='' python=python3 build='' is_rehearsal=0
+only=tree,docs,build,tarball,debian,wheel,image,recipes,sbom,abi,sums,install
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --last) last=$(realpath "${2:?--last needs a folder}"); shift 2;;
@@ -30,7 +34,7 @@ output=$(realpath "$1")
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 version=$(sed -n 's/^project(horovod VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 given_build=$build
-build=${build:-$PWD/build-release}
+build=${build:-${BUILD_DIR:-$PWD/build-release}}
 # Dates inside the files are that of the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
@@ -65,9 +69,9 @@ step_docs() {
 
 step_build() {
   [[ -z $given_build ]] || return 0
-  # -g: the dump of the ABI needs the types; the tarball is stripped.
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DHVD_PORTABLE=ON -DHVD_STATIC_AGENT=ON \
-    -DHVD_REQUIRE_MPI=ON -DBUILD_TESTING=OFF -DCMAKE_C_FLAGS=-g -DCMAKE_CXX_FLAGS=-g >"$scratch/configured" ||
+  # The flags of the preset, and of the wheel: ccache has what the tests compiled.
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DHVD_WERROR=ON -DHVD_PORTABLE=ON -DHVD_STATIC_AGENT=ON \
+    -DHVD_REQUIRE_MPI=ON -DBUILD_TESTING=OFF >"$scratch/configured" ||
     { cat "$scratch/configured"; refuse "cmake could not configure $build"; }
   ninja -C "$build"
 }
@@ -97,6 +101,16 @@ step_debian() {
   mv "$scratch"/debian/*.deb "$output"
 }
 
+step_image() {
+  [[ -z $given_build ]] || return 0
+  if ! command -v mmdebstrap >/dev/null || ! command -v umoci >/dev/null; then
+    require "there is no image: install Debian's packages mmdebstrap and umoci" false
+    return
+  fi
+  replace 'horovod-*-cpu.oci.tar'
+  packaging/oci/image.sh "$output" "$output" ${MIRROR:+"$MIRROR"}
+}
+
 step_wheel() {
   [[ -z $given_build ]] || return 0
   replace '*.whl'
@@ -111,7 +125,7 @@ step_recipes() {
   if [[ -f $output/horovod-$version.tar.gz ]]; then
     sum_of_sdist=$(sha256sum "$output/horovod-$version.tar.gz" | cut -d ' ' -f 1)
   fi
-  for recipe in packaging/easybuild/*.eb.in packaging/rpm/*.spec.in; do
+  for recipe in packaging/easybuild/*.eb.in packaging/eessi/*.yml.in packaging/rpm/*.spec.in; do
     if grep -q @SDIST_SHA256@ "$recipe" && [[ -z $sum_of_sdist ]]; then
       require "there is no sdist, and no $recipe" false
       continue
@@ -127,13 +141,19 @@ step_sbom() {
   packaging/sbom.py "$build" >"$output/horovod-$version.cdx.json"
 }
 
-# The types and functions of the headers; of a library without debug information the names alone.
+# The types and functions of the headers, from the library of the Debian packages, whose debug information is in
+# -dbgsym; of a library without it the names alone.
 step_abi() {
   needs abidw abigail-tools
-  require "$build has no debug information: the ABI is compared by names alone" \
-    sh -c "readelf -S '$build/lib/libhorovod.so.1' | grep -q debug_info"
-  local dump=$output/libhorovod-$version.abi code=0 old
-  abidw --headers-dir include/horovod --no-show-locs --no-corpus-path "$build/lib/libhorovod.so.1" >"$dump"
+  local dump=$output/libhorovod-$version.abi code=0 old library=$build/lib/libhorovod.so.1 debug=()
+  local packages=("$output"/libhorovod1_*.deb "$output"/libhorovod1-dbgsym_*.deb)
+  if [[ -f ${packages[0]} && -f ${packages[1]} ]]; then
+    for deb in "${packages[@]}"; do dpkg-deb -x "$deb" "$scratch/abi"; done
+    library=$(ls "$scratch"/abi/usr/lib/*/libhorovod.so.1)
+    debug=(--debug-info-dir "$scratch/abi/usr/lib/debug")
+  fi
+  require "there is no package libhorovod1-dbgsym: the ABI is compared by names alone" test -n "${debug[*]}"
+  abidw "${debug[@]}" --headers-dir include/horovod --no-show-locs --no-corpus-path "$library" >"$dump"
   if [[ -z $last ]]; then
     echo "no --last: there is no earlier ABI to compare with"
     return
@@ -176,7 +196,7 @@ trap 'rm -rf "$scratch"' EXIT
 for step in ${only//,/ }; do
   declare -F "step_$step" >/dev/null || refuse "there is no step '$step'"
 done
-for step in tree docs build tarball debian wheel recipes sbom abi sums install; do
+for step in tree docs build tarball debian wheel image recipes sbom abi sums install; do
   [[ ,$only, == *,$step,* ]] || continue
   echo "==> $step"
   "step_$step"

@@ -17,7 +17,7 @@ tag=manylinux_${glibc}_$(uname -m)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$python" -m build --wheel --no-isolation --outdir "$scratch" ${BUILD_DIR:+-C build-dir="$BUILD_DIR"} \
-  -C cmake.define.HVD_PORTABLE=ON -C cmake.define.HVD_STATIC_AGENT=ON . >"$scratch/log" || { cat "$scratch/log"; exit 1; }
+  -C cmake.define.HVD_WERROR=ON -C cmake.define.HVD_PORTABLE=ON -C cmake.define.HVD_STATIC_AGENT=ON . >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 # auditwheel checks that the files need no more than the tag says. No library is copied into the wheel.
 "$python" -m wheel tags --remove --platform-tag "$tag" "$scratch"/*.whl >/dev/null
 wheel=$(ls "$scratch"/*.whl)

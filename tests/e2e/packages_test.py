@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Packages of this build, where nothing else of the project is: tarball, module, Debian packages, wheel.
+"""Packages of this build, where nothing else of the project is: tarball, modules, Debian packages, image, wheel.
 
 HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and the wheel with them.
 """
@@ -11,6 +11,7 @@ from harness import *
 DEBIAN = ROOT / "packaging/debian.sh"
 TARBALL = ROOT / "packaging/tarball.sh"
 RELEASE = pathlib.Path(os.environ["HVD_TEST_RELEASE"]).resolve() if "HVD_TEST_RELEASE" in os.environ else None
+IMAGE = ROOT / "packaging/oci/image.sh"
 LMOD = "/usr/share/lmod/lmod/init/bash"
 # The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
 OURS = ("horovod-doc", "horovodrun", "libhorovod-dev", "libhorovod1", "python3-horovod")
@@ -89,9 +90,9 @@ def make_root(path, packages):
     command = ["mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "--format=directory", *options,
                f"--include={','.join(sorted(packages))}", "bookworm", path, *lines]
     try:
-        code, words = call(*command, seconds=300)
+        code, words = call(*command, seconds=900)
     except subprocess.TimeoutExpired:
-        raise Skip(f"mmdebstrap took more than 300 s with {' '.join(lines)}") from None
+        raise Skip(f"mmdebstrap took more than 900 s with {' '.join(lines)}") from None
     if code != 0:
         raise Skip(f"mmdebstrap: {' '.join((words.strip() or 'failed').splitlines()[-3:])}")
 
@@ -104,6 +105,15 @@ def inside(root, *command, seconds=300):
                    "AUTOPKGTEST_TMP": "/tmp"}
     return call("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", mounts, root, *command,
                 seconds=seconds, env=environment)
+
+
+def under_mpirun(root, *command):
+    """Runs two ranks in a root by mpirun of this machine, which shares /tmp with it."""
+    mounts = ('set -e; ip link set lo up; mount --rbind "$0" /mnt; mount -t proc proc /mnt/proc; '
+              'mount --rbind /dev /mnt/dev; mount -t tmpfs tmpfs /tmp; mount --bind /tmp /mnt/tmp; '
+              'exec mpirun --allow-run-as-root --oversubscribe -np 2 chroot /mnt "$@"')
+    return call("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", mounts, root, *command,
+                seconds=300, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"})
 
 
 def files_of(root):
@@ -136,6 +146,23 @@ def run_script(root, name, seconds=300):
     code, words = inside(root, "/var/cache/test", seconds=seconds)
     expect(code == 0, words)
     return words
+
+
+# Each channel must find PyTorch, and train the digits with two ranks. $examples is the folder of the examples.
+DIGITS = """set -e
+export PYTHONDONTWRITEBYTECODE=1
+horovodrun --check-build --require Gloo,PyTorch python3
+horovodrun -np 2 python3 "$examples/torch_digits.py" --epochs 4 2>&1 | tee /tmp/output
+grep -Eq 'test accuracy 0\\.9' /tmp/output
+"""
+# The packages of Debian for the digits, without anything of this project and without a compiler.
+FOR_DIGITS = {"python3-cloudpickle", "python3-numpy", "python3-torch"}
+
+
+def trains_the_digits(root, examples, before="", shell="sh"):
+    code, words = inside(root, shell, "-c", f"{before}\nexamples={examples}\n{DIGITS}")
+    expect(code == 0, words[-4000:])
+    expect("2 ranks" in words or "epoch 4/4" in words, words[-4000:])
 
 
 def unpack_tarball(path, place):
@@ -208,25 +235,103 @@ def test_lmod_loads_the_module_and_unloads_all_of_it():
         expect(code != 0 and "lib/libhorovod.so.1 is missing" in said and "install horovodrun again" in said, words)
 
 
-def test_a_wheel_of_a_release_runs_without_compilers():
+def tarball_in_a_root(package, init):
+    """Trains from the tarball by its variables and by its module, for the modules of a package of Debian."""
+    need_roots()
+    with folder() as path:
+        root = path / "root"
+        make_root(root, FOR_DIGITS | {package})
+        prefix = unpack_tarball(path, root / "opt" / "a place")
+        name = f"/opt/a place/{prefix.name}"
+        expect(not list(root.glob("usr/bin/*g++*")), "there is a compiler")
+        examples = f"'{name}/share/doc/horovod/examples'"
+        trains_the_digits(root, examples, f"PATH='{name}/bin':$PATH\n"
+                          f"export PYTHONPATH='{name}/lib/python3/dist-packages'")
+        load = f". {init}; module use '{name}/share/modulefiles'; module load Horovod"
+        trains_the_digits(root, examples, load, shell="bash")
+        (prefix / "lib/libhorovod.so.1").unlink()
+        code, words = inside(root, "bash", "-c", f"{load} && command -v horovodrun")
+        said = " ".join(words.split())
+        expect(code != 0 and "lib/libhorovod.so.1 is missing" in said and "install horovodrun again" in said, words)
+
+
+def test_a_tarball_and_its_lua_module_train_the_digits_in_a_clean_root():
+    tarball_in_a_root("lmod", LMOD)
+
+
+def test_a_tarball_and_its_tcl_module_train_the_digits_in_a_clean_root():
+    # Debian's two packages of modules exclude each other.
+    tarball_in_a_root("environment-modules", "/usr/share/modules/init/bash")
+
+
+def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
     wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     need_roots()
-    program = ("import numpy, horovod.numpy as hvd; hvd.init(); "
-               "print('sum', hvd.allreduce(numpy.ones(1), op=hvd.Sum)[0])")
     with folder() as path:
         root = path / "root"
-        make_root(root, {"python3-venv", "python3-cloudpickle", "python3-numpy"})
+        make_root(root, FOR_DIGITS | {"python3-venv"})
         expect(not list(root.glob("usr/bin/*g++*")) and not (root / "usr/bin/cc").exists(), "there is a compiler")
         shutil.copy(wheel, root / "var/cache")
+        shutil.copytree(ROOT / "examples", root / "examples", ignore=shutil.ignore_patterns("__pycache__"))
         for command in (("python3", "-m", "venv", "--system-site-packages", "/opt/horovod"),
-                        ("/opt/horovod/bin/pip", "install", "--no-index", "--no-deps", f"/var/cache/{wheel.name}"),
-                        ("/opt/horovod/bin/horovodrun", "--check-build", "--require", "Gloo")):
+                        ("/opt/horovod/bin/pip", "install", "--no-index", "--no-deps", f"/var/cache/{wheel.name}")):
             code, words = inside(root, *command)
             expect(code == 0, words)
-        code, words = inside(root, "/opt/horovod/bin/horovodrun", "-np", "2", "/opt/horovod/bin/python3", "-c", program)
-        expect(code == 0 and words.count("sum 2.0") == 2, words)
+        trains_the_digits(root, "/examples", "PATH=/opt/horovod/bin:$PATH")
+
+
+def test_pip_refuses_a_wheel_for_a_newer_glibc():
+    """The sentence that docs/installing.md explains: the tag of the wheel names the glibc that it needs."""
+    with folder() as path:
+        code, words = call(PYTHON, "-m", "venv", path / "venv", seconds=120)
+        if code != 0:
+            raise Skip(f"python3-venv is missing: {words.strip().splitlines()[-1]}")
+        wheel = path / "horovod-0.90.0-cp38-abi3-manylinux_2_999_x86_64.whl"
+        wheel.write_bytes(b"")
+        code, words = call(path / "venv/bin/pip", "install", "--no-index", wheel, seconds=120)
+        sentence = "is not a supported wheel on this platform"
+        page = " ".join((ROOT / "docs/installing.md").read_text().split())
+        expect(code != 0 and sentence in words and f"`{sentence}`" in page, words)
+
+
+def test_an_image_trains_the_digits():
+    need_roots()
+    if not shutil.which("umoci"):
+        raise Skip("there is no umoci; packaging/packages-test.txt names it")
+    with folder() as path:
+        archive = release_file("horovod-*-cpu.oci.tar")
+        if archive is None:
+            debian_packages(path / "packages")
+            options, lines = mirrors()
+            code, words = call(IMAGE, path / "packages", path, *lines, *options, seconds=900)
+            if "mmdebstrap failed" in words or "Failed to fetch" in words:
+                raise Skip(f"mmdebstrap: {words.strip().splitlines()[-1]}")
+            expect(code == 0, words)
+            archive, = path.glob("horovod-*-cpu.oci.tar")
+        layout = path / "oci"
+        layout.mkdir()
+        call("tar", "-xf", archive, "-C", layout, seconds=300)
+        names = re.findall(r'"org.opencontainers.image.ref.name":"([^"]*)"', (layout / "index.json").read_text())
+        # VERSION[-torchX]-pyV-cpu and latest-pyV-torch-cpu.
+        expect(len(names) == 2 and re.fullmatch(r"\d[\d.]*-torch[\d.]+-py3\.\d+-cpu", sorted(names)[0]) and
+               re.fullmatch(r"latest-py3\.\d+-torch-cpu", sorted(names)[1]), names)
+        code, words = call("umoci", "unpack", "--image", f"{layout}:{names[0]}", path / "bundle", seconds=600)
+        expect(code == 0, words)
+        root = path / "bundle" / "rootfs"
+        expect(not list(root.glob("etc/ssh/ssh_host_*")), "the image has keys of hosts")
+        trains_the_digits(root, "/examples")
+        # The hybrid model: mpirun of this machine starts ranks in the image, which find each other by libpmix.
+        if not shutil.which("mpirun"):
+            return
+        program = "import horovod.numpy as hvd; hvd.init(); print('of', hvd.size())"
+        code, words = under_mpirun(root, "python", "-c", program)
+        expect(code == 0 and words.count("of 2") == 2, words)
+        for library in root.glob("usr/lib/*/**/libpmix.so*"):
+            library.unlink()
+        code, words = under_mpirun(root, "python", "-c", program)
+        expect(code != 0 and "of 1" not in words and "libpmix" in words, words)
 
 
 def test_debian_packages_run_two_ranks_and_leave_nothing_behind():

@@ -7,9 +7,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
-NEVER_RUN = ("conda/build.sh", "conda/meta.yaml", "easybuild/Horovod-foss-2024a.eb.in", "oci/Dockerfile",
-             "oci/apptainer.def", "rpm/horovod.spec.in", "spack/packages/horovodrun/package.py")
-RECIPES = (*NEVER_RUN, "easybuild/Horovod.eb.in")
+NEVER_RUN = ("conda/build.sh", "conda/meta.yaml", "easybuild/Horovod-foss-2024a.eb.in", "eessi/easystack.yml.in",
+             "oci/Dockerfile", "oci/apptainer.def", "rpm/horovod.spec.in", "spack/packages/horovodrun/package.py")
+RECIPES = (*NEVER_RUN, "easybuild/Horovod.eb.in", "oci/image.sh")
 
 
 def text(path):
@@ -29,7 +29,7 @@ class RecipesTest(unittest.TestCase):
         self.assertNotIn("never run", text(PACKAGING / "easybuild/Horovod.eb.in"))
 
     def test_each_recipe_is_listed_here_and_in_the_page_of_installing(self):
-        found = {str(path.relative_to(PACKAGING)) for folder in ("conda", "easybuild", "oci", "rpm", "spack")
+        found = {str(path.relative_to(PACKAGING)) for folder in ("conda", "easybuild", "eessi", "oci", "rpm", "spack")
                  for path in (PACKAGING / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
         self.assertEqual({name for name in found if not name.endswith(("README.md", "repo.yaml"))}, set(RECIPES))
         page = text(ROOT / "docs/installing.md")
@@ -65,6 +65,11 @@ class RecipesTest(unittest.TestCase):
         control = text(ROOT / "debian/control")
         names = re.findall(r"/source/([\w-]+)_\*\.deb", text(PACKAGING / "oci/Dockerfile"))
         self.assertEqual(len(names), 3)
+        # The image that Debian's tools make has the same packages.
+        image = text(PACKAGING / "oci/image.sh")
+        self.assertEqual(set(re.search(r"for name in (.*); do", image)[1].split()), set(names))
+        for name in re.search(r"\n {6}(libmunge2 .*) \\\n", text(PACKAGING / "oci/Dockerfile"))[1].split():
+            self.assertRegex(image, rf"\b{name}\b", name)
         for name in names:
             self.assertIn(f"\nPackage: {name}\n", control)
 

@@ -1,0 +1,69 @@
+#!/bin/bash
+# Makes an image of Debian 12 with horovodrun, the Python package, PyTorch, Open MPI and an ssh server, by Debian's own
+# tools: no container runtime, no registry.
+#
+# usage: packaging/oci/image.sh FOLDER_OF_DEBS OUTPUT_FOLDER [MIRROR...]
+#
+# Needs root, mmdebstrap and umoci. A MIRROR is a line of sources.list; without one, mmdebstrap chooses.
+# The file is an archive of OCI: `podman load -i`, `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG`.
+set -euo pipefail
+[[ $# -ge 2 ]] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
+debs=$(realpath "$1")
+mkdir -p "$2"
+output=$(realpath "$2")
+shift 2
+refuse() { echo "image.sh: $*" >&2; exit 1; }
+for program in mmdebstrap umoci; do
+  command -v "$program" >/dev/null || refuse "there is no $program: install Debian's package $program"
+done
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+version=$(sed -n 's/^project(horovod VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+packages=()
+for name in libhorovod1 horovodrun python3-horovod; do
+  deb=$(ls "$debs/$name"_*.deb) || refuse "$debs has no package $name; dpkg-buildpackage or packaging/debian.sh makes it"
+  packages+=("$deb")
+done
+mkdir "$scratch/debs" "$scratch/examples"
+cp "${packages[@]}" "$scratch/debs"
+cp -a examples "$scratch"
+find "$scratch/examples" -name __pycache__ -prune -exec rm -rf {} +
+# What they need of Debian; of alternatives the first.
+needed=$(for deb in "${packages[@]}"; do dpkg-deb -f "$deb" Pre-Depends Depends; done |
+  sed 's/^[A-Z][A-Za-z-]*://' | tr , '\n' | sed 's/^ *//; s/[ (|:].*//' | grep -Ev '^(libhorovod1)?$' | sort -u)
+# Without libpmix2 and libmunge2, ranks that mpirun or srun started on the host are refused. Keys of hosts in an image
+# would be known to everybody: a worker makes its own (packaging/kubernetes/mpijob.yaml).
+include=$(printf '%s\n' $needed ca-certificates libmunge2 libpmix2 libssh-4 openmpi-bin openssh-client openssh-server \
+  python-is-python3 python3 python3-numpy python3-torch | sort -u | paste -sd,)
+mmdebstrap --quiet --variant=minbase --mode=root --format=tar --include="$include" \
+  --customize-hook="copy-in '$scratch/debs' /var/cache" \
+  --customize-hook='chroot "$1" sh -c "dpkg -i /var/cache/debs/*.deb"' \
+  --customize-hook='rm -rf "$1"/var/cache/debs "$1"/etc/ssh/ssh_host_* "$1"/var/lib/apt/lists/*' \
+  --customize-hook="copy-in '$scratch/examples' /" \
+  bookworm "$scratch/root.tar" "$@"
+
+python=$(tar -xOf "$scratch/root.tar" ./var/lib/dpkg/status | sed -n '/^Package: python3$/,/^$/s/^Version: \([0-9]*\.[0-9]*\).*/\1/p')
+torch=$(tar -xOf "$scratch/root.tar" ./var/lib/dpkg/status | sed -n '/^Package: python3-torch$/,/^$/s/^Version: \([0-9.]*\).*/\1/p')
+[[ -n $python && -n $torch ]] || refuse "the image has no python3 or no python3-torch"
+tag=$version-torch$torch-py$python-cpu
+# A layout of OCI with one layer. Nothing is unpacked, so that it needs neither a container runtime nor namespaces.
+created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+umoci init --layout "$scratch/oci"
+umoci new --image "$scratch/oci:$tag"
+umoci raw add-layer --image "$scratch/oci:$tag" --history.created "$created" --history.created_by mmdebstrap "$scratch/root.tar"
+umoci config --image "$scratch/oci:$tag" --created "$created" --no-history --os linux \
+  --architecture "$(dpkg --print-architecture)" --config.workingdir /examples \
+  --config.cmd horovodrun --config.cmd=--check-build --config.env LANG=C.UTF-8 \
+  --config.env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+  --config.label org.opencontainers.image.title=horovodrun \
+  --config.label org.opencontainers.image.version="$version" \
+  --config.label org.opencontainers.image.licenses=Apache-2.0
+umoci tag --image "$scratch/oci:$tag" "latest-py$python-torch-cpu"
+umoci gc --layout "$scratch/oci"
+file=$output/horovod-$tag.oci.tar
+tar -C "$scratch/oci" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf "$file" .
+echo "$file"
