@@ -641,7 +641,9 @@ class ElasticTest(rank_case.RankCase):
                                               rank=lambda rank=rank: rank):
                 data = make()
                 data.load_state_dict(state)
-            mine = torch.utils.data.DataLoader(data, batch_size=batch_size)
+            is_sampler = isinstance(data, elastic.ElasticSampler)
+            mine = torch.utils.data.DataLoader(data.dataset if is_sampler else data, batch_size=batch_size,
+                                               sampler=data if is_sampler else None)
             found = [batch.tolist() for _, batch in zip(range(batches), mine)]
             for index, batch in enumerate(found):
                 data.record_batch(index, len(batch))
@@ -691,6 +693,25 @@ class ElasticTest(rank_case.RankCase):
                 else:
                     self.assertEqual(sorted(set(seen)), whole)
                     self.assertLess(len(seen) - 237, ranks)
+
+    def test_samplers_see_each_sample_once_over_any_schedule_of_ranks(self):
+        draw = random.Random(6)
+        for case in range(40):
+            samples, shuffle = draw.choice([3, 17, 64, 237]), draw.random() < 0.7
+
+            def make(samples=samples, shuffle=shuffle):
+                return elastic.ElasticSampler(torch.arange(samples), shuffle=shuffle, seed=4)
+
+            state, seen, ranks = {"epoch": 1, "processed_num": 0}, [], 1
+            while state["processed_num"] < samples:
+                ranks = draw.randint(1, 8)
+                batch_size = draw.randint(1, 5)
+                part, state = self.of_ranks(ranks, state, make, draw.randint(1, 6), batch_size)
+                seen += part
+            with self.subTest(case=case, samples=samples, ranks=ranks):
+                self.assertEqual(set(seen), set(range(samples)))
+                # In the end some samples are there twice, so that all ranks have equally many.
+                self.assertLess(len(seen) - samples, ranks)
 
     def test_an_iterable_is_part_of_a_state(self):
         data = elastic.ElasticIterable(range(100), seed=3)

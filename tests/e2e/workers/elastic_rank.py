@@ -3,7 +3,7 @@
 
 usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS@STEP] [--raise PROCESS@STEP]
        [--early RANK@STEP] [--listen] [--vanish PROCESS@GENERATION] [--sets]
-       [--sets-again] [--lose PROCESS@GENERATION]
+       [--sets-again] [--lose PROCESS@GENERATION] [--fail-in-reset PROCESS@GENERATION]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
 GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
@@ -11,7 +11,8 @@ generation 0 returns before the others. --listen: prints "PROCESS hears of CHANG
 changed hosts; a single rank makes no commit before it has heard of one. --vanish: the process is a member of this
 generation, and ends by SIGKILL before it connects to the others. --sets: adds process sets, and prints in each
 generation what a sum of ones over them gives. --sets-again: a reset callback removes them and adds them again.
---lose: the process ends by SIGKILL before it gives its state to the others of the generation.
+--lose: the process ends by SIGKILL before it gives its state to the others of the generation. --fail-in-reset: a
+reset callback of the process raises an error in the generation.
 """
 import argparse
 import os
@@ -31,6 +32,7 @@ parser.add_argument("--vanish", default="")
 parser.add_argument("--sets", action="store_true")
 parser.add_argument("--sets-again", action="store_true")
 parser.add_argument("--lose", default="")
+parser.add_argument("--fail-in-reset", default="")
 options = parser.parse_args()
 
 if "." in os.environ["HOROVOD_ELASTIC_PROCESS"]:
@@ -103,6 +105,14 @@ def add_sets_again():
 
 if options.sets_again:
     state.register_reset_callbacks([add_sets_again])
+
+
+def fail_in_reset():
+    if is_at(options.fail_in_reset, process, os.environ["HOROVOD_GENERATION"]):
+        raise RuntimeError("as ordered")
+
+
+state.register_reset_callbacks([fail_in_reset])
 
 
 def try_sets(generation):
