@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import zlib
 from typing import Any, Callable, Iterator, List, Optional
 
 from horovod import _objects, _ops, _stack
@@ -66,23 +67,20 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
 _ATTEMPTS = 5
 
 _is_restart = False
-_has_equal_sets = False
 _first_generation: Optional[int] = None  # in which this process had a place
-_last_generation: Optional[int] = None
 _given = os.environ.get("HOROVOD_GENERATION", "")
 _generation_of_launch = int(_given) if _given.isdigit() else 0  # hvd.init sets the variable later
 
 
 @contextlib.contextmanager
-def restart(has_equal_sets: bool = False) -> Iterator[None]:
-    """Within it, `shutdown` keeps the process sets, and `init` registers them again. `has_equal_sets`: the ranks of the
-    generation before knew at its end that they had the same process sets."""
-    global _is_restart, _has_equal_sets
-    _is_restart, _has_equal_sets = True, has_equal_sets
+def restart() -> Iterator[None]:
+    """Within it, `shutdown` keeps the process sets, and `init` registers them again."""
+    global _is_restart
+    _is_restart = True
     try:
         yield
     finally:
-        _is_restart = _has_equal_sets = False
+        _is_restart = False
 
 
 def was_there_from_the_start() -> bool:
@@ -104,15 +102,10 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
         _init_interruptibly([], ranks)
         _restore_sets(added)
         return
-    global _first_generation, _last_generation
-    before = _last_generation
     for left in reversed(range(_ATTEMPTS)):
         try:
             _init_interruptibly([], ranks)
-            _last_generation = library().hvd_generation()
-            is_next = before is not None and _last_generation == before + 1
-            _restore_sets(added, _last_generation > _generation_of_launch and not ranks,
-                          _has_equal_sets and is_next and not library().hvd_has_new_ranks())
+            _restore_sets(added, library().hvd_generation() > _generation_of_launch and not ranks)
             break
         except HorovodInternalError as error:  # a rank was lost: the next generation is without it
             if is_initialized():
@@ -121,6 +114,7 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
             if not left or isinstance(error, (ValueError, NotImplementedError)):
                 raise
     generation = library().hvd_generation()
+    global _first_generation
     if _first_generation is None:  # each attempt that failed had a generation of its own
         _first_generation = generation - (_ATTEMPTS - 1 - left)
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"):
@@ -128,12 +122,29 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
     os.environ["HOROVOD_GENERATION"] = str(generation)
 
 
-def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True, are_equal: bool = False) -> None:
+def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True) -> None:
     if are_kept:
-        _sets.restore(lambda mine: mine if are_equal
-                      else _objects.broadcast_object(mine, 0, "elastic.process_sets"))
+        _sets.restore(_sets_of_rank_0)
     for process_set in added:  # which may be there already
         _sets.add_process_set(process_set)
+
+
+def _sets_of_rank_0(mine: Any) -> Any:
+    # One collective tells whether all ranks know the same already, as they nearly always do. It is the same one on
+    # all ranks, however they left the generation before.
+    if size() == 1 or _are_equal(mine):
+        return mine
+    return _objects.broadcast_object(mine, 0, "elastic.process_sets")
+
+
+def _are_equal(mine: Any) -> bool:
+    number = zlib.crc32(repr(mine).encode()) & 0x7FFFFFFF
+    known = (ctypes.c_int32 * 2)(number, -number)
+    address = ctypes.addressof(known)
+    _ops.run(_ops.submit(_ops.Kind.ALLREDUCE, "elastic.process_sets.equal",
+                         [_ops.Tensor(address, address, _ops.Dtype.INT32, (2,))], keep=known,
+                         finish=lambda handle: None, reduce_op=_ops.Max))
+    return known[0] == -known[1]
 
 
 def _ranks_of(comm: Optional[Any]) -> List[int]:

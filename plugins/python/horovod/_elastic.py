@@ -15,7 +15,7 @@ import os
 import queue
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from horovod import _basics, _objects, _ops, process_sets
+from horovod import _basics, _objects, _ops
 from horovod._library import library
 from horovod._notices import HostUpdateResult, told
 from horovod._ops import Dtype, Kind, Tensor
@@ -89,15 +89,13 @@ class State:
         """Raises HostsUpdatedInterrupt when hosts have joined or are about to leave: on all ranks in the
         same call. All ranks of an elastic job must call it equally often. Does nothing in other jobs, unless
         `on_hosts_updated` was called."""
-        updates, has_equal_sets = HostUpdateResult.no_update, False
+        updates = HostUpdateResult.no_update
         while not self._host_messages.empty():
             updates |= HostUpdateResult(self._host_messages.get()[1])
         if _basics.is_elastic() and _basics.is_initialized():
-            updates, has_equal_sets = _updates_of_all(updates | HostUpdateResult(library().hvd_host_updates()))
+            updates = _updates_of_all(updates | HostUpdateResult(library().hvd_host_updates()))
         if updates:
-            interrupt = HostsUpdatedInterrupt(updates == HostUpdateResult.removed)
-            interrupt._has_equal_sets = has_equal_sets
-            raise interrupt
+            raise HostsUpdatedInterrupt(updates == HostUpdateResult.removed)
 
     def save(self) -> None:
         """Keeps a copy of the state in this process's memory."""
@@ -158,19 +156,17 @@ def _from_source(attributes: Dict[str, Any]) -> Dict[str, Any]:
     return _objects.broadcast_object(attributes, _source, "elastic.state")
 
 
-def _updates_of_all(mine: HostUpdateResult) -> Tuple[HostUpdateResult, bool]:
-    """Returns what any rank knows of changed hosts, and whether all ranks have the same process sets. All ranks
-    must call it."""
+def _updates_of_all(mine: HostUpdateResult) -> HostUpdateResult:
+    """Returns what any rank knows of changed hosts. All ranks must call it."""
     if _basics.size() == 1:
-        return mine, True
-    sets = process_sets.digest()
-    known = (ctypes.c_int32 * 4)(bool(mine & HostUpdateResult.removed),
-                                 bool(mine & HostUpdateResult.added), sets, -sets)
+        return mine
+    known = (ctypes.c_int32 * 2)(bool(mine & HostUpdateResult.removed),
+                                 bool(mine & HostUpdateResult.added))
     address = ctypes.addressof(known)
     _ops.run(_ops.submit(Kind.ALLREDUCE, "elastic.check_host_updates",
-                         [Tensor(address, address, Dtype.INT32, (4,))], keep=known,
+                         [Tensor(address, address, Dtype.INT32, (2,))], keep=known,
                          finish=lambda handle: None, reduce_op=_ops.Max))
-    return HostUpdateResult(known[0] + 2 * known[1]), known[2] == -known[3]
+    return HostUpdateResult(known[0] + 2 * known[1])
 
 
 def _is_ours(part: Any) -> bool:
@@ -281,7 +277,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                 _leave()
             resets_left -= not _basics.is_elastic()  # there the launcher counts
             try:
-                with _basics.restart(skip_sync and getattr(cause, "_has_equal_sets", False)):
+                with _basics.restart():
                     reset()
             except HorovodInternalError as again:
                 raise cause from again

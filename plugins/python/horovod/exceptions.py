@@ -36,7 +36,6 @@ class HostsUpdatedInterrupt(RuntimeError):
         """`skip_sync`: the states of all ranks are equal, so that `run` need not synchronise them."""
         super().__init__(skip_sync)
         self.skip_sync = skip_sync
-        self._has_equal_sets = False  # all ranks had the same process sets when it was raised
 
 
 class HorovodVersionMismatchError(ImportError):

@@ -13,8 +13,7 @@ import ctypes
 import itertools
 import operator
 import warnings
-import zlib
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Union
 
 from horovod import _identity, _ops
 from horovod._library import library
@@ -219,20 +218,12 @@ def forget_all(keeps: bool = False) -> None:
         _records.clear()
 
 
-def _kept() -> List[Tuple[List[int], int, bool]]:
-    return [(record.ranks, record.number, record.is_missed) for record in _records if not record.is_removed]
-
-
-def digest() -> int:
-    """A number from 0 to 2**31 - 1 that ranks with the same sets for `restore` have in common; 0 without sets."""
-    return zlib.crc32(repr(_kept()).encode()) & 0x7FFFFFFF if _records else 0
-
-
 def restore(broadcast: Callable[[Any], Any]) -> None:
     """Registers the sets that rank 0 has kept, as far as their ranks are there, under the same ids where possible.
     All ranks must call it, after `forget_all`. `broadcast`: copies rank 0's object to all ranks."""
     mine = {tuple(record.ranks): record for record in _records}
-    known = broadcast(_kept())
+    known = broadcast([(record.ranks, record.number, record.is_missed) for record in _records
+                       if not record.is_removed])
     _records.clear()
     for ranks, number, is_missed in known:
         record = mine.get(tuple(ranks)) or _Record(ranks, number)
