@@ -232,7 +232,9 @@ class PackageTest(unittest.TestCase):
             self.assertIs(getattr(state, name), getattr(hvd.elastic, name), name)
         kept = [handler for _, handler in state.get_handler_registry()]
         self.assertEqual(kept, [state.ModelStateHandler, state.OptimizerStateHandler,
-                                state.SamplerStateHandler, state.SamplerStateHandler])
+                                state.SamplerStateHandler, state.SamplerStateHandler,
+                                state.SchedulerStateHandler, state.SchedulerStateHandler,
+                                state.ScalerStateHandler])
 
 
 if __name__ == "__main__":
