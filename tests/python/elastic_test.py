@@ -539,6 +539,26 @@ class ElasticTest(rank_case.RankCase):
             self.assertEqual((resets, runs[0]), ([self.size], 0))
         self.assertIs(HostsUpdatedInterrupt(True).skip_sync, True)
 
+    def test_a_failure_within_a_reset_callback_is_a_failure_as_any(self):
+        runs, resets = [], []
+
+        def fails_once():
+            resets.append(hvd.size())
+            if len(resets) == 1:
+                raise hvd.HorovodInternalError("planted in a callback")
+
+        @elastic.run
+        def train(state):
+            runs.append(state.step)
+            self.meet()
+            if len(runs) == 1:
+                raise hvd.HorovodInternalError("planted")
+
+        state = elastic.ObjectState(step=3)
+        state.register_reset_callbacks([fails_once])
+        train(state)
+        self.assertEqual((runs, resets), ([3, 3], 2 * [self.size]))
+
     def test_mistakes_are_raised(self):
         runs = []
 

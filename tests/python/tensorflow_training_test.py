@@ -372,6 +372,24 @@ class TrainingTest(rank_base.RankBase):
                 default.restore()
                 self.assertEqual(list(session.run(w)), [self.rank] * 2)
 
+    def test_a_failure_within_a_synchronisation_of_states_is_a_failure_as_any(self):
+        if self.size == 1:
+            self.skipTest("one rank has nobody to fail with")
+        w, runs, calls = tf.Variable([1.0]), [], []
+        state = hvd.elastic.TensorFlowState([w])
+        sync = state.sync
+
+        def fails_once():
+            calls.append(None)
+            if len(calls) == 1 and self.rank == 0:
+                hvd.shutdown()  # the others get TensorFlow's error
+                raise hvd.HorovodInternalError("planted")
+            sync()
+
+        state.sync = fails_once
+        hvd.elastic.run(lambda state: runs.append(hvd.size()))(state)
+        self.assertEqual((len(calls), runs), (2, [self.size]))
+
     def test_an_optimizer_of_keras_in_a_loop(self):
         w = tf.Variable([float(self.rank + 2)] * 3)
         hvd.broadcast_variables([w], root_rank=0)

@@ -8,12 +8,13 @@ next.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import functools
 import os
 import queue
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 from horovod import _basics, _objects, _ops
 from horovod._library import library
@@ -246,22 +247,31 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
     """`run`, where `reset()` starts Horovod anew: it calls `hvd.init()`, and what else a program needs."""
+    return run_with(func, reset, contextlib.nullcontext)
+
+
+def run_with(func: Callable[..., Any], reset: Callable[[], Any],
+             errors: Callable[[], ContextManager[None]]) -> Callable[..., Any]:
+    """`run_fn`, where `errors()` turns a framework's errors of collectives into HorovodInternalError."""
 
     @told
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         global _has_synced
-        resets_left, skip_sync = _reset_limit(), False
+        resets_left, skip_sync, is_reset = _reset_limit(), False, False
         if _basics.is_elastic():
             library().hvd_host_updates()  # tells the launcher that this program survives a change of the ranks
         while True:
             try:
-                commits = _choose_source(state, not skip_sync)
-                if commits is not None:
-                    state.sync()
-                    # Only now: until here, a failure returns this rank to its own commit.
-                    state._commits, state._lost, _has_synced = commits, None, True
-                return func(state, *args, **kwargs)
+                with errors():
+                    if is_reset:
+                        state.on_reset()
+                    commits = _choose_source(state, not skip_sync)
+                    if commits is not None:
+                        state.sync()
+                        # Only now: until here, a failure returns this rank to its own commit.
+                        state._commits, state._lost, _has_synced = commits, None, True
+                    return func(state, *args, **kwargs)
             except HorovodInternalError as error:
                 if _is_final(error) or not resets_left:
                     raise
@@ -281,6 +291,6 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
                     reset()
             except HorovodInternalError as again:
                 raise cause from again
-            state.on_reset()
+            is_reset = True
 
     return wrapper

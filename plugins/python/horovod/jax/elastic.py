@@ -7,12 +7,12 @@ opt_state=opt_state, step=0)`. See `run`, and docs/elastic.md.
 from __future__ import annotations
 
 import copy
-import functools
 from typing import Any, Callable, Dict, Optional
 
 import jax
 
 from horovod import _elastic
+from horovod._basics import init
 from horovod._elastic import State  # noqa: F401
 from horovod.jax._errors import horovod_errors
 
@@ -57,4 +57,4 @@ def _donated(attributes: Dict[str, Any]) -> Optional[str]:
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """`horovod._elastic.run`, to which a collective that failed inside `jax.jit` is a
     HorovodInternalError; all ranks must call the function."""
-    return _elastic.run(functools.wraps(func)(horovod_errors()(func)))
+    return _elastic.run_with(func, init, horovod_errors)

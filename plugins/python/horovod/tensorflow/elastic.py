@@ -5,8 +5,8 @@ See `run`, and docs/elastic.md.
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable, List, Optional, Sequence
+import contextlib
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 import tensorflow as tf
 
@@ -20,20 +20,20 @@ from horovod.tensorflow.functions import broadcast_variables
 __all__ = ["ObjectState", "State", "TensorFlowKerasState", "TensorFlowState", "run"]
 
 
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except tf.errors.UnknownError as error:
+        if "Horovod" not in str(error):
+            raise
+        raise HorovodInternalError(str(error)) from error
+
+
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """`horovod._elastic.run`, to which TensorFlow's UnknownError of our operations is a
     HorovodInternalError; all ranks must call the function."""
-
-    @functools.wraps(func)
-    def translated(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return func(*args, **kwargs)
-        except tf.errors.UnknownError as error:
-            if "Horovod" not in str(error):
-                raise
-            raise HorovodInternalError(str(error)) from error
-
-    return _elastic.run(translated)
+    return _elastic.run_with(func, init, _errors)
 
 
 def _broadcast(variables: Sequence[Any]) -> None:
