@@ -247,6 +247,30 @@ class NamesTest(rank_base.RankBase):
                                 numpy.testing.assert_allclose(got[0], numpy.full_like(got[0], slope), rtol=1e-5)
                                 numpy.testing.assert_allclose(got[1], 3 * got[0], rtol=1e-5)
 
+    def test_several_gradients_of_one_call_of_a_named_collective_in_a_session(self):
+        def check(name, function, slope):
+            def gradients(x):
+                with tf.GradientTape(persistent=True) as tape:
+                    tape.watch(x)
+                    results = [function(x), function(3 * x)]
+                    targets = [tf.reduce_sum(factor * result) for result in results for factor in (1.0, 5.0)]
+                return [tape.gradient(target, x) for target in targets]
+
+            for caller in (gradients, tf.function(gradients)) if name == "allreduce" else (gradients,):
+                with self.subTest(collective=name, slope=slope, caller=caller), tf.Graph().as_default():
+                    grads = caller(self.rows())
+                    with v1.Session() as session:
+                        for _ in range(3):
+                            for got, factor in zip(session.run(grads), (1, 5, 3, 15)):
+                                numpy.testing.assert_allclose(
+                                    got, numpy.full_like(got, factor * slope), rtol=1e-5)
+
+        for name, (collective, slope) in self.named().items():
+            inner = tf.function(collective)
+            check(name, inner, slope)
+            if name == "allreduce":
+                check(name, tf.function(lambda x: 2 * inner(x) + 3 * inner(2 * x)), 8 * slope)
+
     def test_the_name_has_the_call_also_where_a_gradient_is_taken(self):
         @tf.function
         def inner(x, splits):

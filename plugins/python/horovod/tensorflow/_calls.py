@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 import weakref
 from collections import Counter
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 import tensorflow as tf
+from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_v2_func_graphs as control_flow
 
 _NOT_FUNCTIONS = (control_flow.CondBranchFuncGraph, control_flow.WhileCondFuncGraph,
                   control_flow.WhileBodyFuncGraph)
-_KEY = "horovod.tensorflow"
 _BASE = 1000003  # a call in a call: outer * _BASE + inner
 
 # For each function: the number of its call.
@@ -33,29 +33,27 @@ def number(graph: tf.Graph) -> Optional[tf.Tensor]:
     if tf.compat.v1.executing_eagerly_outside_functions():
         return None
     function = _function(graph)
-    # A tape gives no further inputs to the function that computes gradients. `number_of_gradient` knows the others.
-    if not isinstance(function, FuncGraph) or function.name.startswith("__backward_"):
-        return None
-    return _input(function)
+    return _input(function) if isinstance(function, FuncGraph) else None
 
 
 def _input(function: FuncGraph) -> tf.Tensor:
     captured = _captured.get(function)
     if captured is None:
-        captured = _captured[function] = _capture(function)
+        with function.as_default():
+            captured = _captured[function] = tf.compat.v1.placeholder(tf.int64, [])
+        function.add_capture(_OfEachCall(function), captured)
     return captured
 
 
 def number_of_gradient(op: Any, graph: tf.Graph) -> Optional[tf.Tensor]:
-    """The same for the gradient of an operation, where the number is that of the operation's call, since one
-    function computes the gradients of all calls. `tf.gradients` takes several gradients of one call by several
-    calls of that function, which have numbers of their own; a tape gives all its calls the same inputs."""
+    """The same for the gradient of an operation, where the number has that of the operation's call, since one
+    function computes the gradients of all calls. Several gradients of one call are several calls of that function,
+    which have numbers of their own."""
     if not op.type.endswith("InCall"):
         return None
-    forward = op.inputs[-1]
+    forward = op.inputs[-1]  # a tape gives its own object for the operation, without `graph`
     function = _function(graph)
-    # A tape gives its own object for the operation, without `graph`.
-    if not isinstance(function, FuncGraph) or _function(function.outer_graph) is not _function(forward.graph):
+    if not isinstance(function, FuncGraph) or function is _function(forward.graph):
         return forward
     return forward * _BASE + _input(function)
 
@@ -66,30 +64,33 @@ def _function(graph: tf.Graph) -> tf.Graph:
     return graph
 
 
-def _capture(function: FuncGraph) -> tf.Tensor:
-    """Adds an input to the function, whose value each call makes in the graph where it is."""
-    name = re.sub(r"_\d+$", "", function.name or "")
+class _OfEachCall:
+    """A captured input that becomes the number of a call where TensorFlow makes the call.
 
-    def value() -> List[tf.Tensor]:
-        return [_next(name)]
+    A tape asks only once for the inputs that the function of its gradients captures, and gives them to all calls of
+    that function: a tensor would be one number for several gradients. The attributes are those that TensorFlow
+    reads from a captured tensor."""
 
-    with function.as_default():
-        placeholder = function.capture_call_time_value(
-            lambda: _next(name), tf.TensorSpec([], tf.int64), key=_KEY)
-    # TensorFlow's own closure refuses graphs of TensorFlow 1, and in a function asks for one value for all calls.
-    if hasattr(function, "_deferred_captures"):  # 2.4 to 2.12
-        function._deferred_captures[_KEY] = (value, placeholder)
-    else:
-        captures = function._function_captures
-        captures.add_or_replace(key=_KEY, external=value, internal=placeholder,
-                                tracetype=captures.by_ref_tracetype[_KEY], is_by_ref=True)
-    return placeholder
+    dtype = tf.int64
+    shape = tf.TensorShape([])
+    graph = None
+
+    def __init__(self, function: FuncGraph) -> None:
+        self._id = ops.uid()
+        self._name = re.sub(r"_\d+$", "", function.name or "")
+
+    def __tf_tracing_type__(self, context: Any) -> tf.TensorSpec:
+        return tf.TensorSpec([], tf.int64)
+
+    def next(self) -> tf.Tensor:
+        """Returns the number of one more call, which the default graph makes."""
+        graph = tf.compat.v1.get_default_graph()
+        called = _called.setdefault(graph, Counter())
+        called[self._name] += 1
+        inner = tf.constant(called[self._name], tf.int64)
+        outer = number(graph)
+        return inner if outer is None else outer * _BASE + inner
 
 
-def _next(name: str) -> tf.Tensor:
-    graph = tf.compat.v1.get_default_graph()
-    called = _called.setdefault(graph, Counter())
-    called[name] += 1
-    inner = tf.constant(called[name], tf.int64)
-    outer = number(graph)
-    return inner if outer is None else outer * _BASE + inner
+tf.register_tensor_conversion_function(
+    _OfEachCall, lambda input_, dtype=None, name=None, as_ref=False: input_.next())
