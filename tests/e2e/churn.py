@@ -7,21 +7,26 @@ import network
 
 sys.path.insert(0, str(WORKERS))
 import churn_rank
+import churn_training
 
-RANK = WORKERS / "churn_rank.py"
 HOST_NAMES = "a b c d"
-SETTLED = 45  # seconds until a generation must begin
 
 
 class Churn:
-    def __init__(self, seed):
+    """`program`: of the ranks; it gets a file as its last argument, and ends when the file exists."""
+
+    def __init__(self, seed, program, settled=45):
         self.random = random.Random(seed)
+        self.program, self.settled = program[1].name, settled  # seconds until a generation must begin
         folder = scratch()
         self.stop, self.answer = folder / "stop", folder / "answer"
         self.named = HOST_NAMES.split()
         self.say()
+        # A killed process leaves TensorFlow's own files.
+        environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
         self.job = Job("-np", 4, "--min-np", 1, "--max-np", 6, "--blacklist-cooldown-range", 1, 2,
-                       "--host-discovery-script", f"cat {self.answer}", PYTHON, RANK, self.stop)
+                       "--host-discovery-script", f"cat {self.answer}", "-x", "TF_CPP_MIN_LOG_LEVEL", "-x", "TMPDIR",
+                       *program, self.stop, environment=environment)
         self.events = []
 
     def say(self):
@@ -42,7 +47,7 @@ class Churn:
         return f"events: {'; '.join(self.events)}\nmembers: {self.members()}\n{self.job.describe()}"
 
     def wait_for_generation(self, after):
-        wait_until(lambda: self.members()[0] > after, SETTLED, self.describe)
+        wait_until(lambda: self.members()[0] > after, self.settled, self.describe)
 
     def pids(self, name, program):
         return [pid for pid in faults.processes(name) if program in faults.said_of(pid, "cmdline")]
@@ -84,19 +89,36 @@ class Churn:
             time.sleep(1)
             faults.thaw(name)
             return
-        {"rank": lambda: self.kill(name, RANK.name), "agent": lambda: self.kill(name, "horovod-agent"),
+        {"rank": lambda: self.kill(name, self.program), "agent": lambda: self.kill(name, "horovod-agent"),
          "host": lambda: self.lose(name), "leaves": lambda: self.leave(name)}[what]()
         self.wait_for_generation(generation)
 
     def end(self):
-        self.stop.touch()
-        self.job.ends_with(0, 60)
-        self.job.leaves_nothing()
-        ends = set(re.findall(r"ends after (\d+) steps with (\w+)", self.job.out))
-        expect(len(ends) == 1, f"the ranks differ: {ends}\n{self.describe()}")
-        steps, checksum = ends.pop()
-        weights = churn_rank.numpy.zeros(churn_rank.SIZE)
-        for step in range(int(steps)):
-            weights = weights + churn_rank.gradient(step)
-        expect(churn_rank.checksum(weights) == checksum, f"one process has other weights\n{self.describe()}")
-        return int(steps)
+        return end(self.job, self.stop, self.describe)
+
+
+def end(job, stop, describe):
+    """Ends the program by its file. Returns the number of steps, and what the ranks print of their weights."""
+    stop.touch()
+    job.ends_with(0, 60)
+    job.leaves_nothing()
+    ends = set(re.findall(r"ends after (\d+) steps with (\w+)", job.out))
+    expect(len(ends) == 1, f"the ranks differ: {ends}\n{describe()}")
+    steps, weights = ends.pop()
+    return int(steps), weights
+
+
+def check_numbers(steps, checksum):
+    """Checks that churn_rank.py, alone, has the same bits."""
+    weights = churn_rank.numpy.zeros(churn_rank.SIZE)
+    for step in range(steps):
+        weights = weights + churn_rank.gradient(step)
+    expect(churn_rank.checksum(weights) == checksum, "one process has other weights")
+
+
+def check_training(steps, weights):
+    """Checks the weights of churn_training.py, which sums the shares of a batch in another order than one process."""
+    got = churn_training.numpy.frombuffer(bytes.fromhex(weights)).reshape(churn_training.SHAPE)
+    want = churn_training.weights_of_one_process(steps)
+    off = abs(got - want).max() / abs(want).max()
+    expect(off < 1e-9, f"the weights differ by {off:.1e} of their size from those of one process")

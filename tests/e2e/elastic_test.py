@@ -7,6 +7,7 @@ import network
 
 AGENT = BUILD / "bin" / "horovod-agent"
 RANK = WORKERS / "elastic_rank.py"
+TRAINING = WORKERS / "churn_training.py"
 EXAMPLES = ROOT / "examples" / "elastic"
 ENOUGH = 0.9  # test accuracy
 
@@ -409,6 +410,24 @@ def test_sigterm_to_an_agent_makes_its_host_leave_and_loses_nothing():
 
 
 @world()
+def test_pytorch_loses_no_step_by_resize_remove_and_sigterm_to_an_agent():
+    stop = scratch() / "stop"
+    job = Job("-np", 4, "--min-np", 1, "-H", "a:2,b:2", PYTHON, TRAINING, "torch", stop)
+    job.wait_for(r"generation 0: rank \d/4 on ", 4, 100)
+    for number, (words, ranks) in enumerate([(("resize", 2), 2), (("resize", 3), 3), (("remove", 0), 2),
+                                             (("resize", 4), 4), (("remove", "a"), 2), (("resize", 4), 4)], 1):
+        answer = ask(*words)
+        expect(answer.returncode == 0, f"{answer}\n{job.describe()}")
+        job.wait_for(rf"generation {number}: rank \d/{ranks} on ", ranks, 100)
+    os.kill(max(agents("b")), signal.SIGTERM)
+    job.wait_for(r"generation 7: rank \d/2 on a ", 2, 100)
+    churn.check_training(*churn.end(job, stop, job.describe))
+    expect(not any("lost" in line or "killed" in line for line in job.said()), job.describe())
+    begins = [int(step) for step in re.findall(r"generation \d+: .* at (\d+)", job.out)]
+    expect(begins == sorted(begins), f"steps were repeated\n{job.describe()}")
+
+
+@world()
 def test_a_host_that_does_not_commit_within_the_leave_grace_is_lost():
     job = Job("-np", 2, "--min-np", 1, "--leave-grace", 1, "-H", "a:1,b:1", PYTHON, RANK, 4, "--slow", 6)
     wait_for_generation(job, 0, 2)
@@ -440,23 +459,6 @@ def test_ctrl_c_while_a_host_starts_leaves_nothing():
     job.signal(signal.SIGINT)
     job.ends_with(130)
     job.leaves_nothing()
-
-
-@world(churn.HOST_NAMES)
-def test_random_changes_end_with_the_weights_of_one_process():
-    """HVD_CHURN_SECONDS=1800 runs it for as long, and HVD_CHURN_SEED=N repeats the choices of a run."""
-    seed = int(os.environ.get("HVD_CHURN_SEED", time.time_ns() % 100000))
-    job = churn.Churn(seed)
-    job.wait_for_generation(-1)
-    end = time.monotonic() + float(os.environ.get("HVD_CHURN_SECONDS", 60))
-    try:
-        while time.monotonic() < end:
-            job.step()
-            time.sleep(job.random.uniform(0, 4))
-        generations, steps = job.members()[0] + 1, job.end()
-    except Failure as failure:
-        raise Failure(f"HVD_CHURN_SEED={seed}: {failure}") from failure
-    print(f"{len(job.events)} events, {generations} generations, {steps} steps")
 
 
 def lose_no_committed_step(python, phases, *options):
@@ -511,6 +513,53 @@ def interpreters(variable):
     if not found:
         raise Skip(f"{variable} names no interpreter")
     return found
+
+
+def random_changes(program, check, seconds, pause, settled=45):
+    """HVD_CHURN_SECONDS=1800 runs it for as long, and HVD_CHURN_SEED=N repeats the choices of a run."""
+    seed = int(os.environ.get("HVD_CHURN_SEED", time.time_ns() % 100000))
+    job = churn.Churn(seed, program, settled)
+    try:
+        job.wait_for_generation(-1)
+        end = time.monotonic() + float(os.environ.get("HVD_CHURN_SECONDS", seconds))
+        while time.monotonic() < end:
+            job.step()
+            time.sleep(job.random.uniform(0, 2 * pause))
+        generations, (steps, weights) = job.members()[0] + 1, job.end()
+        check(steps, weights)
+    except Failure as failure:
+        raise Failure(f"HVD_CHURN_SEED={seed}: {failure}") from failure
+    print(f"{len(job.events)} events, {generations} generations, {steps} steps")
+
+
+@world(churn.HOST_NAMES)
+def test_random_changes_end_with_the_weights_of_one_process():
+    random_changes([PYTHON, WORKERS / "churn_rank.py"], churn.check_numbers, 60, 2)
+
+
+def random_changes_with(framework, python):
+    # A rank that starts on a busy machine imports TensorFlow for half a minute.
+    random_changes([python, TRAINING, framework], churn.check_training, 100, 10, 150)
+
+
+@world(churn.HOST_NAMES)
+def test_random_changes_with_pytorch_end_with_the_weights_of_one_process():
+    random_changes_with("torch", PYTHON)
+
+
+@world(churn.HOST_NAMES)
+def test_random_changes_with_tensorflow_end_with_the_weights_of_one_process():
+    random_changes_with("tensorflow", interpreters("HVD_TEST_TENSORFLOWS")[0])
+
+
+@world(churn.HOST_NAMES)
+def test_random_changes_with_keras_end_with_the_weights_of_one_process():
+    random_changes_with("keras", interpreters("HVD_TEST_TENSORFLOWS")[0])
+
+
+@world(churn.HOST_NAMES)
+def test_random_changes_with_jax_end_with_the_weights_of_one_process():
+    random_changes_with("jax", interpreters("HVD_TEST_JAX")[0])
 
 
 def trains(python, program, epochs):
