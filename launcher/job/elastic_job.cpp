@@ -21,8 +21,8 @@ GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
           .finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
           .hosts_join = hosts_join,
           .restarts_ranks = settings.flag("restart_ranks"),
-          // An agent that has joined starts its ranks once.
-          .restarts_programs = !hosts_join,
+          // An agent that has joined starts its ranks once, and a parent process serves one launch.
+          .restarts_programs = !hosts_join && !settings.is_set("store_fd"),
           .most_restarts = most_restarts(settings)};
 }
 
