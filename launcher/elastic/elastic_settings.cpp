@@ -11,7 +11,6 @@ namespace {
 
 constexpr int64_t kMaxResets = 1'000'000;
 constexpr double kMaxWindow = 1e8;
-constexpr int kRestarts = 3;
 
 int integer(const Settings& settings, std::string_view key) {
   return static_cast<int>(settings.integer(key));
@@ -177,8 +176,9 @@ Result<CooldownRange> parse_cooldown_range(std::string_view text) {
   return CooldownRange{*low, *high};
 }
 
-int most_restarts(const Settings& settings) {
-  return settings.is_set("max_restarts") ? integer(settings, "max_restarts") : kRestarts;
+std::optional<int> most_restarts(const Settings& settings) {
+  if (!settings.is_set("max_restarts")) return {};
+  return integer(settings, "max_restarts");
 }
 
 std::optional<CooldownRange> cooldown_range(const Settings& settings) {

@@ -39,7 +39,8 @@ Result<ResetLimit> parse_reset_limit(std::string_view text);
 std::optional<ResetLimit> reset_limit(const Settings& settings);
 
 // How often a program that does not survive the failure of a rank is started again: --max-restarts.
-int most_restarts(const Settings& settings);
+// Nothing without the flag.
+std::optional<int> most_restarts(const Settings& settings);
 
 // --blacklist-cooldown-range LO HI, as "LO HI" or "LO,HI".
 Result<CooldownRange> parse_cooldown_range(std::string_view text);

@@ -13,6 +13,7 @@ namespace {
 using std::chrono::seconds;
 
 // Hosts that become ready within this time cost one change of generation.
+constexpr int kRestarts = 3;  // of a program after failures, unless the user says otherwise
 constexpr seconds kGathering{1};
 // How long a rank may stay silent after the others asked, before it is named.
 constexpr seconds kUntilNamed{5};
@@ -279,7 +280,7 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
     }
   }
   const std::string words = after.empty() ? sentence : cat(sentence, "; ", after);
-  if (was_member && restarts_program()) return restart_after_failure(words, now);
+  if (was_member && restarts_program()) return restart_after_failure(words, exit_code, now);
   if (live_processes() > 0 && !finishing_) actions_.say(words);
   if (was_member) tell_loss(sentence);
 }
@@ -289,19 +290,29 @@ bool Generations::restarts_program() const {
   return limits_.restarts_programs && !takes_part_ && !finishing_ && !is_over_ && current_;
 }
 
-void Generations::restart_after_failure(const std::string& sentence, Time now) {
-  if (history_.restarts >= limits_.most_restarts) {
+void Generations::restart_after_failure(const std::string& sentence, int exit_code, Time now) {
+  // A rank that fails so soon would most likely fail again: an import, a path, a setting.
+  if (!limits_.most_restarts && exit_code < kExitSignal &&
+      now < begun_ + duration_of(limits_.return_seconds)) {
     return over(failure_code_,
-                cat(failure_, limits_.most_restarts == 0
-                                  ? ""
-                                  : cat("; the job has been started again ", history_.restarts,
-                                        " times, and may not be again (--max-restarts)")),
+                cat(failure_, "; the ranks are not started again after a failure within ",
+                    limits_.return_seconds,
+                    " s of their start (--start-timeout) unless --max-restarts is given"),
                 failed_process_);
+  }
+  const int most = limits_.most_restarts.value_or(kRestarts);
+  if (history_.restarts >= most) {
+    return over(
+        failure_code_,
+        cat(failure_, most == 0 ? ""
+                                : cat("; the job has been started again ", history_.restarts,
+                                      " times, and may not be again (--max-restarts)")),
+        failed_process_);
   }
   ++history_.restarts;
   restart(
       cat(sentence, "; no rank has entered hvd.elastic.run, so all of them start again (restart ",
-          history_.restarts, " of ", limits_.most_restarts, ")"),
+          history_.restarts, " of ", most, ")"),
       now);
 }
 

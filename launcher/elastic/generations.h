@@ -31,7 +31,7 @@ struct GenerationLimits {
   bool restarts_ranks = false;       // a failed rank is started again on its host
   // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
   bool restarts_programs = false;
-  int most_restarts = 0;  // of these, after failures
+  std::optional<int> most_restarts;  // of these, after failures; what the user has said
 };
 
 // The part of a job that outlives its launch: a program without elastic.run is launched again.
@@ -148,7 +148,7 @@ class Generations {
   void assume_ranks();
   void drop_assumption();
   void restart(const std::string& why, Time now);
-  void restart_after_failure(const std::string& sentence, Time now);
+  void restart_after_failure(const std::string& sentence, int exit_code, Time now);
   bool all_have_asked() const;
   MembershipPlan next() const;
   void begin(Generation generation, Time now);

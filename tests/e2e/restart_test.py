@@ -29,8 +29,8 @@ def begin(job, generation, size, seconds=200):
 @world("a b c")
 def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
     folder = scratch()
-    job = Job("-np", 2, "--min-np", 1, "--start-timeout", 15, *discovery(folder, "a:1", "b:1"), PYTHON, DDP,
-              "--epochs", 30, "--pause", 0.05, "--checkpoint", folder / "digits.pt")
+    job = Job("-np", 2, "--min-np", 1, "--start-timeout", 15, "--max-restarts", 3,
+              *discovery(folder, "a:1", "b:1"), PYTHON, DDP, "--epochs", 30, "--pause", 0.05, "--checkpoint", folder / "digits.pt")
     begin(job, 0, 2)
     discovery(folder, "a:1", "b:1", "nowhere.invalid:1")
     wait_until(lambda: any("nowhere.invalid" in line for line in job.said()), 60, job.describe)
@@ -55,7 +55,7 @@ def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
 
 @world()
 def test_a_program_that_calls_hvd_init_alone_starts_again_after_a_failure():
-    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, PLAIN, 20, "2@5")
+    job = Job("-np", 4, "--min-np", 2, "--max-restarts", 1, "-H", "a:2,b:2", PYTHON, PLAIN, 20, "2@5")
     job.ends_with(0)
     job.leaves_nothing()
     expect(job.out.count("generation 1: sum 40") == 2 and job.out.count("generation 0: sum") == 0, job.describe())
@@ -91,6 +91,15 @@ def test_a_program_that_always_fails_ends_after_its_restarts():
     job.leaves_nothing()
     expect(set(re.findall(r"in generation \d", job.out)) == {"in generation 0", "in generation 1"}, job.describe())
     expect("may not be again (--max-restarts)" in job.err, job.describe())
+
+
+@world("a")
+def test_a_program_that_fails_at_its_start_is_not_started_again():
+    job = Job("-np", 2, "--min-np", 1, "-H", "a:2", "sh", "-c", "echo in generation $HOROVOD_GENERATION; exit 3")
+    job.ends_with(3)
+    job.leaves_nothing()
+    expect("in generation 1" not in job.out, job.describe())
+    expect("not started again after a failure within 30 s of their start" in job.err, job.describe())
 
 
 @world("a")

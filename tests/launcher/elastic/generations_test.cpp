@@ -787,6 +787,29 @@ TEST_CASE("a program that never calls hvd.init is started again after a failure"
   CHECK(next.end.find("(--max-restarts)") != std::string::npos);
 }
 
+TEST_CASE("a rank that fails soon after its start ends the job, unless restarts are asked for") {
+  GenerationLimits limits = of_program();
+  limits.most_restarts.reset();
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.wait(29);
+  job.generations.ended(1, 1, "rank 1 exited with code 1", job.now());
+  CHECK(job.restarts == 0);
+  CHECK(job.exit_code == 1);
+  CHECK(job.end.find("rank 1 exited with code 1; the ranks are not started again") == 0);
+
+  RecordedJob killed(limits);
+  killed.begin(kTwoHosts);
+  killed.generations.ended(1, 137, "rank 1 was killed", killed.now());
+  CHECK(killed.restarts == 1);
+
+  RecordedJob later(limits);
+  later.begin(kTwoHosts);
+  later.wait(31);
+  later.generations.ended(1, 1, "rank 1 exited with code 1", later.now());
+  CHECK(later.said.back().find("(restart 1 of 3)") != std::string::npos);
+}
+
 TEST_CASE("a lost host starts a program again, and does not count as its failure") {
   RecordedJob job(of_program());
   job.begin(kTwoHosts);
