@@ -30,7 +30,8 @@ def begin(job, generation, size, seconds=200):
 def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
     folder = scratch()
     job = Job("-np", 2, "--min-np", 1, "--start-timeout", 15, "--max-restarts", 3,
-              *discovery(folder, "a:1", "b:1"), PYTHON, DDP, "--epochs", 30, "--pause", 0.05, "--checkpoint", folder / "digits.pt")
+              *discovery(folder, "a:1", "b:1"), PYTHON, DDP, "--epochs", 30, "--pause", 0.05,
+              "--checkpoint", folder / "digits.pt")
     begin(job, 0, 2)
     discovery(folder, "a:1", "b:1", "nowhere.invalid:1")
     wait_until(lambda: any("nowhere.invalid" in line for line in job.said()), 60, job.describe)
