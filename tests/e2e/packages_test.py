@@ -290,7 +290,7 @@ def test_pip_refuses_a_wheel_for_a_newer_glibc():
         code, words = call(PYTHON, "-m", "venv", path / "venv", seconds=120)
         if code != 0:
             raise Skip(f"python3-venv is missing: {words.strip().splitlines()[-1]}")
-        wheel = path / "horovod-0.90.0-cp38-abi3-manylinux_2_999_x86_64.whl"
+        wheel = path / "horovod-1.0-cp38-abi3-manylinux_2_999_x86_64.whl"
         wheel.write_bytes(b"")
         code, words = call(path / "venv/bin/pip", "install", "--no-index", wheel, seconds=120)
         sentence = "is not a supported wheel on this platform"
