@@ -245,6 +245,10 @@ void reduce(void* result, const void* const* inputs, size_t input_count, size_t 
         store_quotients<E>(out + first, block, n, after);
         continue;
       }
+      if (after.active) {
+        for (size_t i = 0; i < n; ++i) out[first + i] = E::store(E::scale(block[i], after));
+        continue;
+      }
     }
     if (after.active) {
       for (size_t i = 0; i < n; ++i) block[i] = E::scale(block[i], after);
