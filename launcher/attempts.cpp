@@ -29,6 +29,7 @@ int run_elastic(const Options& options, const std::function<void()>& on_running)
     const bool lacks_hosts = generation > 0 && end.exit_code == kExitBadInput && !end.has_started &&
                              !end.failed_hosts.empty();
     if (!end.wants_restart && !lacks_hosts) return end.exit_code;
+    if (end.wants_restart) history.waits_since.reset();
     if (lacks_hosts) {
       for (const int host : end.failed_hosts) {
         history.pool.retry_later(now.hosts[static_cast<size_t>(host)].name, std::chrono::seconds(5),

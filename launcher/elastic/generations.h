@@ -42,6 +42,8 @@ struct JobHistory {
   std::optional<int> most;  // ranks, where a user has said so
   std::vector<Clock::time_point> resets;
   int restarts = 0;        // after failures
+  Clock::time_point began = Clock::now();
+  std::optional<Clock::time_point> waits_since;  // for hosts, since the last launch with ranks
   int32_t generation = 0;  // the first one of the next launch
   // The hosts in the order of the last generation's ranks, and its failure, or empty.
   std::vector<std::string> hosts;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/elastic/script_discovery.h"
+#include "launcher/job/job_signals.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/host_choice.h"
 #include "net/asio.h"
@@ -33,7 +34,8 @@ class Wait {
         history_(history),
         wanted_(history != nullptr ? rank_limits(settings).min : rank_limits(settings).start),
         changed_(loop_),
-        signals_(loop_, SIGINT, SIGTERM, SIGHUP) {
+        signals_(loop_, SIGINT, SIGTERM) {
+    if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
     if (!settings.is_set("host_discovery_script")) return;
     discovery_ = std::make_unique<ScriptDiscovery>(
         loop_.get_executor(),
@@ -111,9 +113,12 @@ class Wait {
       });
     }
     const auto start = Clock::now();
+    // Launches that never had ranks belong to one wait.
+    if (history_ != nullptr && !history_->waits_since) history_->waits_since = start;
+    const auto since = history_ != nullptr ? *history_->waits_since : start;
     const double seconds = elastic_timeout(settings_);
     const auto limit =
-        start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+        since + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     auto next_words = start + kUntilSaid;
     Status status;
     while (signal_ == 0) {
@@ -122,7 +127,7 @@ class Wait {
       const int slots = slots_of(usable(now));
       // A host that may start again soon would cost another change.
       const bool is_soon = next && *next <= start + kSoon;
-      if (slots >= wanted_ && !is_soon) break;
+      if (slots >= wanted_ && !is_soon && (now < limit || since == start)) break;
       if (now >= limit) {
         status = too_late(slots, seconds);
         break;

@@ -275,7 +275,8 @@ Status JobLaunch::find_places() {
   style.has_timestamps = settings.flag("prefix_timestamp");
   if (to_lower(settings.text("log_format")) == "json") style.format = LineFormat::kJson;
   if (settings.is_set("only_rank")) {
-    auto shown = parse_ranks(settings.text("only_rank"), plan_.size());
+    auto shown =
+        parse_ranks(settings.text("only_rank"), generation_ > 0 ? kMaxSlots : plan_.size());
     if (!shown.ok()) return shown.status().with_context("--only-rank");
     style.is_shown = *std::move(shown);
   }
@@ -375,8 +376,9 @@ net::Task<void> JobLaunch::start() {
   loop_watch_.emplace(loop_.get_executor(), lease_of(options_.settings),
                       [](const std::string& sentence) { launcher::say(sentence); });
   if (const double seconds = options_.settings.number("timeout"); seconds > 0) {
-    timeout_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(seconds)));
+    timeout_.expires_at(
+        (history_ != nullptr ? history_->began : Clock::now()) +
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
     timeout_.async_wait([this, seconds](const net::error_code& error) {
       if (!error) net::asio::co_spawn(loop_, time_out(seconds), net::asio::detached);
     });

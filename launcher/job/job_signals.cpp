@@ -14,12 +14,12 @@ constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
 // The time limit for the message to the agents before the launcher suspends.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
+}  // namespace
+
 bool is_ignored(int signal) {
   struct sigaction action {};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
-
-}  // namespace
 
 JobSignals::JobSignals(net::asio::io_context& loop,
                        const std::vector<std::unique_ptr<AgentLink>>& links,

@@ -14,6 +14,9 @@
 
 namespace hvd::launcher {
 
+// Whether the launcher was started with this signal ignored, such as SIGHUP by nohup.
+bool is_ignored(int signal);
+
 class JobSignals {
  public:
   // `links` outlive this object, and are empty before the first agent starts. `on_end` receives the
