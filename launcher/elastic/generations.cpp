@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <set>
 
 #include "base/text.h"
@@ -12,13 +13,19 @@ namespace {
 
 using std::chrono::seconds;
 
-// Hosts that become ready within this time cost one change of generation.
 constexpr int kRestarts = 3;  // of a program after failures, unless the user says otherwise
+// Hosts that become ready within this time cost one change of generation.
 constexpr seconds kGathering{1};
 // How long a rank may stay silent after the others asked, before it is named.
 constexpr seconds kUntilNamed{5};
 constexpr seconds kPauseTold{60};
 constexpr int kExitFailed = 1;
+
+// Whether a rank may have ended so because another rank did: its libraries raise an error, or abort.
+bool may_follow_another(int exit_code) {
+  return exit_code < kExitSignal || exit_code == kExitSignal + SIGABRT ||
+         exit_code == kExitSignal + SIGPIPE;
+}
 
 Clock::duration duration_of(double value) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
@@ -171,27 +178,27 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
 }
 
 bool Generations::ended(int process, int exit_code, const std::string& sentence, Time now) {
-  if (!is_live(process)) return true;
+  if (is_over_ || !is_live(process)) return true;
   const bool is_failure_of_job = exit_code != 0 && finishing_ && is_member(process);
   if (exit_code != 0) {
     fail(process, exit_code, sentence, now);
   } else {
     processes_.at(process).phase = Phase::kGone;
     // A process that was no rank yet has done no work.
-    if (!current_ || is_member(process)) finishing_ = finishing_.value_or(now);
+    if ((!current_ || is_member(process)) && !suspect_) finishing_ = finishing_.value_or(now);
   }
   consider(now);
   return !is_failure_of_job;
 }
 
-void Generations::host_lost(int host, const std::string& sentence, Time now) {
+bool Generations::host_lost(int host, const std::string& sentence, Time now) {
   HostState& state = hosts_.at(host);
-  if (state.is_gone) return;
+  if (is_over_ || state.is_gone) return true;
   const auto found = std::find_if(state.processes.begin(), state.processes.end(),
                                   [this](int process) { return is_live(process); });
   if (found == state.processes.end()) {
     state.is_gone = true;
-    return;
+    return true;
   }
   const bool was_member =
       std::any_of(state.processes.begin(), state.processes.end(),
@@ -205,12 +212,15 @@ void Generations::host_lost(int host, const std::string& sentence, Time now) {
   const std::string after = exclude(state.name, now);
   const std::string words = after.empty() ? sentence : cat(sentence, "; ", after);
   if (was_member && restarts_program()) {
-    return restart(cat(words, "; no rank has entered hvd.elastic.run, so all of them start again"),
-                   now);
+    suspect_.reset();
+    restart(cat(words, "; no rank has entered hvd.elastic.run, so all of them start again"), now);
+    return true;
   }
+  const bool is_failure_of_job = was_member && finishing_;
   actions_.say(words);
   if (was_member) tell_loss(sentence);
   consider(now);
+  return !is_failure_of_job;
 }
 
 // After a failure on a host. Returns what the user should know of it, or nothing.
@@ -256,9 +266,34 @@ void Generations::drop_surplus() {
   }
 }
 
+bool Generations::has_live_member_beside(int host) const {
+  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
+    return one.second.host != host && is_live(one.first) && is_member(one.first);
+  });
+}
+
+// The rank that failed first is the cause, since no other one was found.
+void Generations::decide_suspect(Time now) {
+  const Suspect suspect = *std::exchange(suspect_, {});
+  fail(suspect.process, suspect.exit_code, suspect.sentence, now, suspect.since);
+}
+
 void Generations::fail(int process, int exit_code, const std::string& sentence, Time now) {
   Process& one = processes_.at(process);
   one.phase = Phase::kGone;
+  if (is_member(process) && restarts_program() && may_follow_another(exit_code)) {
+    // Another host may be lost, which is known later, or its kernel may have killed a rank.
+    if (!suspect_) suspect_ = {process, exit_code, sentence, now};
+    if (!has_live_member_beside(processes_.at(suspect_->process).host)) decide_suspect(now);
+    return;
+  }
+  suspect_.reset();
+  fail(process, exit_code, sentence, now, now);
+}
+
+void Generations::fail(int process, int exit_code, const std::string& sentence, Time now,
+                       Time since) {
+  const Process& one = processes_.at(process);
   if (failure_.empty()) {
     failure_code_ = exit_code;
     failure_ = sentence;
@@ -270,7 +305,9 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
   const bool is_alone = std::all_of(pool_.offered().begin(), pool_.offered().end(),
                                     [&](const Host& other) { return other.name == name; });
   std::string after;
-  if (limits_.restarts_ranks || (is_alone && !limits_.hosts_join)) {
+  // A rank of a program that cannot live through a change may have failed for another host's failure.
+  const bool may_be_sound = was_member && restarts_program() && may_follow_another(exit_code);
+  if (limits_.restarts_ranks || may_be_sound || (is_alone && !limits_.hosts_join)) {
     const auto wait = pool_.retry_later(name, seconds(1), seconds(60), now);
     after = cat("it is started again in ", wait.count(), " s");
   } else {
@@ -280,7 +317,7 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
     }
   }
   const std::string words = after.empty() ? sentence : cat(sentence, "; ", after);
-  if (was_member && restarts_program()) return restart_after_failure(words, exit_code, now);
+  if (was_member && restarts_program()) return restart_after_failure(words, exit_code, since, now);
   if (live_processes() > 0 && !finishing_) actions_.say(words);
   if (was_member) tell_loss(sentence);
 }
@@ -290,10 +327,11 @@ bool Generations::restarts_program() const {
   return limits_.restarts_programs && !takes_part_ && !finishing_ && !is_over_ && current_;
 }
 
-void Generations::restart_after_failure(const std::string& sentence, int exit_code, Time now) {
+void Generations::restart_after_failure(const std::string& sentence, int exit_code, Time since,
+                                        Time now) {
   // A rank that fails so soon would most likely fail again: an import, a path, a setting.
   if (!limits_.most_restarts && exit_code < kExitSignal &&
-      now < begun_ + duration_of(limits_.return_seconds)) {
+      since < begun_ + duration_of(limits_.return_seconds)) {
     return over(failure_code_,
                 cat(failure_, "; the ranks are not started again after a failure within ",
                     limits_.return_seconds,
@@ -645,6 +683,15 @@ void Generations::consider(Time now) {
   if (finishing_) {
     finish();
     return;
+  }
+  if (suspect_) {
+    const Time when = suspect_->since + duration_of(limits_.cause_seconds);
+    if (now < when && has_live_member_beside(processes_.at(suspect_->process).host)) {
+      next_ = when;
+      return;
+    }
+    decide_suspect(now);
+    if (is_over_) return;
   }
   mark_leaving();
   give_up_silent(now);

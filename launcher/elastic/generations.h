@@ -32,6 +32,7 @@ struct GenerationLimits {
   // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
   bool restarts_programs = false;
   std::optional<int> most_restarts;  // of these, after failures; what the user has said
+  double cause_seconds = 3.5;        // a lost host may be the cause of a rank's exit so long before
 };
 
 // The part of a job that outlives its launch: a program without elastic.run is launched again.
@@ -41,10 +42,10 @@ struct JobHistory {
   HostPool pool;
   std::optional<int> most;  // ranks, where a user has said so
   std::vector<Clock::time_point> resets;
-  int restarts = 0;        // after failures
+  int restarts = 0;  // after failures
   Clock::time_point began = Clock::now();
   std::optional<Clock::time_point> waits_since;  // for hosts, since the last launch with ranks
-  int32_t generation = 0;  // the first one of the next launch
+  int32_t generation = 0;                        // the first one of the next launch
   // The hosts in the order of the last generation's ranks, and its failure, or empty.
   std::vector<std::string> hosts;
   std::string failure;
@@ -92,8 +93,8 @@ class Generations {
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
   // A process has ended. Returns false when it failed while others have done their work: the job has failed.
   bool ended(int process, int exit_code, const std::string& sentence, Time now);
-  // All processes of a host are lost, or the host ends them by itself.
-  void host_lost(int host, const std::string& sentence, Time now);
+  // All processes of a host are lost, or the host ends them by itself. As ended().
+  bool host_lost(int host, const std::string& sentence, Time now);
   // A user asks for this number of ranks, instead of the largest one so far. A sentence about what follows,
   // or about why not.
   Result<std::string> resize(int ranks, Time now);
@@ -127,6 +128,13 @@ class Generations {
     int32_t generation = -1;  // that it was in last
     bool is_removed = false;  // by a user; it leaves at the next commit
   };
+  // A rank that has failed, perhaps because another one did.
+  struct Suspect {
+    int process = 0;
+    int exit_code = 0;
+    std::string sentence;
+    Time since;
+  };
   struct HostState {
     std::string name;
     std::vector<int> processes;
@@ -140,6 +148,9 @@ class Generations {
   void start_hosts(Time now);
   void mark_leaving();
   void fail(int process, int exit_code, const std::string& sentence, Time now);
+  void fail(int process, int exit_code, const std::string& sentence, Time now, Time since);
+  bool has_live_member_beside(int host) const;
+  void decide_suspect(Time now);
   std::string exclude(const std::string& name, Time now);
   void drop_host(HostState& host);
   void dismiss(int process);
@@ -150,7 +161,7 @@ class Generations {
   void assume_ranks();
   void drop_assumption();
   void restart(const std::string& why, Time now);
-  void restart_after_failure(const std::string& sentence, int exit_code, Time now);
+  void restart_after_failure(const std::string& sentence, int exit_code, Time since, Time now);
   bool all_have_asked() const;
   MembershipPlan next() const;
   void begin(Generation generation, Time now);
@@ -190,6 +201,7 @@ class Generations {
   Time begun_{};
   int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
   bool is_over_ = false;
+  std::optional<Suspect> suspect_;
   std::optional<Time> finishing_;     // since a rank has ended with exit code 0
   std::optional<Time> asking_since_;  // the first request for the next generation
   bool has_named_silent_ = false;

@@ -23,7 +23,8 @@ GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
           .restarts_ranks = settings.flag("restart_ranks"),
           // An agent that has joined starts its ranks once, and a parent process serves one launch.
           .restarts_programs = !hosts_join && !settings.is_set("store_fd"),
-          .most_restarts = most_restarts(settings)};
+          .most_restarts = most_restarts(settings),
+          .cause_seconds = settings.number("host_timeout") + 0.5};
 }
 
 }  // namespace
@@ -148,7 +149,7 @@ bool ElasticJob::survives(int process, int host, int exit_code, const std::strin
   } else if (launch_.links[static_cast<size_t>(host)] == nullptr) {
     generations_.start_failed(host, sentence, now);
   } else {
-    generations_.host_lost(host, sentence, now);
+    goes_on = generations_.host_lost(host, sentence, now);
   }
   arm();
   return goes_on;

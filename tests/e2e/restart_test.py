@@ -74,6 +74,19 @@ def test_a_host_that_is_lost_starts_a_program_again_without_it():
 
 
 @world()
+def test_ranks_that_fail_because_a_host_is_lost_do_not_end_the_job():
+    """The host's kernel closes its connections, so the other ranks fail before the launcher knows of the loss."""
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, PLAIN, 200)
+    begin(job, 0, 4)
+    faults.end("b")
+    begin(job, 1, 2)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect("HorovodInternalError" in job.err, job.describe())  # the ranks on a noticed it
+    expect(any("host b was lost" in line and "all of them start again" in line for line in job.said()), job.describe())
+
+
+@world()
 def test_sigterm_to_an_agent_starts_a_program_again_without_its_host():
     job = Job("-np", 2, "--min-np", 1, "--start-timeout", 10, "-H", "a:1,b:1", PYTHON, PLAIN, 300)
     begin(job, 0, 2)

@@ -794,6 +794,8 @@ TEST_CASE("a rank that fails soon after its start ends the job, unless restarts 
   job.begin(kTwoHosts);
   job.wait(29);
   job.generations.ended(1, 1, "rank 1 exited with code 1", job.now());
+  CHECK_FALSE(job.exit_code);  // a lost host may be the cause
+  job.wait(3.6);
   CHECK(job.restarts == 0);
   CHECK(job.exit_code == 1);
   CHECK(job.end.find("rank 1 exited with code 1; the ranks are not started again") == 0);
@@ -807,7 +809,50 @@ TEST_CASE("a rank that fails soon after its start ends the job, unless restarts 
   later.begin(kTwoHosts);
   later.wait(31);
   later.generations.ended(1, 1, "rank 1 exited with code 1", later.now());
+  later.wait(3.6);
   CHECK(later.said.back().find("(restart 1 of 3)") != std::string::npos);
+}
+
+TEST_CASE("a failure that is known later is the cause of the exits before it") {
+  RecordedJob lost(of_program());
+  lost.begin(kTwoHosts);
+  lost.generations.ended(0, 1, "rank 0 exited with code 1", lost.now());
+  lost.generations.ended(1, 134, "rank 1 was aborted", lost.now());
+  lost.wait(3);
+  CHECK(lost.restarts == 0);
+  CHECK(lost.generations.host_lost(1, "host b was lost", lost.now()));
+  CHECK(lost.restarts == 1);
+  CHECK(lost.history.restarts == 0);
+  CHECK(lost.history.pool.may_start("a", lost.now()));
+
+  RecordedJob killed(of_program());
+  killed.begin(kTwoHosts);
+  killed.generations.ended(0, 1, "rank 0 exited with code 1", killed.now());
+  killed.generations.ended(2, 137, "rank 2 was killed", killed.now());
+  CHECK(killed.restarts == 1);
+  CHECK(killed.said.back().find("rank 2 was killed; host b is not used again") == 0);
+}
+
+TEST_CASE("exit codes of all ranks start a program again on the same hosts") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  for (const int process : {3, 0, 2}) {
+    job.generations.ended(process, 1, cat("rank ", process, " exited"), job.now());
+  }
+  CHECK(job.restarts == 0);
+  job.generations.ended(1, 1, "rank 1 exited", job.now());
+  CHECK(job.restarts == 1);
+  CHECK(job.said.back().find("rank 3 exited; it is started again in") == 0);
+  job.wait(2);
+  CHECK(job.history.pool.may_start("b", job.now()));
+}
+
+TEST_CASE("a host that is lost after a rank has done its work fails the job") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  CHECK(job.generations.ended(0, 0, "", job.now()));
+  CHECK_FALSE(job.generations.host_lost(1, "host b was lost", job.now()));
+  CHECK(job.restarts == 0);
 }
 
 TEST_CASE("a lost host starts a program again, and does not count as its failure") {
