@@ -199,7 +199,9 @@ def leave_nothing_behind(generations):
     print(*found, sep="\n")
     expect([one[0] for one in found] == [generations // 10, generations], job.describe())
     (_, descriptors, threads, memory, keys), after = found
-    expect(after[1:3] == (descriptors, threads) and after[4] == keys, f"descriptors, threads or keys: {found}")
+    expect(after[1:3] == (descriptors, threads), f"descriptors or threads: {found}")
+    # Requests of other ranks may be there at that moment, and one key a generation would be many more.
+    expect(abs(after[4] - keys) <= 3, f"keys: {found}")
     expect(after[3] - memory < 1024, f"KiB: {found}")
 
 
