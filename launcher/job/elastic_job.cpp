@@ -1,9 +1,12 @@
 #include "launcher/job/elastic_job.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <random>
+#include <span>
 
 #include "base/log/log.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/output/report.h"
@@ -53,7 +56,10 @@ JobHistory new_history(const Settings& settings, std::vector<Host> hosts, bool h
   const HostPool::Rules rules{.finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
                               .hosts_join = hosts_join,
                               .cooldown = cooldown_range(settings)};
-  const auto random = [engine = std::mt19937_64(std::random_device()())]() mutable {
+  // std::random_device asks for glibc 2.36, and release packages start with 2.34.
+  uint64_t seed = 0;
+  fill_random(std::as_writable_bytes(std::span(&seed, 1)));
+  const auto random = [engine = std::mt19937_64(seed)]() mutable {
     return std::uniform_real_distribution<double>(0, 1)(engine);
   };
   JobHistory history{HostPool(rules, random)};
