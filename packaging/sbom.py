@@ -25,6 +25,7 @@ LICENCES = {
     "nlohmann-json3": "MIT",
     "openssl": "Apache-2.0",
     "spdlog": "MIT",
+    "yaml-cpp": "MIT",
 }
 # Declarations alone come of these: their libraries are opened, or linked, at run time.
 RUN_TIME = {"linux", "glibc", "gcc-12", "openssl", "yaml-cpp", "libssh", "pmix", "openmpi", "mpich", "gloo",
