@@ -1,18 +1,11 @@
 #!/usr/bin/python3 -B
 """Elastic jobs of programs without hvd.elastic: when the ranks change, all of them start again."""
 from harness import *
+from elastic_test import discovery
 
 PLAIN = WORKERS / "plain_rank.py"
 DDP = ROOT / "examples" / "elastic" / "torch_ddp_digits.py"
 ENOUGH = 0.9  # test accuracy
-
-
-def discovery(folder, *hosts):
-    """Writes what the discovery script answers from now on."""
-    answer = folder / "answer"
-    answer.with_suffix(".new").write_text("".join(f"{host}\n" for host in hosts))
-    answer.with_suffix(".new").rename(answer)
-    return "--host-discovery-script", f"cat {answer}"
 
 
 def kill_on(name, program, job):
