@@ -306,6 +306,9 @@ class ElasticTest(rank_case.RankCase):
             self.assertEqual(choose((2, True), (3, True), state=own), (0, 2))
             with self.assertRaisesRegex(RuntimeError, "rank 0, which is new"):
                 choose((2, False), (None, True), state=own)
+            own._lost = "planted."
+            with self.assertRaisesRegex(RuntimeError, "rank 0, which cannot return to its last commit: planted.$"):
+                choose((2, True), (None, True), state=own)
 
     def test_all_ranks_return_to_the_newest_commit_of_any_rank(self):
         if self.size == 1:
@@ -498,6 +501,96 @@ class ElasticTest(rank_case.RankCase):
         param.square().sum().backward()
         with self.assertWarnsRegex(UserWarning, "because the optimizer steps inside backward"):
             state.commit()
+
+    def test_without_snapshots_a_failure_returns_to_what_was_synchronised_or_later(self):
+        model, optimizer = make(self.rank)
+        state = elastic.TorchState(model, optimizer, step=0, snapshot=False)
+        with torch.no_grad():  # from a checkpoint, once there is a state
+            model[0].weight.fill_(100 + self.rank)
+        state.step = 5000 + self.rank
+        runs = []
+
+        @elastic.run
+        def train(state):
+            runs.append((state.step, float(model[0].weight.min()), float(model[0].weight.max())))
+            for _ in range(3):
+                loss_of(model, 0, state.step).backward()
+                optimizer.step()
+                state.step += 1
+                state.commit()
+            loss_of(model, 0, state.step).backward()
+            optimizer.step()
+            self.meet()
+            if len(runs) == 1:
+                raise hvd.HorovodInternalError("planted")
+
+        train(state)
+        self.assertEqual(runs, [(5000, 100, 100)] * 2)
+
+    def test_without_snapshots_a_state_that_marks_later_returns_to_one_commit(self):
+        model, optimizer = make(0)
+        with self.assertWarnsRegex(UserWarning, "because the state has no optimizers"):
+            state = elastic.TorchState(None, None, step=0, snapshot=False)
+
+        def step(number):
+            with torch.no_grad():
+                model[0].weight.fill_(number)
+            state.step = number
+
+        def returns():
+            step(99)
+            state.restore()
+            return state.step, float(model[0].weight.min()), float(model[0].weight.max()), state._commits
+
+        state.model, state.optimizer = model, optimizer
+        step(4)
+        state.commit()
+        self.assertTrue(state._is_marked)
+        self.assertEqual(returns(), (4, 4, 4, 1))
+        step(5)
+        state.commit()
+        with self.assertWarnsRegex(UserWarning, "because a step of LBFGS"):
+            state.optimizer = torch.optim.LBFGS(model.parameters())
+        step(10)
+        state.commit()
+        self.assertFalse(state._is_marked)
+        self.assertEqual(returns(), (10, 10, 10, 3))
+        state.optimizer = optimizer
+        step(11)
+        state.commit()
+        self.assertTrue(state._is_marked)
+        self.assertEqual(returns(), (11, 11, 11, 4))
+        step(12)
+        state.commit()
+        state.commit()
+        self.assertEqual(returns(), (11, 11, 11, 4))
+
+    def test_without_snapshots_the_first_copies_are_in_host_memory_too(self):
+        from horovod.torch.elastic import state as handlers
+
+        model, optimizer = make(0)
+        for snapshot in (True, False):
+            with unittest.mock.patch.object(handlers, "kept_copy", wraps=handlers.kept_copy) as copies:
+                state = elastic.TorchState(model, optimizer, later=None, snapshot=snapshot)
+                state.later = torch.nn.Linear(2, 2)
+            self.assertEqual({call.args[2] for call in copies.call_args_list}, {not snapshot})
+
+    def test_without_snapshots_values_that_cannot_be_compared_count_as_changed(self):
+        class Array:  # as of NumPy
+            def __init__(self, number):
+                self.number = number
+
+            def __eq__(self, other):
+                return torch.tensor([self.number == other.number] * 2)
+
+        model, optimizer = make(0)
+        optimizer.state[model[0].weight]["history"] = Array(1)
+        state = elastic.TorchState(model, optimizer, step=0, snapshot=False)
+        state.step = 1
+        state.commit()
+        optimizer.state[model[0].weight]["history"].number = 7
+        state.restore()
+        self.assertEqual((state.step, optimizer.state[model[0].weight]["history"].number), (0, 1))
 
     def test_scalers_forget_a_step_that_was_not_completed(self):
         from horovod.torch.elastic.state import ScalerStateHandler
@@ -884,6 +977,33 @@ class ElasticTest(rank_case.RankCase):
         handler, state.schedule = state._handlers["schedule"], Schedule()
         self.assertIs(state._handlers["schedule"], handler)
         self.assertEqual(handler.saved, 3)
+
+    def test_a_handler_of_the_user_s_own_may_extend_one_of_ours(self):
+        from horovod.torch.elastic.state import ModelStateHandler
+
+        calls = []
+
+        class Syncs(ModelStateHandler):
+            def sync(self):
+                calls.append("sync")
+                super().sync()
+
+        class Receives(ModelStateHandler):
+            def receive(self):
+                calls.append("receive")
+                super().receive()
+
+        registry = elastic.get_handler_registry()
+        self.addCleanup(elastic.set_handler_registry, registry)
+        for kind, call, follows in ((Syncs, "sync", False), (Receives, "receive", True)):
+            elastic.set_handler_registry([(torch.nn.Module, kind)] + registry)
+            model, _ = make(self.rank)
+            state = elastic.TorchState(model, epoch=self.rank)
+            state.sync()
+            self.assertEqual((calls, _elastic.follows_source(state)), ([call], follows))
+            self.assertTrue(torch.equal(model[0].weight, make(0)[0][0].weight))
+            self.assertEqual(state.epoch, 0)
+            calls.clear()
 
     def test_handlers_made_by_name(self):
         from horovod.torch.elastic import state as handlers

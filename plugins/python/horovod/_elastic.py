@@ -83,6 +83,9 @@ class State:
     def _on_commit(self) -> None:
         """Called when a commit counts."""
 
+    def _on_sync(self) -> None:
+        """Called when the state has become that of the source."""
+
     def _on_interrupt(self) -> None:
         """Called when the ranks are about to change and the state stays as it is."""
 
@@ -170,14 +173,15 @@ def _updates_of_all(mine: HostUpdateResult) -> HostUpdateResult:
     return HostUpdateResult(known[0] + 2 * known[1])
 
 
-def _is_ours(part: Any) -> bool:
+def is_ours(part: Any) -> bool:
+    """Whether the `sync` of a state or handler is not the program's own."""
     return any(getattr(what, "__module__", "").split(".")[0] == "horovod"
                for what in (type(part), getattr(type(part), "sync", None)))
 
 
 def follows_source(state: State) -> bool:
     """Whether `sync` takes the values of `source_rank()`. A `sync` of the program's own takes those of rank 0."""
-    return (all(map(_is_ours, [state, *getattr(state, "_handlers", {}).values()]))
+    return (all(map(is_ours, [state, *getattr(state, "_handlers", {}).values()]))
             and state._bcast_object is _from_source)
 
 
@@ -204,8 +208,10 @@ def _choose_source(state: State, must_sync: bool) -> Optional[int]:
         _source = min(rank for rank, commits in able.items() if commits == newest)
         return newest
     if 0 not in able:
-        raise RuntimeError("hvd.elastic.run: the state copies that of rank 0, which is new and does not have the "
-                           "state of the training.")
+        cause = known[0][1]
+        raise RuntimeError("hvd.elastic.run: the state copies that of rank 0, which " +
+                           (f"cannot return to its last commit: {cause}" if cause else
+                            "is new and does not have the state of the training."))
     return state._commits
 
 
@@ -271,6 +277,7 @@ def run_with(func: Callable[..., Any], reset: Callable[[], Any],
                         state.sync()
                         # Only now: until here, a failure returns this rank to its own commit.
                         state._commits, state._lost, _has_synced = commits, None, True
+                        state._on_sync()
                     return func(state, *args, **kwargs)
             except HorovodInternalError as error:
                 if _is_final(error) or not resets_left:

@@ -75,4 +75,7 @@ def _mark(leaf: Any) -> Tuple[Any, ...]:
 def _is_same(one: Tuple[Any, ...], other: Tuple[Any, ...]) -> bool:
     if isinstance(one[0], torch.Tensor) or isinstance(other[0], torch.Tensor):
         return one[0] is other[0] and one[1:] == other[1:]
-    return type(one[0]) is type(other[0]) and bool(one[0] == other[0])
+    try:
+        return type(one[0]) is type(other[0]) and bool(one[0] == other[0])
+    except (TypeError, ValueError, RuntimeError):  # such as of arrays; a copy is right in any case
+        return False

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple, Type, Union
 import torch
 
 from horovod._basics import rank as rank
-from horovod._elastic import ObjectState, follows_source, source_rank
+from horovod._elastic import ObjectState, follows_source, is_ours, source_rank
 from horovod._frontend import allgather_object as allgather_object, broadcast_object
 from horovod._ops import Adasum
 from horovod.torch.elastic._memory import Mark, kept_copy
@@ -221,7 +221,7 @@ class _Steps:
         self.is_in_backward |= task is not None and task() >= 0
 
 
-COPY_INTERVAL = 60.0  # seconds: how old the copy of a state without snapshots may become
+COPY_INTERVAL = 60.0  # seconds: about how old the copy of a state without snapshots becomes
 
 
 class TorchState(ObjectState):
@@ -235,10 +235,11 @@ class TorchState(ObjectState):
     other values only, and a failure returns to the newest commit of a rank whose weights and optimizer have not
     changed since. Each failure finds such a rank if the program commits after each step, calls nothing of Horovod
     between step and commit, and changes weights only by `step` of the one optimizer of the state. Where there is
-    none, all ranks return to a copy in host memory, which a commit makes before the last one is 60 seconds old.
-    Changes that leave `_version` of a tensor as it is, such as those by `.data`, are not noticed. With op=Adasum,
-    LBFGS, another number of optimizers than one, steps inside backward, and with handlers or a `sync` of the
-    program's own, commits copy the weights nevertheless, and a warning says so.
+    none, all ranks return to a copy in host memory. Commits make it about once a minute, or each of them where they
+    come less often; a pause between two commits counts on top. Changes that leave `_version` of a tensor as it is,
+    such as those by `.data`, are not noticed. With op=Adasum, LBFGS, another number of optimizers than one, steps
+    inside backward, and with handlers or a `sync` of the program's own, commits copy the weights nevertheless, and a
+    warning says so.
     """
 
     _handlers: Dict[str, Any]
@@ -246,6 +247,7 @@ class TorchState(ObjectState):
     _is_marked = False  # whether the last save copied no weights
     _mark: Optional[Mark] = None  # None: what this rank has is no commit
     _copy: Tuple[int, Dict[str, Any], float]  # commits, attributes and time of the whole copy
+    _copies_first = False  # whether the last save made the whole copy, which then is that of the commit
     _last_commit: float
     _steps: Optional[_Steps] = None
     _warned: Optional[str] = None
@@ -256,7 +258,7 @@ class TorchState(ObjectState):
         for name, value in {"model": model, "optimizer": optimizer, **kwargs}.items():
             handler = _handler_of(value)
             if handler is not None:
-                self._handle(name, handler(value))
+                self._handle(name, handler, value)
             else:
                 plain[name] = value
         super().__init__(**plain)
@@ -275,10 +277,10 @@ class TorchState(ObjectState):
             if type(self._handlers[name]) is handler:
                 self._handlers[name].set_value(value)
             else:
-                self._handle(name, handler(value))
+                self._handle(name, handler, value)
         elif name in saved and handler is not None:
             del saved[name]
-            self._handle(name, handler(value))
+            self._handle(name, handler, value)
         else:
             handler = None
         self.__dict__[name] = value
@@ -296,7 +298,10 @@ class TorchState(ObjectState):
                 handler.save()
             super().save()
         else:
+            self._copies_first = not self._is_marked
             self._save_small()
+            if self._copies_first:  # there is no whole copy yet, or only one of other values
+                self._copy_all()
 
     def restore(self) -> None:
         """Sets all values to the last saved copy. Without `snapshot`, weights and optimizer stay if they have not
@@ -323,7 +328,7 @@ class TorchState(ObjectState):
             self._copy_all()
             self._mark = None
         for handler in self._handlers.values():
-            if hasattr(handler, "receive"):
+            if hasattr(handler, "receive") and is_ours(handler):
                 handler.receive()
             else:
                 handler.sync()
@@ -336,8 +341,12 @@ class TorchState(ObjectState):
             if isinstance(handler.value, (ElasticSampler, ElasticIterable)):
                 handler.value.reset()
 
-    def _handle(self, name: str, handler: Any) -> None:
-        handler._is_on_host = not self._snapshot
+    def _handle(self, name: str, kind: Any, value: Any) -> None:
+        saves_at_once = isinstance(kind, type) and issubclass(kind, _ByStateDict)
+        handler = kind.__new__(kind, value) if saves_at_once else kind(value)
+        if saves_at_once:
+            handler._is_on_host = not self._snapshot  # before __init__, which makes the first copy
+            handler.__init__(value)
         self._handlers[name] = handler
 
     def _copies(self) -> bool:
@@ -384,10 +393,16 @@ class TorchState(ObjectState):
     def _on_commit(self) -> None:
         if self._is_marked:
             now = time.monotonic()
+            if self._copies_first:
+                self._copy = self._commits, *self._copy[1:]
             # The next commit comes about as long after this one as this one after the last.
             if 2 * now - self._last_commit - self._copy[2] >= COPY_INTERVAL:
                 self._copy_all()
             self._last_commit = now
+
+    def _on_sync(self) -> None:
+        if self._is_marked:  # the copy from before is that of an older state, or of another one
+            self._copy_all()
 
     def _on_interrupt(self) -> None:
         if self._is_marked:
