@@ -21,9 +21,9 @@ def struck_in_a_start(harm):
     start = Newborns(agent)
     go.touch()
     start.hold()
-    while not faulty.sleepers():  # the agent also starts helper processes
-        start.release()
+    while start.execute() != faulty.HIDING:  # the agent also starts helper processes
         start.hold()
+    start.hold()
     wait_until(lambda: [faults.said_of(pid, "comm") for pid in faulty.sleepers()] ==
                ["sleep\n"] * 2, 60, "a rank with its own child")
     start.leave_parent()

@@ -2,10 +2,15 @@
 that is half done."""
 import ctypes
 import os
+import pathlib
+import time
+
+from harness import Failure
 
 SEIZE, DETACH, CONTINUE, EVENT_MESSAGE = 0x4206, 17, 7, 0x4201
-TRACE_VFORK, VFORK_EVENT = 1 << 2, 2
+TRACE_VFORK, TRACE_EXEC, VFORK_EVENT, EXEC_EVENT = 1 << 2, 1 << 4, 2, 4
 WAIT_ALL = 0x40000000
+SECONDS = 60
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 LIBC.ptrace.restype = ctypes.c_long
@@ -17,31 +22,53 @@ def ptrace(request, pid, data=0):
         raise OSError(error, os.strerror(error))
 
 
+def wait_for_stop(pid, what):
+    """Returns the status of a traced process that stops or ends."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, WAIT_ALL | os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.002)
+    raise Failure(f"not within {SECONDS} s: {what}")
+
+
 class Newborns:
     """Stops the children of one process, which waits in vfork for a stopped child. One thread."""
 
     def __init__(self, parent):
         self.parent, self.child = parent, None
-        ptrace(SEIZE, parent, TRACE_VFORK)
+        ptrace(SEIZE, parent, TRACE_VFORK | TRACE_EXEC)
 
     def hold(self):
         """Waits for the next child and stops it."""
         if self.child is not None:
             ptrace(CONTINUE, self.parent)
-        self.child = self.wait_for_vfork()
-        os.waitpid(self.child, WAIT_ALL)
+        self.child = self.wait_for_event(self.parent, VFORK_EVENT, "a further child of the agent")
+        wait_for_stop(self.child, "a stop of the child")
 
-    def wait_for_vfork(self):
+    def execute(self):
+        """Releases the child once it has executed its program, and returns the program's command line.
+
+        A look into /proc at a later time is too early: vfork returns in the parent while the new command line is
+        still empty."""
+        ptrace(CONTINUE, self.child)
+        self.wait_for_event(self.child, EXEC_EVENT, "the program of the child")
+        words = pathlib.Path(f"/proc/{self.child}/cmdline").read_text(errors="replace").split("\0")
+        ptrace(DETACH, self.child)
+        return words[:-1]
+
+    def wait_for_event(self, pid, event, what):
         while True:
-            _, status = os.waitpid(self.parent, WAIT_ALL)
+            status = wait_for_stop(pid, what)
             if not os.WIFSTOPPED(status):
-                raise OSError(f"process {self.parent} has ended")
-            if status >> 16 == VFORK_EVENT:
+                raise Failure(f"process {pid} has ended before {what}")
+            if status >> 16 == event:
                 break
-            ptrace(CONTINUE, self.parent, os.WSTOPSIG(status))
-        child = ctypes.c_ulong()
-        ptrace(EVENT_MESSAGE, self.parent, ctypes.addressof(child))
-        return child.value
+            ptrace(CONTINUE, pid, 0 if status >> 16 else os.WSTOPSIG(status))
+        message = ctypes.c_ulong()
+        ptrace(EVENT_MESSAGE, pid, ctypes.addressof(message))
+        return message.value
 
     def release(self):
         """Lets the child continue, or reaps a child that was killed meanwhile."""
