@@ -1,5 +1,8 @@
 #include "rendezvous/client/unsigned_http_store.h"
 
+#include <chrono>
+#include <thread>
+
 #include "base/text.h"
 #include "net/blocking_stream.h"
 #include "net/resolve.h"
@@ -75,6 +78,21 @@ Result<Bytes> UnsignedHttpStore::call(std::string_view method, std::string_view 
               ", which HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT name"));
     }
     pause.rest(deadline);
+  }
+}
+
+// The server counts whoever asks: one connection waits, and another attempt follows only after that one has
+// ended.
+Result<Bytes> UnsignedHttpStore::next_place(std::string_view worker, Deadline deadline) const {
+  constexpr int kAttempts = 4;
+  for (int left = kAttempts - 1;; --left) {
+    auto answer = try_once("GET", cat("/rank_and_size/", worker), {}, deadline);
+    if (answer.status().code() != Code::kUnavailable || left == 0) {
+      if (answer.ok()) return answer;
+      return answer.status().with_context(
+          cat("asking Horovod's launcher at ", net::to_string(endpoint_), " for the next rank"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
   }
 }
 

@@ -27,6 +27,10 @@ class UnsignedHttpStore final : public Store {
   // Does nothing: the server has no list of keys, and the records stay until the job ends.
   Status forget(std::string_view exchange, Deadline deadline) override;
 
+  // The answer about a worker of an elastic job, "HOST:LOCAL_RANK": the place that it has next, as the
+  // launcher's six numbers. The server answers when all workers have asked or ended.
+  Result<Bytes> next_place(std::string_view worker, Deadline deadline) const;
+
   // kUnimplemented: the server has no request for these.
   Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
   Status fence(std::string_view name, int count, Deadline deadline) override;

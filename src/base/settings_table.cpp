@@ -360,6 +360,8 @@ constexpr Setting kTable[] = {
      "Number of earlier memberships of the job."},
     {"elastic_process", "", "", "HOROVOD_ELASTIC_PROCESS", kInt, "N", "", kIdentity,
      "Number of this process in an elastic job, whose ranks change."},
+    {"elastic", "", "", "HOROVOD_ELASTIC", kFlag, "", "0", kIdentity,
+     "Whether Horovod's own launcher runs an elastic job."},
     {"store", "", "", "HOROVOD_STORE", kText, "URL", "", kIdentity,
      "Address of the store: unix:/path, unix:@name, tcp:host:port, https://host:port or "
      "agent:@name."},
@@ -383,7 +385,6 @@ constexpr const char* kOtherVariables[] = {
     "HOROVOD_RESULT_KEY",
     // The original's, at run time and for its build.
     "HOROVOD_CCL_BGT_AFFINITY",
-    "HOROVOD_ELASTIC",
     "HOROVOD_SECRET_KEY",
     "HOROVOD_GPU_ALLGATHER",
     "HOROVOD_GPU_ALLREDUCE",

@@ -89,7 +89,8 @@ def was_there_from_the_start() -> bool:
 
 
 def _keeps_sets() -> bool:
-    return _is_restart or is_elastic()
+    # In an elastic job of Horovod's own launcher, new processes meet others that restart.
+    return _is_restart or is_elastic() or os.environ.get("HOROVOD_ELASTIC") == "1"
 
 
 def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:

@@ -178,6 +178,35 @@ Result<std::string> store_address(const Settings& settings) {
              settings.integer("rendezvous_port"));
 }
 
+bool is_in_foreign_elastic_job(const Settings& settings) {
+  return settings.flag("elastic") && settings.is_set("rendezvous_address") &&
+         settings.is_set("rank") && !settings.is_set("store") && !settings.is_set("job_secret");
+}
+
+Status take_next_place(Settings* settings) {
+  static constexpr const char* kKeys[] = {"rank",       "size",       "local_rank",
+                                          "local_size", "cross_rank", "cross_size"};
+  HVD_ASSIGN_OR_RETURN(const std::string address, store_address(*settings));
+  HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
+  const rendezvous::UnsignedHttpStore store(std::move(endpoint));
+  // A process keeps its slot as long as it has one.
+  const std::string worker = cat(settings->text("hostname"), ":", settings->text("local_rank"));
+  HVD_ASSIGN_OR_RETURN(const Bytes answer, store.next_place(worker, Deadline::never()));
+  const std::vector<std::string> numbers = split(as_text(answer), ',');
+  if (numbers.size() != std::size(kKeys)) {
+    return failed_precondition(cat("Horovod's launcher answers '", printable(as_text(answer)),
+                                   "' to the question for the next rank"));
+  }
+  if (numbers.front() == "-1") {
+    return aborted(cat("Horovod's launcher has taken process ", printable(worker),
+                       " out of the elastic job, which goes on without it"));
+  }
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    HVD_RETURN_IF_ERROR(settings->set(kKeys[i], numbers[i]));
+  }
+  return {};
+}
+
 Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch,
                             const std::shared_ptr<const SavedBootstrap>& before) {
   Bootstrap result;

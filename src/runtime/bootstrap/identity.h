@@ -57,6 +57,13 @@ Result<Identity> identity_of(const Settings& settings);
 // The store's address, as in HOROVOD_STORE; empty when none is named. Pure.
 Result<std::string> store_address(const Settings& settings);
 
+// Whether Horovod's own launcher runs this process as a rank of an elastic job. Pure.
+bool is_in_foreign_elastic_job(const Settings& settings);
+
+// Asks that launcher for this process's next rank, and sets it in `settings`. Blocks until all ranks have
+// asked or ended, for which the launcher has the deadline. kAborted: the process has lost its rank.
+Status take_next_place(Settings* settings);
+
 // Reaches the store and asks for a place, where needed. Uses no network when no variable is set and
 // no foreign launcher started this process.
 // `epoch` counts this process's starts; `before` is what an earlier one saved, or nullptr.

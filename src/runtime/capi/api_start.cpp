@@ -117,12 +117,20 @@ Status start_once(const hvd_init_options& wishes, bool* is_void) HVD_REQUIRES(st
       wishes.timeout_seconds > 0 ? wishes.timeout_seconds : settings.number("start_timeout");
   HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings));
   const bool is_elastic = elastic.has_value();
+  const bool is_foreign = hvd::runtime::is_in_foreign_elastic_job(settings);
+  if (is_foreign && state.epoch > 0) HVD_RETURN_IF_ERROR(hvd::runtime::take_next_place(&settings));
+  // Each start of an elastic job has its own generation, in which processes are young and old. Horovod's
+  // launcher empties its store before it.
+  const uint32_t epoch = is_elastic || is_foreign ? 0 : state.epoch;
   const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
   auto found = is_elastic ? hvd::Result(std::move(elastic->bootstrap))
                           : hvd::runtime::bootstrap(
-                                settings, deadline, state.epoch,
+                                settings, deadline, epoch,
                                 state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
-  if (!found.ok()) return backends.ok() ? found.error() : backends.error();
+  if (!found.ok()) {
+    if (is_foreign) ++state.epoch;  // the next start asks
+    return backends.ok() ? found.error() : backends.error();
+  }
   hvd::runtime::Bootstrap& bootstrap = *found;
   if (bootstrap.saved && !state.saved_bootstrap) save(bootstrap.saved);
   if (!bootstrap.secret.empty()) {
@@ -146,8 +154,7 @@ Status start_once(const hvd_init_options& wishes, bool* is_void) HVD_REQUIRES(st
   if (!bootstrap.trouble.ok()) options.backends = bootstrap.trouble;
   options.published = std::move(bootstrap.published);
   options.heap = &heap();
-  // Each start of an elastic job has its own generation, in which processes are young and old.
-  options.epoch = is_elastic ? 0 : state.epoch;
+  options.epoch = epoch;
   ++state.epoch;
   options.stack = state.stack;
   options.start_deadline = deadline;

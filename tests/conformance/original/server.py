@@ -68,13 +68,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
+    handler = Handler
     daemon_threads = True
     request_queue_size = 1024
 
     def __init__(self, sizes):
         self.lock = threading.Lock()
         self.sizes, self.values, self.finished, self.requests = sizes, {}, {}, []
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", 0), self.handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property

@@ -53,6 +53,18 @@ TEST_CASE("a rank's variables are its identity") {
   CHECK(identity->generation == 3);
 }
 
+TEST_CASE("an elastic job is Horovod's own if its launcher gives nothing of ours") {
+  const auto is_foreign = [](std::initializer_list<std::pair<const char*, const char*>> more) {
+    Settings settings = with({{"elastic", "1"}, {"rank", "0"}, {"size", "1"}});
+    for (const auto& [key, value] : more) REQUIRE(settings.set(key, value).ok());
+    return is_in_foreign_elastic_job(settings);
+  };
+  CHECK(!is_foreign({}));
+  CHECK(is_foreign({{"rendezvous_address", "a"}}));
+  CHECK(!is_foreign({{"rendezvous_address", "a"}, {"elastic", "0"}}));
+  CHECK(!is_foreign({{"rendezvous_address", "a"}, {"store", "tcp:a:1"}}));
+}
+
 TEST_CASE("a launcher of another release is refused, and one of another patch is not") {
   const std::string refused =
       refusal({{"launcher_version", "0.1.2"}, {"hostname", "b"}, {"rank", "0"}, {"size", "1"}});
