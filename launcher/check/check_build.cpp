@@ -10,6 +10,7 @@
 #include "launcher/check/remedy.h"
 #include "launcher/check/single_rank_world.h"
 #include "launcher/output/report.h"
+#include "launcher/spawn/ssh/ssh_session.h"
 
 namespace hvd::launcher {
 namespace {
@@ -63,6 +64,8 @@ std::vector<Kind> all_kinds() {
       framework(kOtherRows, "JAX", "jax"),
       other(kOtherRows, "Python", true, [](const P& probes) { return probes.interpreter(); }),
       {kOtherRows, "PMIx", false, has("pmix"), [](const P& probes) { return probes.pmix(); }},
+      other(kOtherRows, "libssh", SshSession::is_built(),
+            [](const P& probes) { return probes.libssh(); }),
       other(kOtherRows, "shared memory", true,
             [](const P& probes) { return probes.own("shared-memory"); }),
       other(kOtherRows, "TCP", true, [](const P& probes) { return probes.own("tcp"); }),

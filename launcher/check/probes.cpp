@@ -14,6 +14,7 @@
 #include "launcher/check/single_rank_world.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/worker_env.h"
+#include "launcher/spawn/ssh/ssh_session.h"
 
 namespace hvd::launcher {
 namespace {
@@ -95,6 +96,7 @@ std::string try_library(std::span<const char* const> names,
 }
 
 constexpr const char* kPmixLibraries[] = {"libpmix.so.2"};
+constexpr const char* kSshLibraries[] = {"libssh.so.4"};
 constexpr const char* kCudaDrivers[] = {"libcuda.so.1"};  // the other name may be a stub
 // ROCm 7, 6 and 5, and what a development package names.
 constexpr const char* kHipRuntimes[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
@@ -224,6 +226,20 @@ Probe CheckProbes::pmix() const {
           const auto words = split(version(), ' ');
           return report_found(words.size() > 1 ? words[1] : words[0], mapped_file("libpmix.so"));
         });
+  });
+}
+
+Probe CheckProbes::libssh() const {
+  return Probe([]() -> std::string {
+    if (!SshSession::is_built()) {
+      return "this horovodrun is built without libssh (HVD_LIBSSH of CMake): the ssh program "
+             "reaches hosts";
+    }
+    return try_library(kSshLibraries, {"ssh_version"}, [](const SharedLibrary& library) {
+      // "0.10.6/openssl/zlib"
+      const std::string version = function<const char* (*)(int)>(library, "ssh_version")(0);
+      return report_found(version.substr(0, version.find('/')), mapped_file("libssh.so"));
+    });
   });
 }
 

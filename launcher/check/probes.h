@@ -31,6 +31,7 @@ class CheckProbes {
   // Tests a transport of the library itself: "tcp", "shared-memory".
   Probe own(const std::string& name) const;
   Probe pmix() const;
+  Probe libssh() const;
   Probe cuda() const;
   Probe rocm() const;
 

@@ -32,6 +32,7 @@ constexpr std::array kSources = {
     Source{"NCCL", "libnccl2", "libnccl", "", "", ""},
     Source{"Python", "python3", "python3", "", "", ""},
     Source{"PMIx", "libpmix2", "pmix", "libpmix-dev", "pmix-devel", ""},
+    Source{"libssh", "libssh-4", "libssh", "libssh-dev", "libssh-devel", ""},
     Source{"CUDA", "nvidia-driver", "nvidia-driver", "", "", ""},
     Source{"ROCm", "libamdhip64-5", "rocm-hip", "", "", ""},
 };

@@ -219,7 +219,7 @@ def test_more_is_told_when_asked():
         text = check_build("--verbose", **hidden)
         expect(re.search(r"\[ \] PyTorch: .*\(hidden\).*\n +fix: \S", text), text)
         expect(re.search(r"\[X\] Gloo: \S.*, /\S+", text), text)
-        for row in ("JAX", "PMIx", "shared memory", "TCP", "CUDA", "ROCm"):
+        for row in ("JAX", "PMIx", "libssh", "shared memory", "TCP", "CUDA", "ROCm"):
             expect(re.search(rf"\[[X ]\] {row}\b", text), f"no row {row} in\n{text}")
         answer = json.loads(check_build("--json", **hidden))
         rows = {(row["section"], row["name"]): row for row in answer["rows"]}

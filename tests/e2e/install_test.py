@@ -59,6 +59,40 @@ def test_an_installation_that_was_moved_finds_its_parts():
         job.ends_with(0)
 
 
+def build_without_libssh():
+    """The programs of a build with HVD_LIBSSH=OFF: of this build, if it is one."""
+    if "HVD_LIBSSH:STRING=OFF" in (BUILD / "CMakeCache.txt").read_text():
+        return BUILD / "bin"
+    build = scratch()
+    flags = ["-DCMAKE_BUILD_TYPE=Release", "-DHVD_LIBSSH=OFF", "-DBUILD_TESTING=OFF"]
+    for command in (["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", *flags],
+                    ["ninja", "-C", build, "horovodrun", "horovod-agent", "horovod-agent-tls"]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1700)
+        expect(done.returncode == 0, done.stdout + done.stderr)
+    return build / "bin"
+
+
+@world()
+def test_a_launcher_built_without_libssh_reaches_hosts_by_ssh():
+    launcher = build_without_libssh() / "horovodrun"
+    job = Job("-np", 2, "-H", "a:1,b:1", "--verbose", "sh", "-c", "echo rank $HOROVOD_RANK of $HOROVOD_SIZE",
+              program=launcher)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(sorted(re.findall(r"rank . of .", job.out)) == ["rank 0 of 2", "rank 1 of 2"], job.describe())
+    expect("b: by the system's ssh instead of libssh, because of HVD_LIBSSH=OFF in this build" in job.err,
+           job.describe())
+    done = subprocess.run([launcher, "--check-build", "--require", "libssh"], capture_output=True, text=True,
+                          check=False, timeout=300, env=clean_environment())
+    expect(done.returncode == 1 and "built without libssh (HVD_LIBSSH of CMake)" in done.stderr, done)
+    # Without an ssh program, nothing reaches another host.
+    job = Job("-np", 1, "-H", "b:1", "/bin/true", program=launcher,
+              environment=clean_environment(PATH=str(scratch())))
+    expect(job.wait() != 0, job.describe())
+    one_sentence(job, "^host b: .*this machine has no ssh program, ",
+                 "HVD_LIBSSH=OFF in this build: install OpenSSH's client$")
+
+
 def options_of(text):
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
 

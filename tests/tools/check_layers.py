@@ -87,7 +87,7 @@ SUBFOLDERS = {
         "job": ["cli", "elastic", "inspect", "link", "output", "plan", "pmix", "protocol", "spawn",
                 "spawn/ssh"],
         "mpirun": ["cli", "output", "plan"],
-        "check": ["cli", "job", "output", "plan", "program"],
+        "check": ["cli", "job", "output", "plan", "program", "spawn/ssh"],
         ".": ["check", "cli", "detach", "elastic", "inspect", "job", "link", "mpirun", "output", "plan"],
         "agent/loop": ["protocol"],
         "agent/host": ["program"],

@@ -43,20 +43,8 @@ KnownHostKeys find_known_hosts(const std::string& name, const std::vector<std::s
 // Returns the lines about a host in all files of its settings; without libssh(), no lines.
 KnownHost find_known_host(const SshSettings& settings);
 
-// Returns why the key of a host without known keys is refused, as the end of a sentence. Empty: the
-// key is accepted.
-std::string refusal_of_new_key(const SshLogin& login, const KnownHost& known);
-
 // Checks the key that the host shows, in the order of OpenSSH. Adds an accepted new key to the user's
 // first file, and reports it.
 Status check_host_key(const SshLogin& login, const KnownHost& known, ssh_key key);
-
-// Warns about a new key that is accepted. `added`: the result of adding it to the user's first file.
-// Works without libssh().
-void report_new_key(const SshLogin& login, std::string_view fingerprint, const Status& added);
-
-// Appends a line, which ends with a newline. If the file does not end with a newline, the call adds
-// one first. Creates the file and its directory if they are missing. Works without libssh().
-Status append_known_host(const std::string& path, const std::string& line);
 
 }  // namespace hvd::launcher

@@ -9,6 +9,12 @@ SshSession::SshSession(std::shared_ptr<SshConnection> connection, std::string tr
     : connection_(std::move(connection)), try_command_(std::move(try_command)) {}
 SshSession::~SshSession() = default;
 
+bool SshSession::is_built() { return true; }
+
+std::string SshSession::authority_of(const SshSettings& settings) {
+  return find_known_host(settings).exact.authority_in;
+}
+
 net::Task<Result<std::unique_ptr<SshSession>>> SshSession::open(
     SshLogin login, std::function<void(SpawnStage)> on_stage, std::string& beyond_libssh) {
   if (!libssh().ok()) {

@@ -1,5 +1,6 @@
 // One authenticated connection to a host by libssh, driven by the loop: a wait suspends only its
-// coroutine. Commands are channels of the connection.
+// coroutine. Commands are channels of the connection. A build without libssh has the same interface
+// (without_libssh.cpp).
 #pragma once
 
 #include <functional>
@@ -18,6 +19,12 @@ class SshConnection;
 
 class SshSession : public RemoteShell {
  public:
+  // Whether this build can use libssh.
+  static bool is_built();
+
+  // Returns the place of a @cert-authority line about the host; empty without such a line or libssh.
+  static std::string authority_of(const SshSettings& settings);
+
   // A failed call sets `beyond_libssh` to the reason when the system's ssh may succeed.
   static net::Task<Result<std::unique_ptr<SshSession>>> open(
       SshLogin login, std::function<void(SpawnStage)> on_stage, std::string& beyond_libssh);

@@ -5,7 +5,7 @@
 #include "base/log/log.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/spawn/ssh/known_hosts.h"
+#include "launcher/spawn/ssh/new_host_key.h"
 #include "launcher/spawn/ssh/ssh_session.h"
 #include "launcher/spawn/ssh/system_ssh.h"
 
@@ -106,8 +106,8 @@ net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(
     log::info(
         cat(target.host, ": by the system's ssh instead of libssh, because of ", beyond_libssh));
     on_stage(SpawnStage::kAuthenticate);
-    refusal = refusal_of_new_key(login, find_known_host(login.settings));
-    shell = std::make_unique<SystemSsh>(login, refusal.empty());
+    refusal = refusal_of_new_key(login, SshSession::authority_of(login.settings));
+    shell = std::make_unique<SystemSsh>(login, refusal.empty(), beyond_libssh);
   }
   auto stream = co_await start_agent(*shell, *agent, target.agent_dir, on_stage);
   // The refusal by libssh is the better message: it names the keys.

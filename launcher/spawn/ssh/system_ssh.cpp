@@ -5,7 +5,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
-#include "launcher/spawn/ssh/known_hosts.h"
+#include "launcher/spawn/ssh/new_host_key.h"
 
 namespace hvd::launcher {
 namespace {
@@ -65,6 +65,11 @@ net::Task<Result<std::unique_ptr<Duplex>>> SystemSsh::run(std::string command) {
   child.end = ChildEnd::kTerminate;
   const auto executor = co_await net::asio::this_coro::executor;
   Result<std::unique_ptr<ChildProcess>> process = ChildProcess::start(executor, child);
+  if (!process.ok() && process.status().code() == Code::kNotFound) {
+    co_return unavailable(
+        cat("this machine has no ssh program, and libssh cannot replace it because of ", reason_,
+            ": install OpenSSH's client"));
+  }
   if (!process.ok()) co_return process.status();
   co_return std::unique_ptr<Duplex>(std::move(*process));
 }

@@ -14,9 +14,10 @@ namespace hvd::launcher {
 
 class SystemSsh : public RemoteShell {
  public:
-  // `accepts_new_key`: whether the host's key may be one that no known_hosts file contains.
-  SystemSsh(SshLogin login, bool accepts_new_key)
-      : login_(std::move(login)), accepts_new_key_(accepts_new_key) {}
+  // `accepts_new_key`: whether the host's key may be one that no known_hosts file contains. `reason`:
+  // why libssh does not reach the host.
+  SystemSsh(SshLogin login, bool accepts_new_key, std::string reason)
+      : login_(std::move(login)), accepts_new_key_(accepts_new_key), reason_(std::move(reason)) {}
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
   std::string who_ended() const override { return "ssh"; }
   std::string try_command() const override { return ssh_try_command(login_.target); }
@@ -24,6 +25,7 @@ class SystemSsh : public RemoteShell {
  private:
   SshLogin login_;
   bool accepts_new_key_;
+  std::string reason_;
 };
 
 // Returns whether ssh's messages say that it refused a key because no file contains that key.

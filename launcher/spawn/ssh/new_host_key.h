@@ -1,0 +1,24 @@
+// The key of a host that no known_hosts file contains: whether the user's settings accept it, and how it
+// is remembered. Works without libssh.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+#include "launcher/spawn/ssh/ssh_login.h"
+
+namespace hvd::launcher {
+
+// Returns why the key of a host without known keys is refused, as the end of a sentence. Empty: the
+// key is accepted. `authority_in`: the place of a @cert-authority line about the host, or empty.
+std::string refusal_of_new_key(const SshLogin& login, std::string_view authority_in);
+
+// Warns about a new key that is accepted. `added`: the result of adding it to the user's first file.
+void report_new_key(const SshLogin& login, std::string_view fingerprint, const Status& added);
+
+// Appends a line, which ends with a newline. If the file does not end with a newline, the call adds
+// one first. Creates the file and its directory if they are missing.
+Status append_known_host(const std::string& path, const std::string& line);
+
+}  // namespace hvd::launcher
