@@ -63,12 +63,12 @@ HVD_API int hvd_is_initialized(void);
 
 /* ---- Identity: each function returns -1 when not initialised -------------------------------- */
 
-HVD_API int32_t hvd_rank(void);
-HVD_API int32_t hvd_size(void);
-HVD_API int32_t hvd_local_rank(void);
-HVD_API int32_t hvd_local_size(void);
-HVD_API int32_t hvd_cross_rank(void);
-HVD_API int32_t hvd_cross_size(void);
+HVD_API int32_t hvd_rank(void);       /* number of this process in the job, from 0 */
+HVD_API int32_t hvd_size(void);       /* number of ranks of the job */
+HVD_API int32_t hvd_local_rank(void); /* number of this rank among the ranks of its host, from 0 */
+HVD_API int32_t hvd_local_size(void); /* number of ranks on this host */
+HVD_API int32_t hvd_cross_rank(void); /* number of this host among hosts with this local rank */
+HVD_API int32_t hvd_cross_size(void); /* number of hosts that have a rank with this local rank */
 /* 1 when every host has the same number of ranks, else 0. */
 HVD_API int32_t hvd_is_homogeneous(void);
 
