@@ -32,7 +32,7 @@ mkdir "$scratch/debs" "$scratch/examples"
 cp "${packages[@]}" "$scratch/debs"
 cp -a examples "$scratch"
 find "$scratch/examples" -name __pycache__ -prune -exec rm -rf {} +
-# What they need of Debian; of alternatives the first.
+# The packages of Debian that these need, and the first one where they name alternatives.
 needed=$(for deb in "${packages[@]}"; do dpkg-deb -f "$deb" Pre-Depends Depends; done |
   sed 's/^[A-Z][A-Za-z-]*://' | tr , '\n' | sed 's/^ *//; s/[ (|:].*//' | grep -Ev '^(libhorovod1)?$' | sort -u)
 # Without libpmix2 and libmunge2, ranks that mpirun or srun started on the host are refused. Keys of hosts in an image

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
-"""Packages of this build, where nothing else of the project is: tarball, modules, Debian packages, image, wheel.
+"""Packages of this build, where nothing else of the project is: tarball, modules, EasyBuild, Debian packages, image,
+wheel.
 
 HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and the wheel with them.
 """
@@ -13,6 +14,7 @@ TARBALL = ROOT / "packaging/tarball.sh"
 RELEASE = pathlib.Path(os.environ["HVD_TEST_RELEASE"]).resolve() if "HVD_TEST_RELEASE" in os.environ else None
 IMAGE = ROOT / "packaging/oci/image.sh"
 LMOD = "/usr/share/lmod/lmod/init/bash"
+EASYBUILD = os.environ.get("HVD_TEST_EASYBUILD", "")
 # The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
 OURS = ("horovod-doc", "horovodrun", "libhorovod-dev", "libhorovod1", "python3-horovod")
 # Files that change by each installation of each package.
@@ -66,7 +68,7 @@ def debian_packages(path):
 
 
 def dependencies(deb):
-    """The packages of Debian that a package needs; of alternatives the first."""
+    """The packages of Debian that a package needs, and the first one where it names alternatives."""
     fields = subprocess.run(["dpkg-deb", "-f", deb, "Pre-Depends", "Depends"], capture_output=True, text=True,
                             check=True).stdout
     wanted = re.sub(r"(?m)^[\w-]+:", ",", fields).replace("\n", " ").split(",")
@@ -84,17 +86,20 @@ def mirrors():
     return [*(f"--aptopt={line}" for line in proxies)], lines or ["deb http://deb.debian.org/debian bookworm main"]
 
 
+def download(*command):
+    """Runs a command that takes packages from a mirror; skips the test if that needs more than 15 minutes."""
+    try:
+        # A namespace of its own: past its time, all its processes and mounts end with it.
+        return call("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *command, seconds=900)
+    except subprocess.TimeoutExpired:
+        raise Skip(f"{pathlib.Path(command[0]).name} took more than 900 s with {' '.join(mirrors()[1])}") from None
+
+
 def make_root(path, packages):
     """A root with Debian's packages alone. All that needs the network is here, and skips the test if it fails."""
     options, lines = mirrors()
-    # A namespace of its own: past its time, all its processes and mounts end with it.
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-               "mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "--format=directory", *options,
-               f"--include={','.join(sorted(packages))}", "bookworm", path, *lines]
-    try:
-        code, words = call(*command, seconds=900)
-    except subprocess.TimeoutExpired:
-        raise Skip(f"mmdebstrap took more than 900 s with {' '.join(lines)}") from None
+    code, words = download("mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "--format=directory", *options,
+                           f"--include={','.join(sorted(packages))}", "bookworm", path, *lines)
     if code != 0:
         raise Skip(f"mmdebstrap: {' '.join((words.strip() or 'failed').splitlines()[-3:])}")
 
@@ -266,6 +271,47 @@ def test_a_tarball_and_its_tcl_module_train_the_digits_in_a_clean_root():
     tarball_in_a_root("environment-modules", "/usr/share/modules/init/bash")
 
 
+def test_easybuild_installs_the_tarball_and_refuses_another_one():
+    """The lines of docs/installing.md, with the easyconfig that packaging/release.sh writes."""
+    if not EASYBUILD:
+        raise Skip("HVD_TEST_EASYBUILD names no Python that has easybuild")
+    if not pathlib.Path(LMOD).exists():
+        raise Skip("there is no lmod; packaging/packages-test.txt names it")
+    with folder() as path:
+        files = RELEASE or path / "files"
+        if RELEASE is None:
+            code, words = call(ROOT / "packaging/release.sh", "--rehearse", "--build", BUILD, "--only",
+                               "tarball,recipes", files, seconds=300)
+            expect(code == 0, words)
+        easyconfig, = (each for each in files.glob("Horovod-*.eb") if "foss" not in each.name)
+        tarball, = files.glob("horovod-*-linux-*.tar.gz")
+        lmod = pathlib.Path(LMOD).parents[1] / "libexec"
+        environment = clean_environment(EB_PYTHON=EASYBUILD, LMOD_CMD=str(lmod / "lmod"), HOME=str(path))
+        environment["PATH"] = f"{pathlib.Path(EASYBUILD).parent}:{lmod}:{environment['PATH']}"
+
+        def build(sources, prefix):
+            return call("eb", "--allow-use-as-root-and-accept-consequences", "--modules-tool=Lmod",
+                        sources / easyconfig.name, f"--prefix={path / prefix}", f"--sourcepath={sources}", seconds=300,
+                        env=environment)
+
+        code, words = build(files, "installed")
+        expect(code == 0 and "COMPLETED: Installation ended successfully" in words, words[-4000:])
+        program = 'import horovod.numpy as hvd; hvd.init(); print("of", hvd.size())'
+        code, words = call("bash", "--norc", "-c", f""". {LMOD} && module use '{path}/installed/modules/all' &&
+            module load Horovod && horovodrun -np 2 {PYTHON} -c '{program}'""", seconds=120,
+                           env={**environment, "PYTHONPATH": ""})
+        expect(code == 0 and words.count("of 2") == 2, words)
+        # A file of another release, or a damaged one.
+        (path / "damaged").mkdir()
+        shutil.copy(easyconfig, path / "damaged")
+        (path / "damaged" / tarball.name).write_bytes(tarball.read_bytes() + b"x")
+        code, words = build(path / "damaged", "refused")
+        said, page = (" ".join(text.split()) for text in (words, (ROOT / "docs/installing.md").read_text()))
+        expect(code != 0 and re.search(rf"Checksum verification for \S*{tarball.name} using .* failed", said), words)
+        expect("`Checksum verification … failed`" in page and "take both files from one release" in page, "no advice")
+        expect(not list((path / "refused").glob("modules/all/Horovod/*")), "there is a module")
+
+
 def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
     wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
     if wheel is None:
@@ -307,7 +353,7 @@ def test_an_image_trains_the_digits():
         if archive is None:
             debian_packages(path / "packages")
             options, lines = mirrors()
-            code, words = call(IMAGE, path / "packages", path, *lines, *options, seconds=900)
+            code, words = download(IMAGE, path / "packages", path, *lines, *options)
             if "mmdebstrap failed" in words or "Failed to fetch" in words:
                 raise Skip(f"mmdebstrap: {words.strip().splitlines()[-1]}")
             expect(code == 0, words)
