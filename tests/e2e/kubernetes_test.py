@@ -327,9 +327,12 @@ def secret_volume(mode=0o440, group=POD_USER):
 
 
 class Pod:
-    """A host that runs the command of a container, with its user, variables and capabilities."""
+    """A host that runs the command of a container, with its user, variables and capabilities.
 
-    def __init__(self, name, index, container, token_folder):
+    `program` takes the place of that of the manifest.
+    """
+
+    def __init__(self, name, index, container, token_folder, program=(WORKER, "sum")):
         self.log = scratch() / "log"
         mount, = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "token"]
         variables = {key: value.replace(mount, str(token_folder)) for key, value in variables_of(container).items()}
@@ -337,7 +340,7 @@ class Pod:
         environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
         words = container["command"] + container["args"]
         expect(words[-2:] == PROGRAM, words)
-        words[-2:] = [str(WORKER), "sum"]
+        words[-2:] = map(str, program)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", "setpriv",
@@ -348,8 +351,8 @@ class Pod:
     def wait_for(self, words):
         wait_until(lambda: re.search(words, self.log.read_text()), 60, lambda: f"{words!r}\n{self.log.read_text()}")
 
-    def ends(self):
-        wait_until(lambda: self.process.poll() is not None, 60, lambda: f"an end\n{self.log.read_text()}")
+    def ends(self, seconds=60):
+        wait_until(lambda: self.process.poll() is not None, seconds, lambda: f"an end\n{self.log.read_text()}")
         return self.process.returncode, self.log.read_text(errors="replace")
 
 
@@ -367,35 +370,52 @@ def need_pod_user():
         raise Skip(f"user {POD_USER} cannot run {WORKER}")
 
 
-def pods_train_together(names, subdomain, container):
+def pods_run_together(names, subdomain, container, **more):
+    """Runs a program in two pods, and returns the output of the first one."""
     need_pod_user()
     before = Inventory()
     with secret_volume() as folder:
         # Its launcher has no name in DNS yet.
-        second = Pod(names[1], 1, copy.deepcopy(container), folder)
+        second = Pod(names[1], 1, copy.deepcopy(container), folder, **more)
         second.wait_for(f"waits for its launcher: '{names[0]}.{subdomain}' does not resolve")
         give_name(names[0], f"{names[0]}.{subdomain}")
-        first = Pod(names[0], 0, copy.deepcopy(container), folder)
-        code, said = first.ends()
+        first = Pod(names[0], 0, copy.deepcopy(container), folder, **more)
+        code, said = first.ends(300)
         expect(code == 0, said)
-        expect(ranks_in([said]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], said)
         expect(second.ends()[0] == 0, second.ends())
     before.wait_for_ends()
+    return said
+
+
+def pods_add_up(names, subdomain, container):
+    said = pods_run_together(names, subdomain, container)
+    expect(ranks_in([said]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], said)
 
 
 @world("horovod-0 horovod-1")
-def test_the_pods_of_the_indexed_job_train_together():
+def test_the_pods_of_the_indexed_job_add_up():
     job = one(rendered(FOLDER / "base"), "Job")
     container, = job["spec"]["template"]["spec"]["containers"]
-    pods_train_together(("horovod-0", "horovod-1"), "horovod", container)
+    pods_add_up(("horovod-0", "horovod-1"), "horovod", container)
+
+
+@world("horovod-0 horovod-1")
+def test_the_pods_of_the_indexed_job_train_the_digits():
+    """The program of the manifest, from this tree in place of the image."""
+    job = one(rendered(FOLDER / "base"), "Job")
+    container, = job["spec"]["template"]["spec"]["containers"]
+    script = ROOT / PROGRAM[1].lstrip("/")
+    said = pods_run_together(("horovod-0", "horovod-1"), "horovod", container,
+                             program=(PROGRAM[0], script, "--epochs", 4))
+    expect(re.search(r"test accuracy 0\.9\d* after .* on 4 processes", said), said)
 
 
 @world("horovod-pods-0-0 horovod-pods-0-1")
-def test_the_pods_of_the_job_set_train_together():
+def test_the_pods_of_the_job_set_add_up():
     job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
     part, = job_set["spec"]["replicatedJobs"]
     container, = part["template"]["spec"]["template"]["spec"]["containers"]
-    pods_train_together(("horovod-pods-0-0", "horovod-pods-0-1"), job_set["spec"]["network"]["subdomain"], container)
+    pods_add_up(("horovod-pods-0-0", "horovod-pods-0-1"), job_set["spec"]["network"]["subdomain"], container)
 
 
 @world("horovod-0 horovod-1")
@@ -441,6 +461,8 @@ def start_worker(pod, container):
     for pid in faults.processes(pod):
         if "sshd" in faults.said_of(pid, "cmdline"):
             os.kill(pid, signal.SIGTERM)
+            # It must leave the port to the container's.
+            wait_until(lambda pid=pid: not faults.said_of(pid, "cmdline"), 60, f"the end of the sshd of {pod}")
     return subprocess.Popen(
         ["nsenter", "-t", str(host.pid_of(pod)), "-m", "-u", "-i", "-n", "-p", *container["command"]],
         stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
