@@ -314,7 +314,8 @@ Status AgentLink::Impl::obey(Message message) {
   } else if (std::holds_alternative<Suspended>(message)) {
     is_suspended_ = true;
   } else if (const auto* exited = std::get_if<Exited>(&message)) {
-    events_->on_exit(exited->exit);
+    // After a start that failed, the agent ends the ranks that ran already: start() says why.
+    if (!started_ || started_->ok()) events_->on_exit(exited->exit);
   } else if (const auto* joined = std::get_if<Joined>(&message)) {
     events_->on_joined(joined->rank, joined->world_rank, joined->world_size);
   } else if (const auto* taken = std::get_if<InputTaken>(&message)) {

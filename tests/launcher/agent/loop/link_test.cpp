@@ -1,6 +1,7 @@
 // The launcher's end of a link against an agent that follows a script.
 #include <doctest/doctest.h>
 
+#include <csignal>
 #include <deque>
 
 #include "base/clock.h"
@@ -158,8 +159,12 @@ TEST_CASE("An agent whose job is over within its answer to a start has started")
 }
 
 TEST_CASE("The end behind a start that failed is the start's to tell") {
-  const auto outcome = play({{Prepared{}}, {Started{not_found("no such program")}, Finished{}}});
+  // Another rank ran already, and its agent has ended it.
+  const RankExit exit{.rank = 0, .signal = SIGTERM, .by_agent = true};
+  const auto outcome =
+      play({{Prepared{}}, {Started{not_found("no such program")}, Exited{exit}, Finished{}}});
   CHECK(outcome->started.message() == "no such program");
+  CHECK(outcome->events.exits.empty());
   CHECK_FALSE(outcome->events.is_finished);
   CHECK(outcome->events.lost.empty());
 }
