@@ -9,6 +9,7 @@
 #include "launcher/job/first_hosts.h"
 #include "launcher/job/job.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/rank_set.h"
 #include "launcher/plan/spares.h"
 
 namespace hvd::launcher {
@@ -45,7 +46,7 @@ int run_elastic(const Options& options, const std::function<void()>& on_running)
     const auto again = plan_again(options.settings, history, next->hosts);
     if (!again.ok()) return refuse(again.status());
     now = *again;
-    say(cat("generation ", history.generation, ": ", now.size(), " ranks"));
+    say(cat("generation ", history.generation, ": ", count_of_ranks(now.size())));
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
+#include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
 namespace {
@@ -25,6 +26,10 @@ constexpr int kExitFailed = 1;
 bool may_follow_another(int exit_code) {
   return exit_code < kExitSignal || exit_code == kExitSignal + SIGABRT ||
          exit_code == kExitSignal + SIGPIPE;
+}
+
+std::string about_changes_left(int64_t count) {
+  return cat("; ", count, count == 1 ? " change is left" : " changes are left");
 }
 
 Clock::duration duration_of(double value) {
@@ -327,6 +332,18 @@ bool Generations::restarts_program() const {
   return limits_.restarts_programs && !takes_part_ && !finishing_ && !is_over_ && current_;
 }
 
+// When ranks that are to leave do so.
+std::string Generations::when_they_leave(const std::string& whose, Time now) const {
+  const Time last = begun_ + duration_of(limits_.return_seconds);
+  if (!restarts_program()) return cat("when ", whose, " next commit");
+  if (now >= last) {
+    return "at once, and all ranks start again, since none has entered hvd.elastic.run";
+  }
+  const auto left = std::chrono::ceil<seconds>(last - now);
+  return cat("when ", whose, " next commit; if no rank enters hvd.elastic.run within ",
+             left.count(), " s, all of them start again then");
+}
+
 void Generations::restart_after_failure(const std::string& sentence, int exit_code, Time since,
                                         Time now) {
   // A rank that fails so soon would most likely fail again: an import, a path, a setting.
@@ -344,7 +361,8 @@ void Generations::restart_after_failure(const std::string& sentence, int exit_co
         failure_code_,
         cat(failure_, most == 0 ? ""
                                 : cat("; the job has been started again ", history_.restarts,
-                                      " times, and may not be again (--max-restarts)")),
+                                      history_.restarts == 1 ? " time" : " times",
+                                      ", and may not be again (--max-restarts)")),
         failed_process_);
   }
   ++history_.restarts;
@@ -357,11 +375,11 @@ void Generations::restart_after_failure(const std::string& sentence, int exit_co
 // Ends the launch. The next one has the hosts that there are then.
 void Generations::restart(const std::string& why, Time now) {
   if (offered_slots() < limits_.least && !may_grow()) {
-    return over(
-        failure_code_ != 0 ? failure_code_ : kExitFailed,
-        cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ", limits_.least,
-            " ranks (--min-np), and its hosts have slots for ", offered_slots()),
-        failed_process_);
+    return over(failure_code_ != 0 ? failure_code_ : kExitFailed,
+                cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ",
+                    count_of_ranks(limits_.least), " (--min-np), and its hosts have slots for ",
+                    offered_slots()),
+                failed_process_);
   }
   if (!may_reset(now)) return end_by_reset_limit();
   history_.resets.push_back(now);
@@ -376,11 +394,12 @@ void Generations::restart(const std::string& why, Time now) {
 }
 
 void Generations::end_by_reset_limit() {
-  over(kExitFailed,
-       cat("the ranks of the job have changed ", history_.resets.size(),
-           " times, and may not do so again (--reset-limit)",
-           failure_.empty() ? "" : cat("; ", failure_)),
-       failed_process_);
+  over(
+      kExitFailed,
+      cat("the ranks of the job have changed ", history_.resets.size(),
+          history_.resets.size() == 1 ? " time" : " times",
+          ", and may not do so again (--reset-limit)", failure_.empty() ? "" : cat("; ", failure_)),
+      failed_process_);
 }
 
 void Generations::tell_loss(const std::string& sentence) {
@@ -475,11 +494,10 @@ void Generations::begin(Generation generation, Time now) {
   failed_process_ = -1;
   if (current_) {
     const std::string left =
-        limits_.resets
-            ? cat("; ", limits_.resets->resets - std::ssize(history_.resets), " changes are left")
-            : "";
-    actions_.say(
-        cat("generation ", generation.number, ": ", generation.members.size(), " ranks", left));
+        limits_.resets ? about_changes_left(limits_.resets->resets - std::ssize(history_.resets))
+                       : "";
+    actions_.say(cat("generation ", generation.number, ": ",
+                     count_of_ranks(std::ssize(generation.members)), left));
   }
   rendezvous::Generation record;
   record.number = static_cast<int32_t>(generation.number);
@@ -529,8 +547,8 @@ bool Generations::may_grow() const {
 void Generations::pause(int found, Time now) {
   if (!may_grow()) {
     over(failure_code_ != 0 ? failure_code_ : kExitFailed,
-         cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ", limits_.least,
-             " ranks (--min-np), and has ", found),
+         cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ",
+             count_of_ranks(limits_.least), " (--min-np), and has ", found),
          failed_process_);
     return;
   }
@@ -541,16 +559,16 @@ void Generations::pause(int found, Time now) {
   const Time limit = *paused_since_ + duration_of(limits_.pause_seconds);
   if (now >= limit) {
     over(kExitFailed,
-         cat("the job has ", found, " of at least ", limits_.least,
-             " ranks, and no others came within ", limits_.pause_seconds, " s (--elastic-timeout)",
+         cat("the job has ", found, " of at least ", count_of_ranks(limits_.least),
+             ", and no others came within ", limits_.pause_seconds, " s (--elastic-timeout)",
              failure_.empty() ? "" : cat("; ", failure_)),
          failed_process_);
     return;
   }
   if (now >= told_pause_ + kPauseTold) {
     told_pause_ = now;
-    actions_.say(cat("the job pauses: it has ", found, " of at least ", limits_.least,
-                     " ranks, and waits for hosts"));
+    actions_.say(cat("the job pauses: it has ", found, " of at least ",
+                     count_of_ranks(limits_.least), ", and waits for hosts"));
   }
   next_ = std::min({next_.value_or(Time::max()), limit, told_pause_ + kPauseTold});
 }
@@ -755,13 +773,13 @@ Status Generations::may_change(Time now) {
 Result<std::string> Generations::resize(int ranks, Time now) {
   HVD_RETURN_IF_ERROR(may_change(now));
   if (ranks < limits_.least) {
-    return invalid_argument(cat("the job needs at least ", limits_.least,
-                                limits_.least == 1 ? " rank" : " ranks (--min-np)"));
+    return invalid_argument(cat("the job needs at least ", count_of_ranks(limits_.least),
+                                limits_.least == 1 ? "" : " (--min-np)"));
   }
   int all = 0;
   for (const Host& host : pool_.named()) all += usable_slots(host);
   if (ranks > all && !limits_.finds_hosts) {
-    return invalid_argument(cat("the hosts of the job have slots for ", all, " ranks"));
+    return invalid_argument(cat("the hosts of the job have slots for ", count_of_ranks(all)));
   }
   if (ranks > offered_slots() && pool_.has_removals()) {
     // An agent that ends cannot be kept.
@@ -777,12 +795,13 @@ Result<std::string> Generations::resize(int ranks, Time now) {
   const int members = live_members();
   limits_.most = history_.most = ranks;
   std::string sentence =
-      ranks < members
-          ? cat("the job goes from ", members, " to ", ranks, " ranks when they next commit")
-      : ranks == members ? cat("the job has ", ranks, " ranks, and gets no more")
+      ranks < members    ? cat("the job goes from ", members, " to ", count_of_ranks(ranks), " ",
+                               when_they_leave("they", now))
+      : ranks == members ? cat("the job has ", count_of_ranks(ranks), ", and gets no more")
       : ranks <= slots
           ? cat("the job goes from ", members, " to ", ranks,
-                " ranks when the new ones have started")
+                restarts_program() ? " ranks when the slots for the new ones are ready"
+                                   : " ranks when the new ones have started")
           : cat("the job goes from ", members, " to ", ranks,
                 limits_.hosts_join ? " ranks when hosts join for them; those of now have "
                                    : " ranks when the discovery script names hosts for them; it "
@@ -822,7 +841,8 @@ Status Generations::may_remove(const std::string& host, int slots, const std::st
   }
   if (offered < limits_.least) {
     return failed_precondition(cat("without ", what, " the hosts of the job have slots for ",
-                                   offered, " ranks, and the job needs at least ", limits_.least));
+                                   count_of_ranks(offered), ", and the job needs at least ",
+                                   limits_.least));
   }
   if (has_state_without(slots > 0 ? "" : host)) return {};
   return failed_precondition(
@@ -839,11 +859,11 @@ Result<std::string> Generations::remove_host(const std::string& name, Time now) 
   }
   HVD_RETURN_IF_ERROR(may_remove(name, 0, what));
   const bool has_ranks = members_of(name) > 0;
+  const std::string when = when_they_leave("its ranks", now);
   pool_.remove(name, 0);
   consider(now);
-  return cat(what,
-             has_ranks ? " leaves the job when its ranks next commit" : " is not used by the job",
-             ", until horovodrun resize needs its slots",
+  return cat(what, has_ranks ? cat(" leaves the job ", when) : " is not used by the job",
+             "; its slots stay empty until horovodrun resize needs them",
              limits_.hosts_join    ? ", or another agent joins there"
              : limits_.finds_hosts ? ", or the discovery script names it anew"
                                    : "");
@@ -860,8 +880,10 @@ void Generations::host_leaves(int host, const std::string& why, double seconds, 
                      seconds, " s (--leave-grace)"));
     return;
   }
-  actions_.say(
-      cat(sentence, "; its ranks have ", seconds, " s for their next commit (--leave-grace)"));
+  actions_.say(restarts_program()
+                   ? cat(sentence, "; it ends in ", seconds, " s at the latest (--leave-grace)")
+                   : cat(sentence, "; its ranks have ", seconds,
+                         " s for their next commit (--leave-grace)"));
   if (failure_.empty()) {
     failure_code_ = kExitFailed;
     failure_ = sentence;
@@ -889,8 +911,8 @@ Result<std::string> Generations::remove_rank(int64_t rank, Time now) {
   HVD_RETURN_IF_ERROR(status);
   if (left == 0) return remove_host(member.host, now);
   pool_.remove(member.host, left);
-  std::string sentence = cat("rank ", rank, " on host ", member.host,
-                             " leaves the job when the ranks next commit; its slot stays empty",
+  std::string sentence = cat("rank ", rank, " on host ", member.host, " leaves the job ",
+                             when_they_leave("the ranks", now), "; its slot stays empty",
                              limits_.hosts_join ? "" : " until horovodrun resize needs it");
   consider(now);
   return sentence;

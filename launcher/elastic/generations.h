@@ -158,6 +158,7 @@ class Generations {
   void give_up_silent(Time now);
   void announce(Time now);
   bool restarts_program() const;
+  std::string when_they_leave(const std::string& whose, Time now) const;
   void assume_ranks();
   void drop_assumption();
   void restart(const std::string& why, Time now);

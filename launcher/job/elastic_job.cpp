@@ -96,6 +96,7 @@ void ElasticJob::begin() {
   });
   is_ended_.resize(launch_.plan.hosts.size());
   is_started_.resize(launch_.plan.hosts.size(), true);
+  is_held_.resize(launch_.plan.hosts.size());
   for (size_t host = 0; host < launch_.plan.hosts.size(); ++host) {
     int first = -1;
     int count = 0;
@@ -152,7 +153,8 @@ bool ElasticJob::survives(int process, int host, int exit_code, const std::strin
   bool goes_on = true;
   if (process >= 0) {
     goes_on = generations_.ended(process, exit_code, sentence, now);
-  } else if (launch_.links[static_cast<size_t>(host)] == nullptr) {
+  } else if (launch_.links[static_cast<size_t>(host)] == nullptr ||
+             is_held_[static_cast<size_t>(host)]) {
     generations_.start_failed(host, sentence, now);
   } else {
     goes_on = generations_.host_lost(host, sentence, now);
@@ -233,6 +235,7 @@ int ElasticJob::start_host(const Host& host, int slots) {
   launch_.links.push_back(nullptr);
   is_ended_.push_back(false);
   is_started_.push_back(false);
+  is_held_.push_back(false);
   launch_.supervisor.grow();
   AgentEvents* const events = launch_.add_events();
   generations_.add(number, host.name, first, slots);
@@ -249,16 +252,29 @@ net::Task<void> ElasticJob::bring_up(int host, AgentEvents* events) {
   Status status = link.status();
   if (status.ok() && (is_stopped_ || is_ended_[index]))
     status = aborted("the job no longer needs it");
+  if (status.ok()) status = hold(host, *std::move(link));
   if (status.ok()) {
-    launch_.links[index] = *std::move(link);
     generations_.prepared(host, Clock::now());
     arm();
     co_return;
   }
-  launch_.act(launch_.supervisor.on_start_failed(host, status));
+  launch_.act(launch_.supervisor.on_preparation_failed(host, status));
+}
+
+// Keeps an agent that is ready: a loss is known at once, not when its processes are to start.
+Status ElasticJob::hold(int host, std::unique_ptr<AgentLink> link) {
+  const auto index = static_cast<size_t>(host);
+  const Status status = link->hold();
+  if (!status.ok()) {
+    return status.with_context(cat("host ", launch_.plan.hosts[index].name, ": prepare"));
+  }
+  launch_.links[index] = std::move(link);
+  is_held_[index] = true;
+  return {};
 }
 
 void ElasticJob::start_processes(int host) {
+  is_held_[static_cast<size_t>(host)] = false;
   net::asio::co_spawn(launch_.loop, start(host), net::asio::detached);
 }
 

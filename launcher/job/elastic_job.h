@@ -78,6 +78,7 @@ class ElasticJob : private GenerationActions {
   void restart() override;
 
   net::Task<void> bring_up(int host, AgentEvents* events);
+  Status hold(int host, std::unique_ptr<AgentLink> link);
   net::Task<void> start(int host);
   net::Task<void> end_in_time(int host);
   void end_unstarted(int host);
@@ -93,6 +94,7 @@ class ElasticJob : private GenerationActions {
   std::unique_ptr<ScriptDiscovery> discovery_;  // or none
   std::vector<bool> is_ended_;                  // by host: by end_host
   std::vector<bool> is_started_;  // by host: it has got the order to start its processes
+  std::vector<bool> is_held_;     // by host: its agent waits for that order
   std::set<int> unstarted_;       // processes to be ended as soon as they are started
   bool is_stopped_ = false;
   bool wants_restart_ = false;

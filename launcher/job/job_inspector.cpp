@@ -94,14 +94,14 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");
   if (elastic_ != nullptr && elastic_->generations().generation() >= 0) {
     const Generations& now = elastic_->generations();
-    text += cat("generation ", now.generation(), ", ", now.members().size());
+    text += cat("generation ", now.generation(), ", ", count_of_ranks(std::ssize(now.members())));
     for (std::string& host : hosts) {
       host = with_present_ranks(host, [&now](int process) { return now.rank_of(process); });
     }
   } else {
-    text += cat(plan_.size());
+    text += count_of_ranks(plan_.size());
   }
-  text += cat(" ranks: ", printable(join(options_.command, " ")), "\n");
+  text += cat(": ", printable(join(options_.command, " ")), "\n");
   for (size_t host = 0; host < hosts.size(); ++host) {
     const bool is_done = supervisor_.is_done(static_cast<int>(host));
     text += cat("host ", plan_.hosts[host].name,

@@ -171,9 +171,13 @@ Supervisor::Action Supervisor::on_agent_ending(int host, const std::string& why)
 }
 
 Supervisor::Action Supervisor::on_start_failed(int host, const Status& why) {
+  return on_preparation_failed(host, why.with_context(cat(host_name(host), ": start")));
+}
+
+Supervisor::Action Supervisor::on_preparation_failed(int host, const Status& why) {
   leave(host);
   if (ending_) return Action::kNone;
-  Failure failure{kExitLauncher, cat(host_name(host), ": start: ", why.message())};
+  Failure failure{kExitLauncher, why.message()};
   if (goes_on(-1, host, failure)) return Action::kNone;
   return fail(failure.exit_code, std::move(failure.sentence));
 }

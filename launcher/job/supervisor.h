@@ -53,6 +53,8 @@ class Supervisor {
   Action on_agent_ending(int host, const std::string& why);
   // The ranks of a host cannot be started: ends the job.
   Action on_start_failed(int host, const Status& why);
+  // The agent of a host cannot be brought up; the reason names the host.
+  Action on_preparation_failed(int host, const Status& why);
   // The job has reached its time limit (--timeout): ends the job.
   Action on_timeout(double seconds);
   // A signal to the launcher ends the job. A second signal kills the ranks.

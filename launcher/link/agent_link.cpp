@@ -50,6 +50,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<Status> prepare(HostJob job, NextPart code);
   net::Task<Status> stage(const NextPart& next);
   const Status& state() const { return lost_; }
+  Status hold();
   const MasterCandidates& candidates() const { return candidates_; }
   const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
   uint32_t threads() const { return threads_; }
@@ -171,8 +172,14 @@ net::Task<Reached> AgentLink::Impl::test_reachability(MasterCandidates candidate
   co_return status.ok() ? *reached_ : Reached{};
 }
 
+Status AgentLink::Impl::hold() {
+  is_start_awaited_ = !lost_.ok();
+  return lost_;
+}
+
 net::Task<Status> AgentLink::Impl::start(StartOrder order) {
   const auto self = shared_from_this();
+  is_start_awaited_ = true;
   put(Start{std::move(order)});
   Status status = co_await wait_for([this] { return started_.has_value(); });
   is_start_awaited_ = false;
@@ -224,6 +231,7 @@ net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code) {
   return impl_->prepare(job, std::move(code));
 }
 Status AgentLink::state() const { return impl_->state(); }
+Status AgentLink::hold() { return impl_->hold(); }
 const MasterCandidates& AgentLink::candidates() const { return impl_->candidates(); }
 const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
   return impl_->versions();

@@ -47,7 +47,8 @@ class AgentEvents {
   // All ranks have ended, all output was delivered, and the host has no process or file of the job.
   virtual void on_finished() = 0;
   // The link broke before on_finished. Called at most once, as the last event. If the link breaks before
-  // start() returns, prepare(), state() or start() returns the error instead.
+  // start() returns, prepare(), state() or start() returns the error instead, unless hold() was called
+  // before and start() was not.
   virtual void on_lost(const Status& why) = 0;
   // A rank has opened a connection to the store. The callee takes ownership of the launcher's end.
   virtual void on_store_connection(net::StreamSocket socket) = 0;
@@ -71,6 +72,8 @@ class AgentLink {
   net::Task<Status> prepare(const HostJob& job, NextPart code = {});
   // Between prepare and start: the reason why the link is lost, or ok.
   Status state() const;
+  // From now until start(), on_lost reports a loss. Returns state(), which reports an earlier one.
+  Status hold();
   // The versions of Python and of the packages on that host, after a prepare that asked for them.
   const std::vector<std::pair<std::string, std::string>>& versions() const;
   // OMP_NUM_THREADS that the agent sets for each rank, or 0; after prepare.

@@ -22,4 +22,6 @@ Result<std::vector<bool>> parse_ranks(std::string_view text, int size) {
   return ranks;
 }
 
+std::string count_of_ranks(int64_t count) { return cat(count, count == 1 ? " rank" : " ranks"); }
+
 }  // namespace hvd::launcher

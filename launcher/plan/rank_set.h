@@ -1,6 +1,8 @@
-// Parses a set of ranks, such as "0,3-5". Pure.
+// Parses a set of ranks, such as "0,3-5", and counts ranks in words. Pure.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,5 +12,7 @@ namespace hvd::launcher {
 
 // By rank, whether it is meant. An error names the part that is no rank of `size`.
 Result<std::vector<bool>> parse_ranks(std::string_view text, int size);
+// "1 rank", "2 ranks".
+std::string count_of_ranks(int64_t count);
 
 }  // namespace hvd::launcher

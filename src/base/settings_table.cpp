@@ -51,7 +51,7 @@ constexpr Setting kTable[] = {
     {"detach", "--detach", "", "", kFlag, "", "0", kJob,
      "Return when all ranks run; the job goes on without the terminal. See horovodrun attach."},
     {"max_restarts", "--max-restarts", "", "", kInt, "N", "0", kJob,
-     "Times to start a failed job again."},
+     "Restarts of a failed job (3 if elastic)."},
     {"spares", "--spares", "", "", kInt, "N", "0", kJob,
      "Hold back the last N hosts to replace hosts that fail."},
     {"store_fd", "--store-fd", "", "", kInt, "FD", "", kJob,

@@ -44,14 +44,21 @@ def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
     expect(len(ends) == 1 and float(ends[0]) >= ENOUGH, job.describe())
     expect(any("rank 1 on host b was killed by signal 9" in line and "(restart 1 of 3)" in line
                for line in job.said()), job.describe())
-    expect("horovodrun: generation 3: 1 ranks" in job.err, job.describe())
+    expect("horovodrun: generation 3: 1 rank\n" in job.err, job.describe())
 
 
 @world()
 def test_a_program_that_calls_hvd_init_alone_starts_again_after_a_failure():
-    job = Job("-np", 4, "--min-np", 2, "--max-restarts", 1, "-H", "a:2,b:2", PYTHON, PLAIN, 20, "2@5")
+    folder = scratch()
+    job = Job("-np", 4, "--min-np", 2, "--max-restarts", 1, "-H", "a:2,b:2", "--output-filename", folder, PYTHON,
+              PLAIN, 20, "2@5")
     job.ends_with(0)
     job.leaves_nothing()
+    # The later process of a rank continues the file of the first.
+    expect([(folder / f"rank.{rank}/stdout").read_text().splitlines() for rank in range(4)] ==
+           [[f"[{rank}]<stdout>:{line}" for line in [f"generation 0: rank {rank} of 4 begins"] +
+             [f"generation 1: rank {rank} of 2 begins", "generation 1: sum 40"] * (rank < 2)]
+            for rank in range(4)], job.describe())
     expect(job.out.count("generation 1: sum 40") == 2 and job.out.count("generation 0: sum") == 0, job.describe())
 
 
@@ -88,6 +95,29 @@ def test_sigterm_to_an_agent_starts_a_program_again_without_its_host():
     job.ends_with(0)
     job.leaves_nothing()
     expect(not any("lost" in line for line in job.said()), job.describe())
+
+
+@world()
+def test_the_loss_of_a_host_that_waits_for_its_ranks_is_known_at_once_and_costs_nothing():
+    folder = scratch()
+    # A program that never calls hvd.init: a new host waits until all its ranks start again.
+    job = Job("-np", 1, "--verbose", *discovery(folder, "a:1"), "--start-timeout", 120, "sh", "-c",
+              "echo ready; exec sleep 1000")
+    job.wait_for("ready")
+    discovery(folder, "a:1", "b:1")
+    wait_until(lambda: "host b: ready" in job.err, 60, job.describe)
+    discovery(folder, "a:1", "b:1", "nowhere.invalid:1")
+    wait_until(lambda: "nowhere.invalid" in job.err, 60, job.describe)
+    for pid in agents("b")["guardian"]:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: any("host b was lost" in line and "the job goes on without it, and tries it again in 5 s" in line
+                           for line in job.said()), 20, job.describe)
+    expect("generation 1" not in job.err, job.describe())
+    # Each sentence names a host once.
+    expect(not any(line.count("nowhere.invalid: ") > 1 for line in job.said()), job.describe())
+    job.signal(signal.SIGINT)
+    job.ends_with(130)
+    job.leaves_nothing()
 
 
 @world("a")

@@ -476,7 +476,7 @@ TEST_CASE("resize to fewer ranks ends the last slots of the newest hosts, at the
   job.ask({0, 1, 2, 3});
   const auto answer = job.generations.resize(1, job.now());
   REQUIRE(answer.ok());
-  CHECK(*answer == "the job goes from 4 to 1 ranks when they next commit");
+  CHECK(*answer == "the job goes from 4 to 1 rank when they next commit");
   CHECK(job.updates == std::vector<std::string>{"0:1"});
   CHECK(job.ended.empty());
   job.ask({0, 1, 2, 3});
@@ -570,9 +570,9 @@ TEST_CASE("a removed host leaves at the next commit, and is used again when a re
   job.ask({0, 1, 2, 3});
   const auto answer = job.generations.remove_host("a", job.now());
   REQUIRE(answer.ok());
-  CHECK(
-      *answer ==
-      "host a leaves the job when its ranks next commit, until horovodrun resize needs its slots");
+  CHECK(*answer ==
+        "host a leaves the job when its ranks next commit; its slots stay empty until horovodrun "
+        "resize needs them");
   CHECK(job.updates == std::vector<std::string>{"0:1"});
   job.ask({0, 1, 2, 3});
   CHECK(job.ranks() == "2 3");
@@ -611,8 +611,8 @@ TEST_CASE("where hosts join, resize and remove speak of those, and a removed hos
   CHECK(*job.generations.resize(5, job.now()) ==
         "the job goes from 4 to 5 ranks when hosts join for them; those of now have 4 slots");
   CHECK(*job.generations.remove_host("b", job.now()) ==
-        "host b leaves the job when its ranks next commit, until horovodrun resize needs its "
-        "slots, or another agent joins there");
+        "host b leaves the job when its ranks next commit; its slots stay empty until horovodrun "
+        "resize needs them, or another agent joins there");
   job.ask({0, 1, 2, 3});
   CHECK(job.ranks() == "0 1");
   job.generations.discovered({kTwoHosts[0]}, job.now());  // its agent has ended
@@ -894,6 +894,66 @@ TEST_CASE("hosts that leave start a program again at once when it runs for long"
   job.generations.discovered({kTwoHosts[1]}, job.now());
   CHECK(job.restarts == 1);
   CHECK(job.ended.empty());  // they may save their state
+}
+
+TEST_CASE("a user learns that ranks that do not commit leave by a new start of all") {
+  RecordedJob early(of_program());
+  early.begin(kTwoHosts);
+  early.wait(10);
+  CHECK(*early.generations.resize(3, early.now()) ==
+        "the job goes from 4 to 3 ranks when they next commit; if no rank enters hvd.elastic.run "
+        "within 20 s, all of them start again then");
+  CHECK(early.restarts == 0);
+  early.wait(20.1);
+  CHECK(early.restarts == 1);
+
+  const std::string at_once =
+      " at once, and all ranks start again, since none has entered hvd.elastic.run";
+  RecordedJob fewer(of_program());
+  fewer.begin(kTwoHosts);
+  fewer.wait(60);
+  CHECK(*fewer.generations.resize(3, fewer.now()) ==
+        cat("the job goes from 4 to 3 ranks", at_once));
+  CHECK(fewer.restarts == 1);
+
+  RecordedJob without(of_program());
+  without.begin(kTwoHosts);
+  without.wait(60);
+  const auto answer = without.generations.remove_host("b", without.now());
+  REQUIRE(answer.ok());
+  CHECK(answer->starts_with(cat("host b leaves the job", at_once, "; its slots stay empty")));
+  CHECK(without.restarts == 1);
+
+  RecordedJob leaving(of_program());
+  leaving.begin(kTwoHosts);
+  leaving.wait(60);
+  leaving.generations.host_leaves(1, "its agent got signal 15", 30, leaving.now());
+  CHECK(leaving.said.front() ==
+        "host b leaves the job: its agent got signal 15; it ends in 30 s at the latest "
+        "(--leave-grace)");
+  CHECK(leaving.restarts == 1);
+
+  RecordedJob more(of_program());
+  more.begin({kTwoHosts[0]});
+  REQUIRE(more.generations.resize(2, more.now()).ok());
+  more.generations.discovered(kTwoHosts, more.now());
+  more.wait(60);
+  CHECK(*more.generations.resize(4, more.now()) ==
+        "the job goes from 2 to 4 ranks when the slots for the new ones are ready");
+}
+
+TEST_CASE("a held host that is lost costs the ranks of a program nothing") {
+  RecordedJob job(of_program());
+  job.begin({kTwoHosts[0]});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.generations.prepared(1, job.now());
+  job.wait(10);
+  job.generations.start_failed(1, "host b was lost: its agent was killed", job.now());
+  CHECK(job.said.back().find("the job goes on without it, and tries it again in 5 s") !=
+        std::string::npos);
+  job.wait(19);  // past the time at which the ranks would have started again
+  CHECK(job.restarts == 0);
+  CHECK(job.started == std::vector<std::string>{"b:2", "b:2"});
 }
 
 TEST_CASE("a program that calls hvd.init alone is started again as well") {

@@ -143,6 +143,15 @@ TEST_CASE("a lost host ends the job, also when its ranks never spoke") {
   CHECK(supervisor.report() == "host b was lost: the link was cut");
 }
 
+TEST_CASE("a host that cannot be started is named once") {
+  Supervisor agent(kPlan);
+  CHECK(agent.on_preparation_failed(1, unavailable("host b: connect: refused")) == Action::kEnd);
+  CHECK(agent.report() == "host b: connect: refused");
+  Supervisor ranks(kPlan);
+  CHECK(ranks.on_start_failed(1, not_found("no such program")) == Action::kEnd);
+  CHECK(ranks.report() == "host b: start: no such program");
+}
+
 TEST_CASE("a signal ends the job, a second one at once") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);

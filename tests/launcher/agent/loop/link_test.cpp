@@ -91,11 +91,11 @@ struct Events : AgentEvents {
 
 // The results of prepare and start, the state between them, and the events of the link.
 struct Outcome {
-  Status prepared, state, started;
+  Status prepared, state, held, started;
   Events events;
 };
 
-net::Task<void> begin(AgentLink& link, Outcome& outcome) {
+net::Task<void> begin(AgentLink& link, Outcome& outcome, bool is_held) {
   HostJob job;
   job.ranks.push_back({0, {}});
   job.lease_seconds = 0;
@@ -106,18 +106,24 @@ net::Task<void> begin(AgentLink& link, Outcome& outcome) {
   asio::steady_timer others(executor, std::chrono::milliseconds(50));
   co_await others.async_wait(net::use_tuple);
   outcome.state = link.state();
+  if (is_held) {
+    outcome.held = link.hold();
+    link.inspect(1, false);  // whatever it sends, the next part of the script follows
+    others.expires_after(std::chrono::milliseconds(50));
+    co_await others.async_wait(net::use_tuple);
+  }
   const StartOrder order;
   outcome.started = co_await link.start(order);
 }
 
-std::unique_ptr<Outcome> play(std::deque<std::vector<Message>> script) {
+std::unique_ptr<Outcome> play(std::deque<std::vector<Message>> script, bool is_held = false) {
   asio::io_context loop;
   auto outcome = std::make_unique<Outcome>();
   AgentLink link(loop.get_executor(),
                  std::make_unique<ScriptedAgent>(loop.get_executor(), std::move(script)),
                  outcome->events);
   bool is_over = false;
-  asio::co_spawn(loop, begin(link, *outcome), [&](const std::exception_ptr& error) {
+  asio::co_spawn(loop, begin(link, *outcome, is_held), [&](const std::exception_ptr& error) {
     CHECK_FALSE(error);
     is_over = true;
   });
@@ -145,6 +151,26 @@ TEST_CASE(
     "latest") {
   const auto outcome = play({{Prepared{}, kFailed}});
   CHECK(outcome->state.message() == kFailed.sentence);
+  CHECK(outcome->started.message() == kFailed.sentence);
+  CHECK(outcome->events.lost.empty());
+}
+
+TEST_CASE("The loss of an agent that is held is reported at once") {
+  const auto outcome = play({{Prepared{}}, {kFailed}}, true);
+  CHECK(outcome->held.ok());
+  CHECK(outcome->events.lost == std::vector<std::string>{kFailed.sentence});
+  CHECK(outcome->started.message() == kFailed.sentence);
+}
+
+TEST_CASE("An agent that is lost before it is held is reported by hold alone") {
+  const auto outcome = play({{Prepared{}, kFailed}}, true);
+  CHECK(outcome->held.message() == kFailed.sentence);
+  CHECK(outcome->events.lost.empty());
+}
+
+TEST_CASE("An agent that was held starts as others do, and its loss there is the start's to tell") {
+  const auto outcome = play({{Prepared{}}, {Pong{}}, {Started{}, kFailed}}, true);
+  CHECK(outcome->held.ok());
   CHECK(outcome->started.message() == kFailed.sentence);
   CHECK(outcome->events.lost.empty());
 }
