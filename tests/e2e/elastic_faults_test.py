@@ -1,13 +1,18 @@
 #!/usr/bin/python3 -B
 """Faults of all kinds in elastic jobs: those that are left train on."""
+import clock_test
+
 from harness import *
 
-from elastic_test import RANK, discovery, running_on, sums, wait_for_generation
+from elastic_test import RANK, begun, discovery, running_on, sums, wait_for_generation
+from slow_link import SlowLink
+
+TELL, COMMITTED = ("--tell", 3), r"\d has committed 3"
 
 
-def four(steps, *program):
+def four(steps):
     """One rank on each of four hosts."""
-    return Job("-np", 4, "--min-np", 1, "-H", "a:1,b:1,c:1,d:1", PYTHON, RANK, steps, *program)
+    return Job("-np", 4, "--min-np", 1, "-H", "a:1,b:1,c:1,d:1", PYTHON, RANK, steps, *TELL)
 
 
 def kill_ranks(*names):
@@ -27,9 +32,8 @@ def goes_on(job, generation, ranks):
 
 @world()
 def test_a_guardian_that_is_killed_takes_its_host_out():
-    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 60)
-    job.wait_for(r"\d begins 0", 4)
-    time.sleep(1)
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 60, *TELL)
+    job.wait_for(COMMITTED, 4)
     for pid in agents("b")["guardian"]:
         os.kill(pid, signal.SIGKILL)
     goes_on(job, 1, 2)
@@ -38,9 +42,8 @@ def test_a_guardian_that_is_killed_takes_its_host_out():
 
 @world()
 def test_a_host_whose_processes_are_all_stopped_is_lost():
-    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 100)
-    job.wait_for(r"\d begins 0", 4)
-    time.sleep(1)
+    job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 100, *TELL)
+    job.wait_for(COMMITTED, 4)
     faults.freeze("b")
     try:
         found = wait_for_generation(job, 1, 2)
@@ -56,8 +59,7 @@ def test_a_host_whose_processes_are_all_stopped_is_lost():
 @world("a b c d")
 def test_two_ranks_that_fail_in_the_same_step():
     job = four(60)
-    job.wait_for(r"\d begins 0", 4)
-    time.sleep(1)
+    job.wait_for(COMMITTED, 4)
     kill_ranks("b", "d")
     job.wait_for(r"[02] begins [12] ./2 at [1-9]", 2)
     job.ends_with(0)
@@ -67,9 +69,8 @@ def test_two_ranks_that_fail_in_the_same_step():
 
 @world("a b c")
 def test_a_rank_that_fails_in_a_reset_callback_is_left_out():
-    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 60, "--fail-in-reset", "0@1")
-    job.wait_for(r"\d begins 0", 3)
-    time.sleep(1)
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 60, *TELL, "--fail-in-reset", "0@1")
+    job.wait_for(COMMITTED, 3)
     kill_ranks("b")
     job.wait_for(r"2 begins [23] 0/1 at [1-9]", 1)
     job.ends_with(0)
@@ -79,9 +80,8 @@ def test_a_rank_that_fails_in_a_reset_callback_is_left_out():
 
 @world("a b c")
 def test_a_rank_that_fails_while_it_gives_its_state_is_left_out():
-    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 60, "--lose", "0@1")
-    job.wait_for(r"\d begins 0", 3)
-    time.sleep(1)
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 60, *TELL, "--lose", "0@1")
+    job.wait_for(COMMITTED, 3)
     kill_ranks("b")
     job.wait_for(r"2 begins [23] 0/1 at [1-9]", 1)
     job.ends_with(0)
@@ -99,6 +99,55 @@ def test_a_script_that_replaces_all_hosts_ends_the_job_with_a_sentence():
     job.leaves_nothing()
     expect(any("no rank is left that has the state of the training" in line for line in job.said()),
            job.describe())
+
+
+@world()
+def test_a_host_behind_a_link_with_a_delay_of_2_s_is_not_lost():
+    with SlowLink("b", 2):
+        job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", "--start-timeout", 240, PYTHON, RANK, 4)
+        job.ends_with(0, 300)
+        job.leaves_nothing(60)
+    expect(not begun(job, 1) and sums(job, 2) == 8, job.describe())
+    expect(not any("lost" in line for line in job.said()), job.describe())
+
+
+@world("a b c")
+def test_a_clock_that_is_set_back_between_a_removal_and_a_replacement_hides_neither():
+    folder, clock = scratch(), clock_test.Clock()
+    variables = {"LD_PRELOAD": clock_test.preloaded(), "E2E_CLOCK": str(clock.path)}
+    job = Job("-np", 2, "--min-np", 1, *discovery(folder, "a:1", "b:1"), "-x", "LD_PRELOAD", "-x", "E2E_CLOCK",
+              PYTHON, RANK, 250, environment=clean_environment(**variables))
+    wait_for_generation(job, 0, 2)
+    discovery(folder, "a:1")
+    wait_for_generation(job, 1, 1)
+    clock.step(-1)
+    discovery(folder, "a:1", "c:1")
+    wait_for_generation(job, 2, 2)
+    clock.step(-2)
+    discovery(folder, "b:1", "c:1")
+    job.wait_for(r"3 begins \d \d/2 ", 1)
+    job.ends_with(0)
+    job.leaves_nothing()
+    sums(job, 2)
+    expect(not any("lost" in line or "pauses" in line for line in job.said()), job.describe())
+
+
+def outputs(folder):
+    return {path.parent.name: path.read_text().splitlines() for path in folder.glob("rank.*/stdout")}
+
+
+@world()
+def test_a_slot_that_two_processes_used_has_an_output_file_of_each():
+    folder = scratch() / "out"
+    job = Job("-np", 2, "--min-np", 1, "--blacklist-cooldown-range", 1, 2, "-H", "a:1,b:1", "--output-filename",
+              folder, PYTHON, RANK, 100, "--kill", "1@5")
+    wait_for_generation(job, 2, 2)
+    job.ends_with(0)
+    job.leaves_nothing()
+    found = outputs(folder)
+    expect(found == {f"rank.{process}": re.findall(rf"^\[{process}\]<stdout>:.*", job.out, re.M)
+                     for process in range(3)}, f"{found}\n{job.describe()}")
+    expect(found["rank.1"] == ["[1]<stdout>:1 begins 0 1/2 at 0"] and "2 begins 2 1/2" in found["rank.2"][0], found)
 
 
 if __name__ == "__main__":

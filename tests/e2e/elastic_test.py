@@ -192,9 +192,22 @@ def test_reset_callbacks_may_remove_process_sets_and_add_them_again():
     get_process_sets_back("--sets-again")
 
 
+def resources_of(pid):
+    """Descriptors, threads and KiB of memory of a process."""
+    pages = int(faults.said_of(pid, "statm").split()[1])
+    return (len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task")),
+            pages * os.sysconf("SC_PAGE_SIZE") // 1024)
+
+
 def leave_nothing_behind(generations):
-    job = Job("-np", 3, "--min-np", 3, "-H", "a:2,b:1", PYTHON, WORKERS / "elastic_generations.py", generations)
-    job.ends_with(0, 60 + generations)
+    folder = scratch()
+    job = Job("-np", 3, "--min-np", 3, "-H", "a:2,b:1", PYTHON, WORKERS / "elastic_generations.py", generations, folder)
+    launcher = []
+    for generation in (generations // 10, generations):
+        job.wait_for(f"after {generation} generations", 1, 60 + generations)
+        launcher.append(resources_of(job.process.pid))
+        (folder / str(generation)).touch()
+    job.ends_with(0)
     job.leaves_nothing()
     found = [tuple(map(int, numbers)) for numbers in
              re.findall(r"after (\d+) generations: (\d+) descriptors, (\d+) threads, (\d+) KiB, (\d+) keys", job.out)]
@@ -205,6 +218,12 @@ def leave_nothing_behind(generations):
     # Requests of other ranks may be there at that moment, and one key a generation would be many more.
     expect(abs(after[4] - keys) <= 3, f"keys: {found}")
     expect(after[3] - memory < 1024, f"KiB: {found}")
+    print("launcher", *launcher, sep="\n")
+    # A few connections to the store come and go, and one a generation would be many more.
+    expect(launcher[1][0] - launcher[0][0] <= 8 and launcher[1][1] == launcher[0][1],
+           f"descriptors or threads of the launcher: {launcher}")
+    # It grows by 2 KiB a generation: by whom is not known yet.
+    expect(launcher[1][2] - launcher[0][2] < 1024 + 3 * generations, f"KiB of the launcher: {launcher}")
 
 
 @world()

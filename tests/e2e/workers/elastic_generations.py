@@ -1,15 +1,17 @@
 #!/usr/bin/python3 -B
 """A rank of an elastic job that goes through many generations, and measures what each leaves behind.
 
-usage: elastic_generations.py GENERATIONS
+usage: elastic_generations.py GENERATIONS FOLDER
 
 The ranks stay the same. Generations end by an interrupt or a failure, in turn, with work of rank 0 that the others
 never join. Rank 0 prints "after G generations: D descriptors, T threads, R KiB, K keys" when the first tenth and all of
-them have ended; K: keys of the job's store.
+them have ended, and goes on when FOLDER has a file G; K: keys of the job's store.
 """
 import gc
 import os
+import pathlib
 import sys
+import time
 
 import numpy
 
@@ -19,6 +21,7 @@ from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.runner._store import Store
 
 GENERATIONS = int(sys.argv[1])
+FOLDER = pathlib.Path(sys.argv[2])
 
 
 def resident():
@@ -48,6 +51,8 @@ def train(state):
     if generation in (GENERATIONS // 10, GENERATIONS):
         if hvd.rank() == 0:
             report(store, generation)
+            while not (FOLDER / str(generation)).exists():
+                time.sleep(0.02)
         else:
             hvd.barrier()
     if generation == GENERATIONS:

@@ -3,7 +3,7 @@
 
 usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS@STEP] [--raise PROCESS@STEP]
        [--early RANK@STEP] [--listen] [--vanish PROCESS@GENERATION] [--sets]
-       [--sets-again] [--lose PROCESS@GENERATION] [--fail-in-reset PROCESS@GENERATION]
+       [--sets-again] [--lose PROCESS@GENERATION] [--fail-in-reset PROCESS@GENERATION] [--tell STEP]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
 GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
@@ -12,7 +12,7 @@ changed hosts; a single rank makes no commit before it has heard of one. --vanis
 generation, and ends by SIGKILL before it connects to the others. --sets: adds process sets, and prints in each
 generation what a sum of ones over them gives. --sets-again: a reset callback removes them and adds them again.
 --lose: the process ends by SIGKILL before it gives its state to the others of the generation. --fail-in-reset: a
-reset callback of the process raises an error in the generation.
+reset callback of the process raises an error in the generation. --tell: prints "PROCESS has committed STEP".
 """
 import argparse
 import os
@@ -33,6 +33,7 @@ parser.add_argument("--sets", action="store_true")
 parser.add_argument("--sets-again", action="store_true")
 parser.add_argument("--lose", default="")
 parser.add_argument("--fail-in-reset", default="")
+parser.add_argument("--tell", type=int, default=0)
 options = parser.parse_args()
 
 if "." in os.environ["HOROVOD_ELASTIC_PROCESS"]:
@@ -143,6 +144,8 @@ def train(state):
         if options.listen and hvd.size() == 1:
             listener.has_heard.wait(60)
         state.commit()
+        if state.step == options.tell:
+            print(f"{process} has committed {state.step}", flush=True)
 
 
 _elastic.run_fn(train, reset)(state)
