@@ -152,6 +152,97 @@ TEST_CASE("a new host interrupts the ranks only once its processes are ready") {
   CHECK(job.ranks() == "0 1 2+ 3+");
 }
 
+TEST_CASE("ten hosts that become ready within a second cost one change of generation") {
+  RecordedJob job(of_script());
+  std::vector<Host> hosts = {{"a", "", 1}};
+  job.begin(hosts);
+  job.ask({0});
+  for (int number = 0; number < 10; ++number) hosts.push_back({cat("b", number), "", 1});
+  job.generations.discovered(hosts, job.now());
+  CHECK(job.started.size() == 10);
+  for (int process = 1; process <= 10; ++process) {
+    job.wait(0.09);
+    job.ask({process});
+  }
+  CHECK(job.updates == std::vector<std::string>{"0:2"});
+  job.ask({0});
+  CHECK(job.record.number == 1);
+  CHECK(job.record.members.size() == 11);
+}
+
+TEST_CASE("an answer that changes each second costs nothing before the next commit") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  for (int second = 0; second < 20; ++second) {
+    job.wait(1);
+    job.generations.discovered(second % 2 == 0 ? std::vector<Host>{kTwoHosts[0]} : kTwoHosts,
+                               job.now());
+  }
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  CHECK(job.started.empty());
+  CHECK(job.ended.empty());
+  job.ask({0, 1, 2, 3});
+  CHECK(job.record.number == 1);
+  CHECK(job.ranks() == "0 1 2 3");
+}
+
+TEST_CASE("a new host whose name comes and goes while it starts costs the ranks nothing") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  for (int second = 0; second < 20; ++second) {
+    job.wait(1);
+    job.generations.discovered(second % 2 == 1 ? std::vector<Host>{kTwoHosts[0]} : kTwoHosts,
+                               job.now());
+  }
+  CHECK(job.updates.empty());
+  CHECK(job.started.size() == job.ended.size());
+}
+
+TEST_CASE("a host takes the place of another one, in one answer or in two") {
+  RecordedJob job(of_script(4));
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  const std::vector<Host> others = {kTwoHosts[0], {"c", "", 2}};
+  SUBCASE("in one") {}
+  SUBCASE("in two within a second") {
+    job.generations.discovered({kTwoHosts[0]}, job.now());
+    job.wait(0.5);
+  }
+  job.generations.discovered(others, job.now());
+  CHECK(job.started == std::vector<std::string>{"c:2"});
+  job.ask({4, 5, 0, 1, 2, 3});
+  CHECK(job.record.number == 1);
+  CHECK(job.ranks() == "0 1 4+ 5+");
+  CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE("a failure on each of the hosts ends the job with the first one") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.ended(1, 7, "rank 1 exited with code 7", job.now());
+  CHECK_FALSE(job.exit_code);
+  job.generations.ended(2, 9, "rank 2 exited with code 9", job.now());
+  CHECK(job.exit_code == 7);
+  CHECK(job.end.find("rank 1 exited with code 7") != std::string::npos);
+}
+
+TEST_CASE("a pause ends when the host that left comes back") {
+  RecordedJob job(of_script(4));
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.discovered({kTwoHosts[0]}, job.now());
+  job.ask({0, 1, 2, 3});
+  CHECK(job.said.back().find("the job pauses") == 0);
+  job.generations.discovered(kTwoHosts, job.now());
+  if (job.record.number == 0) job.ask({4, 5});
+  CHECK(job.record.number == 1);
+  CHECK(job.record.members.size() == 4);
+  CHECK(job.ranks().starts_with("0 1 "));
+}
+
 TEST_CASE("a process that is not ready within a second waits for a later generation") {
   RecordedJob job(of_script());
   job.begin({kTwoHosts[0]});
