@@ -67,20 +67,28 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
 _ATTEMPTS = 5
 
 _is_restart = False
+_keeps_state = False  # in a restart: this rank needs no state of another one
+_all_keep_state = False  # since the last `init`
 _first_generation: Optional[int] = None  # in which this process had a place
 _given = os.environ.get("HOROVOD_GENERATION", "")
 _generation_of_launch = int(_given) if _given.isdigit() else 0  # hvd.init sets the variable later
 
 
 @contextlib.contextmanager
-def restart() -> Iterator[None]:
-    """Within it, `shutdown` keeps the process sets, and `init` registers them again."""
-    global _is_restart
-    _is_restart = True
+def restart(keeps_state: bool = False) -> Iterator[None]:
+    """Within it, `shutdown` keeps the process sets, and `init` registers them again. `keeps_state`: this rank goes on
+    with the state that it has, if all ranks do."""
+    global _is_restart, _keeps_state
+    _is_restart, _keeps_state = True, keeps_state
     try:
         yield
     finally:
-        _is_restart = False
+        _is_restart = _keeps_state = False
+
+
+def all_keep_state() -> bool:
+    """Whether all ranks were in `restart(keeps_state=True)` at the last `init`: equal on all ranks."""
+    return _all_keep_state
 
 
 def was_there_from_the_start() -> bool:
@@ -94,6 +102,8 @@ def _keeps_sets() -> bool:
 
 
 def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
+    global _all_keep_state
+    _all_keep_state = False
     if not _keeps_sets():
         _init_interruptibly([process_set.ranks or [] for process_set in added], ranks)
         for number, process_set in enumerate(added, 1):
@@ -133,18 +143,22 @@ def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True) -> None:
 def _sets_of_rank_0(mine: Any) -> Any:
     # One collective tells whether all ranks know the same already, as they nearly always do. It is the same one on
     # all ranks, however they left the generation before.
-    if size() == 1 or _are_equal(mine):
+    if _agrees_with_all(mine):
         return mine
     return _objects.broadcast_object(mine, 0, "elastic.process_sets")
 
 
-def _are_equal(mine: Any) -> bool:
-    number = zlib.crc32(repr(mine).encode()) & 0x7FFFFFFF
-    known = (ctypes.c_int32 * 2)(number, -number)
-    address = ctypes.addressof(known)
-    _ops.run(_ops.submit(_ops.Kind.ALLREDUCE, "elastic.process_sets.equal",
-                         [_ops.Tensor(address, address, _ops.Dtype.INT32, (2,))], keep=known,
-                         finish=lambda handle: None, reduce_op=_ops.Max))
+def _agrees_with_all(sets: Any) -> bool:
+    """Whether all ranks have these sets. Notes as well whether all keep their states."""
+    global _all_keep_state
+    number = zlib.crc32(repr(sets).encode()) & 0x7FFFFFFF
+    known = (ctypes.c_int32 * 3)(number, -number, not _keeps_state)
+    if size() > 1:
+        address = ctypes.addressof(known)
+        _ops.run(_ops.submit(_ops.Kind.ALLREDUCE, "elastic.agreement",
+                             [_ops.Tensor(address, address, _ops.Dtype.INT32, (3,))], keep=known,
+                             finish=lambda handle: None, reduce_op=_ops.Max))
+    _all_keep_state = not known[2]
     return known[0] == -known[1]
 
 

@@ -191,6 +191,8 @@ def _choose_source(state: State, must_sync: bool) -> Optional[int]:
     training: those that had it are lost, or cannot return to a commit."""
     global _source
     _source = 0
+    if not must_sync and _basics.all_keep_state():
+        return None
     lost = state._lost
     if lost is None and not (not _basics.is_elastic() or _has_synced or _basics.was_there_from_the_start()):
         lost = ""  # a new rank
@@ -294,7 +296,7 @@ def run_with(func: Callable[..., Any], reset: Callable[[], Any],
                 _leave()
             resets_left -= not _basics.is_elastic()  # there the launcher counts
             try:
-                with _basics.restart():
+                with _basics.restart(keeps_state=skip_sync):
                     reset()
             except HorovodInternalError as again:
                 raise cause from again
