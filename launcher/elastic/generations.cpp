@@ -505,13 +505,15 @@ void Generations::begin(Generation generation, Time now) {
     record.members.push_back(
         {static_cast<int32_t>(member.incarnation), member.is_new, member.host});
   }
-  actions_.publish(record);
+  actions_.begin_generation(record);
   current_ = std::move(generation);
-  for (const rendezvous::Generation::Member& member : record.members) {
-    Process& process = processes_.at(member.process);
+  const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    const int number = record.members[rank].process;
+    Process& process = processes_.at(number);
     process.phase = Phase::kMember;
     process.generation = record.number;
-    actions_.answer(member.process, process.request, record.number);
+    actions_.answer(number, process.request, answers[rank]);
   }
   for (const Member& member : current_->removed) dismiss(static_cast<int>(member.incarnation));
 }

@@ -64,8 +64,9 @@ class GenerationActions {
   virtual void end_host(int host) = 0;
   // End one process; its host has others. Its exit does not count.
   virtual void end_process(int process) = 0;
-  virtual void publish(const rendezvous::Generation& generation) = 0;
-  virtual void answer(int process, int64_t request, int32_t generation) = 0;
+  // A generation begins. answer() follows for each of its processes.
+  virtual void begin_generation(const rendezvous::Generation& generation) = 0;
+  virtual void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) = 0;
   virtual void tell_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
   virtual void tell_loss(int32_t generation, const std::string& sentence) = 0;
   virtual void say(const std::string& sentence) = 0;

@@ -199,6 +199,8 @@ void ElasticJob::take_request(const std::string& key) {
                      request.status().message()));
     return;
   }
+  launch_.server.remove_all(
+      rendezvous::place_answer_key(static_cast<int>(*process), request->number - 1));
   generations_.requested(static_cast<int>(*process), *request, Clock::now());
   arm();
 }
@@ -334,27 +336,24 @@ void ElasticJob::set(const std::string& key, ByteView value) {
   if (!status.ok()) log::error(cat("the store of the job: ", status.message()));
 }
 
-void ElasticJob::publish(const rendezvous::Generation& generation) {
+void ElasticJob::begin_generation(const rendezvous::Generation& generation) {
   // All ranks have left the generation before.
   if (const int32_t before = generation.number - 1; before >= 0) {
     launch_.server.remove_all(cat("g", before, "/"));
-    launch_.server.remove_all(cat(rendezvous::kGenerationNews, before, "/"));
-    launch_.server.remove_all(rendezvous::generation_key(before));
   }
-  set(rendezvous::generation_key(generation.number), encode(generation));
 }
 
-void ElasticJob::answer(int process, int64_t request, int32_t generation) {
-  set(rendezvous::place_answer_key(process, request), as_bytes(cat(generation)));
+void ElasticJob::answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) {
+  set(rendezvous::place_answer_key(process, request), encode(answer));
 }
 
 void ElasticJob::tell_updates(int32_t generation, rendezvous::HostUpdates updates) {
-  set(rendezvous::generation_news_key(generation, rendezvous::kUpdateNews),
-      as_bytes(cat(static_cast<int32_t>(updates))));
+  set(std::string(rendezvous::kUpdateNews),
+      encode(rendezvous::GenerationNews{generation, cat(static_cast<int32_t>(updates))}));
 }
 
 void ElasticJob::tell_loss(int32_t generation, const std::string& sentence) {
-  set(rendezvous::generation_news_key(generation, rendezvous::kLostNews), as_bytes(sentence));
+  set(std::string(rendezvous::kLostNews), encode(rendezvous::GenerationNews{generation, sentence}));
 }
 
 void ElasticJob::say(const std::string& sentence) { launch_.output.say(sentence); }

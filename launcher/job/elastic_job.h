@@ -69,8 +69,8 @@ class ElasticJob : private GenerationActions {
   void start_processes(int host) override;
   void end_host(int host) override;
   void end_process(int process) override;
-  void publish(const rendezvous::Generation& generation) override;
-  void answer(int process, int64_t request, int32_t generation) override;
+  void begin_generation(const rendezvous::Generation& generation) override;
+  void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) override;
   void tell_updates(int32_t generation, rendezvous::HostUpdates updates) override;
   void tell_loss(int32_t generation, const std::string& sentence) override;
   void say(const std::string& sentence) override;

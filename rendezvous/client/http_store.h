@@ -62,6 +62,7 @@ class HttpStore : public Store {
   // Ends the calls that wait for an answer, and refuses all later ones, by kAborted. Does not end the attempts of
   // a call to reach the server.
   void interrupt();
+  bool is_interrupted() const;
 
   // Asks for a place in the job and blocks until the job is complete. Workers have the same `host` if
   // and only if they run on the same host. A repeated call gives the same place.
@@ -75,7 +76,6 @@ class HttpStore : public Store {
   std::unique_ptr<PooledConnection> take_connection();
   Status note_connection(const PooledConnection& pooled);
   void forget_connection(const PooledConnection& pooled);
-  bool is_interrupted() const;
   void return_connection(std::unique_ptr<PooledConnection> pooled);
   Result<Bytes> call(Call call);
   Result<Bytes> call_on(PooledConnection& pooled, Call& call);

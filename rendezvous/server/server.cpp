@@ -93,12 +93,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
                                       std::make_shared<Value>(Value{to_bytes(as_text(value)), {}}));
   }
 
-  void remove_all(std::string_view prefix) {
-    State& state = core_->service.state();
-    for (const std::string& key : state.list(prefix, "", state.key_count())) {
-      static_cast<void>(state.remove(key));
-    }
-  }
+  void remove_all(std::string_view prefix) { core_->service.remove_all(prefix); }
 
   using OnKey = std::function<void(const std::string& key)>;
   void follow(std::string prefix, OnKey on_key) {

@@ -71,7 +71,7 @@ class Server {
   // For the owner of the server, which needs no connection. `on_key` is called on the loop, after the call
   // that changed a key with this prefix, for as long as the server lives.
   Status set(std::string_view key, ByteView value);
-  void remove_all(std::string_view prefix);
+  void remove_all(std::string_view prefix);  // keys and exchanges
   void on_change(std::string prefix, std::function<void(const std::string& key)> on_key);
 
   // Current value of this key; nothing if the key is absent.

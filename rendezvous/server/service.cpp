@@ -231,6 +231,13 @@ Service::Outcome Service::fence(const Request& request, const Target& target, Do
   return pending;
 }
 
+void Service::remove_all(std::string_view prefix) {
+  for (const std::string& key : state_.list(prefix, "", state_.key_count())) {
+    static_cast<void>(state_.remove(key));
+  }
+  exchanges_.remove_all(prefix);
+}
+
 Service::Outcome Service::exchange(const Request& request, const Target& target, Bytes body,
                                    Done done) {
   if (request.method == "DELETE") {

@@ -59,6 +59,8 @@ class Service {
   State& state() { return state_; }  // for the server's owner
   const Membership& membership() const { return membership_; }
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
+  // Removes the keys and exchanges whose names begin so.
+  void remove_all(std::string_view prefix);
   // Removes the keys whose lifetime has ended (State::next_expiry).
   void expire(Clock::time_point now) { state_.expire(now); }
 

@@ -238,6 +238,15 @@ void Exchanges::remove(std::string_view name) {
   for (const auto& [id, waiter] : waiters) waiter.on_records(nullptr);
 }
 
+void Exchanges::remove_all(std::string_view prefix) {
+  std::vector<std::string> names;
+  for (auto it = exchanges_.lower_bound(prefix);
+       it != exchanges_.end() && it->first.starts_with(prefix); ++it) {
+    names.push_back(it->first);
+  }
+  for (const std::string& name : names) remove(name);
+}
+
 std::string Exchanges::describe(std::string_view name) const {
   const auto found = exchanges_.find(name);
   if (found == exchanges_.end()) return cat("there is no exchange '", printable(name), "'");

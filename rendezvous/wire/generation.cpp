@@ -1,7 +1,7 @@
 #include "rendezvous/wire/generation.h"
 
 #include <algorithm>
-#include <set>
+#include <iterator>
 
 #include "base/text.h"
 #include "base/words.h"
@@ -9,7 +9,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-constexpr std::string_view kFirstLine = "horovod generation 1";
+constexpr std::string_view kFirstLine = "horovod place 1";
 constexpr int64_t kMaxNumber = 1 << 30;
 
 // A number from `least` to kMaxNumber.
@@ -26,10 +26,6 @@ Result<int32_t> read_number(std::string_view text, int64_t least) {
 std::string place_request_key(int process) { return cat(kPlaceRequests, process); }
 std::string place_answer_key(int process, int64_t request) {
   return cat("elastic/answer/", process, "/", request);
-}
-std::string generation_key(int32_t generation) { return cat("elastic/generation/", generation); }
-std::string generation_news_key(int32_t generation, std::string_view news) {
-  return cat(kGenerationNews, generation, "/", news);
 }
 
 Bytes encode(const PlaceRequest& request) {
@@ -49,61 +45,61 @@ bool Generation::has_new_members() const {
   return std::any_of(members.begin(), members.end(), [](const Member& one) { return one.is_new; });
 }
 
-// One line for each member, behind two others: its process, 1 when it is new, its host.
-Bytes encode(const Generation& generation) {
-  std::string text = cat(kFirstLine, "\n", generation.number, "\n");
-  for (const Generation::Member& member : generation.members) {
-    text += cat(member.process, " ", member.is_new ? 1 : 0, " ", member.host, "\n");
-  }
-  return to_bytes(text);
-}
-
-Result<Generation> decode_generation(ByteView bytes) {
-  const std::vector<std::string> lines = split(as_text(bytes), '\n');
-  if (lines.size() < 4 || lines.front() != kFirstLine || !lines.back().empty()) {
-    return invalid_argument("the record of a generation has another format");
-  }
-  Generation generation;
-  HVD_ASSIGN_OR_RETURN(generation.number, read_number(lines[1], 0));
-  std::set<int32_t> processes;
-  std::set<std::string> hosts;
-  for (size_t line = 2; line + 1 < lines.size(); ++line) {
-    const size_t first = lines[line].find(' ');
-    const size_t second = first == std::string::npos ? first : lines[line].find(' ', first + 1);
-    if (second == std::string::npos || second + 1 == lines[line].size()) {
-      return invalid_argument("a member of a generation has three words");
-    }
-    Generation::Member member;
-    HVD_ASSIGN_OR_RETURN(member.process,
-                         read_number(std::string_view(lines[line]).substr(0, first), 0));
-    const std::string word = lines[line].substr(first + 1, second - first - 1);
-    if (word != "0" && word != "1") return invalid_argument("a member is new (1) or not (0)");
-    member.is_new = word == "1";
-    member.host = lines[line].substr(second + 1);
-    const bool is_same_host =
-        !generation.members.empty() && generation.members.back().host == member.host;
-    if (!processes.insert(member.process).second ||
-        (!is_same_host && !hosts.insert(member.host).second)) {
-      return invalid_argument("a generation names a process twice, or splits the ranks of a host");
-    }
-    generation.members.push_back(std::move(member));
-  }
-  return generation;
-}
-
-Result<Place> place_of(const Generation& generation, int32_t process) {
+std::vector<PlaceAnswer> answers_of(const Generation& generation) {
   std::vector<std::string> hosts;
-  std::optional<size_t> rank;
-  for (const Generation::Member& member : generation.members) {
-    if (member.process == process) rank = hosts.size();
-    hosts.push_back(member.host);
+  for (const Generation::Member& member : generation.members) hosts.push_back(member.host);
+  const bool has_new = generation.has_new_members();
+  std::vector<PlaceAnswer> answers;
+  for (const Place& place : number_places(hosts)) {
+    answers.push_back({place, has_new});
+    answers.back().place.generation = generation.number;
   }
-  if (!rank) {
-    return not_found(cat("process ", process, " is not in generation ", generation.number));
+  return answers;
+}
+
+// Two lines: the second one has the generation, three pairs of a rank and a size, and 1 for new members.
+Bytes encode(const PlaceAnswer& answer) {
+  const Place& place = answer.place;
+  return to_bytes(cat(kFirstLine, "\n", place.generation, " ", place.rank, " ", place.size, " ",
+                      place.local_rank, " ", place.local_size, " ", place.cross_rank, " ",
+                      place.cross_size, " ", answer.has_new_members ? 1 : 0, "\n"));
+}
+
+Result<PlaceAnswer> decode_place_answer(ByteView bytes) {
+  const std::vector<std::string> lines = hvd::split(as_text(bytes), '\n');
+  if (lines.size() != 3 || lines[0] != kFirstLine || !lines[2].empty()) {
+    return invalid_argument("the launcher's answer to the request for a place has another format");
   }
-  Place place = number_places(hosts)[*rank];
-  place.generation = generation.number;
-  return place;
+  const std::vector<std::string> words = hvd::split(lines[1], ' ');
+  PlaceAnswer answer;
+  Place& place = answer.place;
+  int32_t has_new = 0;
+  int32_t* const numbers[] = {&place.generation, &place.rank,       &place.size,
+                              &place.local_rank, &place.local_size, &place.cross_rank,
+                              &place.cross_size, &has_new};
+  if (words.size() != std::size(numbers)) return invalid_argument("a place has eight numbers");
+  for (size_t i = 0; i < words.size(); ++i) {
+    HVD_ASSIGN_OR_RETURN(*numbers[i], read_number(words[i], 0));
+  }
+  if (place.rank >= place.size || place.local_rank >= place.local_size ||
+      place.cross_rank >= place.cross_size || place.local_size > place.size ||
+      place.cross_size > place.size || has_new > 1) {
+    return invalid_argument("a place is not one of its generation");
+  }
+  answer.has_new_members = has_new == 1;
+  return answer;
+}
+
+Bytes encode(const GenerationNews& news) { return to_bytes(cat(news.generation, " ", news.text)); }
+
+Result<GenerationNews> decode_generation_news(ByteView bytes) {
+  const std::string_view text = as_text(bytes);
+  const size_t space = text.find(' ');
+  if (space == std::string_view::npos) return invalid_argument("news have no generation");
+  GenerationNews news;
+  HVD_ASSIGN_OR_RETURN(news.generation, read_number(text.substr(0, space), 0));
+  news.text = text.substr(space + 1);
+  return news;
 }
 
 }  // namespace hvd::rendezvous

@@ -1,4 +1,4 @@
-// Keys and records by which the launcher of an elastic job and its processes agree on generations. A
+// Keys and messages by which the launcher of an elastic job and its processes agree on generations. A
 // generation is one membership of the job: an ordered list of processes, where the index is the rank. A
 // process has one number for its whole life. All values travel through the job's signed store. Pure.
 #pragma once
@@ -14,23 +14,22 @@
 
 namespace hvd::rendezvous {
 
-// A process asks for a place: it sets the key to a PlaceRequest. The launcher answers with the number of a
-// generation, in decimal digits, at place_answer_key.
+// A process asks for a place: it sets the key to a PlaceRequest. The launcher sets place_answer_key to a
+// PlaceAnswer, and removes it when the process asks for its next place.
 constexpr std::string_view kPlaceRequests = "elastic/request/";
 std::string place_request_key(int process);
 std::string place_answer_key(int process, int64_t request);
-std::string generation_key(int32_t generation);
 
 // A process that follows the changes of hosts sets this key once. A program without such a process cannot
 // live through a change of its ranks.
 constexpr std::string_view kFollowers = "elastic/follows/";
 
-// The launcher's news for the processes of a generation, below this prefix, with one key each. kLostNews: a sentence that says which process or host is lost. kUpdateNews: HostUpdates
-// in decimal digits.
+// The launcher's news for the processes of a generation, below one prefix. The values stay until the next news of
+// their kind: to remove them would wake each process that waits for news. kLostNews: GenerationNews with a sentence
+// that says which process or host is lost. kUpdateNews: with HostUpdates in decimal digits.
 constexpr std::string_view kGenerationNews = "elastic/news/";
-constexpr std::string_view kLostNews = "lost";
-constexpr std::string_view kUpdateNews = "update";
-std::string generation_news_key(int32_t generation, std::string_view news);
+constexpr std::string_view kLostNews = "elastic/news/lost";
+constexpr std::string_view kUpdateNews = "elastic/news/update";
 
 // As HostUpdateResult in plugins/python/horovod/_elastic.py.
 enum HostUpdates : int32_t { kHostsUnchanged = 0, kHostsRemoved = 1, kHostsAdded = 2 };
@@ -41,6 +40,20 @@ struct PlaceRequest {
 };
 Bytes encode(const PlaceRequest& request);
 Result<PlaceRequest> decode_place_request(ByteView bytes);
+
+struct PlaceAnswer {
+  Place place;
+  bool has_new_members = false;  // a process of the generation was not in the one before
+};
+Bytes encode(const PlaceAnswer& answer);
+Result<PlaceAnswer> decode_place_answer(ByteView bytes);
+
+struct GenerationNews {
+  int32_t generation = 0;
+  std::string text;
+};
+Bytes encode(const GenerationNews& news);
+Result<GenerationNews> decode_generation_news(ByteView bytes);
 
 struct Generation {
   struct Member {
@@ -53,9 +66,7 @@ struct Generation {
 
   bool has_new_members() const;
 };
-Bytes encode(const Generation& generation);
-Result<Generation> decode_generation(ByteView bytes);
-// The place of a process; kNotFound when it is no member.
-Result<Place> place_of(const Generation& generation, int32_t process);
+// The answers to the members, by rank.
+std::vector<PlaceAnswer> answers_of(const Generation& generation);
 
 }  // namespace hvd::rendezvous

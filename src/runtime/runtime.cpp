@@ -17,7 +17,8 @@ Runtime::Runtime(Identity identity, const RuntimeOptions& options)
     : identity_(identity),
       job_ranks_(options.ranks),
       sets_(identity.rank, identity.size),
-      handles_(options.epoch << 20) {}
+      handles_(options.epoch << 20),
+      is_elastic_(options.is_elastic) {}
 
 Runtime::~Runtime() {
   if (progress_ != nullptr && !core_->departed().load()) {
@@ -208,7 +209,7 @@ void Runtime::close() {
   if (core_->step(true)) progress_->notify_completed();
   ops_->close();  // before the controller, whose links they may share
   core_->close();
-  if (store_) store_->rest();
+  if (store_ && !is_elastic_) store_->rest();
 }
 
 void Runtime::fail(const Status& cause) {

@@ -49,6 +49,9 @@ struct RuntimeOptions {
   collectives::SharedHeap* heap = nullptr;
   // How often this process has joined the job before: keeps the keys of each time apart.
   uint32_t epoch = 0;
+  // The ranks of an elastic job: the launcher removes what they leave in the store for their start, and the
+  // store's connection stays for the next one.
+  bool is_elastic = false;
   StackChannel stack;
   // The ranks of the launcher's job that these are; empty: all.
   std::vector<int32_t> ranks;
@@ -135,6 +138,7 @@ class Runtime {
   std::unique_ptr<RuntimeCore> core_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Observation> observation_;
+  const bool is_elastic_;
   std::atomic<bool> has_said_who_left_{false};
   bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;
 };

@@ -92,7 +92,9 @@ Result<std::unique_ptr<Runtime>> Runtime::create(Identity identity,
   std::unique_ptr<Runtime> runtime(new Runtime(identity, options));
   HVD_RETURN_IF_ERROR(runtime->open(std::move(store), options));
   HVD_RETURN_IF_ERROR(runtime->meet(options));
-  if (runtime->identity_.rank == 0) runtime->host_->forget_meeting();
+  if (runtime->identity_.rank == 0 && !options.is_elastic) {
+    runtime->host_->forget_meeting();
+  }
   runtime->observation_->begin();
   return runtime;
 }

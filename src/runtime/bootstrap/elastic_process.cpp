@@ -55,8 +55,6 @@ Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const Settings& set
   std::unique_ptr<ElasticProcess> process(new ElasticProcess(
       address, *secret, static_cast<int32_t>(settings.integer("elastic_process")),
       std::move(on_lost)));
-  HVD_ASSIGN_OR_RETURN(process->requests_,
-                       rendezvous::HttpStore::open(address, *secret, store_options(settings)));
   HVD_ASSIGN_OR_RETURN(process->news_,
                        rendezvous::HttpStore::open(address, *secret, store_options(settings)));
   // Signals are for the threads of the program.
@@ -82,19 +80,16 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
     request.generation = met_;
   }
   const auto never = Deadline::never();
-  HVD_RETURN_IF_ERROR(
-      requests_->set(rendezvous::place_request_key(process_), encode(request), never));
+  if (store_ == nullptr || store_->is_interrupted()) {
+    HVD_ASSIGN_OR_RETURN(store_,
+                         rendezvous::HttpStore::open(address_, secret_, store_options(settings)));
+  }
+  HVD_RETURN_IF_ERROR(store_->set(rendezvous::place_request_key(process_), encode(request), never));
   const std::string answer_key = rendezvous::place_answer_key(process_, request.number);
-  HVD_ASSIGN_OR_RETURN(const Bytes answer, requests_->wait(answer_key, never));
-  const auto number = parse_int(as_text(answer));
-  if (!number) return internal_error("the launcher's answer names no generation");
-  HVD_ASSIGN_OR_RETURN(
-      const Bytes record,
-      requests_->wait(rendezvous::generation_key(static_cast<int32_t>(*number)), never));
-  HVD_ASSIGN_OR_RETURN(rendezvous::Generation generation, rendezvous::decode_generation(record));
-  HVD_ASSIGN_OR_RETURN(const rendezvous::Place place, place_of(generation, process_));
-  HVD_RETURN_IF_ERROR(requests_->remove(answer_key, never));
-  requests_->rest();
+  HVD_ASSIGN_OR_RETURN(const Bytes bytes, store_->wait(answer_key, never));
+  HVD_ASSIGN_OR_RETURN(const rendezvous::PlaceAnswer answer,
+                       rendezvous::decode_place_answer(bytes));
+  const rendezvous::Place& place = answer.place;
 
   Joined joined;
   Identity& identity = joined.bootstrap.identity;
@@ -104,19 +99,14 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
   identity.local_size = place.local_size;
   identity.cross_rank = place.cross_rank;
   identity.cross_size = place.cross_size;
-  identity.generation = generation.number;
-  std::shared_ptr<rendezvous::HttpStore> store;
-  if (identity.size > 1) {
-    rendezvous::HttpStoreOptions options = store_options(settings);
-    options.rank = identity.rank;
-    HVD_ASSIGN_OR_RETURN(store, rendezvous::HttpStore::open(address_, secret_, options));
-  }
-  joined.bootstrap.store = store;
-  joined.interruption = interruption_of(std::move(store));
+  identity.generation = place.generation;
+  if (identity.size > 1) joined.bootstrap.store = store_;
+  joined.interruption = interruption_of(store_);
   Status lost;
   {
     const MutexLock lock(mutex_);
-    current_ = std::move(generation);
+    current_ = place.generation;
+    has_new_members_ = answer.has_new_members;
     start_ = joined.interruption;
     if (news_generation_ == identity.generation) lost = loss_;
   }
@@ -126,29 +116,30 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
 
 int32_t ElasticProcess::generation() const {
   const MutexLock lock(mutex_);
-  return current_.members.empty() ? -1 : current_.number;
+  return current_;
 }
 
 void ElasticProcess::has_met() {
   const MutexLock lock(mutex_);
-  met_ = current_.number;
+  met_ = current_;
 }
 
 bool ElasticProcess::has_new_members() const {
   const MutexLock lock(mutex_);
-  return current_.has_new_members();
+  return has_new_members_;
 }
 
 void ElasticProcess::follow_hosts() {
   if (follows_hosts_.exchange(true)) return;
-  const Status told = requests_->set(cat(rendezvous::kFollowers, process_), as_bytes("1"),
-                                     Deadline::after_seconds(kSecondsToFollow));
+  const Status told = news_->set(cat(rendezvous::kFollowers, process_), as_bytes("1"),
+                                 Deadline::after_seconds(kSecondsToFollow));
+  news_->rest();
   if (!told.ok()) log::debug(cat("the launcher does not hear from this process: ", told.message()));
 }
 
 int32_t ElasticProcess::host_updates() const {
   const MutexLock lock(mutex_);
-  return news_generation_ == current_.number ? updates_ : rendezvous::kHostsUnchanged;
+  return news_generation_ == current_ ? updates_ : rendezvous::kHostsUnchanged;
 }
 
 Status ElasticProcess::loss(int32_t generation) const {
@@ -186,12 +177,11 @@ void ElasticProcess::follow_news() {
 }
 
 void ElasticProcess::take_news(const std::string& key) {
-  const std::vector<std::string> words =
-      split(std::string_view(key).substr(rendezvous::kGenerationNews.size()), '/');
-  const auto number = words.size() == 2 ? parse_int(words[0]) : std::nullopt;
-  const auto value = number ? news_->get(key, Deadline::never()) : Result<Bytes>(not_found(key));
-  if (!value.ok()) return;
-  const auto generation = static_cast<int32_t>(*number);
+  const auto value = news_->get(key, Deadline::never());
+  const auto news = value.ok() ? rendezvous::decode_generation_news(*value)
+                               : Result<rendezvous::GenerationNews>(value.error());
+  if (!news.ok()) return;
+  const int32_t generation = news->generation;
   Status lost;
   std::shared_ptr<Interruption> start;
   {
@@ -202,11 +192,11 @@ void ElasticProcess::take_news(const std::string& key) {
       updates_ = rendezvous::kHostsUnchanged;
       loss_ = Status();
     }
-    if (words[1] == rendezvous::kUpdateNews) {
-      updates_ = static_cast<int32_t>(parse_int(as_text(*value)).value_or(0));
-    } else if (words[1] == rendezvous::kLostNews) {
-      lost = loss_ = aborted(std::string(as_text(*value)));
-      if (current_.number == generation) start = start_.lock();
+    if (key == rendezvous::kUpdateNews) {
+      updates_ = static_cast<int32_t>(parse_int(news->text).value_or(0));
+    } else if (key == rendezvous::kLostNews) {
+      lost = loss_ = aborted(news->text);
+      if (current_ == generation) start = start_.lock();
     }
   }
   if (lost.ok()) return;

@@ -37,7 +37,7 @@ class ElasticProcess {
   };
   // Asks for a place in the next generation. Blocks until all processes of the last generation have
   // asked or ended, for which the launcher has the deadlines. A process that is no longer wanted waits
-  // here until its agent ends it.
+  // here until its agent ends it. One call at a time.
   Result<Joined> join(const Settings& settings);
 
   // The generation that join() returned last; -1 before.
@@ -62,12 +62,15 @@ class ElasticProcess {
   const Secret secret_;
   const int32_t process_;
   const OnLost on_lost_;
-  std::unique_ptr<rendezvous::HttpStore> requests_, news_;
+  std::unique_ptr<rendezvous::HttpStore> news_;
+  // In which this process asks, and then meets the others. Its connection stays for the next generation.
+  std::shared_ptr<rendezvous::HttpStore> store_;
   std::atomic<bool> follows_hosts_ = false;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
-  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;  // the last generation whose ranks have met
-  rendezvous::Generation current_ HVD_GUARDED_BY(mutex_);
+  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;      // the last generation whose ranks have met
+  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation that join() returned last
+  bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
   std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of current_
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;

@@ -155,6 +155,7 @@ Status start_once(const hvd_init_options& wishes, bool* is_void) HVD_REQUIRES(st
   options.published = std::move(bootstrap.published);
   options.heap = &heap();
   options.epoch = epoch;
+  options.is_elastic = is_elastic;
   ++state.epoch;
   options.stack = state.stack;
   options.start_deadline = deadline;

@@ -37,10 +37,11 @@ struct RecordedJob : GenerationActions {
   void restart() override { ++restarts; }
   void end_host(int host) override { ended.push_back(host); }
   void end_process(int process) override { ended_processes.push_back(process); }
-  void publish(const rendezvous::Generation& generation) override { record = generation; }
-  void answer(int process, int64_t request, int32_t generation) override {
+  void begin_generation(const rendezvous::Generation& generation) override { record = generation; }
+  void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) override {
     CHECK(request == requests[process]);
-    places[process] = generation;
+    CHECK(answer.has_new_members == record.has_new_members());
+    places[process] = answer.place.generation;
   }
   void tell_updates(int32_t generation, rendezvous::HostUpdates told) override {
     updates.push_back(cat(generation, ":", static_cast<int>(told)));

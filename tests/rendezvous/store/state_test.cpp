@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/store/exchange.h"
+
 namespace hvd::rendezvous {
 namespace {
 
@@ -104,6 +106,20 @@ TEST_CASE("a fence names the missing ranks only when it can know them") {
   CHECK(state.describe_fence("f") == "fence 'f' waits for 18 of 20");
   REQUIRE(state.arrive("g", 2, {{"c", 2}, 1}, kNobody).ok());
   CHECK(state.describe_fence("g") == "fence 'g' waits for 1 of 2: rank 0");
+}
+
+TEST_CASE("all exchanges with a prefix are forgotten at once") {
+  Exchanges exchanges;
+  int forgotten = 0;
+  for (const char* name : {"g1/0/rank", "g1/0/leader", "g10/0/rank"}) {
+    std::optional<Exchanges::Ticket> ticket;
+    const auto on_records = [&](const ValuePtr& records) { forgotten += records == nullptr; };
+    REQUIRE(exchanges.join(name, 2, 0, to_bytes("one"), {}, on_records, &ticket).ok());
+    CHECK(ticket.has_value());
+  }
+  exchanges.remove_all("g1/");
+  CHECK(forgotten == 2);
+  CHECK(exchanges.waiter_count() == 1);
 }
 
 }  // namespace hvd::rendezvous

@@ -5,46 +5,58 @@
 namespace hvd::rendezvous {
 namespace {
 
-Result<Generation> read(std::string_view text) { return decode_generation(as_bytes(text)); }
-
-TEST_CASE("the record of a generation is read as it was written") {
-  Generation generation;
-  generation.number = 7;
-  generation.members = {{3, false, "b"}, {9, true, "b"}, {1, false, "host with blanks"}};
-  const auto read = decode_generation(encode(generation));
-  REQUIRE(read.ok());
-  CHECK(read->number == 7);
-  REQUIRE(read->members.size() == 3);
-  CHECK(read->members[1].process == 9);
-  CHECK(read->members[1].is_new);
-  CHECK(read->members[2].host == "host with blanks");
-  CHECK(read->has_new_members());
-}
+Result<PlaceAnswer> read(std::string_view text) { return decode_place_answer(as_bytes(text)); }
 
 TEST_CASE("ranks follow the list, local and cross ranks the hosts") {
   Generation generation;
-  generation.members = {{3, false, "b"}, {9, true, "b"}, {1, false, "a"}};
-  const auto place = place_of(generation, 1);
-  REQUIRE(place.ok());
-  CHECK(place->rank == 2);
-  CHECK(place->size == 3);
-  CHECK(place->local_rank == 0);
-  CHECK(place->local_size == 1);
-  CHECK(place->cross_rank == 1);
-  CHECK(place->cross_size == 2);
-  CHECK(place_of(generation, 4).status().code() == Code::kNotFound);
+  generation.number = 7;
+  generation.members = {{3, false, "b"}, {9, true, "b"}, {1, false, "host with blanks"}};
+  const auto answers = answers_of(generation);
+  REQUIRE(answers.size() == 3);
+  CHECK(answers[2].place == Place{.rank = 2,
+                                  .size = 3,
+                                  .local_rank = 0,
+                                  .local_size = 1,
+                                  .cross_rank = 1,
+                                  .cross_size = 2,
+                                  .generation = 7});
+  CHECK(answers[1].place.local_rank == 1);
+  CHECK(answers[0].has_new_members);
+  generation.members[1].is_new = false;
+  CHECK_FALSE(answers_of(generation)[0].has_new_members);
 }
 
-TEST_CASE("records that cannot be right are refused") {
-  const std::string first = "horovod generation 1\n";
-  CHECK(read(first + "0\n0 0 a\n").ok());
+TEST_CASE("an answer is read as it was written") {
+  const PlaceAnswer answer{{2, 3, 0, 1, 1, 2, 7}, true};
+  const auto read = decode_place_answer(encode(answer));
+  REQUIRE(read.ok());
+  CHECK(read->place == answer.place);
+  CHECK(read->has_new_members);
+}
+
+TEST_CASE("answers that cannot be right are refused") {
+  const std::string first = "horovod place 1\n";
+  CHECK(read(first + "0 0 1 0 1 0 1 0\n").ok());
   for (const char* rest :
-       {"", "0\n", "0\n0 0 a", "x\n0 0 a\n", "-1\n0 0 a\n", "0\n0 2 a\n", "0\n0 0\n", "0\n0 0 \n",
-        "0\n-1 0 a\n", "0\n0 0 a\n0 0 b\n", "0\n0 0 a\n1 0 b\n2 0 a\n", "0\n4294967296 0 a\n"}) {
+       {"", "0 0 1 0 1 0 1 0", "\n", "0 0 1 0 1 0 1\n", "0 0 1 0 1 0 1 0 0\n", "x 0 1 0 1 0 1 0\n",
+        "-1 0 1 0 1 0 1 0\n", "0 1 1 0 1 0 1 0\n", "0 0 0 0 1 0 1 0\n", "0 0 1 1 1 0 1 0\n",
+        "0 0 1 0 2 0 1 0\n", "0 0 1 0 1 1 1 0\n", "0 0 1 0 1 0 2 0\n", "0 0 1 0 1 0 1 2\n",
+        "4294967296 0 1 0 1 0 1 0\n", "0 0 1 0 1 0 1 0\n\n"}) {
     CAPTURE(rest);
     CHECK_FALSE(read(first + rest).ok());
   }
-  CHECK_FALSE(read("horovod generation 2\n0\n0 0 a\n").ok());
+  CHECK_FALSE(read("horovod place 2\n0 0 1 0 1 0 1 0\n").ok());
+}
+
+TEST_CASE("news name their generation") {
+  const auto news = decode_generation_news(encode(GenerationNews{3, "host b is lost"}));
+  REQUIRE(news.ok());
+  CHECK(news->generation == 3);
+  CHECK(news->text == "host b is lost");
+  for (const char* text : {"", "3", "x 1", "-1 1", " 1"}) {
+    CAPTURE(text);
+    CHECK_FALSE(decode_generation_news(as_bytes(text)).ok());
+  }
 }
 
 TEST_CASE("a request for a place has two numbers") {
