@@ -27,7 +27,7 @@ GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
           // An agent that has joined starts its ranks once, and a parent process serves one launch.
           .restarts_programs = !hosts_join && !settings.is_set("store_fd"),
           .most_restarts = most_restarts(settings),
-          .cause_seconds = settings.number("host_timeout") + 0.5};
+          .cause_seconds = settings.number("host_timeout") + 2};
 }
 
 }  // namespace
