@@ -93,7 +93,7 @@ def test_another_user_gets_no_answer_runs_no_command_and_hears_no_question():
         expect(said == ["ready\n"], f"the other user got an answer: {said}")
         expect(not made.exists(), "the other user ran a command")
         seen = ask("ps")
-        expect(f"horovodrun, pid {job.process.pid}, 1 ranks: " in seen.stdout and seen.stderr == "", seen)
+        expect(f"horovodrun, pid {job.process.pid}, 1 rank: " in seen.stdout and seen.stderr == "", seen)
         done = ask("exec", job.process.pid, "touch", made)
         expect(done.returncode == 0 and made.exists(), f"the request does nothing: {done}")
     expect("question" not in "".join(said), f"the other user heard {said}")

@@ -81,7 +81,7 @@ def test_jobs_are_listed_among_names_of_another_user():
         for words in ("ps", "stack"):
             seen = subprocess.run([LAUNCHER, words], env=clean_environment(), capture_output=True,
                                   text=True, timeout=90, check=False)
-            expect(seen.returncode == 0 and f"horovodrun, pid {job.process.pid}, 1 ranks: " in
+            expect(seen.returncode == 0 and f"horovodrun, pid {job.process.pid}, 1 rank: " in
                    seen.stdout and seen.stderr == "", seen)
         job.signal(signal.SIGKILL)
         job.wait()
