@@ -446,6 +446,10 @@ void Agent::handle(const Start& start) {
     Environment more =
         merged(pmix_rank_environment(served, rank, start.order), rank_environment(network, rank));
     if (!job_.insecure_compat) return more;
+    const auto process = parse_int(value_of(rank, "HOROVOD_ELASTIC_PROCESS"));
+    for (const auto& [number, own] : start.order.of_ranks) {
+      if (process == number) more = merged(std::move(more), own);
+    }
     return merged(
         original_worker_environment(store_.loopback_port(), link_.input(), rank, environment_),
         more);

@@ -87,7 +87,7 @@ void Generations::discovered(std::vector<Host> hosts, Time now) {
   pool_.discovered(std::move(hosts));
   if (!std::exchange(has_begun_, true)) {
     begun_ = now;
-    if (limits_.restarts_programs) assume_ranks();
+    if (limits_.restarts_programs || limits_.may_be_originals) assume_ranks();
   }
   consider(now);
 }
@@ -174,12 +174,35 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   if (!is_live(process)) return;
   Process& one = processes_.at(process);
   if (request.number <= one.request) return;
+  limits_.may_be_originals = false;
   drop_assumption();
   one.phase = Phase::kAsking;
   one.request = request.number;
   one.generation = request.generation;
   if ((!current_ || is_member(process)) && !asking_since_) asking_since_ = now;
   consider(now);
+}
+
+void Generations::original_requested(int process, int64_t request, Time now) {
+  if (!is_live(process) || !is_assumed_) return;
+  Process& one = processes_.at(process);
+  if (one.phase != Phase::kMember) return;
+  one.phase = Phase::kAsking;
+  one.request = request;
+  if (!asking_since_) asking_since_ = now;
+  consider(now);
+}
+
+bool Generations::is_asking(int process) const {
+  const auto found = processes_.find(process);
+  return found != processes_.end() && found->second.phase == Phase::kAsking;
+}
+
+// Whether the next generation may have this process, which then starts.
+bool Generations::is_held(const Process& process) const {
+  const HostState& host = hosts_.at(process.host);
+  return process.phase == Phase::kHeld && limits_.may_be_originals && host.is_prepared &&
+         !host.is_gone;
 }
 
 bool Generations::ended(int process, int exit_code, const std::string& sentence, Time now) {
@@ -469,7 +492,8 @@ MembershipPlan Generations::next() const {
     int count = 0;
     for (const auto& [number, process] : processes_) {
       const HostState& state = hosts_.at(process.host);
-      if (state.name != host.name || state.is_leaving || process.phase != Phase::kAsking) continue;
+      if (state.name != host.name || state.is_leaving) continue;
+      if (process.phase != Phase::kAsking && !is_held(process)) continue;
       if (process.is_removed) continue;
       ++count;
       if (!is_member(number) || !has_met(number)) {
@@ -507,13 +531,24 @@ void Generations::begin(Generation generation, Time now) {
   }
   actions_.begin_generation(record);
   current_ = std::move(generation);
+  std::set<int> starting;  // hosts
   const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);
   for (size_t rank = 0; rank < answers.size(); ++rank) {
     const int number = record.members[rank].process;
     Process& process = processes_.at(number);
+    if (process.phase == Phase::kHeld)
+      starting.insert(process.host);
+    else
+      actions_.answer(number, process.request, answers[rank]);
     process.phase = Phase::kMember;
     process.generation = record.number;
-    actions_.answer(number, process.request, answers[rank]);
+  }
+  for (const int host : starting) {
+    // Its agent starts all of them at once.
+    for (const int process : hosts_.at(host).processes) {
+      if (processes_.at(process).phase == Phase::kHeld) dismiss(process);
+    }
+    actions_.start_processes(host);
   }
   for (const Member& member : current_->removed) dismiss(static_cast<int>(member.incarnation));
 }
@@ -539,7 +574,9 @@ void Generations::finish() {
 // Whether other processes than the present ones may come.
 bool Generations::may_grow() const {
   if (limits_.finds_hosts) return true;
-  const auto is_starting = [](const auto& one) { return one.second.phase == Phase::kStarting; };
+  const auto is_starting = [](const auto& one) {
+    return one.second.phase == Phase::kStarting || one.second.phase == Phase::kHeld;
+  };
   if (std::any_of(processes_.begin(), processes_.end(), is_starting)) return true;
   return std::any_of(pool_.offered().begin(), pool_.offered().end(), [this](const Host& host) {
     return !pool_.is_excluded_for_ever(host.name) && live_processes(host.name) < host.slots;
@@ -692,7 +729,7 @@ void Generations::announce(Time now) {
     }
     next_ = std::min(next_.value_or(Time::max()), when);
   }
-  if (is_assumed_ || updates == announced_) return;
+  if ((is_assumed_ && !limits_.may_be_originals) || updates == announced_) return;
   announced_ = updates;
   actions_.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
 }

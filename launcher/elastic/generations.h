@@ -31,6 +31,9 @@ struct GenerationLimits {
   bool restarts_ranks = false;       // a failed rank is started again on its host
   // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
   bool restarts_programs = false;
+  // The ranks may be Horovod's own workers: they have their first places in their environment, and a new
+  // one starts when its place is known.
+  bool may_be_originals = false;
   std::optional<int> most_restarts;  // of these, after failures; what the user has said
   double cause_seconds = 3.5;        // a lost host may be the cause of a rank's exit so long before
 };
@@ -92,6 +95,12 @@ class Generations {
   // A rank has entered hvd.elastic.run.
   void takes_part(Time now);
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
+  // The same for one of Horovod's own workers, after the first generation.
+  void original_requested(int process, int64_t request, Time now);
+  // The process has asked for its next place, and waits for it.
+  bool is_asking(int process) const;
+  // Ranks have asked for the next generation, and wait for others.
+  bool is_asked() const { return asking_since_.has_value(); }
   // A process has ended. Returns false when it failed while others have done their work: the job has failed.
   bool ended(int process, int exit_code, const std::string& sentence, Time now);
   // All processes of a host are lost, or the host ends them by itself. As ended().
@@ -186,6 +195,7 @@ class Generations {
   int live_processes(const std::string& host) const;  // without removed ones
   int live_processes() const;
   bool is_member(int process) const;
+  bool is_held(const Process& process) const;
   int free_slot(const std::string& host) const;
   void tell_loss(const std::string& sentence);
 

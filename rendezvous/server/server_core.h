@@ -13,6 +13,7 @@
 
 #include "base/secrets/secret.h"
 #include "net/tls/accepted_socket.h"
+#include "rendezvous/server/elastic_workers.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/service.h"
@@ -40,6 +41,7 @@ struct ServerCore {
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   Service service;
   std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
+  std::optional<ElasticWorkers> elastic_workers;
   std::set<int> logged_refusals;  // of unsigned requests, by status: each is logged once
   std::unordered_set<Session*> sessions;
   std::function<void(net::AcceptedSocket)> on_agent;  // empty: agents are refused

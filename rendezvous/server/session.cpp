@@ -232,7 +232,9 @@ net::Task<void> Session::answer() {
   if (is_unsigned_) {
     is_signed_ = false;
     unsigned_room_.reset();  // the store takes room for the value
-    co_return begin_reply(answer_unsigned(*core_, *parser_), keeps());
+    std::optional<Request> place = place_request(*core_, *parser_);
+    if (!place) co_return begin_reply(answer_unsigned(*core_, *parser_), keeps());
+    co_return co_await execute(*std::move(place));
   }
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
   if (!is_signed_) co_return begin_reply(answer_monitor(*core_, parser_->target()), keeps());
@@ -244,6 +246,10 @@ net::Task<void> Session::answer() {
   }
   if (Monitor::is_its(parser_->target()))
     co_return begin_reply(answer_monitor(*core_, parser_->target()), keeps());
+  co_await execute(std::move(request));
+}
+
+net::Task<void> Session::execute(Request request) {
   auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
     if (!writer_.has_begun()) begin_reply(std::move(reply), keeps());
     wake_.cancel();

@@ -13,7 +13,9 @@ Environment original_worker_environment(uint16_t port, int link, const Environme
                              {"HOROVOD_GLOO_RENDEZVOUS_PORT", cat(port)},
                              {"HOROVOD_CONTROLLER", "gloo"},
                              {"HOROVOD_CPU_OPERATIONS", "gloo"}};
-  const bool is_alone = value_of(rank, "HOROVOD_LOCAL_SIZE") == value_of(rank, "HOROVOD_SIZE");
+  // Other hosts may come into an elastic job.
+  const bool is_alone = value_of(rank, "HOROVOD_LOCAL_SIZE") == value_of(rank, "HOROVOD_SIZE") &&
+                        value_of(rank, "HOROVOD_ELASTIC").empty();
   const auto addresses = host_addresses(link, own, {});
   const std::string interface =
       addresses.empty() ? "" : (is_alone ? addresses.back() : addresses.front()).interface;
