@@ -9,6 +9,7 @@
 #include "launcher/inspect/rank_names.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
 
