@@ -486,9 +486,8 @@ net::Task<void> ElasticJob::repeat_updates() {
     const bool is_told = co_await tell_worker(std::move(worker), std::move(request));
     if (!is_told && !is_stopped_ && !std::exchange(has_failed, true)) {
       launch_.output.say(
-          "rank 0 does not hear of changed hosts: the address by which its Horovod hears of them "
-          "is "
-          "not reached from here");
+          "rank 0 does not hear of changed hosts: this machine does not reach the address where "
+          "its Horovod listens for them");
     }
     pause.expires_after(kTellAgain);
     co_await pause.async_wait(net::use_tuple);
