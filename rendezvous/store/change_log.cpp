@@ -8,8 +8,8 @@
 namespace hvd::rendezvous {
 namespace {
 
-constexpr size_t kRemembered = 1 << 16;
-constexpr size_t kRememberedBytes = 16 * 1024 * 1024;
+constexpr size_t kRemembered = 4096;
+constexpr size_t kRememberedBytes = 1024 * 1024;
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/store/change_log.h"
 #include "rendezvous/store/exchange.h"
 
 namespace hvd::rendezvous {
@@ -106,6 +107,19 @@ TEST_CASE("a fence names the missing ranks only when it can know them") {
   CHECK(state.describe_fence("f") == "fence 'f' waits for 18 of 20");
   REQUIRE(state.arrive("g", 2, {{"c", 2}, 1}, kNobody).ok());
   CHECK(state.describe_fence("g") == "fence 'g' waits for 1 of 2: rank 0");
+}
+
+TEST_CASE("the last 4,096 changes are remembered") {
+  ChangeLog log;
+  for (int i = 0; i < 4096; ++i) log.add("a", false);
+  REQUIRE(log.after(0, "").ok());
+  CHECK(log.after(0, "")->changes.size() == 4096);
+  log.add("b", true);
+  const auto late = log.after(0, "");
+  REQUIRE_FALSE(late.ok());
+  CHECK(late.error().message() ==
+        "the changes after revision 0 are forgotten; list the keys and watch from 4097");
+  CHECK(log.after(1, "b")->changes.size() == 1);
 }
 
 TEST_CASE("all exchanges with a prefix are forgotten at once") {
