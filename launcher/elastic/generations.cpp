@@ -405,7 +405,7 @@ void Generations::restart(const std::string& why, Time now) {
                 failed_process_);
   }
   if (!may_reset(now)) return end_by_reset_limit();
-  history_.resets.push_back(now);
+  count_reset(now);
   history_.generation = generation() + 1;
   history_.failure = failure_;
   history_.failure_code = failure_code_;
@@ -507,7 +507,7 @@ MembershipPlan Generations::next() const {
 }
 
 void Generations::begin(Generation generation, Time now) {
-  if (current_) history_.resets.push_back(now);
+  if (current_) count_reset(now);
   paused_since_.reset();
   asking_since_.reset();
   ready_since_.reset();
@@ -646,6 +646,10 @@ void Generations::give_up_silent(Time now) {
                      limits_.return_seconds, " s"));
   }
   next_ = std::min({next_.value_or(Time::max()), limit, has_named_silent_ ? limit : named});
+}
+
+void Generations::count_reset(Time now) {
+  if (limits_.resets) history_.resets.push_back(now);
 }
 
 bool Generations::may_reset(Time now) {
@@ -789,6 +793,7 @@ void Generations::consider(Time now) {
   for (auto& [number, host] : hosts_) {
     if (host.is_leaving) drop_host(host);
   }
+  if (let_hosts_go(now)) consider(now);
 }
 
 void Generations::on_time(Time now) { consider(now); }
@@ -825,7 +830,7 @@ Result<std::string> Generations::resize(int ranks, Time now) {
     pool_.take_back([this](const std::string& name) {
       return std::any_of(hosts_.begin(), hosts_.end(), [&](const auto& one) {
         const HostState& host = one.second;
-        return host.name == name && host.is_ending && !host.is_gone;
+        return host.name == name && !host.why_it_ends.empty() && !host.is_gone;
       });
     });
     for (auto& [number, process] : processes_) process.is_removed = false;
@@ -911,25 +916,45 @@ Result<std::string> Generations::remove_host(const std::string& name, Time now) 
 void Generations::host_leaves(int host, const std::string& why, double seconds, Time now) {
   HostState& state = hosts_.at(host);
   if (is_over_ || finishing_ || state.is_gone) return;
-  state.is_ending = true;
-  const std::string name = state.name;
-  const std::string sentence = cat("host ", name, " leaves the job: ", why);
-  if (current_ && !has_state_without(name)) {
-    actions_.say(cat(sentence, "; no other host has the state of the training, and it ends in ",
-                     seconds, " s (--leave-grace)"));
+  state.why_it_ends = cat("host ", state.name, " leaves the job: ", why);
+  state.ends_at = now + duration_of(seconds);
+  if (current_ && !has_state_without(state.name)) {
+    actions_.say(cat(state.why_it_ends,
+                     "; no other host has the state of the training, and it ends in ", seconds,
+                     " s (--leave-grace)"));
     return;
   }
-  actions_.say(restarts_program()
-                   ? cat(sentence, "; it ends in ", seconds, " s at the latest (--leave-grace)")
-                   : cat(sentence, "; its ranks have ", seconds,
-                         " s for their next commit (--leave-grace)"));
+  let_go(state, now);
+  consider(now);
+}
+
+// Its ranks leave at their next commit.
+void Generations::let_go(const HostState& host, Time now) {
+  const auto left = std::chrono::round<std::chrono::seconds>(host.ends_at - now).count();
+  actions_.say(restarts_program() ? cat(host.why_it_ends, "; it ends in ", left,
+                                        " s at the latest (--leave-grace)")
+                                  : cat(host.why_it_ends, "; its ranks have ", left,
+                                        " s for their next commit (--leave-grace)"));
   if (failure_.empty()) {
     failure_code_ = kExitFailed;
-    failure_ = sentence;
+    failure_ = host.why_it_ends;
     failed_process_ = -1;
   }
-  pool_.remove(name, 0);
-  consider(now);
+  pool_.remove(host.name, 0);
+}
+
+// The hosts that are about to end, and were the only ones with the state until now.
+bool Generations::let_hosts_go(Time now) {
+  bool any = false;
+  for (const auto& [number, host] : hosts_) {
+    const bool is_offered = std::any_of(pool_.offered().begin(), pool_.offered().end(),
+                                        [&](const Host& one) { return one.name == host.name; });
+    if (host.why_it_ends.empty() || host.is_gone || !is_offered) continue;
+    if (!has_state_without(host.name)) continue;
+    let_go(host, now);
+    any = true;
+  }
+  return any;
 }
 
 Result<std::string> Generations::remove_rank(int64_t rank, Time now) {

@@ -43,9 +43,9 @@ struct JobHistory {
   explicit JobHistory(HostPool pool) : pool(std::move(pool)) {}
 
   HostPool pool;
-  std::optional<int> most;  // ranks, where a user has said so
-  std::vector<Clock::time_point> resets;
-  int restarts = 0;  // after failures
+  std::optional<int> most;                // ranks, where a user has said so
+  std::vector<Clock::time_point> resets;  // if they are limited
+  int restarts = 0;                       // after failures
   Clock::time_point began = Clock::now();
   std::optional<Clock::time_point> waits_since;  // for hosts, since the last launch with ranks
   int32_t generation = 0;                        // the first one of the next launch
@@ -113,7 +113,7 @@ class Generations {
   Result<std::string> remove_host(const std::string& name, Time now);
   Result<std::string> remove_rank(int64_t rank, Time now);
   // A host will be lost after so many seconds: its ranks leave at their next commit, as if a user removed
-  // it. If no other has the state, they go on until then.
+  // it. If no other has the state, they go on until another one has it.
   void host_leaves(int host, const std::string& why, double seconds, Time now);
   void on_time(Time now);
   // Time::max(): no event but the others can change anything.
@@ -150,7 +150,8 @@ class Generations {
     std::vector<int> processes;
     bool is_leaving = false;  // no longer among the discovered ones
     bool is_gone = false;
-    bool is_ending = false;  // its agent ends soon, by itself
+    std::string why_it_ends;  // its agent ends by itself, at ends_at; empty: it does not
+    Time ends_at{};
     bool is_prepared = false;
   };
 
@@ -176,6 +177,7 @@ class Generations {
   bool all_have_asked() const;
   MembershipPlan next() const;
   void begin(Generation generation, Time now);
+  void count_reset(Time now);
   bool may_reset(Time now);
   Status may_change(Time now);
   int offered_slots() const;
@@ -183,6 +185,8 @@ class Generations {
   bool has_met(int process) const;
   int usable_slots(const Host& host) const;
   bool has_state_without(const std::string& host) const;
+  void let_go(const HostState& host, Time now);
+  bool let_hosts_go(Time now);
   int live_members() const;
   int members_of(const std::string& host) const;
   bool has_spare_place(const Process& process) const;

@@ -914,6 +914,32 @@ TEST_CASE("the only host with the state goes on until its agent ends") {
   CHECK_FALSE(job.exit_code);
 }
 
+TEST_CASE("the only host with the state leaves once another host has got the state") {
+  RecordedJob job;
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  job.generations.discovered(kTwoHosts, job.now());
+  job.generations.prepared(1, job.now());
+  job.wait(10);
+  job.ask({2, 3});
+  CHECK(job.updates == std::vector<std::string>{"0:2"});
+  CHECK(job.said.size() == 1);
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 2+ 3+");
+  job.wait(1);
+  CHECK(job.said.back() ==
+        "host a leaves the job: its agent got signal 15; its ranks have 20 s for their next commit "
+        "(--leave-grace)");
+  CHECK(job.updates.back() == "1:1");
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "2 3");
+  CHECK(job.ended == std::vector<int>{0});
+  CHECK(job.losses.empty());
+  job.wait(100);
+  CHECK_FALSE(job.exit_code);
+}
+
 TEST_CASE("the ranks learn of a lost host and the cause") {
   RecordedJob job;
   job.begin(kTwoHosts);
