@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log/log.h"
@@ -105,6 +106,12 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   text += cat(": ", printable(join(options_.command, " ")), "\n");
   for (size_t host = 0; host < hosts.size(); ++host) {
     const bool is_done = supervisor_.is_done(static_cast<int>(host));
+    const auto is_it = [&name = plan_.hosts[host].name](const Host& one) {
+      return one.name == name;
+    };
+    const bool has_begun_again = std::any_of(
+        plan_.hosts.begin() + static_cast<std::ptrdiff_t>(host) + 1, plan_.hosts.end(), is_it);
+    if (is_done && has_begun_again) continue;
     text += cat("host ", plan_.hosts[host].name,
                 is_done               ? ": has ended\n"
                 : hosts[host].empty() ? ": no rank runs\n"

@@ -219,7 +219,7 @@ bool JoinQueue::is_complete() const {
 
 std::string JoinQueue::describe_wanted() const {
   if (!wanted_.hosts.empty()) return cat("the hosts ", names_of(wanted_.hosts));
-  return cat("hosts that give ", wanted_.slots, " slots");
+  return cat("hosts that give ", wanted_.slots, wanted_.slots == 1 ? " slot" : " slots");
 }
 
 std::string JoinQueue::describe_missing() const {
