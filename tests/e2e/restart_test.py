@@ -1,9 +1,10 @@
 #!/usr/bin/python3 -B
 """Elastic jobs of programs without hvd.elastic: when the ranks change, all of them start again."""
 from harness import *
-from elastic_test import discovery
+from elastic_test import discovery, interpreters
 
 PLAIN = WORKERS / "plain_rank.py"
+JAX = WORKERS / "jax_restarted.py"
 DDP = ROOT / "examples" / "elastic" / "torch_ddp_digits.py"
 ENOUGH = 0.9  # test accuracy
 
@@ -45,6 +46,24 @@ def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
     expect(any("rank 1 on host b was killed by signal 9" in line and "(restart 1 of 3)" in line
                for line in job.said()), job.describe())
     expect("horovodrun: generation 3: 1 rank\n" in job.err, job.describe())
+
+
+@world("a b c")
+def test_a_jax_program_grows_survives_a_kill_and_shrinks():
+    python, folder = interpreters("HVD_TEST_JAX")[0], scratch()
+    job = Job("-np", 2, "--min-np", 1, "--start-timeout", 30, *discovery(folder, "a:1", "b:1"), python, JAX, 400,
+              folder / "step")
+    begin(job, 0, 2)
+    discovery(folder, "a:1", "b:1", "c:1")
+    begin(job, 1, 3)
+    kill_on("b", JAX.name, job)
+    begin(job, 2, 2)
+    discovery(folder, "c:1")
+    begin(job, 3, 1)
+    job.ends_with(0, 200)
+    job.leaves_nothing()
+    steps = [int(step) for step in re.findall(r"rank 0 of \d begins in step (\d+)", job.out)]
+    expect(steps == sorted(steps) and steps[3] > 0 and "rank 0 of 1 ends" in job.out, job.describe())
 
 
 @world()
