@@ -947,8 +947,9 @@ void Generations::let_go(const HostState& host, Time now) {
 bool Generations::let_hosts_go(Time now) {
   bool any = false;
   for (const auto& [number, host] : hosts_) {
+    const std::string& name = host.name;  // clang 14 captures no structured binding
     const bool is_offered = std::any_of(pool_.offered().begin(), pool_.offered().end(),
-                                        [&](const Host& one) { return one.name == host.name; });
+                                        [&name](const Host& one) { return one.name == name; });
     if (host.why_it_ends.empty() || host.is_gone || !is_offered) continue;
     if (!has_state_without(host.name)) continue;
     let_go(host, now);
