@@ -132,10 +132,9 @@ class Rank {
           mesh_->poll([this](int32_t from, ByteView message) { on_message(from, message); }, moved);
       if (!polled.ok()) return polled;
       if (flow_.running() && !moved) {
-        const int waits_for = flow_.condition()->waits_for();
-        if (waits_for >= 0 && mesh_->departed(waits_for) && !flow_.ready()) {
-          return aborted(cat(mesh_->describe(waits_for), " has shut down"));
-        }
+        const int left =
+            flow_.waits_in_vain_for([this](int rank) { return mesh_->departed(rank); });
+        if (left >= 0) return aborted(cat(mesh_->describe(left), " has shut down"));
       }
       idle = moved ? 0 : idle + 1;
       if (idle > spins && mesh_->before_sleep()) {

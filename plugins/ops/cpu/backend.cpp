@@ -95,8 +95,8 @@ bool CpuBackend::advance() {
 
 // A rank that has left in good order posts nothing more; whatever waits for it waits for ever.
 void CpuBackend::check_hopeless(Set& set) {
-  const int rank = set.flow.condition()->waits_for();
-  if (rank < 0 || !mesh_->departed(rank) || set.flow.ready()) return;
+  const int rank = set.flow.waits_in_vain_for([this](int other) { return mesh_->departed(other); });
+  if (rank < 0) return;
   mesh_->fail(aborted(cat(mesh_->describe(rank), " has shut down")));
 }
 

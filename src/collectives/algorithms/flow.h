@@ -111,7 +111,20 @@ class Flow {
   bool poll();
   // Returns whether poll() would resume the coroutine.
   bool ready() { return condition_ != nullptr && condition_->ready(); }
-  const Condition* condition() const { return condition_; }
+  // Returns the rank that the flow waits for and that has left, so that the flow can never go on, or -1.
+  // Before has_left(rank) returns true, all that the rank did must be visible to the condition.
+  template <typename HasLeft>
+  int waits_in_vain_for(const HasLeft& has_left) {
+    int rank = condition_ == nullptr ? -1 : condition_->waits_for();
+    while (rank >= 0 && has_left(rank)) {
+      if (condition_->ready()) return -1;
+      // The rank may have done its part before it left: the condition then waits for another one.
+      const int next = condition_->waits_for();
+      if (next == rank) return rank;
+      rank = next;
+    }
+    return -1;
+  }
   // Destroys the coroutine at its current suspension point.
   void drop();
 
