@@ -246,7 +246,7 @@ bool Generations::host_lost(int host, const std::string& sentence, Time now) {
   }
   const bool is_failure_of_job = was_member && finishing_;
   actions_.say(words);
-  if (was_member) tell_loss(sentence);
+  if (was_member) tell_loss(sentence, now);
   consider(now);
   return !is_failure_of_job;
 }
@@ -347,7 +347,7 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
   const std::string words = after.empty() ? sentence : cat(sentence, "; ", after);
   if (was_member && restarts_program()) return restart_after_failure(words, exit_code, since, now);
   if (live_processes() > 0 && !finishing_) actions_.say(words);
-  if (was_member) tell_loss(sentence);
+  if (was_member) tell_loss(sentence, now);
 }
 
 // Whether the present ranks cannot live through a change, as far as the launcher knows.
@@ -425,8 +425,37 @@ void Generations::end_by_reset_limit() {
       failed_process_);
 }
 
-void Generations::tell_loss(const std::string& sentence) {
+void Generations::tell_loss(const std::string& sentence, Time now) {
+  if (!lost_since_) lost_since_ = told_loss_ = now;
   actions_.tell_loss(generation(), sentence);
+}
+
+// Says which ranks have not asked for their next place since a loss: they do so at their next operation, which
+// may be late. Horovod's own workers get no word of it, and never leave an init that cannot succeed.
+void Generations::name_unaware(Time now) {
+  if (!lost_since_ || asking_since_ || finishing_ || !current_) return;
+  std::optional<Time> limit;
+  if (limits_.may_be_originals && !takes_part_) {
+    limit = *lost_since_ + duration_of(limits_.return_seconds);
+    if (now >= *limit) {
+      return over(failure_code_,
+                  cat(failure_, "; no other rank has entered hvd.elastic.run within ",
+                      limits_.return_seconds, " s of that (--start-timeout)"),
+                  failed_process_);
+    }
+  }
+  if (now >= told_loss_ + kPauseTold) {
+    told_loss_ = now;
+    std::vector<std::string> names;
+    for (const int process : members()) {
+      if (is_live(process)) names.push_back(whose(process));
+    }
+    actions_.say(cat("the next generation waits until ", join(names, ", "),
+                     names.size() == 1 ? " notices" : " notice",
+                     " at an operation of Horovod that ", failure_));
+  }
+  next_ =
+      std::min({next_.value_or(Time::max()), limit.value_or(Time::max()), told_loss_ + kPauseTold});
 }
 
 void Generations::start_hosts(Time now) {
@@ -512,6 +541,7 @@ void Generations::begin(Generation generation, Time now) {
   asking_since_.reset();
   ready_since_.reset();
   has_named_silent_ = false;
+  lost_since_.reset();
   announced_ = rendezvous::kHostsUnchanged;
   failure_.clear();
   failure_code_ = 0;
@@ -612,6 +642,13 @@ void Generations::pause(int found, Time now) {
   next_ = std::min({next_.value_or(Time::max()), limit, told_pause_ + kPauseTold});
 }
 
+// "rank 3 on host b".
+std::string Generations::whose(int process) const {
+  const int rank = rank_of(process);
+  return cat(rank >= 0 ? cat("rank ", rank) : cat("process ", process), " on host ",
+             hosts_.at(processes_.at(process).host).name);
+}
+
 void Generations::give_up_silent(Time now) {
   if (!asking_since_ || all_have_asked()) return;
   const Time named = *asking_since_ + kUntilNamed;
@@ -622,11 +659,6 @@ void Generations::give_up_silent(Time now) {
         process.phase == Phase::kMember || (!current_ && process.phase == Phase::kStarting);
     if (is_awaited) silent.push_back(number);
   }
-  const auto whose = [&](int process) {
-    const int rank = rank_of(process);
-    return cat(rank >= 0 ? cat("rank ", rank) : cat("process ", process), " on host ",
-               hosts_.at(processes_.at(process).host).name);
-  };
   if (now >= limit) {
     for (const int process : silent) {
       if (!is_live(process)) continue;
@@ -767,6 +799,8 @@ void Generations::consider(Time now) {
          failed_process_);
     return;
   }
+  name_unaware(now);
+  if (is_over_) return;
   drop_surplus();
   start_hosts(now);
   announce(now);

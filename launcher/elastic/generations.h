@@ -167,6 +167,8 @@ class Generations {
   void dismiss(int process);
   void drop_surplus();
   void give_up_silent(Time now);
+  void name_unaware(Time now);
+  std::string whose(int process) const;
   void announce(Time now);
   bool restarts_program() const;
   std::string when_they_leave(const std::string& whose, Time now) const;
@@ -201,7 +203,7 @@ class Generations {
   bool is_member(int process) const;
   bool is_held(const Process& process) const;
   int free_slot(const std::string& host) const;
-  void tell_loss(const std::string& sentence);
+  void tell_loss(const std::string& sentence, Time now);
 
   GenerationLimits limits_;
   GenerationActions& actions_;
@@ -221,6 +223,8 @@ class Generations {
   std::optional<Time> finishing_;     // since a rank has ended with exit code 0
   std::optional<Time> asking_since_;  // the first request for the next generation
   bool has_named_silent_ = false;
+  std::optional<Time> lost_since_;  // a rank, while nobody has asked for the next generation
+  Time told_loss_{};
   std::optional<Time> ready_since_;  // a process that is no member can become one
   std::optional<Time> paused_since_;
   Time told_pause_{};

@@ -411,6 +411,8 @@ std::string ElasticJob::original_place_key(std::string_view worker) {
 void ElasticJob::take_original_address(std::string_view worker, ByteView text) {
   const auto found = originals_.find(worker);
   if (is_stopped_ || found == originals_.end()) return;
+  generations_.takes_part(Clock::now());
+  arm();
   auto address = decode_worker_address(text);
   if (!address.ok()) {
     log::warning(cat("process ", printable(worker),

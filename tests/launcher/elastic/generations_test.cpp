@@ -189,6 +189,43 @@ TEST_CASE("a new worker of Horovod's own starts when its place is known") {
   CHECK(job.ranks() == "1 2");
 }
 
+TEST_CASE("Horovod's own workers cannot leave their first init when one of them fails there") {
+  RecordedJob job(of_originals());
+  job.begin(kTwoHosts);
+  CHECK(job.generations.ended(0, 134, "rank 0 on host a was killed", job.now()));
+  job.wait(29);
+  CHECK_FALSE(job.exit_code);
+  job.wait(1);
+  CHECK(job.exit_code == 134);
+  CHECK(
+      job.end ==
+      "rank 0 on host a was killed; no other rank has entered hvd.elastic.run within 30 s of that "
+      "(--start-timeout)");
+}
+
+TEST_CASE("a loss that no rank has noticed is named each minute") {
+  RecordedJob job(of_originals());
+  job.begin(kTwoHosts);
+  job.generations.takes_part(job.now());
+  CHECK(job.generations.ended(0, 134, "rank 0 on host a was killed", job.now()));
+  job.said.clear();
+  job.wait(59);
+  CHECK(job.said.empty());
+  job.wait(1);
+  job.wait(60);
+  REQUIRE(job.said.size() == 2);
+  CHECK(job.said[0] == job.said[1]);
+  CHECK(job.said[0] ==
+        "the next generation waits until rank 2 on host b, rank 3 on host b notice at an operation "
+        "of "
+        "Horovod that rank 0 on host a was killed");
+  ask_as_originals(job, {2, 3});
+  CHECK(job.ranks() == "2 3");
+  job.said.clear();
+  job.wait(60);
+  CHECK(job.said.empty());
+}
+
 TEST_CASE("a worker of Horovod's own on a host that is no longer named loses its place") {
   RecordedJob job(of_originals());
   job.begin(kTwoHosts);
