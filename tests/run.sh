@@ -129,6 +129,28 @@ addition() {
   without "$2" "$3"
 }
 
+# horovod_environment: Horovod itself, which is compiled; PyTorch's headers of today ask for C++20.
+horovod_environment() {
+  local venv=$PWD/build/venv-horovod sources=$PWD/build/horovod-0.28.1
+  environment horovod torch==2.13.0 'setuptools<80' wheel packaging cmake==3.27.9 cffi cloudpickle psutil pyyaml
+  if [[ ! -f $venv/ready || -f $venv/ready-horovod ]]; then return; fi
+  if {
+    rm -rf "$sources" &&
+      timeout 300 "$venv/bin/pip" download --quiet --no-deps --no-build-isolation --no-binary :all: \
+        --dest build horovod==0.28.1 &&
+      tar -xzf "$sources.tar.gz" -C build &&
+      sed -i 's/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD 20/' "$sources"/{,horovod/torch/}CMakeLists.txt &&
+      PATH=$venv/bin:$PATH HOROVOD_WITH_GLOO=1 HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_MPI=1 \
+        HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 timeout 1200 \
+        "$venv/bin/pip" install --quiet --no-build-isolation --no-deps "$sources" &&
+      touch "$venv/ready-horovod"
+  } >"$results/horovod.log" 2>&1; then
+    echo "PASS python.horovod-0.28.1" >>"$steps"
+    return
+  fi
+  echo "SKIP python.horovod-0.28.1: $(grep -v '^ *$' "$results/horovod.log" | tail -n 1)" >>"$steps"
+}
+
 # All environments, one after the other; they are made while the compiler runs.
 environments() {
   # The second PyTorch that the package must work with; the first one is Debian's.
@@ -156,6 +178,7 @@ environments() {
     old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     old_environment 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment easybuild easybuild==5.4.1
+    horovod_environment
     environment headers nvidia-nccl-cu12 nvidia-cuda-runtime-cu12 oneccl-devel==2021.16.2 --no-deps
   fi
 }
@@ -169,6 +192,9 @@ name_environments() {
   if made torch-2.13; then HVD_TEST_PYTHONS+=:$PWD/build/venv-torch-2.13/bin/python3; fi
   if [[ -f build/venv-torch-2.13/ready-deepspeed ]]; then
     export HVD_TEST_DEEPSPEED=$PWD/build/venv-torch-2.13/bin/python3
+  fi
+  if [[ -f build/venv-horovod/ready-horovod ]]; then
+    export HVD_TEST_HOROVOD=$PWD/build/venv-horovod/bin/python3
   fi
   for version in 2.21 2.15 2.12 2.8 2.4; do
     if made tensorflow-$version; then

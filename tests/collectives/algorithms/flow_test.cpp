@@ -1,4 +1,4 @@
-// What a collective that waits for other ranks can say of them.
+// Tests which ranks can still give a collective the data that it waits for.
 #include "collectives/algorithms/flow.h"
 
 #include <doctest/doctest.h>

@@ -1,0 +1,136 @@
+#!/usr/bin/python3 -B
+"""Horovod itself, as HVD_TEST_HOROVOD names it: its elastic workers under our launcher, and ours under its."""
+from harness import *
+
+ORIGINAL = os.environ.get("HVD_TEST_HOROVOD")
+TRAIN = WORKERS / "original_train.py"
+# Its process sets listen on the address that the host's own name stands for, whatever HOROVOD_GLOO_IFACE says;
+# Debian writes 127.0.1.1 there.
+NAMED_BY_ADDRESS = ["unshare", "--uts", "sh", "-c", 'hostname "$(hostname -I | cut -d" " -f1)" && exec "$@"', "sh"]
+
+
+def environment():
+    """That of a shell whose horovod is the original."""
+    if not ORIGINAL:
+        raise Skip("HVD_TEST_HOROVOD names no Python that has Horovod")
+    shell = clean_environment()
+    shell.pop("PYTHONPATH", None)
+    return shell
+
+
+def its_workers(*arguments, hosts=("-H", "a:2,b:2")):
+    return Job("--insecure-compat", "--min-np", 1, *hosts, *NAMED_BY_ADDRESS, ORIGINAL, "-B", TRAIN, *arguments,
+               environment=environment())
+
+
+def begun(out):
+    """{worker: [(rank, size, step), ...]} of workers that have begun, with the generations of each."""
+    found = {}
+    for name, *numbers in re.findall(r"(\w:\d) begins (\d+)/(\d+) at (\d+)", out):
+        found.setdefault(name, []).append(tuple(map(int, numbers)))
+    return found
+
+
+def places(job, name):
+    return [place[:2] for place in begun(job.out).get(name, [])]
+
+
+def discovery(folder, *hosts):
+    """Writes what the discovery script answers from now on."""
+    answer = folder / "answer"
+    answer.with_suffix(".new").write_text("".join(f"{host}\n" for host in hosts))
+    answer.with_suffix(".new").rename(answer)
+    return "--host-discovery-script", f"cat {answer}"
+
+
+def all_end_alike(job, *names, package):
+    """These workers, and no others, have ended with the same weights, and all have used this package."""
+    used = re.findall(r"\w:\d uses (\S+)", job.out)
+    expect(used and all(path.startswith(str(package)) for path in used), job.describe())
+    ends = re.findall(r"(\w:\d) ends at (\d+) with (\S+)", job.out)
+    expect(sorted(end[0] for end in ends) == sorted(names), job.describe())
+    expect(len({end[1:] for end in ends}) == 1, job.describe())
+
+
+@world()
+def test_its_workers_survive_a_killed_one():
+    job = its_workers(40, "--kill", "b:1@20")
+    job.ends_with(0, 120)
+    job.leaves_nothing()
+    expect(begun(job.out) == {"a:0": [(0, 4, 0), (0, 2, 20)], "a:1": [(1, 4, 0), (1, 2, 20)],
+                              "b:0": [(2, 4, 0)], "b:1": [(3, 4, 0)]}, job.describe())
+    all_end_alike(job, "a:0", "a:1", package=pathlib.Path(ORIGINAL).parents[1])
+
+
+@world()
+def test_its_first_worker_is_killed_and_another_host_goes_on():
+    job = its_workers(40, "--kill", "a:0@20")
+    job.ends_with(0, 120)
+    job.leaves_nothing()
+    expect(begun(job.out)["b:0"] == [(2, 4, 0), (0, 2, 20)], job.describe())
+    all_end_alike(job, "b:0", "b:1", package=pathlib.Path(ORIGINAL).parents[1])
+
+
+@world()
+def test_its_workers_that_cannot_meet_end_the_job_in_time():
+    # Host names that stand for 127.0.1.1: each host's ranks look for the others on their own host.
+    job = Job("--insecure-compat", "--min-np", 1, "--start-timeout", 15, "-H", "a:2,b:2", ORIGINAL, "-B", TRAIN, 5,
+              environment=environment())
+    job.ends_with(134, 120)
+    job.leaves_nothing()
+
+
+@world("a b c")
+def test_its_workers_grow_and_shrink():
+    folder = scratch()
+    job = its_workers(600, "--slow", 0.05, hosts=("-np", 1, *discovery(folder, "a:1")))
+    job.wait_for("a:0 begins 0/1 at")
+    discovery(folder, "a:1", "b:2")
+    job.wait_for(r"b:\d begins \d/3 at", 2)
+    expect(places(job, "a:0") == [(0, 1), (0, 3)], job.describe())
+    discovery(folder, "a:1", "b:1")
+    job.wait_for(r"b:0 begins 1/2 at")
+    discovery(folder, "b:1", "c:1")
+    job.wait_for(r"c:0 begins \d/\d at")
+    job.ends_with(0, 120)
+    job.leaves_nothing()
+    expect(places(job, "b:0")[-1] == (0, 2), job.describe())
+    all_end_alike(job, "b:0", "c:0", package=pathlib.Path(ORIGINAL).parents[1])
+
+
+class UnderItsLauncher(Job):
+    """A job of our ranks that Horovod's own launcher starts and supervises."""
+
+    def __init__(self, hosts, *arguments):
+        shell = environment()
+        package = clean_environment()["PYTHONPATH"]
+        super().__init__("exec", "a", pathlib.Path(ORIGINAL).parent / "horovodrun", "--min-np", 1, *hosts,
+                         "--network-interface", "eth0", "env", f"PYTHONPATH={package}", ORIGINAL, "-B", TRAIN,
+                         *arguments, environment=shell, program=HOSTS)
+
+
+@world()
+def test_our_ranks_survive_a_killed_one_under_its_launcher():
+    job = UnderItsLauncher(("-np", 4, *discovery(scratch(), "a:2", "b:2")), 40, "--kill", "b:1@20")
+    job.ends_with(0, 120)
+    job.leaves_nothing()
+    expect(len(begun(job.out)) == 4 and places(job, "a:0")[-1] == (0, 2), job.describe())
+    expect(begun(job.out)["a:1"][-1] == (1, 2, 20), job.describe())
+    all_end_alike(job, "a:0", "a:1", package=BUILD / "python")
+
+
+@world("a b c")
+def test_its_launcher_gives_our_ranks_another_host_after_a_failure():
+    folder = scratch()
+    job = UnderItsLauncher(("-np", 2, *discovery(folder, "a:1", "b:1")), 150, "--slow", 0.05, "--kill", "b:0@80")
+    job.wait_for(r"\w:0 begins \d/2 at 0", 2)
+    discovery(folder, "a:1", "b:1", "c:1")
+    job.ends_with(0, 120)
+    job.leaves_nothing()
+    expect(begun(job.out)["a:0"][-1][1:] == (2, 80), job.describe())
+    expect(begun(job.out)["c:0"] == [(1, 2, 80)], job.describe())
+    all_end_alike(job, "a:0", "c:0", package=BUILD / "python")
+
+
+if __name__ == "__main__":
+    main()
