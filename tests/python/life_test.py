@@ -41,6 +41,21 @@ class LifeTest(RankCase):
             self.assert_equal_tensors(hvd.allreduce(torch.ones(2), op=hvd.Sum),
                                       torch.full((2,), float(self.size)))
 
+    def test_handles_that_are_pending_at_a_shutdown_end_with_an_error_once(self):
+        for init_before in (False, True):
+            handle = hvd.allreduce_async(torch.ones(2), name="pending") if self.rank == 0 else None
+            hvd.barrier()
+            hvd.shutdown()
+            if init_before:
+                hvd.init()
+            if handle is not None:
+                self.assertTrue(hvd.poll(handle))
+                with self.assertRaisesRegex(hvd.HorovodInternalError, r"before hvd.shutdown\(\)"):
+                    hvd.synchronize(handle)
+                self.assertIsNone(hvd.synchronize(handle))
+            hvd.init()
+            self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
+
     def test_ranks_that_comm_lists_are_a_job_of_their_own(self):
         hvd.init(comm=list(range(self.size)))
         with self.assertRaisesRegex(ValueError, "list of ranks"):

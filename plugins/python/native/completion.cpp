@@ -23,6 +23,17 @@ PyObject* pending_entry(State* state, PyObject* handle) {
   return entry;
 }
 
+bool is_lost(State* state, PyObject* handle) {
+  return PyErr_Occurred() == nullptr && PySet_Contains(state->lost, handle) == 1;
+}
+
+// Raises for a handle that was pending at the last shutdown, once.
+PyObject* raise_lost(State* state, PyObject* handle) {
+  PySet_Discard(state->lost, handle);
+  return raise_failure(state, HVD_ABORTED,
+                       "the work of this handle was not synchronized before hvd.shutdown()", true);
+}
+
 // Returns once the work is complete, or -1 with the exception of a signal handler.
 int wait_for_end(State* state, hvd_handle handle, char (&error)[kErrorSize]) {
   int32_t done = 0;
@@ -68,6 +79,7 @@ PyObject* poll(PyObject* module, PyObject* number) {
   hvd_handle handle = 0;
   char error[kErrorSize];
   int32_t done = 0;
+  if (is_lost(state, number)) Py_RETURN_TRUE;
   if (pending_entry(state, number) == nullptr || !read_handle(number, &handle)) return nullptr;
   const int status = state->poll(handle, &done, error, sizeof error);
   if (status != HVD_OK) return raise_failure(state, status, error, false);
@@ -102,6 +114,7 @@ PyObject* result_of(State* state, PyObject* number, PyObject* found) {
 
 PyObject* wait(PyObject* module, PyObject* number) {
   State* state = state_of(module);
+  if (is_lost(state, number)) return raise_lost(state, number);
   PyObject* found = pending_entry(state, number);
   return found == nullptr ? nullptr : result_of(state, number, found);
 }
@@ -122,6 +135,7 @@ PyObject* synchronize(PyObject* module, PyObject* number) {
   PyObject* found = PyDict_GetItemWithError(state->pending, number);
   if (found != nullptr) return result_of(state, number, found);
   if (PyErr_Occurred() != nullptr) return nullptr;
+  if (is_lost(state, number)) return raise_lost(state, number);
   Py_RETURN_NONE;
 }
 
@@ -177,7 +191,14 @@ PyObject* release_all(PyObject* module, PyObject*) {
     if (!read_handle(number, &handle)) return nullptr;
     release(state, handle, PyDict_GetItem(state->pending, number));
   }
-  if (count < 0) return nullptr;
+  // Handles of earlier shutdowns are forgotten, so that a job of many generations does not grow.
+  if (count < 0 || (count > 0 && PySet_Clear(state->lost) != 0)) return nullptr;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const number = PyList_GetItem(handles.get(), i);
+    const int is_abandoned = PySequence_Contains(state->abandoned, number);
+    if (is_abandoned < 0) return nullptr;
+    if (is_abandoned == 0 && PySet_Add(state->lost, number) != 0) return nullptr;
+  }
   PyDict_Clear(state->pending);
   PyList_SetSlice(state->abandoned, 0, PyList_Size(state->abandoned), nullptr);
   Py_RETURN_NONE;

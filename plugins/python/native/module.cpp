@@ -13,7 +13,7 @@ int clear(PyObject* module) {
   State* state = state_of(module);
   if (state == nullptr) return 0;
   for (PyObject** held :
-       {&state->fail, &state->pending, &state->abandoned, &state->name_of_dtype,
+       {&state->fail, &state->pending, &state->abandoned, &state->lost, &state->name_of_dtype,
         &state->name_of_shape, &state->name_of_layout, &state->name_of_is_cpu,
         &state->name_of_data_ptr, &state->name_of_is_contiguous, &state->name_of_grad,
         &state->name_of_array_struct, &state->names_of_arguments}) {
@@ -28,6 +28,7 @@ int traverse(PyObject* module, visitproc visit, void* arg) {
   Py_VISIT(state->fail);
   Py_VISIT(state->pending);
   Py_VISIT(state->abandoned);
+  Py_VISIT(state->lost);
   return 0;
 }
 
@@ -43,6 +44,7 @@ int execute(PyObject* module) {
   std::memset(static_cast<void*>(state), 0, sizeof *state);
   state->pending = PyDict_New();
   state->abandoned = PyList_New(0);
+  state->lost = PySet_New(nullptr);
   state->name_of_dtype = PyUnicode_InternFromString("dtype");
   state->name_of_shape = PyUnicode_InternFromString("shape");
   state->name_of_layout = PyUnicode_InternFromString("layout");
@@ -111,7 +113,7 @@ PyMethodDef methods[] = {
      "process set)."},
     {"abandon", abandon, METH_O,
      "abandon(handle): nobody will wait for it; it is released once it is complete."},
-    {"release_all", release_all, METH_NOARGS, "release_all(): forgets all that is pending."},
+    {"release_all", release_all, METH_NOARGS, "release_all(): what is pending ends with an error."},
     {"bucket_new", bucket_new, METH_VARARGS,
      "bucket_new(address, elements, dtype, element size, slots)\n\n"
      "Gradients that travel as one request: packed memory, and slots: (address in it, or 0 for a "

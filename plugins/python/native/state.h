@@ -20,6 +20,7 @@ struct State {
   PyObject* fail;       // fail(status, message, negotiated) raises what a failure deserves
   PyObject* pending;    // handle -> (finish, what must stay alive), or the result itself
   PyObject* abandoned;  // list of pending handles without a Python owner
+  PyObject* lost;       // set of handles that were pending at the last shutdown
   unsigned long main_thread;
 
   // Names of a tensor's attributes, created once.
