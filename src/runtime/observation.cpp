@@ -27,7 +27,9 @@ Observation::Observation(const Identity& identity, const Settings& settings, boo
                          RuntimeCore* core, PluginHost* host, Progress* progress)
     : identity_(identity),
       host_name_(host_name(settings)),
-      wanted_path_(identity.rank == 0 ? settings.text("timeline") : std::string()),
+      wanted_path_(identity.rank == 0
+                       ? timeline_path(settings.text("timeline"), identity.generation)
+                       : std::string()),
       wanted_marks_(settings.flag("timeline_mark_cycles")),
       core_(core),
       host_(host),
@@ -88,7 +90,7 @@ Result<std::string> Observation::ask(bool of_all, Asking asking, double seconds)
 }
 
 void Observation::begin() {
-  if (wanted_path_.empty() || wanted_path_ == "DYNAMIC") return;
+  if (wanted_path_.empty() || wanted_path_ == kStartedByProgram) return;
   if (Status status = start_timeline(wanted_path_, wanted_marks_); !status.ok()) {
     log::warning(status.message() + "; the job goes on without a timeline");
   }

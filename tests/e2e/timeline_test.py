@@ -78,6 +78,21 @@ def test_a_relative_path_is_relative_to_the_directory_of_rank_0_and_cycles_are_m
             expect(words.count("E") == 300 or words.count("E") == 299, f"{words.count('E')} ends")
 
 
+def test_each_generation_of_an_elastic_job_has_a_file_of_its_own():
+    path = scratch() / "trace.json"
+    job = Job("--min-np", 1, "-H", "localhost:1,127.0.0.1:2", "--timeline-filename", path, PYTHON,
+              WORKERS / "elastic_rank.py", 20, "--slow", 0.02, "--kill", "0@8")
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(sorted(file.name for file in path.parent.iterdir()) == ["trace.generation-1.json", "trace.json"],
+           job.describe())
+    for file, ranks in ((path, 3), (path.with_name("trace.generation-1.json"), 2)):
+        trace = read(file)
+        sums = {(tensor, rank): events for (tensor, rank), events in trace.sequences.items()
+                if events[0].get("name") == "NEGOTIATE_ALLREDUCE"}
+        expect({rank for _, rank in sums} == set(range(ranks)), f"{file}: {sums.keys()}")
+
+
 def test_a_path_that_cannot_be_written_is_one_sentence():
     job = traced("-np", 2, WORKER, "sum", path="/nowhere/trace.json")
     job.ends_with(0)

@@ -11,6 +11,7 @@
 #include "runtime/telemetry/clock_estimate.h"
 #include "runtime/telemetry/metrics_message.h"
 #include "runtime/telemetry/metrics_text.h"
+#include "runtime/telemetry/timeline.h"
 #include "runtime/telemetry/timeline_message.h"
 #include "runtime/telemetry/trace_file.h"
 #include "runtime/telemetry/trace_format.h"
@@ -94,6 +95,14 @@ TEST_CASE("a file of an earlier timeline is replaced, and what cannot be written
   CHECK(TraceFile::create("/nowhere/at/all").error().message().find("/nowhere/at/all: ") !=
         std::string::npos);
   CHECK(!TraceFile::create("/").ok());
+}
+
+TEST_CASE("each generation of a job has a file of its own") {
+  CHECK(timeline_path("out/trace.json", 0) == "out/trace.json");
+  CHECK(timeline_path("out/trace.json", 2) == "out/trace.generation-2.json");
+  CHECK(timeline_path("/tmp/a.b/trace", 10) == "/tmp/a.b/trace.generation-10");
+  CHECK(timeline_path("", 2) == "");
+  CHECK(timeline_path("DYNAMIC", 2) == "DYNAMIC");
 }
 
 TEST_CASE("a writer that is killed leaves JSON") {

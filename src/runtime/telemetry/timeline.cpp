@@ -1,6 +1,7 @@
 #include "runtime/telemetry/timeline.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "base/log/log.h"
@@ -24,6 +25,14 @@ Status status_of(const TimelineMessage& message) {
 int64_t nanoseconds(Clock::time_point time) { return time.time_since_epoch().count(); }
 
 }  // namespace
+
+std::string timeline_path(const std::string& path, int32_t generation) {
+  if (path.empty() || path == kStartedByProgram || generation == 0) return path;
+  std::filesystem::path file(path);
+  file.replace_filename(
+      cat(file.stem().string(), ".generation-", generation, file.extension().string()));
+  return file.string();
+}
 
 Timeline::Timeline(const TimelineOptions& options, TraceRecorder* recorder, ServiceLinks links)
     : options_(options),

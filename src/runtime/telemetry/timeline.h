@@ -26,6 +26,12 @@ struct TimelineOptions {
   std::string host;
 };
 
+constexpr char kStartedByProgram[] = "DYNAMIC";  // in place of a path
+
+// Where a later generation of a job writes, so that it keeps the files of those before: "trace.json"
+// becomes "trace.generation-2.json".
+std::string timeline_path(const std::string& path, int32_t generation);
+
 class Timeline final : public Service {
  public:
   Timeline(const TimelineOptions& options, TraceRecorder* recorder, ServiceLinks links);
