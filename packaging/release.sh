@@ -155,7 +155,8 @@ step_abi() {
     debug=(--debug-info-dir "$scratch/abi/usr/lib/debug")
   fi
   require "there is no package libhorovod1-dbgsym: the ABI is compared by names alone" test -n "${debug[*]}"
-  abidw "${debug[@]}" --headers-dir include/horovod --no-show-locs --no-corpus-path "$library" >"$dump"
+  abidw "${debug[@]}" --headers-dir include/horovod --exported-interfaces-only --no-show-locs --no-corpus-path \
+    "$library" >"$dump" || refuse "abidw cannot read $library"
   if [[ -z $last ]]; then
     echo "no --last: there is no earlier ABI to compare with"
     return
