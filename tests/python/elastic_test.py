@@ -826,6 +826,30 @@ class ElasticTest(rank_case.RankCase):
                 # In the end some samples are there twice, so that all ranks have equally many.
                 self.assertLess(len(seen) - samples, ranks)
 
+    def test_two_samplers_in_one_state_keep_their_positions_with_loaders_that_have_workers(self):
+        train = elastic.ElasticSampler(torch.arange(40), seed=1)
+        test = elastic.ElasticSampler(torch.arange(10), shuffle=False)
+        state = elastic.TorchState(train=train, test=test)
+        loaders = [torch.utils.data.DataLoader(sampler.dataset, sampler=sampler, batch_size=2, num_workers=2)
+                   for sampler in (train, test)]
+        seen = [], []
+        for sampler, loader, part in zip((train, test), loaders, seen):
+            for index, batch in zip(range(2), loader):
+                sampler.record_batch(index, len(batch))
+                part.extend(batch.tolist())
+            state.commit()
+        train.record_batch(2, 2)
+        state.restore()
+        for sampler, samples in ((train, 40), (test, 10)):
+            self.assertEqual(sampler.state_dict(),
+                             {"epoch": 0, "processed_num": min(4, -(-samples // self.size)) * self.size})
+        state.sync()
+        for loader, part, samples in zip(loaders, seen, (40, 10)):
+            rest = sum((batch.tolist() for batch in loader), [])
+            done, left = (sum(hvd.allgather_object(mine), []) for mine in (part, rest))
+            self.assertEqual(set(done) | set(left), set(range(samples)))
+            self.assertLess(len(done) + len(left) - samples, self.size)  # the padding
+
     def test_an_iterable_is_part_of_a_state(self):
         data = elastic.ElasticIterable(range(100), seed=3)
         rounds = [range(first, min(first + self.size, 100)) for first in range(0, 100, self.size)]
