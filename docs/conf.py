@@ -25,8 +25,11 @@ myst_enable_extensions = ["colon_fence"]
 
 html_theme = "furo"
 html_title = f"horovodrun {version}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+smartquotes = False  # "--" is the beginning of a flag
 
 
 def offer_sources(app, doctree):
