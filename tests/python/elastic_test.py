@@ -592,6 +592,36 @@ class ElasticTest(rank_case.RankCase):
         state.restore()
         self.assertEqual((state.step, optimizer.state[model[0].weight]["history"].number), (0, 1))
 
+    def test_without_snapshots_a_handler_that_extends_ours_is_not_bypassed(self):
+        from horovod.torch.elastic import state as handlers
+
+        class Doubled(handlers.ModelStateHandler):
+            restored = 0
+
+            def restore(self):
+                super().restore()
+                self.restored += 1
+
+        class Both(Doubled):
+            def restore_small(self):
+                super().restore_small()
+                self.restored += 1
+
+        registry = list(elastic.get_handler_registry())
+        try:
+            for kind in (Doubled, Both):
+                elastic.set_handler_registry([(torch.nn.Module, kind), *registry])
+                model, optimizer = make(0)
+                with warnings.catch_warnings(record=True) as said:
+                    warnings.simplefilter("always")
+                    state = elastic.TorchState(model, optimizer, snapshot=False)
+                self.assertEqual(["no `save_small`" in str(each.message) for each in said],
+                                 [True] if kind is Doubled else [])
+                state.restore()
+                self.assertEqual((state._handlers["model"].restored, state._copies()), (1, kind is Doubled))
+        finally:
+            elastic.set_handler_registry(registry)
+
     def test_scalers_forget_a_step_that_was_not_completed(self):
         from horovod.torch.elastic.state import ScalerStateHandler
 

@@ -179,6 +179,15 @@ class ScalerStateHandler(_ByStateDict):
         getattr(self.value, "_per_optimizer_states", {}).clear()
 
 
+def _is_bypassed(handler: Any) -> bool:
+    """Whether a subclass of the program's own changes `save` or `restore`, and not what commits without a copy call
+    instead: `save_small` and `restore_small`."""
+    def definer(name: str) -> int:
+        kinds = type(handler).__mro__
+        return next((at for at, kind in enumerate(kinds) if name in kind.__dict__), len(kinds))
+    return any(definer(whole) < definer(f"{whole}_small") for whole in ("save", "restore"))
+
+
 _schedulers = torch.optim.lr_scheduler
 _registry: List[Tuple[Type[Any], Type[StateHandler]]] = [
     (torch.nn.Module, ModelStateHandler),
@@ -364,6 +373,8 @@ class TorchState(ObjectState):
             why = "a step with op=Adasum changes weights before its reductions"
         elif not follows_source(self):
             why = "a handler or the `sync` of the state is the program's own, and takes the values of rank 0"
+        elif any(map(_is_bypassed, self._handlers.values())):
+            why = "a handler of the program's own has a `save` or `restore`, and no `save_small` or `restore_small`"
         else:
             if self._steps is None or self._steps.optimizer() is not optimizers[0]:
                 self._steps = _Steps(optimizers[0])
