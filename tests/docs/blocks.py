@@ -17,6 +17,7 @@ lines. ```text unordered compares lines in any order.
 
 The shell begins in an empty folder with copies of examples and of train.py, beside this file, and a link to the
 build; PATH names horovodrun, and $PREFIX an installation, which is made for a page that uses it.
+HVD_TEST_INSTALLED=VENV takes horovodrun and Python from this virtual environment, and nothing from the build.
 """
 import contextlib
 import os
@@ -31,6 +32,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD", ROOT / "build"))
+INSTALLED = pathlib.Path(os.environ["HVD_TEST_INSTALLED"]) if "HVD_TEST_INSTALLED" in os.environ else None
 HOSTS = ROOT / "tests" / "hosts" / "hosts"
 NO_WORLD = 125
 SKIPPED = 77
@@ -211,9 +213,12 @@ def run(page):
     if len(names) > 1:
         sys.exit(f"FAIL {page}: one framework for a page, not {', '.join(sorted(names))}")
     name = names.pop()
-    python = interpreter(name) or skip(f"there is no interpreter with {name}")
+    python = INSTALLED / "bin/python3" if INSTALLED else interpreter(name)
+    if python is None:
+        skip(f"there is no interpreter with {name}")
     needs_slurm = any("slurm" in block.labels for block in blocks)
-    with tempfile.TemporaryDirectory(dir=BUILD / "tests", prefix="docs-") as folder, \
+    place = INSTALLED.parent if INSTALLED else BUILD / "tests"
+    with tempfile.TemporaryDirectory(dir=place, prefix="docs-") as folder, \
             cluster(hosts) if needs_slurm else contextlib.nullcontext({}) as variables:
         code = run_blocks(blocks, pathlib.Path(folder), python, "$PREFIX" in text, variables)
     sys.exit(code)
@@ -228,11 +233,13 @@ def run_blocks(blocks, folder, python, needs_prefix, variables):
         (programs / called).chmod(0o755)
     shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(pathlib.Path(__file__).with_name("train.py"), work)
-    (work / "build").symlink_to(BUILD)
-    search = f"{programs}:{BUILD / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    if not INSTALLED:
+        (work / "build").symlink_to(BUILD)
+    search = f"{programs}:{(INSTALLED or BUILD) / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     environment = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "LANG") if name in os.environ}
-    environment |= {"PATH": search, "PYTHONPATH": str(BUILD / "python"), "PYTHONDONTWRITEBYTECODE": "1",
-                    "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+    environment |= {"PATH": search, "PYTHONDONTWRITEBYTECODE": "1", "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+    if not INSTALLED:
+        environment["PYTHONPATH"] = str(BUILD / "python")
     if needs_prefix:
         prefix = folder / "prefix"
         subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], stdout=subprocess.DEVNULL, check=True)

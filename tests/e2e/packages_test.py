@@ -330,6 +330,25 @@ def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
         trains_the_digits(root, "/examples", "PATH=/opt/horovod/bin:$PATH")
 
 
+def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel():
+    wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
+    if wheel is None:
+        raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
+    # The hosts of a test have a /tmp of their own.
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-") as path:
+        environment = pathlib.Path(path) / "venv"
+        for command in ((PYTHON, "-m", "venv", "--system-site-packages", environment),
+                        (environment / "bin/pip", "install", "--no-index", "--no-deps", wheel)):
+            code, words = call(*command, seconds=120)
+            expect(code == 0, words)
+        for page in ("pytorch", "two-machines", "slurm"):
+            code, words = call(PYTHON, "-B", ROOT / "tests/docs/blocks.py", ROOT / f"docs/tutorials/{page}.md",
+                               seconds=700, env=clean_environment(HVD_TEST_INSTALLED=str(environment)))
+            if code == SKIPPED:
+                raise Skip(words.strip())
+            expect(code == 0, words[-4000:])
+
+
 def test_pip_refuses_a_wheel_for_a_newer_glibc():
     """The sentence that docs/installing.md explains: the tag of the wheel names the glibc that it needs."""
     with folder() as path:
