@@ -73,7 +73,7 @@ for ranks in 2 4; do
     tests/python/gpu_test.py
 done
 try nccl_conforms_with_one_rank_for_each_gpu \
-  /usr/bin/python3 -B tests/e2e/engines_test.py nccl_conforms_with_one_rank_for_each_gpu
+  /usr/bin/python3 -B tests/e2e/backends_test.py nccl_conforms_with_one_rank_for_each_gpu
 
 echo
 echo "${#gpus[@]} GPUs, $(date -u +%F): $passed passed, $failed failed, $skipped skipped"

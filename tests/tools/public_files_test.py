@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The files for public services are YAML with the fields that they need; tests/gpu.sh skips in a sentence."""
+"""The files for public services are YAML with the fields that they need; tests/gpu.sh names tests that exist, and skips in a sentence."""
 import pathlib
 import re
 import subprocess
@@ -50,6 +50,11 @@ expect("horovodrun report" in (ROOT / ".github/ISSUE_TEMPLATE/bug_report.yml").r
        "the bug report does not ask for `horovodrun report`")
 expect(load(".github/ISSUE_TEMPLATE/config.yml") == {"blank_issues_enabled": False}, "config.yml")
 
+script = (ROOT / "tests/gpu.sh").read_text()
+named = re.findall(r"tests/[\w/]+\.(?:py|sh)", script)
+expect(len(named) >= 3 and all((ROOT / name).is_file() for name in named), f"tests/gpu.sh runs {named}")
+for file, case in re.findall(r"-B (tests/e2e/\w+\.py) (\w+)", script):
+    expect(f"def test_{case}(" in (ROOT / file).read_text(), f"{file} has no test {case}")
 if not list(pathlib.Path("/dev").glob("nvidia[0-9]*")):
     done = subprocess.run([ROOT / "tests/gpu.sh"], capture_output=True, text=True, timeout=60, check=False)
     expect(done.returncode == 77 and done.stdout == "" and len(done.stderr.splitlines()) == 1 and
