@@ -618,6 +618,47 @@ def test_random_changes_with_jax_end_with_the_weights_of_one_process():
     random_changes_with("jax", interpreters("HVD_TEST_JAX")[0])
 
 
+def grows_from_one_rank(python, mode):
+    """Returns the two ranks' numbers. What a program compiles at size 1 must work at size 2, where the new
+    process compiles it at size 2."""
+    folder = scratch()
+    environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
+    job = Job("-np", 1, "--min-np", 1, *discovery(folder, "a:1"), "-x", "TF_CPP_MIN_LOG_LEVEL", "-x", "TMPDIR", python,
+              WORKERS / "elastic_growth.py", mode, environment=environment)
+    job.wait_for("0 begins 1", 1, 120)
+    discovery(folder, "a:1", "b:1")
+    job.wait_for("begins 2", 2, 120)
+    job.ends_with(0, 60)
+    job.leaves_nothing()
+    return [found.split() for found in re.findall(r"ends with (.*)", job.out)]
+
+
+@world()
+def test_an_adasum_optimizer_made_for_one_rank_reduces_steps_of_two():
+    first, second = grows_from_one_rank(PYTHON, "torch-adasum")
+    expect(first == second, (first, second))
+
+
+@world()
+def test_a_compiled_adasum_optimizer_of_tensorflow_goes_on_with_two_ranks():
+    first, second = grows_from_one_rank(interpreters("HVD_TEST_TENSORFLOWS")[0], "tensorflow-adasum")
+    expect(first == second, (first, second))
+
+
+@world()
+def test_a_compiled_batch_normalization_goes_on_with_two_ranks():
+    first, second = grows_from_one_rank(interpreters("HVD_TEST_TENSORFLOWS")[0], "tensorflow-norm")
+    expect(first == second, (first, second))
+
+
+@world()
+def test_jax_traces_again_for_two_ranks():
+    first, second = grows_from_one_rank(interpreters("HVD_TEST_JAX")[0], "jax")
+    # The sum over both ranks' rows; the mean of the factors 1 and 2 as slope; half of the summed rows.
+    expect(first == ["12.00000", *["1.50000"] * 4, "0.00000", "2.00000"], first)
+    expect(second == ["24.00000", *["1.50000"] * 4, "4.00000", "6.00000"], second)
+
+
 def trains(python, program, epochs):
     folder = scratch()
     # A killed process leaves TensorFlow's own files.

@@ -12,7 +12,7 @@ import enum
 import itertools
 from typing import Any, Callable, Iterable, List, NamedTuple, NoReturn, Optional, Sequence
 
-from horovod import _native
+from horovod import _identity, _native
 from horovod._library import library
 from horovod.exceptions import (
     HorovodArgumentError,
@@ -275,7 +275,8 @@ def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float 
 
 def steps_travel(op: int, process_set: Any) -> bool:
     """Returns whether the ranks of an optimizer reduce the changes of their local steps."""
-    return op == Adasum and process_set.included() and process_set.size() > 1
+    # A rank that comes later makes its optimizer for another size.
+    return op == Adasum and process_set.included() and (process_set.size() > 1 or _identity.is_elastic())
 
 
 def barrier(process_set: int = 0) -> None:

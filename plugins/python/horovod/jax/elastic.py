@@ -56,5 +56,11 @@ def _donated(attributes: Dict[str, Any]) -> Optional[str]:
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """`horovod._elastic.run`, to which a collective that failed inside `jax.jit` is a
-    HorovodInternalError; all ranks must call the function."""
-    return _elastic.run_with(func, init, horovod_errors)
+    HorovodInternalError; all ranks must call the function. After each change of the ranks JAX compiles again, since
+    compiled functions have shapes for one number of ranks."""
+    return _elastic.run_with(func, _restart, horovod_errors)
+
+
+def _restart() -> None:
+    jax.clear_caches()
+    init()

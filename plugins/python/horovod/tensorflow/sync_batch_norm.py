@@ -47,7 +47,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         super().__init__(**kwargs)
 
     def _moments(self, inputs: Any, *more: Any, **kwargs: Any) -> Tuple[Any, Any]:
-        if _basics.size() == 1:
+        if _basics.size() == 1 and not _basics.is_elastic():  # a compiled function outlives the size
             return super()._moments(inputs, *more, **kwargs)
         if major_of(tf.keras) >= 3:
             mean, variance = _moments(inputs, self._reduction_axes, more[0] if more else
