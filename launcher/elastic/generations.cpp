@@ -258,6 +258,14 @@ std::string Generations::exclude(const std::string& name, Time now) {
   return exclusion ? about_exclusion(name, *exclusion) : "";
 }
 
+// After the end of a process that was no rank yet: the ranks beside it have shown that the host is sound.
+std::string Generations::start_another_later(const std::string& name, Time now) {
+  const auto wait = pool_.retry_later(name, seconds(5), seconds(300), now);
+  return cat(
+      "the job goes on without it",
+      limits_.hosts_join ? "" : cat(", and starts another one there in ", wait.count(), " s"));
+}
+
 // Ends what still runs there.
 void Generations::drop_host(HostState& host) {
   if (std::exchange(host.is_gone, true)) return;
@@ -338,6 +346,8 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
   if (limits_.restarts_ranks || may_be_sound || (is_alone && !limits_.hosts_join)) {
     const auto wait = pool_.retry_later(name, seconds(1), seconds(60), now);
     after = cat("it is started again in ", wait.count(), " s");
+  } else if (!was_member && members_of(name) > 0) {
+    after = start_another_later(name, now);
   } else {
     after = exclude(name, now);
     for (auto& [number, state] : hosts_) {

@@ -163,6 +163,7 @@ class Generations {
   bool has_live_member_beside(int host) const;
   void decide_suspect(Time now);
   std::string exclude(const std::string& name, Time now);
+  std::string start_another_later(const std::string& name, Time now);
   void drop_host(HostState& host);
   void dismiss(int process);
   void drop_surplus();

@@ -385,6 +385,28 @@ TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {
   CHECK(job.started == std::vector<std::string>{"b:2", "b:2"});
 }
 
+TEST_CASE("a new process that fails costs the ranks of its host nothing") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.discovered({kTwoHosts[0], {"b", "", 3}}, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+  CHECK(job.generations.ended(4, 1, "process 4 on host b exited with code 1", job.now()));
+  CHECK(job.said.back() ==
+        "process 4 on host b exited with code 1; the job goes on without it, and starts another "
+        "one there in 5 s");
+  CHECK(job.losses.empty());
+  CHECK(job.ended.empty());
+  job.wait(4);
+  CHECK(job.started.size() == 1);
+  job.wait(1);
+  CHECK(job.started == std::vector<std::string>{"b:1", "b:1"});
+  CHECK(job.generations.ended(5, 1, "process 5 on host b exited with code 1", job.now()));
+  CHECK(job.said.back().find("in 10 s") != std::string::npos);
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0 1 2 3");
+}
+
 TEST_CASE("a host that leaves the answer is ended after its ranks have asked with the others") {
   RecordedJob job(of_script());
   job.begin(kTwoHosts);
