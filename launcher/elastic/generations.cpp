@@ -277,9 +277,14 @@ void Generations::drop_host(HostState& host) {
 
 // Ends a process that has lost its place.
 void Generations::dismiss(int process) {
-  Process& one = processes_.at(process);
-  if (std::exchange(one.phase, Phase::kGone) == Phase::kGone) return;
-  HostState& host = hosts_.at(one.host);
+  if (std::exchange(processes_.at(process).phase, Phase::kGone) == Phase::kGone) return;
+  end_alone(process);
+}
+
+// Ends a process that no longer counts, and its host if no other process runs there.
+void Generations::end_alone(int process) {
+  HostState& host = hosts_.at(processes_.at(process).host);
+  if (host.is_gone) return;
   const bool is_last = std::none_of(host.processes.begin(), host.processes.end(),
                                     [this](int other) { return is_live(other); });
   if (is_last)
@@ -672,12 +677,11 @@ void Generations::give_up_silent(Time now) {
   if (now >= limit) {
     for (const int process : silent) {
       if (!is_live(process)) continue;
-      HostState& host = hosts_.at(processes_.at(process).host);
       fail(process, kExitFailed,
            cat(whose(process), " has not called hvd.init within ", limits_.return_seconds,
                " s of the others (--start-timeout)"),
            now);
-      drop_host(host);
+      end_alone(process);
     }
     return;
   }

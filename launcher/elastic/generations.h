@@ -166,6 +166,7 @@ class Generations {
   std::string start_another_later(const std::string& name, Time now);
   void drop_host(HostState& host);
   void dismiss(int process);
+  void end_alone(int process);
   void drop_surplus();
   void give_up_silent(Time now);
   void name_unaware(Time now);

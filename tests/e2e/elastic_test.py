@@ -242,6 +242,19 @@ def test_on_a_single_host_a_failed_rank_is_started_again():
 
 
 @world()
+def test_with_restart_ranks_a_killed_rank_is_started_again_on_its_host():
+    job = Job("-np", 4, "--min-np", 2, "--restart-ranks", "-H", "a:2,b:2", PYTHON, RANK, 200, "--kill", "2@5")
+    wait_for_generation(job, 1, 3)
+    new = wait_for_generation(job, 2, 4)
+    expect(sorted(process for process, *_ in new) == [0, 1, 3, 4], job.describe())
+    expect(any("rank 2 on host b was killed by signal 9" in line and "started again in 1 s" in line
+               for line in job.said()), job.describe())
+    job.ends_with(0)
+    job.leaves_nothing()
+    sums(job, 4)
+
+
+@world()
 def test_an_agent_that_is_killed_takes_its_host_out():
     job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 40)
     wait_for_generation(job, 0, 4)

@@ -695,6 +695,60 @@ TEST_CASE("a rank that does not come back is named, and then given up") {
   CHECK(job.ranks() == "0 1");
 }
 
+TEST_CASE("on a single host a silent rank is given up and started again, and the others go on") {
+  RecordedJob job;
+  job.begin({{"a", "", 3}});
+  job.ask({0, 1, 2});
+  job.ask({0, 1});
+  job.wait(5);
+  job.wait(25);
+  CHECK(job.ended.empty());
+  CHECK(job.ended_processes == std::vector<int>{2});
+  CHECK(job.ranks() == "0 1");
+  CHECK_FALSE(job.exit_code);
+  job.wait(1.1);
+  CHECK(job.started == std::vector<std::string>{"a:1"});
+  job.ask({3});
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 3+");
+}
+
+TEST_CASE("with --restart-ranks a failed rank is started again on its host") {
+  GenerationLimits limits;
+  limits.restarts_ranks = true;
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  SUBCASE("after its failure") {
+    job.generations.ended(2, 137, "rank 2 was killed", job.now());
+    CHECK(job.said.back() == "rank 2 was killed; it is started again in 1 s");
+    CHECK(job.ended_processes.empty());
+    job.ask({0, 1, 3});
+  }
+  SUBCASE("after its silence") {
+    job.ask({0, 1, 3});
+    job.wait(5);
+    job.wait(25);
+    CHECK(job.ended_processes == std::vector<int>{2});
+  }
+  SUBCASE("after its silence, when it is the last one there") {
+    job.generations.ended(3, 137, "rank 3 was killed", job.now());
+    job.ask({0, 1});
+    job.wait(5);
+    job.wait(25);
+    CHECK(job.ended == std::vector<int>{1});
+    CHECK(job.ranks() == "0 1");
+    return;
+  }
+  CHECK(job.ended.empty());
+  CHECK(job.ranks() == "0 1 3");
+  job.wait(1.1);
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+  job.ask({4});
+  job.ask({0, 1, 3});
+  CHECK(job.ranks() == "0 1 3 4+");
+}
+
 TEST_CASE("resize to fewer ranks ends the last slots of the newest hosts, at the next commit") {
   RecordedJob job;
   job.begin(kTwoHosts);
