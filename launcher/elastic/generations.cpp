@@ -213,7 +213,12 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
   } else {
     processes_.at(process).phase = Phase::kGone;
     // A process that was no rank yet has done no work.
-    if ((!current_ || is_member(process)) && !suspect_) finishing_ = finishing_.value_or(now);
+    if (!current_ || is_member(process)) {
+      if (!suspect_) finishing_ = finishing_.value_or(now);
+    } else if (!finishing_) {
+      actions_.say(cat(whose(process), " exited with code 0 before it was a rank; ",
+                       start_another_later(hosts_.at(processes_.at(process).host).name, now)));
+    }
   }
   consider(now);
   return !is_failure_of_job;

@@ -407,6 +407,28 @@ TEST_CASE("a new process that fails costs the ranks of its host nothing") {
   CHECK(job.ranks() == "0 1 2 3");
 }
 
+TEST_CASE("a new process that ends without having been a rank is started again later each time") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.discovered({kTwoHosts[0], {"b", "", 1}}, job.now());
+  REQUIRE(job.started.size() == 1);
+  CHECK(job.generations.ended(2, 0, "", job.now()));
+  REQUIRE_FALSE(job.said.empty());
+  CHECK(job.said.back() ==
+        "process 2 on host b exited with code 0 before it was a rank; the job goes on without it, "
+        "and starts another one there in 5 s");
+  job.wait(4);
+  CHECK(job.started.size() == 1);
+  job.wait(1);
+  CHECK(job.started.size() == 2);
+  CHECK(job.generations.ended(3, 0, "", job.now()));
+  job.wait(9);
+  CHECK(job.started.size() == 2);
+  job.wait(1);
+  CHECK(job.started.size() == 3);
+}
+
 TEST_CASE("a host that leaves the answer is ended after its ranks have asked with the others") {
   RecordedJob job(of_script());
   job.begin(kTwoHosts);
