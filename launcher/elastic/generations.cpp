@@ -236,7 +236,7 @@ bool Generations::host_lost(int host, const std::string& sentence, Time now) {
   const bool was_member =
       std::any_of(state.processes.begin(), state.processes.end(),
                   [this](int process) { return is_live(process) && is_member(process); });
-  if (failure_.empty()) {
+  if (failure_.empty() && (was_member || !current_)) {
     failure_code_ = kExitFailed;
     failure_ = sentence;
     failed_process_ = -1;
@@ -340,14 +340,15 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
 void Generations::fail(int process, int exit_code, const std::string& sentence, Time now,
                        Time since) {
   const Process& one = processes_.at(process);
-  if (failure_.empty()) {
+  const bool was_member = is_member(process);
+  // A process that was no rank yet takes nothing from the others.
+  if (failure_.empty() && (was_member || !current_)) {
     failure_code_ = exit_code;
     failure_ = sentence;
     failed_process_ = process;
   }
   HostState& host = hosts_.at(one.host);
   const std::string name = host.name;
-  const bool was_member = is_member(process);
   const bool is_alone = std::all_of(pool_.offered().begin(), pool_.offered().end(),
                                     [&](const Host& other) { return other.name == name; });
   std::string after;
@@ -988,7 +989,7 @@ void Generations::let_go(const HostState& host, Time now) {
                                         " s at the latest (--leave-grace)")
                                   : cat(host.why_it_ends, "; its ranks have ", left,
                                         " s for their next commit (--leave-grace)"));
-  if (failure_.empty()) {
+  if (failure_.empty() && members_of(host.name) > 0) {
     failure_code_ = kExitFailed;
     failure_ = host.why_it_ends;
     failed_process_ = -1;

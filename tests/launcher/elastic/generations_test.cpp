@@ -673,6 +673,20 @@ TEST_CASE("when all ranks fail, the first failure is the job's") {
   CHECK(job.end == "rank 3 exited with code 9");
 }
 
+TEST_CASE("the failure of a new process is not the cause of the job's end") {
+  RecordedJob job(of_script());
+  job.begin({{"a", "", 1}});
+  job.ask({0});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}}, job.now());
+  REQUIRE(job.started.size() == 2);
+  job.generations.ended(1, 3, "process 1 on host b exited with code 3", job.now());
+  job.generations.host_lost(2, "host c was lost", job.now());
+  CHECK_FALSE(job.exit_code);
+  job.generations.ended(0, 9, "rank 0 on host a exited with code 9", job.now());
+  CHECK(job.exit_code == 9);
+  CHECK(job.end == "rank 0 on host a exited with code 9");
+}
+
 TEST_CASE("the limit of resets counts every change") {
   GenerationLimits limits = of_script();
   limits.resets = ResetLimit{.resets = 1, .seconds = {}};
