@@ -74,6 +74,13 @@ int Generations::live_processes() const {
   }));
 }
 
+int Generations::staying_processes() const {
+  return static_cast<int>(
+      std::count_if(processes_.begin(), processes_.end(), [this](const auto& one) {
+        return one.second.phase != Phase::kGone && !hosts_.at(one.second.host).is_leaving;
+      }));
+}
+
 int Generations::live_processes(const std::string& host) const {
   int count = 0;
   for (const auto& [number, process] : processes_) {
@@ -308,7 +315,7 @@ void Generations::drop_surplus() {
     const bool is_above_slots = std::any_of(
         pool_.offered().begin(), pool_.offered().end(),
         [&](const Host& host) { return host.name == name && live_processes(name) > host.slots; });
-    if (is_above_slots || (limits_.most && live_processes() > *limits_.most)) dismiss(number);
+    if (is_above_slots || (limits_.most && staying_processes() > *limits_.most)) dismiss(number);
   }
 }
 
@@ -485,7 +492,7 @@ void Generations::start_hosts(Time now) {
     if (!pool_.may_start(host.name, now)) continue;
     if (limits_.hosts_join && live_processes(host.name) > 0) continue;
     int wanted = host.slots - live_processes(host.name);
-    if (limits_.most) wanted = std::min(wanted, *limits_.most - live_processes());
+    if (limits_.most) wanted = std::min(wanted, *limits_.most - staying_processes());
     if (wanted <= 0) continue;
     actions_.start_host(host, wanted);
   }
@@ -553,6 +560,33 @@ MembershipPlan Generations::next() const {
     usable.host.slots = std::min(host.slots, count);
     if (usable.host.slots > 0) change.usable.push_back(std::move(usable));
   }
+  const bool all_leave = !change.leaving.empty() &&
+                         std::all_of(change.previous.members.begin(), change.previous.members.end(),
+                                     [&](const Member& member) {
+                                       return change.ended.contains(member.incarnation) ||
+                                              change.leaving.contains(member.incarnation);
+                                     });
+  return all_leave ? hand_over(std::move(change)) : plan_membership(change);
+}
+
+// All ranks with the state are to leave. One of them stays until others have the state, and all wait for
+// those.
+MembershipPlan Generations::hand_over(MembershipChange change) const {
+  int slots = 0;
+  for (const UsableHost& host : change.usable) slots += host.host.slots;
+  if (slots < change.min || slots == 0) return TooFew{slots, change.min};
+  const Member keeper = *std::find_if(
+      change.previous.members.begin(), change.previous.members.end(),
+      [&](const Member& member) { return change.leaving.contains(member.incarnation); });
+  change.leaving.erase(keeper.incarnation);
+  const auto place =
+      std::find_if(change.usable.begin(), change.usable.end(),
+                   [&](const UsableHost& usable) { return usable.host.name == keeper.host; });
+  if (place != change.usable.end())
+    ++place->host.slots;
+  else
+    change.usable.push_back({.host = {keeper.host, "", 1}});
+  if (change.max) change.max = std::max(*change.max, 2);
   return plan_membership(change);
 }
 
@@ -844,10 +878,15 @@ void Generations::consider(Time now) {
   }
   // Those that leave have asked with the others, and are no longer needed.
   begin(std::move(*generation), now);
+  bool has_keeper = false;
   for (auto& [number, host] : hosts_) {
-    if (host.is_leaving) drop_host(host);
+    if (!host.is_leaving) continue;
+    if (members_of(host.name) > 0)
+      has_keeper = true;
+    else
+      drop_host(host);
   }
-  if (let_hosts_go(now)) consider(now);
+  if (let_hosts_go(now) || has_keeper) consider(now);
 }
 
 void Generations::on_time(Time now) { consider(now); }

@@ -180,6 +180,7 @@ class Generations {
   void restart_after_failure(const std::string& sentence, int exit_code, Time since, Time now);
   bool all_have_asked() const;
   MembershipPlan next() const;
+  MembershipPlan hand_over(MembershipChange change) const;
   void begin(Generation generation, Time now);
   void count_reset(Time now);
   bool may_reset(Time now);
@@ -202,6 +203,7 @@ class Generations {
   bool is_live(int process) const;
   int live_processes(const std::string& host) const;  // without removed ones
   int live_processes() const;
+  int staying_processes() const;  // whose hosts do not leave
   bool is_member(int process) const;
   bool is_held(const Process& process) const;
   int free_slot(const std::string& host) const;

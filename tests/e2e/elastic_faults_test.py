@@ -90,15 +90,17 @@ def test_a_rank_that_fails_while_it_gives_its_state_is_left_out():
 
 
 @world()
-def test_a_script_that_replaces_all_hosts_ends_the_job_with_a_sentence():
+def test_a_script_that_replaces_all_hosts_loses_nothing():
     folder = scratch()
-    job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 800)
+    job = Job("-np", 1, "--max-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 100)
     wait_for_generation(job, 0, 1)
     discovery(folder, "b:1")
-    job.ends_with(1)
+    expect(sorted(process for process, *_ in wait_for_generation(job, 1, 2)) == [0, 1], job.describe())
+    found = wait_for_generation(job, 2, 1)
+    job.ends_with(0)
     job.leaves_nothing()
-    expect(any("no rank is left that has the state of the training" in line for line in job.said()),
-           job.describe())
+    process, _, _, step = found[-1]
+    expect(process == 1 and sums(job, 1) == 100 + step - begun(job, 1)[0][3], job.describe())
 
 
 @world()

@@ -105,6 +105,25 @@ def test_hosts_come_and_go_as_the_script_says():
     sums(job, 3)
 
 
+@world("a b c")
+def test_an_empty_answer_and_one_with_other_hosts_alone_lose_nothing():
+    folder = scratch()
+    job = Job("-np", 2, *discovery(folder, "a:1", "b:1"), PYTHON, RANK, 400, "--slow", 0.05)
+    wait_for_generation(job, 0, 2)
+    discovery(folder)
+    wait_until(lambda: any("the job pauses: it has 0 of at least 2 ranks" in line for line in job.said()), 60,
+               job.describe)
+    discovery(folder, "a:1", "b:1")
+    expect([process for process, *_ in sorted(wait_for_generation(job, 1, 2))] == [0, 1], job.describe())
+    discovery(folder, "c:2")
+    expect([process for process, *_ in sorted(wait_for_generation(job, 2, 3))] == [0, 2, 3], job.describe())
+    found = sorted(wait_for_generation(job, 3, 2))
+    expect([process for process, *_ in found] == [2, 3] and found[0][3] > 0, job.describe())
+    job.ends_with(0)
+    job.leaves_nothing()
+    sums(job, 2)
+
+
 @world()
 def test_a_bad_new_host_and_slow_imports_cost_the_ranks_nothing():
     folder = scratch()

@@ -502,6 +502,70 @@ TEST_CASE("below the minimum the job pauses, and goes on when a host comes") {
   CHECK(job.ranks() == "0 2+");
 }
 
+TEST_CASE("an empty answer of the script pauses the job, and ends no rank") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.discovered({}, job.now());
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  job.ask({0, 1, 2, 3});
+  CHECK_FALSE(job.exit_code);
+  CHECK(job.ended.empty());
+  REQUIRE_FALSE(job.said.empty());
+  CHECK(job.said.back().find("the job pauses: it has 0 of at least 1 rank") == 0);
+  SUBCASE("until the hosts are back") {
+    job.wait(60);
+    job.generations.discovered(kTwoHosts, job.now());
+    CHECK(job.ranks() == "0 1 2 3");
+    CHECK(job.record.number == 1);
+    CHECK(job.started.empty());
+  }
+  SUBCASE("until some of the hosts are back") {
+    job.generations.discovered({kTwoHosts[1]}, job.now());
+    CHECK(job.ranks() == "2 3");
+    CHECK(job.ended == std::vector<int>{0});
+  }
+  SUBCASE("for --elastic-timeout at most") {
+    for (int minute = 0; minute < 10 && !job.exit_code; ++minute) job.wait(60);
+    CHECK(job.exit_code == 1);
+    CHECK(job.end.find("--elastic-timeout") != std::string::npos);
+  }
+}
+
+TEST_CASE("where the script replaces all hosts, a rank stays until the new ones have the state") {
+  GenerationLimits limits = of_script(2);
+  SUBCASE("with no largest number of ranks") {}
+  SUBCASE("with as many ranks as there may be") { limits.most = 2; }
+  RecordedJob job(limits);
+  const std::vector<Host> others = {{"c", "", 2}};
+  const int first = limits.most ? 2 : 4;
+  job.begin(limits.most ? std::vector<Host>{{"a", "", 1}, {"b", "", 1}} : kTwoHosts);
+  if (limits.most)
+    job.ask({0, 1});
+  else
+    job.ask({0, 1, 2, 3});
+  job.generations.discovered(others, job.now());
+  CHECK(job.started == std::vector<std::string>{"c:2"});
+  CHECK(job.updates == std::vector<std::string>{"0:1"});
+  if (limits.most)
+    job.ask({0, 1});
+  else
+    job.ask({0, 1, 2, 3});
+  CHECK_FALSE(job.exit_code);
+  CHECK(job.record.number == 0);
+  job.ask({first});
+  job.ask({first + 1});
+  CHECK(job.record.number == 1);
+  CHECK(job.ranks() == std::string(limits.most ? "0 2+" : "0 4+ 5+"));
+  CHECK(job.updates.back() == "1:1");
+  job.ask({0, first});
+  if (!limits.most) job.ask({first + 1});
+  CHECK(job.record.number == 2);
+  CHECK(job.ranks() == std::string(limits.most ? "2 3+" : "4 5"));
+  CHECK(job.ended.size() == 2);
+  CHECK_FALSE(job.exit_code);
+}
+
 TEST_CASE("a pause that takes too long ends the job") {
   RecordedJob job(of_script(2));
   job.begin({{"a", "", 1}, {"b", "", 1}});
