@@ -126,8 +126,14 @@ void Generations::prepared(int host, Time now) {
   HostState& state = hosts_.at(host);
   if (state.is_gone) return;
   state.is_prepared = true;
+  note_start(host, now);
   if (!is_assumed_) actions_.start_processes(host);
   consider(now);
+}
+
+// The processes of a host that has come later start now.
+void Generations::note_start(int host, Time now) {
+  for (const int process : hosts_.at(host).processes) processes_.at(process).since = now;
 }
 
 void Generations::takes_part(Time now) {
@@ -152,7 +158,7 @@ void Generations::assume_ranks() {
   is_assumed_ = true;
 }
 
-void Generations::drop_assumption() {
+void Generations::drop_assumption(Time now) {
   if (!std::exchange(is_assumed_, false)) return;
   current_.reset();
   for (auto& [number, process] : processes_) {
@@ -161,7 +167,9 @@ void Generations::drop_assumption() {
     process.generation = -1;
   }
   for (const auto& [number, host] : hosts_) {
-    if (host.is_prepared && !host.is_gone) actions_.start_processes(number);
+    if (!host.is_prepared || host.is_gone) continue;
+    note_start(number, now);
+    actions_.start_processes(number);
   }
 }
 
@@ -182,7 +190,7 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   Process& one = processes_.at(process);
   if (request.number <= one.request) return;
   limits_.may_be_originals = false;
-  drop_assumption();
+  drop_assumption(now);
   one.phase = Phase::kAsking;
   one.request = request.number;
   one.generation = request.generation;
@@ -494,7 +502,7 @@ void Generations::start_hosts(Time now) {
     int wanted = host.slots - live_processes(host.name);
     if (limits_.most) wanted = std::min(wanted, *limits_.most - staying_processes());
     if (wanted <= 0) continue;
-    actions_.start_host(host, wanted);
+    note_start(actions_.start_host(host, wanted), now);
   }
   if (const auto time = pool_.next_start(now)) {
     next_ = std::min(next_.value_or(Time::max()), *time);
@@ -592,6 +600,7 @@ MembershipPlan Generations::hand_over(MembershipChange change) const {
 
 void Generations::begin(Generation generation, Time now) {
   if (current_) count_reset(now);
+  if (!current_) first_start_ = now - begun_;
   paused_since_.reset();
   asking_since_.reset();
   ready_since_.reset();
@@ -707,13 +716,16 @@ std::string Generations::whose(int process) const {
 void Generations::give_up_silent(Time now) {
   if (!asking_since_ || all_have_asked()) return;
   const Time named = *asking_since_ + kUntilNamed;
-  const Time limit = *asking_since_ + duration_of(limits_.return_seconds);
+  Time since = *asking_since_;
   std::vector<int> silent;
   for (const auto& [number, process] : processes_) {
     const bool is_awaited =
         process.phase == Phase::kMember || (!current_ && process.phase == Phase::kStarting);
-    if (is_awaited) silent.push_back(number);
+    if (!is_awaited) continue;
+    silent.push_back(number);
+    since = std::max(since, process.since);
   }
+  const Time limit = since + duration_of(limits_.return_seconds);
   if (now >= limit) {
     for (const int process : silent) {
       if (!is_live(process)) continue;
@@ -732,6 +744,41 @@ void Generations::give_up_silent(Time now) {
                      limits_.return_seconds, " s"));
   }
   next_ = std::min({next_.value_or(Time::max()), limit, has_named_silent_ ? limit : named});
+}
+
+// Ends processes that have not asked for their first place in time. The ranks do not wait for them.
+void Generations::give_up_slow(Time now) {
+  if (!current_ || finishing_) return;
+  // The first ranks have shown how long the program needs before it calls hvd.init.
+  const Clock::duration limit = first_start_ + duration_of(limits_.return_seconds);
+  const auto in_seconds = [](Clock::duration time) {
+    return std::chrono::round<seconds>(time).count();
+  };
+  for (auto& [number, process] : processes_) {
+    const HostState& host = hosts_.at(process.host);
+    if (process.phase != Phase::kStarting || !host.is_prepared) continue;
+    const Time end = process.since + limit;
+    const std::string silence = cat(whose(number), " has not called hvd.init within ");
+    if (now >= end) {
+      const auto beyond = in_seconds(first_start_);
+      const std::string bound = cat(
+          in_seconds(limit), " s of its start",
+          beyond == 0 ? ""
+                      : cat(", ", limits_.return_seconds, " s more than the first ranks needed"),
+          " (--start-timeout); ");
+      actions_.say(cat(silence, bound, start_another_later(host.name, now)));
+      dismiss(number);
+      continue;
+    }
+    Time& told = process.told;
+    told = std::max(told, process.since);
+    if (now >= told + kPauseTold) {
+      told = now;
+      actions_.say(cat(silence, in_seconds(now - process.since),
+                       " s of its start; it is ended after ", in_seconds(limit), " s"));
+    }
+    next_ = std::min({next_.value_or(Time::max()), end, told + kPauseTold});
+  }
 }
 
 void Generations::count_reset(Time now) {
@@ -855,6 +902,7 @@ void Generations::consider(Time now) {
   }
   name_unaware(now);
   if (is_over_) return;
+  give_up_slow(now);
   drop_surplus();
   start_hosts(now);
   announce(now);

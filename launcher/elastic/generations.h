@@ -137,6 +137,8 @@ class Generations {
     int64_t request = 0;
     int32_t generation = -1;  // that it was in last
     bool is_removed = false;  // by a user; it leaves at the next commit
+    Time since{};             // its start was ordered; of a process with which the job began: unset
+    Time told{};              // the last sentence about its silence
   };
   // A rank that has failed, perhaps because another one did.
   struct Suspect {
@@ -155,6 +157,7 @@ class Generations {
     bool is_prepared = false;
   };
 
+  void note_start(int host, Time now);
   void consider(Time now);
   void start_hosts(Time now);
   void mark_leaving();
@@ -169,13 +172,14 @@ class Generations {
   void end_alone(int process);
   void drop_surplus();
   void give_up_silent(Time now);
+  void give_up_slow(Time now);
   void name_unaware(Time now);
   std::string whose(int process) const;
   void announce(Time now);
   bool restarts_program() const;
   std::string when_they_leave(const std::string& whose, Time now) const;
   void assume_ranks();
-  void drop_assumption();
+  void drop_assumption(Time now);
   void restart(const std::string& why, Time now);
   void restart_after_failure(const std::string& sentence, int exit_code, Time since, Time now);
   bool all_have_asked() const;
@@ -221,6 +225,7 @@ class Generations {
   bool has_begun_ = false;
   bool takes_part_ = false;
   Time begun_{};
+  Clock::duration first_start_{};  // from begun_ until the first ranks had asked for their places
   int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
   bool is_over_ = false;
   std::optional<Suspect> suspect_;

@@ -429,6 +429,56 @@ TEST_CASE("a new process that ends without having been a rank is started again l
   CHECK(job.started.size() == 3);
 }
 
+TEST_CASE("a new process that never asks for a place is given up and started again later") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.wait(50);  // the first ranks need as long for their imports
+  job.ask({0, 1});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.wait(100);  // the agent of host b starts
+  job.generations.prepared(1, job.now());
+  job.ask({2});
+  job.wait(59);
+  CHECK(job.said.empty());
+  job.wait(1);
+  REQUIRE(job.said.size() == 1);
+  CHECK(job.said[0] ==
+        "process 3 on host b has not called hvd.init within 60 s of its start; it is ended after "
+        "80 s");
+  job.wait(19);
+  CHECK(job.ended_processes.empty());
+  job.wait(1);
+  CHECK(job.ended_processes == std::vector<int>{3});
+  REQUIRE(job.said.size() == 2);
+  CHECK(job.said[1] ==
+        "process 3 on host b has not called hvd.init within 80 s of its start, 30 s more than the "
+        "first ranks needed (--start-timeout); the job goes on without it, and starts another one "
+        "there in 5 s");
+  CHECK(job.losses.empty());
+  job.wait(5);
+  CHECK(job.started == std::vector<std::string>{"b:2", "b:1"});
+}
+
+TEST_CASE("a process that is started anew before the first generation has its time as well") {
+  RecordedJob job([] {
+    GenerationLimits limits;
+    limits.least = 2;
+    return limits;
+  }());
+  job.begin({kTwoHosts[0]});
+  job.ask({0});
+  job.wait(5);
+  job.wait(25);
+  CHECK(job.ended_processes == std::vector<int>{1});
+  job.wait(1);
+  REQUIRE(job.started == std::vector<std::string>{"a:1"});
+  job.generations.prepared(1, job.now());
+  job.wait(29);
+  CHECK(job.ended_processes.size() == 1);
+  job.ask({2});
+  CHECK(job.ranks() == "0+ 2+");
+}
+
 TEST_CASE("a host that leaves the answer is ended after its ranks have asked with the others") {
   RecordedJob job(of_script());
   job.begin(kTwoHosts);
