@@ -1,5 +1,6 @@
 #include "launcher/attempts.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/text.h"
@@ -13,6 +14,23 @@
 #include "launcher/plan/spares.h"
 
 namespace hvd::launcher {
+namespace {
+
+// Whether the other hosts that the script names have slots enough, where some could not be prepared.
+bool others_suffice(const Settings& settings, const HostPool& pool, const SlotPlan& plan,
+                    const std::vector<int>& failed) {
+  if (!settings.is_set("host_discovery_script")) return false;
+  int slots = 0;
+  for (const Host& host : pool.offered()) {
+    const bool has_failed = std::any_of(failed.begin(), failed.end(), [&](int one) {
+      return plan.hosts[static_cast<size_t>(one)].name == host.name;
+    });
+    if (!has_failed && pool.may_start(host.name, Clock::now())) slots += host.slots;
+  }
+  return slots >= rank_limits(settings).min;
+}
+
+}  // namespace
 
 int run_elastic(const Options& options, const std::function<void()>& on_running) {
   const auto found = wait_for_first_hosts(options);
@@ -27,14 +45,19 @@ int run_elastic(const Options& options, const std::function<void()>& on_running)
     const auto generation = static_cast<uint32_t>(history.generation);
     const JobEnd end = run_job(options, now, generation, nullptr, on_running, &history);
     // A host that was there and cannot be prepared again is one that has failed.
-    const bool lacks_hosts = generation > 0 && end.exit_code == kExitBadInput && !end.has_started &&
-                             !end.failed_hosts.empty();
+    const bool lacks_hosts =
+        end.exit_code == kExitBadInput && !end.has_started && !end.failed_hosts.empty() &&
+        (generation > 0 || others_suffice(options.settings, history.pool, now, end.failed_hosts));
     if (!end.wants_restart && !lacks_hosts) return end.exit_code;
     if (end.wants_restart) history.waits_since.reset();
     if (lacks_hosts) {
       for (const int host : end.failed_hosts) {
-        history.pool.retry_later(now.hosts[static_cast<size_t>(host)].name, std::chrono::seconds(5),
-                                 std::chrono::seconds(300), Clock::now());
+        const std::string& name = now.hosts[static_cast<size_t>(host)].name;
+        const auto wait = history.pool.retry_later(name, std::chrono::seconds(5),
+                                                   std::chrono::seconds(300), Clock::now());
+        if (generation > 0) continue;
+        say(cat("the job begins without host ", name, ", and tries it again in ", wait.count(),
+                " s"));
       }
     }
     const auto next = wait_for_next_hosts(options, history);
