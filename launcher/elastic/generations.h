@@ -124,6 +124,10 @@ class Generations {
   }
   // The rank of a process in the present generation, or -1.
   int rank_of(int process) const;
+  // The slot of a process on its host, which was free when the process was added.
+  int slot_of(int process) const { return processes_.at(process).slot; }
+  // Without those that a user has removed.
+  int live_processes(const std::string& host) const;
   // By rank: the processes of the present generation, also those that have ended since.
   std::vector<int> members() const;
 
@@ -205,7 +209,6 @@ class Generations {
   void over(int exit_code, const std::string& sentence, int process);
   void finish();
   bool is_live(int process) const;
-  int live_processes(const std::string& host) const;  // without removed ones
   int live_processes() const;
   int staying_processes() const;  // whose hosts do not leave
   bool is_member(int process) const;

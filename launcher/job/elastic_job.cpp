@@ -241,11 +241,13 @@ int ElasticJob::start_host(const Host& host, int slots) {
   Host used = host;
   used.slots = slots;
   plan.hosts.push_back(std::move(used));
+  generations_.add(number, host.name, first, slots);
+  const int all = generations_.live_processes(host.name);
   for (int slot = 0; slot < slots; ++slot) {
     plan.slots.push_back({.rank = first + slot,
                           .host = number,
-                          .local_rank = slot,
-                          .local_size = slots,
+                          .local_rank = generations_.slot_of(first + slot),
+                          .local_size = all,
                           .cross_rank = 0,
                           .cross_size = 1});
   }
@@ -255,7 +257,6 @@ int ElasticJob::start_host(const Host& host, int slots) {
   is_held_.push_back(false);
   launch_.supervisor.grow();
   AgentEvents* const events = launch_.add_events();
-  generations_.add(number, host.name, first, slots);
   if (const Status status = launch_.output.grow(); !status.ok()) {
     launch_.output.say(status.message());
   }

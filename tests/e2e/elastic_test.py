@@ -153,6 +153,21 @@ def test_a_job_begins_without_a_host_that_cannot_be_reached_where_a_script_names
 
 
 @world()
+def test_a_new_process_has_the_local_rank_of_a_free_slot_of_its_host():
+    folder = scratch()
+    job = Job("-np", 3, *discovery(folder, "a:1", "b:2"), PYTHON, RANK, 400, "--slow", 0.05)
+    wait_for_generation(job, 0, 3)
+    before = running_on("b", RANK.name)
+    discovery(folder, "a:1", "b:3")
+    wait_for_generation(job, 1, 4)
+    new = [pid for pid in running_on("b", RANK.name) if pid not in before]
+    variables = [re.findall(r"\bHOROVOD_LOCAL_[^\0]*", faults.said_of(pid, "environ")) for pid in new]
+    expect(["HOROVOD_LOCAL_RANK=2", "HOROVOD_LOCAL_SIZE=3"] in variables, variables)
+    job.ends_with(0)
+    job.leaves_nothing()
+
+
+@world()
 def test_a_listener_hears_of_a_new_host_before_the_next_commit():
     folder = scratch()
     job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 20, "--listen")
