@@ -480,18 +480,27 @@ void Generations::name_unaware(Time now) {
                   failed_process_);
     }
   }
+  std::vector<std::string> names;
+  for (const int process : members()) {
+    if (is_live(process)) names.push_back(whose(process));
+  }
+  // All of them may work for long without Horovod, or may be stopped.
+  const Time end = *lost_since_ + duration_of(limits_.pause_seconds);
+  if (now >= end) {
+    return over(failure_code_ != 0 ? failure_code_ : kExitFailed,
+                cat(failure_, "; ", join(names, ", "), names.size() == 1 ? " has" : " have",
+                    " called nothing of Horovod within ", limits_.pause_seconds,
+                    " s of that (--elastic-timeout); horovodrun stack shows where such ranks are"),
+                failed_process_);
+  }
   if (now >= told_loss_ + kPauseTold) {
     told_loss_ = now;
-    std::vector<std::string> names;
-    for (const int process : members()) {
-      if (is_live(process)) names.push_back(whose(process));
-    }
     actions_.say(cat("the next generation waits until ", join(names, ", "),
                      names.size() == 1 ? " notices" : " notice",
                      " at an operation of Horovod that ", failure_));
   }
   next_ =
-      std::min({next_.value_or(Time::max()), limit.value_or(Time::max()), told_loss_ + kPauseTold});
+      std::min({next_.value_or(Time::max()), limit.value_or(end), end, told_loss_ + kPauseTold});
 }
 
 void Generations::start_hosts(Time now) {

@@ -226,6 +226,23 @@ TEST_CASE("a loss that no rank has noticed is named each minute") {
   CHECK(job.said.empty());
 }
 
+TEST_CASE("a job whose ranks never notice a loss ends after --elastic-timeout") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.ended(2, 137, "rank 2 on host b was killed", job.now());
+  for (int minute = 0; minute < 9; ++minute) job.wait(60);
+  CHECK_FALSE(job.exit_code);
+  job.wait(59);
+  CHECK_FALSE(job.exit_code);
+  job.wait(1);
+  CHECK(job.exit_code == 137);
+  CHECK(job.end ==
+        "rank 2 on host b was killed; rank 0 on host a, rank 1 on host a have called nothing of "
+        "Horovod within 600 s of that (--elastic-timeout); horovodrun stack shows where such ranks "
+        "are");
+}
+
 TEST_CASE("a worker of Horovod's own on a host that is no longer named loses its place") {
   RecordedJob job(of_originals());
   job.begin(kTwoHosts);
