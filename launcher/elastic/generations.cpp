@@ -21,6 +21,7 @@ constexpr seconds kGathering{1};
 constexpr seconds kUntilNamed{5};
 constexpr seconds kPauseTold{60};
 constexpr int kExitFailed = 1;
+constexpr size_t kResetsTold = 5;  // of a history
 
 // Whether a rank may have ended so because another rank did: its libraries raise an error, or abort.
 bool may_follow_another(int exit_code) {
@@ -441,7 +442,7 @@ void Generations::restart(const std::string& why, Time now) {
                 failed_process_);
   }
   if (!may_reset(now)) return end_by_reset_limit();
-  count_reset(now);
+  count_reset(failure_.empty() ? "the program started again with other ranks" : failure_, now);
   history_.generation = generation() + 1;
   history_.failure = failure_;
   history_.failure_code = failure_code_;
@@ -453,12 +454,18 @@ void Generations::restart(const std::string& why, Time now) {
 }
 
 void Generations::end_by_reset_limit() {
-  over(
-      kExitFailed,
-      cat("the ranks of the job have changed ", history_.resets.size(),
-          history_.resets.size() == 1 ? " time" : " times",
-          ", and may not do so again (--reset-limit)", failure_.empty() ? "" : cat("; ", failure_)),
-      failed_process_);
+  const auto& resets = history_.resets;
+  const size_t left_out = resets.size() - std::min(resets.size(), kResetsTold);
+  std::string causes = left_out > 0 ? "; the last ones" : "";
+  for (size_t reset = left_out; reset < resets.size(); ++reset) {
+    causes += cat(reset == left_out && left_out > 0 ? ": " : "; ", "generation ",
+                  resets[reset].generation, ": ", resets[reset].why);
+  }
+  over(kExitFailed,
+       cat("the ranks of the job have changed ", resets.size(),
+           resets.size() == 1 ? " time" : " times", ", and may not do so again (--reset-limit)",
+           causes, failure_.empty() ? "" : cat("; now ", failure_)),
+       failed_process_);
 }
 
 void Generations::tell_loss(const std::string& sentence, Time now) {
@@ -608,7 +615,7 @@ MembershipPlan Generations::hand_over(MembershipChange change) const {
 }
 
 void Generations::begin(Generation generation, Time now) {
-  if (current_) count_reset(now);
+  if (current_) count_reset(why_it_resets(), now);
   if (!current_) first_start_ = now - begun_;
   paused_since_.reset();
   asking_since_.reset();
@@ -686,6 +693,33 @@ bool Generations::may_grow() const {
   });
 }
 
+// Where the ranks may come from that a paused job lacks.
+std::string Generations::awaited_hosts(Time now) const {
+  std::vector<std::string> places;
+  for (const Host& host : pool_.offered()) {
+    if (pool_.is_excluded_for_ever(host.name)) continue;
+    const bool is_starting =
+        std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
+          const bool starts =
+              one.second.phase == Phase::kStarting || one.second.phase == Phase::kHeld;
+          return starts && hosts_.at(one.second.host).name == host.name;
+        });
+    const Time when = pool_.usable_from(host.name);
+    if (is_starting) {
+      places.push_back(cat("host ", host.name, " (starting)"));
+    } else if (when > now && live_processes(host.name) < host.slots) {
+      places.push_back(cat("host ", host.name, " (again in ",
+                           std::chrono::ceil<seconds>(when - now).count(), " s)"));
+    }
+  }
+  if (limits_.finds_hosts || places.empty()) {
+    places.push_back(limits_.hosts_join    ? "agents that join"
+                     : limits_.finds_hosts ? "further hosts of the discovery script"
+                                           : "free slots of its hosts");
+  }
+  return join(places, ", ");
+}
+
 void Generations::pause(int found, Time now) {
   if (!may_grow()) {
     over(failure_code_ != 0 ? failure_code_ : kExitFailed,
@@ -709,8 +743,9 @@ void Generations::pause(int found, Time now) {
   }
   if (now >= told_pause_ + kPauseTold) {
     told_pause_ = now;
-    actions_.say(cat("the job pauses: it has ", found, " of at least ",
-                     count_of_ranks(limits_.least), ", and waits for hosts"));
+    actions_.say(cat(
+        "the job pauses: it has ", found, " of at least ", count_of_ranks(limits_.least),
+        failure_.empty() ? "" : cat(", since ", failure_), "; it waits for ", awaited_hosts(now)));
   }
   next_ = std::min({next_.value_or(Time::max()), limit, told_pause_ + kPauseTold});
 }
@@ -790,15 +825,26 @@ void Generations::give_up_slow(Time now) {
   }
 }
 
-void Generations::count_reset(Time now) {
-  if (limits_.resets) history_.resets.push_back(now);
+void Generations::count_reset(const std::string& why, Time now) {
+  if (limits_.resets) history_.resets.push_back({now, generation() + 1, why});
+}
+
+// The cause of the generation that begins, for the sentence of --reset-limit.
+std::string Generations::why_it_resets() const {
+  if (!failure_.empty()) return failure_;
+  const bool is_growth = (announced_ & rendezvous::kHostsAdded) != 0;
+  const bool is_loss = (announced_ & rendezvous::kHostsRemoved) != 0;
+  return is_growth && is_loss ? "new ranks were ready, and others left"
+         : is_growth          ? "new ranks were ready"
+         : is_loss            ? "ranks left"
+                              : "the ranks asked for it, after an error of theirs";
 }
 
 bool Generations::may_reset(Time now) {
   if (!limits_.resets) return true;
   if (limits_.resets->seconds) {
     const Time first = now - duration_of(*limits_.resets->seconds);
-    std::erase_if(history_.resets, [&](Time time) { return time < first; });
+    std::erase_if(history_.resets, [&](const auto& reset) { return reset.time < first; });
   }
   return std::ssize(history_.resets) < limits_.resets->resets;
 }

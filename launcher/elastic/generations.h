@@ -40,12 +40,17 @@ struct GenerationLimits {
 
 // The part of a job that outlives its launch: a program without elastic.run is launched again.
 struct JobHistory {
+  struct Reset {
+    Clock::time_point time;
+    int64_t generation = 0;  // that began
+    std::string why;
+  };
   explicit JobHistory(HostPool pool) : pool(std::move(pool)) {}
 
   HostPool pool;
-  std::optional<int> most;                // ranks, where a user has said so
-  std::vector<Clock::time_point> resets;  // if they are limited
-  int restarts = 0;                       // after failures
+  std::optional<int> most;    // ranks, where a user has said so
+  std::vector<Reset> resets;  // if they are limited
+  int restarts = 0;           // after failures
   Clock::time_point began = Clock::now();
   std::optional<Clock::time_point> waits_since;  // for hosts, since the last launch with ranks
   int32_t generation = 0;                        // the first one of the next launch
@@ -190,7 +195,9 @@ class Generations {
   MembershipPlan next() const;
   MembershipPlan hand_over(MembershipChange change) const;
   void begin(Generation generation, Time now);
-  void count_reset(Time now);
+  void count_reset(const std::string& why, Time now);
+  std::string why_it_resets() const;
+  std::string awaited_hosts(Time now) const;
   bool may_reset(Time now);
   Status may_change(Time now);
   int offered_slots() const;

@@ -28,9 +28,13 @@ std::optional<HostCooldown::Exclusion> HostCooldown::record_failure(std::string_
   return exclusion;
 }
 
-bool HostCooldown::is_usable(std::string_view host, Time now) const {
+HostCooldown::Time HostCooldown::usable_from(std::string_view host) const {
   const auto found = records_.find(host);
-  return found == records_.end() || found->second.failures == 0 || now >= found->second.until;
+  return found == records_.end() || found->second.failures == 0 ? Time::min() : found->second.until;
+}
+
+bool HostCooldown::is_usable(std::string_view host, Time now) const {
+  return now >= usable_from(host);
 }
 
 std::optional<HostCooldown::Time> HostCooldown::next_return(Time now) const {

@@ -40,6 +40,8 @@ class HostCooldown {
   std::optional<Exclusion> record_failure(std::string_view host, Time now);
 
   bool is_usable(std::string_view host, Time now) const;
+  // The time from which is_usable() holds.
+  Time usable_from(std::string_view host) const;
   // The earliest time after `now` at which an excluded host is usable again; nothing: at no time.
   std::optional<Time> next_return(Time now) const;
 

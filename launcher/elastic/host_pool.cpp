@@ -56,6 +56,12 @@ bool HostPool::may_start(const std::string& name, Time now) const {
   return cooldown_.is_usable(name, now) && (retry == retries_.end() || retry->second.again <= now);
 }
 
+HostPool::Time HostPool::usable_from(const std::string& name) const {
+  const auto retry = retries_.find(name);
+  return std::max(cooldown_.usable_from(name),
+                  retry == retries_.end() ? Time() : retry->second.again);
+}
+
 std::optional<HostPool::Time> HostPool::next_start(Time now) const {
   std::optional<Time> next = cooldown_.next_return(now);
   for (const Host& host : offered_) {

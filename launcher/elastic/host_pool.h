@@ -41,6 +41,8 @@ class HostPool {
   std::chrono::seconds retry_later(const std::string& name, std::chrono::seconds first,
                                    std::chrono::seconds most, Time now);
   bool may_start(const std::string& name, Time now) const;
+  // may_start() from then on. Time::max(): never.
+  Time usable_from(const std::string& name) const;
   // The earliest time after `now` at which another host may start; nothing: at no time.
   std::optional<Time> next_start(Time now) const;
 

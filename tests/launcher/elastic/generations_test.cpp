@@ -834,6 +834,44 @@ TEST_CASE("the limit of resets counts every change") {
   CHECK(job.end.find("--reset-limit") != std::string::npos);
 }
 
+TEST_CASE("the sentence of the reset limit has the latest resets and their causes") {
+  GenerationLimits limits = of_script();
+  limits.resets = ResetLimit{.resets = 3, .seconds = {}};
+  RecordedJob job(limits);
+  job.begin({{"a", "", 1}});
+  job.ask({0});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}}, job.now());
+  job.ask({1});
+  job.ask({0});
+  job.generations.ended(1, 1, "rank 1 on host b failed", job.now());
+  job.ask({0});
+  job.ask({0});
+  CHECK(job.record.number == 3);
+  job.ask({0});
+  CHECK(job.exit_code == 1);
+  CHECK(job.end ==
+        "the ranks of the job have changed 3 times, and may not do so again (--reset-limit); "
+        "generation 1: new ranks were ready; generation 2: rank 1 on host b failed; generation 3: "
+        "the ranks asked for it, after an error of theirs");
+}
+
+TEST_CASE("the sentence of a pause has its cause and the hosts that may come") {
+  RecordedJob job(of_script(3), CooldownRange{10, 100});
+  job.begin({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}});
+  job.ask({0, 1, 2});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}, {"d", "", 1}}, job.now());
+  job.generations.start_failed(3, "host d: connect: refused", job.now());
+  job.generations.ended(1, 1, "rank 1 on host b failed", job.now());
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}, {"d", "", 1}, {"e", "", 1}},
+                             job.now());
+  job.generations.ended(2, 1, "rank 2 on host c failed", job.now());
+  job.ask({0});
+  CHECK(job.said.back() ==
+        "the job pauses: it has 1 of at least 3 ranks, since rank 1 on host b failed; it waits for "
+        "host b (again in 20 s), host c (again in 20 s), host d (again in 5 s), host e (starting), "
+        "further hosts of the discovery script");
+}
+
 TEST_CASE("a limit of resets within a time forgets old ones") {
   GenerationLimits limits;
   limits.resets = ResetLimit{.resets = 1, .seconds = 60};
