@@ -86,6 +86,9 @@ HVD_API int32_t hvd_has_new_ranks(void);
  * that this program leads its ranks from one generation to the next. If no rank has called, the launcher
  * ends all ranks and starts them again when the ranks change. */
 HVD_API int32_t hvd_host_updates(void);
+/* The program has saved its state on this rank. When the same error ends a second process and no rank has
+ * called this since the first one, the launcher of an elastic job ends the job. */
+HVD_API void hvd_state_committed(void);
 
 /* Identifies submitted work until hvd_release. 0 is never a handle. */
 typedef uint64_t hvd_handle;

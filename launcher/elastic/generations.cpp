@@ -195,6 +195,7 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   one.phase = Phase::kAsking;
   one.request = request.number;
   one.generation = request.generation;
+  if (request.has_committed) note_commit(request.generation);
   if ((!current_ || is_member(process)) && !asking_since_) asking_since_ = now;
   consider(now);
 }
@@ -205,6 +206,7 @@ void Generations::original_requested(int process, int64_t request, Time now) {
   if (one.phase != Phase::kMember) return;
   one.phase = Phase::kAsking;
   one.request = request;
+  note_commit(generation());  // it may have
   if (!asking_since_) asking_since_ = now;
   consider(now);
 }
@@ -221,8 +223,51 @@ bool Generations::is_held(const Process& process) const {
          !host.is_gone;
 }
 
-bool Generations::ended(int process, int exit_code, const std::string& sentence, Time now) {
+// The same exception of a second rank, with no commit between, follows the program or its data, not a host.
+void Generations::note_exception(int process, int exit_code, const std::string& sentence,
+                                 const std::string& exception) {
+  if (exception.empty() || !is_member(process) || finishing_ || restarts_program()) return;
+  // Horovod raises this one on ranks that another rank's failure has reached.
+  if (exception.find("HorovodInternalError") != std::string::npos) return;
+  const Process& one = processes_.at(process);
+  const Repetition::Failure failure{.process = process,
+                                    .slot = one.slot,
+                                    .generation = generation(),
+                                    .host = hosts_.at(one.host).name,
+                                    .whose = whose(process),
+                                    .sentence = sentence};
+  if (!repetition_ || repetition_->exception != exception || repetition_->exit_code != exit_code) {
+    repetition_ = Repetition{exception, exit_code, failure, {}};
+    return;
+  }
+  const Repetition::Failure& first = repetition_->first;
+  const bool is_elsewhere = first.host != failure.host || first.slot == failure.slot;
+  if (failure.generation > first.generation && is_elsewhere) repetition_->again = failure;
+}
+
+// A rank has committed in this generation: the failures before it do not count.
+void Generations::note_commit(int32_t generation) {
+  if (!repetition_ || generation <= repetition_->first.generation) return;
+  if (!repetition_->again) return repetition_.reset();
+  repetition_->first = *std::exchange(repetition_->again, {});
+}
+
+// Whether an exception has come again, and no rank that has asked knows of a commit between.
+bool Generations::ends_by_repetition() {
+  if (!repetition_ || !repetition_->again) return false;
+  over(repetition_->exit_code,
+       cat(repetition_->again->sentence, "; ", repetition_->first.whose,
+           " had failed with the same exception (", repetition_->exception, ") in generation ",
+           repetition_->first.generation,
+           ", and no rank has committed since: the program or its data is the cause, not a host"),
+       repetition_->again->process);
+  return true;
+}
+
+bool Generations::ended(int process, int exit_code, const std::string& sentence, Time now,
+                        const std::string& exception) {
   if (is_over_ || !is_live(process)) return true;
+  if (exit_code != 0) note_exception(process, exit_code, sentence, exception);
   const bool is_failure_of_job = exit_code != 0 && finishing_ && is_member(process);
   if (exit_code != 0) {
     fail(process, exit_code, sentence, now);
@@ -965,7 +1010,7 @@ void Generations::consider(Time now) {
   const bool is_asked = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
     return one.second.phase == Phase::kAsking && (!current_ || is_member(one.first));
   });
-  if (!is_asked || !all_have_asked()) return;
+  if (!is_asked || !all_have_asked() || ends_by_repetition()) return;
   MembershipPlan plan = next();
   if (const auto* few = std::get_if<TooFew>(&plan)) {
     pause(few->slots, now);

@@ -107,7 +107,9 @@ class Generations {
   // Ranks have asked for the next generation, and wait for others.
   bool is_asked() const { return asking_since_.has_value(); }
   // A process has ended. Returns false when it failed while others have done their work: the job has failed.
-  bool ended(int process, int exit_code, const std::string& sentence, Time now);
+  // `exception`: the line that names the one that ended it, or empty.
+  bool ended(int process, int exit_code, const std::string& sentence, Time now,
+             const std::string& exception = "");
   // All processes of a host are lost, or the host ends them by itself. As ended().
   bool host_lost(int host, const std::string& sentence, Time now);
   // A user asks for this number of ranks, instead of the largest one so far. A sentence about what follows,
@@ -156,6 +158,21 @@ class Generations {
     std::string sentence;
     Time since;
   };
+  // An exception that has ended a rank, and then perhaps another one.
+  struct Repetition {
+    struct Failure {
+      int process = 0;
+      int slot = 0;
+      int32_t generation = 0;
+      std::string host;
+      std::string whose;
+      std::string sentence;
+    };
+    std::string exception;
+    int exit_code = 0;
+    Failure first;
+    std::optional<Failure> again;
+  };
   struct HostState {
     std::string name;
     std::vector<int> processes;
@@ -174,6 +191,10 @@ class Generations {
   void fail(int process, int exit_code, const std::string& sentence, Time now, Time since);
   bool has_live_member_beside(int host) const;
   void decide_suspect(Time now);
+  void note_exception(int process, int exit_code, const std::string& sentence,
+                      const std::string& exception);
+  void note_commit(int32_t generation);
+  bool ends_by_repetition();
   std::string exclude(const std::string& name, Time now);
   std::string start_another_later(const std::string& name, Time now);
   void drop_host(HostState& host);
@@ -239,8 +260,9 @@ class Generations {
   int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
   bool is_over_ = false;
   std::optional<Suspect> suspect_;
-  std::optional<Time> finishing_;     // since a rank has ended with exit code 0
-  std::optional<Time> asking_since_;  // the first request for the next generation
+  std::optional<Repetition> repetition_;  // with no commit since
+  std::optional<Time> finishing_;         // since a rank has ended with exit code 0
+  std::optional<Time> asking_since_;      // the first request for the next generation
   bool has_named_silent_ = false;
   std::optional<Time> lost_since_;  // a rank, while nobody has asked for the next generation
   Time told_loss_{};

@@ -167,7 +167,10 @@ bool ElasticJob::survives(int process, int host, int exit_code, const std::strin
   const auto now = Clock::now();
   bool goes_on = true;
   if (process >= 0) {
-    goes_on = generations_.ended(process, exit_code, sentence, now);
+    // A signal that ends a rank has no exception; a traceback before it has another reason.
+    const bool may_raise = exit_code > 0 && exit_code < kExitSignal;
+    goes_on = generations_.ended(process, exit_code, sentence, now,
+                                 may_raise ? launch_.output.last_exception(process) : "");
   } else if (launch_.links[static_cast<size_t>(host)] == nullptr ||
              is_held_[static_cast<size_t>(host)]) {
     generations_.start_failed(host, sentence, now);

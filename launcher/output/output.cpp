@@ -190,6 +190,10 @@ std::string Output::last_errors(int rank) const {
   return last_lines(channels_[2 * static_cast<size_t>(rank) + 1].recent);
 }
 
+std::string Output::last_exception(int rank) const {
+  return exception_of(channels_[2 * static_cast<size_t>(rank) + 1].recent);
+}
+
 void Output::write(int rank, OutputStream stream, ByteView bytes) {
   Channel& from = channel(rank, stream);
   stamp(from);

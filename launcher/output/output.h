@@ -61,6 +61,8 @@ class Output {
   // The last lines that a rank wrote to its standard error (rank_errors.h says which), as they were
   // shown, or with their tag where objects were; or empty.
   std::string last_errors(int rank) const;
+  // The exception of its last traceback (rank_errors.h), or empty.
+  std::string last_exception(int rank) const;
 
   bool is_stalled() const { return stdout_.is_stalled() || stderr_.is_stalled() || unfiled_ > 0; }
   net::Task<void> drain();

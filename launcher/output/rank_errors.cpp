@@ -176,6 +176,22 @@ std::string last_lines(std::string_view text) {
   return shown;
 }
 
+std::string exception_of(std::string_view text) {
+  constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+  size_t tag = std::string_view::npos;  // its length
+  std::string exception;
+  for (const std::string_view line : lines_of(text)) {
+    if (const size_t begin = line.find(kTraceback); begin != std::string_view::npos) {
+      tag = begin;
+      exception.clear();
+    } else if (tag != std::string_view::npos && exception.empty() && line.size() > tag &&
+               line[tag] != ' ') {
+      exception = line.substr(tag);
+    }
+  }
+  return exception;
+}
+
 std::string advice_on(std::string_view lines, const RankContext& rank) {
   const auto each = lines_of(lines);
   if (each.empty()) return {};

@@ -12,6 +12,9 @@ namespace hvd::launcher {
 // lies before the last ten lines.
 std::string last_lines(std::string_view text);
 
+// The line that names the exception of the last Python traceback in `text`, without its tag, or empty.
+std::string exception_of(std::string_view text);
+
 // The launcher's knowledge of the rank that wrote the lines.
 struct RankContext {
   std::string interpreter{};  // path of the Python that ran it, as its host found it; may be empty

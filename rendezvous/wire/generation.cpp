@@ -29,15 +29,21 @@ std::string place_answer_key(int process, int64_t request) {
 }
 
 Bytes encode(const PlaceRequest& request) {
-  return to_bytes(cat(request.number, " ", request.generation));
+  return to_bytes(cat(request.number, " ", request.generation, " ", request.has_committed ? 1 : 0));
 }
 
 Result<PlaceRequest> decode_place_request(ByteView bytes) {
   const std::vector<std::string> words = split(as_text(bytes), ' ');
-  if (words.size() != 2) return invalid_argument("a request for a place has two numbers");
+  if (words.size() != 2 && words.size() != 3) {
+    return invalid_argument("a request for a place has two or three numbers");
+  }
   PlaceRequest request;
   HVD_ASSIGN_OR_RETURN(request.number, read_number(words[0], 1));
   HVD_ASSIGN_OR_RETURN(request.generation, read_number(words[1], -1));
+  if (words.size() == 3) {
+    HVD_ASSIGN_OR_RETURN(const int64_t commits, read_number(words[2], 0));
+    request.has_committed = commits > 0;
+  }
   return request;
 }
 

@@ -37,6 +37,8 @@ enum HostUpdates : int32_t { kHostsUnchanged = 0, kHostsRemoved = 1, kHostsAdded
 struct PlaceRequest {
   int64_t number = 1;       // of this process's requests, from 1
   int32_t generation = -1;  // the last one that the process was in; -1: none
+  // The process has saved its state in that generation, or may have: an older release does not say.
+  bool has_committed = true;
 };
 Bytes encode(const PlaceRequest& request);
 Result<PlaceRequest> decode_place_request(ByteView bytes);

@@ -192,6 +192,24 @@ def test_a_job_ends_when_only_new_ranks_are_left():
 
 
 @world("a b c")
+def test_the_same_exception_on_a_second_host_ends_the_job():
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 20, "--raise-as-rank", "1@5")
+    job.ends_with(1)
+    job.leaves_nothing()
+    expect(any("rank 2 on host c exited with code 1; rank 1 on host b had failed with the same exception "
+               "(ValueError: no such sample) in generation 0, and no rank has committed since" in line
+               for line in job.said()), job.describe())
+
+
+@world("a b c")
+def test_the_same_exception_after_a_commit_excludes_the_next_host():
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 20, "--raise-as-rank", "2@5,1@9")
+    wait_for_generation(job, 2, 1)
+    job.ends_with(0)
+    job.leaves_nothing()
+
+
+@world("a b c")
 def test_a_rank_that_dies_before_it_connects_voids_its_generation_at_once():
     job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:1,c:1", PYTHON, RANK, 20, "--kill", "2@5", "--vanish", "3@1")
     wait_until(lambda: "generation 1: 3 ranks" in job.said(), 60, job.describe)

@@ -78,6 +78,8 @@ class State:
         self.save()
         self._commits = max(self._commits, 0) + 1
         self._on_commit()
+        if _basics.is_elastic() and _basics.is_initialized():
+            library().hvd_state_committed()
         self.check_host_updates()
 
     def _on_commit(self) -> None:

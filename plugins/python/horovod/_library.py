@@ -59,6 +59,7 @@ _NUMBERS = [
     "hvd_generation",
     "hvd_has_new_ranks",
     "hvd_host_updates",
+    "hvd_state_committed",
 ]
 
 

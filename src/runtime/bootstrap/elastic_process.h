@@ -44,6 +44,8 @@ class ElasticProcess {
   int32_t generation() const;
   // All ranks of the generation that join() returned last have met.
   void has_met();
+  // The program has saved its state since.
+  void has_committed();
   // Whether a process of it was not in the generation before.
   bool has_new_members() const;
   // The program follows the changes of hosts: tells the launcher, once.
@@ -68,8 +70,9 @@ class ElasticProcess {
   std::atomic<bool> follows_hosts_ = false;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
-  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;      // the last generation whose ranks have met
-  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation that join() returned last
+  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;            // the last generation whose ranks have met
+  bool has_committed_ HVD_GUARDED_BY(mutex_) = false;  // in that generation
+  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;        // the generation that join() returned last
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
   std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of current_
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about

@@ -261,6 +261,11 @@ int32_t hvd_host_updates(void) {
   return elastic->host_updates();
 }
 
+void hvd_state_committed(void) {
+  ElasticProcess* const elastic = state.elastic.load();
+  if (elastic != nullptr) elastic->has_committed();
+}
+
 int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }
 
 }  // extern "C"

@@ -26,6 +26,7 @@ parser.add_argument("--slow", type=float, default=0.1)
 parser.add_argument("--import", type=float, default=0, dest="imports")
 parser.add_argument("--kill", default="")
 parser.add_argument("--raise", default="", dest="raises")
+parser.add_argument("--raise-as-rank", default="")
 parser.add_argument("--early", default="")
 parser.add_argument("--listen", action="store_true")
 parser.add_argument("--vanish", default="")
@@ -132,6 +133,8 @@ def train(state):
     print(f"{process} begins {generation} {hvd.rank()}/{hvd.size()} at {state.step}", flush=True)
     try_sets(generation)
     while state.step < options.steps:
+        if any(is_at(spec, hvd.rank(), state.step) for spec in options.raise_as_rank.split(",")):
+            raise ValueError("no such sample")
         state.sum += int(hvd.allreduce(numpy.ones(1), op=hvd.Sum, name="ones")[0])
         state.step += 1
         if is_at(options.kill, process, state.step):

@@ -954,6 +954,87 @@ TEST_CASE("with --restart-ranks a failed rank is started again on its host") {
   CHECK(job.ranks() == "0 1 3 4+");
 }
 
+// The request of a process that has not committed since its ranks met.
+void ask_uncommitted(RecordedJob& job, std::initializer_list<int> who) {
+  for (const int process : who) {
+    job.generations.requested(process,
+                              {.number = ++job.requests[process],
+                               .generation = job.places.at(process),
+                               .has_committed = false},
+                              job.now());
+  }
+}
+
+TEST_CASE("the same exception on a second host with no commit between ends the job") {
+  RecordedJob job;
+  job.begin({{"a", "", 2}, {"b", "", 1}, {"c", "", 1}, {"d", "", 1}});
+  job.ask({0, 1, 2, 3, 4});
+  const std::string error = "ValueError: sample 7 is empty";
+  job.generations.ended(2, 1, "rank 2 on host b exited with code 1", job.now(), error);
+  job.ask({0, 1, 3, 4});
+  CHECK(job.ranks() == "0 1 3 4");
+  SUBCASE("it follows the program") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), error);
+    CHECK_FALSE(job.exit_code);
+    ask_uncommitted(job, {0, 1, 4});
+    CHECK(job.exit_code == 1);
+    CHECK(job.end ==
+          "rank 2 on host c exited with code 1; rank 2 on host b had failed with the same "
+          "exception (ValueError: sample 7 is empty) in generation 0, and no rank has committed "
+          "since: the program or its data is the cause, not a host");
+    return;
+  }
+  SUBCASE("the second failure is another one") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), "OSError: gone");
+    ask_uncommitted(job, {0, 1, 4});
+  }
+  SUBCASE("a rank has committed between") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), error);
+    ask_uncommitted(job, {0, 1});
+    job.ask({4});
+    CHECK(job.record.number == 2);
+    // The failures before the commit do not count.
+    job.generations.ended(4, 1, "rank 2 on host d exited with code 1", job.now(), error);
+    job.ask({0, 1});
+    CHECK(job.record.number == 3);
+    return;
+  }
+  SUBCASE("it has no exception") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now());
+    ask_uncommitted(job, {0, 1, 4});
+  }
+  SUBCASE("Horovod raised it") {
+    const std::string ours = "horovod.exceptions.HorovodInternalError: rank 1 was lost";
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), ours);
+    ask_uncommitted(job, {0, 1, 4});
+    job.generations.ended(4, 1, "rank 2 on host d exited with code 1", job.now(), ours);
+    ask_uncommitted(job, {0, 1});
+    CHECK(job.record.number == 3);
+    return;
+  }
+  CHECK(job.record.number == 2);
+  CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE(
+    "the same exception of a rank that was started again with no commit between ends the job") {
+  GenerationLimits limits;
+  limits.least = 2;
+  RecordedJob job(limits);
+  job.begin({{"a", "", 2}});
+  job.ask({0, 1});
+  const std::string error = "ValueError: sample 7 is empty";
+  job.generations.ended(1, 1, "rank 1 on host a exited with code 1", job.now(), error);
+  job.ask({0});
+  job.wait(1);
+  job.ask({2});
+  CHECK(job.ranks() == "0 2+");
+  job.generations.ended(2, 1, "rank 1 on host a exited with code 1", job.now(), error);
+  ask_uncommitted(job, {0});
+  CHECK(job.exit_code == 1);
+  CHECK(job.end.find("the program or its data is the cause") != std::string::npos);
+}
+
 TEST_CASE("resize to fewer ranks ends the last slots of the newest hosts, at the next commit") {
   RecordedJob job;
   job.begin(kTwoHosts);

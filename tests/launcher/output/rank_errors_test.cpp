@@ -32,6 +32,19 @@ TEST_CASE("what is no traceback has its last ten lines shown") {
   CHECK(last_lines(lines) == lines.substr(lines.find("line 20")));
 }
 
+TEST_CASE("the exception of the last traceback is found, behind its tag") {
+  CHECK(exception_of("") == "");
+  CHECK(exception_of("warning: nothing\n") == "");
+  CHECK(exception_of(kHead) == "");
+  for (const std::string tag : {"", "[1]<stderr>:", "2026-01-01 [12]<stderr>:"}) {
+    const std::string first = cat(tag, kHead, frame("/a.py", "f()", tag), tag, "KeyError: 1\n");
+    const std::string last =
+        cat(tag, kHead, frame("/a.py", "g()", tag), tag, "ValueError: two\n", tag, "lines\n");
+    CHECK(exception_of(cat(first, tag, "\n", tag, "During handling:\n", tag, "\n", last)) ==
+          "ValueError: two");
+  }
+}
+
 TEST_CASE("frames of horovod are left out of the last lines") {
   const std::string user = frame("/home/me/train.py", "hvd.allreduce(x)");
   for (const std::string folder :

@@ -59,12 +59,19 @@ TEST_CASE("news name their generation") {
   }
 }
 
-TEST_CASE("a request for a place has two numbers") {
-  const auto request = decode_place_request(encode(PlaceRequest{.number = 4, .generation = -1}));
-  REQUIRE(request.ok());
-  CHECK(request->number == 4);
-  CHECK(request->generation == -1);
-  for (const char* text : {"", "1", "0 0", "1 -2", "1 0 0", "a 0"}) {
+TEST_CASE("a request for a place has two numbers, and says whether the process has committed") {
+  for (const bool has_committed : {false, true}) {
+    const auto request = decode_place_request(
+        encode(PlaceRequest{.number = 4, .generation = -1, .has_committed = has_committed}));
+    REQUIRE(request.ok());
+    CHECK(request->number == 4);
+    CHECK(request->generation == -1);
+    CHECK(request->has_committed == has_committed);
+  }
+  const auto older = decode_place_request(as_bytes("4 3"));
+  REQUIRE(older.ok());
+  CHECK(older->has_committed);
+  for (const char* text : {"", "1", "0 0", "1 -2", "1 0 -1", "1 0 0 0", "a 0"}) {
     CAPTURE(text);
     CHECK_FALSE(decode_place_request(as_bytes(text)).ok());
   }
