@@ -15,7 +15,7 @@ that the hosts are nodes of a Slurm cluster.
 A block of `text` after it is what the block prints: … stands for any characters, and alone in a line for any
 lines. ```text unordered compares lines in any order.
 
-The shell begins in an empty folder with copies of examples and of train.py, beside this file, and a link to the
+The shell begins in an empty folder with copies of examples and of examples/tutorials/train.py, and a link to the
 build; PATH names horovodrun, and $PREFIX an installation, which is made for a page that uses it.
 HVD_TEST_INSTALLED=VENV takes horovodrun and Python from this virtual environment, and nothing from the build.
 """
@@ -232,7 +232,7 @@ def run_blocks(blocks, folder, python, needs_prefix, variables):
         (programs / called).write_text(f'#!/bin/sh\nexec {python} "$@"\n')
         (programs / called).chmod(0o755)
     shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(pathlib.Path(__file__).with_name("train.py"), work)
+    shutil.copy(ROOT / "examples" / "tutorials" / "train.py", work)
     if not INSTALLED:
         (work / "build").symlink_to(BUILD)
     search = f"{programs}:{(INSTALLED or BUILD) / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

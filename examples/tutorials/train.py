@@ -1,4 +1,4 @@
-"""A program that the pages of docs start: each rank prints its place and the sum over all ranks."""
+"""Each rank of a job prints its number and the sum over all ranks: the first program to start on new hosts."""
 import numpy
 
 import horovod.numpy as hvd
