@@ -111,8 +111,9 @@ size_t Flag::values() const {
 std::vector<Flag> all_flags() {
   std::vector<Flag> flags;
   for (const Setting& setting : all_settings()) {
-    if (setting.flags[0] == '\0') continue;
-    Flag flag{split(setting.flags, ','), {}, &setting, false};
+    if (setting.flags[0] == '\0' && setting.aliases[0] == '\0') continue;
+    Flag flag{{}, {}, &setting, false};
+    if (setting.flags[0] != '\0') flag.spellings = split(setting.flags, ',');
     if (setting.aliases[0] != '\0') flag.aliases = split(setting.aliases, ',');
     flags.push_back(std::move(flag));
     if (setting.off_flag[0] == '\0') continue;

@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 
 struct Flag {
-  std::vector<std::string> spellings;  // "-np", "--num-proc"; the last is long
+  std::vector<std::string> spellings;  // "-np", "--num-proc"; the last is long; empty: in no list
   std::vector<std::string> aliases;    // accepted, but not in --help
   const Setting* setting = nullptr;
   bool is_off = false;  // sets the setting to 0; not in --help

@@ -26,6 +26,11 @@ std::string command_names() {
   return join(names, " ");
 }
 
+// A setting of programs that start this launcher, which no list names.
+bool is_internal(const Setting& setting) {
+  return setting.flags[0] == '\0' && setting.variable[0] == '\0';
+}
+
 std::string flags_of(const Setting& setting) { return join(split(setting.flags, ','), ", "); }
 
 // "-p, --ssh-port PORT", or "HOROVOD_STORE=URL" for a setting without a flag.
@@ -238,7 +243,7 @@ std::string markdown() {
                 "\n\n| flag | config key | variable | default | meaning |\n"
                 "|---|---|---|---|---|\n");
     for (const Setting& setting : all_settings()) {
-      if (section != setting.section) continue;
+      if (section != setting.section || is_internal(setting)) continue;
       text += cat("| ", in_code(flags_of(setting)), " | ", in_code(config_key(setting)), " | ",
                   in_code(setting.variable), " | ", cell(default_in_table(setting)), " | ",
                   cell(setting.help), " |\n");
@@ -391,7 +396,8 @@ std::string entry(const std::string& what, std::string_view help, size_t width) 
 std::string topic_text(std::string_view topic, size_t width, bool is_short) {
   std::string text;
   for (const Setting& setting : all_settings()) {
-    if (topic != setting.section || (is_short && !is_common(setting))) continue;
+    if (topic != setting.section || is_internal(setting)) continue;
+    if (is_short && !is_common(setting)) continue;
     if (text.empty()) text = cat(topic, ":\n");
     const std::string help = is_short ? short_help_of(setting) : help_of(setting);
     text += entry(with_value(setting), help, width);

@@ -54,9 +54,11 @@ constexpr Setting kTable[] = {
      "Restarts of a failed job (3 if elastic)."},
     {"spares", "--spares", "", "", kInt, "N", "0", kJob,
      "Hold back the last N hosts to replace hosts that fail."},
-    {"store_fd", "--store-fd", "", "", kInt, "FD", "", kJob,
+    // Only horovod.run gives this flag, so no list names it.
+    {"store_fd", "", "", "", kInt, "FD", "", kJob,
      "Inherited Unix socket of the program that starts this launcher; it gets the job's secret and "
-     "store."},
+     "store.",
+     "", "--store-fd"},
     {"disable_cache", "--disable-cache", "", "", kFlag, "", "0", kJob,
      "No effect: the launcher checks all hosts at every start and keeps no cache."},
     {"agent_dir", "", "", "HOROVOD_AGENT_DIR", kText, "DIR", "", kJob,
