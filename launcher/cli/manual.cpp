@@ -314,6 +314,15 @@ The user's settings and known hosts of ssh, which count as for
 .TP
 .I /tmp/horovodrun\-UID/PID
 Output of a detached job, for a week after its end.
+.SH NOTES
+The other hosts of a job need no installation of horovodrun:
+.BR horovod\-agent (1)
+is copied there. They need the program of the ranks and, for programs that call Horovod, its package.
+.SH BUGS
+.B horovodrun report
+writes a file for a bug report.
+.PP
+Tensors on GPUs have never run on a GPU.
 .SH EXAMPLES
 Two ranks on this machine, then four on each of two hosts:
 .PP
@@ -380,7 +389,10 @@ std::string environment_page() {
     }
     if (!entries.empty()) text += cat(".SS ", roff(capitalised(section)), "\n", entries);
   }
-  return text + ".SH SEE ALSO\n.BR horovodrun (1),\n.BR horovod\\-config (5)\n";
+  return text +
+         ".SH NOTES\nA warning names a variable HOROVOD_... that is unknown and similar to a known "
+         "one.\n"
+         ".SH SEE ALSO\n.BR horovodrun (1),\n.BR horovod\\-config (5)\n";
 }
 
 // A name and its help, beside each other where the name is short.

@@ -112,6 +112,19 @@ def test_manual_pages_name_every_flag():
         expect(alias == ".so man1/horovod-agent.1\n", alias)
 
 
+SECTIONS = ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "ENVIRONMENT", "FILES", "NOTES", "BUGS",
+            "EXAMPLES", "SEE ALSO")
+
+
+def check_sections(page):
+    """A page has its sections in the order of man-pages(7), and a page of a program has all of them."""
+    found = re.findall(r"^\.SH (.*)$", page.read_text(), re.M)
+    if page.stem == "horovod-agent-tls":  # refers to another page
+        return
+    expect(found == [each for each in SECTIONS if each in found], f"{page.name}: {found}")
+    expect(page.suffix != ".1" or len(found) == len(SECTIONS), f"{page.name}: {found}")
+
+
 def test_manual_pages_have_no_fault():
     with folder() as path:
         install(path, "--component", "launcher")
@@ -119,6 +132,8 @@ def test_manual_pages_have_no_fault():
         expect([page.name for page in pages] ==
                ["horovod-agent-tls.1", "horovod-agent.1", "horovod-rendezvous.1", "horovodrun.1", "horovod-config.5",
                 "horovod-hostfile.5", "horovod-environment.7", "horovod-plugin.7"], pages)
+        for page in pages:
+            check_sections(page)
         if not shutil.which("mandoc"):
             raise Skip("there is no mandoc (packaging/packages-test.txt)")
         for page in (each for each in pages if each.stem != "horovod-agent-tls"):  # refers to another page
