@@ -697,8 +697,7 @@ def test_random_changes_with_jax_end_with_the_weights_of_one_process():
 
 
 def grows_from_one_rank(python, mode):
-    """Returns the two ranks' numbers. What a program compiles at size 1 must work at size 2, where the new
-    process compiles it at size 2."""
+    """Returns the two ranks' numbers: the first one has compiled at size 1, and the new one at size 2."""
     folder = scratch()
     environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
     job = Job("-np", 1, "--min-np", 1, *discovery(folder, "a:1"), "-x", "TF_CPP_MIN_LOG_LEVEL", "-x", "TMPDIR", python,

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The first command of README.md and of docs/installing.md: it trains on each possible machine, and prints where and why."""
+"""The first command of README.md and of docs/installing.md trains on each possible machine, and says where and why."""
 from harness import *
 
 QUICKSTART = ROOT / "packaging/quickstart.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
-"""The files for public services are YAML with the fields that they need; tests/gpu.sh names tests that exist, and skips in a sentence."""
+"""The files for public services are YAML with the fields that they need. tests/gpu.sh names tests that exist, and
+skips in a sentence."""
 import pathlib
 import re
 import subprocess
