@@ -20,6 +20,8 @@ using Acceptor = asio::basic_socket_acceptor<Protocol>;
 
 // Pause after a failed accept, for example while the process has no descriptor left.
 constexpr std::chrono::milliseconds kPause{100};
+// Time between two warnings of it.
+constexpr std::chrono::seconds kBetweenWarnings{60};
 
 }  // namespace
 
@@ -40,6 +42,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   Result<net::Endpoint> listen(const net::Endpoint& endpoint) {
     HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve_to_listen(endpoint));
     HVD_ASSIGN_OR_RETURN(UniqueFd fd, net::listen_on(addresses.front()));
+    return listen(std::move(fd));
+  }
+
+  Result<net::Endpoint> listen(UniqueFd fd) {
     HVD_ASSIGN_OR_RETURN(const net::SocketAddress local, net::local_address(fd.get()));
     const net::Endpoint bound = net::to_endpoint(local);
     net::error_code error;
@@ -64,7 +70,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   void adopt(net::AcceptedSocket socket) {
     if (core_->is_closing || core_->sessions.size() >= core_->limits.sessions) return;
-    std::make_shared<Session>(core_, std::move(socket))->start();
+    limit_unproven();
+    const auto session = std::make_shared<Session>(core_, std::move(socket));
+    core_->unproven.push_back(session);
+    session->start();
   }
 
   Status resume(OpenedStore opened, std::function<void(Status)> on_lost) {
@@ -162,6 +171,24 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     });
   }
 
+  // Makes room for one more client. The oldest has had the most time.
+  void limit_unproven() {
+    auto& unproven = core_->unproven;
+    std::erase_if(unproven, [](const std::weak_ptr<Session>& weak) {
+      const auto session = weak.lock();
+      return !session || session->is_proven();
+    });
+    if (unproven.size() < core_->limits.unproven) return;
+    if (const auto oldest = unproven.front().lock()) oldest->close();
+    unproven.pop_front();
+  }
+
+  void warn_of(const net::error_code& error) {
+    if (Clock::now() < next_warning_) return;
+    next_warning_ = Clock::now() + kBetweenWarnings;
+    log::warning(cat("the rendezvous server cannot take a connection: ", error.message()));
+  }
+
   void take_tls(net::StreamSocket socket) {
     tls_->take(std::move(socket), [weak = weak_from_this()](net::AcceptedSocket accepted) {
       if (const auto self = weak.lock()) self->adopt(std::move(accepted));
@@ -181,7 +208,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         else
           adopt(std::move(socket));
       } else if (acceptor.is_open() && error != asio::error::connection_aborted) {
-        log::warning(cat("the rendezvous server cannot take a connection: ", error.message()));
+        warn_of(error);
         pause.expires_after(kPause);
         co_await pause.async_wait(net::use_tuple);
       }
@@ -192,6 +219,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   std::shared_ptr<ServerCore> core_;
   asio::steady_timer expiry_;
   Clock::time_point armed_for_ = Clock::time_point::max();
+  Clock::time_point next_warning_ = Clock::time_point::min();
   std::optional<net::TlsFront> tls_;
   std::list<Acceptor> acceptors_;
   std::vector<std::string> paths_;
@@ -205,6 +233,9 @@ Server::~Server() { close(); }
 
 Result<net::Endpoint> Server::listen(const net::Endpoint& endpoint) {
   return impl_->listen(endpoint);
+}
+Result<net::Endpoint> Server::listen(UniqueFd listener) {
+  return impl_->listen(std::move(listener));
 }
 uint16_t Server::port() const { return impl_->port(); }
 void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); }

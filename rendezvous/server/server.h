@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/secrets/secret.h"
+#include "base/unique_fd.h"
 #include "net/asio.h"
 #include "net/endpoint.h"
 #include "net/tls/tls_front.h"
@@ -53,6 +54,8 @@ class Server {
   // Resolves, binds and listens; may be called several times. Returns the address of the socket,
   // with the port that the kernel chose for port 0.
   Result<net::Endpoint> listen(const net::Endpoint& endpoint);
+  // The same with a socket that listens already and does not block.
+  Result<net::Endpoint> listen(UniqueFd listener);
   // Port of the last TCP endpoint; 0 without one.
   uint16_t port() const;
   // Serves a connection that the caller has accepted. Its socket must use this server's loop.

@@ -3,6 +3,7 @@
 // server's loop.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -44,6 +45,8 @@ struct ServerCore {
   std::optional<ElasticWorkers> elastic_workers;
   std::set<int> logged_refusals;  // of unsigned requests, by status: each is logged once
   std::unordered_set<Session*> sessions;
+  // In the order of their connections. A proven session leaves when the next connection comes.
+  std::deque<std::weak_ptr<Session>> unproven;
   std::function<void(net::AcceptedSocket)> on_agent;  // empty: agents are refused
   bool agents_use_tls = false;                        // others are refused
   bool is_closing = false;

@@ -12,6 +12,9 @@ namespace hvd::rendezvous {
 struct ServerLimits {
   net::HttpLimits http = {};
   size_t sessions = 100'000;
+  // Connections at one time whose clients have not proven the secret. One more ends the oldest: its
+  // client may connect again.
+  size_t unproven = 100'000;
   // Time in which a new connection must prove that it knows the secret.
   std::chrono::milliseconds handshake{10'000};
   // Time from a request's first byte to its last, and time for a client to take a reply. A body

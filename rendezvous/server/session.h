@@ -29,6 +29,11 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // Closes the connection without a reply: the client repeats its request at the next server.
   void abandon();
+  // Ends the connection at once.
+  void close();
+
+  // Whether a client was admitted: by a signature, or by its user for unsigned requests.
+  bool is_proven() const { return client_.is_proven() || (is_unsigned_ && is_admitted_); }
 
   // The request that waits, if there is one.
   std::optional<WaitingRequest> waiting() const;
@@ -56,7 +61,6 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_limit();
   void disarm();
   void watch_peer();
-  void close();
 
   std::shared_ptr<ServerCore> core_;
   net::AcceptedSocket socket_;

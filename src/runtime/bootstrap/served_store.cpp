@@ -1,9 +1,11 @@
 #include "runtime/bootstrap/served_store.h"
 
-#include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <functional>
 
@@ -11,8 +13,9 @@
 #include "net/blocking_stream.h"
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
+#include "net/port_range.h"
 #include "net/socket_address.h"
-#include "rendezvous/server/listening.h"
+#include "net/tcp_transport.h"
 
 namespace hvd::runtime {
 namespace {
@@ -31,23 +34,33 @@ std::thread quiet_thread(std::function<void()> body) {
   return thread;
 }
 
-Result<std::vector<net::Endpoint>> endpoints_at(uint16_t port, const net::InterfaceChoice& choice) {
-  HVD_ASSIGN_OR_RETURN(std::vector<net::InterfaceAddress> addresses, net::interface_addresses());
+// Addresses of 4 or 16 bytes; loopback alone where there is nothing else.
+Result<std::vector<Bytes>> addresses_of(const net::InterfaceChoice& choice) {
+  HVD_ASSIGN_OR_RETURN(std::vector<net::InterfaceAddress> all, net::interface_addresses());
+  if (all.empty()) {
+    HVD_ASSIGN_OR_RETURN(all, net::interface_addresses(true));
+  }
+  std::vector<Bytes> addresses;
+  for (const net::InterfaceAddress& address : all) {
+    if (choice.allows(address.interface, address.bytes)) addresses.push_back(address.bytes);
+  }
   if (addresses.empty()) {
-    HVD_ASSIGN_OR_RETURN(addresses, net::interface_addresses(true));
-  }
-  std::vector<net::Endpoint> endpoints;
-  for (const net::InterfaceAddress& address : addresses) {
-    if (!choice.allows(address.interface, address.bytes)) continue;
-    char text[INET6_ADDRSTRLEN] = "";
-    ::inet_ntop(address.bytes.size() == 4 ? AF_INET : AF_INET6, address.bytes.data(), text,
-                sizeof text);
-    endpoints.push_back({net::Endpoint::Family::kTcp, {}, text, port});
-  }
-  if (endpoints.empty()) {
     return invalid_argument("HOROVOD_NETWORK_INTERFACES allows none of this host's addresses");
   }
-  return endpoints;
+  return addresses;
+}
+
+// Strangers get at most a quarter of the descriptors of the user's program.
+rendezvous::ServerLimits limits_within_program() {
+  constexpr rlim_t kShare = 4;
+  constexpr size_t kLeast = 64;
+  constexpr size_t kMost = 1024;
+  rendezvous::ServerLimits limits;
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return limits;
+  const size_t share = std::max<size_t>(kLeast, descriptors.rlim_cur / kShare);
+  limits.unproven = std::min(kMost, share);
+  return limits;
 }
 
 std::string list_of(std::span<const net::Endpoint> endpoints) {
@@ -62,8 +75,9 @@ std::string list_of(std::span<const net::Endpoint> endpoints) {
 
 ServedStore::ServedStore(const Secret& secret)
     : work_(loop_.get_executor()),
-      server_(std::make_unique<rendezvous::Server>(loop_.get_executor(),
-                                                   rendezvous::ServerOptions{.secret = secret})) {}
+      server_(std::make_unique<rendezvous::Server>(
+          loop_.get_executor(),
+          rendezvous::ServerOptions{.secret = secret, .limits = limits_within_program()})) {}
 
 Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
                                                         const Settings& settings) {
@@ -77,11 +91,19 @@ Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
 }
 
 Status ServedStore::listen(const Settings& settings) {
-  const auto bound = rendezvous::listen_at(*server_, ":0", settings.text("port_range"));
-  if (!bound.ok()) return bound.error().with_context("serving the store of the job");
   HVD_ASSIGN_OR_RETURN(const auto choice,
                        net::InterfaceChoice::parse(settings.text("network_interfaces")));
-  HVD_ASSIGN_OR_RETURN(endpoints_, endpoints_at(server_->port(), choice));
+  HVD_ASSIGN_OR_RETURN(const auto addresses, addresses_of(choice));
+  HVD_ASSIGN_OR_RETURN(const auto ports, net::parse_port_range(settings.text("port_range")));
+  const auto listeners = net::TcpListener::open_at(addresses, ports);
+  if (!listeners.ok()) return listeners.error().with_context("serving the store of the job");
+  for (const net::TcpListener& listener : *listeners) {
+    // The server needs a descriptor of its own.
+    UniqueFd fd(::fcntl(listener.socket.get(), F_DUPFD_CLOEXEC, 3));
+    if (!fd) return system_error("serving the store of the job", errno);
+    HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, server_->listen(std::move(fd)));
+    endpoints_.push_back(std::move(endpoint));
+  }
   return {};
 }
 

@@ -21,8 +21,8 @@ namespace hvd::runtime {
 
 class ServedStore {
  public:
-  // Listens on all interfaces, at a port that the settings allow, and tells the addresses that they
-  // allow.
+  // Listens on the addresses that the settings allow, all at one port of those that they allow.
+  // Connections that prove no secret get a share of the descriptors of this process.
   static Result<std::unique_ptr<ServedStore>> start(const Secret& secret, const Settings& settings);
   // Ends all connections.
   ~ServedStore();

@@ -229,6 +229,27 @@ TEST_CASE("a client that does not prove itself, or sends too slowly, has limited
   CHECK(idle.receive() == 404);
 }
 
+TEST_CASE("one client too many that has proven nothing ends the oldest of them") {
+  ServerLimits limits;
+  limits.unproven = 2;
+  RunningServer server("tcp:127.0.0.1:0", 0, limits);
+  RawClient proven(server.endpoint());
+  proven.hello().send(proven.signed_head(1, "GET", "/v1/keys/k"));
+  CHECK(proven.receive() == 404);
+  RawClient oldest(server.endpoint());
+  server.await_sessions(2);
+  RawClient middle(server.endpoint());
+  server.await_sessions(3);
+  RawClient newest(server.endpoint());
+  CHECK(oldest.ends());
+  for (RawClient* client : {&middle, &newest}) {
+    client->hello().send(client->signed_head(1, "GET", "/v1/keys/k"));
+    CHECK(client->receive() == 404);
+  }
+  proven.send(proven.signed_head(2, "GET", "/v1/keys/k"));
+  CHECK(proven.receive() == 404);
+}
+
 TEST_CASE("a reader that takes nothing of a large reply is let go") {
   ServerLimits limits;
   limits.transfer = milliseconds(500);
