@@ -1,6 +1,8 @@
 #!/usr/bin/python3 -B
 """Each shell block of the pages has a label (blocks.py), and pages include programs instead of copying them."""
+import json
 import pathlib
+import re
 import subprocess
 import unittest
 
@@ -38,6 +40,14 @@ class BlocksTest(unittest.TestCase):
                 if info and not info.startswith("{"):
                     copied = [each for each in content.splitlines() if each in lines]
                     self.assertLess(len(copied), 3, f"{page}:{line}: include the file: {copied[:3]}")
+
+    def test_the_board_of_grafana_shows_metrics_that_exist(self):
+        known = set(re.findall(r"^\| `(horovod_\w+)` \|", (ROOT / "docs/metrics.md").read_text("utf-8"), re.M))
+        board = json.loads((ROOT / "examples/grafana/horovod.json").read_text("utf-8"))
+        queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+        used = {name.removesuffix("_bucket") for query in queries for name in re.findall(r"horovod_\w+", query)}
+        self.assertGreater(len(used), 10)
+        self.assertEqual(used - known, set())
 
     def fault(self, text):
         blocks, faults = blocks_of(pathlib.Path("page.md"), text)
