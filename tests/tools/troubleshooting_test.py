@@ -34,6 +34,12 @@ class TroubleshootingTest(unittest.TestCase):
         self.assertGreater(len(parts), 20)
         self.assertEqual(missing(parts, sources), [])
 
+    def test_the_message_of_the_module_files_is_theirs(self):
+        page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+        sentence = re.search(r"^\| Lmod, Environment Modules \| `([^`]+)` \|", page, re.M)[1]
+        for name in ("module.lua.in", "module.tcl.in"):
+            self.assertIn(sentence, (ROOT / "packaging/modulefiles" / name).read_text(encoding="utf-8"))
+
     def test_a_message_that_is_not_there_is_found(self):
         page = "| message | meaning |\n|---|---|\n| `is here … and not there` | x |\n| `here` … | y |\n"
         self.assertEqual(messages(page), ["is here", "and not there", "here"])
