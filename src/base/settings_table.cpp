@@ -92,7 +92,7 @@ constexpr Setting kTable[] = {
      "never."},
 
     {"restart_ranks", "--restart-ranks", "", "", kFlag, "", "0", kElastic,
-     "Start a failed rank of an elastic job again on its host, instead of using the host no more."},
+     "Start a failed rank of an elastic job again on its host, instead of leaving that host out."},
     {"host_timeout", "--host-timeout", "", "", kDouble, "SECONDS", "3", kElastic,
      "Time without a sign of life after which a host of an elastic job is lost."},
     {"leave_grace", "--leave-grace", "", "", kDouble, "SECONDS", "30", kElastic,
