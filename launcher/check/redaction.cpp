@@ -36,6 +36,13 @@ std::string_view secret_word(std::string_view name) {
   return {};
 }
 
+// The value of SSH_AUTH_SOCK or TOKEN_FILE. A slash proves no path: base64 has slashes too.
+bool is_path(std::string_view value) {
+  constexpr std::string_view kBegins = "/~.";
+  return !value.empty() && kBegins.find(value.front()) != std::string_view::npos &&
+         value.find('/') != std::string_view::npos;
+}
+
 void hide_all(std::string& text, std::string_view secret) {
   for (size_t at = 0; (at = text.find(secret, at)) != std::string::npos; at += kHidden.size()) {
     text.replace(at, secret.size(), kHidden);
@@ -89,8 +96,8 @@ bool is_secret_name(std::string_view name) { return !secret_word(name).empty(); 
 
 Redactor::Redactor(std::span<const std::pair<std::string, std::string>> environment) {
   for (const auto& [name, value] : environment) {
-    const bool is_path = value.find('/') != std::string::npos;  // SSH_AUTH_SOCK, TOKEN_FILE
-    if (value.size() >= kLeastSecret && !is_path && is_secret_name(name)) secrets_.push_back(value);
+    if (value.size() < kLeastSecret || is_path(value) || !is_secret_name(name)) continue;
+    secrets_.push_back(value);
   }
   std::sort(secrets_.begin(), secrets_.end(),
             [](const auto& a, const auto& b) { return a.size() > b.size(); });

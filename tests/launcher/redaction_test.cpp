@@ -6,11 +6,15 @@ using namespace hvd::launcher;
 
 namespace {
 
-const std::pair<std::string, std::string> kVariables[] = {{"WANDB_API_KEY", "wandb-value"},
-                                                          {"MY_PASSWORD", "longer wandb-value"},
-                                                          {"SSH_AUTH_SOCK", "/tmp/agent.1"},
-                                                          {"A_KEY", "1"},
-                                                          {"HOME", "/home/me"}};
+const std::pair<std::string, std::string> kVariables[] = {
+    {"WANDB_API_KEY", "wandb-value"},
+    {"MY_PASSWORD", "longer wandb-value"},
+    {"SSH_AUTH_SOCK", "/tmp/agent.1"},
+    {"TOKEN_FILE", "~/.token/file"},
+    {"KEY_FILE", "./keys/job.pem"},
+    {"AWS_SECRET_ACCESS_KEY", "wJalr/K7MDENG/bPx+RfiCY"},
+    {"A_KEY", "1"},
+    {"HOME", "/home/me"}};
 
 std::string redact(std::string_view line) { return Redactor(kVariables).redact(line); }
 
@@ -29,6 +33,11 @@ TEST_CASE("the value of a secret variable is hidden wherever it occurs") {
   CHECK(redact("curl wandb-value twice wandb-value") == "curl <redacted> twice <redacted>");
   CHECK(redact("a longer wandb-value b") == "a <redacted> b");
   CHECK(redact("1 of /tmp/agent.1 in /home/me") == "1 of /tmp/agent.1 in /home/me");
+  CHECK(redact("read ~/.token/file, ./keys/job.pem") == "read ~/.token/file, ./keys/job.pem");
+}
+
+TEST_CASE("a secret that holds a slash is no path") {
+  CHECK(redact("denied: wJalr/K7MDENG/bPx+RfiCY.") == "denied: <redacted>.");
 }
 
 TEST_CASE("users and passwords of URLs are hidden") {
