@@ -142,6 +142,19 @@ void Generations::takes_part(Time now) {
   consider(now);
 }
 
+void Generations::entered(int process, Time now) {
+  takes_part_ = true;
+  has_called_collective(process, now);
+}
+
+void Generations::has_called_collective(int process, Time now) {
+  if (const auto found = processes_.find(process); found != processes_.end()) {
+    found->second.has_entered = true;
+    found->second.awaited_since.reset();
+  }
+  consider(now);
+}
+
 // Until a process asks for a place, and for ever if the program does not use Horovod, the ranks are those
 // with which the launch began.
 void Generations::assume_ranks() {
@@ -196,6 +209,7 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   one.request = request.number;
   one.generation = request.generation;
   if (request.has_committed) note_commit(request.generation);
+  one.awaited_since.reset();
   if ((!current_ || is_member(process)) && !asking_since_) asking_since_ = now;
   consider(now);
 }
@@ -555,6 +569,42 @@ void Generations::name_unaware(Time now) {
       std::min({next_.value_or(Time::max()), limit.value_or(end), end, told_loss_ + kPauseTold});
 }
 
+// Gives up new ranks that have a place and do not begin to work: the others wait for them at their first
+// collective.
+void Generations::give_up_absent(Time now) {
+  if (!takes_part_ || limits_.may_be_originals) return;
+  std::vector<std::string> names;
+  Time first = Time::max();  // since when
+  for (auto& [number, process] : processes_) {
+    if (!process.awaited_since || process.phase != Phase::kMember) continue;
+    const Time since = *process.awaited_since;
+    if (now >= since + duration_of(limits_.return_seconds)) {
+      process.awaited_since.reset();
+      const std::string name = whose(number);
+      dismiss(number);
+      fail(number, kExitFailed,
+           cat(name, " has not entered hvd.elastic.run, nor called a collective, within ",
+               limits_.return_seconds, " s of its hvd.init (--start-timeout)"),
+           now);
+      continue;
+    }
+    first = std::min(first, since);
+    names.push_back(whose(number));
+  }
+  if (names.empty()) return;
+  Time tell = told_absent_ ? *told_absent_ + kPauseTold : first + kUntilNamed;
+  if (now >= tell) {
+    told_absent_ = now;
+    tell = now + kPauseTold;
+    actions_.say(cat("the ranks wait for ", join(names, ", "),
+                     names.size() == 1 ? ", which is new," : ", which are new,",
+                     " to enter hvd.elastic.run, up to ", limits_.return_seconds, " s after ",
+                     names.size() == 1 ? "its" : "their", " hvd.init (--start-timeout)"));
+  }
+  next_ =
+      std::min({next_.value_or(Time::max()), tell, first + duration_of(limits_.return_seconds)});
+}
+
 void Generations::start_hosts(Time now) {
   if (finishing_ || is_over_) return;
   for (const Host& host : pool_.offered()) {
@@ -666,6 +716,7 @@ void Generations::begin(Generation generation, Time now) {
   asking_since_.reset();
   ready_since_.reset();
   has_named_silent_ = false;
+  told_absent_.reset();
   lost_since_.reset();
   announced_ = rendezvous::kHostsUnchanged;
   failure_.clear();
@@ -686,6 +737,8 @@ void Generations::begin(Generation generation, Time now) {
   }
   actions_.begin_generation(record);
   current_ = std::move(generation);
+  const bool has_old = std::any_of(record.members.begin(), record.members.end(),
+                                   [](const auto& member) { return !member.is_new; });
   std::set<int> starting;  // hosts
   const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);
   for (size_t rank = 0; rank < answers.size(); ++rank) {
@@ -697,6 +750,12 @@ void Generations::begin(Generation generation, Time now) {
       actions_.answer(number, process.request, answers[rank]);
     process.phase = Phase::kMember;
     process.generation = record.number;
+    if (has_old && record.members[rank].is_new && !process.has_entered) {
+      process.awaited_since = now;
+      next_ = std::min(
+          next_.value_or(Time::max()),
+          now + std::min<Clock::duration>(kUntilNamed, duration_of(limits_.return_seconds)));
+    }
   }
   for (const int host : starting) {
     // Its agent starts all of them at once.
@@ -989,6 +1048,8 @@ void Generations::consider(Time now) {
   }
   mark_leaving();
   give_up_silent(now);
+  if (is_over_) return;
+  give_up_absent(now);
   if (is_over_) return;
   const bool has_survivor =
       !current_ ||

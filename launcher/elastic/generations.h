@@ -99,6 +99,10 @@ class Generations {
   void start_failed(int host, const std::string& sentence, Time now);
   // A rank has entered hvd.elastic.run.
   void takes_part(Time now);
+  // The same of this process. One that joins ranks which train must do so, or call a collective, in time:
+  // they wait for it.
+  void entered(int process, Time now);
+  void has_called_collective(int process, Time now);
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
   // The same for one of Horovod's own workers, after the first generation.
   void original_requested(int process, int64_t request, Time now);
@@ -150,6 +154,9 @@ class Generations {
     bool is_removed = false;  // by a user; it leaves at the next commit
     Time since{};             // its start was ordered; of a process with which the job began: unset
     Time told{};              // the last sentence about its silence
+    bool has_entered = false;
+    // It has a place among ranks that train, and has not entered hvd.elastic.run.
+    std::optional<Time> awaited_since = std::nullopt;
   };
   // A rank that has failed, perhaps because another one did.
   struct Suspect {
@@ -204,6 +211,7 @@ class Generations {
   void give_up_silent(Time now);
   void give_up_slow(Time now);
   void name_unaware(Time now);
+  void give_up_absent(Time now);
   std::string whose(int process) const;
   void announce(Time now);
   bool restarts_program() const;
@@ -266,6 +274,7 @@ class Generations {
   bool has_named_silent_ = false;
   std::optional<Time> lost_since_;  // a rank, while nobody has asked for the next generation
   Time told_loss_{};
+  std::optional<Time> told_absent_;  // which new ranks the others wait for
   std::optional<Time> ready_since_;  // a process that is no member can become one
   std::optional<Time> paused_since_;
   Time told_pause_{};

@@ -103,9 +103,16 @@ void ElasticJob::begin() {
   const auto now = Clock::now();
   launch_.server.on_change(std::string(rendezvous::kPlaceRequests),
                            [this](const std::string& key) { take_request(key); });
-  launch_.server.on_change(std::string(rendezvous::kFollowers), [this](const std::string&) {
-    if (is_stopped_) return;
-    generations_.takes_part(Clock::now());
+  launch_.server.on_change(std::string(rendezvous::kFollowers), [this](const std::string& key) {
+    const auto process = parse_int(std::string_view(key).substr(rendezvous::kFollowers.size()));
+    if (is_stopped_ || !process) return;
+    generations_.entered(static_cast<int>(*process), Clock::now());
+    arm();
+  });
+  launch_.server.on_change(std::string(rendezvous::kCallers), [this](const std::string& key) {
+    const auto process = parse_int(std::string_view(key).substr(rendezvous::kCallers.size()));
+    if (is_stopped_ || !process) return;
+    generations_.has_called_collective(static_cast<int>(*process), Clock::now());
     arm();
   });
   serve_originals();

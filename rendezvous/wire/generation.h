@@ -24,6 +24,10 @@ std::string place_answer_key(int process, int64_t request);
 // live through a change of its ranks.
 constexpr std::string_view kFollowers = "elastic/follows/";
 
+// A process that joined ranks which train sets this key, with its number, before the first collective of its
+// program. It may set the one above first.
+constexpr std::string_view kCallers = "elastic/calls/";
+
 // The launcher's news for the processes of a generation, below one prefix. The values stay until the next news of
 // their kind: to remove them would wake each process that waits for news. kLostNews: GenerationNews with a sentence
 // that says which process or host is lost. kUpdateNews: with HostUpdates in decimal digits.

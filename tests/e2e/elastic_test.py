@@ -168,6 +168,41 @@ def test_a_new_process_has_the_local_rank_of_a_free_slot_of_its_host():
 
 
 @world()
+def test_a_new_rank_that_does_not_enter_elastic_run_is_given_up_and_the_others_go_on():
+    folder = scratch()
+    job = Job("-np", 1, "--start-timeout", 7, *discovery(folder, "a:1"), PYTHON, RANK, 60, "--idle", "1@1000")
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:1")
+    wait_until(lambda: "generation 1: 2 ranks" in job.said(), 60, job.describe)
+    before = time.monotonic()
+    wait_for_generation(job, 2, 1, 30)
+    seconds = time.monotonic() - before
+    print(f"the others waited {seconds:.1f} s")
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(seconds < 12, job.describe())
+    expect("the ranks wait for rank 1 on host b, which is new, to enter hvd.elastic.run, up to 7 s after its hvd.init "
+           "(--start-timeout)" in job.said(), job.describe())
+    expect(any(line.startswith("rank 1 on host b has not entered hvd.elastic.run, nor called a collective, within 7 s "
+                               "of its hvd.init (--start-timeout)") for line in job.said()), job.describe())
+    expect(sums(job, 1) == 60, job.describe())
+
+
+@world()
+def test_a_new_rank_that_calls_a_collective_first_may_enter_elastic_run_later():
+    folder = scratch()
+    job = Job("-np", 1, "--start-timeout", 7, *discovery(folder, "a:1"), PYTHON, RANK, 60, "--idle", "1@10", "--pair")
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:1")
+    wait_for_generation(job, 1, 2)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect("1 has called a collective" in job.out, job.describe())
+    expect(not begun(job, 2), job.describe())
+    sums(job, 2)
+
+
+@world()
 def test_a_listener_hears_of_a_new_host_before_the_next_commit():
     folder = scratch()
     job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 20, "--listen")

@@ -54,7 +54,7 @@ Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const Settings& set
   if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
   std::unique_ptr<ElasticProcess> process(new ElasticProcess(
       address, *secret, static_cast<int32_t>(settings.integer("elastic_process")),
-      std::move(on_lost)));
+      static_cast<int32_t>(settings.integer("generation")), std::move(on_lost)));
   HVD_ASSIGN_OR_RETURN(process->news_,
                        rendezvous::HttpStore::open(address, *secret, store_options(settings)));
   // Signals are for the threads of the program.
@@ -66,10 +66,12 @@ Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const Settings& set
   return process;
 }
 
-ElasticProcess::ElasticProcess(std::string address, Secret secret, int32_t process, OnLost on_lost)
+ElasticProcess::ElasticProcess(std::string address, Secret secret, int32_t process, int32_t first,
+                               OnLost on_lost)
     : address_(std::move(address)),
       secret_(std::move(secret)),
       process_(process),
+      first_(first),
       on_lost_(std::move(on_lost)) {}
 
 Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
@@ -106,6 +108,7 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
   Status lost;
   {
     const MutexLock lock(mutex_);
+    is_newcomer_ = request.generation < 0 && place.generation > first_;
     current_ = place.generation;
     has_new_members_ = answer.has_new_members;
     start_ = joined.interruption;
@@ -138,8 +141,23 @@ bool ElasticProcess::has_new_members() const {
 
 void ElasticProcess::follow_hosts() {
   if (follows_hosts_.exchange(true)) return;
-  const Status told = news_->set(cat(rendezvous::kFollowers, process_), as_bytes("1"),
-                                 Deadline::after_seconds(kSecondsToFollow));
+  has_called_ = true;
+  tell(rendezvous::kFollowers);
+}
+
+void ElasticProcess::calls_collective() {
+  if (has_called_.load(std::memory_order_relaxed) || has_called_.exchange(true)) return;
+  {
+    const MutexLock lock(mutex_);
+    if (!is_newcomer_) return;
+  }
+  tell(rendezvous::kCallers);
+}
+
+// Sets the key of this process.
+void ElasticProcess::tell(std::string_view key) {
+  const Status told =
+      news_->set(cat(key, process_), as_bytes("1"), Deadline::after_seconds(kSecondsToFollow));
   news_->rest();
   if (!told.ok()) log::debug(cat("the launcher does not hear from this process: ", told.message()));
 }

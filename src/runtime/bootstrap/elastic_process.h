@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/mutex.h"
 #include "base/result.h"
@@ -50,30 +51,37 @@ class ElasticProcess {
   bool has_new_members() const;
   // The program follows the changes of hosts: tells the launcher, once.
   void follow_hosts();
+  // The program calls a collective. The first call tells the launcher, if this process joined ranks that
+  // train, which wait for it. The others cost the load of one flag.
+  void calls_collective();
   // rendezvous::HostUpdates that wait for the next generation.
   int32_t host_updates() const;
   // Why a member of this generation is lost, or ok.
   Status loss(int32_t generation) const;
 
  private:
-  ElasticProcess(std::string address, Secret secret, int32_t process, OnLost on_lost);
+  ElasticProcess(std::string address, Secret secret, int32_t process, int32_t first, OnLost on_lost);
+  void tell(std::string_view key);
   void follow_news();
   void take_news(const std::string& key);
 
   const std::string address_;
   const Secret secret_;
   const int32_t process_;
+  const int32_t first_;  // generation of the job since it was started, or started again
   const OnLost on_lost_;
   std::unique_ptr<rendezvous::HttpStore> news_;
   // In which this process asks, and then meets the others. Its connection stays for the next generation.
   std::shared_ptr<rendezvous::HttpStore> store_;
   std::atomic<bool> follows_hosts_ = false;
+  std::atomic<bool> has_called_ = false;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
   int32_t met_ HVD_GUARDED_BY(mutex_) = -1;            // the last generation whose ranks have met
   bool has_committed_ HVD_GUARDED_BY(mutex_) = false;  // in that generation
   int32_t current_ HVD_GUARDED_BY(mutex_) = -1;        // the generation that join() returned last
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
+  bool is_newcomer_ HVD_GUARDED_BY(mutex_) = false;  // to ranks of an earlier generation
   std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of current_
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;

@@ -35,6 +35,14 @@ hvd::Deadline deadline_of(double seconds) {
   return seconds < 0 ? hvd::Deadline::never() : hvd::Deadline::after_seconds(seconds);
 }
 
+// Names of the collectives by which horovod._elastic and hvd.init prepare a generation.
+constexpr std::string_view kOwnNames = "elastic.";
+
+// Whether the program submits this, and not the Python package for itself.
+bool is_of_program(const hvd_submission& submission) {
+  return submission.name == nullptr || !std::string_view(submission.name).starts_with(kOwnNames);
+}
+
 int32_t identity_number(int32_t hvd::runtime::Identity::*field) {
   const Call call;
   if (!state.initialized.load() || call.runtime() == nullptr) return -1;
@@ -68,6 +76,10 @@ int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error
     if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
     hvd_submission whole;
     HVD_RETURN_IF_ERROR(copy_sized(submission, sizeof submission->struct_size, &whole));
+    if (auto* const elastic = state.elastic.load(std::memory_order_relaxed);
+        elastic != nullptr && is_of_program(whole)) {
+      elastic->calls_collective();
+    }
     return call.runtime()->submit(whole, handle);
   });
 }

@@ -4,6 +4,7 @@
 usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS@STEP] [--raise PROCESS@STEP]
        [--early RANK@STEP] [--listen] [--vanish PROCESS@GENERATION] [--sets]
        [--sets-again] [--lose PROCESS@GENERATION] [--fail-in-reset PROCESS@GENERATION] [--tell STEP]
+       [--idle PROCESS@SECONDS] [--pair]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
 GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
@@ -13,6 +14,8 @@ generation, and ends by SIGKILL before it connects to the others. --sets: adds p
 generation what a sum of ones over them gives. --sets-again: a reset callback removes them and adds them again.
 --lose: the process ends by SIGKILL before it gives its state to the others of the generation. --fail-in-reset: a
 reset callback of the process raises an error in the generation. --tell: prints "PROCESS has committed STEP".
+--idle: the process sleeps between hvd.init and hvd.elastic.run. --pair: a new process calls a collective after
+hvd.init, and the others do so in a reset callback.
 """
 import argparse
 import os
@@ -35,6 +38,8 @@ parser.add_argument("--sets-again", action="store_true")
 parser.add_argument("--lose", default="")
 parser.add_argument("--fail-in-reset", default="")
 parser.add_argument("--tell", type=int, default=0)
+parser.add_argument("--idle", default="")
+parser.add_argument("--pair", action="store_true")
 options = parser.parse_args()
 
 if "." in os.environ["HOROVOD_ELASTIC_PROCESS"]:
@@ -126,6 +131,20 @@ def try_sets(generation):
         except ValueError as error:
             found = error
         print(f"{process} has {members.ranks} in {generation} as {members.process_set_id}: {found}", flush=True)
+
+
+def call_collective():
+    hvd.allreduce(numpy.ones(1), op=hvd.Sum, name="pair")
+
+
+if options.pair:
+    state.register_reset_callbacks([call_collective])
+    if int(os.environ["HOROVOD_GENERATION"]) > 0:
+        call_collective()
+        print(f"{process} has called a collective", flush=True)
+idle, _, seconds = options.idle.partition("@")
+if idle == str(process):
+    time.sleep(float(seconds))
 
 
 def train(state):

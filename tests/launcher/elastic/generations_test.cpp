@@ -773,6 +773,118 @@ TEST_CASE("a new process whose first generation was void is new in the next one"
   CHECK(job.ranks() == "0 2+");
 }
 
+// A job of one host to which host b has come, whose processes are members and have not entered hvd.elastic.run.
+void grow_by_two(RecordedJob& job) {
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.entered(0, job.now());
+  job.generations.discovered(kTwoHosts, job.now());
+  job.ask({2, 3});
+  job.wait(1);
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 2+ 3+");
+  job.said.clear();
+}
+
+TEST_CASE("a new rank that does not enter elastic.run is named, and then given up") {
+  RecordedJob job(of_script());
+  grow_by_two(job);
+  job.wait(2);
+  job.generations.entered(2, job.now());
+  job.wait(3);
+  CHECK(job.said == std::vector<std::string>{
+                        "the ranks wait for rank 3 on host b, which is new, to enter "
+                        "hvd.elastic.run, up to 30 s after its hvd.init (--start-timeout)"});
+  job.wait(24);
+  CHECK(job.losses.empty());
+  job.wait(1);
+  REQUIRE(job.losses.size() == 1);
+  CHECK(job.losses[0] ==
+        "1: rank 3 on host b has not entered hvd.elastic.run, nor called a collective, within 30 s "
+        "of its hvd.init (--start-timeout)");
+  CHECK(job.ended_processes == std::vector<int>{3});
+  CHECK(job.ended == std::vector<int>{1});
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1");
+  CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE("new ranks that enter elastic.run in time are waited for no longer") {
+  RecordedJob job(of_script());
+  grow_by_two(job);
+  job.generations.entered(2, job.now());
+  job.wait(4);
+  job.generations.entered(3, job.now());
+  job.wait(100);
+  CHECK(job.said.empty());
+  CHECK(job.losses.empty());
+  CHECK(job.ended.empty());
+}
+
+TEST_CASE("a new rank that asks for its next place is waited for no longer") {
+  RecordedJob job(of_script());
+  grow_by_two(job);
+  job.ask({2, 3});
+  job.generations.entered(2, job.now());
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1 2 3");
+  job.wait(100);
+  CHECK(job.losses.empty());
+}
+
+TEST_CASE("a new rank that may take long to enter elastic.run is named each minute") {
+  GenerationLimits limits = of_script();
+  limits.return_seconds = 150;
+  RecordedJob job(limits);
+  grow_by_two(job);
+  job.wait(5);
+  CHECK(job.said.size() == 1);
+  job.wait(59);
+  CHECK(job.said.size() == 1);
+  job.wait(1);
+  CHECK(job.said.size() == 2);
+  job.wait(60);
+  CHECK(job.said.size() == 3);
+  CHECK(job.losses.empty());
+  job.wait(25);
+  CHECK(job.losses.size() == 1);
+}
+
+TEST_CASE("with restarted ranks a new rank that does not enter elastic.run is ended alone") {
+  GenerationLimits limits = of_script();
+  limits.restarts_ranks = true;
+  RecordedJob job(limits);
+  grow_by_two(job);
+  job.generations.entered(2, job.now());
+  job.wait(30);
+  CHECK(job.ended_processes == std::vector<int>{3});
+  CHECK(job.ended.empty());
+  job.ask({0, 1, 2});
+  CHECK(job.ranks() == "0 1 2");
+}
+
+TEST_CASE("ranks that the job begins with may take long to enter elastic.run") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.entered(0, job.now());
+  job.said.clear();
+  job.wait(100);
+  CHECK(job.said.empty());
+  CHECK(job.ended_processes.empty());
+}
+
+TEST_CASE("a program whose ranks never enter elastic.run has no such limit") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.ask({2, 3});
+  job.ask({0, 1});
+  job.wait(100);
+  CHECK(job.losses.empty());
+}
+
 TEST_CASE("a resize that is refused changes nothing") {
   RecordedJob job;
   job.begin(kTwoHosts);
