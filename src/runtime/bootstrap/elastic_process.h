@@ -60,7 +60,8 @@ class ElasticProcess {
   Status loss(int32_t generation) const;
 
  private:
-  ElasticProcess(std::string address, Secret secret, int32_t process, int32_t first, OnLost on_lost);
+  ElasticProcess(std::string address, Secret secret, int32_t process, int32_t first,
+                 OnLost on_lost);
   void tell(std::string_view key);
   void follow_news();
   void take_news(const std::string& key);
@@ -81,7 +82,7 @@ class ElasticProcess {
   bool has_committed_ HVD_GUARDED_BY(mutex_) = false;  // in that generation
   int32_t current_ HVD_GUARDED_BY(mutex_) = -1;        // the generation that join() returned last
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
-  bool is_newcomer_ HVD_GUARDED_BY(mutex_) = false;  // to ranks of an earlier generation
+  bool is_newcomer_ HVD_GUARDED_BY(mutex_) = false;           // to ranks of an earlier generation
   std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of current_
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
