@@ -79,7 +79,7 @@ endfunction()
 # All programs that ctest's label "unit" runs, so that a sanitized build can make just these.
 add_custom_target(unit_tests)
 
-# What a sanitized build leaves out (the file says why), unless it takes everything.
+# A sanitized build leaves some tests out (the file gives reasons), unless this is ON.
 option(HVD_SANITIZE_ALL "Sanitize the tests that tests/not_sanitized.txt leaves out, too" OFF)
 set(not_sanitized ${PROJECT_SOURCE_DIR}/tests/not_sanitized.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${not_sanitized})
@@ -140,12 +140,12 @@ function(hvd_fuzzer name)
   if(HVD_FUZZERS)
     add_executable(${name} ${ARG_SOURCES})
     target_link_libraries(${name} PRIVATE hvd_options ${ARG_DEPENDS})
-    # What it calls is compiled with fuzzer-no-link (HVD_SANITIZE); the engine itself comes in here.
+    # Its libraries are compiled with fuzzer-no-link (HVD_SANITIZE); libFuzzer itself comes in here.
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     add_dependencies(fuzzers ${name})
     set_target_properties(${name} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
-    # What it finds goes to the build folder; the corpus is only read.
+    # Its findings go to the build folder; the corpus is only read.
     file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz/found/${name})
     cmake_path(ABSOLUTE_PATH ARG_CORPUS BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     add_test(NAME ${name} COMMAND ${name} -max_total_time=60

@@ -41,7 +41,7 @@ for name in bin sbin lib; do ln -s "usr/$name" "$folder/$name"; done
 for package in "$apt"/cache/archives/*.deb; do
   dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$folder"
 done
-# What the packages' own scripts would choose, which are not run.
+# The packages' own scripts would choose these, and are not run.
 for library in blas lapack; do
   for folder_of in "$folder"/usr/lib/*/"$library"; do
     if [[ -d $folder_of ]]; then ln -s "$library/lib$library.so.3" "$folder_of/.."; fi

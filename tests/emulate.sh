@@ -4,7 +4,7 @@
 #
 # usage: emulate.sh SYSROOT COMMAND...
 #
-# What starts them is registered in a user namespace of its own (Linux 6.7), so nothing of the machine
+# The emulator is registered in a user namespace of its own (Linux 6.7), so nothing of the machine
 # changes. Where that cannot be, it says so and fails with 77. For root all users are there, as sshd
 # wants it.
 set -euo pipefail

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 // Where packages of a row come from, by kind of machine. Empty: not to be had there.
 struct Source {
   std::string_view row;
-  std::string_view run_apt, run_dnf;      // what runs it
-  std::string_view build_apt, build_dnf;  // what it is built with besides
+  std::string_view run_apt, run_dnf;      // packages that run it
+  std::string_view build_apt, build_dnf;  // further packages to build it
   std::string_view pip;
 };
 constexpr std::array kSources = {

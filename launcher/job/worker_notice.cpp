@@ -39,8 +39,8 @@ net::Task<bool> tell(std::pair<std::string, uint16_t> where, const Bytes& reques
 
 net::Task<bool> tell_worker(WorkerAddress worker, Bytes request) {
   for (const auto& where : worker.addresses) {
-    const bool is_told = co_await tell(where, request);
-    if (is_told) co_return true;
+    const bool is_delivered = co_await tell(where, request);
+    if (is_delivered) co_return true;
   }
   co_return false;
 }

@@ -96,7 +96,7 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   ResumableStream stream_;
   const Reconnection reconnection_;
   std::shared_ptr<Duplex> connection_;  // null while the stream waits for one
-  Bytes opening_;                       // what precedes the first record
+  Bytes opening_;                       // bytes before the first record
   net::Notification changed_;
   asio::steady_timer limit_, pause_;
   std::shared_ptr<asio::cancellation_signal> cancel_;  // of respawn() while it runs, else null

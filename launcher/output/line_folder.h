@@ -21,7 +21,7 @@ constexpr size_t kMaxFolded = 1 << 20;
 struct FoldedLine {
   std::string line;                              // with its end
   std::vector<int> ranks;                        // ascending
-  std::vector<std::pair<int, size_t>> consumed;  // what counts as shown with it, by rank
+  std::vector<std::pair<int, size_t>> consumed;  // lines that count as shown with it, by rank
   Clock::time_point since;
 };
 

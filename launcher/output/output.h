@@ -22,11 +22,11 @@ namespace hvd::launcher {
 // How what ranks print is shown.
 struct OutputStyle {
   std::string directory;      // also gets it; empty: none does
-  bool is_continued = false;  // what the directory's files hold stays
+  bool is_continued = false;  // the directory's files keep their contents
   std::string tag;            // of --tag; empty: "[0]<stdout>:"
   bool has_timestamps = false;
   LineFormat format = LineFormat::kText;
-  bool folds = false;          // what many ranks say alike is shown once
+  bool folds = false;          // equal lines of many ranks are shown once
   std::vector<bool> is_shown;  // by rank; empty: all are
   // The rank whose unfinished lines a terminal shows, since it may ask a question; -1: no rank.
   int asking_rank = -1;

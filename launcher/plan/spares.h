@@ -12,7 +12,7 @@ namespace hvd::launcher {
 Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count);
 
 struct Replacement {
-  std::vector<std::string> sentences;  // who took whose place, and for whom there was none
+  std::vector<std::string> sentences;  // each failed host with its spare, or that there was none
   bool is_complete = true;             // all of the failed hosts have been replaced
 };
 

@@ -49,7 +49,7 @@ struct HostJob {
 // The candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host.
 struct MasterCandidates {
   uint16_t port = 0;                  // 0: there are no candidates
-  std::array<std::byte, 32> nonce{};  // what answers there, to be told from anything else
+  std::array<std::byte, 32> nonce{};  // identifies the program that answers there
   // With the interface of each, the likeliest first, the loopback's last.
   std::vector<std::pair<std::string, std::string>> addresses;
 };

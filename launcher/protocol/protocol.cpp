@@ -390,9 +390,9 @@ Result<Message> decode(ByteView bytes) {
     case Kind::kRan:
       return decode_as<Ran>(reader, "a command's end");
     case Kind::kSaid:
-      return decode_as<Said>(reader, "what a command said");
+      return decode_as<Said>(reader, "output of a command");
     case Kind::kSaidTaken:
-      return decode_as<SaidTaken>(reader, "an answer to what a command said");
+      return decode_as<SaidTaken>(reader, "an acknowledgement of output of a command");
     case Kind::kStopRun:
       return decode_as<StopRun>(reader, "an order to stop a command");
     case Kind::kLeaving:

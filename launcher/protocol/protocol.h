@@ -123,7 +123,7 @@ struct Joined {
 };
 // Nothing of the job is left on the host, and nothing more is sent.
 struct Finished {
-  std::string left_behind;  // what could not be ended, as a sentence; empty when nothing
+  std::string left_behind;  // a sentence about processes that could not be ended; or empty
 };
 // Number of input bytes that a rank has consumed.
 struct InputTaken {

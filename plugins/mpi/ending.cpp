@@ -77,7 +77,7 @@ class Deputy {
     }
   }
   // Whether all are here and MPI_Finalize, which had said nothing, is still at its connections.
-  bool is_in_vain() const {
+  bool is_hung() const {
     if (!say(kHere)) return false;
     bool has_come = false;
     for (;;) {
@@ -125,7 +125,7 @@ void watch(pthread_t ending, const std::atomic<bool>& has_ended, const Deputy& d
   bool is_through = deputy.hears(usual);
   while (!is_through && !has_ended && !uses_processor(ending)) is_through = deputy.hears(kNoTime);
   if (is_through) return deputy.relay();
-  if (has_ended || !deputy.is_in_vain()) return;
+  if (has_ended || !deputy.is_hung()) return;
   std::fprintf(stderr,
                "horovod: MPI_Finalize does not end though all ranks are there, as happens to MPICH "
                "over TCP between hosts; this process ends without it\n");

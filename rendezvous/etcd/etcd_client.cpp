@@ -203,8 +203,8 @@ std::string EtcdClient::head_of(const std::string& path, size_t body) const {
 
 void EtcdClient::tell_of_outage(const Status& failure, Deadline deadline) {
   if (failures_ == 0) outage_ = Clock::now();
-  if (is_told_ || Clock::now() - outage_ < kWorthTelling) return;
-  is_told_ = true;
+  if (has_warned_ || Clock::now() - outage_ < kWorthTelling) return;
+  has_warned_ = true;
   const std::string explained = explain(failure).message();
   if (!deadline.is_never()) {
     log::warning(
@@ -220,7 +220,7 @@ void EtcdClient::tell_of_outage(const Status& failure, Deadline deadline) {
 
 void EtcdClient::tell_of_end() {
   failures_ = 0;
-  if (std::exchange(is_told_, false)) {
+  if (std::exchange(has_warned_, false)) {
     log::warning(
         cat("etcd at ", net::to_string(endpoints_[current_]).substr(4), " serves requests again"));
   }

@@ -59,7 +59,7 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   bool is_stopped_ = false;
   uint64_t epoch_ = 0;        // a late event of limit_ must not count for the next attempt
   int failures_ = 0;          // attempts since the last answer
-  bool is_told_ = false;      // a warning about the outage was logged
+  bool has_warned_ = false;   // a warning about the outage was logged
   Clock::time_point outage_;  // time of the first of these failures
 };
 

@@ -124,7 +124,8 @@ class Runtime {
   DeviceSupport device_support_;
   bool has_devices_ = false;              // from open on; asking the host takes a lock
   std::atomic<int32_t> device_{HVD_CPU};  // of this rank's tensors, once one was not on the CPU
-  const std::vector<int32_t> job_ranks_;  // what the launcher calls each; empty: the same
+  const std::vector<int32_t>
+      job_ranks_;  // the launcher's number of each rank; empty: the same numbers
   SetTable sets_;
   TensorTable names_;
   HandleTable handles_;

@@ -219,7 +219,7 @@ def test_an_agent_in_plain_text_is_refused_with_a_sentence():
 def test_an_agent_by_tls_does_not_join_in_plain_text():
     with joining(*SHOW, flags=[PLAIN]) as job:
         said = job.refuses(job.join())
-        expect("what listens there does not speak TLS" in said, said)
+        expect("the program that listens there does not speak TLS" in said, said)
         expect("start a horovodrun --listen of this version there, without --insecure-plaintext" in said,
                said)
         runs_to_its_end(job, job.join(PLAIN))

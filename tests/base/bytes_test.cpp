@@ -4,7 +4,7 @@
 
 namespace hvd {
 
-TEST_CASE("what a ByteWriter wrote, a ByteReader reads") {
+TEST_CASE("a ByteReader reads the bytes of a ByteWriter") {
   ByteWriter writer;
   writer.put<uint8_t>(7).put<int64_t>(-3).put_text("name").put(2.5);
   ByteReader reader(writer.view());

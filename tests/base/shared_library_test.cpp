@@ -11,7 +11,7 @@ TEST_CASE("a library that was opened by its name says where it was found") {
   CHECK(library->place().find("/libm.so.6") != std::string::npos);
 }
 
-TEST_CASE("what a process has loaded is found by the start of its file's name") {
+TEST_CASE("a loaded library is found by the start of its file name") {
   const auto found = loaded_libraries("libc.so.");
   REQUIRE(found.size() == 1);
   CHECK(found.front().find("/libc.so.6") != std::string::npos);

@@ -133,7 +133,7 @@ class Rank {
       if (!polled.ok()) return polled;
       if (flow_.running() && !moved) {
         const int left =
-            flow_.waits_in_vain_for([this](int rank) { return mesh_->departed(rank); });
+            flow_.awaited_rank_that_left([this](int rank) { return mesh_->departed(rank); });
         if (left >= 0) return aborted(cat(mesh_->describe(left), " has shut down"));
       }
       idle = moved ? 0 : idle + 1;

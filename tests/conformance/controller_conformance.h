@@ -144,7 +144,7 @@ inline std::vector<std::vector<int32_t>> controller_worlds() {
   TEST_CASE(name ": a rank that does not exist is refused, and the rest goes on") {              \
     hvd::test::check_no_such_rank(links);                                                        \
   }                                                                                              \
-  TEST_CASE(name ": who sleeps is woken by a message") {                                         \
+  TEST_CASE(name ": a sleeper is woken by a message") {                                          \
     for (const auto& world : hvd::test::controller_worlds()) {                                   \
       hvd::test::check_sleep(links, world);                                                      \
     }                                                                                            \

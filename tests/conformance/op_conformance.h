@@ -477,7 +477,7 @@ inline std::vector<std::vector<int32_t>> op_worlds() {
     }                                                                                            \
   }                                                                                              \
   TEST_CASE(name ": a rank that has joined changes nothing") { hvd::test::check_joined(links); } \
-  TEST_CASE(name ": what it cannot do it does not claim, unknown sets are refused") {            \
+  TEST_CASE(name ": it claims only what it can do, unknown sets are refused") {                  \
     hvd::test::check_refusals(links);                                                            \
   }                                                                                              \
   TEST_CASE(name ": an abort fails what is pending, with its cause") {                           \

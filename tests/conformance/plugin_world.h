@@ -30,7 +30,7 @@ struct PluginStore {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, std::string> values;
-  std::shared_ptr<void> kept;            // what the links keep for the life of the world
+  std::shared_ptr<void> kept;            // the links keep it for the life of the world
   const SharedFolder* folder = nullptr;  // where the ranks are processes: their values instead
 
   void set(const std::string& key, std::string value) {

@@ -23,7 +23,7 @@ inline std::string text_of(const Result<Bytes>& value) {
 }
 
 inline void check_values(Store& a, Store& b) {
-  SUBCASE("what one client sets, the other gets, the last value wins") {
+  SUBCASE("a client gets the value that another client set, the last value wins") {
     REQUIRE(a.set("k", as_bytes("1"), soon()).ok());
     CHECK(text_of(b.get("k", soon())) == "1");
     REQUIRE(b.set("k", as_bytes("2"), soon()).ok());

@@ -65,7 +65,7 @@ class BlocksTest(unittest.TestCase):
         self.assertIn("a block without a language", self.fault("```\ntrue\n```\n"))
         self.assertIn("instead of ```bash", self.fault("```bash\ntrue\n```\n"))
 
-    def test_what_is_no_fault(self):
+    def test_sentences_without_a_fault(self):
         blocks, faults = blocks_of(pathlib.Path("page.md"), "- Item\n\n    of a list\n\n```sh run fails=3\nexit 3\n"
                                    "```\n\n```text unordered\nb\na\n```\n\n```json\n{}\n```\n")
         self.assertEqual(faults, [])

@@ -37,7 +37,7 @@ def test_two_ranks_on_two_hosts_end_with_the_best_of_what_they_tried():
 
 
 @world()
-def test_what_is_set_stays():
+def test_a_fixed_parameter_stays():
     rows = tuned("a:1,b:1", "--cycle-time-ms", "2",
                  environment=clean_environment(HOROVOD_ALLREDUCE_WHOLE_LIMIT="2048"))
     expect({row["cycle_time_ms"] for row in rows} == {"2"}, rows)

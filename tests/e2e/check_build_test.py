@@ -212,7 +212,7 @@ def test_without_python_no_framework_is_marked():
         expect("torch" not in found and "gloo" in found, found)
 
 
-def test_more_is_told_when_asked():
+def test_verbose_adds_paths_and_remedies():
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "torch.py").write_text("raise ImportError('hidden')\n")
         hidden = {"PYTHONPATH": f"{folder}:{BUILD / 'python'}"}

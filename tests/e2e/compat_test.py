@@ -43,7 +43,7 @@ def test_another_user_of_the_host_is_refused():
            "where only user 0 and root are served" in job.out, job.describe())
 
 
-def test_without_the_flag_no_port_is_told():
+def test_without_the_flag_ranks_get_no_port():
     job = Job("-np", 1, "sh", "-c", "echo agent=$PPID; env; ss -ltnp")
     job.ends_with(0)
     expect("HOROVOD_STORE" in job.out, job.describe())

@@ -281,7 +281,7 @@ def test_another_user_sees_nothing():
     detached.leaves_nothing()
 
 
-def test_what_does_not_go_together():
+def test_flags_that_do_not_go_together():
     for words, said in ((("--stdin", "all", "true"), "--stdin all"), (("--hostfile", "-", "true"), "--hostfile -"),
                         (("--mpi", "true"), "--mpi")):
         job = Job("--detach", "-np", 1, *words)

@@ -152,7 +152,7 @@ def test_a_slot_that_two_processes_used_has_an_output_file_of_each():
     expect(found["rank.1"] == ["[1]<stdout>:1 begins 0 1/2 at 0"] and "2 begins 2 1/2" in found["rank.2"][0], found)
 
 
-def test_what_waits_for_a_lost_rank_ends_and_training_goes_on():
+def test_an_operation_that_waits_for_a_lost_rank_ends_and_training_goes_on():
     for mode, flags in (("handle", ()), ("join", ("--autotune",)), ("fp16", ()), ("adasum", ())):
         job = Job("--min-np", 1, *flags, "-H", "localhost:1,127.0.0.1:2", PYTHON, WORKERS / "elastic_pending.py", mode)
         job.ends_with(0)

@@ -218,7 +218,7 @@ def test_control_z_for_longer_than_the_lease_and_fg_go_on():
     time.sleep(11)
     terminal.type("fg\n")
     terminal.shows("stdout>:done", 4)
-    terminal.shows(r"\$ $")  # what is typed before reaches rank 0
+    terminal.shows(r"\$ $")  # earlier input reaches rank 0
     terminal.type("echo over\n")
     terminal.shows(r"\nover")
     terminal.close()

@@ -78,7 +78,7 @@ MISSPELT = "HOROVOD_FUSION_TRESHOLD.* did you mean HOROVOD_FUSION_THRESHOLD"
 
 
 @world()
-def test_a_misspelt_variable_is_told_once_for_a_job():
+def test_a_misspelt_variable_is_named_once_for_a_job():
     job = Job("-np", 4, "-H", "a:2,b:2", "-x", "HOROVOD_LOG_LEVLE=info", *INIT,
               environment=clean_environment(HOROVOD_FUSION_TRESHOLD="1", HOROVOD_CYCLE_TIME="2",
                                             HOROVOD_ELASTIC="1", HOROVOD_OF_MINE="3"))
@@ -88,7 +88,7 @@ def test_a_misspelt_variable_is_told_once_for_a_job():
         expect(any(re.search(words, sentence) for sentence in job.said()), job.describe())
 
 
-def test_a_misspelt_variable_is_told_by_rank_0_where_no_horovodrun_started_it():
+def test_rank_0_names_a_misspelt_variable_where_no_horovodrun_started_it():
     variables = clean_environment(HOROVOD_FUSION_TRESHOLD="1")
     jobs = [Job(*INIT[1:], program=PYTHON, environment=variables)]
     if shutil.which("mpiexec.hydra"):
@@ -99,7 +99,7 @@ def test_a_misspelt_variable_is_told_by_rank_0_where_no_horovodrun_started_it():
 
 
 @world()
-def test_a_variable_that_is_not_set_is_told():
+def test_a_variable_that_is_not_set_is_named():
     job = Job(*HOSTS_OF_TWO, "-x", "NOT_SET", "true")
     job.ends_with(0)
     one_sentence(job, "-x NOT_SET")
@@ -190,7 +190,7 @@ def test_lines_as_objects():
 
 
 @world()
-def test_what_all_ranks_say_is_shown_once():
+def test_a_line_of_all_ranks_is_shown_once():
     # All begin at one moment, however long each one's start takes.
     code = ("import os, sys, time\nr, folder = os.environ['HOROVOD_RANK'], sys.argv[1]\n"
             "own, at = f'{folder}/{r}', lambda name: os.stat(name).st_mtime\n"

@@ -54,7 +54,7 @@ def test_mpich_on_two_hosts():
         four_ranks(Job(*LINE, f"--mpi-args=-iface {network.BRIDGE}", *RANK, environment=environment))
 
 
-def test_what_is_no_mpirun():
+def test_programs_that_are_no_mpirun():
     with tempfile.TemporaryDirectory(prefix="e2e-") as folder:
         environment = {**clean_environment(), "PATH": folder}
         job = Job("--mpi", "-np", 1, "true", environment=environment)

@@ -90,7 +90,7 @@ def test_a_program_of_none_of_these():
 
 
 @world()
-def test_ranks_are_told_who_they_are_as_torchrun_and_jax_tell_them():
+def test_ranks_have_the_variables_of_torchrun_and_jax():
     ranks = shown(Job(*HOSTS_OF_TWO, *SHOW))
     port = ranks[0]["MASTER_PORT"]
     low, high = map(int, pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
@@ -112,7 +112,7 @@ def test_one_host_meets_on_its_loopback():
 
 
 @world()
-def test_what_the_launcher_sets_wins_also_inside_another_job():
+def test_a_variable_of_the_launcher_wins_also_inside_another_job():
     wrong = {name: "77" for name in SHOWN if name != "GLOO_SOCKET_IFNAME"}
     ranks = shown(Job(*HOSTS_OF_TWO, *SHOW, environment=clean_environment(
         **wrong, GLOO_SOCKET_IFNAME="mine")))

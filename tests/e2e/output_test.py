@@ -77,7 +77,7 @@ def test_output_goes_to_files_too():
 
 
 @world()
-def test_a_full_disk_takes_the_files_alone_and_is_told_once_for_each():
+def test_a_full_disk_costs_the_files_alone_and_is_named_once_for_each():
     folder = pathlib.Path("/tmp/e2e-small")
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=True)

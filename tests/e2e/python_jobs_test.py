@@ -140,7 +140,7 @@ def expect_all(held):
                f"{plugin} is not in the wheel: {held}")
 
 
-def test_what_a_wheel_holds_meets_frameworks_that_come_later():
+def test_a_wheel_meets_frameworks_that_come_later():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         python = fresh_environment(folder / "fresh")

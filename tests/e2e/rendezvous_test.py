@@ -104,7 +104,7 @@ def test_workers_started_by_hand_on_two_hosts():
 
 
 @world()
-def test_a_worker_that_waits_in_vain_says_who_is_there():
+def test_a_worker_that_times_out_names_the_ranks_that_are_there():
     serve, work = lines_of("Workers started by hand")
     with workplace() as folder:
         server = Shell("a", folder, serve)
@@ -198,7 +198,7 @@ def test_hosts_join_by_tls():
 
 
 @world()
-def test_who_joins_by_tls_wants_a_certificate_and_who_does_not_is_told():
+def test_an_agent_that_joins_by_tls_wants_a_certificate_and_others_get_an_error():
     _, _, launch, join = lines_of("TLS")
     with workplace() as folder:
         certify(folder)
@@ -269,7 +269,7 @@ def test_named_hosts_that_do_not_join_are_named():
 
 
 @world()
-def test_who_joins_with_another_token_is_refused():
+def test_an_agent_with_another_token_is_refused():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
         job = Shell("launcher", folder, launch.replace("-np 4", "-np 4 --start-timeout 15"))
@@ -337,7 +337,7 @@ def test_the_status_of_a_job_counts_the_hosts_that_joined():
 
 
 @world()
-def test_an_agent_that_is_not_awaited_is_told_who_is():
+def test_an_unexpected_agent_gets_the_names_of_the_expected_ones():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
         job = Shell("launcher", folder,
@@ -357,7 +357,7 @@ def test_an_agent_that_is_not_awaited_is_told_who_is():
 
 
 @world()
-def test_an_agent_whose_namesake_joins_is_told():
+def test_an_agent_whose_namesake_joins_gets_a_message():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
         job = Shell("launcher", folder, launch)

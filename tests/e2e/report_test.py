@@ -119,7 +119,7 @@ time.sleep(600)
 """
 
 
-def test_a_rank_that_has_no_standard_input_is_told_of_the_flag():
+def test_an_error_about_closed_standard_input_names_the_flag():
     job = Job("-np", 2, PYTHON, "-c", READS_A_LINE)
     job.ends_with(1)
     one_sentence(job, "; standard input goes to rank 0 only: --stdin all gives it to every rank;")

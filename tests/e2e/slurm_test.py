@@ -164,7 +164,7 @@ def test_a_program_in_a_terminal_of_a_shell_of_srun_is_alone(cluster):
 
 
 @on_cluster()
-def test_of_slurm_and_a_hydra_in_its_step_the_hydra_counts(cluster):
+def test_a_hydra_in_a_step_of_slurm_counts_before_slurm(cluster):
     hydra = shutil.which("mpiexec.hydra", path="/usr/bin")
     if hydra is None:
         raise Skip("there is no mpiexec.hydra: packaging/packages-test.txt names its package")

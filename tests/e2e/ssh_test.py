@@ -94,7 +94,7 @@ def test_keys_in_several_files_are_known():
 
 
 @world()
-def test_a_new_key_is_told_once_with_its_fingerprint():
+def test_a_new_key_is_named_once_with_its_fingerprint():
     restart("b", "Port 2202")
     shown = subprocess.run(["ssh-keygen", "-lf", host.STATE / "b" / "host_key.pub"], check=True,
                            capture_output=True, text=True).stdout.split()[1]
@@ -115,7 +115,7 @@ def test_a_new_key_is_told_once_with_its_fingerprint():
 
 
 @world()
-def test_a_new_key_that_no_file_keeps_is_told_as_such():
+def test_a_message_says_that_no_file_keeps_a_new_key():
     restart("b", "Port 2202")
     for lines in (), (BY_SYSTEM_SSH,):
         (SSH / "known_hosts").unlink(missing_ok=True)
@@ -210,7 +210,7 @@ def start_file(text):
 
 
 @world()
-def test_a_login_shell_that_exits_is_told_with_its_start_files():
+def test_an_error_names_the_start_files_of_a_login_shell_that_exits():
     start_file("exit 0\n")
     refused(Job("-np", 1, "-H", "root@b:1", "true"), "host b", "~/.bashrc", "run 'ssh root@b true' to see it")
     start_file("exit 3\n")
@@ -218,7 +218,7 @@ def test_a_login_shell_that_exits_is_told_with_its_start_files():
 
 
 @world()
-def test_a_login_shell_that_waits_for_input_is_told_with_its_start_files():
+def test_an_error_names_the_start_files_of_a_login_shell_that_waits_for_input():
     start_file("sleep 1000\n")
     refused(Job("-np", 1, "-H", "b:1", "--start-timeout", 10, "true"), "host b: send agent",
             "~/.bashrc", "wait for input", "run 'ssh b true' to see it")

@@ -59,7 +59,7 @@ def test_a_rank_that_never_comes_ends_the_job_after_the_shutdown_time():
 
 
 @world()
-def test_a_stopped_rank_is_said_to_be_mute():
+def test_a_stopped_rank_is_called_mute():
     job = stalled("stop", shutdown=12)
     warned(job, r"rank 3 on host b, pid \d+: does not answer")
     job.ends_with(1)

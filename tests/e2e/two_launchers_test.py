@@ -48,7 +48,7 @@ def test_a_launcher_inside_of_each_rank_of_ours():
     job.leaves_nothing()
 
 
-def test_of_launchers_in_each_other_the_inner_one_counts():
+def test_the_inner_one_of_two_nested_launchers_counts():
     says = (PYTHON, "-c", "import os\nimport horovod.numpy as hvd\nhvd.init()\n"
             "os.write(1, f'rank {hvd.rank()} of {hvd.size()}\\n'.encode())\nhvd.shutdown()")
     openmpi = (path_of("mpirun.openmpi"), *OPENMPI[1:])

@@ -80,7 +80,7 @@ TEST_CASE("hosts are compared row by row") {
   CHECK(contains(comparison_as_json(mixed), "\"c\":{\"error\":\"it gave no answer\"}"));
 }
 
-TEST_CASE("of what a job on one host prints, its rank's answer counts, else why there is none") {
+TEST_CASE("the answer of a one-host job's rank counts, or else the reason why there is none") {
   const std::string sentence =
       R"({"source":"horovodrun","text":"host b: connect: nothing listens"})"
       "\n";
@@ -95,7 +95,7 @@ TEST_CASE("of what a job on one host prints, its rank's answer counts, else why 
   CHECK(check_from_job("b", "no object\n").status().message() == "it gave no answer");
 }
 
-TEST_CASE("what is required is named as rows are, and all rows of a name count") {
+TEST_CASE("a requirement is named like a row, and all rows of a name count") {
   CheckTable rows = small_table();
   CHECK(check_required("pytorch, Gloo", rows).ok());
   CHECK(contains(check_required("PyTorch,MPI", rows).message(), "MPI (Available Tensor"));

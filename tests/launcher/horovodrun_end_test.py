@@ -23,7 +23,7 @@ class Ends(Marked):
         self.ended("[ $HOROVOD_RANK = 1 ] && exit 3; exec sleep 600", 3,
                    "rank 1 on host localhost exited with code 3")
 
-    def test_so_does_a_signal(self):
+    def test_a_signal_ends_the_job_too(self):
         self.ended("[ $HOROVOD_RANK = 2 ] && kill -9 $$; exec sleep 600", 137,
                    "rank 2 on host localhost was killed by signal 9 (SIGKILL)")
         self.ended("[ $HOROVOD_RANK = 0 ] && kill -SEGV $$; exec sleep 600", 139,

@@ -35,13 +35,13 @@ class LinesAsObjects(unittest.TestCase):
         result = run("-np", "0", "python3", "--log-format", "json")
         self.assertTrue(result.stderr.startswith(b"horovodrun: -np 0 is out of range"), result.stderr)
 
-    def test_what_verbose_says_is_an_object_with_its_level(self):
+    def test_a_line_of_verbose_is_an_object_with_its_level(self):
         result = run("-np", "1", "--verbose", "--log-format", "json", "true")
         self.assertEqual(result.returncode, 0)
         self.assertIn({"source": "horovodrun", "level": "info",
                        "text": "host localhost: ready for 1 ranks"}, records(result.stderr))
 
-    def test_waiting_for_hosts_is_told_by_an_object(self):
+    def test_waiting_for_hosts_is_an_object(self):
         with tempfile.NamedTemporaryFile("w") as token:
             token.write("ab" * 32 + "\n")
             token.flush()

@@ -61,7 +61,7 @@ std::string many_hosts(int hosts) {
 
 }  // namespace
 
-TEST_CASE("whose mpirun it is says mpirun --version") {
+TEST_CASE("mpirun --version names the implementation") {
   CHECK(flavour_of("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...") == kOpenMpi);
   CHECK(flavour_of("OpenRTE 3.1\n") == kOpenMpi);
   CHECK(flavour_of("mpirun (IBM Spectrum MPI) 10.3.1.2rtm0\n") == kSpectrum);
@@ -135,7 +135,7 @@ TEST_CASE("hosts with different numbers of slots") {
         "number for all");
 }
 
-TEST_CASE("what an mpirun makes nothing of is refused in one sentence") {
+TEST_CASE("a flag without a counterpart in an mpirun is refused in one sentence") {
   CHECK(error_of(kMpich, {"--binding-args=-bind-to core"}) ==
         "--binding-args is for Open MPI and Spectrum MPI, and mpirun is MPICH's; write what binds "
         "into --mpi-args");
@@ -198,7 +198,7 @@ TEST_CASE("jsrun's line and its file of places") {
         "host a has 6 GPUs for 7 ranks; give it fewer slots in -H, or give --binding-args");
 }
 
-TEST_CASE("what a node of LSF has") {
+TEST_CASE("the resources of a node of LSF") {
   constexpr char kAllocation[] = "---\nallocation_id: 7\nisolated_cores: 1\n...\n";
   constexpr char kAttributes[] =
       "TOTAL_RECORDS: 1\nRecord_1:\n  discovered_cores:  44\n  discovered_gpus: 6\n"

@@ -47,7 +47,7 @@ TEST_CASE("users and passwords of URLs are hidden") {
   CHECK(redact("tcp:a:1 x@y") == "tcp:a:1 x@y");
 }
 
-TEST_CASE("what follows a secret name is hidden") {
+TEST_CASE("a value after a secret name is hidden") {
   CHECK(redact("export TOKEN=a b") == "export TOKEN=<redacted>");
   CHECK(redact("run --password 'a b'") == "run --password <redacted>");
   CHECK(redact("curl -H 'Authorization: Basic eA=='") == "curl -H 'Authorization:<redacted>");

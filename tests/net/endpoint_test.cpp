@@ -9,7 +9,7 @@
 
 namespace hvd::net {
 
-TEST_CASE("what is parsed is written the same") {
+TEST_CASE("a parsed endpoint is written the same") {
   for (const std::string text :
        {"unix:/run/a.sock", "unix:@horovod-1", "tcp:host:1", "tcp:10.0.0.1:65535",
         "tcp:[::1]:29400", "tcp:[fe80::1%eth0]:1", "tcp::0"}) {

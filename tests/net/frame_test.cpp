@@ -74,7 +74,7 @@ TEST_CASE("Many frames in one piece come out one by one and leave no memory behi
   CHECK(seen == 1000);
 }
 
-TEST_CASE("What a shell says at its start is named in the error") {
+TEST_CASE("The error names the output of a shell's start files") {
   FrameParser parser;
   parser.feed(as_bytes("Welcome to host b!\n"));
   CHECK(complaint(parser) ==

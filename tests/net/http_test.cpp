@@ -61,7 +61,7 @@ TEST_CASE("feeding stops at the end of the head and at the end of the message") 
   CHECK(used == 18);
 }
 
-TEST_CASE("what is malformed or too large has the status to answer with") {
+TEST_CASE("a malformed or too large request has the status to answer with") {
   const auto fault = [](const std::string& text, HttpLimits limits) {
     const auto parser = make_request_parser(limits);
     CHECK_FALSE(feed_all(*parser, text, 100).ok());

@@ -41,7 +41,7 @@ TEST_CASE("Names, beginnings of names and networks allow; each suffices") {
   CHECK_FALSE(allows(rules, "x", six));
 }
 
-TEST_CASE("What is excluded stays out, whatever allows it; alone it leaves all others in") {
+TEST_CASE("An excluded interface stays out, whatever allows it; all others stay in") {
   CHECK_FALSE(allows("^docker0", "docker0", ipv4(172, 17, 0, 1)));
   CHECK(allows("^docker0", "eth0", ipv4(10, 0, 0, 1)));
   CHECK_FALSE(allows("10.0.0.0/8,^10.9.0.0/16", "eth0", ipv4(10, 9, 0, 1)));
@@ -50,7 +50,7 @@ TEST_CASE("What is excluded stays out, whatever allows it; alone it leaves all o
   CHECK(allows("0.0.0.0/0", "eth0", ipv4(10, 0, 0, 1)));
 }
 
-TEST_CASE("What is no rule is refused with the flag and what was written") {
+TEST_CASE("A text that is no rule is refused, and the error names the flag and the text") {
   for (const char* text : {"eth0,", "^", "10.0.0.0/33", "10.0.0.0/x", "10.0.0/8", "fd00::/129",
                            "an interface", "a*b", "a-name-that-is-too-long"}) {
     const auto choice = InterfaceChoice::parse(text);

@@ -85,7 +85,7 @@ TEST_CASE("batches and calls run in their order, and the event reports each end"
   CHECK(!thread->has_failed);
 }
 
-TEST_CASE("what a library throws fails its batch and all later ones, with one cause") {
+TEST_CASE("an exception of a library fails its batch and all later ones, with one cause") {
   const auto event = *WakeEvent::make();
   const auto thread = std::make_shared<TestThread>(event);
   thread->start();

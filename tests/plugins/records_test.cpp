@@ -35,7 +35,7 @@ TEST_CASE("the operations refuse to open without their controller") {
   CHECK(std::string(error).find("tcp controller") != std::string::npos);
 }
 
-TEST_CASE("what the operations cannot do, they do not claim") {
+TEST_CASE("operations claim only what they can do") {
   hvd_batch batch{};
   batch.struct_size = sizeof batch;
   batch.op = HVD_ALLREDUCE;

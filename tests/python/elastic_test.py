@@ -190,7 +190,7 @@ class ElasticTest(rank_case.RankCase):
         for each in (added[0], gone):
             self.assertTrue(hvd.remove_process_set(each))
 
-    def test_missed_process_sets_are_told_apart_and_can_be_removed(self):
+    def test_missed_process_sets_differ_and_can_be_removed(self):
         members = [0, self.size]
         record = process_sets._Record(members, 3)
         record.is_missed = True

@@ -116,7 +116,7 @@ class ErrorsTest(RankCase):
         with self.assertRaisesRegex(ValueError, "expected a torch.Tensor, not a list"):
             hvd.allreduce([1.0], compression=hvd.Compression.fp16)
 
-    def test_of_parameters_that_differ_nothing_stays_in_flight(self):
+    def test_parameters_that_differ_leave_nothing_in_flight(self):
         self.needs_two()
         before = len(_native.pending)
         params = {"a": torch.ones(2 + self.rank), "b": torch.ones(3), "c": torch.ones(4)}
@@ -143,7 +143,7 @@ class ErrorsTest(RankCase):
         with self.assertRaisesRegex(ValueError, "bool has no average"):
             hvd.allreduce(torch.ones(2, dtype=torch.bool), op=hvd.Average)
 
-    def test_what_one_rank_refuses_is_a_runtime_error_too(self):
+    def test_a_refusal_by_one_rank_is_a_runtime_error_too(self):
         def refused(function, *arguments, **keywords):
             with self.assertRaises(RuntimeError) as caught:
                 function(*arguments, **keywords)

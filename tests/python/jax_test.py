@@ -174,7 +174,7 @@ class JaxTest(rank_base.RankBase):
             if self.size == 2:  # a sum of two equal values is exact: all error comes from the type
                 numpy.testing.assert_array_equal(got["wide"], sent)
 
-    def test_what_cannot_be_right(self):
+    def test_wrong_arguments_are_refused(self):
         with self.assertRaises(NotImplementedError):
             jax.grad(lambda x: hvd.allreduce(x, op=hvd.Max).sum())(self.own())
         with self.assertRaises(ValueError):

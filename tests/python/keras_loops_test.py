@@ -49,7 +49,7 @@ class LoopsTest(rank_base.RankBase):
             loss = self.loss()
         return hvd.DistributedGradientTape(tape, **keywords).gradient(loss, [self.w])
 
-    def test_what_a_tape_has_reduced_is_not_reduced_again(self):
+    def test_gradients_that_a_tape_has_reduced_are_not_reduced_again(self):
         for make in MAKERS:
             optimizer = hvd.DistributedOptimizer(make(), op=hvd.Sum)
             self.check_steps(

@@ -446,7 +446,7 @@ class KerasTest(rank_base.RankBase):
         got = hvd.reducescatter(rows, name="r", op=hvd.Sum)
         numpy.testing.assert_array_equal(numpy.asarray(got), numpy.full((1, 2), self.size))
 
-    def test_what_cannot_be_right(self):
+    def test_wrong_arguments_are_refused(self):
         for call in [lambda: hvd.DistributedOptimizer("sgd"),
                      lambda: hvd.DistributedOptimizer(
                          hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))),

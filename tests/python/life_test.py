@@ -100,7 +100,7 @@ class LifeTest(RankCase):
         with self.assertRaisesRegex(ValueError, "not registered"):
             hvd.allreduce(torch.ones(1), process_set=hvd.ProcessSet([0]))
 
-    def test_what_is_not_built_is_not_claimed(self):
+    def test_a_missing_part_is_not_claimed(self):
         for name in ["mpi_built", "gloo_built", "ddl_built", "ccl_built", "cuda_built",
                      "rocm_built", "mpi_enabled", "gloo_enabled", "mpi_threads_supported"]:
             self.assertIs(type(getattr(hvd, name)()), bool, name)

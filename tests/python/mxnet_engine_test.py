@@ -158,7 +158,7 @@ class MxnetEngineTest(rank_base.RankBase):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.same(mine, [self.size] * 2)
 
-    def test_what_ranks_disagree_in_is_raised_where_a_result_is_read(self):
+    def test_a_disagreement_of_ranks_is_raised_where_a_result_is_read(self):
         if self.size == 1:
             self.skipTest("one rank agrees with itself")
         for _ in range(2):  # a name can be used again
@@ -172,7 +172,7 @@ class MxnetEngineTest(rank_base.RankBase):
             with self.assertRaisesRegex(mx.MXNetError, "Horovod.*root"):
                 unread.asnumpy()
 
-    def test_what_failed_is_not_sent(self):
+    def test_a_failed_array_is_not_sent(self):
         failed = mx.nd.random.normal(0, -1, shape=(2,))  # MXNet finds out in its engine
         hvd.allreduce(failed, name="failed")
         with self.assertRaisesRegex(mx.MXNetError, "(?i)sigma|std|scale"):

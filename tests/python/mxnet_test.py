@@ -67,7 +67,7 @@ class MxnetTest(rank_base.RankBase):
         flags = mx.nd.array([self.rank == 0, False], dtype="bool")
         self.same(hvd.allreduce(flags, op=hvd.Max), [1, 0], "bool")
 
-    def test_what_mxnet_still_computes_is_waited_for(self):
+    def test_arrays_that_mxnet_still_computes_are_waited_for(self):
         slow = mx.nd.ones((300, 300))
         for _ in range(30):
             slow = mx.nd.dot(slow, slow) / 300
@@ -268,7 +268,7 @@ class MxnetTest(rank_base.RankBase):
         self.same(weight, [-last / 2] * 2)
         hvd.init()
 
-    def test_what_goes_wrong_with_a_gradient_comes_out(self):
+    def test_an_error_of_a_gradient_is_raised(self):
         if self.size == 1:
             self.skipTest("one rank agrees with itself")
         weight = mx.gluon.Parameter("differs", shape=(2 + self.rank,))

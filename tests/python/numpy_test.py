@@ -187,7 +187,7 @@ class NumpyTest(rank_base.RankBase):
             self.assertTrue(hvd.remove_process_set(last))
         self.assertIn(hvd.join(), range(self.size))
 
-    def test_what_cannot_be_right(self):
+    def test_wrong_arguments_are_refused(self):
         for call in [lambda: hvd.allreduce(numpy.array(["text"])),
                      lambda: hvd.allreduce(numpy.array([1j])),
                      lambda: hvd.allreduce(numpy.array([1.0]).astype(">f8")),

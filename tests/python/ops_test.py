@@ -408,14 +408,14 @@ class ObjectTest(RankCase):
         self.assertEqual(got, [{"rank": rank, "text": "x" * 1000 * rank}
                                for rank in range(self.size)])
 
-    def test_what_the_root_cannot_pickle_fails_everywhere(self):
+    def test_an_object_that_the_root_cannot_pickle_fails_everywhere(self):
         with self.assertRaises(Exception) as caught:
             hvd.broadcast_object((n for n in [1]) if self.rank == 0 else None, name="generator")
         self.assertIsInstance(caught.exception,
                               TypeError if self.rank == 0 else hvd.HorovodInternalError)
         self.assertEqual(hvd.broadcast_object(self.rank, name="generator"), 0)
 
-    def test_what_one_rank_cannot_pickle_fails_everywhere(self):
+    def test_an_object_that_one_rank_cannot_pickle_fails_everywhere(self):
         last = self.size - 1
         with self.assertRaises(Exception) as caught:
             hvd.allgather_object((n for n in [1]) if self.rank == last else self.rank)

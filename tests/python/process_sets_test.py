@@ -44,7 +44,7 @@ class ProcessSetTest(RankCase):
         for handle in handles:
             self.assertEqual(hvd.synchronize(handle).tolist(), [2.0] * 4)
 
-    def test_what_cannot_be_registered_is_a_value_error_everywhere(self):
+    def test_an_impossible_set_is_a_value_error_everywhere(self):
         with self.assertRaises(ValueError):
             hvd.add_process_set([self.size])
         if self.size > 1:
@@ -65,7 +65,7 @@ class ProcessSetTest(RankCase):
             _temp_process_set_object(99)
         self.assertEqual(hvd.allreduce(torch.ones(1), op=hvd.Sum).item(), self.size)
 
-    def test_a_removed_set_is_not_known_any_more(self):
+    def test_a_removed_set_is_unknown(self):
         if self.size == 1:
             self.skipTest("the only set of one rank is the global one")
         gone = hvd.add_process_set([0])

@@ -82,7 +82,7 @@ class RecipesTest(RankCase):
             optimizer.step()
         self.assert_trained_as_one_process(model, range(5))
 
-    def test_what_is_built_is_what_works(self):
+    def test_the_built_parts_are_the_parts_that_work(self):
         for name in ["mpi_built", "mpi_enabled", "gloo_built", "gloo_enabled", "ddl_built",
                      "ccl_built", "cuda_built", "rocm_built", "mpi_threads_supported"]:
             self.assertIsInstance(getattr(hvd, name)(), bool, name)

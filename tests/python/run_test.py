@@ -94,7 +94,7 @@ class RunTest(unittest.TestCase):
             run(lambda: threading.Lock(), num_proc=1)
 
     def test_a_result_that_its_rank_did_not_sign_is_refused_and_not_unpickled(self):
-        class Trap:  # what rank 1 stores as rank 0's result
+        class Trap:  # rank 1 stores it as rank 0's result
             def __reduce__(self):
                 return open, (file.name, "w")
 

@@ -189,7 +189,7 @@ class TableCase(rank_base.RankBase):
                           ("_built", "_enabled", "_supported"))})
         return found
 
-    def test_what_says_something_about_the_process_and_what_moves_objects(self):
+    def test_functions_about_the_process_and_functions_that_move_objects(self):
         for name, of in self.numbers().items():
             self.assertIs(type(getattr(self.hvd, name)()), of, name)
         hvd = self.hvd
@@ -208,7 +208,7 @@ class TableCase(rank_base.RankBase):
         arguments = {"root_rank": 0} if kind == "broadcast" else {}
         return arguments, self.facade.make(values(self.rank, "float32", (2 * self.size, 2)), "float32")
 
-    def test_what_is_wrong_with_a_call_is_said_on_the_rank_that_makes_it(self):
+    def test_a_wrong_call_is_an_error_on_the_rank_that_makes_it(self):
         stranger = self.hvd.ProcessSet([0])
         for kind, name in self.kinds():
             arguments, array = self.good(kind)
@@ -261,7 +261,7 @@ class TableCase(rank_base.RankBase):
         self.assert_numbers(self.call("allreduce", array, {"op": self.hvd.Sum})[0],
                             numpy.full(3, float(self.size)), "float32", "usable")
 
-    def test_what_ranks_disagree_in_is_said_to_all_of_them(self):
+    def test_a_disagreement_of_ranks_is_an_error_on_all_of_them(self):
         if self.size < 2:
             self.skipTest("one rank agrees with itself")
         other = self.rank == self.size - 1

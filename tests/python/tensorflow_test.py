@@ -69,7 +69,7 @@ class TensorFlowTest(rank_base.RankBase):
             got = hvd.allreduce(self.own(), op=hvd.Sum, compression=kind)
             self.same(got, self.everybody().sum(0))
 
-    def test_what_a_graph_knows_of_shapes(self):
+    def test_a_graph_knows_shapes(self):
         def reduce(x):
             return hvd.grouped_allreduce([2 * x, x, x[0, 0]], op=hvd.Sum, name="known") + [x]
 
@@ -292,7 +292,7 @@ class TensorFlowTest(rank_base.RankBase):
         self.same(by_xla(compiled, False)(tf.ones(2)), numpy.full(2, 2.0))
         self.assertIs(hvd.is_homogeneous(), True)
 
-    def test_what_cannot_be_right(self):
+    def test_wrong_arguments_are_refused(self):
         for call in [lambda: hvd.allreduce(tf.ones(2), prescale_factor=0.0),
                      lambda: hvd.allreduce(tf.ones(2, tf.complex64)),
                      lambda: hvd.allreduce(tf.constant("text")),
@@ -400,7 +400,7 @@ class TensorFlowTest(rank_base.RankBase):
     def test_importing_it_imports_no_other_framework(self):
         self.assertFalse((OTHERS | {"horovod.jax"}) & set(sys.modules))
 
-    def test_what_is_no_tensorflow_is_one_sentence(self):
+    def test_a_foreign_tensorflow_is_one_sentence(self):
         if self.rank > 0:
             return
         for said, words in [

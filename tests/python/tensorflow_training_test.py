@@ -64,7 +64,7 @@ class TrainingTest(rank_base.RankBase):
             numpy.testing.assert_allclose(got[0], want[0], rtol=1e-4)
             numpy.testing.assert_allclose(got[1], own[1] / (self.size if scale else 1), rtol=1e-5)
 
-    def test_what_scripts_use_of_a_tape(self):
+    def test_scripts_use_these_methods_of_a_tape(self):
         w, own = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
         everybody = sum(range(1, self.size + 1))
 

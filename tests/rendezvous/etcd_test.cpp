@@ -254,7 +254,7 @@ TEST_CASE("nothing is left in etcd after the end of a job, or when no server res
   }
 }
 
-TEST_CASE("what cannot be reached, or keeps another job, is named with the way out") {
+TEST_CASE("an error names the etcd that is unreachable or keeps another job, and the remedy") {
   REQUIRE_ETCD();
   const auto open = [&](const std::string& url, const Secret& secret, double seconds_left) {
     net::asio::io_context loop;

@@ -106,7 +106,7 @@ class ProtocolTest(unittest.TestCase):
         self.assertIn("listens on tcp:127.0.0.1:", line)
         self.port = int(line.rsplit(":", 1)[1])
         self.connections = []
-        self.is_told_to_end = False
+        self.has_signalled = False
 
     def tearDown(self):
         for connection in self.connections:
@@ -118,8 +118,8 @@ class ProtocolTest(unittest.TestCase):
 
     def end_server(self):
         # Only once: a second signal may end the server before it has sent its replies.
-        if not self.is_told_to_end:
-            self.is_told_to_end = True
+        if not self.has_signalled:
+            self.has_signalled = True
             self.server.send_signal(signal.SIGTERM)
 
     def connect(self, **arguments):

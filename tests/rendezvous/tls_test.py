@@ -106,7 +106,7 @@ class TlsTest(unittest.TestCase):
         said = self.outcome(self.worker("localhost", "/none"), 1)
         self.assertIn("/none", said)
 
-    def test_who_speaks_no_tls_there_is_told_so(self):
+    def test_a_client_without_tls_gets_a_sentence(self):
         self.start()
         plain = f"tcp:127.0.0.1:{self.port}"
         said = self.outcome(self.worker(address=plain), 1)

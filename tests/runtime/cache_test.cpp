@@ -71,7 +71,7 @@ TEST_CASE("without room no name gets an id") {
   for (int i = 0; i < 5; ++i) CHECK(!root.agree("w"));
 }
 
-TEST_CASE("what an id stood for is known until all who may announce it know better") {
+TEST_CASE("the old name of an id is known until all ranks that may announce it know the new one") {
   ResponseCache cache;
   hvd::runtime::CacheEntry* entry = cache.put(1, "a");
   REQUIRE(entry != nullptr);

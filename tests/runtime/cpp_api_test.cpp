@@ -97,7 +97,7 @@ TEST_CASE("work can be polled, waited for in steps, moved and left to its destru
   horovod::allgather_async(values, "left");
 }
 
-TEST_CASE("what is wrong is thrown with its status, and the next call works") {
+TEST_CASE("an error is thrown with its status, and the next call works") {
   const horovod::Job job;
   std::vector<float> values(4);
   CHECK(status_of([&] { horovod::broadcast(values, 7, "root"); }) == HVD_INVALID_ARGUMENT);

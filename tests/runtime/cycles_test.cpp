@@ -60,7 +60,7 @@ uint32_t cycles() {
 void check_cycles(Links links, uint32_t cycles) {
   RanksOptions options;
   options.links = links;
-  constexpr uint32_t kWarmUp = 10;  // what is made once and kept
+  constexpr uint32_t kWarmUp = 10;  // objects that are made once and kept
   for (uint32_t i = 0; i < kWarmUp; ++i) live(options, i);
   const Holdings before;
   for (uint32_t i = 0; i < cycles; ++i) live(options, kWarmUp + i);

@@ -83,7 +83,7 @@ TEST_CASE("one's own pending work fails at shutdown") {
   CHECK(work.finish(ranks[0]).code() == Code::kAborted);
 }
 
-TEST_CASE("what every rank has submitted is done before a shutdown takes effect") {
+TEST_CASE("an operation of every rank is done before a shutdown takes effect") {
   FOR_ALL_LINKS(options);
   for (int round = 0; round < 10; ++round) {
     Ranks ranks(4, options);
@@ -178,7 +178,8 @@ TEST_CASE("with nothing pending no rank wakes up or sends anything") {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the helpers go to sleep
   const uint64_t steps[2] = {ranks[0].counts().steps, ranks[1].counts().steps};
   const uint64_t sent[2] = {ranks[0].counts().messages_sent, ranks[1].counts().messages_sent};
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // what must not happen has no event
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(500));  // no event marks what must not happen
   for (const int rank : {0, 1}) {
     CHECK(ranks[rank].counts().steps == steps[rank]);
     CHECK(ranks[rank].counts().messages_sent == sent[rank]);

@@ -104,7 +104,7 @@ TEST_CASE("operations that need every rank fail, with who has joined, and the ru
   });
 }
 
-TEST_CASE("what was submitted before the join counts, and what comes after it waits") {
+TEST_CASE("an operation from before the join counts, and one from after it waits") {
   Ranks ranks(3);
   require_started(ranks);
   ranks.each([&](int rank) {

@@ -410,7 +410,7 @@ TEST_CASE("a node says which ranks it has not heard of") {
   CHECK(tree.nodes[2].negotiator->missing("w").empty());
 }
 
-TEST_CASE("what is not of the tree is refused") {
+TEST_CASE("a message of a rank outside the tree is refused") {
   Tree tree({0, 0});
   Announcement unknown_id{0, 0, {5}, {}, {}, {}};
   CHECK(!tree.nodes[0].negotiator->receive(1, &unknown_id).ok());

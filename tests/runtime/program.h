@@ -41,7 +41,7 @@ struct Step {
   Refused refused = Refused::kNothing;
   // This rank releases its claim at once; its name comes once only.
   int32_t careless_rank = -1;
-  std::vector<bool> joined;  // who takes no part, having joined before; empty: nobody
+  std::vector<bool> joined;  // ranks that joined before and take no part; empty: none
   unsigned salt = 0;
 };
 

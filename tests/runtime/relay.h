@@ -55,7 +55,7 @@ class Relay {
   };
   struct Pair {
     UniqueFd ends[2];
-    Direction from[2];  // what came from ends[i]
+    Direction from[2];  // bytes from ends[i]
     bool cut = false;
     bool reset = false;
     bool broken = false;

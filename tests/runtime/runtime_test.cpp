@@ -263,7 +263,7 @@ TEST_CASE("ranks that disagree all read the same sentence, and go on") {
   }
 }
 
-TEST_CASE("what no plugin can run fails on all ranks alike, and they go on") {
+TEST_CASE("an operation that no plugin can run fails on all ranks alike, and they go on") {
   FOR_ALL_LINKS(options);
   Ranks ranks(2, options);
   require_started(ranks);

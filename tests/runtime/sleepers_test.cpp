@@ -118,11 +118,11 @@ void check_sleepers(Links links, int rounds) {
 
 }  // namespace
 
-TEST_CASE("who sleeps is woken, whoever brings the work") {
+TEST_CASE("a sleeper is woken, whichever rank brings the work") {
   check_sleepers(Links::kMemory, HVD_TEST_ROUNDS);
 }
 
-TEST_CASE("who sleeps is woken over the built-in links too") {
+TEST_CASE("a sleeper is woken over the built-in links too") {
   if (!hvd::test::has_builtin_links()) return;
   check_sleepers(Links::kBuiltin, HVD_TEST_ROUNDS);
 }

@@ -179,7 +179,7 @@ TEST_CASE("a rank that does not answer is missing from work that runs everywhere
   CHECK(report->work[0].missing == std::vector<int32_t>{1});
 }
 
-TEST_CASE("what resolves itself, or runs for long, is no stall") {
+TEST_CASE("an operation that completes late, or runs for long, is no stall") {
   Inquired inquired(2);
   inquired.waits(0, "a", 10);
   CHECK(!inquired.ask({kMissing, kMissing}));
@@ -338,7 +338,7 @@ TEST_CASE("switched off, nobody says anything") {
   CHECK(options.settings.set("stall_check_disable", "1").ok());
   Ranks ranks(2, options);
   ranks.each([&](int rank) {
-    if (rank == 1) std::this_thread::sleep_for(200ms);  // what must not happen has no event
+    if (rank == 1) std::this_thread::sleep_for(200ms);  // no event marks what must not happen
     Work work = sum_of("late");
     CHECK(work.run(ranks[rank]).ok());
   });
@@ -351,7 +351,7 @@ TEST_CASE("a rank with nothing pending is woken by nothing but the question") {
   ranks.each([&](int rank) { CHECK(sum_of("x").run(ranks[rank]).ok()); });
   std::this_thread::sleep_for(200ms);  // the helpers go to sleep
   const uint64_t steps[2] = {ranks[0].counts().steps, ranks[1].counts().steps};
-  std::this_thread::sleep_for(300ms);  // what must not happen has no event
+  std::this_thread::sleep_for(300ms);  // no event marks what must not happen
   for (const int rank : {0, 1}) CHECK(ranks[rank].counts().steps == steps[rank]);
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("a writer that is killed leaves JSON") {
   }
 }
 
-TEST_CASE("what a rank notes becomes the events that tools know") {
+TEST_CASE("a rank's records become the events that tools know") {
   TraceRecorder recorder;
   Named a("allreduce.a", {{HVD_FLOAT32, {2, 3}}});
   recorder.negotiate(a.submission);

@@ -1,10 +1,12 @@
 #!/usr/bin/python3 -B
-"""Finds comments, docstrings and Markdown sentences that do not name their subject first, and phrases to avoid.
+"""Finds comments, docstrings, Markdown sentences and names of tests that do not name their subject first, errors
+that begin with "what" or "who", and phrases to avoid.
 
 usage: check_language.py [ROOT]
 
 A sentence must not begin with Who, What, Whose, Whoever, Of or So. CLEAN lists the folders and pages
-that keep this rule; add a folder once it does. PHRASES must not occur there, error texts included.
+that keep this rule; add a folder once it does. PHRASES must not occur there, in error texts and identifiers
+neither: a_key_is_told counts as "a key is told".
 """
 import pathlib
 import re
@@ -12,15 +14,20 @@ import subprocess
 import sys
 
 CLEAN = (
-    "README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md", "CMakeLists.txt",
-    "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/", "rendezvous/", "src/",
+    ".ci/", "debian/", "README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md",
+    "CMakeLists.txt", "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/", "rendezvous/", "src/",
     "tests/CMakeLists.txt", "tests/README.md", "tests/tiers.md", "tests/doctest_main.cpp", "tests/fewer.h",
-    "tests/open_descriptors.h",
+    "tests/open_descriptors.h", "tests/cross.sh", "tests/emulate.sh", "tests/gpu.sh",
+    "tests/not_emulated.txt", "tests/not_sanitized.txt", "tests/quick.txt", "tests/required.txt",
     "tests/attack/", "tests/base/", "tests/bench/", "tests/collectives/", "tests/conformance/", "tests/e2e/",
     "tests/fuzz/", "tests/hosts/", "tests/launcher/", "tests/net/", "tests/plants/", "tests/plugin/", "tests/plugins/",
     "tests/python/", "tests/rendezvous/", "tests/runtime/", "tests/tools/",
 )
 NOT_YET = ("docs/design/",)
+# Text that others wrote, or that a test reads as it is.
+FOREIGN = ("tests/fuzz/corpus/", "debian/copyright", "debian/changelog", "debian/source/", "debian/control")
+IDENTIFIERS_NOT_YET = ("launcher/job/elastic_job.cpp",)
+READ = (".h", ".hpp", ".c", ".cpp", ".py", ".md", ".sh", ".cmake", ".txt", "")
 # These name the phrases themselves.
 WORD_LISTS = ("tests/tools/check_language.py", "tests/tools/check_language_test.py")
 
@@ -30,6 +37,13 @@ PHRASES = re.compile(
 LINE_END = re.compile(r'"?\n[ \t]*(?:(?://|#|\*)[ \t]*|")?')
 
 BEGINS = re.compile(r"(?:^|(?<=[.!?]\s))(?:Who|What|Whose|Whoever|Of|So)\b[^?.]*(?:[?.]|$)")
+# A comment behind code, and a string: also in lower case.
+LOWER = re.compile(r"(?:what|who|whose|whoever)\b(?!\s+is\b[^?]*\?)")
+STRING = re.compile(r'"(?:[:;,] )?((?:what|who|whose|whoever)\s[^"]*)"')
+TEST_NAME = re.compile(
+    r'(?:\b(?:TEST_CASE|SUBCASE)\w*\s*\([^"]*(?:"[^"]*"\s+)?"(?:: )?|name\s+": |\bdef test_|'
+    r'^(?:e2e|attack)\.\w+\.)((?:who|what|whose|whoever|of|so)\b[^"(]*|(?:who|what|whose|whoever|of|so)_\w*)',
+    re.I | re.M)
 COMMENT = re.compile(r"^\s*(?://|#)\s?(.*)$")
 TRAILING = re.compile(r"\s(?://|#)\s(?!include|define|if|el|endif)(.*)$")
 DOCSTRING = re.compile(r'"""(.*?)"""', re.S)
@@ -42,6 +56,9 @@ def blocks(path, text):
         for match in re.finditer(r"(?:^(?! {4}|[|#]).*\S.*\n?)+", text, re.M):
             yield text.count("\n", 0, match.start()) + 1, re.sub(r"(?m)^\s*[-*] ", "", match[0])
         return
+    if text.startswith("#!"):
+        path, text = path.with_suffix(".py" if "python" in text.partition("\n")[0] else ".sh"), text[1:]
+        text = text[text.find("\n"):]
     if path.suffix == ".py":
         for match in DOCSTRING.finditer(text):
             yield text.count("\n", 0, match.start()) + 1, match[1]
@@ -59,9 +76,24 @@ def blocks(path, text):
             yield number, trailing[1]
 
 
-def phrases(text):
+def names(path, text):
+    """(line, text) of each name of a test, string or comment behind code that begins with such a word."""
+    for match in TEST_NAME.finditer(text):
+        yield text.count("\n", 0, match.start(1)) + 1, match[1].replace("_", " ")
+    if path.suffix in (".h", ".hpp", ".c", ".cpp", ".py"):
+        for number, line in enumerate(text.splitlines(), 1):
+            trailing = TRAILING.search(line)
+            if trailing and not COMMENT.match(line) and LOWER.match(trailing[1]):
+                yield number, trailing[1]
+            for string in STRING.finditer(line) if not str(path).startswith("tests/") else ():
+                yield number, string[1]
+
+
+def phrases(text, reads_identifiers=True):
     """(line, phrase) of each phrase to avoid, also of one that a line break divides."""
     joined = LINE_END.sub(lambda end: "\n" + " " * (len(end[0]) - 1), text)
+    if reads_identifiers:
+        joined = joined.replace("_", " ")
     for match in PHRASES.finditer(joined):
         yield joined.count("\n", 0, match.start()) + 1, " ".join(match[0].split())
 
@@ -71,17 +103,20 @@ def faults(root, paths):
     found = []
     for path in paths:
         name = str(path)
-        if path.suffix not in (".h", ".hpp", ".c", ".cpp", ".py", ".md") and path.name != "CMakeLists.txt":
+        if path.suffix not in READ or name.startswith(FOREIGN):
             continue
         text = (root / path).read_text(encoding="utf-8")
         if name.startswith(CLEAN) and not name.startswith((*NOT_YET, *WORD_LISTS)):
-            found += [f"{path}:{line}: say it without '{phrase}'" for line, phrase in phrases(text)]
+            found += [f"{path}:{line}: say it without '{phrase}'" for line, phrase in
+                      phrases(text, name not in IDENTIFIERS_NOT_YET)]
         if not name.startswith(CLEAN) or name.startswith(NOT_YET):
             continue
         for line, block in blocks(path, text):
             for match in BEGINS.finditer(" ".join(block.split())):
                 if not match[0].endswith("?"):
                     found.append(f"{path}:{line}: name the subject first: {match[0][:60]}")
+        if not name.startswith(WORD_LISTS):
+            found += [f"{path}:{line}: name the subject first: {words[:60]}" for line, words in names(path, text)]
     return found
 
 

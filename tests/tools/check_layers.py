@@ -212,7 +212,7 @@ def check_quoted(root, file, name):
         return check_subfolder(here, file, target, name) if here in SUBFOLDERS else None
     if there == "plugins" and pathlib.PurePosixPath(target).parent == \
             pathlib.PurePosixPath(here).parent:
-        return None  # what the plugins of one kind share lies in the kind's folder
+        return None  # shared code of one kind of plugins lies in the kind's folder
     sharing = SHARED.get(str(pathlib.PurePosixPath(target).parent), ())
     if here in sharing or str(pathlib.PurePosixPath(file).parent) in sharing:
         return None

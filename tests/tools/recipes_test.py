@@ -23,7 +23,7 @@ def sources_of_cmake():
 
 
 class RecipesTest(unittest.TestCase):
-    def test_what_nobody_has_run_says_so(self):
+    def test_a_recipe_that_nobody_has_run_says_so(self):
         for name in NEVER_RUN:
             self.assertRegex(text(PACKAGING / name), r"Recipe,\s+never\s+run", name)
         self.assertNotIn("never run", text(PACKAGING / "easybuild/Horovod.eb.in"))

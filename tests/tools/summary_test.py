@@ -43,12 +43,12 @@ class Summary(unittest.TestCase):
         only = f'<testsuite><testcase name="bad" status="fail">{first}</testcase></testsuite>'
         return self.summary({"release-e2e.xml": only, "release-e2e.alone.xml": again}, *options)
 
-    def test_what_passes_only_alone_is_named(self):
+    def test_a_test_that_passes_only_alone_is_named(self):
         code, output = self.alone("<failure/><system-out>took too long</system-out>")
         self.assertEqual((code, output.splitlines()[-1]), (0, "1 passed, 0 failed, 0 skipped"))
         self.assertIn("PASSED ONLY ALONE bad; beside others: \n    took too long\n", output)
 
-    def test_what_passes_only_alone_fails_a_release(self):
+    def test_a_test_that_passes_only_alone_fails_a_release(self):
         code, output = self.alone("<failure/><system-out>took too long</system-out>", "--no-flaky")
         self.assertEqual((code, output.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"))
         self.assertIn("FAIL bad: passes only alone: ", output)
@@ -73,7 +73,7 @@ class Summary(unittest.TestCase):
             code, output = self.alone(first)
             self.assertEqual((code, output.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"))
 
-    def test_what_fails_alone_too_failed(self):
+    def test_a_test_that_fails_alone_too_failed(self):
         code, output = self.summary({"asan.xml": JUNIT, "asan.alone.xml": JUNIT})
         self.assertEqual((code, output.splitlines()[-1]), (1, "1 passed, 2 failed, 1 skipped"))
 

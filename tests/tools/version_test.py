@@ -55,7 +55,7 @@ class Version(unittest.TestCase):
                   if path not in MAY_NAME_IT and pattern.search(text(path))]
         self.assertEqual(copies, [])
 
-    def test_what_is_generated_takes_it_from_the_project(self):
+    def test_generated_files_take_it_from_the_project(self):
         for path in GENERATED:
             self.assertIn("@PROJECT_VERSION@", text(path), path)
         self.assertIn('dynamic = ["version"]', text("pyproject.toml"))

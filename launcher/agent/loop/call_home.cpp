@@ -234,7 +234,7 @@ Status knock(Wire& wire) {
         "too");
   }
   return failed_precondition(
-      "what listens there is no launcher of this version, started with "
+      "the program that listens there is no launcher of this version, started with "
       "--listen");
 }
 
@@ -257,7 +257,7 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
   if (admission.status().code() == Code::kUnavailable) return not_admitted(name);
   if (!admission.ok()) return admission.status();
   if (!is_same(admission->proof, prove_launcher(token, challenge.nonce, answer.nonce))) {
-    return permission_denied("who answers there does not hold the job's token");
+    return permission_denied("the program that answers there does not hold the job's token");
   }
   return {};
 }

@@ -71,8 +71,8 @@ Status Staging::take(const StagePart& part) {
   is_whole_ = part.bytes == as_text(digest_);
   return is_whole_ ? Status()
                    : internal_error(
-                         "what is staged has not arrived as it was listed: has a file "
-                         "of it changed meanwhile?");
+                         "the staged files have not arrived as they were listed: has one "
+                         "changed meanwhile?");
 }
 
 Status Staging::write(const StagePart& part) {

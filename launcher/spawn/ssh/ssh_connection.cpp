@@ -168,7 +168,7 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
   if (!outcome.ok()) co_return outcome.status();
   if (*outcome == SSH_OK) co_return Status();
   if (counters_.in_bytes == 0) {
-    co_return unavailable(cat("what listens on port ", settings.port,
+    co_return unavailable(cat("the program that listens on port ", settings.port,
                               " closed the connection without a "
                               "word (not an sshd, or its MaxStartups is reached)"));
   }

@@ -95,7 +95,8 @@ bool CpuBackend::advance() {
 
 // A rank that has left in good order posts nothing more; whatever waits for it waits for ever.
 void CpuBackend::check_hopeless(Set& set) {
-  const int rank = set.flow.waits_in_vain_for([this](int other) { return mesh_->departed(other); });
+  const int rank =
+      set.flow.awaited_rank_that_left([this](int other) { return mesh_->departed(other); });
   if (rank < 0) return;
   mesh_->fail(aborted(cat(mesh_->describe(rank), " has shut down")));
 }

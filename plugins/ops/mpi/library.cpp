@@ -41,7 +41,7 @@ World::~World() {
     return;
   }
   if (thread_) {
-    thread_->drain();  // what sets have given back is freed before the job's
+    thread_->drain();  // frees the communicators of removed sets before the job's
     thread_->stop(Deadline::never());
   }
   if (hvd::mpi::is_over(api())) return;

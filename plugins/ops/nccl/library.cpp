@@ -17,7 +17,7 @@ struct Family {
   const char* name;
   std::vector<std::string> libraries, runtimes;
   const char* prefix;   // of the runtime's functions
-  const char* package;  // what brings them
+  const char* package;  // packages that bring them
 };
 const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies{

@@ -114,7 +114,7 @@ class Flow {
   // Returns the rank that the flow waits for and that has left, so that the flow can never go on, or -1.
   // Before has_left(rank) returns true, all that the rank did must be visible to the condition.
   template <typename HasLeft>
-  int waits_in_vain_for(const HasLeft& has_left) {
+  int awaited_rank_that_left(const HasLeft& has_left) {
     int rank = condition_ == nullptr ? -1 : condition_->waits_for();
     while (rank >= 0 && has_left(rank)) {
       if (condition_->ready()) return -1;

@@ -100,7 +100,7 @@ class TlsSession::Impl {
     }
     if (is_server_) return check_client();
     if (!has_shared_key_ || shared_key_use(session_.get()) == SharedKeyUse::kUsed) return true;
-    return failed_precondition("what listens there did not use the shared key");
+    return failed_precondition("the program that listens there did not use the shared key");
   }
 
   Result<std::optional<size_t>> read(std::span<std::byte> buffer) {
@@ -207,10 +207,12 @@ class TlsSession::Impl {
     const bool is_alert = ERR_GET_REASON(::ERR_peek_error()) >= SSL_AD_REASON_OFFSET;
     const std::string reason = last_tls_error();
     if (has_certificate) {
-      return failed_precondition("what listens there shows a certificate, and no shared key");
+      return failed_precondition(
+          "the program that listens there shows a certificate, and no shared key");
     }
     if (is_alert) return permission_denied(cat("the server refuses the shared key (", reason, ")"));
-    return failed_precondition(cat("what listens there does not speak TLS (", reason, ")"));
+    return failed_precondition(
+        cat("the program that listens there does not speak TLS (", reason, ")"));
   }
 
   Status refuse() const {
@@ -218,7 +220,8 @@ class TlsSession::Impl {
     const std::string reason = last_tls_error();
     if (verdict == X509_V_OK) {
       return failed_precondition(
-          cat("what listens there does not speak TLS, has no certificate, or wants a certificate "
+          cat("the program that listens there does not speak TLS, has no certificate, or wants a "
+              "certificate "
               "of this side (",
               reason, ")"));
     }

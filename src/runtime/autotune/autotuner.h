@@ -29,7 +29,7 @@ struct TunedRange {
   const char* name;
   double TunedParameters::*field;
   double low, high;
-  double usual;  // what the op's own choice is about
+  double usual;  // near the op's own choice
 };
 inline constexpr std::array<TunedRange, 5> kTunedRanges = {{
     {"fusion_threshold", &TunedParameters::fusion_threshold, 65536, 134217728, 134217728},

@@ -124,7 +124,8 @@ Result<Invitation> parse_invitation(std::string_view text) {
   Invitation invitation;
   for (const std::string& line : split(text, '\n')) {
     if (invitation.secret.empty()) {
-      HVD_RETURN_IF_ERROR(Secret::from_hex(line).status().with_context("what rank 0 told"));
+      HVD_RETURN_IF_ERROR(
+          Secret::from_hex(line).status().with_context("the secret that rank 0 sent"));
       invitation.secret = line;
       continue;
     }

@@ -228,7 +228,7 @@ void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
 
 void TraceFormat::negotiate(int32_t number, uint32_t name) {
   for_parts(ranks_[number], name, [&](const Part& part) {
-    end_all(number, part.tensor);  // whose end was lost
+    end_all(number, part.tensor);  // its end was lost
     begin(number, part.tensor, cat("NEGOTIATE_", tensors_[part.tensor].op));
     head("X", cat(number));
     text_ += ", \"dur\": 0";

@@ -13,8 +13,8 @@
 namespace hvd::runtime {
 
 enum class TraceKind : uint8_t {
-  kName = 1,       // what the number `name` means from now on; `time` bytes of a TraceName follow
-  kWord = 2,       // what the activity `detail` is called; `time` bytes of text follow
+  kName = 1,  // the meaning of the number `name` from now on; `time` bytes of a TraceName follow
+  kWord = 2,  // the name of the activity `detail`; `time` bytes of text follow
   kNegotiate = 3,  // this rank has announced `name`
   kAgreed = 4,     // all ranks have, and it will run
   kRefused = 5,    // all ranks have, and it will not: they disagree
@@ -22,7 +22,7 @@ enum class TraceKind : uint8_t {
   kMember = 7,     // `name` is in the batch that was started last
   kActivity = 8,   // batch `name` now does `detail`; 0: nothing that has a name
   kDone = 9,       // batch `name` is complete
-  kCycle = 10,     // what was submitted in a batching window was announced
+  kCycle = 10,     // the submissions of a batching window were announced
 };
 
 struct TraceSlot {

@@ -126,7 +126,7 @@ struct Notice {
   int32_t rank = 0;
   int32_t code = HVD_OK;
   std::string text;
-  int32_t lost_rank = -1;  // whose loss is the cause
+  int32_t lost_rank = -1;  // its loss is the cause
   bool operator==(const Notice&) const = default;
 };
 

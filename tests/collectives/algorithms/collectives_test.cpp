@@ -110,7 +110,7 @@ TEST_CASE("ten megabytes and fused batches arrive whole") {
   }
 }
 
-TEST_CASE("what is longer than the caches arrives whole, however its tensors lie") {
+TEST_CASE("a message longer than the caches arrives whole, however its tensors lie") {
   World world({0, 0});
   require_all_ok(world.run([](Rank& rank) -> Status {
     const std::vector<size_t> counts{1, 17'000'003, 62, 17'000'000};

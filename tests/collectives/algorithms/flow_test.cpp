@@ -26,8 +26,8 @@ class Arrivals final : public Condition {
 
 Coroutine wait_for(Flow& flow, Condition& condition) { co_await flow.until(condition); }
 
-int vain(Flow& flow, const std::set<int>& left) {
-  return flow.waits_in_vain_for([&](int rank) { return left.contains(rank); });
+int awaited_rank(Flow& flow, const std::set<int>& left) {
+  return flow.awaited_rank_that_left([&](int rank) { return left.contains(rank); });
 }
 
 }  // namespace
@@ -37,16 +37,16 @@ TEST_CASE("a rank that did its part and left is not named in place of one that d
   Arrivals arrivals;
   flow.start(wait_for(flow, arrivals));
   arrivals.arrived = {0, 1};
-  CHECK(vain(flow, {1, 2}) == -1);
-  CHECK(vain(flow, {0, 1, 2}) == 2);
-  CHECK(vain(flow, {0, 1}) == -1);
+  CHECK(awaited_rank(flow, {1, 2}) == -1);
+  CHECK(awaited_rank(flow, {0, 1, 2}) == 2);
+  CHECK(awaited_rank(flow, {0, 1}) == -1);
   arrivals.arrived = {0, 1, 2};
-  CHECK(vain(flow, {0, 1, 2}) == -1);
+  CHECK(awaited_rank(flow, {0, 1, 2}) == -1);
   CHECK(flow.poll());
   CHECK(!flow.running());
 }
 
 TEST_CASE("a flow that has ended waits for nobody") {
   Flow flow;
-  CHECK(vain(flow, {0, 1, 2}) == -1);
+  CHECK(awaited_rank(flow, {0, 1, 2}) == -1);
 }

@@ -102,7 +102,7 @@ TEST_CASE("with each algorithm each host ends with every host's part of every el
   }
 }
 
-TEST_CASE("what is reduced last is what a host owns") {
+TEST_CASE("the chunk that is reduced last is the chunk that a host owns") {
   for (const Algorithm algorithm : kAlgorithms) {
     for (size_t hosts = 2; hosts <= 9; ++hosts) {
       for (size_t host = 0; host < hosts; ++host) {

@@ -163,7 +163,8 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
-TEST_CASE("What a command beside a rank says comes at once, and no further ahead than is taken") {
+TEST_CASE(
+    "The output of a command beside a rank comes at once, and no further ahead than is taken") {
   AgentFixture fixture;
   REQUIRE(fixture.begin(fixture.shell_job("exec sleep 57")).ok());
   fixture.link().pass(Run{1, 0, "", {"sh", "-c", "echo now; sleep 56"}});
@@ -210,7 +211,7 @@ TEST_CASE("A command beside a rank ends when it is stopped, also one that ignore
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
-TEST_CASE("What cannot run is said before anything starts") {
+TEST_CASE("A program that cannot run is an error before anything starts") {
   AgentFixture fixture;
   const std::string folder = "/tmp/horovod-agent-test-" + fixture.mark();
   std::filesystem::create_directory(folder);

@@ -356,7 +356,7 @@ TEST_CASE("A rank's end is announced at once while a forked child keeps its pipe
   CHECK(fixture.marked().empty());
 }
 
-TEST_CASE("What the last rank leaves running belongs to the job and is ended") {
+TEST_CASE("A process that the last rank leaves running belongs to the job and is ended") {
   AgentFixture fixture;
   CHECK(fixture.run(fixture.shell_job(cat(kStubborn, "exit 0"))) == "");
   CHECK(fixture.exits.at(0).code == 0);

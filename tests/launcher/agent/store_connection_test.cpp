@@ -90,7 +90,7 @@ TEST_CASE("A store that closes a connection is seen by the rank") {
   CHECK(fixture.until([&] { return is_ended; }));
 }
 
-TEST_CASE("What a rank sends before it closes its connection reaches the store") {
+TEST_CASE("A request that a rank sends before it closes its connection reaches the store") {
   AgentFixture fixture;
   Connection rank = connect_to_store(fixture);
   const std::string sent(1'000'000, 's');

@@ -81,7 +81,7 @@ TEST_CASE("settings without a section stand at the top") {
   CHECK(error_of("").empty());
 }
 
-TEST_CASE("what is wrong is named with file, line and the nearest key") {
+TEST_CASE("an error names the file, the line and the nearest key") {
   CHECK(error_of("params:\n  cycle_time: 1\n") ==
         "config file f.yaml, line 2: unknown key params.cycle_time; did you mean "
         "params.cycle_time_ms?");

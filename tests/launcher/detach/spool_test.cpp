@@ -240,7 +240,7 @@ TEST_CASE("a directory that others may use is refused, also through a link") {
   CHECK(SpoolReader::open(parent.path + "/none", "1").status().code() == Code::kNotFound);
 }
 
-TEST_CASE("what ended a week ago is removed, and what runs or is younger stays") {
+TEST_CASE("a job that ended a week ago is removed, and a job that runs or is younger stays") {
   const Parent parent;
   const auto age = [&parent] {
     const timespec old[2] = {{.tv_sec = 1000, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};

@@ -70,7 +70,7 @@ Copy copy(const StagedCode& code) {
 
 }  // namespace
 
-TEST_CASE("what is staged comes in small pieces, whole, for every host anew") {
+TEST_CASE("staged code comes in small pieces, whole, for every host anew") {
   const Project project;
   const std::string large(300'000, 'x'), round(2 * 65536, 'y');
   project.write("train.py", "print(1)\n");
@@ -127,7 +127,7 @@ TEST_CASE("a file that has become a pipe holds nobody up") {
             " is no longer a regular file; do not change the code while horovodrun copies it"));
 }
 
-TEST_CASE("what is neither a file nor a directory is not staged") {
+TEST_CASE("an entry that is neither a file nor a directory is not staged") {
   const auto code = read_staged_code("/dev/null", "/", false);
   REQUIRE_FALSE(code.ok());
   CHECK(code.status().message() == "--stage: /dev/null is neither a file nor a directory");

@@ -38,13 +38,14 @@ TEST_CASE("the first rank that fails ends the job and names its host and cause")
 TEST_CASE("a rank in a world of its own ends the job, unless it has been in the job's before") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_joined(1, 1, 4) == Action::kNone);
-  CHECK(supervisor.on_joined(1, 0, 1) == Action::kNone);  // what it starts beside its work
+  CHECK(supervisor.on_joined(1, 0, 1) ==
+        Action::kNone);  // a process that it starts beside its work
   CHECK(supervisor.on_joined(7, 0, 1) == Action::kNone);
   SUBCASE("alone") {
     CHECK(supervisor.on_joined(2, 0, 1) == Action::kEnd);
     CHECK(supervisor.report().starts_with("rank 2 on host b is rank 0 in a world of 1 of its own"));
   }
-  SUBCASE("of the same size, as another rank") {
+  SUBCASE("a job of the same size, as another rank") {
     CHECK(supervisor.on_joined(2, 0, 4) == Action::kEnd);
   }
   CHECK(supervisor.exit_code() == kExitLauncher);
@@ -80,7 +81,7 @@ TEST_CASE("a rank that failed because another left waits for that one's end, whi
   CHECK(supervisor.report() == "rank 3 on host b exited with code 7");
 }
 
-TEST_CASE("who is awaited may have left because of another, who is awaited then") {
+TEST_CASE("an awaited rank may have left because of another rank, which is awaited then") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 2) == Action::kAwait);
   CHECK(supervisor.on_exit({.rank = 2, .code = 1}, 3) == Action::kAwait);

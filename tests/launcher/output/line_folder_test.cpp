@@ -26,7 +26,7 @@ TEST_CASE("ranks are shown as ranges") {
   CHECK(ranks_text({1, 3, 4}) == "1,3-4");
 }
 
-TEST_CASE("what all say is shown at once, what some say after a moment") {
+TEST_CASE("a line of all ranks is shown at once, a line of some ranks after a moment") {
   LineFolder folder(3);
   for (const int rank : {2, 0, 1}) folder.add(rank, "epoch 1\n", kStart);
   folder.add(1, "mine\n", kStart);
@@ -37,7 +37,7 @@ TEST_CASE("what all say is shown at once, what some say after a moment") {
   CHECK(folder.is_empty());
 }
 
-TEST_CASE("what a rank says twice is shown twice") {
+TEST_CASE("a line that a rank prints twice is shown twice") {
   LineFolder folder(2);
   for (const int rank : {0, 0, 1, 1}) folder.add(rank, "x\n", kStart);
   CHECK(shown(folder, kStart, true) == "0:x\n0-1:x\n1:x\n");

@@ -24,7 +24,7 @@ const std::string kHead = "Traceback (most recent call last):\n";
 
 }  // namespace
 
-TEST_CASE("what is no traceback has its last ten lines shown") {
+TEST_CASE("output without a traceback has its last ten lines shown") {
   CHECK(last_lines("") == "");
   CHECK(last_lines("one\ntwo\n") == "one\ntwo\n");
   CHECK(last_lines("one\ntwo") == "one\ntwo\n");
@@ -97,7 +97,7 @@ TEST_CASE("the user's frame comes first in the traceback of a graph of TensorFlo
 }
 
 TEST_CASE(
-    "of several tracebacks the last counts, and of frames that all look like ours the first") {
+    "the last of several tracebacks counts, and the first of frames that all look like ours") {
   const std::string first = kHead + frame("/home/me/a.py", "a") + "KeyError: 1\n";
   const std::string last = kHead + frame("/home/me/horovod/torch/train.py", "b") +
                            frame("/home/me/horovod/torch/more.py", "c") + "ValueError: 2\n";

@@ -104,7 +104,7 @@ TEST_CASE("lines of two sinks on one file stay in their order") {
   CHECK(received == expected);
 }
 
-TEST_CASE("what a file system that stalls does not take can be thrown away") {
+TEST_CASE("bytes that a stalled file system does not take can be thrown away") {
   auto loop = std::make_unique<net::asio::io_context>();
   auto thread = std::make_unique<WriterThread>(loop->get_executor());
   const Stall stall(*thread);
@@ -208,7 +208,7 @@ TEST_CASE("a full device is an error, a file takes all") {
   CHECK(::lseek(file.get(), 0, SEEK_END) == 3 << 20);
 }
 
-TEST_CASE("what a stalled reader does not take can be thrown away") {
+TEST_CASE("bytes that a stalled reader does not take can be thrown away") {
   net::asio::io_context loop;
   WriterThread thread(loop.get_executor());
   Pipe pipe;

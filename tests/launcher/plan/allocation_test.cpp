@@ -123,7 +123,7 @@ TEST_CASE("in the shell of srun --pty, which has the step's first task, the laun
         "srun has started horovodrun 4 times; start it once, by srun -n1 or without srun");
 }
 
-TEST_CASE("what is wrong in Slurm's variables is named") {
+TEST_CASE("an error names the wrong variable of Slurm") {
   CHECK(error_of({{"SLURM_JOB_NODELIST", "n[1-"}}) == "SLURM_JOB_NODELIST: the ']' is missing");
   CHECK(error_of({{"SLURM_JOB_NODELIST", "n1"}, {"SLURM_TASKS_PER_NODE", "4(2)"}}) ==
         "SLURM_TASKS_PER_NODE: '4(2)' is not a number of slots, which is 1 or more");
@@ -184,7 +184,7 @@ TEST_CASE("the Kubernetes MPI Operator's file, also beside no variable at all") 
             .hosts == std::vector<Host>{{"job-worker-0.job", "", 2}, {"job-worker-1.job", "", 2}});
 }
 
-TEST_CASE("of Volcano's tasks, that of the launcher's pod has no ranks") {
+TEST_CASE("among Volcano's tasks, the task of the launcher's pod has no ranks") {
   Texts variables = {{"VC_MASTER_HOSTS", "digits-master-0.digits"},
                      {"VC_MASTER_NUM", "1"},
                      {"VC_WORKER_HOSTS", "digits-worker-0.digits,digits-worker-1.digits"},
@@ -198,7 +198,7 @@ TEST_CASE("of Volcano's tasks, that of the launcher's pod has no ranks") {
   CHECK(allocation(variables).hosts.size() == 3);
 }
 
-TEST_CASE("of a Volcano job with one task, pod 0 starts the job on all pods") {
+TEST_CASE("in a Volcano job with one task, pod 0 starts the job on all pods") {
   Texts variables = {{"VC_GPU_TASK_HOSTS", "j-gpu-task-0.j, j-gpu-task-1.j"},
                      {"HOSTNAME", "j-gpu-task-0"}};
   CHECK(allocation(variables).hosts ==

@@ -48,7 +48,7 @@ TEST_CASE("ranges mean many hosts") {
   CHECK(error_of("-n[1-2]") == "'-n[1-2]': '-n1' is not a host's name");
 }
 
-TEST_CASE("what is written from any hosts is read as the same hosts") {
+TEST_CASE("hosts that were written are read as the same hosts") {
   std::mt19937 random(5);
   for (int round = 0; round < 500; ++round) {
     HostList wanted;

@@ -39,7 +39,7 @@ TEST_CASE("brackets hold brackets") {
   CHECK(names_of("n[[1-2],[4-5]]") == Names{"n1", "n2", "n4", "n5"});
 }
 
-TEST_CASE("what is no range is said") {
+TEST_CASE("a word that is no range is an error") {
   CHECK(error_of("n[1-2") == "the ']' is missing");
   CHECK(error_of("n1]") == "a ']' has no '[' before it");
   CHECK(error_of("n[]") == "'' is neither a number nor a range such as 01-16");

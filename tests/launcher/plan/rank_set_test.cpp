@@ -14,7 +14,7 @@ TEST_CASE("ranks and ranges of ranks") {
   CHECK(*parse_ranks(" 1 , 1", 2) == std::vector<bool>{false, true});
 }
 
-TEST_CASE("what is no rank of the job is named") {
+TEST_CASE("an error names the number that is no rank of the job") {
   CHECK(error_of("x") == "'x' is no rank and no range such as 3-5");
   CHECK(error_of("") == "'' is no rank and no range such as 3-5");
   CHECK(error_of("-1") == "'-1' is no rank and no range such as 3-5");

@@ -29,7 +29,7 @@ TEST_CASE("the host that differs from most is named, wherever it stands") {
       "host a has Python 3.9.1 for this program, and host b has Python 3.11.2;"));
 }
 
-TEST_CASE("of two that differ the first is the measure; one may lack horovod altogether") {
+TEST_CASE("the first of two different versions is the measure; a host may lack horovod") {
   auto said = describe_differences({"a", "b"}, {has("3.11.2", "1.0"), has("3.11.2", "1.1")});
   REQUIRE(said.size() == 1);
   CHECK(

@@ -42,13 +42,13 @@ TEST_CASE("no host inherits another job's or launcher's identity") {
   CHECK(host_environment(inherited, false) == kept);
 }
 
-TEST_CASE("what a job around this one found out for its hosts is not taken for the user's choice") {
+TEST_CASE("a setting that an outer job made for its hosts does not count as the user's choice") {
   const Environment outer = {
       {"HOROVOD_INTERFACE", "lo"}, {"GLOO_SOCKET_IFNAME", "lo"}, {"TP_SOCKET_IFNAME", "mine"}};
   CHECK(host_environment(outer, true) == Environment{{"TP_SOCKET_IFNAME", "mine"}});
 }
 
-TEST_CASE("what the launcher sets wins") {
+TEST_CASE("a variable of the launcher wins") {
   CHECK(overlay({{"A", "1"}, {"B", "1"}}, {{"B", "2"}, {"C", "2"}}) ==
         Environment{{"A", "1"}, {"B", "2"}, {"C", "2"}});
 }

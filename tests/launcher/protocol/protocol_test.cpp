@@ -73,7 +73,7 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.end_signal == 2);
 }
 
-TEST_CASE("of an agent of another release the version is read, whatever follows it") {
+TEST_CASE("the version of an agent of another release is read, whatever follows it") {
   Bytes bytes = encode(AgentHello{"0.1.2", "build", 3, "b", "boot", 1000, 64});
   bytes.resize(bytes.size() - 6);
   const auto message = decode(bytes);

@@ -36,7 +36,7 @@ TEST_CASE("a child's output is the stream, and its end is the stream's end") {
   CHECK_FALSE(has_children());
 }
 
-TEST_CASE("what is written comes back from cat, whatever its size") {
+TEST_CASE("bytes that are written come back from cat, whatever their size") {
   net::asio::io_context loop(1);
   auto child = start(loop, "exec cat");
   REQUIRE(child.ok());

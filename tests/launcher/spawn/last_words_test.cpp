@@ -26,7 +26,7 @@ TEST_CASE("a good end adds nothing, a bad one does") {
   CHECK(words.text() == "noexec; ended with exit code 126");
 }
 
-TEST_CASE("what srun says of every step of ours explains no end") {
+TEST_CASE("a message that srun prints for each step of ours explains no end") {
   LastWords words;
   words.add("srun: cluster configuration lacks support for cpu binding\nsrun: error: a: gone\n");
   CHECK(words.said() == "srun: error: a: gone");

@@ -230,7 +230,7 @@ TEST_CASE("each process set has a communicator of its own on each of its streams
   CHECK(log.count("abort") == 0);
 }
 
-TEST_CASE("what goes wrong in a communicator is a sentence, and everything there is aborted") {
+TEST_CASE("an error in a communicator is a sentence, and everything there is aborted") {
   const Log log;
   const Variable fails("HVD_DOUBLE_FAILS_AFTER", "2");
   Rank rank;
@@ -249,7 +249,7 @@ TEST_CASE("what goes wrong in a communicator is a sentence, and everything there
   CHECK(log.count("abort") == 1);
 }
 
-TEST_CASE("what a broken communicator has left in the outputs is no result") {
+TEST_CASE("bytes that a broken communicator left in the outputs are no result") {
   hvd::test::PluginStore store;
   std::vector<std::unique_ptr<Rank>> ranks(2);
   std::vector<std::thread> threads;

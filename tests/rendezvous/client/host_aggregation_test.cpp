@@ -34,7 +34,7 @@ TEST_CASE("a name that all users see does not reveal the other") {
   CHECK(records.find("0123456789abcdef") == std::string::npos);
 }
 
-TEST_CASE("what passes through a file is what was written, and a pipe is no file") {
+TEST_CASE("bytes pass through a file unchanged, and a pipe is no file") {
   const Bytes large(300'000, std::byte{7});
   const auto file = to_file(large);
   REQUIRE(file.ok());

@@ -47,7 +47,7 @@ TEST_CASE("a store of GET, PUT and DELETE keeps values, waits, and exchanges rec
   CHECK(missing.status().message().find("party 2 of 3") != std::string::npos);
 }
 
-TEST_CASE("what that server has not is said, and so is a server that is not there") {
+TEST_CASE("a request that the server lacks is an error, and so is a missing server") {
   RunningServer strict;  // serves nothing unsigned
   UnsignedHttpStore refused(strict.endpoint());
   CHECK(refused.set("k", {}, in_20_seconds()).code() == Code::kFailedPrecondition);

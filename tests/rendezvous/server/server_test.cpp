@@ -96,7 +96,7 @@ TEST_CASE("an unsigned request gets 401 and the end of the connection") {
   CHECK(client.ends());
 }
 
-TEST_CASE("who owns the server reads the store without a connection") {
+TEST_CASE("the owner of the server reads the store without a connection") {
   RunningServer server;
   HttpStore store(server.endpoint(), test_secret());
   const Deadline deadline = Deadline::after_seconds(10);

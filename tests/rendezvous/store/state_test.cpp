@@ -43,7 +43,7 @@ TEST_CASE("a repeated set does not undo what another client set since") {
   CHECK(text(state.get("k")) == "3");
 }
 
-TEST_CASE("who withdraws is not woken and leaves no trace") {
+TEST_CASE("a waiter that withdraws is not woken and leaves no trace") {
   State state;
   int woken = 0;
   const auto ticket = state.wait("k", [&](const ValuePtr&) { ++woken; });

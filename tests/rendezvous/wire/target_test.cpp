@@ -16,7 +16,7 @@ TEST_CASE("a target survives the way through text, whatever bytes it names") {
   CHECK(to_string(*parse_target("/v1/hello")) == "/v1/hello");
 }
 
-TEST_CASE("what is no target of ours is refused with a sentence") {
+TEST_CASE("a foreign target is refused with a sentence") {
   CHECK(parse_target("/scope/key").status().code() == Code::kNotFound);
   CHECK(parse_target("").status().code() == Code::kNotFound);
   for (const std::string bad : {"/v1/keys/a/b", "/v1/keys/%", "/v1/keys/k?wait",

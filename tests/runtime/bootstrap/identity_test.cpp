@@ -148,7 +148,7 @@ TEST_CASE("the original's variables name the store too") {
   CHECK(store_address({})->empty());
 }
 
-TEST_CASE("what was not given follows from the machines of the ranks") {
+TEST_CASE("a place that was not given follows from the machines of the ranks") {
   Identity identity;
   identity.rank = 3;
   identity.size = 5;

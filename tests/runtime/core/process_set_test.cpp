@@ -241,7 +241,7 @@ TEST_CASE("ranks that register different sets all get both sides of it, and go o
   });
 }
 
-TEST_CASE("what cannot be a set, or is not one's own, is refused at once") {
+TEST_CASE("ranks that cannot form a set, and a set without this rank, are refused at once") {
   Ranks ranks(2);
   require_started(ranks);
   ranks.each([&](int rank) {

@@ -59,16 +59,16 @@ TEST_CASE("a tentative plan that comes first matches the next announcement or no
   CHECK(!child.matches(tentative_plan_of({3}, 0)));
   const std::vector<uint32_t> same{3};
   CHECK(child.matches_tentative_plan(same));
-  SUBCASE("of the same") {
+  SUBCASE("a batch of the same names") {
     const ByteView theirs = child.announce(same);
     CHECK(std::ranges::equal(theirs, kData));
   }
-  SUBCASE("of others") {
+  SUBCASE("a batch of other names") {
     CHECK(child.announce(std::vector<uint32_t>{4}).empty());
     CHECK(!child.matches_tentative_plan(same));
     CHECK(child.announce(same).empty());
   }
-  SUBCASE("of the same without eager data") {
+  SUBCASE("a batch of the same names without eager data") {
     CHECK(child.announce({}).empty());
     CHECK(child.announce(same).empty());
   }
@@ -93,7 +93,7 @@ TEST_CASE("the next announcement decides the root's tentative plan") {
   CHECK(root.announcements() == 2);
 }
 
-TEST_CASE("what was announced is expected to be next while nothing older waits for a plan") {
+TEST_CASE("an announced batch is expected to be next while nothing older waits for a plan") {
   Speculation speculation(true);
   CHECK(announced(speculation, {1, 2}).size() == 2);
   CHECK(announced(speculation, {3}).empty());

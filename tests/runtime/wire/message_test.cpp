@@ -138,7 +138,7 @@ TEST_CASE("a notice arrives as it was sent") {
   check_every_cut_is_refused<Notice>(out.view());
 }
 
-TEST_CASE("what a service says arrives as it was said") {
+TEST_CASE("a message of a service arrives as it was sent") {
   ByteWriter out;
   encode(MessageKind::kToRoot, {2, 7, hvd::as_bytes("late")}, out);
   MessageKind kind{};
@@ -152,7 +152,7 @@ TEST_CASE("what a service says arrives as it was said") {
   check_every_cut_is_refused<ServiceMessage>(out.view());
 }
 
-TEST_CASE("what ranks say about stalls arrives as it was said") {
+TEST_CASE("messages about stalls arrive as they were sent") {
   ByteWriter out;
   encode(StallWaiting{{{{3, "w"}, HVD_ALLREDUCE, 61.5}}}, out);
   StallWaiting waiting;

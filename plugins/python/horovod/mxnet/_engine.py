@@ -63,7 +63,7 @@ class _Pending(NamedTuple):
 
     start: Callable[[], int]
     name: str
-    arrays: Sequence[Any]  # what it reads and changes
+    arrays: Sequence[Any]  # it reads and changes these
     is_reduce: bool
 
 
@@ -72,7 +72,7 @@ _pending: Dict[int, _Pending] = {}  # by token. The engine never begins work on 
 _latest: Dict[str, int] = {}  # tokens, by the names of pending collectives
 _waits: Dict[int, threading.Event] = {}
 _started: queue.SimpleQueue[Tuple[int, _OnComplete, int]] = queue.SimpleQueue()
-_failures: List[Exception] = []  # what later calls raise
+_failures: List[Exception] = []  # later calls raise these
 # Errors after which Horovod stays usable: MXNet reports them where a result is read.
 _PASSING = (ValueError, NotImplementedError)
 # With oneDNN, MXNet keeps some arrays in blocked layouts. The name is that of NDArray::Reorder2DefaultAsync.

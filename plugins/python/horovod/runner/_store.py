@@ -95,7 +95,7 @@ class _Connection:
         words = self._line().split(" ", 2)
         status = _number(words[1]) if len(words) > 1 and words[0].startswith("HTTP/1.") else None
         if status is None:
-            raise StoreError("what answers at the store's place speaks no HTTP")
+            raise StoreError("the program that answers at the store's place speaks no HTTP")
         fields: Dict[str, str] = {}
         for _ in range(_LINES):
             line = self._line()

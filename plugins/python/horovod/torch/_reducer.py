@@ -122,9 +122,9 @@ class GradientReducer:
         if left < 0 or bucket.works:
             if self.is_interrupted:
                 raise AssertionError(
-                    f"Gradient {bucket.name} was computed anew while gradients of the step before, "
-                    "whose step() or synchronize() was interrupted, are being reduced: call that "
-                    "again first, which goes on where it was."
+                    f"Gradient {bucket.name} was computed anew while gradients of an "
+                    "interrupted step() or synchronize() are being reduced: call that again first, "
+                    "which goes on where it was."
                 )
             others = [other for other in _reducers if other is not self and other.has(bucket)]
             if others:

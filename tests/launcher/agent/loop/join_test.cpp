@@ -33,7 +33,7 @@ TEST_CASE("The end of the connection ends the job") {
   CHECK(fixture.until([&] { return fixture.marked().empty(); }));
 }
 
-TEST_CASE("Who does not hold the token is not admitted, and ends") {
+TEST_CASE("An agent without the token is not admitted, and ends") {
   AgentFixture fixture(std::string(32, '0'), kToken);
   CHECK(fixture.admitted_name().empty());
   CHECK(fixture.until([&] { return !is_alive(fixture.guardian()); }));

@@ -107,7 +107,7 @@ TEST_CASE("all ranks get all records, and one rank of each host asks the store")
   for (const auto& result : hosts.exchange(ranks, stores, "b", kSeconds)) CHECK(result.ok());
 }
 
-TEST_CASE("who asks for some alone asks the store itself") {
+TEST_CASE("a rank that asks for some records alone asks the store itself") {
   Hosts hosts(2, 2);
   const auto first = hosts.store_of(0), last = hosts.store_of(3);
   CHECK(

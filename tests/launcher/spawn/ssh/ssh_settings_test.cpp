@@ -40,13 +40,13 @@ TEST_CASE("the settings of a host are taken from ssh's own output") {
   CHECK(settings->beyond_libssh.empty());
 }
 
-TEST_CASE("what is no answer gives no settings") {
+TEST_CASE("output that is no answer gives no settings") {
   for (const char* text : {"", "usage: ssh ...\n", "config: line 1: Bad configuration option\n"}) {
     CHECK_FALSE(parse_ssh_settings(text));
   }
 }
 
-TEST_CASE("what libssh does not honour is named, unless the value asks for nothing") {
+TEST_CASE("a setting that libssh does not honour is named, unless its value asks for nothing") {
   CHECK(parsed("proxyjump login\n").beyond_libssh == "ProxyJump");
   CHECK(parsed("proxycommand nc %h %p\n").beyond_libssh == "ProxyCommand");
   CHECK(parsed("certificatefile ~/.ssh/cert\n").beyond_libssh == "CertificateFile");
