@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kAnswerTimeout{5};
 constexpr size_t kMaxRequest = 4 << 20;
 constexpr size_t kPieceOfRequest = 4096;
 
@@ -25,7 +25,7 @@ constexpr size_t kPieceOfRequest = 4096;
 
 net::Task<std::vector<std::string>> Inspection::run(bool with_stacks) {
   Question question{++last_, std::vector<std::string>(hosts_), 0,
-                    net::asio::steady_timer(executor_, kPatience)};
+                    net::asio::steady_timer(executor_, kAnswerTimeout)};
   for (size_t host = 0; host < hosts_; ++host) {
     if (ask_(host, question.number, with_stacks)) ++question.left;
   }

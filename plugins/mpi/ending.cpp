@@ -50,12 +50,12 @@ bool pass(int from, int to) {
   return size > 0 && ::send(to, text, static_cast<size_t>(size), MSG_NOSIGNAL) == size;
 }
 
-// Stands between MPI_Finalize and hydra's server: can say to it that this rank is here, as MPI_Finalize
-// would have said, and so hear when all ranks are. Others may be in their own program for hours yet.
-class Deputy {
+// A proxy between MPI_Finalize and hydra's server. It can send the server this rank's barrier message in place
+// of MPI_Finalize, and receives the reply when all ranks have sent theirs, which may take hours.
+class FinalizeProxy {
  public:
   // `fd`: where MPI_Finalize, which has not been called yet, finds the server.
-  explicit Deputy(int fd) : server_(::dup(fd)) {
+  explicit FinalizeProxy(int fd) : server_(::dup(fd)) {
     int both[2];
     if (!server_ || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) return;
     own_.reset(both[0]);
@@ -63,11 +63,11 @@ class Deputy {
     ::close(both[1]);
   }
   bool is_between() const { return is_between_; }
-  // Whether MPI_Finalize says something within this time, or goes.
+  // Returns true if MPI_Finalize sends something within this time, or closes its end.
   bool hears(std::chrono::milliseconds time) const {
     return is_ready(own_.get(), static_cast<int>(time.count()));
   }
-  // Passes what both say, until one of them goes.
+  // Passes messages in both directions, until one end is closed.
   void relay() const {
     for (;;) {
       pollfd both[] = {{server_.get(), POLLIN, 0}, {own_.get(), POLLIN, 0}};
@@ -76,7 +76,7 @@ class Deputy {
       if (both[1].revents != 0 && !pass(own_.get(), server_.get())) return;
     }
   }
-  // Whether all are here and MPI_Finalize, which had said nothing, is still at its connections.
+  // Returns true if all ranks are at the barrier, and MPI_Finalize still closes connections and has sent nothing.
   bool is_hung() const {
     if (!say(kHere)) return false;
     bool has_come = false;
@@ -84,7 +84,7 @@ class Deputy {
       pollfd both[] = {{server_.get(), POLLIN, 0}, {has_come ? -1 : own_.get(), POLLIN, 0}};
       if (::poll(both, 2, -1) < 0) continue;
       char text[64];
-      if (both[1].revents != 0) {  // it says that it is here, which is known
+      if (both[1].revents != 0) {  // its own barrier message: the server has one already
         if (::read(own_.get(), text, sizeof text) <= 0) return false;
         has_come = true;
       }
@@ -118,19 +118,19 @@ class Deputy {
 
 // A rank of MPICH that has closed its connections sleeps until all ranks have, and polls none of them.
 // Another rank whose connection to it was not complete then waits for ever: seen over TCP with MPICH 4.0
-// and UCX 1.13, also in programs without Horovod. A deputy process ends in place of such a rank.
-void watch(pthread_t ending, const std::atomic<bool>& has_ended, const Deputy& deputy, int status,
-           std::chrono::milliseconds usual) {
-  // The first that it says is that its connections have ended.
-  bool is_through = deputy.hears(usual);
-  while (!is_through && !has_ended && !uses_processor(ending)) is_through = deputy.hears(kNoTime);
-  if (is_through) return deputy.relay();
-  if (has_ended || !deputy.is_hung()) return;
+// and UCX 1.13, also in programs without Horovod. watch() ends the process of such a rank without it.
+void watch(pthread_t ending, const std::atomic<bool>& has_ended, const FinalizeProxy& proxy,
+           int status, std::chrono::milliseconds usual) {
+  // MPI_Finalize sends its first message after its connections have ended.
+  bool is_through = proxy.hears(usual);
+  while (!is_through && !has_ended && !uses_processor(ending)) is_through = proxy.hears(kNoTime);
+  if (is_through) return proxy.relay();
+  if (has_ended || !proxy.is_hung()) return;
   std::fprintf(stderr,
                "horovod: MPI_Finalize does not end though all ranks are there, as happens to MPICH "
                "over TCP between hosts; this process ends without it\n");
   std::fflush(nullptr);
-  deputy.take_leave();
+  proxy.take_leave();
   ::_exit(status);
 }
 
@@ -140,10 +140,10 @@ void end_mpi(int (*finalize)(), bool may_never_end, int status, std::chrono::mil
   const auto server = parse_int(environment_variable("PMI_FD").value_or(""));
   const auto has_ended = std::make_shared<std::atomic<bool>>(false);
   if (may_never_end && server) {
-    const auto deputy = std::make_shared<const Deputy>(static_cast<int>(*server));
-    if (deputy->is_between()) {
+    const auto proxy = std::make_shared<const FinalizeProxy>(static_cast<int>(*server));
+    if (proxy->is_between()) {
       std::thread([=, ending = ::pthread_self()] {
-        watch(ending, *has_ended, *deputy, status, usual);
+        watch(ending, *has_ended, *proxy, status, usual);
       }).detach();
     }
   }

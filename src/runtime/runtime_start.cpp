@@ -35,7 +35,7 @@ CoreOptions core_options(const Identity& identity, const Settings& settings,
   if (!settings.is_set("cycle_time")) {
     options.window = gathering_time(budget, identity.has_one_host(), options.window);
   }
-  options.calls_helper_early = !budget.helper_is_guest;
+  options.calls_helper_early = !budget.helper_shares_core;
   options.fusion.threshold = static_cast<uint64_t>(parameters.fusion_threshold);
   options.tuning = tuning_of(parameters);
   options.fusion.groups_alone = settings.flag("disable_group_fusion");
@@ -93,7 +93,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(Identity identity,
   HVD_RETURN_IF_ERROR(runtime->open(std::move(store), options));
   HVD_RETURN_IF_ERROR(runtime->meet(options));
   if (runtime->identity_.rank == 0 && !options.is_elastic) {
-    runtime->host_->forget_meeting();
+    runtime->host_->remove_bootstrap_records();
   }
   runtime->observation_->begin();
   return runtime;

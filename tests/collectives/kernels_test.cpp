@@ -212,8 +212,8 @@ void check_integer_averages(hvd_dtype dtype) {
         return static_cast<T>(sum);
       },
       [](T sum, int32_t by) {
-        using Wide = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
-        return static_cast<Bits>(static_cast<Wide>(sum) / static_cast<Wide>(by));
+        using Arithmetic = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+        return static_cast<Bits>(static_cast<Arithmetic>(sum) / static_cast<Arithmetic>(by));
       },
       [](Bits) { return false; });
 }

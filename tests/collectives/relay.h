@@ -50,9 +50,9 @@ class Relay {
     change_ = std::move(change);
   }
   // Whether it has stalled within this time.
-  bool wait_for_stall(std::chrono::milliseconds patience) {
+  bool wait_for_stall(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, patience, [this] { return has_stalled_; });
+    return changed_.wait_for(lock, timeout, [this] { return has_stalled_; });
   }
 
  private:

@@ -6,14 +6,14 @@ sys.path.insert(0, str(ROOT / "tests" / "conformance" / "original"))
 import driver
 
 WORKER = ROOT / "tests" / "conformance" / "original" / "elastic_worker.py"
-GUEST = WORKERS / "guest_rank.py"
+FOREIGN_RANK = WORKERS / "elastic_foreign_rank.py"
 
 
 class Original:
-    """A job of guest ranks under a launcher that behaves as Horovod's own one."""
+    """A job of our ranks under a launcher that behaves as Horovod's own one."""
 
     def __init__(self, hosts, *arguments):
-        self.driver = driver.Driver(hosts, [PYTHON, "-B", str(GUEST), *map(str, arguments)], scratch(),
+        self.driver = driver.Driver(hosts, [PYTHON, "-B", str(FOREIGN_RANK), *map(str, arguments)], scratch(),
                                     clean_environment())
 
     def __enter__(self):

@@ -24,7 +24,7 @@ SERVER = None
 ETCD = "/usr/bin/etcd"
 WORKERS = 6
 ROUNDS = 60
-PATIENCE = 60
+TIMEOUT = 60
 
 
 def free_port():
@@ -40,12 +40,12 @@ class Client:
         self.port, self.name, self.sequence, self.connection = port, name, 0, None
 
     def ask(self, method, target, body=b""):
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             try:
                 if self.connection is None:
                     self.connection = Connection(self.port)
-                    self.connection.socket.settimeout(PATIENCE)
+                    self.connection.socket.settimeout(TIMEOUT)
                 return self.connection.request(method, target, body)
             except (OSError, ValueError, KeyError):
                 self.close()
@@ -153,7 +153,7 @@ class EtcdLossTest(unittest.TestCase):
                 pass
         self.assertEqual(client.call("PUT", "/v1/keys/over", b"yes")[0], 200)
         for worker in workers:
-            worker.join(PATIENCE)
+            worker.join(TIMEOUT)
             self.assertEqual(worker.exitcode, 0)
         self.assertEqual(client.ask("GET", "/v1/keys/added"), (200, b"%d" % total))
         self.assertEqual(client.ask("GET", "/v1/keys/swapped"), (200, b"%d" % total))

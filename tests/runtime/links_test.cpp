@@ -73,7 +73,7 @@ std::vector<Status> play_until_broken(Ranks& ranks, unsigned seed, const Vocabul
   for (unsigned i = 0; is_whole(); ++i) {
     const Program program = hvd::test::make_program(seed * 100 + i, ranks.size(), vocabulary);
     Reports& reports = kept->emplace_back();
-    play(ranks, program, &reports, {.patience = 20, .may_break = true});
+    play(ranks, program, &reports, {.timeout = 20, .may_break = true});
     for (size_t rank = 0; rank < causes.size(); ++rank) {
       for (const std::string& complaint : reports[rank].complaints) FAIL_CHECK(complaint);
       causes[rank] = reports[rank].broken;

@@ -21,7 +21,7 @@ MemoryWorld::MemoryWorld(std::vector<int32_t> of_rank) : machines(std::move(of_r
 }
 
 MemoryWorld::~MemoryWorld() {
-  postman.reset();  // rings doorbells
+  delayed_delivery.reset();  // rings doorbells
   for (Mailbox& mailbox : mailboxes) ::close(mailbox.doorbell);
 }
 
@@ -131,10 +131,10 @@ int send_message(void* context, int32_t rank, const void* message, size_t size) 
     }
     world->ring(rank);
   };
-  if (!self->world->postman)
+  if (!self->world->delayed_delivery)
     deliver(std::move(letter));
   else
-    self->world->postman->post({self->rank, rank}, [=] { deliver(letter); });
+    self->world->delayed_delivery->post({self->rank, rank}, [=] { deliver(letter); });
   return HVD_OK;
 }
 
@@ -279,10 +279,10 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
     std::lock_guard lock(world->mutex);
     if (++world->batch_inputs[key].brought == size) world->ring_all();
   };
-  if (!self->world->postman)
+  if (!self->world->delayed_delivery)
     bring();
   else
-    self->world->postman->post({self->rank, -1}, bring);
+    self->world->delayed_delivery->post({self->rank, -1}, bring);
   return HVD_OK;
 }
 

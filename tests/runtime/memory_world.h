@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "horovod/plugin.h"
-#include "runtime/postman.h"
+#include "runtime/delayed_delivery.h"
 
 namespace hvd::test {
 
@@ -29,7 +29,7 @@ class MemoryWorld {
 
   // Everything takes a random time from now on; before ranks start only.
   void be_late(unsigned seed, std::chrono::microseconds most) {
-    postman = std::make_unique<Postman>(seed, most);
+    delayed_delivery = std::make_unique<DelayedDelivery>(seed, most);
   }
 
   // From now on every rank's poll says that this one is lost.
@@ -69,7 +69,7 @@ class MemoryWorld {
   int32_t failure_lost = -1;  // guarded by mutex
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
-  std::unique_ptr<Postman> postman;  // the last member: its thread uses the others
+  std::unique_ptr<DelayedDelivery> delayed_delivery;  // the last member: its thread uses the others
 };
 
 const hvd_plugin* memory_controller();

@@ -82,7 +82,7 @@ class Player {
     output.process_set = -1;
     Step step;
     step.name = what;
-    if (code == HVD_OK) code = api_.wait(handle, options_.patience, &error);
+    if (code == HVD_OK) code = api_.wait(handle, options_.timeout, &error);
     if (code == HVD_OK) code = api_.output(handle, 0, &output, &error);
     std::string ignored;
     if (handle != 0) api_.release(handle, &ignored);
@@ -279,10 +279,10 @@ class Player {
     if (over_.load() && !options_.may_break) return;
     const Step& step = *running->step;
     std::string error;
-    const int code = api_.wait(running->handle, options_.patience, &error);
+    const int code = api_.wait(running->handle, options_.timeout, &error);
     if (code == HVD_IN_PROGRESS) {
       over_.store(true);
-      complain(step, "it is not complete when patience is at its end");
+      complain(step, "it is not complete within the time limit");
       return;
     }
     if (step.odd != Odd::kNothing)

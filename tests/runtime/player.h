@@ -44,7 +44,7 @@ struct Report {
 
 struct PlayOptions {
   // Seconds that a step may take; a hang is a complaint.
-  double patience = 60;
+  double timeout = 60;
   // Failures of the job are expected: they end the program, and are no complaints.
   bool may_break = false;
 };

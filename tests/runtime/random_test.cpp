@@ -33,12 +33,12 @@ unsigned number_from(const char* variable, unsigned otherwise) {
 
 // Returns what failed; empty on success. The reports live longer than the ranks: released work may
 // end late.
-std::vector<std::string> run_on(Ranks& ranks, const Program& program, double patience,
+std::vector<std::string> run_on(Ranks& ranks, const Program& program, double timeout,
                                 std::deque<Report>* reports) {
   for (int rank = 0; rank < ranks.size(); ++rank) reports->emplace_back();
   ranks.each([&](int rank) {
     hvd::test::RuntimeApi api(ranks[rank]);
-    hvd::test::play(program, rank, api, {.patience = patience},
+    hvd::test::play(program, rank, api, {.timeout = timeout},
                     &(*reports)[static_cast<size_t>(rank)]);
   });
   return hvd::test::judge(*reports);

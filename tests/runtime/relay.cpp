@@ -30,7 +30,7 @@ void set_options(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Connecting on loopback needs no patience.
+// Connecting on loopback needs no time limit.
 UniqueFd connect_to(uint16_t port) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = loopback(port);

@@ -24,7 +24,7 @@ using hvd::test::Work;
 namespace {
 
 // How long nothing may be completed on any thread before that counts as hanging.
-std::chrono::seconds patience() {
+std::chrono::seconds timeout() {
   const char* seconds = std::getenv("HVD_TEST_WATCHDOG_SECONDS");
   return std::chrono::seconds(seconds != nullptr ? std::atoi(seconds) : 30);
 }
@@ -35,7 +35,7 @@ template <typename Body>
 void watched(const Body& body) {
   std::atomic<int> completed{0};
   auto over = std::async(std::launch::async, [&] { body(completed); });
-  for (int seen = 0; over.wait_for(patience()) != std::future_status::ready;) {
+  for (int seen = 0; over.wait_for(timeout()) != std::future_status::ready;) {
     const int now = completed.load();
     if (now == seen) {
       std::fprintf(

@@ -15,7 +15,8 @@ import sys
 
 CLEAN = (
     ".ci/", "debian/", "README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md",
-    "CMakeLists.txt", "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/", "rendezvous/", "src/",
+    "CMakeLists.txt", "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/",
+    "rendezvous/", "src/",
     "tests/CMakeLists.txt", "tests/README.md", "tests/tiers.md", "tests/doctest_main.cpp", "tests/fewer.h",
     "tests/open_descriptors.h", "tests/cross.sh", "tests/emulate.sh", "tests/gpu.sh",
     "tests/not_emulated.txt", "tests/not_sanitized.txt", "tests/quick.txt", "tests/required.txt",

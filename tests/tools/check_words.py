@@ -3,8 +3,8 @@
 
 usage: check_words.py [ROOT]
 
-Looks at tracked files only. The lists are exact names of files (without suffix) and of types, not
-words of sentences. docs/glossary.md explains the special words that remain.
+Looks at tracked files only. FILES and TYPES are exact names of files (without suffix) and of types; PARTS are
+words within identifiers (kArenaMagic, create_arena). docs/glossary.md explains the special words that remain.
 """
 import collections
 import pathlib
@@ -95,13 +95,50 @@ TYPES = {
     "Team": "BackendCommunicator",
 }
 
+# Word of an identifier of C, C++ or Python -> its successor.
+PARTS = {
+    "arena": "shared_region",
+    "baton": "progress_lock",
+    "brain": "bfloat16",
+    "deputy": "proxy",
+    "errand": "helper_command",
+    "farewell": "goodbye",
+    "foresight": "speculation",
+    "gatherer": "host_aggregator",
+    "greeting": "handshake",
+    "guest": "client, foreign launcher",
+    "herald": "credential_server",
+    "keeper": "durable_store, owner",
+    "lobby": "join_queue",
+    "meeting": "rendezvous, bootstrap",
+    "patience": "timeout",
+    "postman": "delayed_delivery",
+    "reception": "acceptor",
+    "vain": "hung, abandoned",
+    "whereabouts": "process_snapshot",
+}
+PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*\b")
+
 # Each of these named several classes once: one definition in the product, and its only place.
 ONE_MEANING = ("Job", "Task", "Offer", "Lane", "Exchange", "Executor", "Engine", "Visit", "Wakeup")
 
 PRODUCT = ("src/", "launcher/", "rendezvous/", "plugins/", "include/")
+# These name the words themselves, or an argument of Keras.
+WORD_LISTS = ("tests/tools/check_", "tests/python/keras_script.py")
+# A docstring is prose, too, but a line of it alone cannot be told from code.
+COMMENT_OR_STRING = re.compile(r"//.*|(?<!\S)#(?!include|define|if|el|endif).*|\"(?:[^\"\\\\]|\\\\.)*\"|^\s*[*] .*")
 CODE = (".h", ".hpp", ".c", ".cpp", ".py")
 DEFINITION = re.compile(r"^\s*(?:class|struct)\s+(?:[A-Z_]+\s+)?(\w+)(?:\s+final)?\s*(?::[^:;].*)?\{",
                         re.M)
+
+
+def private_parts(line):
+    """(identifier, word) of each identifier with a word of PARTS, in code alone."""
+    for name in IDENTIFIER.findall(COMMENT_OR_STRING.sub("", line)):
+        for part in PART.findall(name):
+            if part.lower() in PARTS:
+                yield name, part.lower()
 
 
 def faults(root, paths):
@@ -114,9 +151,13 @@ def faults(root, paths):
         for name, successor in FILES.items():
             if path.suffix in CODE and f"/{stem}".endswith(f"/{name}"):
                 found.append(f"{path}: the name {name} is replaced by: {successor}")
+        if path.suffix in CODE and not str(path).startswith(WORD_LISTS):
+            text = (root / path).read_text()
+            for number, line in enumerate(text.splitlines(), 1):
+                found += [f"{path}:{number}: {name}: '{part}' is replaced by: {PARTS[part]}"
+                          for name, part in private_parts(line)]
         if path.suffix not in (".h", ".hpp", ".c", ".cpp"):
             continue
-        text = (root / path).read_text()
         for match in gone.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             found.append(f"{path}:{line}: the class name {match[1]} is replaced by: {TYPES[match[1]]}")

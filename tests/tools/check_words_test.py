@@ -13,13 +13,17 @@ with tempfile.TemporaryDirectory() as folder:
         "launcher/b.cpp": "namespace {\nclass Task final : public Base {\n};\n}\n",
         "launcher/lobby.py": "",
         "src/c.h": "class Engine;\nstruct Entry {\n};\n// a baton, a trial, an arena\n",
+        "src/d.cpp": "int kBatonSize = 1;  // a lobby\nint the_guest_;\nfail(\"in a baton\");\nint again_vainly;\n",
     }
     for name, text in planted.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     found = check_words.faults(root, [pathlib.Path(name) for name in planted])
-    assert len(found) == 4, found
+    assert len(found) == 7, found
     assert found[0] == "src/collectives/shm/arena.h: the name arena is replaced by: shared_region"
-    assert found[1].startswith("src/collectives/shm/arena.h:1: the class name Arena"), found
-    assert found[2].startswith("launcher/lobby.py: the name lobby"), found
-    assert found[3].startswith("class Task has 2 definitions (launcher/b.cpp, src/a.h)"), found
+    assert found[1].startswith("src/collectives/shm/arena.h:1: Arena: 'arena'"), found
+    assert found[2].startswith("src/collectives/shm/arena.h:1: the class name Arena"), found
+    assert found[3].startswith("launcher/lobby.py: the name lobby"), found
+    assert found[4] == "src/d.cpp:1: kBatonSize: 'baton' is replaced by: progress_lock", found
+    assert found[5].startswith("src/d.cpp:2: the_guest_: 'guest'"), found
+    assert found[6].startswith("class Task has 2 definitions (launcher/b.cpp, src/a.h)"), found

@@ -15,7 +15,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr double kPatienceSeconds = 0.3;
+constexpr double kReadTimeoutSeconds = 0.3;
 constexpr size_t kMaxStack = 32 << 10;
 // The prefix of the file name that horovod/_stack.py keeps open. A signal and a descriptor follow
 // it.
@@ -67,7 +67,7 @@ std::string python_stack(pid_t pid, const std::string& folder) {
   while (pipe && ::read(pipe.get(), buffer.data(), buffer.size()) > 0) continue;
   if (!pipe || ::syscall(SYS_tgkill, pid, pid, channel->signal) != 0) return {};
   std::string text;
-  Deadline deadline = Deadline::after_seconds(kPatienceSeconds);
+  Deadline deadline = Deadline::after_seconds(kReadTimeoutSeconds);
   while (text.size() < kMaxStack) {
     pollfd entry{pipe.get(), POLLIN, 0};
     if (::poll(&entry, 1, deadline.poll_timeout()) <= 0) break;
@@ -75,7 +75,7 @@ std::string python_stack(pid_t pid, const std::string& folder) {
     if (size <= 0) break;
     text.append(buffer.data(), static_cast<size_t>(size));
     // The rest follows without a pause.
-    deadline = Deadline::after_seconds(kPatienceSeconds / 10);
+    deadline = Deadline::after_seconds(kReadTimeoutSeconds / 10);
   }
   const size_t header = text.find(kHeader);
   if (header == std::string::npos) return {};

@@ -136,7 +136,7 @@ void LauncherLink::drop_connection() {
   if (is_waiting_) loop_.unwatch(connection_.output.get());
   loop_.unwatch(connection_.input.get());
   connection_ = {};
-  keeper_.reset();
+  lifetime_fd_.reset();
   unwritten_.clear();
   written_ = 0;
   is_waiting_ = false;
@@ -190,8 +190,8 @@ void LauncherLink::on_dialled(Result<Returned> connection) {
 
 void LauncherLink::wait_for_reattachment() {
   const Status status =
-      reattachment_.listen(stream_.id(), [this](Returned returned, UniqueFd keeper) {
-        offer(std::move(returned.connection), returned.challenge, std::move(keeper));
+      reattachment_.listen(stream_.id(), [this](Returned returned, UniqueFd lifetime_fd) {
+        offer(std::move(returned.connection), returned.challenge, std::move(lifetime_fd));
       });
   if (status.ok()) return;
   std::fprintf(stderr, "horovod-agent: the link to the launcher will not survive a reset: %s\n",
@@ -200,7 +200,7 @@ void LauncherLink::wait_for_reattachment() {
 
 // Sends the offer to resume on a new connection. An older connection ends first, since bytes that it still
 // brought would come a second time.
-void LauncherLink::offer(Link connection, const Nonce& challenge, UniqueFd keeper) {
+void LauncherLink::offer(Link connection, const Nonce& challenge, UniqueFd lifetime_fd) {
   if (is_connected()) lose(unavailable("the launcher opened another connection"));
   drop_offer();
   Nonce own;
@@ -209,7 +209,7 @@ void LauncherLink::offer(Link connection, const Nonce& challenge, UniqueFd keepe
   offered_->connection = std::move(connection);
   offered_->challenge = challenge;
   offered_->offer = stream_.offer(challenge, own);
-  offered_->keeper = std::move(keeper);
+  offered_->lifetime_fd = std::move(lifetime_fd);
   net::FrameWriter writer;
   writer.put({}, encode(offered_->offer), net::Urgency::kControl);
   Bytes frame = writer.take(1);
@@ -277,7 +277,7 @@ void LauncherLink::adopt() {
   const auto offered = std::exchange(offered_, nullptr);
   loop_.unwatch(offered->connection.input.get());
   connection_ = std::move(offered->connection);
-  keeper_ = std::move(offered->keeper);
+  lifetime_fd_ = std::move(offered->lifetime_fd);
   give_up_at_ = answer_by_ = Deadline::never();
   if (const Status status = open(); !status.ok()) lose(status);
 }

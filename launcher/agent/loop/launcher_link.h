@@ -62,7 +62,7 @@ class LauncherLink {
     Link connection;
     Nonce challenge{};
     Resume offer;
-    UniqueFd keeper;  // keeps the process that has handed over the connection
+    UniqueFd lifetime_fd;  // the process that handed over the connection ends when this is closed
     net::FrameParser parser{4096};
   };
 
@@ -77,7 +77,7 @@ class LauncherLink {
 
   void on_dialled(Result<Returned> connection);
   void wait_for_reattachment();
-  void offer(Link connection, const Nonce& challenge, UniqueFd keeper);
+  void offer(Link connection, const Nonce& challenge, UniqueFd lifetime_fd);
   void on_answer();
   bool take_answer(std::byte byte);
   void adopt();
@@ -86,7 +86,7 @@ class LauncherLink {
   net::EventLoop& loop_;
   ResumableStream stream_;
   Link connection_;
-  UniqueFd keeper_;  // as in Offered
+  UniqueFd lifetime_fd_;  // as in Offered
   const double wait_seconds_;
   Redialler redialler_;
   const std::function<void(ByteView)> on_bytes_;

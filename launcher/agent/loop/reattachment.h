@@ -16,8 +16,8 @@ namespace hvd::launcher {
 // agent's loop.
 class Reattachment {
  public:
-  // `keeper`: the new process ends when this is closed.
-  using OnConnection = std::function<void(Returned returned, UniqueFd keeper)>;
+  // `lifetime_fd`: the process that handed over the connection ends when this is closed.
+  using OnConnection = std::function<void(Returned returned, UniqueFd lifetime_fd)>;
 
   explicit Reattachment(net::EventLoop& loop) : loop_(loop) {}
   ~Reattachment() { close(); }

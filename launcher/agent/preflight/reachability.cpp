@@ -17,7 +17,7 @@ namespace {
 
 // The time limit for the first reachable address, and then for the addresses that are listed before
 // it.
-constexpr double kPatience = 3;
+constexpr double kTimeoutSeconds = 3;
 constexpr double kAfterFirst = 0.05;
 // The most addresses to test; a host has a few.
 constexpr size_t kMostAddresses = 64;
@@ -38,7 +38,7 @@ void ReachabilityTest::begin(const MasterCandidates& candidates,
   candidates_ = candidates;
   done_ = std::move(done);
   has_one_ = false;
-  deadline_ = Deadline::after_seconds(kPatience);
+  deadline_ = Deadline::after_seconds(kTimeoutSeconds);
   attempts_.resize(std::min(candidates_.addresses.size(), kMostAddresses));
   for (size_t i = 0; i < attempts_.size(); ++i) {
     attempts_[i].index = i;

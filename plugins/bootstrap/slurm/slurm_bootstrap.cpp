@@ -63,11 +63,11 @@ Result<Step> this_step() {
   return step;
 }
 
-// Gives what it has to everybody who connects, sealed anew for each, on a thread that sleeps while
-// nobody does.
-class Herald {
+// Sends its message to each client that connects, sealed anew by munge. Its thread sleeps in poll() until a
+// client connects.
+class CredentialServer {
  public:
-  Herald(Munge munge, UniqueFd listener, Bytes message)
+  CredentialServer(Munge munge, UniqueFd listener, Bytes message)
       : munge_(munge),
         listener_(std::move(listener)),
         message_(std::move(message)),
@@ -78,7 +78,7 @@ class Herald {
     thread_ = std::thread([this] { serve(); });
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  ~Herald() {
+  ~CredentialServer() {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t size = ::write(end_.get(), &one, sizeof one);
     thread_.join();
@@ -86,20 +86,20 @@ class Herald {
 
  private:
   void serve() {
-    ::pthread_setname_np(::pthread_self(), "hvd-herald");
+    ::pthread_setname_np(::pthread_self(), "hvd-credential");
     while (true) {
       pollfd events[] = {{listener_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}};
       if (::poll(events, 2, -1) < 0) continue;
       if (events[1].revents != 0) return;
-      const UniqueFd guest(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (guest) tell(guest.get());
+      const UniqueFd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      if (client) send_to(client.get());
     }
   }
   // A credential fits into a new socket's buffer.
-  void tell(int guest) const {
+  void send_to(int client) const {
     const auto credential = munge_.seal(message_);
     if (!credential.ok()) return;
-    ::send(guest, credential->data(), credential->size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ::send(client, credential->data(), credential->size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
   const Munge munge_;
@@ -134,7 +134,8 @@ class Slurm final : public Source {
           net::Endpoint::Family::kTcp, {}, "::", port_of_step(step_.job, step_.id, attempt)};
       auto listener = listen(all);
       if (listener.ok()) {
-        herald_ = std::make_unique<Herald>(munge_, *std::move(listener), std::move(message));
+        credential_server_ =
+            std::make_unique<CredentialServer>(munge_, *std::move(listener), std::move(message));
         return {};
       }
       why = listener.error();
@@ -202,7 +203,7 @@ class Slurm final : public Source {
 
   const Step step_;
   const Munge munge_;
-  std::unique_ptr<Herald> herald_;
+  std::unique_ptr<CredentialServer> credential_server_;
 };
 
 struct Plugin {

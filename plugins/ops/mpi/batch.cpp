@@ -237,20 +237,20 @@ Status MpiBatch::alltoall() {
 
 Status MpiBatch::exchange(const std::byte* from, const std::vector<int64_t>& to_each, std::byte* to,
                           const std::vector<int64_t>& from_each) {
-  const size_t wide = width();
+  const size_t element_size = width();
   const MPI_Datatype type = world_.reductions().type(batch_.dtype);
   const std::byte* own = nullptr;
   const std::byte* at = from;
   std::vector<std::pair<std::byte*, int64_t>> arriving;
   for (const int64_t count : from_each) {
     arriving.emplace_back(to, count);
-    to += static_cast<size_t>(count) * wide;
+    to += static_cast<size_t>(count) * element_size;
   }
   for (int r = 0; r < comm_.size; ++r) {
     auto [place, count] = arriving[static_cast<size_t>(r)];
     for (int64_t first = 0; r != comm_.index && first < count; first += kPiece) {
       HVD_RETURN_IF_ERROR(
-          check(world_.api().irecv(place + static_cast<size_t>(first) * wide,
+          check(world_.api().irecv(place + static_cast<size_t>(first) * element_size,
                                    static_cast<int>(std::min(kPiece, count - first)), type, r,
                                    kAlltoallTag, comm_.comm, next_request()),
                 "MPI_Irecv"));
@@ -261,15 +261,15 @@ Status MpiBatch::exchange(const std::byte* from, const std::vector<int64_t>& to_
     if (r == comm_.index) own = at;
     for (int64_t first = 0; r != comm_.index && first < count; first += kPiece) {
       HVD_RETURN_IF_ERROR(
-          check(world_.api().isend(at + static_cast<size_t>(first) * wide,
+          check(world_.api().isend(at + static_cast<size_t>(first) * element_size,
                                    static_cast<int>(std::min(kPiece, count - first)), type, r,
                                    kAlltoallTag, comm_.comm, next_request()),
                 "MPI_Isend"));
     }
-    at += static_cast<size_t>(count) * wide;
+    at += static_cast<size_t>(count) * element_size;
   }
   const auto [place, count] = arriving[static_cast<size_t>(comm_.index)];
-  if (count > 0) std::memcpy(place, own, static_cast<size_t>(count) * wide);
+  if (count > 0) std::memcpy(place, own, static_cast<size_t>(count) * element_size);
   return {};
 }
 

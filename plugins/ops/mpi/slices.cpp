@@ -36,7 +36,7 @@ Status MpiBatch::exchange_with(int other, const std::byte* out, int64_t out_coun
 }
 
 Status MpiBatch::send_slices() {
-  const size_t wide = width();
+  const size_t element_size = width();
   const int64_t kept = slice(comm_.index).second;
   std::byte* to = room(&memory_->sent, kept * (comm_.size - 1));
   if (to == nullptr) return internal_error("there is no memory for a slice of an allreduce");
@@ -44,20 +44,20 @@ Status MpiBatch::send_slices() {
   for (int other = 0; other < comm_.size; ++other) {
     if (other == comm_.index) continue;
     const auto [first, count] = slice(other);
-    HVD_RETURN_IF_ERROR(
-        exchange_with(other, summand_ + static_cast<size_t>(first) * wide, count, to, kept));
-    to += static_cast<size_t>(kept) * wide;
+    HVD_RETURN_IF_ERROR(exchange_with(other, summand_ + static_cast<size_t>(first) * element_size,
+                                      count, to, kept));
+    to += static_cast<size_t>(kept) * element_size;
   }
   return {};
 }
 
 Status MpiBatch::spread_slice() {
-  const size_t wide = width();
+  const size_t element_size = width();
   const auto [own, kept] = slice(comm_.index);
-  std::byte* reduced = sum_ + static_cast<size_t>(own) * wide;
-  std::vector<const void*> inputs{summand_ + static_cast<size_t>(own) * wide};
+  std::byte* reduced = sum_ + static_cast<size_t>(own) * element_size;
+  std::vector<const void*> inputs{summand_ + static_cast<size_t>(own) * element_size};
   for (int i = 0; i + 1 < comm_.size; ++i) {
-    inputs.push_back(memory_->sent.bytes.get() + static_cast<size_t>(kept * i) * wide);
+    inputs.push_back(memory_->sent.bytes.get() + static_cast<size_t>(kept * i) * element_size);
   }
   collectives::reduce_function(static_cast<hvd_dtype>(batch_.dtype),
                                static_cast<hvd_reduce_op>(batch_.reduce_op))(
@@ -67,8 +67,8 @@ Status MpiBatch::spread_slice() {
   for (int other = 0; other < comm_.size; ++other) {
     if (other == comm_.index) continue;
     const auto [first, count] = slice(other);
-    HVD_RETURN_IF_ERROR(
-        exchange_with(other, reduced, kept, sum_ + static_cast<size_t>(first) * wide, count));
+    HVD_RETURN_IF_ERROR(exchange_with(other, reduced, kept,
+                                      sum_ + static_cast<size_t>(first) * element_size, count));
   }
   return {};
 }

@@ -8,23 +8,23 @@ namespace hvd::jax {
 
 namespace {
 
-struct Kept {
+struct Binding {
   Library library{};
   bool is_bound = false;
   int minor = 0;
 };
 
-Kept& kept() {
+Binding& binding() {
   // Never destroyed: XLA's threads may outlive the program's static objects.
-  static Kept* const kept = new Kept;
-  return *kept;
+  static Binding* const binding = new Binding;
+  return *binding;
 }
 
 }  // namespace
 
-const Library* library() { return kept().is_bound ? &kept().library : nullptr; }
+const Library* library() { return binding().is_bound ? &binding().library : nullptr; }
 
-int interface_minor() { return kept().minor; }
+int interface_minor() { return binding().minor; }
 
 }  // namespace hvd::jax
 
@@ -34,8 +34,8 @@ extern "C" {
 // `minor`: of this XLA's FFI, whose major version is kFfiMajor.
 __attribute__((visibility("default"))) void horovod_jax_bind(const hvd::jax::Library* library,
                                                              int32_t minor) {
-  hvd::jax::kept().minor = std::min<int>(minor, hvd::jax::kFfiMinor);
-  hvd::jax::kept().library = *library;
-  hvd::jax::kept().is_bound = true;
+  hvd::jax::binding().minor = std::min<int>(minor, hvd::jax::kFfiMinor);
+  hvd::jax::binding().library = *library;
+  hvd::jax::binding().is_bound = true;
 }
 }

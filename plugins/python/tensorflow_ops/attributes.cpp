@@ -16,14 +16,14 @@ Attributes::~Attributes() {
 
 bool Attributes::is_fine() const { return api_.get_code(status_) == kOk; }
 
-int64_t Attributes::wide_number(const char* name) {
+int64_t Attributes::int64_number(const char* name) {
   int64_t value = 0;
   if (is_fine()) api_.number(construction_, name, &value, status_);
   return value;
 }
 
 int32_t Attributes::number(const char* name) {
-  const int64_t value = wide_number(name);
+  const int64_t value = int64_number(name);
   if (value >= std::numeric_limits<int32_t>::min() &&
       value <= std::numeric_limits<int32_t>::max()) {
     return static_cast<int32_t>(value);
@@ -35,7 +35,7 @@ int32_t Attributes::number(const char* name) {
 }
 
 double Attributes::factor(const char* name) {
-  const int64_t bits = wide_number(name);
+  const int64_t bits = int64_number(name);
   double value = 0;
   std::memcpy(&value, &bits, sizeof value);
   return value;

@@ -29,7 +29,7 @@ class Attributes {
 
  private:
   bool is_fine() const;
-  int64_t wide_number(const char* name);
+  int64_t int64_number(const char* name);
 
   const TfApi& api_;
   Construction* construction_;

@@ -11,7 +11,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-struct Kept {
+struct Binding {
   Mutex mutex;
   Library library{};
   bool is_bound = false;
@@ -19,16 +19,16 @@ struct Kept {
   std::string problem;
 };
 
-Kept& kept() {
+Binding& binding() {
   // Never destroyed: TensorFlow's threads may outlive the program's static objects.
-  static Kept* const kept = new Kept;
-  return *kept;
+  static Binding* const binding = new Binding;
+  return *binding;
 }
 
 void register_all() {
   const TfApi* api = tf_api();
   if (api == nullptr) {
-    kept().problem = std::string("it has no ") + missing_function();
+    binding().problem = std::string("it has no ") + missing_function();
     return;
   }
   Status* status = api->new_status();
@@ -36,7 +36,7 @@ void register_all() {
     register_operation(*api, operation, status);
     if (api->get_code(status) == kOk) register_kernel(*api, operation, status);
     if (api->get_code(status) != kOk) {
-      kept().problem = std::string(operation.name) + ": " + api->message(status);
+      binding().problem = std::string(operation.name) + ": " + api->message(status);
       break;
     }
   }
@@ -48,10 +48,10 @@ const bool registered = (register_all(), true);
 
 }  // namespace
 
-const Library* library() { return kept().is_bound ? &kept().library : nullptr; }
+const Library* library() { return binding().is_bound ? &binding().library : nullptr; }
 
 std::string next_name(const char* prefix, int32_t process_set) {
-  Kept& all = kept();
+  Binding& all = binding();
   const MutexLock lock(all.mutex);
   return "tf.noname." + std::to_string(++all.numbers[{process_set, prefix}]);
 }
@@ -63,18 +63,18 @@ extern "C" {
 
 // Returns "", or the reason why the operations are not registered.
 __attribute__((visibility("default"))) const char* horovod_tensorflow_problem() {
-  return hvd::tensorflow::kept().problem.c_str();
+  return hvd::tensorflow::binding().problem.c_str();
 }
 
 __attribute__((visibility("default"))) void horovod_tensorflow_bind(
     const hvd::tensorflow::Library* library) {
-  hvd::tensorflow::kept().library = *library;
-  hvd::tensorflow::kept().is_bound = true;
+  hvd::tensorflow::binding().library = *library;
+  hvd::tensorflow::binding().is_bound = true;
 }
 
 // Counts unnamed calls of the process set, or of all sets when it is negative, from 1 again.
 __attribute__((visibility("default"))) void horovod_tensorflow_forget_names(int32_t process_set) {
-  auto& all = hvd::tensorflow::kept();
+  auto& all = hvd::tensorflow::binding();
   const hvd::MutexLock lock(all.mutex);
   for (auto at = all.numbers.begin(); at != all.numbers.end();) {
     at = process_set < 0 || at->first.first == process_set ? all.numbers.erase(at) : std::next(at);

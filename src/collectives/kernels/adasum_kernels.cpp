@@ -11,18 +11,18 @@ namespace {
 struct Half {
   uint16_t bits;
 };
-struct Brain {
+struct BFloat16Bits {
   uint16_t bits;
 };
 
 double load(double value) { return value; }
 double load(float value) { return value; }
 double load(Half value) { return float_of_half(value.bits); }
-double load(Brain value) { return float_of_bfloat(value.bits); }
+double load(BFloat16Bits value) { return float_of_bfloat(value.bits); }
 void store(double& out, double value) { out = value; }
 void store(float& out, double value) { out = static_cast<float>(value); }
 void store(Half& out, double value) { out = {half_of_float(static_cast<float>(value))}; }
-void store(Brain& out, double value) { out = {bfloat_of_float(static_cast<float>(value))}; }
+void store(BFloat16Bits& out, double value) { out = {bfloat_of_float(static_cast<float>(value))}; }
 
 // Several partial sums, which a compiler may keep in one vector register.
 constexpr size_t kLanes = 8;
@@ -63,7 +63,7 @@ auto with_type(hvd_dtype dtype, const void* memory, Use&& use) {
     case HVD_FLOAT16:
       return use(static_cast<const Half*>(memory));
     case HVD_BFLOAT16:
-      return use(static_cast<const Brain*>(memory));
+      return use(static_cast<const BFloat16Bits*>(memory));
     case HVD_FLOAT32:
       return use(static_cast<const float*>(memory));
     default:

@@ -5,7 +5,7 @@
 struct Half {
   uint16_t bits;
 };
-struct Brain {
+struct BFloat16Bits {
   uint16_t bits;
 };
 struct Truth {
@@ -13,7 +13,7 @@ struct Truth {
 };
 
 // The arithmetic of one element type. Signed integers wrap around like unsigned integers.
-template <typename T, typename Wide, bool kSigned>
+template <typename T, typename Arithmetic, bool kSigned>
 struct IntegerElement {
   using Storage = T;
   using Value = T;
@@ -24,16 +24,17 @@ struct IntegerElement {
   static inline T load(T value) { return value; }
   static inline T store(T value) { return value; }
   static inline T sum(T a, T b) {
-    return static_cast<T>(static_cast<Wide>(a) + static_cast<Wide>(b));
+    return static_cast<T>(static_cast<Arithmetic>(a) + static_cast<Arithmetic>(b));
   }
   static inline T product(T a, T b) {
-    return static_cast<T>(static_cast<Wide>(a) * static_cast<Wide>(b));
+    return static_cast<T>(static_cast<Arithmetic>(a) * static_cast<Arithmetic>(b));
   }
   static inline T min(T a, T b) { return a < b ? a : b; }
   static inline T max(T a, T b) { return a < b ? b : a; }
-  static constexpr T kLowest = kSigned ? static_cast<T>(Wide{1} << (sizeof(T) * 8 - 1)) : T{0};
-  static constexpr T kHighest =
-      kSigned ? static_cast<T>(~(Wide{1} << (sizeof(T) * 8 - 1))) : static_cast<T>(~Wide{0});
+  static constexpr T kLowest =
+      kSigned ? static_cast<T>(Arithmetic{1} << (sizeof(T) * 8 - 1)) : T{0};
+  static constexpr T kHighest = kSigned ? static_cast<T>(~(Arithmetic{1} << (sizeof(T) * 8 - 1)))
+                                        : static_cast<T>(~Arithmetic{0});
   static inline T scale(T value, const Scale& scale) {
     if (scale.divisor > 0) return divide(value, scale.divisor);
     const double scaled = static_cast<double>(value) * scale.factor;
@@ -77,11 +78,11 @@ struct HalfElement : FloatElement<float> {
   static inline Half store(float value) { return {half_of_float(value)}; }
 };
 
-struct BrainElement : FloatElement<float> {
-  using Storage = Brain;
+struct BFloat16Element : FloatElement<float> {
+  using Storage = BFloat16Bits;
   static constexpr bool kDirect = false;
-  static inline float load(Brain value) { return float_of_bfloat(value.bits); }
-  static inline Brain store(float value) { return {bfloat_of_float(value)}; }
+  static inline float load(BFloat16Bits value) { return float_of_bfloat(value.bits); }
+  static inline BFloat16Bits store(float value) { return {bfloat_of_float(value)}; }
 };
 
 // Sum and max are "or", product and min are "and"; scales have no effect.
@@ -296,7 +297,7 @@ ReduceFunction find_kernel(int dtype, int op) {
     case HVD_BOOL:
       return find_operation<TruthElement>(op);
     case HVD_BFLOAT16:
-      return find_operation<BrainElement>(op);
+      return find_operation<BFloat16Element>(op);
     case HVD_UINT32:
       return find_operation<IntegerElement<uint32_t, uint32_t, false>>(op);
     case HVD_UINT64:

@@ -12,9 +12,9 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr uint32_t kGreetingMagic = 0x4c445648;  // "HVDL"
+constexpr uint32_t kHandshakeMagic = 0x4c445648;  // "HVDL"
 // Version of the protocol between ranks: runtimes with different versions do not connect.
-constexpr uint32_t kGreetingVersion = 3;
+constexpr uint32_t kHandshakeVersion = 3;
 constexpr std::byte kConfirmed{'Y'};
 
 Digest job_digest(const Credentials& credentials) {
@@ -25,8 +25,8 @@ Digest job_digest(const Credentials& credentials) {
 
 Bytes Hello::encode() const {
   ByteWriter out;
-  out.put(kGreetingMagic)
-      .put(kGreetingVersion)
+  out.put(kHandshakeMagic)
+      .put(kHandshakeVersion)
       .put(from)
       .put(to)
       .put(stream)
@@ -37,9 +37,9 @@ Bytes Hello::encode() const {
 
 Result<Hello> Hello::decode(ByteView bytes) {
   ByteReader in(bytes);
-  if (in.get<uint32_t>() != kGreetingMagic)
+  if (in.get<uint32_t>() != kHandshakeMagic)
     return invalid_argument("it does not speak our protocol");
-  if (in.get<uint32_t>() != kGreetingVersion) return invalid_argument("it speaks another version");
+  if (in.get<uint32_t>() != kHandshakeVersion) return invalid_argument("it speaks another version");
   Hello hello;
   hello.from = in.get<int32_t>();
   hello.to = in.get<int32_t>();

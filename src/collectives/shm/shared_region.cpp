@@ -12,7 +12,7 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr uint64_t kArenaMagic = 0x32616e6572612d68;
+constexpr uint64_t kRegionMagic = 0x32616e6572612d68;
 constexpr size_t kPage = 4096;
 // Sub-regions are aligned to the largest page: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;
@@ -34,7 +34,7 @@ Status allocate(int fd, size_t offset, size_t size) {
   return {};
 }
 
-GuardedFd create_arena_file() {
+GuardedFd create_region_file() {
   const NoFork hold;
   return GuardedFd(UniqueFd(::memfd_create("horovod", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
 }
@@ -47,7 +47,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::create(size_t rank_count,
     return invalid_argument(cat(rank_count, " ranks on one host are more than the ", kMaxLocalRanks,
                                 " that can share memory"));
   }
-  GuardedFd file = create_arena_file();
+  GuardedFd file = create_region_file();
   if (!file) return system_error("cannot create shared memory", errno);
   const size_t control = control_size(rank_count);
   sub_region_size = round_up_to(sub_region_size, kLargestPage);
@@ -62,7 +62,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::create(size_t rank_count,
   std::unique_ptr<SharedRegion> region(new SharedRegion(std::move(file), map));
   HVD_RETURN_IF_ERROR(region->attach(control));
   RegionHeader& header = *region->header_;
-  header.magic = kArenaMagic;
+  header.magic = kRegionMagic;
   header.rank_count = static_cast<uint32_t>(rank_count);
   header.sub_region_size = sub_region_size;
   header.sub_regions_at = control;
@@ -87,7 +87,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::open(UniqueFd file, MemoryMa
   }
   HVD_RETURN_IF_ERROR(region->attach(control_size(1)));
   const size_t rank_count = region->header_->rank_count;
-  if (region->header_->magic != kArenaMagic || rank_count == 0 || rank_count > kMaxLocalRanks ||
+  if (region->header_->magic != kRegionMagic || rank_count == 0 || rank_count > kMaxLocalRanks ||
       control_size(rank_count) != region->header_->sub_regions_at ||
       region->header_->sub_region_size > static_cast<size_t>(info.st_size) / kSubRegions ||
       static_cast<size_t>(info.st_size) <

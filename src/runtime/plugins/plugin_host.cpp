@@ -139,7 +139,7 @@ int PluginHost::store_exchange(const char* name, const rendezvous::Party& party,
   return HVD_OK;
 }
 
-void PluginHost::forget_meeting() {
+void PluginHost::remove_bootstrap_records() {
   std::vector<std::string> names;
   {
     MutexLock lock(mutex_);

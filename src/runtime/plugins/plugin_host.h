@@ -28,9 +28,9 @@ class PluginHost {
   // Interfaces that plugins have published, by name.
   std::map<std::string, void*> published();
 
-  // Takes out of the store what the ranks of this start have left to meet, so that a program that
-  // runs after this one in the same job finds none of it. One rank, once all have met.
-  void forget_meeting();
+  // Removes the records that the ranks of this start wrote into the store, so that the next program of the same
+  // job finds none of them. One rank calls it, once all ranks have connected.
+  void remove_bootstrap_records();
 
   // The framework interface that an op plugin has published; nullptr: no submission can be for a
   // device.

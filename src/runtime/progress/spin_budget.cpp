@@ -8,7 +8,7 @@ namespace {
 using std::chrono::microseconds;
 
 // About as long as a backward pass is, and no longer than a user who only polls would mind.
-constexpr std::chrono::milliseconds kGuestWindow{10};
+constexpr std::chrono::milliseconds kSharedCoreWindow{10};
 
 }  // namespace
 
@@ -23,7 +23,7 @@ SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
     // More than the 35 to 60 us that a yield took between steps of TensorFlow.
     if (one_host) budget.after_computing = microseconds(100);
     budget.helper = share >= 2 ? microseconds(20) : microseconds(0);
-    budget.helper_is_guest = share < 2;
+    budget.helper_shares_core = share < 2;
   } else if (cores >= 1) {
     // Peers need this core: look, and let them run.
     budget.waiter = microseconds(100);
@@ -35,8 +35,8 @@ SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
 
 std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
                                          std::chrono::microseconds window) {
-  if (!budget.helper_is_guest || !one_host) return window;
-  return std::max<std::chrono::microseconds>(window, kGuestWindow);
+  if (!budget.helper_shares_core || !one_host) return window;
+  return std::max<std::chrono::microseconds>(window, kSharedCoreWindow);
 }
 
 }  // namespace hvd::runtime

@@ -12,9 +12,9 @@ struct SpinBudget {
   std::chrono::microseconds helper{0};  // of our own thread, which takes time from the user's
   // How long a spin keeps its core in a wait that follows a computation; see adaptive_yield.h.
   std::chrono::microseconds after_computing{0};
-  bool yields = false;  // give the core away between two looks
-  // No core is left for the helper: what it does ahead of a waiter, the user's work pays for.
-  bool helper_is_guest = true;
+  bool yields = false;  // call sched_yield between two looks
+  // No core is free for the helper thread: the user's threads lose the time that it works ahead of a waiter.
+  bool helper_shares_core = true;
 };
 
 // Pure: `cores` may be a fraction. `one_host`: the whole job is on this machine.

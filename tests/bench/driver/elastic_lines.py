@@ -18,7 +18,7 @@ LAUNCHER = teams.BUILD / "bin" / "horovodrun"
 RANK = teams.ROOT / "tests" / "bench" / "workers" / "elastic_times.py"
 PHASES = teams.ROOT / "tests" / "e2e" / "workers" / "elastic_phases.py"
 LINE = re.compile(r"(?P<event>\w+) \d+ (?P<generation>\d+) (?P<seconds>\d+\.\d+)$")
-PATIENCE = 120
+TIMEOUT = 120
 
 
 class Job:
@@ -52,7 +52,7 @@ class Job:
         self.process.terminate()
         for _ in self.process.stdout:
             pass
-        self.process.wait(PATIENCE)
+        self.process.wait(TIMEOUT)
 
 
 class Discovery:
@@ -186,7 +186,7 @@ def commit(bench):
     """A commit without a snapshot, with one, and as a deep copy in new memory."""
     environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python")}
     said = subprocess.run([bench.python, "-B", str(RANK.with_name("elastic_commit.py")), str(2 * bench.rounds)],
-                          env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+                          env=environment, check=True, capture_output=True, text=True, timeout=TIMEOUT).stdout
     times = {}
     for line in said.splitlines():
         kind, seconds = line.split()

@@ -18,7 +18,7 @@ from driver.lines import Line, Result
 
 LAUNCHER = teams.BUILD / "bin" / "horovodrun"
 TRUE = "/bin/true"
-PATIENCE = 20
+TIMEOUT = 20
 
 
 def host_names(count):
@@ -27,12 +27,12 @@ def host_names(count):
 
 def seconds_of(*commands):
     """The wall clock of commands that start all at once, as by a shell's loop with &, and that must
-    succeed; infinite when one fails, or has not ended after PATIENCE seconds."""
+    succeed; infinite when one fails, or has not ended after TIMEOUT seconds."""
     start = time.perf_counter()
     processes = []
     is_late = threading.Event()
 
-    def lose_patience():
+    def kill_late():
         is_late.set()
         for process in processes:
             with contextlib.suppress(ProcessLookupError):  # it has ended
@@ -40,8 +40,8 @@ def seconds_of(*commands):
                     os.killpg(process.pid, signal.SIGKILL)
 
     # A wait with a timeout would look only at 0.5, 1.5, 3.5, 7.5 ms and so on.
-    patience = threading.Timer(PATIENCE, lose_patience)
-    patience.start()
+    timer = threading.Timer(TIMEOUT, kill_late)
+    timer.start()
     for command in commands:
         if not is_late.is_set():
             # A group of its own: what is killed takes along what it has started.
@@ -49,10 +49,10 @@ def seconds_of(*commands):
                 [str(word) for word in command], stdin=subprocess.DEVNULL, process_group=0,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
     if is_late.is_set():  # also of the last one
-        lose_patience()
+        kill_late()
     codes = [process.wait() for process in processes]
     took = time.perf_counter() - start
-    patience.cancel()
+    timer.cancel()
     return math.inf if any(codes) or is_late.is_set() else took
 
 
@@ -80,8 +80,8 @@ def medians(bench, contenders):
             start = time.perf_counter()
             took = run()
             if math.isinf(took):
-                hangs = time.perf_counter() - start >= PATIENCE
-                left_out[name] = f"had not ended after {PATIENCE} s" if hangs else "failed"
+                hangs = time.perf_counter() - start >= TIMEOUT
+                left_out[name] = f"had not ended after {TIMEOUT} s" if hangs else "failed"
                 left_out[name] += f" in turn {number + 1} of {1 + bench.rounds}"
             elif number > 0:
                 rounds[name].append(took)
@@ -141,8 +141,8 @@ def over_ssh(hosts, slots):
                           ",".join(names), "--mca", "oob_tcp_if_include", "10.77.0.0/16", TRUE])
         found, left_out = medians(bench, contenders)
         ours = found.pop("ours")
-        # A contender that had not ended takes longer than PATIENCE.
-        at_least = 1e3 * PATIENCE if "had not ended" in left_out else math.nan
+        # A contender that had not ended takes longer than TIMEOUT.
+        at_least = 1e3 * TIMEOUT if "had not ended" in left_out else math.nan
         best = min(found.values(), default=at_least)
         return Result("ms", ours, found, "≤ 0.5 × the best", ours <= 0.5 * best,
                       left_out.removeprefix("; "))

@@ -13,7 +13,7 @@ LAUNCHER = teams.BUILD / "bin" / "horovodrun"
 AGENT = teams.BUILD / "bin" / "horovod-agent"
 STORE_RANK = teams.ROOT / "tests" / "bench" / "workers" / "store_rank.py"
 MODES = {"ours": [], "plain text": ["--insecure-plaintext"]}
-PATIENCE = 120
+TIMEOUT = 120
 OUTPUT_LINE = "the quick brown fox jumps over the lazy dog, and over it again"
 
 
@@ -59,7 +59,7 @@ def joining(flags, names, command, address="127.0.0.1", over=lambda _: []):
 
 def end(job):
     """Closes the input of a job, and returns its output when it has ended without error."""
-    output, errors = job.communicate(timeout=PATIENCE)
+    output, errors = job.communicate(timeout=TIMEOUT)
     if job.returncode != 0:
         raise teams.Refused(f"the job ended with {job.returncode}: {errors.strip()[-300:]}")
     return output

@@ -102,12 +102,12 @@ class Scope:
         ours = listener.getsockname()
         link = listener.accept()[0] if ours < theirs else socket.create_connection(theirs, 20)
         link.settimeout(20)
-        greeting = f"{self.name} {min(self.rank, other)} {max(self.rank, other)}".encode()
-        link.sendall(greeting)
+        hello = f"{self.name} {min(self.rank, other)} {max(self.rank, other)}".encode()
+        link.sendall(hello)
         heard = b""
-        while len(heard) < len(greeting) and (chunk := link.recv(len(greeting) - len(heard))):
+        while len(heard) < len(hello) and (chunk := link.recv(len(hello) - len(heard))):
             heard += chunk
-        assert heard == greeting, (heard, greeting)
+        assert heard == hello, (heard, hello)
         return link
 
     def barrier(self):

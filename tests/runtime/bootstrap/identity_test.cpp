@@ -170,8 +170,8 @@ TEST_CASE("the spin budget follows the cores that a rank really has") {
   CHECK(spin_budget(2, 2, true).after_computing > spin_budget(2, 2, false).after_computing);
   CHECK(spin_budget(2, 2, true).helper.count() == 0);
   CHECK(spin_budget(64, 4, true).helper.count() > 0);
-  CHECK(spin_budget(2, 2, true).helper_is_guest);
-  CHECK(!spin_budget(64, 4, true).helper_is_guest);
+  CHECK(spin_budget(2, 2, true).helper_shares_core);
+  CHECK(!spin_budget(64, 4, true).helper_shares_core);
 }
 
 TEST_CASE("submissions gather longer where the helper has no core and no other host waits") {

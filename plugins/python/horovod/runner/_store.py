@@ -23,7 +23,7 @@ _LINE = 65536
 _LINES = 100
 _WAIT_SECONDS = 20.0
 # The time limit to restore a broken connection, and the longest pause between two attempts.
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 _PAUSE_SECONDS = 1.0
 
 
@@ -184,7 +184,7 @@ class Store:
         return answer
 
     def _ask(self, method: str, target: str, body: bytes, timeout: float) -> Tuple[int, bytes]:
-        deadline, pause = time.monotonic() + _PATIENCE_SECONDS, 0.01
+        deadline, pause = time.monotonic() + _TIMEOUT_SECONDS, 0.01
         while True:
             try:
                 if self._connection is None:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """A rank of an elastic job of Horovod's own launcher: it sums ones over the ranks, and commits each step.
 
-usage: guest_rank.py STEPS [HOST:SLOT@STEP]
+usage: elastic_foreign_rank.py STEPS [HOST:SLOT@STEP]
 
 Prints "begins RANK/SIZE at STEP" when a generation begins, and "ends with SUM". The process of the second argument
 ends by SIGKILL between a collective and its commit, all others go on.

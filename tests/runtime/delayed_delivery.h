@@ -1,5 +1,5 @@
-// Does things later: each after a random time, those of one sender and receiver in their order.
-// One thread of its own; any thread may post.
+// Calls functions after random delays; those of one sender and receiver keep their order.
+// Owns the thread that calls them; any thread may post.
 #pragma once
 
 #include <chrono>
@@ -16,13 +16,13 @@
 
 namespace hvd::test {
 
-class Postman {
+class DelayedDelivery {
  public:
-  Postman(unsigned seed, std::chrono::microseconds most) : random_(seed), most_(most) {
+  DelayedDelivery(unsigned seed, std::chrono::microseconds most) : random_(seed), most_(most) {
     thread_ = std::thread([this] { run(); });
   }
   // Does what is left at once.
-  ~Postman() {
+  ~DelayedDelivery() {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
@@ -30,7 +30,7 @@ class Postman {
     changed_.notify_all();
     thread_.join();
   }
-  Postman(const Postman&) = delete;
+  DelayedDelivery(const DelayedDelivery&) = delete;
 
   void post(std::pair<int32_t, int32_t> way, std::function<void()> delivery) {
     std::lock_guard lock(mutex_);
@@ -38,21 +38,21 @@ class Postman {
         Clock::now() + std::chrono::microseconds(random_() % static_cast<unsigned>(most_.count()));
     due = std::max(due, last_[way]);
     last_[way] = due;
-    letters_.emplace(due, std::move(delivery));
+    deliveries_.emplace(due, std::move(delivery));
     changed_.notify_all();
   }
 
  private:
   void run() {
     std::unique_lock lock(mutex_);
-    while (!stopping_ || !letters_.empty()) {
-      if (letters_.empty()) {
+    while (!stopping_ || !deliveries_.empty()) {
+      if (deliveries_.empty()) {
         changed_.wait(lock);
-      } else if (!stopping_ && letters_.begin()->first > Clock::now()) {
-        changed_.wait_until(lock, letters_.begin()->first);
+      } else if (!stopping_ && deliveries_.begin()->first > Clock::now()) {
+        changed_.wait_until(lock, deliveries_.begin()->first);
       } else {
-        const auto delivery = std::move(letters_.begin()->second);
-        letters_.erase(letters_.begin());
+        const auto delivery = std::move(deliveries_.begin()->second);
+        deliveries_.erase(deliveries_.begin());
         lock.unlock();
         delivery();
         lock.lock();
@@ -64,7 +64,7 @@ class Postman {
   std::condition_variable changed_;
   std::mt19937 random_;
   const std::chrono::microseconds most_;
-  std::multimap<Clock::time_point, std::function<void()>> letters_;
+  std::multimap<Clock::time_point, std::function<void()>> deliveries_;
   std::map<std::pair<int32_t, int32_t>, Clock::time_point> last_;
   bool stopping_ = false;
   std::thread thread_;
