@@ -6,9 +6,10 @@
 #                   tests of each area (tests/quick.txt): the tier of a contributor
 #   --all           all areas and frameworks, sanitizers for threads and parsers: the tier of CI
 #   --release       --all, every size with every version of a framework, every unit test with each
-#                   sanitizer (tests/not_sanitized.txt), the wheel as pip builds it, the soak tests,
-#                   each fuzzer for a minute, the tests for 64-bit ARM (tests/cross.sh), our
-#                   declarations of NCCL, CUDA and oneCCL against their headers, clang-tidy
+#                   sanitizer (tests/not_sanitized.txt), the files of a release of this commit, which the
+#                   tests of packages install (packaging/release.sh --rehearse), the wheel as pip builds
+#                   it, the soak tests, each fuzzer for a minute, the tests for 64-bit ARM (tests/cross.sh),
+#                   our declarations of NCCL, CUDA and oneCCL against their headers, clang-tidy
 #   --filter REGEX  only tests of the tier whose names match
 #
 # The last line counts: N passed, N failed, N skipped. With --all, a test that tests/required.txt names
@@ -178,6 +179,8 @@ environments() {
     old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     old_environment 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment easybuild easybuild==5.4.1
+    # What packaging/wheel.sh needs.
+    environment release build scikit-build-core wheel auditwheel abi3audit check-wheel-contents twine
     horovod_environment
     environment headers nvidia-nccl-cu12 nvidia-cuda-runtime-cu12 oneccl-devel==2021.16.2 --no-deps
   fi
@@ -206,6 +209,22 @@ name_environments() {
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done
   if made ccl; then export HVD_TEST_CCL=$PWD/build/venv-ccl/lib/libccl.so.1; fi
+}
+
+# release_files: makes the files of a release of this commit, which the tests of packages then install in place
+# of the build.
+release_files() {
+  local files=$PWD/build/release-files
+  if ! ctest --test-dir build -N -R "$filter" | grep -Eq 'e2e\.(packages|kubernetes)\.'; then return; fi
+  if [[ ! -f build/venv-release/ready ]]; then
+    echo "SKIP release: there is no build/venv-release, which makes the wheel" >>"$steps"
+    return
+  fi
+  rm -rf "$files"
+  BUILD_DIR=$PWD/build-release step release packaging/release.sh --rehearse \
+    --python "$PWD/build/venv-release/bin/python3" \
+    --only tree,docs,build,tarball,debian,wheel,image,recipes,sbom,abi,sums "$files" || return
+  export HVD_TEST_RELEASE=$files
 }
 
 say "Debian packages"
@@ -260,6 +279,7 @@ if step build.release build release all; then
   else
     release_only=soak
     if [[ $tier == all ]]; then release_only='soak|release'; fi
+    if [[ $tier == release ]]; then release_files || true; fi
     run_ctest release build -LE "e2e|$release_only" -j "$test_jobs"
     background sanitized_builds >"$results/sanitized_builds.log" 2>&1
     sanitized_builds=$!

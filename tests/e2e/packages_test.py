@@ -53,6 +53,8 @@ def release_file(pattern):
     if RELEASE is None:
         return None
     found = list(RELEASE.glob(pattern))
+    if not found:
+        raise Skip(f"{RELEASE} has no {pattern}")
     expect(len(found) == 1, f"{RELEASE}: {pattern}: {found}")
     return found[0]
 
