@@ -64,7 +64,12 @@ step_tree() {
 
 step_docs() {
   needs sphinx-build python3-sphinx
-  sphinx-build -n -W --keep-going -q docs "$scratch/html"
+  replace 'horovod-*-docs.tar.gz'
+  local name=horovod-$version-docs
+  sphinx-build -n -W --keep-going -q -d "$scratch/doctrees" docs "$scratch/$name"
+  rm "$scratch/$name/.buildinfo"
+  tar -C "$scratch" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" \
+    -c "$name" | gzip -n >"$output/$name.tar.gz"
 }
 
 step_build() {

@@ -1,5 +1,8 @@
 #!/usr/bin/python3 -B
 """packaging/release.sh: what it refuses, the ABI that a release must keep, and the sums of its files."""
+import hashlib
+import urllib.parse
+
 from harness import *
 
 SCRIPT = ROOT / "packaging" / "release.sh"
@@ -82,6 +85,28 @@ def test_a_library_that_lost_a_function_is_refused():
     dump.write_text(re.sub(r".*'hvd_poll'.*\n", "", text))
     release(*words, "--last", last, now)  # one function more than in the last release
     expect("has no libhorovod-VERSION.abi" in release(*words, "--last", scratch(), now, expected=1), "no sentence")
+
+
+def test_the_site_of_a_release_has_each_page():
+    """A browser opens the pages from the folder that the tarball holds: each link is relative, and leads to a file."""
+    if not shutil.which("sphinx-build"):
+        raise Skip("sphinx-build is missing: packaging/packages-test.txt has python3-sphinx")
+    out, sums = scratch(), []
+    for _ in range(2):
+        release("--rehearse", "--only", "docs", out)
+        archive, = out.iterdir()
+        sums.append(hashlib.sha256(archive.read_bytes()).hexdigest())
+    expect(sums[0] == sums[1], "two runs make different bytes")
+    subprocess.run(["tar", "-xzf", archive, "-C", out], check=True)
+    site = out / archive.name.removesuffix(".tar.gz")
+    pages = {str(path.relative_to(ROOT / "docs").with_suffix(".html")) for path in (ROOT / "docs").rglob("*.md")
+             if path.name != "README.md"}
+    made = {str(path.relative_to(site)): path for path in site.rglob("*.html")}
+    expect("index.html" in made and pages <= set(made), pages - set(made))
+    for name, path in made.items():
+        for link in re.findall(r'(?:href|src)="([^"#?]+)[^"]*"', path.read_text()):
+            if not re.match(r"[a-z]+:|//", link):
+                expect((path.parent / urllib.parse.unquote(link)).exists(), f"{name} has no {link}")
 
 
 def test_the_sums_of_a_release_find_a_changed_file():
