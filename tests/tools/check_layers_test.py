@@ -1,4 +1,4 @@
-#!/ usr / bin / python3 - B
+#!/usr/bin/python3 -B
 """check_layers finds what is planted, and nothing in a tree that is in order."""
 import graphlib
 import pathlib
@@ -25,7 +25,7 @@ ORDERLY = {
 
 
 class CheckLayers(unittest.TestCase):
-    def problems(self, planted=None):
+    def problems(self, planted=None, check=check_layers.check):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
             for name, text in {**ORDERLY, **(planted or {})}.items():
@@ -35,7 +35,7 @@ class CheckLayers(unittest.TestCase):
             for name in check_layers.folders(root):
                 if not (root / name / "README.md").exists():
                     (root / name / "README.md").write_text("# it\n")
-            return check_layers.check(root)
+            return list(check(root))
 
     def finds(self, file, text, words):
         problems = self.problems({file: text})
@@ -44,6 +44,11 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_tree_in_order_has_no_problem(self):
         self.assertEqual(self.problems(), [])
+
+    def test_a_permission_that_no_file_uses_is_found(self):
+        dead = [what for _, _, what in self.problems(check=check_layers.dead_permissions)]
+        self.assertTrue(any("lets rendezvous include boost" in what for what in dead), dead)
+        self.assertFalse(any("lets src/net include boost" in what for what in dead), dead)
 
     def test_a_back_edge_is_found(self):
         self.finds("src/base/a.h", '#include "net/asio.h"\n', "src/base may not include src/net")
@@ -116,7 +121,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_third_party_header_stays_in_its_folder(self):
         self.finds("src/net/a.cpp", "#include <spdlog/spdlog.h>\n", "src/base/log/log.cpp only")
-        self.finds("launcher/job/job.cpp", "#include <CLI/CLI.hpp>\n", "launcher/cli/options.cpp")
+        self.finds("launcher/job/job.cpp", "#include <CLI/CLI.hpp>\n", "rendezvous/main.cpp")
         self.finds("src/base/a.cpp", "#include <boost/asio.hpp>\n", "src/net")
         self.finds("src/base/a.cpp", "#include <zlib.h>\n", "no folder named for it")
 
