@@ -7,7 +7,7 @@
 
 namespace hvd::launcher {
 
-Fences::Fence Fences::next(std::vector<int> ranks) {
+PmixFences::Fence PmixFences::next(std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
   Fence fence;
   for (size_t host = 0; host < order_.ranks.size(); ++host) {
@@ -23,8 +23,8 @@ Fences::Fence Fences::next(std::vector<int> ranks) {
   return fence;
 }
 
-Result<std::string> Fences::run(const Fence& fence, const std::string& data,
-                                rendezvous::Store* store, Deadline deadline) const {
+Result<std::string> PmixFences::run(const Fence& fence, const std::string& data,
+                                    rendezvous::Store* store, Deadline deadline) const {
   if (fence.hosts.size() < 2) return data;
   if (store == nullptr) return unavailable("the job has no store");
   const rendezvous::Party party{

@@ -13,9 +13,9 @@
 
 namespace hvd::launcher {
 
-class Fences {
+class PmixFences {
  public:
-  explicit Fences(const PmixOrder& order) : order_(order) {}
+  explicit PmixFences(const PmixOrder& order) : order_(order) {}
 
   struct Fence {
     std::string name;

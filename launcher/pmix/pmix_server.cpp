@@ -23,7 +23,7 @@ namespace {
 // and never destroyed.
 struct ServedJob {
   Mutex mutex;
-  std::unique_ptr<Fences> fences HVD_GUARDED_BY(mutex);            // for good, once it is there
+  std::unique_ptr<PmixFences> fences HVD_GUARDED_BY(mutex);        // for good, once it is there
   std::unique_ptr<rendezvous::Store> store HVD_GUARDED_BY(mutex);  // the same
   std::atomic<bool> was_used = false;
   pmix_server_module_t callbacks{};
@@ -256,7 +256,7 @@ Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order,
   const std::vector<int>& own = order.ranks[order.host];
   {
     const MutexLock lock(job().mutex);
-    job().fences = std::make_unique<Fences>(order);
+    job().fences = std::make_unique<PmixFences>(order);
     if (order.ranks.size() > 1) {
       HVD_ASSIGN_OR_RETURN(Secret secret, Secret::from_hex(order.secret));
       HVD_ASSIGN_OR_RETURN(job().store,

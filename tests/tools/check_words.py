@@ -121,7 +121,8 @@ PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*\b")
 
 # Each of these named several classes once: one definition in the product, and its only place.
-ONE_MEANING = ("Job", "Task", "Offer", "Lane", "Exchange", "Executor", "Engine", "Visit", "Wakeup")
+ONE_MEANING = ("Job", "Task", "Offer", "Lane", "Exchange", "Executor", "Engine", "Visit", "Wakeup",
+               "Fences")
 
 PRODUCT = ("src/", "launcher/", "rendezvous/", "plugins/", "include/")
 # These name the words themselves, or an argument of Keras.
