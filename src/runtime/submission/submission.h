@@ -60,7 +60,7 @@ struct Submission {
   // status, outputs and what follows from them may be read once this is true (acquire).
   std::atomic<bool> done{false};
 
-  // Guarded by handle_table.
+  // Guarded by HandleTable::mutex_. An annotation cannot name the mutex: a Submission has no reference to the table.
   uint32_t index = 0;
   uint32_t incarnation = 0;
   uint32_t users = 0;

@@ -24,7 +24,7 @@ struct Name {
   const uint32_t set;  // serial number of its process set
   const std::string text;
 
-  // Guarded by tensor_table.
+  // Guarded by TensorTable::mutex_. An annotation cannot name the mutex: a Name has no reference to its table.
   uint32_t in_flight = 0;
   bool kept = false;
   size_t place = 0;  // of a kept name, in the table's order
@@ -63,7 +63,7 @@ class TensorTable {
   void put_at(Name* name, size_t place) HVD_REQUIRES(mutex_);
   void erase(const Name& name) HVD_REQUIRES(mutex_) { names_.erase(Key{name.set, name.text}); }
 
-  Mutex mutex_;  // also guards what Name says
+  Mutex mutex_;  // also guards fields of Name, as said there
   std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_ HVD_GUARDED_BY(mutex_);
   // Names that are kept, as they came the last time, and the place of the next.
   std::vector<Name*> order_ HVD_GUARDED_BY(mutex_);
