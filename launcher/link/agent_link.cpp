@@ -13,6 +13,7 @@
 #include "launcher/link/lease_pings.h"
 #include "launcher/link/rank_outputs.h"
 #include "launcher/link/store_streams.h"
+#include "launcher/protocol/host_job.h"
 #include "launcher/protocol/protocol.h"
 #include "net/frame.h"
 #include "net/notification.h"
@@ -24,8 +25,6 @@ namespace asio = net::asio;
 
 constexpr uint64_t kStageWindow = 256 << 10;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
-// How long a job without a lease survives a broken link.
-constexpr double kSurviveSeconds = 60;
 
 }  // namespace
 

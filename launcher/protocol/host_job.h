@@ -14,6 +14,10 @@ namespace hvd::launcher {
 // The key, among the versions that an agent reports, of the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
+// How long a link of a job without a lease (lease_seconds is 0) survives without a connection. Both ends wait as
+// long: an agent that gave up first would end ranks whose launcher still redials.
+inline constexpr double kSurviveSeconds = 60;
+
 struct RankSpec {
   int rank = 0;
   std::vector<std::pair<std::string, std::string>> environment;  // of this rank alone

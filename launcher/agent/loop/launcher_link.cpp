@@ -11,13 +11,12 @@
 
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {
 
 namespace {
 
-// How long a link without a lease survives without a connection.
-constexpr double kSurviveSeconds = 60;
 constexpr double kAnswerSeconds = 10;
 
 constexpr const char* kClosed = "the launcher closed the connection";
