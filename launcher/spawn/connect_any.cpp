@@ -14,6 +14,8 @@ using asio::ip::tcp;
 
 namespace {
 
+// net::BlockingStream::connect() races addresses too, with poll() on a thread of its caller. This race is a
+// coroutine on the launcher's event loop, which must serve other hosts meanwhile, and passes tcp::sockets on to ssh.
 // The delay between attempts, as in RFC 8305.
 constexpr std::chrono::milliseconds kStagger{250};
 
