@@ -16,6 +16,8 @@ from horovod.process_sets import ProcessSet, global_process_set
 def functions_for(keras: Any) -> Dict[str, Any]:
     """Returns the names that the two modules export besides callbacks. Raises ImportError on other
     backends than tensorflow, torch and jax."""
+    # One function, since the closures below are the exported functions: each needs `keras` and `backend`, and users
+    # see its signature and docstring in help().
     backend = backend_of(keras)
     prepare(keras)
 
