@@ -16,12 +16,13 @@ CheckTable try_everything(const Settings& settings, const std::string& python);
 
 struct CheckAnswer {
   std::string text;
-  // 1 when something that --require names does not work, 2 when it is no row; then it was said.
+  // 0; 1 if a row that --require names does not work, or a host of -H gave no answer; 2 if --require names an unknown
+  // row. An error about it was printed before.
   int exit_code = 0;
 };
-// Not ok where --require names what is no row.
+// Returns an error if --require names an unknown row.
 Status check_names(const Settings& settings);
-// As --verbose, --json and --require want it.
+// Tests all rows and returns the table as text, or as JSON with --json; --verbose adds versions, paths and remedies.
 CheckAnswer check_build(const Options& options);
 
 }  // namespace hvd::launcher

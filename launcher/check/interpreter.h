@@ -7,8 +7,8 @@
 
 namespace hvd::launcher {
 
-// That of the command, where it is one of Python; else of the virtual environment that is active; else
-// the one that pip installed this executable for; else PATH's. A path, or the name that has none.
+// Returns the path of the first of these: the command, if it is a Python; the Python of the active virtual
+// environment; the Python for which pip installed this executable; python3 in PATH. Without any, returns that name.
 std::string choose_interpreter(const Options& options);
 
 }  // namespace hvd::launcher

@@ -12,8 +12,8 @@ struct ProbeFacts {
   std::string version, path;
 };
 
-// The first file mapped into this process whose name starts so, resolved: its name carries its
-// version.
+// The path of the first library mapped into this process whose file name starts with `start`. Symbolic links are
+// resolved, since the name of the final file carries the version.
 std::string mapped_file(std::string_view start);
 
 // The version that libssh reports; empty if it cannot be loaded.

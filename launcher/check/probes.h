@@ -17,16 +17,16 @@ class CheckProbes {
   // `python`: the interpreter that is asked for frameworks.
   CheckProbes(const Settings& settings, std::string python);
 
-  // Imports horovod.<name>, and `module`, of which the version, the path and the place are.
+  // Imports horovod.<name> and the framework's own `module`; the version, path and place are those of `module`.
   Probe framework(const std::string& name, const std::string& module) const;
-  // The interpreter runs: its version and path.
+  // Runs the interpreter, and reports its version and path.
   Probe interpreter() const;
-  // The path without MPI: an initialisation, and a sum over one rank.
+  // Tests the built-in links and collectives: an initialisation and, `with_sum`, a sum over one rank.
   Probe built_in(bool with_sum) const;
-  // Plugins of this name (as hvd_capability knows it) load; then, with `variable` set to `name`, an
-  // initialisation and a sum over one rank. No such test when `variable` is empty.
+  // Loads the plugins of this name (a name of hvd_capability). Then, unless `variable` is empty, sets it to `name`
+  // and tests an initialisation and, `with_sum`, a sum over one rank.
   Probe backend(const std::string& name, const std::string& variable, bool with_sum) const;
-  // The same for a backend of GPUs, with a sum in the memory of the first.
+  // Like backend(), for a backend of GPUs: the sum is in the memory of the first GPU.
   Probe gpu_backend(const std::string& name) const;
   // Tests a transport of the library itself: "tcp", "shared-memory".
   Probe own(const std::string& name) const;
@@ -48,12 +48,12 @@ class CheckProbes {
   std::string library_, looked_for_, python_, python_path_, plugin_path_;
 };
 
-// In the child: makes this what the probe reports, and succeeds.
+// Called in the child: prints the line that parse_found() reads, and returns an empty string for success.
 std::string report_found(const std::string& version, const std::string& path);
 
-// Finds the line of report_found in the child's output; none: the child ended before that line.
+// Finds the line of report_found() in the child's output; nullopt if the child ended before it printed one.
 std::optional<ProbeFacts> parse_found(const std::string& said);
-// Where a framework's probe found what it was about to import; empty where there is no such module.
+// The path at which a framework's probe found the module before its import; empty without such a module.
 std::string parse_place(const std::string& said);
 
 }  // namespace hvd::launcher

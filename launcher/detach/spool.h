@@ -27,7 +27,7 @@ class Spool {
   static Result<std::unique_ptr<Spool>> make(const std::string& parent, SpoolLimits limits = {});
 
   void write(bool is_error, std::string_view lines);
-  // Call last.
+  // Records the exit code of the job; no other call may follow.
   void end(int exit_code);
 
  private:

@@ -15,7 +15,7 @@
 
 namespace hvd::launcher {
 
-// Where another connection to the same agent comes from.
+// The source of another connection to the same agent.
 struct Reconnection {
   std::string host = {};  // for messages
   // Runs the command again that started the agent. Null: this launcher opens no other connection.

@@ -1,5 +1,5 @@
-// The length that DNS allows for each part of a host's name. Names of pods on Kubernetes are made of
-// those of jobs, which may be longer. Pure.
+// The length that DNS allows for each part of a host's name. Kubernetes makes names of pods from names of jobs, and
+// they may become longer than that. Pure.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace hvd::net {
 
-// The end of a sentence about a name that does not resolve; empty where its parts are short enough.
+// Returns a clause to append to an error about a name that does not resolve; empty if all its parts are short enough.
 inline std::string advice_on_long_name(std::string_view name) {
   constexpr size_t kMaxLabel = 63;
   for (const std::string& label : split(name, '.')) {

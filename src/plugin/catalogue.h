@@ -1,5 +1,5 @@
 // The plugins of this process: the built-in ones, and the shared objects of the search path. Keeps the
-// reason why it refused a plugin. The start of the runtime makes it. Immutable once made; any thread.
+// reason why it refused a plugin. The runtime makes one when it starts. Immutable after make(); any thread.
 #pragma once
 
 #include <span>
@@ -31,11 +31,11 @@ class Catalogue {
   static Catalogue of_backend(std::span<const std::string> folders, std::string_view name);
 
   std::span<const Candidate> all() const { return candidates_; }
-  // Those that work here, the highest priority first.
+  // The plugins of a kind that work here, the highest priority first.
   std::vector<const hvd_plugin*> usable(hvd_plugin_kind kind) const;
-  // One sentence on why none of a kind and name (any name when empty) works here.
+  // One sentence on why no plugin of this kind and name works here; an empty name means any name.
   std::string why_none(hvd_plugin_kind kind, std::string_view name) const;
-  // nullptr when there is none of that kind and name that works here.
+  // The plugin of this kind and name that works here, or nullptr.
   const hvd_plugin* find(hvd_plugin_kind kind, std::string_view name) const;
 
  private:
@@ -50,15 +50,14 @@ std::string own_path();
 // "bootstrap", "controller", "op" or "framework".
 std::string_view kind_name(uint32_t kind);
 
-// The folders to search: those of a colon-separated list, then <folder of this library>/horovod/
-// plugins.
+// The folders to search: the colon-separated `list`, then <folder of this library>/horovod/plugins.
 std::vector<std::string> search_path(std::string_view list);
-// The same for bootstraps, which lie apart since few processes need one: those of the list, then
-// <folder of this library>/horovod/bootstraps.
+// The folders to search for bootstraps: the list, then <folder of this library>/horovod/bootstraps. Bootstraps have
+// their own folder because few processes need one.
 std::vector<std::string> bootstrap_path(std::string_view list);
-// The same for op plugins that are opened only when chosen: <folder of this library>/horovod/engines.
+// The folders to search for op plugins that are opened only when the user chooses one: .../horovod/engines.
 std::vector<std::string> backend_path(std::string_view list);
-// The same for controllers that are opened only when chosen: .../horovod/controllers.
+// The folders to search for controllers that are opened only when the user chooses one: .../horovod/controllers.
 std::vector<std::string> controller_path(std::string_view list);
 
 }  // namespace hvd::plugin

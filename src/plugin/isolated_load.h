@@ -8,7 +8,7 @@
 
 namespace hvd::plugin {
 
-// Not ok, with a sentence that names the file, when it is refused, says no, crashes or hangs.
+// Returns an error that names the file if its record is refused, its probe returns an error, or it crashes or hangs.
 Status try_in_child(const std::string& path, double limit_seconds);
 
 }  // namespace hvd::plugin

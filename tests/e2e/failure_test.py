@@ -47,7 +47,7 @@ def test_a_reducing_rank_that_exits_3_while_its_child_keeps_its_sockets():
 
 
 @world()
-def test_a_reducing_rank_that_leaves_with_3_is_named_and_not_those_that_fail_for_want_of_it():
+def test_a_reducing_rank_that_leaves_with_3_is_named_and_not_the_ranks_that_fail_without_it():
     fails(WORKERS / "reducing_rank.py", "leave3", 3, r"\b3\b", ready=60)
 
 

@@ -32,11 +32,11 @@ class Mail {
   Mail(const Mail&) = delete;
 
   Status send(Kind kind, int32_t to, ByteView message);
-  // Hands over what has come. True when anything moved.
+  // Passes received messages to the owner and advances sends. Returns true if any message moved.
   Result<bool> poll(const Receiver& receiver);
-  // Something is on its way that only poll() moves, or has come.
+  // True if a send is incomplete, which only poll() advances, or a message waits to be received.
   bool has_work() const { return !sent_.empty() || !own_.empty() || receiving_ > 0; }
-  // Drives until everything sent has left; false when it has not by then.
+  // Polls until all sends are complete; returns false if the deadline passed first.
   bool flush(Deadline deadline);
 
  private:
@@ -53,7 +53,7 @@ class Mail {
 
   const MpiJob& job_;
   const std::unique_ptr<Communicator> everyone_;
-  // Letters stay where they are while MPI knows their addresses.
+  // MPI keeps the addresses of letters, so they must not move.
   std::deque<std::unique_ptr<Letter>> sent_;
   std::vector<std::deque<std::unique_ptr<Letter>>> arrivals_;  // by rank, in order
   std::deque<Bytes> own_;                                      // to this rank itself

@@ -19,8 +19,9 @@ namespace {
 using Nanoseconds = std::chrono::nanoseconds;
 using Clock = std::chrono::steady_clock;
 
-// MPI says nothing when a message comes, and its own ways to wait for one keep a processor busy: who
-// sleeps looks again after a while, which is short beside the time that nothing has come or gone for.
+// MPI gives no notification when a message arrives, and its own waits keep a processor busy. The sleeping thread
+// therefore polls, after pauses that double from kShortest to a share of the time since the last message
+// (1 / kPartOfQuiet), but at least to kUsual and at most to kLongest.
 constexpr Nanoseconds kShortest = std::chrono::microseconds(50);
 constexpr Nanoseconds kUsual = std::chrono::milliseconds(1);
 constexpr Nanoseconds kLongest = std::chrono::milliseconds(250);

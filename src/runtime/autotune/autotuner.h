@@ -24,7 +24,7 @@ struct TunedParameters {
   bool operator==(const TunedParameters&) const = default;
 };
 
-// Between what a parameter may lie, on a scale of logarithms.
+// The limits of a parameter, on a logarithmic scale.
 struct TunedRange {
   const char* name;
   double TunedParameters::*field;
@@ -43,7 +43,7 @@ struct AutotunerOptions {
   TunedParameters start;
   std::array<bool, kTunedRanges.size()> free{};  // as kTunedRanges
   bool hierarchy_is_free = false;
-  int points = 20;     // that are tried at most
+  int points = 20;     // the most that are tried
   double noise = 0.8;  // as of GaussianProcess
 };
 
@@ -51,7 +51,7 @@ class Autotuner {
  public:
   explicit Autotuner(const AutotunerOptions& options);
 
-  // To try now; when done, the best.
+  // The parameters to try now; the best ones after the search is done.
   const TunedParameters& current() const { return current_; }
   bool done() const { return done_; }
   // Records the score of the current parameters; higher is better.
@@ -61,7 +61,7 @@ class Autotuner {
     TunedParameters parameters;
     double score = 0;
   };
-  // The best of what was tried. Only after a score.
+  // The best of the tried parameters. Call it only after a call of score().
   const Sample& best() const;
 
  private:

@@ -10,7 +10,7 @@ namespace hvd::runtime {
 
 class GaussianProcess {
  public:
-  // noise: at most so much of the spread of the values is chance (a deviation, in 0 to 1).
+  // noise: the upper limit of the standard deviation of chance, as a share of that of the values (0 to 1).
   explicit GaussianProcess(double noise) : noise_(noise) {}
 
   // Points of equal dimension in [0, 1], and a value for each.
@@ -34,7 +34,7 @@ class GaussianProcess {
   std::vector<double> weights_;  // covariance^-1 * values
 };
 
-// How much more than `best` is to be expected of a point with this belief.
+// The expected improvement over `best` of a point with this belief (Jones 1998).
 double expected_improvement(const GaussianProcess::Belief& belief, double best);
 
 }  // namespace hvd::runtime

@@ -51,7 +51,7 @@ Status read_pair(const Settings& settings, std::string_view rank_key, std::strin
   return {};
 }
 
-// The same for the processes of one machine, and for no others.
+// A name that all processes of one machine share, and that differs between machines.
 std::string machine_name(const Settings& settings) {
   if (settings.is_set("hostname")) return settings.text("hostname");
   char name[256] = "";
@@ -59,12 +59,12 @@ std::string machine_name(const Settings& settings) {
   return cat(name, "/", boot_id());
 }
 
-// The same for all starts of this process, which keeps its place, and for no other process.
+// A name of this process, equal in each of its calls of hvd_init, and different from that of all other processes.
 std::string process_name(const Settings& settings) {
   std::string stat;
   std::ifstream file("/proc/self/stat");
   std::getline(file, stat, '\0');
-  // The process's start is the twentieth word behind its name, which may have blanks.
+  // The start time is the twentieth word behind the name in parentheses, which may contain blanks; see proc(5).
   const std::vector<std::string> words = split(stat.substr(stat.rfind(')') + 1), ' ');
   std::error_code error;
   const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", error);

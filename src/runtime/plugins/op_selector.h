@@ -19,7 +19,7 @@ class OpSelector {
 
   const std::vector<OpenedPlugin>& all() const { return ops_; }
   void close() { ops_.clear(); }
-  // Every plugin learns of a process set of which this rank is a member, or forgets it.
+  // Tells every plugin of a new process set with this rank, or of its removal.
   Status new_set(int32_t id, const std::vector<int32_t>& members) {
     for (const OpenedPlugin& op : ops_) {
       if (op.vtable<hvd_op_v1>().new_set == nullptr) continue;
@@ -37,7 +37,7 @@ class OpSelector {
     }
     return {};
   }
-  // Whether the progress thread may sleep, for all of them.
+  // Returns true if all plugins let the progress thread sleep.
   bool may_sleep() const {
     return std::all_of(ops_.begin(), ops_.end(), [](const OpenedPlugin& op) {
       const auto& vtable = op.vtable<hvd_op_v1>();
@@ -48,7 +48,7 @@ class OpSelector {
       return vtable.before_sleep(op.context()) == 1;
     });
   }
-  // nullptr when none can run it.
+  // Returns nullptr if no plugin can run the batch.
   const OpenedPlugin* select(const hvd_batch& batch) const {
     const OpenedPlugin* best = nullptr;
     int32_t best_score = 0;

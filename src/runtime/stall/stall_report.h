@@ -13,7 +13,7 @@ struct StallReport {
   struct Work {
     StallName name;
     int32_t op = 0;
-    double seconds = 0;            // that it has been pending
+    double seconds = 0;            // for which it has been pending
     bool overdue = false;          // for longer than the shutdown time
     std::vector<int32_t> missing;  // ranks, ascending
   };
@@ -27,17 +27,17 @@ struct StallReport {
   double warning_seconds = 0;
   double shutdown_seconds = 0;  // 0: never
   std::vector<Work> work;       // in the order of their names
-  std::vector<Rank> missing;    // every rank that any of them misses, ascending
+  std::vector<Rank> missing;    // the ranks that any entry of `work` misses, ascending
 
-  // The job is to end.
+  // Returns true if the job must end: an entry is overdue.
   bool fatal() const;
 };
 
-// The record of the log: several lines, whose beginning tools know from Horovod.
+// The record for the log: several lines. Tools recognise the beginning, which is the original Horovod's.
 std::string text_of(const StallReport& report);
 // One line, without its end.
 std::string json_of(const StallReport& report, double epoch_seconds);
-// Why the job ends.
+// The reason for the end of the job, as a sentence.
 std::string cause_of(const StallReport& report);
 
 }  // namespace hvd::runtime

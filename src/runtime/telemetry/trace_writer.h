@@ -22,14 +22,14 @@ class TraceWriter {
   static Result<std::unique_ptr<TraceWriter>> create(const std::string& path, int32_t size,
                                                      int64_t start,
                                                      std::function<void()> on_finished);
-  // Writes what it has been given, and waits for that.
+  // Writes all records that it was given, and returns when they are in the file.
   ~TraceWriter();
 
   // Any thread; never waits for the file.
   void add(TraceBatch batch);
-  // Nothing comes after this.
+  // Ends the file; no other call may follow.
   void finish();
-  // The first thing that went wrong; after on_finished was called.
+  // The first error; call it after on_finished was called.
   const Status& status() const { return status_; }
 
  private:
@@ -38,7 +38,7 @@ class TraceWriter {
 
   static constexpr size_t kMostSlots = 1 << 20;  // 16 MiB
 
-  TraceFile file_;  // of the thread, as format_ and status_
+  TraceFile file_;  // used by the thread alone, like format_ and status_
   TraceFormat format_;
   Status status_;
   const std::function<void()> on_finished_;
@@ -46,7 +46,7 @@ class TraceWriter {
   Mutex mutex_;
   std::condition_variable changed_;
   std::deque<TraceBatch> batches_ HVD_GUARDED_BY(mutex_);
-  size_t slots_ HVD_GUARDED_BY(mutex_) = 0;  // in them
+  size_t slots_ HVD_GUARDED_BY(mutex_) = 0;  // in the queued batches
   std::unordered_map<int32_t, uint64_t> dropped_ HVD_GUARDED_BY(mutex_);
   bool finishing_ HVD_GUARDED_BY(mutex_) = false;
 

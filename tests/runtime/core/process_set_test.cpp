@@ -219,7 +219,7 @@ TEST_CASE("cached work of all ranks goes on among sets that come and go") {
   });
 }
 
-TEST_CASE("ranks that register different sets all get both sides of it, and go on") {
+TEST_CASE("ranks that register different sets all get an error that names both, and go on") {
   Ranks ranks(3);
   require_started(ranks);
   ranks.each([&](int rank) {
