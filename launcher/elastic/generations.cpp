@@ -694,17 +694,17 @@ MembershipPlan Generations::hand_over(MembershipChange change) const {
   int slots = 0;
   for (const UsableHost& host : change.usable) slots += host.host.slots;
   if (slots < change.min || slots == 0) return TooFew{slots, change.min};
-  const Member keeper = *std::find_if(
+  const Member holder = *std::find_if(
       change.previous.members.begin(), change.previous.members.end(),
       [&](const Member& member) { return change.leaving.contains(member.incarnation); });
-  change.leaving.erase(keeper.incarnation);
+  change.leaving.erase(holder.incarnation);
   const auto place =
       std::find_if(change.usable.begin(), change.usable.end(),
-                   [&](const UsableHost& usable) { return usable.host.name == keeper.host; });
+                   [&](const UsableHost& usable) { return usable.host.name == holder.host; });
   if (place != change.usable.end())
     ++place->host.slots;
   else
-    change.usable.push_back({.host = {keeper.host, "", 1}});
+    change.usable.push_back({.host = {holder.host, "", 1}});
   if (change.max) change.max = std::max(*change.max, 2);
   return plan_membership(change);
 }
@@ -1087,15 +1087,15 @@ void Generations::consider(Time now) {
   }
   // Those that leave have asked with the others, and are no longer needed.
   begin(std::move(*generation), now);
-  bool has_keeper = false;
+  bool one_stays = false;
   for (auto& [number, host] : hosts_) {
     if (!host.is_leaving) continue;
     if (members_of(host.name) > 0)
-      has_keeper = true;
+      one_stays = true;
     else
       drop_host(host);
   }
-  if (let_hosts_go(now) || has_keeper) consider(now);
+  if (let_hosts_go(now) || one_stays) consider(now);
 }
 
 void Generations::on_time(Time now) { consider(now); }

@@ -246,7 +246,7 @@ class Generations {
   void finish();
   bool is_live(int process) const;
   int live_processes() const;
-  int staying_processes() const;  // whose hosts do not leave
+  int staying_processes() const;  // on hosts that do not leave
   bool is_member(int process) const;
   bool is_held(const Process& process) const;
   int free_slot(const std::string& host) const;
