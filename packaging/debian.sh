@@ -17,7 +17,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/tree"
 # The packages hold documentation and examples as they are; all else comes from the build.
-cp -a debian docs examples README.md CHANGELOG.md "$scratch/tree"
+cp -a --parents debian docs examples README.md CHANGELOG.md packaging/kubernetes/base "$scratch/tree"
 find "$scratch/tree" -name __pycache__ -prune -exec rm -rf {} +
 cd "$scratch/tree"
 # -d: nothing is compiled, so that the compiler's packages may be absent.

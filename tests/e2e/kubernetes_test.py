@@ -255,6 +255,12 @@ def test_each_field_of_the_manifests_is_one_of_kubernetes():
     expect(volcano["minAvailable"] == sum(task["replicas"] for task in volcano["tasks"]), "pods do not start together")
 
 
+def test_the_manifest_has_the_name_that_guides_of_horovod_give_it():
+    """kubectl apply -f k8s/horovod-job.yaml, in the folder that holds the examples."""
+    things = read_all(ROOT / "k8s/horovod-job.yaml")
+    expect(things == rendered(FOLDER / "base"), things)
+
+
 def test_overlays_change_what_is_there():
     expect(len(OVERLAYS) >= 2, OVERLAYS)
     for name in OVERLAYS:

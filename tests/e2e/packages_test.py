@@ -185,7 +185,14 @@ def unpack_tarball(path, place):
     code, words = call("tar", "-xzf", tarball, "-C", place, seconds=60)
     expect(code == 0, words)
     prefix, = place.iterdir()
+    has_the_manifest(prefix / "share/doc/horovod")
     return prefix
+
+
+def has_the_manifest(folder):
+    """The folder of the examples has the manifest by the name that guides of Horovod give it."""
+    name = "k8s/horovod-job.yaml"
+    expect((folder / name).read_text() == (ROOT / name).read_text(), f"{folder / name} is another file")
 
 
 def test_a_tarball_runs_where_it_is_unpacked_and_after_a_move():
@@ -414,6 +421,7 @@ def test_debian_packages_run_two_ranks_and_leave_nothing_behind():
         before = install(root, packages)
         words = run_script(root, "numpy")
         expect(len(re.findall(r"rank [01] of 2 has the sum 3", words)) == 2, words)
+        has_the_manifest(root / "usr/share/doc/horovod-doc")
         code, words = inside(root, "horovodrun", "--version")
         expect(code == 0, words)
         remove(root, before)

@@ -34,7 +34,7 @@ class SdistTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr[-2000:])
             path, = pathlib.Path(folder).glob("horovod-*.tar.gz")
             with tarfile.open(path) as sdist:
-                held = {member.name.partition("/")[2]: member for member in sdist if member.isfile()}
+                held = {member.name.partition("/")[2]: member for member in sdist if member.isfile() or member.issym()}
                 self.assertEqual(set(held) - {"PKG-INFO"}, expected)
                 for name, member in held.items():
                     if name != "PKG-INFO":
