@@ -87,6 +87,7 @@ step_tarball() {
 }
 
 step_debian() {
+  needs lintian lintian
   replace '*.deb'
   if [[ -n $given_build ]]; then
     packaging/debian.sh "$build" "$scratch/debian" >"$scratch/debian.log" 2>&1 ||
@@ -98,13 +99,13 @@ step_debian() {
     (cd "$scratch/debian/horovod" && dpkg-buildpackage -b -us -uc) >"$scratch/debian.log" 2>&1 ||
       { tail -n 50 "$scratch/debian.log"; refuse "dpkg-buildpackage failed"; }
   fi
-  if command -v lintian >/dev/null; then
-    # A build that is not for Debian has its libraries in lib.
-    lintian --fail-on error ${given_build:+--suppress-tags arch-dependent-file-not-in-arch-specific-directory} \
-      "$scratch"/debian/*.changes
-  else
-    require "lintian is missing: install Debian's package lintian" false
-  fi
+  local flags=(--fail-on error,warning)
+  # A build that is not for Debian has its libraries in lib.
+  [[ -z $given_build ]] || flags+=(--suppress-tags arch-dependent-file-not-in-arch-specific-directory
+    --suppress-tags pkg-config-unavailable-for-cross-compilation)
+  # A tag in debian/*.lintian-overrides, each with its reason, does not count.
+  lintian "${flags[@]}" "$scratch"/debian/*.changes ||
+    refuse "lintian finds faults in the packages: correct them, or write an override with its reason"
   mv "$scratch"/debian/*.deb "$output"
 }
 

@@ -73,6 +73,16 @@ class RecipesTest(unittest.TestCase):
         for name in names:
             self.assertIn(f"\nPackage: {name}\n", control)
 
+    def test_each_override_of_lintian_has_its_reason(self):
+        files = sorted((ROOT / "debian").glob("*.lintian-overrides"))
+        self.assertTrue(files)
+        for path in files:
+            package = path.name.partition(".")[0]
+            said = False
+            for line in text(path).splitlines():
+                said = said or line.startswith("# ")
+                self.assertTrue(said and (line.startswith("# ") or line.startswith(f"{package}: ")), f"{path}: {line}")
+
     def test_placeholders_are_those_that_a_release_fills(self):
         script = text(PACKAGING / "release.sh")
         for name in RECIPES:
