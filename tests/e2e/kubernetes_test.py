@@ -1,6 +1,10 @@
 #!/usr/bin/python3 -B
 """The manifests of packaging/kubernetes: each field is one that Kubernetes knows, and the commands of the
-containers run between two hosts that have the names, variables and files of pods."""
+containers run between two hosts that have the names, variables and files of pods.
+
+HVD_TEST_KUBERNETES names an interpreter that has kubernetes-validate, with the schemas of Kubernetes.
+HVD_TEST_RELEASE=FOLDER runs the commands also in the image of the release in this folder.
+"""
 import contextlib
 import copy
 
@@ -15,6 +19,9 @@ except ImportError:
 
 FOLDER = ROOT / "packaging" / "kubernetes"
 OVERLAYS = sorted(path.parent.name for path in FOLDER.glob("overlays/*/kustomization.yaml"))
+KUBERNETES = os.environ.get("HVD_TEST_KUBERNETES", "")
+# The first words of versions whose objects others than Kubernetes define.
+MANAGERS = ("jobset.x-k8s.io/", "kubeflow.org/", "batch.volcano.sh/")
 WORKER = BUILD / "tests" / "runtime_worker"
 PROGRAM = ["python3", "/examples/torch_digits.py"]
 POD_USER = 1000
@@ -300,6 +307,51 @@ def test_faults_of_manifests_are_found():
     expect(["name of a host in DNS" in each for each in faults_of(volcano)] == [True], faults_of(volcano))
     job["spec"]["template"]["spec"]["volumes"].pop()
     expect(["no volume" in each for each in faults_of(job)] == [True], faults_of(job))
+
+
+def validate(things, version, folder):
+    """The exit code and the words of kubernetes-validate about objects."""
+    path = folder / "objects.yaml"
+    path.write_text(yaml.safe_dump_all(things))
+    done = subprocess.run([KUBERNETES, "-m", "kubernetes_validate", "--strict", "-k", version, path],
+                          capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def objects_of_kubernetes():
+    """The objects of all manifests that Kubernetes itself has; of the others the Jobs and pods that their managers
+    make."""
+    for folder in [FOLDER / "base", *(FOLDER / "overlays" / name for name in OVERLAYS)]:
+        yield from rendered(folder)
+    for path in sorted(FOLDER.glob("*.yaml")):
+        for thing in read_all(path):
+            if not thing["apiVersion"].startswith(MANAGERS):
+                yield thing
+                continue
+            if thing["kind"] == "JobSet":
+                for part in thing["spec"]["replicatedJobs"]:
+                    yield {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": part["name"]},
+                           **part["template"]}
+            for name, (template, _) in templates_of(thing).items():
+                yield {"apiVersion": "v1", "kind": "Pod", **template,
+                       "metadata": {"name": name, **template.get("metadata", {})}}
+
+
+def test_the_schemas_of_kubernetes_know_each_field():
+    """By the oldest version of the schemas and by the newest one."""
+    if not KUBERNETES:
+        raise Skip("HVD_TEST_KUBERNETES names no Python that has kubernetes-validate")
+    things = list(objects_of_kubernetes())
+    kinds = [thing["kind"] for thing in things]
+    expect(kinds.count("Job") == len(OVERLAYS) + 2 and kinds.count("Pod") == 5, kinds)
+    misspelt = patched(things[kinds.index("Pod")], "[{op: add, path: /spec/subDomain, value: x}]")
+    with tempfile.TemporaryDirectory() as name:
+        for version in ("1.25", "1.37"):
+            code, said = validate(things, version, pathlib.Path(name))
+            # Without a schema, an object only gets a warning.
+            expect(code == 0 and said.count("passed") == len(things), said)
+            code, said = validate([misspelt], version, pathlib.Path(name))
+            expect(code != 0 and "subDomain" in said, said)
 
 
 def test_kubectl_renders_the_same():
