@@ -180,7 +180,7 @@ environments() {
   if [[ $tier == release ]]; then
     old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     old_environment 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
-    environment easybuild easybuild==5.4.1
+    environment easybuild easybuild==5.4.1 pycodestyle
     # What packaging/wheel.sh needs.
     environment release build scikit-build-core wheel auditwheel abi3audit check-wheel-contents twine
     horovod_environment

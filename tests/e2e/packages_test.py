@@ -289,6 +289,10 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
     with folder() as path:
         files = RELEASE or path / "files"
         if RELEASE is None:
+            files.mkdir()
+            version = re.search(r"project\(horovod VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
+            # A stand-in, whose checksum the easyconfig for the source gets.
+            (files / f"horovod-{version}.tar.gz").write_bytes(b"")
             code, words = call(ROOT / "packaging/release.sh", "--rehearse", "--build", BUILD, "--only",
                                "tarball,recipes", files, seconds=300)
             expect(code == 0, words)
@@ -310,6 +314,15 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
             module load Horovod && horovodrun -np 2 {PYTHON} -c '{program}'""", seconds=120,
                            env={**environment, "PYTHONPATH": ""})
         expect(code == 0 and words.count("of 2") == 2, words)
+        # From source: nothing is compiled, but all dependencies are easyconfigs that EasyBuild knows.
+        source, = files.glob("Horovod-*-foss-*.eb")
+        command = ("eb", "--allow-use-as-root-and-accept-consequences", "--modules-tool=Lmod", source,
+                   f"--prefix={path / 'source'}", f"--sourcepath={files}")
+        for flags in (("-D", "--robot"), ("--check-style",), ("--check-contrib",)):
+            code, words = call(*command, *flags, seconds=300, env=environment)
+            expect(code == 0, words[-4000:])
+            if "-D" in flags:
+                expect(re.search(r"\[ \] .*Horovod-.*-foss", words) and "GCCcore" in words, words[-4000:])
         # A file of another release, or a damaged one.
         (path / "damaged").mkdir()
         shutil.copy(easyconfig, path / "damaged")
