@@ -157,6 +157,12 @@ def run_script(root, name, seconds=300):
     return words
 
 
+SUM = ("import numpy, horovod.numpy as hvd; hvd.init(); "
+       "print('the sum is', hvd.allreduce(numpy.array([1.0 + hvd.rank()]), op=hvd.Sum)[0])")
+# The oldest and the newest Python, and the packages of Debian for an interpreter that pyenv compiled.
+PYTHONS = ("3.8", "3.13")
+LIBRARIES_OF_PYTHON = {"libbz2-1.0", "libexpat1", "libffi8", "liblzma5", "libncursesw6", "libreadline8",
+                       "libsqlite3-0", "libssl3", "libuuid1", "zlib1g"}
 # Each channel must find PyTorch, and train the digits with two ranks. $examples is the folder of the examples.
 DIGITS = """set -e
 export PYTHONDONTWRITEBYTECODE=1
@@ -350,6 +356,42 @@ def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
             code, words = inside(root, *command)
             expect(code == 0, words)
         trains_the_digits(root, "/examples", "PATH=/opt/horovod/bin:$PATH")
+
+
+def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
+    """In a clean root without compilers, which has the libraries that an interpreter of pyenv needs."""
+    wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
+    if wheel is None:
+        raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
+    need_roots()
+    found = {version: sorted(pathlib.Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
+             for version in PYTHONS}
+    if not any(found.values()):
+        raise Skip(f"~/.pyenv has no Python {' and no Python '.join(PYTHONS)}")
+    with folder() as path:
+        root = path / "root"
+        make_root(root, LIBRARIES_OF_PYTHON)
+        expect(not list(root.glob("usr/bin/*g++*")) and not (root / "usr/bin/cc").exists(), "there is a compiler")
+        for version, (interpreter, *_) in ((version, each) for version, each in found.items() if each):
+            cache = root / "var/cache" / version
+            code, words = download(interpreter, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest",
+                                   cache, "numpy", "cloudpickle")
+            if code != 0:
+                raise Skip(f"pip download for Python {version}: {words.strip().splitlines()[-1]}")
+            shutil.copy(wheel, cache)
+            prefix = interpreter.parents[1]
+            shutil.copytree(prefix, root / str(prefix).lstrip("/"), symlinks=True,
+                            ignore=shutil.ignore_patterns("__pycache__", "test", "*.a", "site-packages"))
+            place = f"/opt/python{version}"
+            code, words = inside(root, "sh", "-ec", f"""{interpreter} -m venv {place}
+                {place}/bin/pip install --no-index --no-deps /var/cache/{version}/*.whl
+                PATH={place}/bin:$PATH
+                python3 --version
+                horovodrun --check-build --require Gloo python3
+                horovodrun -np 2 python3 -c "{SUM}" """)
+            expect(code == 0 and f"Python {version}." in words and words.count("the sum is 3.0") == 2, words)
+    if missing := [version for version, each in found.items() if not each]:
+        raise Skip(f"~/.pyenv has no Python {missing[0]}; the others passed")
 
 
 def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel():
