@@ -1,11 +1,12 @@
 #!/bin/bash
-# Makes an image of Debian 12 with horovodrun, the Python package, PyTorch, Open MPI and an ssh server, by Debian's own
-# tools: no container runtime, no registry.
+# Makes an image of Debian 12 with horovodrun, the Python package, PyTorch, Open MPI, pip and an ssh server, by Debian's
+# own tools: no container runtime, no registry.
 #
 # usage: packaging/oci/image.sh FOLDER_OF_DEBS OUTPUT_FOLDER [MIRROR...]
 #
 # Needs root, mmdebstrap and umoci. A MIRROR is a line of sources.list; without one, mmdebstrap chooses.
-# The file is an archive of OCI: `podman load -i`, `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG`.
+# The file is an archive of OCI with one image, since `podman load -i` refuses two, also two tags of one:
+# localhost/horovod:TAG. `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG` sends it to a registry.
 set -euo pipefail
 [[ $# -ge 2 ]] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 debs=$(realpath "$1")
@@ -38,12 +39,13 @@ needed=$(for deb in "${packages[@]}"; do dpkg-deb -f "$deb" Pre-Depends Depends;
 # Without libpmix2 and libmunge2, ranks that mpirun or srun started on the host are refused. Keys of hosts in an image
 # would be known to everybody: a worker makes its own (packaging/kubernetes/mpijob.yaml).
 include=$(printf '%s\n' $needed ca-certificates libmunge2 libpmix2 libssh-4 openmpi-bin openssh-client openssh-server \
-  python-is-python3 python3 python3-numpy python3-torch | sort -u | paste -sd,)
+  python-is-python3 python3 python3-numpy python3-pip python3-torch | sort -u | paste -sd,)
 mmdebstrap --quiet --variant=minbase --mode=root --format=tar --include="$include" \
   --customize-hook="copy-in '$scratch/debs' /var/cache" \
   --customize-hook='chroot "$1" sh -c "dpkg -i /var/cache/debs/*.deb"' \
   --customize-hook='rm -rf "$1"/var/cache/debs "$1"/etc/ssh/ssh_host_* "$1"/var/lib/apt/lists/*' \
   --customize-hook="copy-in '$scratch/examples' /" \
+  --customize-hook="copy-in packaging/oci/pip.conf /etc" \
   bookworm "$scratch/root.tar" "$@"
 
 python=$(tar -xOf "$scratch/root.tar" ./var/lib/dpkg/status | sed -n '/^Package: python3$/,/^$/s/^Version: \([0-9]*\.[0-9]*\).*/\1/p')
@@ -62,7 +64,10 @@ umoci config --image "$scratch/oci:$tag" --created "$created" --no-history --os 
   --config.label org.opencontainers.image.title=horovodrun \
   --config.label org.opencontainers.image.version="$version" \
   --config.label org.opencontainers.image.licenses=Apache-2.0
-umoci tag --image "$scratch/oci:$tag" "latest-py$python-torch-cpu"
+# podman and docker take the name of the image from this annotation, and otherwise call it localhost/TAG:latest.
+sed -i 's/"org.opencontainers.image.ref.name":"/"io.containerd.image.name":"localhost\/horovod:'"$tag"'",&/' \
+  "$scratch/oci/index.json"
+grep -q io.containerd.image.name "$scratch/oci/index.json" || refuse "umoci wrote another index: $(cat "$scratch/oci/index.json")"
 umoci gc --layout "$scratch/oci"
 file=$output/horovod-$tag.oci.tar
 tar -C "$scratch/oci" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf "$file" .
