@@ -18,6 +18,7 @@ RELEASE = pathlib.Path(os.environ["HVD_TEST_RELEASE"]).resolve() if "HVD_TEST_RE
 IMAGE = ROOT / "packaging/oci/image.sh"
 LMOD = "/usr/share/lmod/lmod/init/bash"
 EASYBUILD = os.environ.get("HVD_TEST_EASYBUILD", "")
+WEEK = 7 * 24 * 3600
 # The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
 OURS = ("horovod-doc", "horovodrun", "libhorovod-dev", "libhorovod1", "python3-horovod")
 # Files that change by each installation of each package.
@@ -100,13 +101,35 @@ def download(*command):
         raise Skip(f"{pathlib.Path(command[0]).name} took more than 900 s with {' '.join(mirrors()[1])}") from None
 
 
-def make_root(path, packages):
-    """A root with Debian's packages alone. All that needs the network is here, and skips the test if it fails."""
+def make_root(path, packages, is_kept=False):
+    """A root with Debian's packages alone. All that needs the network is here, and skips the test if it fails.
+
+    A root that is kept is made once for the same packages, and again after a week, since Debian corrects packages.
+    """
     options, lines = mirrors()
-    code, words = download("mmdebstrap", "--quiet", "--variant=minbase", "--mode=root", "--format=directory", *options,
-                           f"--include={','.join(sorted(packages))}", "bookworm", path, *lines)
-    if code != 0:
-        raise Skip(f"mmdebstrap: {' '.join((words.strip() or 'failed').splitlines()[-3:])}")
+    included = ",".join(sorted(packages))
+    kept = BUILD / "roots" / f"{hashlib.sha256(' '.join([included, *lines]).encode()).hexdigest()[:16]}.tar"
+    if is_kept and kept.exists() and time.time() - kept.stat().st_mtime < WEEK:
+        unpack_root(kept, path)
+        return
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="root-") as made:
+        target = pathlib.Path(made) / "root.tar" if is_kept else path
+        code, words = download("mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
+                               f"--format={'tar' if is_kept else 'directory'}", *options, f"--include={included}",
+                               "bookworm", target, *lines)
+        if code != 0:
+            raise Skip(f"mmdebstrap: {' '.join((words.strip() or 'failed').splitlines()[-3:])}")
+        if is_kept:
+            kept.parent.mkdir(exist_ok=True)
+            target.rename(kept)
+            unpack_root(kept, path)
+
+
+def unpack_root(archive, path):
+    path.mkdir()
+    # The devices of a root are those of this machine.
+    code, words = call("tar", "--numeric-owner", "--exclude=./dev/*", "-xpf", archive, "-C", path, seconds=300)
+    expect(code == 0, words)
 
 
 def inside(root, *command, seconds=300):
@@ -504,7 +527,7 @@ def test_debian_packages_run_two_ranks_and_leave_nothing_behind():
         needed = {name for deb in packages.values() for name in dependencies(deb)}
         expect("libc6" in needed and "python3-cloudpickle" in needed, needed)
         root = path / "root"
-        make_root(root, needed | {"python3-numpy"})
+        make_root(root, needed | {"python3-numpy"}, is_kept=True)
         before = install(root, packages)
         words = run_script(root, "numpy")
         expect(len(re.findall(r"rank [01] of 2 has the sum 3", words)) == 2, words)
