@@ -10,6 +10,7 @@ import copy
 
 from harness import *
 
+import packages_test
 from rendezvous_test import ranks_in
 
 try:
@@ -384,24 +385,41 @@ def secret_volume(mode=0o440, group=POD_USER):
         yield folder
 
 
+# Runs a command in the files of an image, in a namespace of its own: IMAGE VOLUME PLACE_OF_THE_VOLUME COMMAND...
+IN_IMAGE = """set -e
+mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; mount -t tmpfs tmpfs "$0/tmp"
+touch "$0/etc/hosts"; mount --bind /etc/hosts "$0/etc/hosts"; mkdir -p "$0$2"; mount --bind "$1" "$0$2"
+shift 2
+exec chroot "$0" "$@"
+"""
+
+
 class Pod:
     """A host that runs the command of a container, with its user, variables and capabilities.
 
-    `program` takes the place of that of the manifest.
+    `program` takes the place of that of the manifest. `image` is the folder with the files of the container's image;
+    without it, the container has those of the host and the programs of the build.
     """
 
-    def __init__(self, name, index, container, token_folder, program=(WORKER, "sum")):
+    def __init__(self, name, index, container, token_folder, program=(WORKER, "sum"), image=None):
         self.log = scratch() / "log"
         mount, = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "token"]
-        variables = {key: value.replace(mount, str(token_folder)) for key, value in variables_of(container).items()}
-        environment = {**clean_environment(HOME="/", JOB_COMPLETION_INDEX=str(index)), **variables}
-        environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
+        variables = variables_of(container)
         words = container["command"] + container["args"]
         expect(words[-2:] == PROGRAM, words)
         words[-2:] = map(str, program)
+        environment = clean_environment(HOME="/", JOB_COMPLETION_INDEX=str(index))
+        if image is None:
+            place = []
+            environment |= {key: value.replace(mount, str(token_folder)) for key, value in variables.items()}
+            environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
+        else:
+            place = ["unshare", "--mount", "sh", "-c", IN_IMAGE, image, token_folder, mount]
+            environment = {"HOME": "/", "JOB_COMPLETION_INDEX": str(index), "LANG": "C.UTF-8",
+                           "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **variables}
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", "setpriv",
+                ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", *place, "setpriv",
                  f"--reuid={POD_USER}", f"--regid={POD_USER}", f"--groups={POD_USER}", "--no-new-privs",
                  "--inh-caps=-all", "--bounding-set=-all", *words],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd="/", process_group=0)
@@ -430,7 +448,8 @@ def need_pod_user():
 
 def pods_run_together(names, subdomain, container, **more):
     """Runs a program in two pods, and returns the output of the first one."""
-    need_pod_user()
+    if "image" not in more:
+        need_pod_user()
     before = Inventory()
     with secret_volume() as folder:
         # Its launcher has no name in DNS yet.
@@ -466,6 +485,24 @@ def test_the_pods_of_the_indexed_job_train_the_digits():
     said = pods_run_together(("horovod-0", "horovod-1"), "horovod", container,
                              program=(PROGRAM[0], script, "--epochs", 4))
     expect(re.search(r"test accuracy 0\.9\d* after .* on 4 processes", said), said)
+
+
+@world("horovod-0 horovod-1")
+def test_the_pods_of_the_indexed_job_train_in_the_image_of_a_release():
+    """The walk of a new user, from the image: the command of the manifest with the files of the image alone."""
+    archive = packages_test.release_file("horovod-*-cpu.oci.tar")
+    if archive is None:
+        raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
+    if not shutil.which("umoci"):
+        raise Skip("there is no umoci; packaging/packages-test.txt names it")
+    container, = one(read_all(ROOT / "k8s/horovod-job.yaml"), "Job")["spec"]["template"]["spec"]["containers"]
+    started = time.monotonic()
+    # The hosts have a /tmp of their own.
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as path:
+        image = packages_test.unpack_image(archive, pathlib.Path(path))
+        said = pods_run_together(("horovod-0", "horovod-1"), "horovod", container, program=PROGRAM, image=image)
+    expect(re.search(r"test accuracy 0\.9\d* after .* on 4 processes", said), said)
+    packages_test.in_time("Kubernetes", started)
 
 
 @world("horovod-pods-0-0 horovod-pods-0-1")

@@ -420,23 +420,40 @@ def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
         raise Skip(f"~/.pyenv has no Python {missing[0]}; the others passed")
 
 
+def in_time(what, started):
+    """Prints the seconds of a walk; more than 10 minutes are a failure."""
+    seconds = time.monotonic() - started
+    print(f"{what}: {seconds:.0f} s")
+    expect(seconds <= 600, f"{what}: {seconds:.0f} s; a new user has it in 600 s")
+
+
 def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel():
+    """Each walk begins with the command of docs/installing.md for the wheel."""
     wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     # The hosts of a test have a /tmp of their own.
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-") as path:
         environment = pathlib.Path(path) / "venv"
-        for command in ((PYTHON, "-m", "venv", "--system-site-packages", environment),
-                        (environment / "bin/pip", "install", "--no-index", "--no-deps", wheel)):
-            code, words = call(*command, seconds=120)
-            expect(code == 0, words)
-        for page in ("pytorch", "two-machines", "slurm"):
-            code, words = call(PYTHON, "-B", ROOT / "tests/docs/blocks.py", ROOT / f"docs/tutorials/{page}.md",
-                               seconds=700, env=clean_environment(HVD_TEST_INSTALLED=str(environment)))
+        started = time.monotonic()
+        code, words = call(PYTHON, "-m", "venv", "--system-site-packages", environment, seconds=300)
+        expect(code == 0, words)
+        command, = re.findall(r"`(pip install \./horovod-VERSION-\S+\.whl)`", (ROOT / "docs/installing.md").read_text())
+        # The dependencies of the wheel come from Debian here.
+        code, words = call("bash", "-c", command.replace("VERSION", wheel.name.split("-")[1]), seconds=300, cwd=RELEASE,
+                           env=clean_environment(PATH=f"{environment / 'bin'}:{os.environ['PATH']}", PIP_NO_INDEX="1",
+                                                 PIP_NO_DEPS="1"))
+        expect(code == 0, words)
+        in_time("pip install", started)
+        installed = time.monotonic() - started
+        for page in ("installing", "tutorials/pytorch", "tutorials/two-machines", "tutorials/slurm"):
+            started = time.monotonic() - installed
+            code, words = call(PYTHON, "-B", ROOT / "tests/docs/blocks.py", ROOT / f"docs/{page}.md", seconds=700,
+                               env=clean_environment(HVD_TEST_INSTALLED=str(environment)))
             if code == SKIPPED:
                 raise Skip(words.strip())
             expect(code == 0, words[-4000:])
+            in_time(f"pip install and {page}.md", started)
 
 
 def test_pip_refuses_a_wheel_for_a_newer_glibc():
