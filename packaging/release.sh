@@ -11,6 +11,7 @@
 #   --rehearse        accept a tree without a tag and a dated changelog; say what a release would refuse
 #
 # Run tests/run.sh --release on the tag first. Steps may be repeated: each replaces its own files.
+# HVD_TEST_EASYBUILD=PYTHON, which has easybuild and pycodestyle, tries the easyconfigs; without it a release stops.
 # BUILD_DIR=FOLDER compiles tarball and wheel there, and again only what has changed since the last time.
 # MIRROR='deb URL SUITE COMPONENT' is where the image takes the packages of Debian from.
 set -euo pipefail
@@ -191,13 +192,18 @@ step_install() {
     require "without a wheel, the files of the folder are not tried" false
     return 0
   fi
-  local code=0
-  HVD_BUILD=$build HVD_TEST_RELEASE=$output /usr/bin/python3 -B tests/e2e/packages_test.py || code=$?
-  case $code in
-    0) ;;
-    77) require "a file was not tried, for the reason behind SKIP above" false;;
-    *) refuse "a file of the folder does not work, by the test above";;
-  esac
+  local code test
+  export HVD_BUILD=$build HVD_TEST_RELEASE=$output HVD_TEST_WHEEL=${HVD_TEST_WHEEL:-$(command -v "$python")}
+  for test in packages_test.py "kubernetes_test.py the_pods_of_the_indexed_job_train_in_the_image_of_a_release"; do
+    code=0
+    # shellcheck disable=SC2086 # a file and its test
+    /usr/bin/python3 -B tests/e2e/$test || code=$?
+    case $code in
+      0) ;;
+      77) require "a file was not tried, for the reason behind SKIP above" false;;
+      *) refuse "a file of the folder does not work, by the test above";;
+    esac
+  done
 }
 
 scratch=$(mktemp -d)

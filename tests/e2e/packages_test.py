@@ -2,7 +2,8 @@
 """Packages of this build, where nothing else of the project is: tarball, modules, EasyBuild, Debian packages, image,
 wheel.
 
-HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and the wheel with them.
+HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and with them wheel, sdist and image. For the
+sdist, HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
 """
 import contextlib
 import hashlib
@@ -17,6 +18,7 @@ TARBALL = ROOT / "packaging/tarball.sh"
 RELEASE = pathlib.Path(os.environ["HVD_TEST_RELEASE"]).resolve() if "HVD_TEST_RELEASE" in os.environ else None
 IMAGE = ROOT / "packaging/oci/image.sh"
 LMOD = "/usr/share/lmod/lmod/init/bash"
+BUILDER = os.environ.get("HVD_TEST_WHEEL", "")
 EASYBUILD = os.environ.get("HVD_TEST_EASYBUILD", "")
 WEEK = 7 * 24 * 3600
 # The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
@@ -382,6 +384,33 @@ def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
             code, words = inside(root, *command)
             expect(code == 0, words)
         trains_the_digits(root, "/examples", "PATH=/opt/horovod/bin:$PATH")
+
+
+def files_in(wheel):
+    return sorted(name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/"))
+
+
+def test_the_sdist_of_a_release_makes_the_same_wheel():
+    wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
+    if wheel is None:
+        raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
+    sdist = release_file(f"horovod-{wheel.name.split('-')[1]}.tar.gz")
+    if not BUILDER:
+        raise Skip("HVD_TEST_WHEEL names no Python that has scikit-build-core")
+    with folder() as path:
+        code, words = call(BUILDER, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation",
+                           "--wheel-dir", path, sdist, seconds=1500)
+        expect(code == 0, words[-4000:])
+        built, = path.glob("*.whl")
+        different = set(files_in(wheel)) ^ set(files_in(built))
+        expect(not different, f"not in both wheels: {sorted(different)}")
+        for command in ((PYTHON, "-m", "venv", "--system-site-packages", path / "venv"),
+                        (path / "venv/bin/pip", "install", "--no-index", "--no-deps", built)):
+            code, words = call(*command, seconds=300)
+            expect(code == 0, words)
+        code, words = call(path / "venv/bin/horovodrun", "-np", 2, path / "venv/bin/python3", "-c", SUM, seconds=120,
+                           env=clean_environment())
+        expect(code == 0 and words.count("the sum is 3.0") == 2, words)
 
 
 def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
