@@ -338,7 +338,16 @@ std::string Generations::exclude(const std::string& name, Time now) {
   return exclusion ? about_exclusion(name, *exclusion) : "";
 }
 
-// After the end of a process that was no rank yet: the ranks beside it have shown that the host is sound.
+// Whether a rank of the host has entered hvd.elastic.run, or was there before the others came: the host is sound.
+bool Generations::has_worked(const std::string& host) const {
+  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
+    const Process& process = one.second;
+    return is_live(one.first) && is_member(one.first) && !process.awaited_since &&
+           hosts_.at(process.host).name == host;
+  });
+}
+
+// After the end of a process that has done no work yet, beside ranks that work.
 std::string Generations::start_another_later(const std::string& name, Time now) {
   const auto wait = pool_.retry_later(name, seconds(5), seconds(300), now);
   return cat(
@@ -432,7 +441,7 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
   if (limits_.restarts_ranks || may_be_sound || (is_alone && !limits_.hosts_join)) {
     const auto wait = pool_.retry_later(name, seconds(1), seconds(60), now);
     after = cat("it is started again in ", wait.count(), " s");
-  } else if (!was_member && members_of(name) > 0) {
+  } else if ((!was_member || one.awaited_since) && has_worked(name)) {
     after = start_another_later(name, now);
   } else {
     after = exclude(name, now);
@@ -579,7 +588,6 @@ void Generations::give_up_absent(Time now) {
     if (!process.awaited_since || process.phase != Phase::kMember) continue;
     const Time since = *process.awaited_since;
     if (now >= since + duration_of(limits_.return_seconds)) {
-      process.awaited_since.reset();
       const std::string name = whose(number);
       dismiss(number);
       fail(number, kExitFailed,

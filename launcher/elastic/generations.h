@@ -203,6 +203,7 @@ class Generations {
   void note_commit(int32_t generation);
   bool ends_by_repetition();
   std::string exclude(const std::string& name, Time now);
+  bool has_worked(const std::string& host) const;
   std::string start_another_later(const std::string& name, Time now);
   void drop_host(HostState& host);
   void dismiss(int process);

@@ -803,10 +803,33 @@ TEST_CASE("a new rank that does not enter elastic.run is named, and then given u
         "1: rank 3 on host b has not entered hvd.elastic.run, nor called a collective, within 30 s "
         "of its hvd.init (--start-timeout)");
   CHECK(job.ended_processes == std::vector<int>{3});
+  CHECK(job.said.back().ends_with(
+      "; the job goes on without it, and starts another one there in 5 s"));
+  // The other new rank there works.
+  CHECK(job.ended.empty());
+  job.ask({0, 1, 2});
+  CHECK(job.ranks() == "0 1 2");
+  CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE("a new rank that fails before it enters elastic.run costs the ranks beside it nothing") {
+  RecordedJob job(of_script());
+  grow_by_two(job);
+  job.generations.entered(2, job.now());
+  job.generations.ended(3, 1, "rank 3 on host b exited with code 1", job.now());
+  CHECK(job.ended.empty());
+  CHECK(job.losses.size() == 1);
+  job.ask({0, 1, 2});
+  CHECK(job.ranks() == "0 1 2");
+}
+
+TEST_CASE("a host none of whose new ranks enters elastic.run is left out") {
+  RecordedJob job(of_script());
+  grow_by_two(job);
+  job.wait(30);
   CHECK(job.ended == std::vector<int>{1});
   job.ask({0, 1});
   CHECK(job.ranks() == "0 1");
-  CHECK_FALSE(job.exit_code);
 }
 
 TEST_CASE("new ranks that enter elastic.run in time are waited for no longer") {
