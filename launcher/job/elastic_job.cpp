@@ -496,8 +496,8 @@ net::Task<void> ElasticJob::repeat_updates() {
     Bytes request =
         hosts_updated_request(found->second.key, told_at_, updates_ | rendezvous::kHostsAdded);
     WorkerAddress worker = found->second;
-    const bool is_told = co_await tell_worker(std::move(worker), std::move(request));
-    if (!is_told && !is_stopped_ && !std::exchange(has_failed, true)) {
+    const bool was_reached = co_await tell_worker(std::move(worker), std::move(request));
+    if (!was_reached && !is_stopped_ && !std::exchange(has_failed, true)) {
       launch_.output.say(
           "rank 0 does not hear of changed hosts: this machine does not reach the address where "
           "its Horovod listens for them");
