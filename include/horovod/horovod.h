@@ -7,7 +7,8 @@
  *     hvd_release.
  *  3. The first field of a struct is its size in the caller's build (sizeof). Structs grow only at
  *     the tail. Fields beyond the caller's size read as zero.
- *  4. Any thread may call any function unless its comment says otherwise. No function calls back.
+ *  4. Any thread may call any function unless its comment says otherwise. No function calls back but
+ *     hvd_init_options.joined.
  *  5. Strings are NUL-terminated UTF-8. The library uses a pointer argument only during the call
  *     unless the comment says otherwise.
  */
@@ -47,10 +48,14 @@ typedef struct hvd_init_options {
    * with this rank. The new job numbers them from 0. rank_count 0: all ranks. */
   uint32_t rank_count;
   const int32_t* ranks;
+  /* NULL, or called once when this process has joined ranks that trained before, on the thread and
+   * within the call that waited for it (hvd_is_provisional). It may call any function of the library. */
+  void (*joined)(void);
 } hvd_init_options;
 
 /* Joins the job that the environment describes, or a job of one rank when it describes none.
- * `options` may be NULL. Blocks until every rank has joined. While initialised, a second call
+ * `options` may be NULL. Blocks until every rank has joined, but in an elastic job whose ranks train
+ * already: there the place is provisional. While initialised, a second call
  * returns HVD_OK and changes nothing. After hvd_shutdown, a call joins again. */
 HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_size);
 
@@ -77,6 +82,13 @@ HVD_API int32_t hvd_is_homogeneous(void);
  * the next generation: hvd_shutdown and hvd_init lead from one to the next. When the launcher finds that
  * a process or host is lost, pending work fails with HVD_ABORTED and that cause. */
 
+/* 1 between hvd_init and the time at which the other ranks take this process in, else 0. They train meanwhile. The
+ * functions of identity and hvd_alloc work; hvd_complete_init, hvd_submit and all others that need the job block until
+ * the ranks have finished a step and take all new processes in. */
+HVD_API int32_t hvd_is_provisional(void);
+/* Waits until the ranks take this process in, if they have not yet. With takes_any_place 1, another rank and size may be
+ * the result: the caller asks anew for what it knows of them. */
+HVD_API int hvd_complete_init(int32_t takes_any_place, char* error, size_t error_size);
 /* Number of the generation, from 0; -1 when not initialised. */
 HVD_API int32_t hvd_generation(void);
 /* 1 when a rank of an elastic job was not in the generation before, else 0. The same on all ranks. */

@@ -37,6 +37,25 @@ Clock::duration duration_of(double value) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
 }
 
+rendezvous::Generation record_of(const Generation& generation) {
+  rendezvous::Generation record;
+  record.number = static_cast<int32_t>(generation.number);
+  for (const Member& member : generation.members) {
+    record.members.push_back(
+        {static_cast<int32_t>(member.incarnation), member.is_new, member.host});
+  }
+  return record;
+}
+
+std::map<int, rendezvous::PlaceAnswer> answers_by_process(const Generation& generation) {
+  std::map<int, rendezvous::PlaceAnswer> answers;
+  int rank = 0;
+  for (const rendezvous::PlaceAnswer& answer : answers_of(record_of(generation))) {
+    answers.emplace(static_cast<int>(generation.members[rank++].incarnation), answer);
+  }
+  return answers;
+}
+
 }  // namespace
 
 Generations::Generations(const GenerationLimits& limits, GenerationActions& actions,
@@ -138,20 +157,7 @@ void Generations::note_start(int host, Time now) {
 }
 
 void Generations::takes_part(Time now) {
-  takes_part_ = true;
-  consider(now);
-}
-
-void Generations::entered(int process, Time now) {
-  takes_part_ = true;
-  has_called_collective(process, now);
-}
-
-void Generations::has_called_collective(int process, Time now) {
-  if (const auto found = processes_.find(process); found != processes_.end()) {
-    found->second.has_entered = true;
-    found->second.awaited_since.reset();
-  }
+  if (!std::exchange(takes_part_, true) && current_) first_work_ = now - first_began_;
   consider(now);
 }
 
@@ -208,8 +214,11 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   one.phase = Phase::kAsking;
   one.request = request.number;
   one.generation = request.generation;
+  one.takes_any_place = request.from == rendezvous::PlaceRequestFrom::kElasticRun;
+  if (request.from == rendezvous::PlaceRequestFrom::kInit || request.generation >= 0) {
+    one.provisional.reset();
+  }
   if (request.has_committed) note_commit(request.generation);
-  one.awaited_since.reset();
   if ((!current_ || is_member(process)) && !asking_since_) asking_since_ = now;
   consider(now);
 }
@@ -338,14 +347,8 @@ std::string Generations::exclude(const std::string& name, Time now) {
   return exclusion ? about_exclusion(name, *exclusion) : "";
 }
 
-// Whether a rank of the host has entered hvd.elastic.run, or was there before the others came: the host is sound.
-bool Generations::has_worked(const std::string& host) const {
-  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
-    const Process& process = one.second;
-    return is_live(one.first) && is_member(one.first) && !process.awaited_since &&
-           hosts_.at(process.host).name == host;
-  });
-}
+// Whether ranks of the host work: it is sound.
+bool Generations::has_worked(const std::string& host) const { return members_of(host) > 0; }
 
 // After the end of a process that has done no work yet, beside ranks that work.
 std::string Generations::start_another_later(const std::string& name, Time now) {
@@ -441,7 +444,7 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
   if (limits_.restarts_ranks || may_be_sound || (is_alone && !limits_.hosts_join)) {
     const auto wait = pool_.retry_later(name, seconds(1), seconds(60), now);
     after = cat("it is started again in ", wait.count(), " s");
-  } else if ((!was_member || one.awaited_since) && has_worked(name)) {
+  } else if (!was_member && has_worked(name)) {
     after = start_another_later(name, now);
   } else {
     after = exclude(name, now);
@@ -578,39 +581,159 @@ void Generations::name_unaware(Time now) {
       std::min({next_.value_or(Time::max()), limit.value_or(end), end, told_loss_ + kPauseTold});
 }
 
-// Gives up new ranks that have a place and do not begin to work: the others wait for them at their first
-// collective.
-void Generations::give_up_absent(Time now) {
-  if (!takes_part_ || limits_.may_be_originals) return;
+// Gives up processes that have a provisional place and do not ask for the final one. The ranks train meanwhile.
+void Generations::give_up_unprepared(Time now) {
+  if (!takes_part_) return;
+  // The first ranks have shown how long the program needs between hvd.init and hvd.elastic.run.
+  const Clock::duration limit = first_work_ + duration_of(limits_.return_seconds);
+  const auto in_words = cat(std::chrono::ceil<seconds>(limit).count(), " s");
   std::vector<std::string> names;
   Time first = Time::max();  // since when
   for (auto& [number, process] : processes_) {
-    if (!process.awaited_since || process.phase != Phase::kMember) continue;
-    const Time since = *process.awaited_since;
-    if (now >= since + duration_of(limits_.return_seconds)) {
+    if (process.phase != Phase::kPreparing) continue;
+    if (now >= process.since + limit) {
       const std::string name = whose(number);
       dismiss(number);
       fail(number, kExitFailed,
-           cat(name, " has not entered hvd.elastic.run, nor called a collective, within ",
-               limits_.return_seconds, " s of its hvd.init (--start-timeout)"),
+           cat(name, " has not entered hvd.elastic.run, nor called a collective, within ", in_words,
+               " of its hvd.init (--start-timeout)"),
            now);
       continue;
     }
-    first = std::min(first, since);
+    first = std::min(first, process.since);
     names.push_back(whose(number));
   }
-  if (names.empty()) return;
-  Time tell = told_absent_ ? *told_absent_ + kPauseTold : first + kUntilNamed;
+  if (names.empty()) {
+    told_unprepared_.reset();
+    return;
+  }
+  Time tell = told_unprepared_ ? *told_unprepared_ + kPauseTold : first + kUntilNamed;
   if (now >= tell) {
-    told_absent_ = now;
+    told_unprepared_ = now;
     tell = now + kPauseTold;
-    actions_.say(cat("the ranks wait for ", join(names, ", "),
+    actions_.say(cat("the next generation waits for ", join(names, ", "),
                      names.size() == 1 ? ", which is new," : ", which are new,",
-                     " to enter hvd.elastic.run, up to ", limits_.return_seconds, " s after ",
+                     " to enter hvd.elastic.run, up to ", in_words, " after ",
                      names.size() == 1 ? "its" : "their", " hvd.init (--start-timeout)"));
   }
-  next_ =
-      std::min({next_.value_or(Time::max()), tell, first + duration_of(limits_.return_seconds)});
+  next_ = std::min({next_.value_or(Time::max()), tell, first + limit});
+}
+
+// Whether a rank that has the state goes on.
+bool Generations::has_survivor() const {
+  const std::vector<int> ranks = members();
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [this](int process) { return is_live(process) && has_met(process); });
+}
+
+// While ranks train, gathers the processes that ask to join them, and tells these the places that they will have.
+// The ranks are interrupted when all of these processes have asked again.
+void Generations::plan_newcomers(Time now) {
+  if (finishing_ || is_over_ || is_assumed_ || restarts_program() || !has_survivor()) return;
+  if (joining_) check_joining();
+  if (!joining_) {
+    std::set<int> ready;
+    for (const auto& [number, process] : processes_) {
+      if (!is_member(number) && has_spare_place(process)) ready.insert(number);
+    }
+    if (ready.empty()) return ready_since_.reset();
+    ready_since_ = ready_since_.value_or(now);
+    const bool may_come = std::any_of(processes_.begin(), processes_.end(), [](const auto& one) {
+      return one.second.phase == Phase::kStarting;
+    });
+    const Time when = may_come ? *ready_since_ + kGathering : *ready_since_;
+    if (now < when) {
+      next_ = std::min(next_.value_or(Time::max()), when);
+      return;
+    }
+    ready_since_.reset();
+    MembershipPlan plan = plan_joining(ready);
+    auto* const generation = std::get_if<Generation>(&plan);
+    if (generation == nullptr || !generation->has_new()) return;
+    told_unprepared_.reset();
+    joining_ = std::move(*generation);
+  }
+  tell_provisional_places(now);
+}
+
+// The next generation if these processes join all ranks that do not leave.
+MembershipPlan Generations::plan_joining(const std::set<int>& newcomers) const {
+  return plan_with([&](int process) {
+    return is_member(process) ? is_live(process) : newcomers.contains(process);
+  });
+}
+
+// The plan is void when ranks or newcomers end or are to leave. A process that has a place in its hands, and would
+// have another one, starts again: a program sees its place change within hvd.elastic.run only.
+void Generations::check_joining() {
+  for (;;) {
+    std::set<int> newcomers;
+    for (const Member& member : joining_->members) {
+      const auto process = static_cast<int>(member.incarnation);
+      if (is_live(process) && !is_member(process)) newcomers.insert(process);
+    }
+    MembershipPlan plan = plan_joining(newcomers);
+    auto* const generation = std::get_if<Generation>(&plan);
+    const bool has_new = generation != nullptr && generation->has_new();
+    const Generation nobody;
+    if (start_misplaced_again(newcomers, has_new ? *generation : nobody)) continue;
+    if (has_new)
+      joining_ = std::move(*generation);
+    else
+      joining_.reset();
+    return;
+  }
+}
+
+// Ends those of the processes that cannot take their places of this generation. Whether there were any.
+bool Generations::start_misplaced_again(const std::set<int>& processes,
+                                        const Generation& generation) {
+  const std::map<int, rendezvous::PlaceAnswer> answers = answers_by_process(generation);
+  bool any = false;
+  for (const int number : processes) {
+    const Process& process = processes_.at(number);
+    if (!process.provisional || process.takes_any_place) continue;
+    if (const auto found = answers.find(number); found != answers.end()) {
+      rendezvous::Place place = found->second.place;
+      place.generation = process.provisional->generation;
+      if (place == *process.provisional) continue;
+    }
+    any = true;
+    actions_.say(cat(
+        whose(number), " ends, since the place that it was given in hvd.init has changed; ",
+        limits_.hosts_join
+            ? cat("host ", hosts_.at(process.host).name, " is used again when an agent joins there")
+            : "another one starts"));
+    dismiss(number);
+  }
+  return any;
+}
+
+void Generations::tell_provisional_places(Time now) {
+  for (auto& [number, answer] : answers_by_process(*joining_)) {
+    Process& process = processes_.at(number);
+    if (is_member(number) || process.phase != Phase::kAsking) continue;
+    if (process.provisional || process.takes_any_place) continue;
+    process.phase = Phase::kPreparing;
+    process.provisional = answer.place;
+    process.since = now;
+    actions_.answer(number, process.request,
+                    {.place = answer.place, .has_new_members = true, .is_provisional = true});
+    next_ = std::min(next_.value_or(Time::max()), now + kUntilNamed);
+  }
+}
+
+bool Generations::has_joining(int process) const {
+  return joining_ && std::any_of(joining_->members.begin(), joining_->members.end(),
+                                 [&](const Member& one) { return one.incarnation == process; });
+}
+
+bool Generations::all_joining_are_prepared() const {
+  return joining_ &&
+         std::all_of(joining_->members.begin(), joining_->members.end(), [this](const Member& one) {
+           const auto process = static_cast<int>(one.incarnation);
+           return is_member(process) || processes_.at(process).phase == Phase::kAsking;
+         });
 }
 
 void Generations::start_hosts(Time now) {
@@ -652,6 +775,20 @@ bool Generations::all_have_asked() const {
 
 // The members if the next generation began now: of those who have asked.
 MembershipPlan Generations::next() const {
+  const bool has_state = has_survivor();
+  if (has_state && all_joining_are_prepared()) {
+    Generation generation = *joining_;
+    generation.number = this->generation() + 1;
+    return generation;
+  }
+  return plan_with([this, has_state](int number) {
+    const Process& process = processes_.at(number);
+    return is_held(process) ||
+           (process.phase == Phase::kAsking && (is_member(number) || !has_state));
+  });
+}
+
+MembershipPlan Generations::plan_with(const Takes& takes) const {
   MembershipChange change;
   change.min = limits_.least;
   change.max = limits_.most;
@@ -677,8 +814,7 @@ MembershipPlan Generations::next() const {
     for (const auto& [number, process] : processes_) {
       const HostState& state = hosts_.at(process.host);
       if (state.name != host.name || state.is_leaving) continue;
-      if (process.phase != Phase::kAsking && !is_held(process)) continue;
-      if (process.is_removed) continue;
+      if (process.is_removed || !takes(number)) continue;
       ++count;
       if (!is_member(number) || !has_met(number)) {
         usable.started.push_back({process.slot, number});
@@ -719,12 +855,14 @@ MembershipPlan Generations::hand_over(MembershipChange change) const {
 
 void Generations::begin(Generation generation, Time now) {
   if (current_) count_reset(why_it_resets(), now);
-  if (!current_) first_start_ = now - begun_;
+  if (!current_) {
+    first_start_ = now - begun_;
+    first_began_ = now;
+  }
   paused_since_.reset();
   asking_since_.reset();
   ready_since_.reset();
   has_named_silent_ = false;
-  told_absent_.reset();
   lost_since_.reset();
   announced_ = rendezvous::kHostsUnchanged;
   failure_.clear();
@@ -737,16 +875,9 @@ void Generations::begin(Generation generation, Time now) {
     actions_.say(cat("generation ", generation.number, ": ",
                      count_of_ranks(std::ssize(generation.members)), left));
   }
-  rendezvous::Generation record;
-  record.number = static_cast<int32_t>(generation.number);
-  for (const Member& member : generation.members) {
-    record.members.push_back(
-        {static_cast<int32_t>(member.incarnation), member.is_new, member.host});
-  }
+  const rendezvous::Generation record = record_of(generation);
   actions_.begin_generation(record);
   current_ = std::move(generation);
-  const bool has_old = std::any_of(record.members.begin(), record.members.end(),
-                                   [](const auto& member) { return !member.is_new; });
   std::set<int> starting;  // hosts
   const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);
   for (size_t rank = 0; rank < answers.size(); ++rank) {
@@ -758,12 +889,7 @@ void Generations::begin(Generation generation, Time now) {
       actions_.answer(number, process.request, answers[rank]);
     process.phase = Phase::kMember;
     process.generation = record.number;
-    if (has_old && record.members[rank].is_new && !process.has_entered) {
-      process.awaited_since = now;
-      next_ = std::min(
-          next_.value_or(Time::max()),
-          now + std::min<Clock::duration>(kUntilNamed, duration_of(limits_.return_seconds)));
-    }
+    if (has_joining(number) && record.members[rank].is_new) joining_.reset();
   }
   for (const int host : starting) {
     // Its agent starts all of them at once.
@@ -799,6 +925,7 @@ bool Generations::may_grow() const {
   const auto is_starting = [](const auto& one) {
     return one.second.phase == Phase::kStarting || one.second.phase == Phase::kHeld;
   };
+  if (joining_ || ready_since_) return true;
   if (std::any_of(processes_.begin(), processes_.end(), is_starting)) return true;
   return std::any_of(pool_.offered().begin(), pool_.offered().end(), [this](const Host& host) {
     return !pool_.is_excluded_for_ever(host.name) && live_processes(host.name) < host.slots;
@@ -812,8 +939,7 @@ std::string Generations::awaited_hosts(Time now) const {
     if (pool_.is_excluded_for_ever(host.name)) continue;
     const bool is_starting =
         std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
-          const bool starts =
-              one.second.phase == Phase::kStarting || one.second.phase == Phase::kHeld;
+          const bool starts = !is_member(one.first) && one.second.phase != Phase::kGone;
           return starts && hosts_.at(one.second.host).name == host.name;
         });
     const Time when = pool_.usable_from(host.name);
@@ -968,6 +1094,15 @@ int Generations::live_members() const {
       [this](const Member& member) { return is_live(static_cast<int>(member.incarnation)); }));
 }
 
+// Without those that are to leave.
+int Generations::staying_members() const {
+  const std::vector<int> ranks = members();
+  return static_cast<int>(std::count_if(ranks.begin(), ranks.end(), [this](int number) {
+    const Process& process = processes_.at(number);
+    return is_live(number) && !process.is_removed && !hosts_.at(process.host).is_leaving;
+  }));
+}
+
 int Generations::members_of(const std::string& host) const {
   if (!current_) return 0;
   return static_cast<int>(
@@ -982,10 +1117,30 @@ bool Generations::has_spare_place(const Process& process) const {
   const bool is_ready =
       process.phase == Phase::kAsking || (process.phase == Phase::kHeld && state.is_prepared);
   if (!is_ready || state.is_leaving || state.is_gone) return false;
-  if (limits_.most && live_members() >= *limits_.most) return false;
+  if (limits_.most && staying_members() >= *limits_.most) return false;
   return std::any_of(pool_.offered().begin(), pool_.offered().end(), [&](const Host& host) {
     return host.name == state.name && members_of(host.name) < host.slots;
   });
+}
+
+// kHostsAdded when processes are ready that would start with the next generation, or with the next start of all.
+int32_t Generations::slots_ready(Time now) {
+  const bool is_ready = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
+    return !is_member(one.first) && has_spare_place(one.second);
+  });
+  if (!is_ready) {
+    ready_since_.reset();
+    return rendezvous::kHostsUnchanged;
+  }
+  ready_since_ = ready_since_.value_or(now);
+  const bool may_come = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
+    return one.second.phase == Phase::kStarting ||
+           (one.second.phase == Phase::kHeld && !hosts_.at(one.second.host).is_prepared);
+  });
+  const Time when = may_come ? *ready_since_ + kGathering : *ready_since_;
+  if (now >= when) return rendezvous::kHostsAdded;
+  next_ = std::min(next_.value_or(Time::max()), when);
+  return rendezvous::kHostsUnchanged;
 }
 
 // Tells the ranks of changes that are ready, so that they ask for places at their next commit.
@@ -1003,24 +1158,8 @@ void Generations::announce(Time now) {
     const auto process = static_cast<int>(member.incarnation);
     if (is_live(process) && processes_.at(process).is_removed) updates |= rendezvous::kHostsRemoved;
   }
-  const bool is_ready = std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
-    return !is_member(one.first) && has_spare_place(one.second);
-  });
-  if (!is_ready) ready_since_.reset();
-  if (is_ready) {
-    ready_since_ = ready_since_.value_or(now);
-    const bool may_come =
-        std::any_of(processes_.begin(), processes_.end(), [this](const auto& one) {
-          return one.second.phase == Phase::kStarting ||
-                 (one.second.phase == Phase::kHeld && !hosts_.at(one.second.host).is_prepared);
-        });
-    const Time when = may_come ? *ready_since_ + kGathering : *ready_since_;
-    if (now >= when) {
-      updates |= rendezvous::kHostsAdded;
-    } else {
-      next_ = std::min(next_.value_or(Time::max()), when);
-    }
-  }
+  if (all_joining_are_prepared()) updates |= rendezvous::kHostsAdded;
+  if (is_assumed_ || restarts_program()) updates |= slots_ready(now);
   if (updates != rendezvous::kHostsUnchanged && restarts_program()) {
     // A rank may still be on its way to hvd.elastic.run.
     const Time when = begun_ + duration_of(limits_.return_seconds);
@@ -1057,13 +1196,13 @@ void Generations::consider(Time now) {
   mark_leaving();
   give_up_silent(now);
   if (is_over_) return;
-  give_up_absent(now);
+  give_up_unprepared(now);
   if (is_over_) return;
-  const bool has_survivor =
+  const bool has_live_member =
       !current_ ||
       std::any_of(current_->members.begin(), current_->members.end(),
                   [this](const Member& one) { return is_live(static_cast<int>(one.incarnation)); });
-  if (!has_survivor || (live_processes() == 0 && !processes_.empty())) {
+  if (!has_live_member || (live_processes() == 0 && !processes_.empty())) {
     over(failure_code_ != 0 ? failure_code_ : kExitFailed,
          failure_.empty() ? "no rank is left that has the state of the training" : failure_,
          failed_process_);
@@ -1073,6 +1212,7 @@ void Generations::consider(Time now) {
   if (is_over_) return;
   give_up_slow(now);
   drop_surplus();
+  plan_newcomers(now);
   start_hosts(now);
   announce(now);
   if (is_over_) return;
@@ -1081,8 +1221,22 @@ void Generations::consider(Time now) {
   });
   if (!is_asked || !all_have_asked() || ends_by_repetition()) return;
   MembershipPlan plan = next();
+  // Also a process whose first generation was void may be given another place.
+  while (auto* const generation = std::get_if<Generation>(&plan)) {
+    std::set<int> processes;
+    for (const Member& one : generation->members)
+      processes.insert(static_cast<int>(one.incarnation));
+    if (!start_misplaced_again(processes, *generation)) break;
+    plan = next();
+  }
   if (const auto* few = std::get_if<TooFew>(&plan)) {
-    pause(few->slots, now);
+    std::set<int> newcomers;
+    for (const auto& [number, process] : processes_) {
+      if (!is_member(number) && process.phase == Phase::kAsking) newcomers.insert(number);
+    }
+    const MembershipPlan with_new = plan_joining(newcomers);
+    const auto* const still_few = std::get_if<TooFew>(&with_new);
+    pause(still_few != nullptr ? still_few->slots : few->slots, now);
     return;
   }
   auto* const generation = std::get_if<Generation>(&plan);
@@ -1095,15 +1249,11 @@ void Generations::consider(Time now) {
   }
   // Those that leave have asked with the others, and are no longer needed.
   begin(std::move(*generation), now);
-  bool one_stays = false;
   for (auto& [number, host] : hosts_) {
-    if (!host.is_leaving) continue;
-    if (members_of(host.name) > 0)
-      one_stays = true;
-    else
-      drop_host(host);
+    if (host.is_leaving && members_of(host.name) == 0) drop_host(host);
   }
-  if (let_hosts_go(now) || one_stays) consider(now);
+  let_hosts_go(now);
+  consider(now);
 }
 
 void Generations::on_time(Time now) { consider(now); }
@@ -1254,8 +1404,7 @@ void Generations::let_go(const HostState& host, Time now) {
 }
 
 // The hosts that are about to end, and were the only ones with the state until now.
-bool Generations::let_hosts_go(Time now) {
-  bool any = false;
+void Generations::let_hosts_go(Time now) {
   for (const auto& [number, host] : hosts_) {
     const std::string& name = host.name;  // clang 14 captures no structured binding
     const bool is_offered = std::any_of(pool_.offered().begin(), pool_.offered().end(),
@@ -1263,9 +1412,7 @@ bool Generations::let_hosts_go(Time now) {
     if (host.why_it_ends.empty() || host.is_gone || !is_offered) continue;
     if (!has_state_without(host.name)) continue;
     let_go(host, now);
-    any = true;
   }
-  return any;
 }
 
 Result<std::string> Generations::remove_rank(int64_t rank, Time now) {

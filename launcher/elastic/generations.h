@@ -1,12 +1,14 @@
 // Decides the generations of an elastic job: which processes are its ranks, when the next generation
 // begins, which hosts are started and ended, and when the job cannot go on. Takes the events of the job
 // and orders actions. No I/O, no clock, no thread of its own: each event carries its time, and the owner
-// calls on_time() at next_time(). JobLaunch owns one.
+// calls on_time() at next_time(). ElasticJob owns one.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -74,6 +76,7 @@ class GenerationActions {
   virtual void end_process(int process) = 0;
   // A generation begins. answer() follows for each of its processes.
   virtual void begin_generation(const rendezvous::Generation& generation) = 0;
+  // Also with a provisional place, for a process that is no rank yet.
   virtual void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) = 0;
   virtual void tell_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
   virtual void tell_loss(int32_t generation, const std::string& sentence) = 0;
@@ -99,10 +102,6 @@ class Generations {
   void start_failed(int host, const std::string& sentence, Time now);
   // A rank has entered hvd.elastic.run.
   void takes_part(Time now);
-  // The same of this process. One that joins ranks which train must do so, or call a collective, in time:
-  // they wait for it.
-  void entered(int process, Time now);
-  void has_called_collective(int process, Time now);
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
   // The same for one of Horovod's own workers, after the first generation.
   void original_requested(int process, int64_t request, Time now);
@@ -144,7 +143,8 @@ class Generations {
 
  private:
   // kHeld: its agent may be there, but the program might not wait for its place in hvd.init.
-  enum class Phase { kHeld, kStarting, kAsking, kMember, kGone };
+  // kPreparing: its hvd.init has returned a provisional place. It has not asked again.
+  enum class Phase { kHeld, kStarting, kAsking, kPreparing, kMember, kGone };
   struct Process {
     int host = 0;
     int slot = 0;  // free on its host when it was started
@@ -154,9 +154,9 @@ class Generations {
     bool is_removed = false;  // by a user; it leaves at the next commit
     Time since{};             // its start was ordered; of a process with which the job began: unset
     Time told{};              // the last sentence about its silence
-    bool has_entered = false;
-    // It has a place among ranks that train, and has not entered hvd.elastic.run.
-    std::optional<Time> awaited_since = std::nullopt;
+    // Which its hvd.init has returned, until it has met the other ranks.
+    std::optional<rendezvous::Place> provisional = std::nullopt;
+    bool takes_any_place = false;  // it waits in hvd.elastic.run
   };
   // A rank that has failed, perhaps because another one did.
   struct Suspect {
@@ -212,8 +212,17 @@ class Generations {
   void give_up_silent(Time now);
   void give_up_slow(Time now);
   void name_unaware(Time now);
-  void give_up_absent(Time now);
+  void give_up_unprepared(Time now);
   std::string whose(int process) const;
+  bool has_survivor() const;
+  MembershipPlan plan_joining(const std::set<int>& newcomers) const;
+  void plan_newcomers(Time now);
+  void check_joining();
+  bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
+  void tell_provisional_places(Time now);
+  bool has_joining(int process) const;
+  bool all_joining_are_prepared() const;
+  int32_t slots_ready(Time now);
   void announce(Time now);
   bool restarts_program() const;
   std::string when_they_leave(const std::string& whose, Time now) const;
@@ -222,7 +231,9 @@ class Generations {
   void restart(const std::string& why, Time now);
   void restart_after_failure(const std::string& sentence, int exit_code, Time since, Time now);
   bool all_have_asked() const;
+  using Takes = std::function<bool(int process)>;
   MembershipPlan next() const;
+  MembershipPlan plan_with(const Takes& takes) const;
   MembershipPlan hand_over(MembershipChange change) const;
   void begin(Generation generation, Time now);
   void count_reset(const std::string& why, Time now);
@@ -236,8 +247,9 @@ class Generations {
   int usable_slots(const Host& host) const;
   bool has_state_without(const std::string& host) const;
   void let_go(const HostState& host, Time now);
-  bool let_hosts_go(Time now);
+  void let_hosts_go(Time now);
   int live_members() const;
+  int staying_members() const;
   int members_of(const std::string& host) const;
   bool has_spare_place(const Process& process) const;
   void pause(int found, Time now);
@@ -266,6 +278,8 @@ class Generations {
   bool takes_part_ = false;
   Time begun_{};
   Clock::duration first_start_{};  // from begun_ until the first ranks had asked for their places
+  Time first_began_{};             // the first generation
+  Clock::duration first_work_{};   // from then until a rank of it entered hvd.elastic.run
   int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
   bool is_over_ = false;
   std::optional<Suspect> suspect_;
@@ -275,8 +289,11 @@ class Generations {
   bool has_named_silent_ = false;
   std::optional<Time> lost_since_;  // a rank, while nobody has asked for the next generation
   Time told_loss_{};
-  std::optional<Time> told_absent_;  // which new ranks the others wait for
-  std::optional<Time> ready_since_;  // a process that is no member can become one
+  // The next generation with the processes that are ready to join it, while the ranks train. They have been told
+  // these places.
+  std::optional<Generation> joining_;
+  std::optional<Time> told_unprepared_;  // which of them it waits for
+  std::optional<Time> ready_since_;      // a process that is no member can become one
   std::optional<Time> paused_since_;
   Time told_pause_{};
   std::optional<Time> next_;

@@ -106,13 +106,7 @@ void ElasticJob::begin() {
   launch_.server.on_change(std::string(rendezvous::kFollowers), [this](const std::string& key) {
     const auto process = parse_int(std::string_view(key).substr(rendezvous::kFollowers.size()));
     if (is_stopped_ || !process) return;
-    generations_.entered(static_cast<int>(*process), Clock::now());
-    arm();
-  });
-  launch_.server.on_change(std::string(rendezvous::kCallers), [this](const std::string& key) {
-    const auto process = parse_int(std::string_view(key).substr(rendezvous::kCallers.size()));
-    if (is_stopped_ || !process) return;
-    generations_.has_called_collective(static_cast<int>(*process), Clock::now());
+    generations_.takes_part(Clock::now());
     arm();
   });
   serve_originals();

@@ -9,7 +9,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-constexpr std::string_view kFirstLine = "horovod place 1";
+constexpr std::string_view kFirstLine = "horovod place 2";
 constexpr int64_t kMaxNumber = 1 << 30;
 
 // A number from `least` to kMaxNumber.
@@ -29,20 +29,28 @@ std::string place_answer_key(int process, int64_t request) {
 }
 
 Bytes encode(const PlaceRequest& request) {
-  return to_bytes(cat(request.number, " ", request.generation, " ", request.has_committed ? 1 : 0));
+  return to_bytes(cat(request.number, " ", request.generation, " ", request.has_committed ? 1 : 0,
+                      " ", static_cast<int32_t>(request.from)));
 }
 
 Result<PlaceRequest> decode_place_request(ByteView bytes) {
   const std::vector<std::string> words = split(as_text(bytes), ' ');
-  if (words.size() != 2 && words.size() != 3) {
-    return invalid_argument("a request for a place has two or three numbers");
+  if (words.size() < 2 || words.size() > 4) {
+    return invalid_argument("a request for a place has two to four numbers");
   }
   PlaceRequest request;
   HVD_ASSIGN_OR_RETURN(request.number, read_number(words[0], 1));
   HVD_ASSIGN_OR_RETURN(request.generation, read_number(words[1], -1));
-  if (words.size() == 3) {
+  if (words.size() > 2) {
     HVD_ASSIGN_OR_RETURN(const int64_t commits, read_number(words[2], 0));
     request.has_committed = commits > 0;
+  }
+  if (words.size() > 3) {
+    HVD_ASSIGN_OR_RETURN(const int32_t from, read_number(words[3], 0));
+    request.from = static_cast<PlaceRequestFrom>(from);
+    if (request.from > PlaceRequestFrom::kElasticRun) {
+      return invalid_argument(cat("a process does not ask for its place from ", from));
+    }
   }
   return request;
 }
@@ -57,18 +65,20 @@ std::vector<PlaceAnswer> answers_of(const Generation& generation) {
   const bool has_new = generation.has_new_members();
   std::vector<PlaceAnswer> answers;
   for (const Place& place : number_places(hosts)) {
-    answers.push_back({place, has_new});
+    answers.push_back({.place = place, .has_new_members = has_new});
     answers.back().place.generation = generation.number;
   }
   return answers;
 }
 
-// Two lines: the second one has the generation, three pairs of a rank and a size, and 1 for new members.
+// Two lines: the second one has the generation, three pairs of a rank and a size, 1 for new members, and 1 for a
+// provisional place.
 Bytes encode(const PlaceAnswer& answer) {
   const Place& place = answer.place;
   return to_bytes(cat(kFirstLine, "\n", place.generation, " ", place.rank, " ", place.size, " ",
                       place.local_rank, " ", place.local_size, " ", place.cross_rank, " ",
-                      place.cross_size, " ", answer.has_new_members ? 1 : 0, "\n"));
+                      place.cross_size, " ", answer.has_new_members ? 1 : 0, " ",
+                      answer.is_provisional ? 1 : 0, "\n"));
 }
 
 Result<PlaceAnswer> decode_place_answer(ByteView bytes) {
@@ -79,20 +89,21 @@ Result<PlaceAnswer> decode_place_answer(ByteView bytes) {
   const std::vector<std::string> words = hvd::split(lines[1], ' ');
   PlaceAnswer answer;
   Place& place = answer.place;
-  int32_t has_new = 0;
+  int32_t has_new = 0, is_provisional = 0;
   int32_t* const numbers[] = {&place.generation, &place.rank,       &place.size,
                               &place.local_rank, &place.local_size, &place.cross_rank,
-                              &place.cross_size, &has_new};
-  if (words.size() != std::size(numbers)) return invalid_argument("a place has eight numbers");
+                              &place.cross_size, &has_new,          &is_provisional};
+  if (words.size() != std::size(numbers)) return invalid_argument("a place has nine numbers");
   for (size_t i = 0; i < words.size(); ++i) {
     HVD_ASSIGN_OR_RETURN(*numbers[i], read_number(words[i], 0));
   }
   if (place.rank >= place.size || place.local_rank >= place.local_size ||
       place.cross_rank >= place.cross_size || place.local_size > place.size ||
-      place.cross_size > place.size || has_new > 1) {
+      place.cross_size > place.size || has_new > 1 || is_provisional > 1) {
     return invalid_argument("a place is not one of its generation");
   }
   answer.has_new_members = has_new == 1;
+  answer.is_provisional = is_provisional == 1;
   return answer;
 }
 

@@ -24,10 +24,6 @@ std::string place_answer_key(int process, int64_t request);
 // live through a change of its ranks.
 constexpr std::string_view kFollowers = "elastic/follows/";
 
-// A process that joined ranks which train sets this key, with its number, before the first collective of its
-// program. It may set the one above first.
-constexpr std::string_view kCallers = "elastic/calls/";
-
 // The launcher's news for the processes of a generation, below one prefix. The values stay until the next news of
 // their kind: to remove them would wake each process that waits for news. kLostNews: GenerationNews with a sentence
 // that says which process or host is lost. kUpdateNews: with HostUpdates in decimal digits.
@@ -38,11 +34,20 @@ constexpr std::string_view kUpdateNews = "elastic/news/update";
 // As HostUpdateResult in plugins/python/horovod/_elastic.py.
 enum HostUpdates : int32_t { kHostsUnchanged = 0, kHostsRemoved = 1, kHostsAdded = 2 };
 
+// The function in which a process asks for its place.
+enum class PlaceRequestFrom : int32_t {
+  kInit = 0,  // hvd.init. Beside ranks that train, the answer is provisional.
+  kCollective =
+      1,  // its first collective after a provisional answer. It cannot take another place.
+  kElasticRun = 2,  // hvd.elastic.run after a provisional answer. It takes any place.
+};
+
 struct PlaceRequest {
   int64_t number = 1;       // of this process's requests, from 1
   int32_t generation = -1;  // the last one that the process was in; -1: none
   // The process has saved its state in that generation, or may have: an older release does not say.
   bool has_committed = true;
+  PlaceRequestFrom from = PlaceRequestFrom::kInit;
 };
 Bytes encode(const PlaceRequest& request);
 Result<PlaceRequest> decode_place_request(ByteView bytes);
@@ -50,6 +55,9 @@ Result<PlaceRequest> decode_place_request(ByteView bytes);
 struct PlaceAnswer {
   Place place;
   bool has_new_members = false;  // a process of the generation was not in the one before
+  // The place that the process is to have when it and all others of the plan have asked again. Its generation has
+  // not begun.
+  bool is_provisional = false;
 };
 Bytes encode(const PlaceAnswer& answer);
 Result<PlaceAnswer> decode_place_answer(ByteView bytes);

@@ -42,7 +42,9 @@ __all__ = [
 def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None:
     """Joins the job that the launcher describes, or makes a job of one rank without a launcher.
 
-    Blocks until every rank of the job has called it. Does nothing when already initialised. `comm`:
+    Blocks until every rank of the job has called it. In an elastic job whose ranks train already, it returns the place
+    that this process is to have, and the process joins them in `hvd.elastic.run`, or in its first collective. Does
+    nothing when already initialised. `comm`:
     None for all ranks of the job. Otherwise the ranks that form a smaller job of their own, which
     numbers them from 0: a list of ranks, with this one, or a communicator of mpi4py. `process_sets`: a
     list of sets to add during the start, the same on every rank. "dynamic" is accepted for existing
@@ -102,8 +104,8 @@ def _keeps_sets() -> bool:
 
 
 def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
-    global _all_keep_state
-    _all_keep_state = False
+    global _all_keep_state, _sets_to_add
+    _all_keep_state, _sets_to_add = False, added
     if not _keeps_sets():
         _init_interruptibly([process_set.ranks or [] for process_set in added], ranks)
         for number, process_set in enumerate(added, 1):
@@ -115,8 +117,9 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
         return
     for left in reversed(range(_ATTEMPTS)):
         try:
-            _init_interruptibly([], ranks)
-            _restore_sets(added, library().hvd_generation() > _generation_of_launch and not ranks)
+            _init_interruptibly([], ranks, _joined)
+            if not library().hvd_is_provisional():
+                _restore_sets(added, library().hvd_generation() > _generation_of_launch and not ranks)
             break
         except HorovodInternalError as error:  # a rank was lost: the next generation is without it
             if is_initialized():
@@ -124,13 +127,46 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
                     _leave()
             if not left or isinstance(error, (ValueError, NotImplementedError)):
                 raise
-    generation = library().hvd_generation()
     global _first_generation
     if _first_generation is None:  # each attempt that failed had a generation of its own
-        _first_generation = generation - (_ATTEMPTS - 1 - left)
+        _first_generation = library().hvd_generation() - (_ATTEMPTS - 1 - left)
+    _tell_environment()
+
+
+def _tell_environment() -> None:
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"):
         os.environ[f"HOROVOD_{name}"] = str(getattr(library(), f"hvd_{name.lower()}")())
-    os.environ["HOROVOD_GENERATION"] = str(generation)
+    os.environ["HOROVOD_GENERATION"] = str(library().hvd_generation())
+
+
+_sets_to_add: List[_sets.ProcessSet] = []
+_join_error: Optional[HorovodInternalError] = None
+
+
+@ctypes.CFUNCTYPE(None)
+def _joined() -> None:
+    # The other ranks do the same in their `init`.
+    global _join_error
+    try:
+        _restore_sets(_sets_to_add)
+        _tell_environment()
+    except HorovodInternalError as error:  # a rank was lost, and what this process does next will fail too
+        _join_error = error
+
+
+def complete_init() -> bool:
+    """Waits until the ranks that train have taken this process in, if they have not yet. Returns whether its place is
+    another one than `init` returned."""
+    global _join_error
+    if not library().hvd_is_provisional():
+        return False
+    functions = (rank, size, local_rank, local_size, cross_rank, cross_size)
+    before = [function() for function in functions]
+    _join_error = None
+    _ops.complete_init(True)
+    if _join_error is not None:
+        raise _join_error
+    return before != [function() for function in functions]
 
 
 def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True) -> None:
@@ -177,7 +213,7 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
     return [] if len(members) == MPI.COMM_WORLD.Get_size() else members
 
 
-def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
+def _init_interruptibly(sets: List[List[int]], ranks: List[int], joined: Any = None) -> None:
     # Python's handler of Ctrl-C could only run after the call, so let the signal do its default.
     restore = None
     if threading.current_thread() is threading.main_thread():
@@ -190,7 +226,7 @@ def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
             ctypes.sizeof(InitOptions), 0, len(sets),
             (ctypes.c_uint32 * len(sets))(*map(len, sets)),
             (ctypes.c_int32 * len(members))(*members), len(ranks),
-            (ctypes.c_int32 * len(ranks))(*ranks),
+            (ctypes.c_int32 * len(ranks))(*ranks), joined or ctypes.CFUNCTYPE(None)(),
         )
         _ops.check(
             library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error)),

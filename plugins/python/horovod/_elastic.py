@@ -268,12 +268,15 @@ def run_with(func: Callable[..., Any], reset: Callable[[], Any],
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         global _has_synced
-        resets_left, skip_sync, is_reset = _reset_limit(), False, False
+        resets_left, skip_sync, is_reset, is_first = _reset_limit(), False, False, True
         if _basics.is_elastic():
             library().hvd_host_updates()  # tells the launcher that this program survives a change of the ranks
         while True:
             try:
                 with errors():
+                    if is_first:
+                        is_first = False
+                        is_reset = _basics.complete_init()
                     if is_reset:
                         state.on_reset()
                     commits = _choose_source(state, not skip_sync)

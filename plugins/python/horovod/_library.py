@@ -26,11 +26,8 @@ _WAITING: Dict[str, List[Any]] = {
     "hvd_start_timeline": [ctypes.c_char_p, ctypes.c_int32],
     "hvd_stop_timeline": [],
     "hvd_metrics": [ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p],
-}
-_ERROR: List[Any] = [ctypes.c_void_p, ctypes.c_size_t]
-
-# The same for functions that return at once.
-_PROMPT: Dict[str, List[Any]] = {
+    "hvd_complete_init": [ctypes.c_int32],
+    # These wait where the place of this process is provisional.
     "hvd_runs_on_device": [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_double,
                            ctypes.c_double, ctypes.c_void_p],
     "hvd_add_process_set": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
@@ -38,13 +35,18 @@ _PROMPT: Dict[str, List[Any]] = {
     "hvd_process_set_rank": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_size": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_included": [ctypes.c_int32, ctypes.c_void_p],
+    "hvd_derive_key": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t],
+}
+_ERROR: List[Any] = [ctypes.c_void_p, ctypes.c_size_t]
+
+# The same for functions that return at once.
+_PROMPT: Dict[str, List[Any]] = {
     "hvd_alloc": [ctypes.c_size_t, ctypes.c_void_p],
     "hvd_free": [ctypes.c_void_p],
-    "hvd_derive_key": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t],
 }
 
 # Every step calls these functions, so the native module calls them.
-_HOT = ["hvd_submit", "hvd_poll", "hvd_wait", "hvd_get_output", "hvd_release"]
+_HOT = ["hvd_submit", "hvd_poll", "hvd_wait", "hvd_get_output", "hvd_release", "hvd_is_provisional"]
 
 # These functions return a number and take no arguments.
 _NUMBERS = [
@@ -57,6 +59,7 @@ _NUMBERS = [
     "hvd_cross_size",
     "hvd_is_homogeneous",
     "hvd_generation",
+    "hvd_is_provisional",
     "hvd_has_new_ranks",
     "hvd_host_updates",
     "hvd_state_committed",
@@ -74,6 +77,7 @@ class InitOptions(ctypes.Structure):
         ("process_set_ranks", ctypes.POINTER(ctypes.c_int32)),
         ("rank_count", ctypes.c_uint32),
         ("ranks", ctypes.POINTER(ctypes.c_int32)),
+        ("joined", ctypes.CFUNCTYPE(None)),
     ]
 
 

@@ -290,6 +290,12 @@ def join() -> int:
     return run(submit(Kind.JOIN, None, finish=lambda handle: output(handle).last_joined_rank))
 
 
+def complete_init(takes_any_place: bool) -> None:
+    """Waits until the ranks that train have taken this process in, if they have not yet."""
+    error = ctypes.create_string_buffer(4096)
+    check(library().hvd_complete_init(takes_any_place, ctypes.addressof(error), len(error)), error)
+
+
 def reset() -> None:
     """Releases all work of a runtime that has been shut down, in which no work runs."""
     _native.release_all()

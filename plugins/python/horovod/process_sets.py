@@ -136,6 +136,8 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
     the first call returns it.
     """
     found = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    if library().hvd_is_provisional():
+        _ops.complete_init(False)  # the other ranks may have this set
     carried_over = _claim(found)
     if carried_over is not None:
         return found if found is process_set else carried_over

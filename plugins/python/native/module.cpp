@@ -72,9 +72,10 @@ void take(Function* function, unsigned long long address) {
 PyObject* bind(PyObject* module, PyObject* arguments) {
   State* state = state_of(module);
   unsigned long long submit = 0, poll = 0, wait = 0, get_output = 0, release = 0;
+  unsigned long long is_provisional = 0;
   PyObject* fail = nullptr;
-  if (!PyArg_ParseTuple(arguments, "KKKKKOk", &submit, &poll, &wait, &get_output, &release, &fail,
-                        &state->main_thread)) {
+  if (!PyArg_ParseTuple(arguments, "KKKKKKOk", &submit, &poll, &wait, &get_output, &release,
+                        &is_provisional, &fail, &state->main_thread)) {
     return nullptr;
   }
   take(&state->submit, submit);
@@ -82,6 +83,7 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
   take(&state->wait, wait);
   take(&state->get_output, get_output);
   take(&state->release, release);
+  take(&state->is_provisional, is_provisional);
   Py_INCREF(fail);
   Py_XDECREF(state->fail);
   state->fail = fail;
@@ -90,7 +92,7 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
 
 PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS,
-     "bind(submit, poll, wait, get_output, release, fail, main_thread)\n\n"
+     "bind(submit, poll, wait, get_output, release, is_provisional, fail, main_thread)\n\n"
      "Addresses of the C functions, the function that raises, and the main thread's identifier."},
     {"submit", submit, METH_VARARGS,
      "submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, "

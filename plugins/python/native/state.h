@@ -16,6 +16,7 @@ struct State {
   decltype(&::hvd_wait) wait;
   decltype(&::hvd_get_output) get_output;
   decltype(&::hvd_release) release;
+  decltype(&::hvd_is_provisional) is_provisional;
 
   PyObject* fail;       // fail(status, message, negotiated) raises what a failure deserves
   PyObject* pending;    // handle -> (finish, what must stay alive), or the result itself

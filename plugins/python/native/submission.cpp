@@ -12,7 +12,15 @@ PyObject* hand_over(State* state, hvd_submission submission, PyObject* entry) {
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return nullptr;
   char error[kErrorSize];
   hvd_handle number = 0;
-  const int status = state->submit(&submission, &number, error, sizeof error);
+  int status = HVD_OK;
+  if (state->is_provisional() != 0) {
+    // It waits for the other ranks.
+    Py_BEGIN_ALLOW_THREADS;
+    status = state->submit(&submission, &number, error, sizeof error);
+    Py_END_ALLOW_THREADS;
+  } else {
+    status = state->submit(&submission, &number, error, sizeof error);
+  }
   if (status != HVD_OK) return raise_failure(state, status, error, false);
   Reference handle(PyLong_FromUnsignedLongLong(number));
   if (!handle || PyDict_SetItem(state->pending, handle.get(), entry) != 0) return nullptr;

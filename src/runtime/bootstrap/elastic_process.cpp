@@ -2,8 +2,9 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
-#include <optional>
 #include <thread>
 
 #include "base/log/log.h"
@@ -54,7 +55,7 @@ Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const Settings& set
   if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
   std::unique_ptr<ElasticProcess> process(new ElasticProcess(
       address, *secret, static_cast<int32_t>(settings.integer("elastic_process")),
-      static_cast<int32_t>(settings.integer("generation")), std::move(on_lost)));
+      std::move(on_lost)));
   HVD_ASSIGN_OR_RETURN(process->news_,
                        rendezvous::HttpStore::open(address, *secret, store_options(settings)));
   // Signals are for the threads of the program.
@@ -66,16 +67,15 @@ Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const Settings& set
   return process;
 }
 
-ElasticProcess::ElasticProcess(std::string address, Secret secret, int32_t process, int32_t first,
-                               OnLost on_lost)
+ElasticProcess::ElasticProcess(std::string address, Secret secret, int32_t process, OnLost on_lost)
     : address_(std::move(address)),
       secret_(std::move(secret)),
       process_(process),
-      first_(first),
       on_lost_(std::move(on_lost)) {}
 
-Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
-  rendezvous::PlaceRequest request;
+Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings,
+                                                    rendezvous::PlaceRequestFrom from) {
+  rendezvous::PlaceRequest request{.from = from};
   {
     const MutexLock lock(mutex_);
     request.number = ++request_;
@@ -103,12 +103,16 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings) {
   identity.cross_rank = place.cross_rank;
   identity.cross_size = place.cross_size;
   identity.generation = place.generation;
+  if (answer.is_provisional) {
+    identity.is_homogeneous = identity.local_size * identity.cross_size == identity.size;
+    joined.is_provisional = true;
+    return joined;
+  }
   if (identity.size > 1) joined.bootstrap.store = store_;
   joined.interruption = interruption_of(store_);
   Status lost;
   {
     const MutexLock lock(mutex_);
-    is_newcomer_ = request.generation < 0 && place.generation > first_;
     current_ = place.generation;
     has_new_members_ = answer.has_new_members;
     start_ = joined.interruption;
@@ -141,23 +145,8 @@ bool ElasticProcess::has_new_members() const {
 
 void ElasticProcess::follow_hosts() {
   if (follows_hosts_.exchange(true)) return;
-  has_called_ = true;
-  tell(rendezvous::kFollowers);
-}
-
-void ElasticProcess::calls_collective() {
-  if (has_called_.load(std::memory_order_relaxed) || has_called_.exchange(true)) return;
-  {
-    const MutexLock lock(mutex_);
-    if (!is_newcomer_) return;
-  }
-  tell(rendezvous::kCallers);
-}
-
-// Sets the key of this process.
-void ElasticProcess::tell(std::string_view key) {
-  const Status told =
-      news_->set(cat(key, process_), as_bytes("1"), Deadline::after_seconds(kSecondsToFollow));
+  const Status told = news_->set(cat(rendezvous::kFollowers, process_), as_bytes("1"),
+                                 Deadline::after_seconds(kSecondsToFollow));
   news_->rest();
   if (!told.ok()) log::debug(cat("the launcher does not hear from this process: ", told.message()));
 }

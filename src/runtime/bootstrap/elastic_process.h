@@ -7,9 +7,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "base/settings.h"
@@ -35,11 +37,14 @@ class ElasticProcess {
     // Comes when the launcher says that a member of the generation is lost, and ends the calls of the
     // bootstrap's store. Its owner drops it when the start is over.
     std::shared_ptr<Interruption> interruption;
+    // The other ranks train. The identity is the one that this process is to have, and the rest is empty.
+    bool is_provisional = false;
   };
   // Asks for a place in the next generation. Blocks until all processes of the last generation have
   // asked or ended, for which the launcher has the deadlines. A process that is no longer wanted waits
-  // here until its agent ends it. One call at a time.
-  Result<Joined> join(const Settings& settings);
+  // here until its agent ends it. A new process beside ranks that train gets a provisional place, and
+  // asks again from where it needs them. One call at a time.
+  Result<Joined> join(const Settings& settings, rendezvous::PlaceRequestFrom from);
 
   // The generation that join() returned last; -1 before.
   int32_t generation() const;
@@ -51,38 +56,30 @@ class ElasticProcess {
   bool has_new_members() const;
   // The program follows the changes of hosts: tells the launcher, once.
   void follow_hosts();
-  // The program calls a collective. The first call tells the launcher, if this process joined ranks that
-  // train, which wait for it. The others cost the load of one flag.
-  void calls_collective();
   // rendezvous::HostUpdates that wait for the next generation.
   int32_t host_updates() const;
   // Why a member of this generation is lost, or ok.
   Status loss(int32_t generation) const;
 
  private:
-  ElasticProcess(std::string address, Secret secret, int32_t process, int32_t first,
-                 OnLost on_lost);
-  void tell(std::string_view key);
+  ElasticProcess(std::string address, Secret secret, int32_t process, OnLost on_lost);
   void follow_news();
   void take_news(const std::string& key);
 
   const std::string address_;
   const Secret secret_;
   const int32_t process_;
-  const int32_t first_;  // generation of the job since it was started, or started again
   const OnLost on_lost_;
   std::unique_ptr<rendezvous::HttpStore> news_;
   // In which this process asks, and then meets the others. Its connection stays for the next generation.
   std::shared_ptr<rendezvous::HttpStore> store_;
   std::atomic<bool> follows_hosts_ = false;
-  std::atomic<bool> has_called_ = false;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
   int32_t met_ HVD_GUARDED_BY(mutex_) = -1;            // the last generation whose ranks have met
   bool has_committed_ HVD_GUARDED_BY(mutex_) = false;  // in that generation
   int32_t current_ HVD_GUARDED_BY(mutex_) = -1;        // the generation that join() returned last
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
-  bool is_newcomer_ HVD_GUARDED_BY(mutex_) = false;           // to ranks of an earlier generation
   std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of current_
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;

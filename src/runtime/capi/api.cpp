@@ -35,18 +35,10 @@ hvd::Deadline deadline_of(double seconds) {
   return seconds < 0 ? hvd::Deadline::never() : hvd::Deadline::after_seconds(seconds);
 }
 
-// Names of the collectives by which horovod._elastic and hvd.init prepare a generation.
-constexpr std::string_view kOwnNames = "elastic.";
-
-// Whether the program submits this, and not the Python package for itself.
-bool is_of_program(const hvd_submission& submission) {
-  return submission.name == nullptr || !std::string_view(submission.name).starts_with(kOwnNames);
-}
-
 int32_t identity_number(int32_t hvd::runtime::Identity::*field) {
   const Call call;
-  if (!state.initialized.load() || call.runtime() == nullptr) return -1;
-  return call.runtime()->identity().*field;
+  if (!state.initialized.load() || call.identity() == nullptr) return -1;
+  return call.identity()->*field;
 }
 
 }  // namespace
@@ -64,22 +56,18 @@ int32_t hvd_cross_size(void) { return identity_number(&hvd::runtime::Identity::c
 
 int32_t hvd_is_homogeneous(void) {
   const Call call;
-  if (!state.initialized.load() || call.runtime() == nullptr) return -1;
-  return call.runtime()->identity().is_homogeneous ? 1 : 0;
+  if (!state.initialized.load() || call.identity() == nullptr) return -1;
+  return call.identity()->is_homogeneous ? 1 : 0;
 }
 
 int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     HVD_RETURN_IF_ERROR(call.check());
     if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
     hvd_submission whole;
     HVD_RETURN_IF_ERROR(copy_sized(submission, sizeof submission->struct_size, &whole));
-    if (auto* const elastic = state.elastic.load(std::memory_order_relaxed);
-        elastic != nullptr && is_of_program(whole)) {
-      elastic->calls_collective();
-    }
     return call.runtime()->submit(whole, handle);
   });
 }
@@ -87,7 +75,7 @@ int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error
 int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
                        double postscale, int32_t* runs, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     HVD_RETURN_IF_ERROR(call.check());
     if (runs == nullptr) return hvd::invalid_argument("the answer's address is NULL");
     *runs = call.runtime()->device_support().has(op, dtype, reduce_op, prescale, postscale) ? 1 : 0;
@@ -97,7 +85,7 @@ int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double pres
 
 int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     HVD_RETURN_IF_ERROR(call.check());
     bool is_done = false;
     HVD_RETURN_IF_ERROR(call.runtime()->poll(handle, &is_done));
@@ -109,7 +97,7 @@ int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size) {
 int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size) {
   bool in_progress = false;
   const int code = guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     HVD_RETURN_IF_ERROR(call.check());
     const auto status = call.runtime()->wait(handle, deadline_of(timeout_seconds));
     in_progress = !status.has_value();
@@ -121,7 +109,7 @@ int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t erro
 int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                    size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     HVD_RETURN_IF_ERROR(call.check());
     hvd_output whole;
     HVD_RETURN_IF_ERROR(copy_sized(output, sizeof output->struct_size, &whole));
@@ -134,7 +122,7 @@ int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* 
 int hvd_release(hvd_handle handle, char* error, size_t error_size) {
   bool in_use = false;
   const int code = guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     HVD_RETURN_IF_ERROR(call.check());
     return call.runtime()->release(handle, &in_use);
   });
@@ -155,7 +143,7 @@ int hvd_free(void* memory, char* error, size_t error_size) {
 
 int hvd_derive_key(const char* purpose, void* key, size_t size, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     HVD_RETURN_IF_ERROR(call.check());
     if (!state.initialized.load()) {
       return hvd::failed_precondition("Horovod has been shut down; use hvd.init()");

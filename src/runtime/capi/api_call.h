@@ -27,6 +27,10 @@ struct State {
   std::atomic<bool> initialized{false};
   std::atomic<bool> forked{false};  // this process is a child of the one that called init
   std::atomic<uint32_t> calls{0};   // that may be using `current`
+  // Between hvd_init and the time at which ranks that train take this process in; never freed.
+  std::atomic<const Identity*> provisional{nullptr};
+  double start_seconds HVD_GUARDED_BY(mutex) = 0;  // the caller's limit, for a provisional start
+  void (*joined)(void) HVD_GUARDED_BY(mutex) = nullptr;  // hvd_init_options.joined
   uint32_t epoch HVD_GUARDED_BY(mutex) = 0;
   bool watches_forks HVD_GUARDED_BY(mutex) = false;
   StackChannel stack HVD_GUARDED_BY(mutex);
@@ -44,6 +48,9 @@ extern constinit State state;
 // Memory of hvd_alloc may be there before the runtime, and outlives it.
 collectives::SharedHeap& heap();
 
+// Asks for the final place of a process whose place is provisional, and waits until it has joined the ranks.
+Status complete_init(rendezvous::PlaceRequestFrom from);
+
 // Keeps `current` alive for the length of a call.
 class Call {
  public:
@@ -55,11 +62,24 @@ class Call {
   Call(const Call&) = delete;
 
   Runtime* runtime() const { return runtime_; }
-  Status check() const {
+  // nullptr before hvd_init.
+  const Identity* identity() const {
+    if (const Identity* const provisional = state.provisional.load()) return provisional;
+    return runtime_ != nullptr ? &runtime_->identity() : nullptr;
+  }
+  // Ok when there is a runtime. Blocks while this process has a provisional place.
+  Status check(rendezvous::PlaceRequestFrom from = rendezvous::PlaceRequestFrom::kCollective) {
     if (state.forked.load(std::memory_order_relaxed)) {
       return failed_precondition(
           "Horovod was initialised before this process was forked, and cannot be used in the "
           "child; start it by exec, or call hvd.init in the child alone");
+    }
+    if (state.provisional.load(std::memory_order_relaxed) != nullptr) {
+      state.calls.fetch_sub(1);  // the new runtime waits for all calls
+      const Status status = complete_init(from);
+      state.calls.fetch_add(1);
+      runtime_ = state.current.load();
+      HVD_RETURN_IF_ERROR(status);
     }
     if (runtime_ == nullptr) {
       return failed_precondition("Horovod has not been initialized; use hvd.init()");

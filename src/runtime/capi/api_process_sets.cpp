@@ -1,5 +1,7 @@
 // The C ABI's part about process sets.
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "base/text.h"
 #include "horovod/horovod.h"
@@ -11,12 +13,19 @@ using hvd::Status;
 using hvd::runtime::SetMembers;
 using hvd::runtime::api::Call;
 using hvd::runtime::api::guarded;
+using hvd::runtime::api::state;
 
 // Runs use(set) on a process set.
 template <typename Use>
 int with_set(int32_t id, char* error, size_t error_size, Use&& use) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
+    if (const auto* const place = state.provisional.load(); place != nullptr && id == 0) {
+      SetMembers all{.ranks = std::vector<int32_t>(static_cast<size_t>(place->size)),
+                     .index = place->rank};
+      std::iota(all.ranks.begin(), all.ranks.end(), 0);
+      return use(all);
+    }
     if (Status status = call.check(); !status.ok()) return status;
     const auto set = call.runtime()->process_sets().find(id);
     if (set == nullptr) {
@@ -38,7 +47,7 @@ extern "C" {
 int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle, char* error,
                         size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     if (Status status = call.check(); !status.ok()) return status;
     if (handle == nullptr || (ranks == nullptr && count > 0)) {
       return hvd::invalid_argument("the handle's address or the ranks are NULL");
@@ -50,7 +59,7 @@ int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle
 int hvd_remove_process_set(int32_t process_set, hvd_handle* handle, char* error,
                            size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     if (Status status = call.check(); !status.ok()) return status;
     if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
     return call.runtime()->remove_process_set(process_set, handle);
@@ -94,7 +103,7 @@ int hvd_process_set_ranks(int32_t process_set, int32_t* ranks, uint32_t room, ui
 int hvd_process_set_ids(int32_t* ids, uint32_t room, uint32_t* count, char* error,
                         size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    const Call call;
+    Call call;
     if (Status status = call.check(); !status.ok()) return status;
     copy_out(call.runtime()->process_sets().ids(), ids, room, count);
     return {};

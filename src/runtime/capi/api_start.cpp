@@ -91,32 +91,53 @@ void save(const std::shared_ptr<const hvd::runtime::SavedBootstrap>& saved)
 void fail_generation(int32_t generation, const Status& why) {
   const Call call;
   Runtime* const runtime = call.runtime();
-  if (state.initialized.load() && runtime->identity().generation == generation) {
+  if (state.initialized.load() && runtime != nullptr &&
+      runtime->identity().generation == generation) {
     runtime->fail(why);
   }
 }
 
 // The place in the next generation of an elastic job; nothing in other jobs.
-hvd::Result<std::optional<ElasticProcess::Joined>> join_generation(const hvd::Settings& settings)
+hvd::Result<std::optional<ElasticProcess::Joined>> join_generation(
+    const hvd::Settings& settings, hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
   if (!ElasticProcess::is_elastic(settings)) return std::optional<ElasticProcess::Joined>();
   if (state.elastic == nullptr) {
     HVD_ASSIGN_OR_RETURN(auto process, ElasticProcess::open(settings, fail_generation));
     state.elastic = process.release();
   }
-  HVD_ASSIGN_OR_RETURN(auto place, state.elastic.load()->join(settings));
+  HVD_ASSIGN_OR_RETURN(auto place, state.elastic.load()->join(settings, from));
   return std::optional(std::move(place));
 }
 
+// Until complete_init().
+void note_provisional(const hvd::runtime::Identity& identity, const hvd_init_options& wishes)
+    HVD_REQUIRES(state.mutex) {
+  hvd::log::set_identity(hvd::cat("rank ", identity.rank));
+  state.start_seconds = wishes.timeout_seconds;
+  state.joined = wishes.joined;
+  state.provisional.store(new hvd::runtime::Identity(identity));
+}
+
 // `is_void`: set when a member of the generation was lost before all had met.
-Status start_once(const hvd_init_options& wishes, bool* is_void) HVD_REQUIRES(state.mutex) {
+Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
+                  bool* is_void) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
   apply_log_settings(settings);
   const auto backends = hvd::runtime::select_backends(settings);
   const double seconds =
       wishes.timeout_seconds > 0 ? wishes.timeout_seconds : settings.number("start_timeout");
-  HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings));
+  HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings, from));
   const bool is_elastic = elastic.has_value();
+  if (is_elastic && elastic->is_provisional) {
+    if (wishes.process_set_count == 0 && wishes.rank_count == 0) {
+      note_provisional(elastic->bootstrap.identity, wishes);
+      return {};
+    }
+    // All ranks add these sets in their starts.
+    from = hvd::rendezvous::PlaceRequestFrom::kCollective;
+    HVD_ASSIGN_OR_RETURN(elastic, join_generation(settings, from));
+  }
   const bool is_foreign = hvd::runtime::is_in_foreign_elastic_job(settings);
   if (is_foreign && state.epoch > 0) HVD_RETURN_IF_ERROR(hvd::runtime::take_next_place(&settings));
   // Each start of an elastic job has its own generation, in which processes are young and old. Horovod's
@@ -189,19 +210,47 @@ Status start_once(const hvd_init_options& wishes, bool* is_void) HVD_REQUIRES(st
 }
 
 // A generation that loses a member before its ranks have met is void: this rank asks for the next one.
-Status start(const hvd_init_options& wishes) HVD_REQUIRES(state.mutex) {
+Status start(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from)
+    HVD_REQUIRES(state.mutex) {
   for (;;) {
     bool is_void = false;
-    Status status = start_once(wishes, &is_void);
+    Status status = start_once(wishes, from, &is_void);
     if (!is_void) return status;
     hvd::log::info(hvd::cat("begins again: ", status.message()));
   }
+}
+
+// The thread of the news passed over a loss that it heard of during the start.
+void tell_early_loss() HVD_REQUIRES(state.mutex) {
+  auto* const elastic = state.elastic.load();
+  Runtime* const runtime = state.current.load();
+  if (elastic == nullptr || state.provisional.load() != nullptr) return;
+  const Status lost = elastic->loss(runtime->identity().generation);
+  if (!lost.ok()) runtime->fail(lost);
 }
 
 // Seconds that hvd_shutdown waits for the other ranks; they answer by themselves unless stopped.
 constexpr double kShutdownSeconds = 30;
 
 }  // namespace
+
+Status hvd::runtime::api::complete_init(rendezvous::PlaceRequestFrom from) {
+  void (*joined)(void) = nullptr;
+  {
+    const MutexLock lock(state.mutex);
+    if (state.provisional.load() == nullptr) return {};
+    hvd_init_options wishes{};
+    wishes.timeout_seconds = state.start_seconds;
+    const Status status = start(wishes, from);
+    if (!status.ok()) state.initialized.store(false);
+    state.provisional.store(nullptr);
+    HVD_RETURN_IF_ERROR(status);
+    tell_early_loss();
+    joined = state.joined;
+  }
+  if (joined != nullptr) joined();
+  return {};
+}
 
 extern "C" {
 
@@ -215,18 +264,14 @@ int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
       HVD_RETURN_IF_ERROR(copy_sized(options, sizeof options->struct_size, &wishes));
     }
     if (!state.watches_forks) {
-      ::pthread_atfork(nullptr, nullptr, [] { state.forked.store(state.current != nullptr); });
+      ::pthread_atfork(nullptr, nullptr, [] {
+        state.forked.store(state.current != nullptr || state.provisional != nullptr);
+      });
       state.watches_forks = true;
     }
-    HVD_RETURN_IF_ERROR(start(wishes));
+    HVD_RETURN_IF_ERROR(start(wishes, hvd::rendezvous::PlaceRequestFrom::kInit));
     state.initialized.store(true);
-    // The thread of the news passed over a loss that it heard of before.
-    if (auto* const elastic = state.elastic.load()) {
-      Runtime* const runtime = state.current.load();
-      if (const Status lost = elastic->loss(runtime->identity().generation); !lost.ok()) {
-        runtime->fail(lost);
-      }
-    }
+    tell_early_loss();
     return {};
   });
 }
@@ -237,6 +282,10 @@ int hvd_shutdown(char* error, size_t error_size) {
     if (state.forked.load()) return {};
     const hvd::MutexLock lock(state.mutex);
     if (!state.initialized.load()) return {};
+    if (state.provisional.exchange(nullptr) != nullptr) {
+      state.initialized.store(false);
+      return {};
+    }
     Status status = state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
     state.initialized.store(false);
     delete std::exchange(state.session, nullptr);
@@ -244,9 +293,18 @@ int hvd_shutdown(char* error, size_t error_size) {
   });
 }
 
+int32_t hvd_is_provisional(void) { return state.provisional.load() != nullptr ? 1 : 0; }
+
+int hvd_complete_init(int32_t takes_any_place, char* error, size_t error_size) {
+  using From = hvd::rendezvous::PlaceRequestFrom;
+  return guarded(error, error_size, [&]() -> Status {
+    return Call().check(takes_any_place != 0 ? From::kElasticRun : From::kCollective);
+  });
+}
+
 int32_t hvd_generation(void) {
   const Call call;
-  return hvd_is_initialized() != 0 ? call.runtime()->identity().generation : -1;
+  return hvd_is_initialized() != 0 ? call.identity()->generation : -1;
 }
 
 int32_t hvd_has_new_ranks(void) {

@@ -27,25 +27,30 @@ TEST_CASE("ranks follow the list, local and cross ranks the hosts") {
 }
 
 TEST_CASE("an answer is read as it was written") {
-  const PlaceAnswer answer{{2, 3, 0, 1, 1, 2, 7}, true};
-  const auto read = decode_place_answer(encode(answer));
-  REQUIRE(read.ok());
-  CHECK(read->place == answer.place);
-  CHECK(read->has_new_members);
+  for (const bool is_provisional : {false, true}) {
+    const PlaceAnswer answer{
+        .place = {2, 3, 0, 1, 1, 2, 7}, .has_new_members = true, .is_provisional = is_provisional};
+    const auto read = decode_place_answer(encode(answer));
+    REQUIRE(read.ok());
+    CHECK(read->place == answer.place);
+    CHECK(read->has_new_members);
+    CHECK(read->is_provisional == is_provisional);
+  }
 }
 
 TEST_CASE("answers that cannot be right are refused") {
-  const std::string first = "horovod place 1\n";
-  CHECK(read(first + "0 0 1 0 1 0 1 0\n").ok());
+  const std::string first = "horovod place 2\n";
+  CHECK(read(first + "0 0 1 0 1 0 1 0 0\n").ok());
   for (const char* rest :
-       {"", "0 0 1 0 1 0 1 0", "\n", "0 0 1 0 1 0 1\n", "0 0 1 0 1 0 1 0 0\n", "x 0 1 0 1 0 1 0\n",
-        "-1 0 1 0 1 0 1 0\n", "0 1 1 0 1 0 1 0\n", "0 0 0 0 1 0 1 0\n", "0 0 1 1 1 0 1 0\n",
-        "0 0 1 0 2 0 1 0\n", "0 0 1 0 1 1 1 0\n", "0 0 1 0 1 0 2 0\n", "0 0 1 0 1 0 1 2\n",
-        "4294967296 0 1 0 1 0 1 0\n", "0 0 1 0 1 0 1 0\n\n"}) {
+       {"", "0 0 1 0 1 0 1 0 0", "\n", "0 0 1 0 1 0 1 0\n", "0 0 1 0 1 0 1 0 0 0\n",
+        "x 0 1 0 1 0 1 0 0\n", "-1 0 1 0 1 0 1 0 0\n", "0 1 1 0 1 0 1 0 0\n", "0 0 0 0 1 0 1 0 0\n",
+        "0 0 1 1 1 0 1 0 0\n", "0 0 1 0 2 0 1 0 0\n", "0 0 1 0 1 1 1 0 0\n", "0 0 1 0 1 0 2 0 0\n",
+        "0 0 1 0 1 0 1 2 0\n", "0 0 1 0 1 0 1 0 2\n", "4294967296 0 1 0 1 0 1 0 0\n",
+        "0 0 1 0 1 0 1 0 0\n\n"}) {
     CAPTURE(rest);
     CHECK_FALSE(read(first + rest).ok());
   }
-  CHECK_FALSE(read("horovod place 2\n0 0 1 0 1 0 1 0\n").ok());
+  CHECK_FALSE(read("horovod place 3\n0 0 1 0 1 0 1 0 0\n").ok());
 }
 
 TEST_CASE("news name their generation") {
@@ -71,7 +76,8 @@ TEST_CASE("a request for a place has two numbers, and says whether the process h
   const auto older = decode_place_request(as_bytes("4 3"));
   REQUIRE(older.ok());
   CHECK(older->has_committed);
-  for (const char* text : {"", "1", "0 0", "1 -2", "1 0 -1", "1 0 0 0", "a 0"}) {
+  for (const char* text :
+       {"", "1", "0 0", "1 -2", "1 0 -1", "1 0 0 3", "1 0 0 -1", "1 0 0 0 0", "a 0"}) {
     CAPTURE(text);
     CHECK_FALSE(decode_place_request(as_bytes(text)).ok());
   }
