@@ -98,6 +98,9 @@ HVD_API int32_t hvd_has_new_ranks(void);
  * that this program leads its ranks from one generation to the next. If no rank has called, the launcher
  * ends all ranks and starts them again when the ranks change. */
 HVD_API int32_t hvd_host_updates(void);
+/* Seconds until the host of this process is to leave the job, as after SIGTERM to its agent; -1 while nothing of the kind
+ * is known. */
+HVD_API int32_t hvd_leave_seconds(void);
 /* The program has saved its state on this rank. When the same error ends a second process and no rank has
  * called this since the first one, the launcher of an elastic job ends the job. */
 HVD_API void hvd_state_committed(void);

@@ -1378,6 +1378,7 @@ void Generations::host_leaves(int host, const std::string& why, double seconds, 
   if (is_over_ || finishing_ || state.is_gone) return;
   state.why_it_ends = cat("host ", state.name, " leaves the job: ", why);
   state.ends_at = now + duration_of(seconds);
+  actions_.tell_leave(host, seconds);
   if (current_ && !has_state_without(state.name)) {
     actions_.say(cat(state.why_it_ends,
                      "; no other host has the state of the training, and it ends in ", seconds,

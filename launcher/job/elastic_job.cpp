@@ -513,6 +513,15 @@ void ElasticJob::tell_loss(int32_t generation, const std::string& sentence) {
   set(std::string(rendezvous::kLostNews), encode(rendezvous::GenerationNews{generation, sentence}));
 }
 
+void ElasticJob::tell_leave(int host, double seconds) {
+  rendezvous::LeaveNews news;
+  news.seconds = static_cast<int32_t>(seconds);
+  for (const Slot& slot : launch_.plan.slots) {
+    if (slot.host == host) news.processes.push_back(slot.rank);
+  }
+  set(cat(rendezvous::kLeaveNews, host), encode(news));
+}
+
 void ElasticJob::say(const std::string& sentence) { launch_.output.say(sentence); }
 
 void ElasticJob::end_job(int exit_code, const std::string& sentence, int process) {

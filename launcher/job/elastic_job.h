@@ -76,6 +76,7 @@ class ElasticJob : private GenerationActions {
   void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) override;
   void tell_updates(int32_t generation, rendezvous::HostUpdates updates) override;
   void tell_loss(int32_t generation, const std::string& sentence) override;
+  void tell_leave(int host, double seconds) override;
   void say(const std::string& sentence) override;
   void end_job(int exit_code, const std::string& sentence, int process) override;
   void restart() override;

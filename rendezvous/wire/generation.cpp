@@ -119,4 +119,21 @@ Result<GenerationNews> decode_generation_news(ByteView bytes) {
   return news;
 }
 
+Bytes encode(const LeaveNews& news) {
+  std::string text = cat(news.seconds);
+  for (const int32_t process : news.processes) text += cat(" ", process);
+  return to_bytes(text);
+}
+
+Result<LeaveNews> decode_leave_news(ByteView bytes) {
+  LeaveNews news;
+  const std::vector<std::string> words = split(as_text(bytes), ' ');
+  HVD_ASSIGN_OR_RETURN(news.seconds, read_number(words.empty() ? "" : words[0], 0));
+  for (size_t i = 1; i < words.size(); ++i) {
+    HVD_ASSIGN_OR_RETURN(const int32_t process, read_number(words[i], 0));
+    news.processes.push_back(process);
+  }
+  return news;
+}
+
 }  // namespace hvd::rendezvous

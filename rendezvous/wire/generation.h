@@ -26,10 +26,12 @@ constexpr std::string_view kFollowers = "elastic/follows/";
 
 // The launcher's news for the processes of a generation, below one prefix. The values stay until the next news of
 // their kind: to remove them would wake each process that waits for news. kLostNews: GenerationNews with a sentence
-// that says which process or host is lost. kUpdateNews: with HostUpdates in decimal digits.
+// that says which process or host is lost. kUpdateNews: with HostUpdates in decimal digits. kLeaveNews and the number of
+// an agent: LeaveNews.
 constexpr std::string_view kGenerationNews = "elastic/news/";
 constexpr std::string_view kLostNews = "elastic/news/lost";
 constexpr std::string_view kUpdateNews = "elastic/news/update";
+constexpr std::string_view kLeaveNews = "elastic/news/leave/";
 
 // As HostUpdateResult in plugins/python/horovod/_elastic.py.
 enum HostUpdates : int32_t { kHostsUnchanged = 0, kHostsRemoved = 1, kHostsAdded = 2 };
@@ -68,6 +70,14 @@ struct GenerationNews {
 };
 Bytes encode(const GenerationNews& news);
 Result<GenerationNews> decode_generation_news(ByteView bytes);
+
+// An agent ends by itself, and these processes with it.
+struct LeaveNews {
+  int32_t seconds = 0;  // from the time of the news
+  std::vector<int32_t> processes;
+};
+Bytes encode(const LeaveNews& news);
+Result<LeaveNews> decode_leave_news(ByteView bytes);
 
 struct Generation {
   struct Member {

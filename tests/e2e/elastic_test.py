@@ -559,6 +559,7 @@ def test_the_only_host_with_the_state_leaves_once_another_one_has_it():
         process.wait(30)
     job.leaves_nothing()
     sums(job, 1)
+    expect(re.search(r"0 has (100|9\d) s left", job.out) and "1 has" not in job.out, job.describe())
     expect(not any("lost" in line for line in job.said()), job.describe())
 
 

@@ -12,6 +12,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = decode_generation_news(encode(*news));
     HVD_CHECK(again.ok() && again->generation == news->generation && again->text == news->text);
   }
+  if (const auto leave = decode_leave_news(bytes); leave.ok()) {
+    const auto again = decode_leave_news(encode(*leave));
+    HVD_CHECK(again.ok() && again->seconds == leave->seconds &&
+              again->processes == leave->processes);
+  }
   const auto answer = decode_place_answer(bytes);
   if (!answer.ok()) return 0;
   const auto again = decode_place_answer(encode(*answer));

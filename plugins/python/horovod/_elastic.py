@@ -33,6 +33,13 @@ def source_rank() -> int:
     return _source
 
 
+def leave_seconds() -> Optional[int]:
+    """Seconds until the host of this process is to leave the job, as after SIGTERM to its agent, or None. Its ranks
+    leave at their next `commit`, which is to come before."""
+    seconds = library().hvd_leave_seconds()
+    return seconds if seconds >= 0 else None
+
+
 class State:
     """The state that training needs to continue. Subclasses implement `save`, `restore` and `sync`.
 

@@ -62,6 +62,7 @@ _NUMBERS = [
     "hvd_is_provisional",
     "hvd_has_new_ranks",
     "hvd_host_updates",
+    "hvd_leave_seconds",
     "hvd_state_committed",
 ]
 

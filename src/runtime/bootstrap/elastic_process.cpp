@@ -192,6 +192,7 @@ void ElasticProcess::follow_news() {
 
 void ElasticProcess::take_news(const std::string& key) {
   const auto value = news_->get(key, Deadline::never());
+  if (value.ok() && key.starts_with(rendezvous::kLeaveNews)) return take_leave_news(*value);
   const auto news = value.ok() ? rendezvous::decode_generation_news(*value)
                                : Result<rendezvous::GenerationNews>(value.error());
   if (!news.ok()) return;
@@ -216,6 +217,19 @@ void ElasticProcess::take_news(const std::string& key) {
   if (lost.ok()) return;
   if (start != nullptr) start->interrupt(lost);
   on_lost_(generation, lost);
+}
+
+void ElasticProcess::take_leave_news(ByteView value) {
+  const auto news = rendezvous::decode_leave_news(value);
+  if (!news.ok() || std::ranges::count(news->processes, process_) == 0) return;
+  const MutexLock lock(mutex_);
+  leaves_at_ = Clock::now() + std::chrono::seconds(news->seconds);
+}
+
+std::optional<double> ElasticProcess::leave_seconds() const {
+  const MutexLock lock(mutex_);
+  if (!leaves_at_) return std::nullopt;
+  return std::max(0.0, std::chrono::duration<double>(*leaves_at_ - Clock::now()).count());
 }
 
 }  // namespace hvd::runtime

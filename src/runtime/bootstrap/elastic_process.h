@@ -58,6 +58,8 @@ class ElasticProcess {
   void follow_hosts();
   // rendezvous::HostUpdates that wait for the next generation.
   int32_t host_updates() const;
+  // Until the agent of this process ends by itself, as far as the launcher knows.
+  std::optional<double> leave_seconds() const;
   // Why a member of this generation is lost, or ok.
   Status loss(int32_t generation) const;
 
@@ -65,6 +67,7 @@ class ElasticProcess {
   ElasticProcess(std::string address, Secret secret, int32_t process, OnLost on_lost);
   void follow_news();
   void take_news(const std::string& key);
+  void take_leave_news(ByteView value);
 
   const std::string address_;
   const Secret secret_;
@@ -84,6 +87,7 @@ class ElasticProcess {
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
   Status loss_ HVD_GUARDED_BY(mutex_);
+  std::optional<Clock::time_point> leaves_at_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::runtime

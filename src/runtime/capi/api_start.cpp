@@ -319,6 +319,12 @@ int32_t hvd_host_updates(void) {
   return elastic->host_updates();
 }
 
+int32_t hvd_leave_seconds(void) {
+  const ElasticProcess* const elastic = state.elastic.load();
+  const auto seconds = elastic != nullptr ? elastic->leave_seconds() : std::nullopt;
+  return seconds ? static_cast<int32_t>(*seconds) : -1;
+}
+
 void hvd_state_committed(void) {
   ElasticProcess* const elastic = state.elastic.load();
   if (elastic != nullptr) elastic->has_committed();

@@ -6,8 +6,8 @@ usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS
        [--sets-again] [--lose PROCESS@GENERATION] [--fail-in-reset PROCESS@GENERATION] [--tell STEP]
        [--idle PROCESS@SECONDS] [--pair]
 
-Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, and "PROCESS ends with SUM in
-GENERATION". --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
+Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, "PROCESS ends with SUM in
+GENERATION", and "PROCESS has SECONDS s left" when its host is to leave. --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
 generation 0 returns before the others. --listen: prints "PROCESS hears of CHANGE" when the launcher announces
 changed hosts; a single rank makes no commit before it has heard of one. --vanish: the process is a member of this
 generation, and ends by SIGKILL before it connects to the others. --sets: adds process sets, and prints in each
@@ -151,6 +151,7 @@ def train(state):
     generation = os.environ["HOROVOD_GENERATION"]
     print(f"{process} begins {generation} {hvd.rank()}/{hvd.size()} at {state.step}", flush=True)
     try_sets(generation)
+    has_news = False
     while state.step < options.steps:
         if any(is_at(spec, hvd.rank(), state.step) for spec in options.raise_as_rank.split(",")):
             raise ValueError("no such sample")
@@ -165,6 +166,9 @@ def train(state):
         time.sleep(options.slow)
         if options.listen and hvd.size() == 1:
             listener.has_heard.wait(60)
+        if not has_news and elastic.leave_seconds() is not None:
+            has_news = True
+            print(f"{process} has {elastic.leave_seconds()} s left", flush=True)
         state.commit()
         if state.step == options.tell:
             print(f"{process} has committed {state.step}", flush=True)

@@ -54,6 +54,7 @@ struct RecordedJob : GenerationActions {
   void tell_loss(int32_t generation, const std::string& sentence) override {
     losses.push_back(cat(generation, ": ", sentence));
   }
+  void tell_leave(int host, double seconds) override { leaves.push_back(cat(host, ": ", seconds)); }
   void say(const std::string& sentence) override { said.push_back(sentence); }
   void end_job(int code, const std::string& sentence, int) override {
     CHECK_FALSE(exit_code);
@@ -111,7 +112,7 @@ struct RecordedJob : GenerationActions {
   std::map<int, std::string> provisional;  // "RANK/SIZE"
   bool enters_at_once = true;              // a process that has a provisional place
   std::vector<int> entering;
-  std::vector<std::string> started, updates, losses, said;
+  std::vector<std::string> started, updates, losses, leaves, said;
   std::vector<int> ended, ended_processes;
   rendezvous::Generation record;
   std::optional<int> exit_code;
@@ -1514,6 +1515,7 @@ TEST_CASE("a host whose agent is about to end leaves at the next commit, and not
   CHECK(job.said[0] ==
         "host a leaves the job: its agent got signal 15; its ranks have 30 s for their next commit "
         "(--leave-grace)");
+  CHECK(job.leaves == std::vector<std::string>{"0: 30"});
   CHECK(job.updates == std::vector<std::string>{"0:1"});
   job.ask({0, 1, 2, 3});
   CHECK(job.ranks() == "2 3");

@@ -64,7 +64,24 @@ TEST_CASE("news name their generation") {
   }
 }
 
-TEST_CASE("a request for a place has two numbers, and says whether the process has committed") {
+TEST_CASE("news of an agent that leaves have its time and its processes") {
+  const auto news = decode_leave_news(encode(LeaveNews{30, {2, 3}}));
+  REQUIRE(news.ok());
+  CHECK(news->seconds == 30);
+  CHECK(news->processes == std::vector<int32_t>{2, 3});
+  for (const char* text : {"", "x", "-1 2", "30 ", "30 x", "30 -1"}) {
+    CAPTURE(text);
+    CHECK_FALSE(decode_leave_news(as_bytes(text)).ok());
+  }
+}
+
+TEST_CASE("a request for a place says whether the process has committed, and where it asks") {
+  for (const auto from :
+       {PlaceRequestFrom::kInit, PlaceRequestFrom::kCollective, PlaceRequestFrom::kElasticRun}) {
+    const auto request = decode_place_request(encode(PlaceRequest{.from = from}));
+    REQUIRE(request.ok());
+    CHECK(request->from == from);
+  }
   for (const bool has_committed : {false, true}) {
     const auto request = decode_place_request(
         encode(PlaceRequest{.number = 4, .generation = -1, .has_committed = has_committed}));

@@ -13,7 +13,7 @@ import jax
 
 from horovod import _elastic
 from horovod._basics import init
-from horovod._elastic import State  # noqa: F401
+from horovod._elastic import State, leave_seconds  # noqa: F401
 from horovod.jax._errors import horovod_errors
 
 

@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from horovod import _elastic, _objects
 from horovod._basics import init, rank, shutdown  # noqa: F401, for scripts
-from horovod._elastic import ObjectState, State, run_fn  # noqa: F401, run_fn for scripts
+from horovod._elastic import ObjectState, State, leave_seconds, run_fn  # noqa: F401, run_fn for scripts
 from horovod._keras import elastic as _impl
 from horovod.exceptions import HorovodInternalError
 from horovod.tensorflow.functions import broadcast_variables
 
-__all__ = ["ObjectState", "State", "TensorFlowKerasState", "TensorFlowState", "run"]
+__all__ = ["ObjectState", "State", "TensorFlowKerasState", "TensorFlowState", "leave_seconds", "run"]
 
 
 @contextlib.contextmanager

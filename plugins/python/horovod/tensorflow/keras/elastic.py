@@ -2,7 +2,7 @@
 
 import tensorflow as _tensorflow
 
-from horovod._elastic import ObjectState, State  # noqa: F401
+from horovod._elastic import ObjectState, State, leave_seconds  # noqa: F401
 from horovod._keras.elastic import elastic_for as _elastic_for
 
 _made = _elastic_for(_tensorflow.keras, __name__)
