@@ -5,8 +5,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,8 +13,13 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/elastic/elastic_settings.h"
+#include "launcher/elastic/generation_plan.h"
 #include "launcher/elastic/host_pool.h"
+#include "launcher/elastic/joining_plan.h"
 #include "launcher/elastic/membership.h"
+#include "launcher/elastic/process_table.h"
+#include "launcher/elastic/repeated_exception.h"
+#include "launcher/elastic/reset_history.h"
 #include "launcher/plan/hosts.h"
 #include "rendezvous/wire/generation.h"
 
@@ -42,17 +45,12 @@ struct GenerationLimits {
 
 // The part of a job that outlives its launch: a program without elastic.run is launched again.
 struct JobHistory {
-  struct Reset {
-    Clock::time_point time;
-    int64_t generation = 0;  // that began
-    std::string why;
-  };
   explicit JobHistory(HostPool pool) : pool(std::move(pool)) {}
 
   HostPool pool;
-  std::optional<int> most;    // ranks, where a user has said so
-  std::vector<Reset> resets;  // if they are limited
-  int restarts = 0;           // after failures
+  std::optional<int> most;  // ranks, where a user has said so
+  ResetHistory resets;
+  int restarts = 0;  // after failures
   Clock::time_point began = Clock::now();
   std::optional<Clock::time_point> waits_since;  // for hosts, since the last launch with ranks
   int32_t generation = 0;                        // the first one of the next launch
@@ -132,34 +130,12 @@ class Generations {
   Time next_time() const;
 
   int32_t generation() const {
-    return current_ ? static_cast<int32_t>(current_->number) : history_.generation - 1;
+    return table_.current ? static_cast<int32_t>(table_.current->number) : history_.generation - 1;
   }
-  // The rank of a process in the present generation, or -1.
-  int rank_of(int process) const;
-  // The slot of a process on its host, which was free when the process was added.
-  int slot_of(int process) const { return processes_.at(process).slot; }
-  // Without those that a user has removed.
-  int live_processes(const std::string& host) const;
-  // By rank: the processes of the present generation, also those that have ended since.
-  std::vector<int> members() const;
+  // Who there is now, and who is a rank.
+  const ProcessTable& table() const { return table_; }
 
  private:
-  // kHeld: its agent may be there, but the program might not wait for its place in hvd.init.
-  // kPreparing: its hvd.init has returned a provisional place. It has not asked again.
-  enum class Phase { kHeld, kStarting, kAsking, kPreparing, kMember, kGone };
-  struct Process {
-    int host = 0;
-    int slot = 0;  // free on its host when it was started
-    Phase phase = Phase::kStarting;
-    int64_t request = 0;
-    int32_t generation = -1;  // that it was in last
-    bool is_removed = false;  // by a user; it leaves at the next commit
-    Time since{};             // its start was ordered; of a process with which the job began: unset
-    Time told{};              // the last sentence about its silence
-    // Which its hvd.init has returned, until it has met the other ranks.
-    std::optional<rendezvous::Place> provisional = std::nullopt;
-    bool takes_any_place = false;  // it waits in hvd.elastic.run
-  };
   // A rank that has failed, perhaps because another one did.
   struct Suspect {
     int process = 0;
@@ -167,47 +143,17 @@ class Generations {
     std::string sentence;
     Time since;
   };
-  // An exception that has ended a rank, and then perhaps another one.
-  struct Repetition {
-    struct Failure {
-      int process = 0;
-      int slot = 0;
-      int32_t generation = 0;
-      std::string host;
-      std::string whose;
-      std::string sentence;
-    };
-    std::string exception;
-    int exit_code = 0;
-    Failure first;
-    std::optional<Failure> again;
-  };
-  struct HostState {
-    std::string name;
-    std::vector<int> processes;
-    bool is_leaving = false;  // no longer among the discovered ones
-    bool is_gone = false;
-    std::string why_it_ends;  // its agent ends by itself, at ends_at; empty: it does not
-    Time ends_at{};
-    bool is_prepared = false;
-  };
-
   void note_start(int host, Time now);
   void consider(Time now);
   void start_hosts(Time now);
   void mark_leaving();
   void fail(int process, int exit_code, const std::string& sentence, Time now);
   void fail(int process, int exit_code, const std::string& sentence, Time now, Time since);
-  bool has_live_member_beside(int host) const;
   void decide_suspect(Time now);
-  void note_exception(int process, int exit_code, const std::string& sentence,
-                      const std::string& exception);
-  void note_commit(int32_t generation);
-  bool ends_by_repetition();
   std::string exclude(const std::string& name, Time now);
   bool has_worked(const std::string& host) const;
   std::string start_another_later(const std::string& name, Time now);
-  void drop_host(HostState& host);
+  void drop_host(JobHost& host);
   void dismiss(int process);
   void end_alone(int process);
   void drop_surplus();
@@ -215,15 +161,6 @@ class Generations {
   void give_up_slow(Time now);
   void name_unaware(Time now);
   void give_up_unprepared(Time now);
-  std::string whose(int process) const;
-  bool has_survivor() const;
-  MembershipPlan plan_joining(const std::set<int>& newcomers) const;
-  void plan_newcomers(Time now);
-  void check_joining();
-  bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
-  void tell_provisional_places(Time now);
-  bool has_joining(int process) const;
-  bool all_joining_are_prepared() const;
   int32_t slots_ready(Time now);
   void announce(Time now);
   bool restarts_program() const;
@@ -232,49 +169,41 @@ class Generations {
   void drop_assumption(Time now);
   void restart(const std::string& why, Time now);
   void restart_after_failure(const std::string& sentence, int exit_code, Time since, Time now);
-  bool all_have_asked() const;
-  using Takes = std::function<bool(int process)>;
+  GenerationRules next_rules() const;
   MembershipPlan next() const;
-  MembershipPlan plan_with(const Takes& takes) const;
-  MembershipPlan hand_over(MembershipChange change) const;
-  void begin(Generation generation, Time now);
+  MembershipPlan plan_joining(const std::set<int>& newcomers) const;
+  void check_joining();
+  void plan_newcomers(Time now);
+  bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
+  bool is_held(const JobProcess& process) const;
   void count_reset(const std::string& why, Time now);
+  bool may_reset(Time now) { return history_.resets.may_reset(limits_.resets, now); }
+  void end_by_reset_limit();
+  void begin(Generation generation, Time now);
   std::string why_it_resets() const;
   std::string awaited_hosts(Time now) const;
-  bool may_reset(Time now);
   Status may_change(Time now);
   int offered_slots() const;
   Status may_remove(const std::string& host, int slots, const std::string& what) const;
-  bool has_met(int process) const;
   int usable_slots(const Host& host) const;
   bool has_state_without(const std::string& host) const;
-  void let_go(const HostState& host, Time now);
+  void let_go(const JobHost& host, Time now);
   void let_hosts_go(Time now);
-  int live_members() const;
-  int staying_members() const;
-  int members_of(const std::string& host) const;
-  bool has_spare_place(const Process& process) const;
+  bool has_spare_place(const JobProcess& process) const;
   void pause(int found, Time now);
   bool may_grow() const;
-  void end_by_reset_limit();
   void over(int exit_code, const std::string& sentence, int process);
   void finish();
-  bool is_live(int process) const;
-  int live_processes() const;
-  int staying_processes() const;  // on hosts that do not leave
-  bool is_member(int process) const;
-  bool is_held(const Process& process) const;
-  int free_slot(const std::string& host) const;
   void tell_loss(const std::string& sentence, Time now);
 
   GenerationLimits limits_;
   GenerationActions& actions_;
   JobHistory& history_;
   HostPool& pool_;
-  std::map<int, Process> processes_;
-  std::map<int, HostState> hosts_;
-  std::optional<Generation> current_;
-  // No process has asked for a place: current_ has those with which the launch began.
+  ProcessTable table_;
+  JoiningPlan joining_{table_};
+  RepeatedException repetition_;
+  // No process has asked for a place: the present generation has those with which the launch began.
   bool is_assumed_ = false;
   bool has_begun_ = false;
   bool takes_part_ = false;
@@ -285,16 +214,12 @@ class Generations {
   int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
   bool is_over_ = false;
   std::optional<Suspect> suspect_;
-  std::optional<Repetition> repetition_;  // with no commit since
-  std::optional<Time> finishing_;         // since a rank has ended with exit code 0
-  std::optional<Time> asking_since_;      // the first request for the next generation
+  std::optional<Time> finishing_;     // since a rank has ended with exit code 0
+  std::optional<Time> asking_since_;  // the first request for the next generation
   bool has_named_silent_ = false;
   std::optional<Time> lost_since_;  // a rank, while nobody has asked for the next generation
   Time told_loss_{};
-  // The next generation with the processes that are ready to join it, while the ranks train. They have been told
-  // these places.
-  std::optional<Generation> joining_;
-  std::optional<Time> told_unprepared_;  // which of them it waits for
+  std::optional<Time> told_unprepared_;  // which new processes the next generation waits for
   std::optional<Time> ready_since_;      // a process that is no member can become one
   std::optional<Time> paused_since_;
   Time told_pause_{};

@@ -246,11 +246,11 @@ int ElasticJob::start_host(const Host& host, int slots) {
   used.slots = slots;
   plan.hosts.push_back(std::move(used));
   generations_.add(number, host.name, first, slots);
-  const int all = generations_.live_processes(host.name);
+  const int all = generations_.table().live_processes(host.name);
   for (int slot = 0; slot < slots; ++slot) {
     plan.slots.push_back({.rank = first + slot,
                           .host = number,
-                          .local_rank = generations_.slot_of(first + slot),
+                          .local_rank = generations_.table().processes.at(first + slot).slot,
                           .local_size = all,
                           .cross_rank = 0,
                           .cross_size = 1});
@@ -470,7 +470,7 @@ StartOrder ElasticJob::order_for(int host) const {
 // Rank 0 tells the others.
 void ElasticJob::tell_originals() {
   if (is_telling_ || is_stopped_ || updates_ == rendezvous::kHostsUnchanged) return;
-  const std::vector<int> members = generations_.members();
+  const std::vector<int> members = generations_.table().members();
   if (members.empty() || !original_addresses_.contains(members.front())) return;
   is_telling_ = true;
   net::asio::co_spawn(launch_.loop, repeat_updates(), net::asio::detached);
@@ -480,7 +480,7 @@ net::Task<void> ElasticJob::repeat_updates() {
   net::asio::steady_timer pause(launch_.loop);
   bool has_failed = false;
   while (!is_stopped_ && updates_ != rendezvous::kHostsUnchanged && !generations_.is_asked()) {
-    const std::vector<int> members = generations_.members();
+    const std::vector<int> members = generations_.table().members();
     const auto found =
         members.empty() ? original_addresses_.end() : original_addresses_.find(members.front());
     if (found == original_addresses_.end()) break;

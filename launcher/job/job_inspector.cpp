@@ -39,7 +39,7 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
 
 void JobInspector::set_elastic(ElasticJob* elastic) {
   elastic_ = elastic;
-  commands_.set_members([elastic] { return elastic->generations().members(); });
+  commands_.set_members([elastic] { return elastic->generations().table().members(); });
 }
 
 void JobInspector::open() {
@@ -96,9 +96,10 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");
   if (elastic_ != nullptr && elastic_->generations().generation() >= 0) {
     const Generations& now = elastic_->generations();
-    text += cat("generation ", now.generation(), ", ", count_of_ranks(std::ssize(now.members())));
+    text += cat("generation ", now.generation(), ", ",
+                count_of_ranks(std::ssize(now.table().members())));
     for (std::string& host : hosts) {
-      host = with_present_ranks(host, [&now](int process) { return now.rank_of(process); });
+      host = with_present_ranks(host, [&now](int process) { return now.table().rank_of(process); });
     }
   } else {
     text += count_of_ranks(plan_.size());

@@ -1,19 +1,15 @@
-// The launcher's own exit codes and final messages.
+// The launcher's final messages.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "launcher/plan/exit_codes.h"
 
 namespace hvd::launcher {
 
 struct Said;
-
-constexpr int kExitLauncher = 1;   // a host was lost, or the launcher itself could not go on
-constexpr int kExitBadInput = 2;   // nothing was started
-constexpr int kExitTimeout = 124;  // the job took longer than it may
-constexpr int kExitSignal = 128;   // and the signal's number
 
 // "horovodrun: " + sentence and a newline, or an object with --log-format json.
 std::string line_of(std::string_view sentence);

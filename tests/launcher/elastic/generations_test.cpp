@@ -172,7 +172,7 @@ GenerationLimits of_originals() {
 TEST_CASE("Horovod's own workers begin without a request, and survive a failed one") {
   RecordedJob job(of_originals());
   job.begin(kTwoHosts);
-  CHECK(job.generations.members() == std::vector<int>{0, 1, 2, 3});
+  CHECK(job.generations.table().members() == std::vector<int>{0, 1, 2, 3});
   CHECK(job.generations.ended(3, 137, "rank 3 was killed", job.now()));
   CHECK(job.ended == std::vector<int>{1});
   ask_as_originals(job, {0});

@@ -1,0 +1,44 @@
+// The next generation with the processes that are ready to join it, while the ranks train. Each of them has been told
+// its place and prepares, and the ranks are interrupted when all have asked again. The plan is void when ranks or
+// newcomers end or are to leave. Generations owns one. No I/O, no clock.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/elastic/membership.h"
+#include "launcher/elastic/process_table.h"
+#include "rendezvous/wire/generation.h"
+
+namespace hvd::launcher {
+
+class JoiningPlan {
+ public:
+  explicit JoiningPlan(ProcessTable& table) : table_(table) {}
+
+  // nullptr: there is no plan.
+  const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
+  // All of its new processes have asked again: the generation may begin.
+  bool is_prepared() const;
+  // Its new processes that live and are no ranks yet.
+  std::set<int> newcomers() const;
+  // Takes a plan that has new processes, or none.
+  void set(MembershipPlan plan);
+  void drop() { generation_.reset(); }
+  // The answers to new processes that have no place yet, which prepare from now on.
+  std::vector<std::pair<int, rendezvous::PlaceAnswer>> tell_places(Clock::time_point now);
+
+ private:
+  ProcessTable& table_;
+  std::optional<Generation> generation_;
+};
+
+// Those of the processes that would get another place in this generation than hvd.init has returned, or none. A
+// program sees its place change within hvd.elastic.run only, so they must start again.
+std::vector<int> misplaced(const ProcessTable& table, const std::set<int>& processes,
+                           const Generation& generation);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,119 @@
+#include "launcher/elastic/process_table.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+
+int ProcessTable::live_processes() const {
+  return static_cast<int>(std::count_if(processes.begin(), processes.end(), [](const auto& one) {
+    return one.second.phase != ProcessPhase::kGone;
+  }));
+}
+
+int ProcessTable::live_processes(const std::string& host) const {
+  int count = 0;
+  for (const auto& [number, process] : processes) {
+    if (process.is_removed) continue;
+    if (process.phase != ProcessPhase::kGone && hosts.at(process.host).name == host) ++count;
+  }
+  return count;
+}
+
+int ProcessTable::rank_of(int process) const {
+  if (!current) return -1;
+  for (size_t rank = 0; rank < current->members.size(); ++rank) {
+    if (current->members[rank].incarnation == process) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
+std::vector<int> ProcessTable::members() const {
+  std::vector<int> processes;
+  if (!current) return processes;
+  for (const Member& member : current->members) {
+    processes.push_back(static_cast<int>(member.incarnation));
+  }
+  return processes;
+}
+
+bool ProcessTable::is_member(int process) const { return rank_of(process) >= 0; }
+
+bool ProcessTable::is_live(int process) const {
+  const auto found = processes.find(process);
+  return found != processes.end() && found->second.phase != ProcessPhase::kGone;
+}
+
+int ProcessTable::staying_processes() const {
+  return static_cast<int>(
+      std::count_if(processes.begin(), processes.end(), [this](const auto& one) {
+        return one.second.phase != ProcessPhase::kGone && !hosts.at(one.second.host).is_leaving;
+      }));
+}
+
+int ProcessTable::free_slot(const std::string& host) const {
+  std::set<int> used;
+  for (const auto& [number, process] : processes) {
+    if (process.phase != ProcessPhase::kGone && hosts.at(process.host).name == host) {
+      used.insert(process.slot);
+    }
+  }
+  int slot = 0;
+  while (used.contains(slot)) ++slot;
+  return slot;
+}
+
+bool ProcessTable::has_live_member_beside(int host) const {
+  return std::any_of(processes.begin(), processes.end(), [&](const auto& one) {
+    return one.second.host != host && is_live(one.first) && is_member(one.first);
+  });
+}
+
+bool ProcessTable::has_survivor() const {
+  const std::vector<int> ranks = members();
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [this](int process) { return is_live(process) && has_met(process); });
+}
+
+bool ProcessTable::all_have_asked() const {
+  for (const auto& [number, process] : processes) {
+    if (process.phase == ProcessPhase::kMember) return false;
+    if (!current && process.phase == ProcessPhase::kStarting) return false;
+  }
+  return true;
+}
+
+std::string ProcessTable::whose(int process) const {
+  const int rank = rank_of(process);
+  return cat(rank >= 0 ? cat("rank ", rank) : cat("process ", process), " on host ",
+             hosts.at(processes.at(process).host).name);
+}
+
+int ProcessTable::live_members() const {
+  if (!current) return 0;
+  return static_cast<int>(std::count_if(
+      current->members.begin(), current->members.end(),
+      [this](const Member& member) { return is_live(static_cast<int>(member.incarnation)); }));
+}
+
+int ProcessTable::staying_members() const {
+  const std::vector<int> ranks = members();
+  return static_cast<int>(std::count_if(ranks.begin(), ranks.end(), [this](int number) {
+    const JobProcess& process = processes.at(number);
+    return is_live(number) && !process.is_removed && !hosts.at(process.host).is_leaving;
+  }));
+}
+
+int ProcessTable::members_of(const std::string& host) const {
+  if (!current) return 0;
+  return static_cast<int>(
+      std::count_if(current->members.begin(), current->members.end(), [&](const Member& member) {
+        return member.host == host && is_live(static_cast<int>(member.incarnation));
+      }));
+}
+
+bool ProcessTable::has_met(int process) const { return processes.at(process).generation >= 0; }
+
+}  // namespace hvd::launcher

@@ -1,0 +1,75 @@
+// The hosts and processes of an elastic job, and its present generation: who there is, who is a rank, who asks.
+// Generations owns one, changes it, and decides by it. No thread of its own.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/elastic/membership.h"
+#include "rendezvous/store/membership.h"
+
+namespace hvd::launcher {
+
+// kHeld: its agent may be there, but the program might not wait for its place in hvd.init.
+// kPreparing: its hvd.init has returned a provisional place. It has not asked again.
+enum class ProcessPhase { kHeld, kStarting, kAsking, kPreparing, kMember, kGone };
+
+struct JobProcess {
+  int host = 0;
+  int slot = 0;  // free on its host when it was started
+  ProcessPhase phase = ProcessPhase::kStarting;
+  int64_t request = 0;
+  int32_t generation = -1;  // that it was in last
+  bool is_removed = false;  // by a user; it leaves at the next commit
+  Clock::time_point
+      since{};  // its start was ordered, or it got a provisional place; unset at the job's begin
+  Clock::time_point told{};  // the last sentence about its silence
+  // Which its hvd.init has returned, until it has met the other ranks.
+  std::optional<rendezvous::Place> provisional = std::nullopt;
+  bool takes_any_place = false;  // it waits in hvd.elastic.run
+};
+
+struct JobHost {
+  std::string name;
+  std::vector<int> processes;
+  bool is_leaving = false;  // no longer among the discovered ones
+  bool is_gone = false;
+  std::string why_it_ends;  // its agent ends by itself, at ends_at; empty: it does not
+  Clock::time_point ends_at{};
+  bool is_prepared = false;
+};
+
+struct ProcessTable {
+  std::map<int, JobProcess> processes;
+  std::map<int, JobHost> hosts;  // by the number of the agent: a host may have had several
+  std::optional<Generation> current;
+
+  // The rank of a process in the present generation, or -1.
+  int rank_of(int process) const;
+  bool is_member(int process) const;
+  bool is_live(int process) const;
+  // Whether the process was a rank of a generation whose ranks have met, as far as the launcher knows.
+  bool has_met(int process) const;
+  // By rank: the processes of the present generation, also those that have ended since.
+  std::vector<int> members() const;
+  // "rank 3 on host b".
+  std::string whose(int process) const;
+
+  int live_processes() const;
+  // Of one host, without those that a user has removed.
+  int live_processes(const std::string& host) const;
+  int staying_processes() const;  // on hosts that do not leave
+  int live_members() const;
+  int staying_members() const;  // without those that are to leave
+  int members_of(const std::string& host) const;
+  bool has_live_member_beside(int host) const;
+  // Whether a rank that has the state goes on.
+  bool has_survivor() const;
+  bool all_have_asked() const;
+  int free_slot(const std::string& host) const;
+};
+
+}  // namespace hvd::launcher
