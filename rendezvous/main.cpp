@@ -207,6 +207,7 @@ int serve(const Options& options) {
   ServerOptions server_options{std::move(*secret), options.size, {}, options.open_monitor, {}};
   if (options.insecure_compat) {
     server_options.insecure_compat.emplace();
+    server_options.insecure_compat_at_ports = true;
     if (options.size > 0) server_options.insecure_compat->emplace("global", options.size);
   }
   if (!options.tls_certificate.empty()) {

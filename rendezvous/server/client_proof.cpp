@@ -21,7 +21,8 @@ std::optional<Reply> ClientProof::admit(const net::HttpRequestParser& request) {
   if (text.empty() && !request.target().starts_with("/v1/")) {
     return Reply{401,
                  "the request is not signed; Horovod's own workers, which sign nothing, are "
-                 "served only with --insecure-compat and without TLS",
+                 "served only with --insecure-compat, without TLS, and not at the port of "
+                 "horovodrun --listen",
                  nullptr};
   }
   if (text.empty() || !key_) {

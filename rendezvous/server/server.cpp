@@ -32,7 +32,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         core_(std::make_shared<ServerCore>(
             options.secret, Monitor::token(options.monitor_secret.value_or(options.secret)),
             options.size, options.limits, options.open_monitor)),
-        expiry_(executor_) {
+        expiry_(executor_),
+        unsigned_at_ports_(options.insecure_compat_at_ports) {
     core_->expiry_changed = [this] { arm_expiry(); };
     tls_ = std::move(options.tls);
     core_->agents_use_tls = tls_.has_value();
@@ -68,10 +69,10 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     return bound;
   }
 
-  void adopt(net::AcceptedSocket socket) {
+  void adopt(net::AcceptedSocket socket, bool takes_unsigned) {
     if (core_->is_closing || core_->sessions.size() >= core_->limits.sessions) return;
     limit_unproven();
-    const auto session = std::make_shared<Session>(core_, std::move(socket));
+    const auto session = std::make_shared<Session>(core_, std::move(socket), takes_unsigned);
     core_->unproven.push_back(session);
     session->start();
   }
@@ -191,7 +192,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   void take_tls(net::StreamSocket socket) {
     tls_->take(std::move(socket), [weak = weak_from_this()](net::AcceptedSocket accepted) {
-      if (const auto self = weak.lock()) self->adopt(std::move(accepted));
+      if (const auto self = weak.lock()) self->adopt(std::move(accepted), self->unsigned_at_ports_);
     });
   }
 
@@ -206,7 +207,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         if (tls_)
           take_tls(std::move(socket));
         else
-          adopt(std::move(socket));
+          adopt(std::move(socket), unsigned_at_ports_);
       } else if (acceptor.is_open() && error != asio::error::connection_aborted) {
         warn_of(error);
         pause.expires_after(kPause);
@@ -218,6 +219,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   asio::any_io_executor executor_;
   std::shared_ptr<ServerCore> core_;
   asio::steady_timer expiry_;
+  const bool unsigned_at_ports_;
   Clock::time_point armed_for_ = Clock::time_point::max();
   Clock::time_point next_warning_ = Clock::time_point::min();
   std::optional<net::TlsFront> tls_;
@@ -238,7 +240,7 @@ Result<net::Endpoint> Server::listen(UniqueFd listener) {
   return impl_->listen(std::move(listener));
 }
 uint16_t Server::port() const { return impl_->port(); }
-void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket)); }
+void Server::adopt(net::StreamSocket socket) { impl_->adopt(std::move(socket), true); }
 Status Server::resume(OpenedStore opened, std::function<void(Status)> on_lost) {
   return impl_->resume(std::move(opened), std::move(on_lost));
 }

@@ -33,8 +33,10 @@ struct ServerOptions {
   bool open_monitor = false;  // /metrics and /status without a token
   // Set: each listening port accepts TLS, and agents must use it.
   std::optional<net::TlsFront> tls = {};
-  // Set: also serves the unsigned requests of Horovod's own workers, from a store of their own.
+  // Set: also serves the unsigned requests of Horovod's own workers, from a store of their own: on sockets
+  // that adopt() takes, and at the listening ports only with the second field.
   std::optional<ScopeSizes> insecure_compat = {};
+  bool insecure_compat_at_ports = false;
   // The secret of the monitor's token, if it is another one.
   std::optional<Secret> monitor_secret = {};
 };

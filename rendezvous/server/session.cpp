@@ -39,8 +39,9 @@ Status closing() { return aborted("the rendezvous server is closing: the job has
 
 }  // namespace
 
-Session::Session(std::shared_ptr<ServerCore> core, net::AcceptedSocket socket)
+Session::Session(std::shared_ptr<ServerCore> core, net::AcceptedSocket socket, bool takes_unsigned)
     : core_(std::move(core)),
+      takes_unsigned_(takes_unsigned && core_->unsigned_store),
       socket_(std::move(socket)),
       limit_(socket_.get_executor()),
       wake_(socket_.get_executor()),
@@ -193,7 +194,7 @@ std::optional<Reply> Session::admit() {
     return Reply{411, "Transfer-Encoding is not supported: send Content-Length", nullptr};
   }
   // Horovod's own workers use no TLS, which would hide a client's user.
-  is_unsigned_ = core_->unsigned_store && !socket_.is_encrypted() &&
+  is_unsigned_ = takes_unsigned_ && !socket_.is_encrypted() &&
                  !parser_->target().starts_with("/v1/") && !Monitor::is_its(parser_->target());
   if (is_unsigned_) {
     return admit_unsigned(*core_, *parser_, socket_.native_handle(), unsigned_room_);

@@ -19,7 +19,8 @@ namespace hvd::rendezvous {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(std::shared_ptr<ServerCore> core, net::AcceptedSocket socket);
+  // `takes_unsigned`: the requests of Horovod's own workers too, if the server has a store for them.
+  Session(std::shared_ptr<ServerCore> core, net::AcceptedSocket socket, bool takes_unsigned);
   ~Session();
   Session(const Session&) = delete;
 
@@ -63,6 +64,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void watch_peer();
 
   std::shared_ptr<ServerCore> core_;
+  const bool takes_unsigned_;
   net::AcceptedSocket socket_;
   net::asio::steady_timer limit_;  // closes the connection when it fires
   net::asio::steady_timer wake_;   // ends the wait of settle

@@ -4,6 +4,7 @@ import contextlib
 import hmac
 import pathlib
 import secrets
+import socket
 import struct
 import sys
 
@@ -99,6 +100,42 @@ def test_neither_token_nor_environment_nor_output_can_be_read_on_the_way():
         found = secrets_in(recorded, job.token, secret, marker, "HOROVOD_JOB_SECRET", "echo")
         expect(not found, f"on the wire: {found}")
         expect(secret != job.token, "the ranks have the token")
+
+
+# Stores a value as a worker of the original Horovod, prints the answer, and reads the value when the file exists.
+ORIGINAL = """
+import os, sys, time, urllib.request
+at = f"http://{os.environ['HOROVOD_GLOO_RENDEZVOUS_ADDR']}:{os.environ['HOROVOD_GLOO_RENDEZVOUS_PORT']}/global/0"
+print("stored", urllib.request.urlopen(urllib.request.Request(at, b"of-a-rank", method="PUT"), None, 20).status, flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+print("read", urllib.request.urlopen(at, None, 20).read().decode(), flush=True)
+"""
+
+
+def unsigned(job, method, body=b""):
+    """The answer at the port of --listen to a worker of the original Horovod."""
+    host, port = job.relay.target
+    with socket.create_connection((host, port), 20) as peer:
+        peer.sendall(f"{method} /global/0 HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        peer.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionError):
+            return peer.recv(65536)
+    return b""
+
+
+def test_the_port_of_hosts_that_join_serves_no_unsigned_request():
+    for flags in [], [PLAIN]:
+        go = scratch() / "go"
+        with joining(PYTHON, "-c", ORIGINAL, go, flags=["--insecure-compat", *flags]) as job:
+            before = unsigned(job, "PUT", b"attacker")
+            agent = job.join(*flags)
+            job.job.wait_for("stored 200")
+            for said in before, unsigned(job, "GET"), unsigned(job, "PUT", b"attacker"), unsigned(job, "DELETE"):
+                expect(re.match(rb"HTTP/1.1 40[01] ", said) and b"of-a-rank" not in said, said)
+            go.touch()
+            runs_to_its_end(job, agent)
+            expect("read of-a-rank" in job.job.out, job.job.describe())
 
 
 def test_two_jobs_of_one_token_have_two_secrets():

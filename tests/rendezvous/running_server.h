@@ -25,7 +25,8 @@ class RunningServer {
                     ServerOptions{.secret = test_secret(),
                                   .size = size,
                                   .limits = limits,
-                                  .insecure_compat = std::move(insecure_compat)});
+                                  .insecure_compat = std::move(insecure_compat),
+                                  .insecure_compat_at_ports = true});
     listen(address);
   }
   // Resumes the job of a durable store.
