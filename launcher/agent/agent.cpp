@@ -116,6 +116,7 @@ Deadline Agent::next_deadline() const {
   const auto consider = [&](Deadline each) {
     if (each.time() < next.time()) next = each;
   };
+  consider(master_port_.deadline());
   consider(reachability_.deadline());
   consider(pmix_.deadline());
   consider(executions_.deadline());
@@ -133,6 +134,7 @@ Deadline Agent::next_deadline() const {
 }
 
 void Agent::watch_over() {
+  if (master_port_.deadline().passed()) master_port_.on_deadline();
   if (reachability_.deadline().passed()) reachability_.on_deadline();
   if (pmix_.deadline().passed()) pmix_.on_deadline();
   if (executions_.deadline().passed()) executions_.on_deadline();

@@ -52,8 +52,8 @@ std::vector<HostAddress> host_addresses(int link, const Environment& own,
   for (const auto& [interface, bytes] : *listed) {
     const std::string text = text_of(bytes);
     const bool is_loopback = text == "::1" || text.starts_with("127.");
-    if (is_loopback && loopback.empty()) loopback.push_back({text, interface});
-    if (!is_loopback && choice.allows(interface, bytes)) found.push_back({text, interface});
+    if (is_loopback && loopback.empty()) loopback.push_back({text, interface, bytes});
+    if (!is_loopback && choice.allows(interface, bytes)) found.push_back({text, interface, bytes});
   }
   std::stable_partition(found.begin(), found.end(),
                         [&](const HostAddress& address) { return address.text == known; });

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "launcher/program/program.h"
 #include "net/interface_choice.h"
@@ -14,6 +15,7 @@ namespace hvd::launcher {
 struct HostAddress {
   std::string text;       // "10.77.0.1"
   std::string interface;  // "eth0"
+  Bytes bytes;            // 4 (IPv4) or 16 (IPv6)
 };
 
 // Returns the chosen addresses. The first is the address by which the launcher reaches this host:

@@ -20,6 +20,11 @@ namespace {
 
 constexpr uint16_t kLowest = 10000;
 constexpr int kTries = 100;
+// Connections that wait for their client to close them. Each has got the nonce, and one more resets the oldest.
+constexpr size_t kMostClients = 64;
+constexpr int kAcceptsPerEvent = 64;
+// The pause after an accept that failed for lack of descriptors or memory.
+constexpr double kSecondsOfLack = 0.5;
 
 // Returns the kernel's port range for sockets that bind to port 0.
 net::PortRange ephemeral_ports() {
@@ -57,7 +62,8 @@ bool MasterPortReservation::claim(uint16_t port, bool only_own) {
   return !holder || holder->uid != ::geteuid();
 }
 
-Status MasterPortReservation::listen(const net::PortRange& ports, bool only_own) {
+Status MasterPortReservation::listen(const net::PortRange& ports,
+                                     const std::vector<Bytes>& addresses, bool only_own) {
   const net::PortRange ephemeral = ephemeral_ports();
   const int tries = ports.is_any() ? kTries : ports.last - ports.first + 1;
   Status last = failed_precondition("other jobs hold it");
@@ -65,21 +71,29 @@ Status MasterPortReservation::listen(const net::PortRange& ports, bool only_own)
     const uint16_t port =
         ports.is_any() ? random_port(ephemeral) : static_cast<uint16_t>(ports.first + i);
     if (!claim(port, only_own)) continue;
-    auto listener = net::TcpListener::open({port, port});
-    if (listener.ok()) {
-      listener_ = *std::move(listener);
-      return {};
-    }
-    last = listener.status();
+    // Rank 0 may bind every address of this host.
+    last = net::TcpListener::open({port, port}).status();
+    if (!last.ok()) continue;
+    auto listeners = net::TcpListener::open_at(addresses, {port, port});
+    last = listeners.status();
+    if (!last.ok()) continue;
+    listeners_ = *std::move(listeners);
+    candidates_.port = port;
+    return {};
   }
   return last;
 }
 
 Status MasterPortReservation::open(const net::PortRange& ports,
                                    const std::vector<HostAddress>& addresses) {
-  Status status = listen(ports, false);
+  std::vector<Bytes> bytes;
+  for (const HostAddress& address : addresses) {
+    candidates_.addresses.emplace_back(address.text, address.interface);
+    bytes.push_back(address.bytes);
+  }
+  Status status = listen(ports, bytes, false);
   // Any user can mark any port. Jobs of several users avoid each other's ports while there are others.
-  if (!status.ok()) status = listen(ports, true);
+  if (!status.ok()) status = listen(ports, bytes, true);
   if (!status.ok()) {
     return status.with_context(cat("no port is free to be the job's MASTER_PORT",
                                    ports.is_any() ? "" : ", give another --port-range"));
@@ -88,42 +102,60 @@ Status MasterPortReservation::open(const net::PortRange& ports,
       static_cast<ssize_t>(candidates_.nonce.size())) {
     return system_error("cannot get random bytes", errno);
   }
-  candidates_.port = listener_.port;
-  for (const HostAddress& address : addresses) {
-    candidates_.addresses.emplace_back(address.text, address.interface);
-  }
-  if (!loop_.watch(listener_.socket.get(), EPOLLIN, [this](uint32_t) { accept(); })) {
-    return system_error("cannot watch the job's MASTER_PORT", errno);
+  for (const net::TcpListener& listener : listeners_) {
+    const auto take = [this, &listener](uint32_t) { accept(listener); };
+    if (!loop_.watch(listener.socket.get(), EPOLLIN, take)) {
+      return system_error("cannot watch the job's MASTER_PORT", errno);
+    }
   }
   return {};
 }
 
-void MasterPortReservation::accept() {
-  while (GuardedFd client = net::accept_tcp(listener_)) {
-    const int fd = client.get();
+void MasterPortReservation::accept(const net::TcpListener& listener) {
+  // The bound keeps a crowd of strangers from holding the agent here: the event comes again.
+  for (int i = 0; i < kAcceptsPerEvent; ++i) {
+    net::Accepted accepted = net::accept_from(listener);
+    if (accepted.error != 0) {
+      for (const net::TcpListener& each : listeners_) loop_.change(each.socket.get(), 0);
+      pause_end_ = Deadline::after_seconds(kSecondsOfLack);
+    }
+    if (!accepted.socket) return;
+    const int fd = accepted.socket.get();
     // The empty send buffer of a new connection takes the bytes at once.
     static_cast<void>(::send(fd, candidates_.nonce.data(), candidates_.nonce.size(), MSG_NOSIGNAL));
+    if (clients_.size() >= kMostClients) {
+      reset(clients_.front());
+      clients_.erase(clients_.begin());
+    }
     // TIME_WAIT keeps the port busy on the side that closes first: let the client close first.
     loop_.watch(fd, EPOLLIN | EPOLLRDHUP, [this, fd](uint32_t) { drop(fd); });
-    clients_.emplace(fd, std::move(client));
+    clients_.push_back(std::move(accepted.socket));
   }
+}
+
+void MasterPortReservation::on_deadline() {
+  pause_end_ = Deadline::never();
+  for (const net::TcpListener& each : listeners_) loop_.change(each.socket.get(), EPOLLIN);
 }
 
 void MasterPortReservation::drop(int fd) {
   loop_.unwatch(fd);
-  clients_.erase(fd);
+  std::erase_if(clients_, [fd](const GuardedFd& client) { return client.get() == fd; });
+}
+
+// For a connection that is closed next: a reset leaves no TIME_WAIT.
+void MasterPortReservation::reset(const GuardedFd& client) {
+  loop_.unwatch(client.get());
+  const linger at_once{1, 0};
+  ::setsockopt(client.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
 }
 
 void MasterPortReservation::release() {
-  if (!listener_.socket) return;
-  loop_.unwatch(listener_.socket.get());
-  listener_.socket.reset();
-  for (const auto& [fd, client] : clients_) {
-    loop_.unwatch(fd);
-    const linger at_once{1, 0};  // a reset leaves no TIME_WAIT
-    ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  }
+  for (const net::TcpListener& each : listeners_) loop_.unwatch(each.socket.get());
+  listeners_.clear();
+  for (const GuardedFd& client : clients_) reset(client);
   clients_.clear();
+  pause_end_ = Deadline::never();
 }
 
 }  // namespace hvd::launcher

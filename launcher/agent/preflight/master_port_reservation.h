@@ -1,12 +1,14 @@
 // Reserves MASTER_PORT, at which programs of other stacks find rank 0. The agent of rank 0's host
 // finds a free port, listens there while the agents of the other hosts test their addresses, and
-// releases the port when ranks start.
+// releases the port when ranks start. Strangers cannot use up the agent's descriptors. Lives on the
+// agent's loop.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/clock.h"
 #include "base/fork_guard.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -22,24 +24,29 @@ class MasterPortReservation {
   explicit MasterPortReservation(net::EventLoop& loop) : loop_(loop) {}
   ~MasterPortReservation() { release(); }
 
-  // Finds a port and listens there. Without a range, the port lies outside of the kernel's
-  // ephemeral range, so that the port is still free when rank 0 binds it.
+  // Finds a port and listens there, at these addresses alone. Without a range, the port lies outside of
+  // the kernel's ephemeral range, so that the port is still free when rank 0 binds it.
   Status open(const net::PortRange& ports, const std::vector<HostAddress>& addresses);
   const MasterCandidates& candidates() const { return candidates_; }
   // Stops listening: the port is free for rank 0.
   void release();
+  // Call on_deadline() when it has passed.
+  Deadline deadline() const { return pause_end_; }
+  void on_deadline();
 
  private:
-  Status listen(const net::PortRange& ports, bool only_own);
+  Status listen(const net::PortRange& ports, const std::vector<Bytes>& addresses, bool only_own);
   bool claim(uint16_t port, bool only_own);
-  void accept();
+  void accept(const net::TcpListener& listener);
   void drop(int fd);
+  void reset(const GuardedFd& client);
 
   net::EventLoop& loop_;
   MasterCandidates candidates_;
   UniqueFd claim_;
-  net::TcpListener listener_;
-  std::map<int, GuardedFd> clients_;
+  std::vector<net::TcpListener> listeners_;
+  std::vector<GuardedFd> clients_;          // the oldest first
+  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: it accepts
 };
 
 }  // namespace hvd::launcher
