@@ -20,6 +20,8 @@ namespace {
 constexpr std::chrono::seconds kAnswerTimeout{5};
 constexpr size_t kMaxRequest = 4 << 20;
 constexpr size_t kPieceOfRequest = 4096;
+// The pause after an accept that failed, for example for lack of descriptors.
+constexpr std::chrono::milliseconds kPause{500};
 
 }  // namespace
 
@@ -46,34 +48,44 @@ void Inspection::on_answer(size_t host, uint32_t number, const std::string& text
 class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(net::asio::any_io_executor executor, UniqueFd listener, Answer answer)
-      : executor_(executor), listener_(executor, listener.release()), answer_(std::move(answer)) {}
+      : executor_(executor),
+        listener_(executor, listener.release()),
+        pause_(executor),
+        answer_(std::move(answer)) {}
 
   void close() {
     net::error_code ignored;
     listener_.close(ignored);
+    pause_.cancel();
   }
 
   void wait() {
     listener_.async_wait(net::asio::posix::stream_descriptor::wait_read,
                          [self = shared_from_this()](const net::error_code& error) {
                            if (error) return;
-                           self->accept();
-                           self->wait();
+                           if (self->accept()) return self->wait();
+                           self->pause_.expires_after(kPause);
+                           self->pause_.async_wait([self](const net::error_code& ended) {
+                             if (!ended) self->wait();
+                           });
                          });
   }
 
  private:
-  void accept() {
+  // False: accept(2) failed.
+  bool accept() {
     UniqueFd fd(
         ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd || !net::is_trusted_peer(fd.get())) return;
+    if (!fd) return false;
+    if (!net::is_trusted_peer(fd.get())) return true;
     net::StreamSocket socket(executor_);
     net::error_code error;
     socket.assign(net::asio::generic::stream_protocol(AF_UNIX, 0), fd.get(), error);
-    if (error) return;
+    if (error) return true;
     static_cast<void>(fd.release());
     net::asio::co_spawn(executor_, serve(shared_from_this(), std::move(socket)),
                         net::asio::detached);
+    return true;
   }
 
   static net::Task<void> serve(std::shared_ptr<Impl> self, net::StreamSocket socket) {
@@ -90,6 +102,7 @@ class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
 
   net::asio::any_io_executor executor_;
   net::asio::posix::stream_descriptor listener_;
+  net::asio::steady_timer pause_;
   Answer answer_;
 };
 
