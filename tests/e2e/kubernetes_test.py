@@ -2,11 +2,13 @@
 """The manifests of packaging/kubernetes: each field is one that Kubernetes knows, and the commands of the
 containers run between two hosts that have the names, variables and files of pods.
 
-HVD_TEST_KUBERNETES names an interpreter that has kubernetes-validate, with the schemas of Kubernetes.
+HVD_TEST_KUBERNETES names an interpreter that has kubernetes-validate, with the schemas of Kubernetes, and
+kubeflow-trainer-api, with the models of JobSet.
 HVD_TEST_RELEASE=FOLDER runs the commands also in the image of the release in this folder.
 """
 import contextlib
 import copy
+import json
 
 from harness import *
 
@@ -353,6 +355,42 @@ def test_the_schemas_of_kubernetes_know_each_field():
             expect(code == 0 and said.count("passed") == len(things), said)
             code, said = validate([misspelt], version, pathlib.Path(name))
             expect(code != 0 and "subDomain" in said, said)
+
+
+# Prints what the models of JobSet know of an object.
+KNOWN_TO_JOBSET = ("import json, sys; from kubeflow_trainer_api.models import JobsetV1alpha2JobSet as JobSet; "
+                   "json.dump(JobSet.from_dict(json.load(sys.stdin)).to_dict(), sys.stdout)")
+
+
+def unknown_fields(value, known, place):
+    """The places at which an object has a field that is missing in `known`, or has another value there."""
+    if isinstance(value, dict) and isinstance(known, dict):
+        for name, part in value.items():
+            yield from unknown_fields(part, known.get(name), f"{place}.{name}")
+    elif isinstance(value, list) and isinstance(known, list) and len(value) == len(known):
+        for number, (part, of) in enumerate(zip(value, known)):
+            yield from unknown_fields(part, of, f"{place}[{number}]")
+    elif value != known:
+        yield place
+
+
+def test_the_models_of_jobset_know_each_field():
+    if not KUBERNETES:
+        raise Skip("HVD_TEST_KUBERNETES names no Python that has kubeflow-trainer-api")
+    job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
+
+    def unknown(thing):
+        done = subprocess.run([KUBERNETES, "-c", KNOWN_TO_JOBSET], input=json.dumps(thing), capture_output=True,
+                              text=True, check=False, timeout=120)
+        if "No module named 'kubeflow_trainer_api'" in done.stderr:
+            raise Skip(f"{KUBERNETES} has no kubeflow-trainer-api; tests/run.sh names its version")
+        expect(done.returncode == 0, done.stderr)
+        return list(unknown_fields(thing, json.loads(done.stdout), "JobSet"))
+
+    expect(not (fields := unknown(job_set)), fields)
+    for field in ("network/subDomain", "replicatedJobs/0/template/spec/completion"):
+        misspelt = patched(job_set, f"[{{op: add, path: /spec/{field}, value: x}}]")
+        expect(unknown(misspelt) == [f"JobSet.spec.{field}".replace("/0/", "[0]/").replace("/", ".")], field)
 
 
 def test_kubectl_renders_the_same():
