@@ -269,6 +269,8 @@ def test_the_manifest_has_the_name_that_guides_of_horovod_give_it():
     """kubectl apply -f k8s/horovod-job.yaml, in the folder that holds the examples."""
     things = read_all(ROOT / "k8s/horovod-job.yaml")
     expect(things == rendered(FOLDER / "base"), things)
+    page = (ROOT / "docs/tutorials/kubernetes.md").read_text()
+    expect("\nkubectl apply -f k8s/horovod-job.yaml\n" in page, "the page has another name")
 
 
 def test_overlays_change_what_is_there():

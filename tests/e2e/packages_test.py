@@ -514,6 +514,9 @@ def unpack_image(archive, path):
     tag = names["org.opencontainers.image.ref.name"]
     expect(re.fullmatch(r"\d[\d.]*-torch[\d.]+-py3\.\d+-cpu", tag), tag)
     expect(names["io.containerd.image.name"] == f"localhost/horovod:{tag}", names)
+    for page in ("containers", "kubernetes"):
+        file = f"horovod-VERSION-{tag.partition('-')[2]}.oci.tar"
+        expect(file in (ROOT / f"docs/tutorials/{page}.md").read_text(), f"{page}.md does not name {file}")
     config = blob(blob(described)["config"])["config"]
     labels = {"title": "horovodrun", "version": tag.partition("-")[0], "licenses": "Apache-2.0"}
     expect(config["Labels"] == {f"org.opencontainers.image.{name}": value for name, value in labels.items()}, config)
