@@ -231,7 +231,9 @@ release_files() {
 
 say "Debian packages"
 packaging/install-packages.sh packaging/packages.txt
-packaging/install-packages.sh packaging/packages-test.txt ||
+lists=(packaging/packages-test.txt)
+if [[ $tier == release ]]; then lists+=(packaging/packages-release.txt); fi
+packaging/install-packages.sh "${lists[@]}" ||
   echo "going on without them: what needs them is skipped"
 
 # sanitized_builds: the one by clang, the other by g++, in processor time that nothing else wants:

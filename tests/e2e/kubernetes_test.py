@@ -534,7 +534,7 @@ def test_the_pods_of_the_indexed_job_train_in_the_image_of_a_release():
     if archive is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     if not shutil.which("umoci"):
-        raise Skip("there is no umoci; packaging/packages-test.txt names it")
+        raise Skip("there is no umoci; packaging/packages-release.txt names it")
     container, = one(read_all(ROOT / "k8s/horovod-job.yaml"), "Job")["spec"]["template"]["spec"]["containers"]
     started = time.monotonic()
     # The hosts have a /tmp of their own.

@@ -542,7 +542,7 @@ def pip_installs(root):
 def test_an_image_trains_the_digits():
     need_roots()
     if not shutil.which("umoci"):
-        raise Skip("there is no umoci; packaging/packages-test.txt names it")
+        raise Skip("there is no umoci; packaging/packages-release.txt names it")
     with folder() as path:
         archive = release_file("horovod-*-cpu.oci.tar")
         if archive is None:

@@ -75,6 +75,14 @@ class RecipesTest(unittest.TestCase):
         for name in names:
             self.assertIn(f"\nPackage: {name}\n", control)
 
+    def test_lists_name_the_packages_of_a_release_and_no_other_tier_installs_those(self):
+        lists = {name: set(re.findall(r"(?m)^[a-z][\w.+-]*", text(PACKAGING / f"{name}.txt")))
+                 for name in ("packages", "packages-test", "packages-release")}
+        needed = set(re.findall(r"needs \S+ ([\w-]+)$", text(PACKAGING / "release.sh"), re.M))
+        self.assertEqual(needed - set().union(*lists.values()), set())
+        self.assertEqual(lists["packages-release"], {"lintian", "umoci"})
+        self.assertEqual(lists["packages-release"] & (lists["packages"] | lists["packages-test"]), set())
+
     def test_each_override_of_lintian_has_its_reason(self):
         files = sorted((ROOT / "debian").glob("*.lintian-overrides"))
         self.assertTrue(files)
