@@ -83,6 +83,12 @@ class RecipesTest(unittest.TestCase):
         self.assertEqual(lists["packages-release"], {"lintian", "umoci"})
         self.assertEqual(lists["packages-release"] & (lists["packages"] | lists["packages-test"]), set())
 
+    def test_the_dockerfile_gets_no_build_folder(self):
+        left_out = text(ROOT / ".dockerignore").splitlines()
+        for name in text(ROOT / ".gitignore").splitlines():
+            if name != "*.pyc":
+                self.assertTrue({name.rstrip("/"), f"**/{name.rstrip('/')}"} & set(left_out), name)
+
     def test_each_override_of_lintian_has_its_reason(self):
         files = sorted((ROOT / "debian").glob("*.lintian-overrides"))
         self.assertTrue(files)
