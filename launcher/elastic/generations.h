@@ -132,7 +132,6 @@ class Generations {
   int32_t generation() const {
     return table_.current ? static_cast<int32_t>(table_.current->number) : history_.generation - 1;
   }
-  // Who there is now, and who is a rank.
   const ProcessTable& table() const { return table_; }
 
  private:

@@ -59,7 +59,7 @@ struct ProcessTable {
   std::string whose(int process) const;
 
   int live_processes() const;
-  // Of one host, without those that a user has removed.
+  // Without those that a user has removed.
   int live_processes(const std::string& host) const;
   int staying_processes() const;  // on hosts that do not leave
   int live_members() const;

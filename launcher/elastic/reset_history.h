@@ -19,7 +19,7 @@ class ResetHistory {
   bool may_reset(const std::optional<ResetLimit>& limit, Clock::time_point now);
   // "; 2 changes are left", or nothing without a limit.
   std::string left(const std::optional<ResetLimit>& limit) const;
-  // Of the job's end: how many there were, and the causes of the last ones.
+  // How many resets there were, and the causes of the last ones: why the job ends.
   std::string sentence() const;
 
  private:

@@ -106,7 +106,8 @@ def test_neither_token_nor_environment_nor_output_can_be_read_on_the_way():
 ORIGINAL = """
 import os, sys, time, urllib.request
 at = f"http://{os.environ['HOROVOD_GLOO_RENDEZVOUS_ADDR']}:{os.environ['HOROVOD_GLOO_RENDEZVOUS_PORT']}/global/0"
-print("stored", urllib.request.urlopen(urllib.request.Request(at, b"of-a-rank", method="PUT"), None, 20).status, flush=True)
+request = urllib.request.Request(at, b"of-a-rank", method="PUT")
+print("stored", urllib.request.urlopen(request, None, 20).status, flush=True)
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.05)
 print("read", urllib.request.urlopen(at, None, 20).read().decode(), flush=True)

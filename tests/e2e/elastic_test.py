@@ -806,6 +806,58 @@ def test_a_process_in_elastic_run_takes_another_place_when_a_rank_fails():
     job.leaves_nothing()
 
 
+@world()
+def test_a_new_process_that_fails_beside_ranks_of_its_host_costs_them_nothing():
+    folder = scratch()
+    job = Job("-np", 2, *discovery(folder, "a:1", "b:1"), PYTHON, WORKERS / "elastic_warm.py", folder, "run")
+    job.wait_for(r"\d trains as \d of 2 after \[\]", 2)
+    discovery(folder, "a:1", "b:2")
+    job.wait_for("2 is 2 of 3")
+    (folder / "fail-2").touch()
+    wait_for_sentence(job, "exited with code 7; the job goes on without it, and starts another one there in 5 s")
+    wait_for_steps(folder, job, 20)
+    expect("generation 1" not in job.err, job.describe())
+    job.wait_for("3 is 2 of 3")
+    (folder / "enter").touch()
+    job.wait_for(r"\d trains as \d of 3 after ", 3)
+    (folder / "end").touch()
+    job.ends_with(0)
+    job.leaves_nothing()
+
+
+@world()
+def test_a_new_process_that_never_calls_init_is_given_up_and_another_one_joins():
+    folder = scratch()
+    job = Job("-np", 1, "--start-timeout", 5, *discovery(folder, "a:1"), PYTHON, RANK, 400, "--import", 1000)
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:1")
+    wait_for_sentence(job, "; the job goes on without it, and starts another one there in 5 s")
+    expect(re.search(r"process 1 on host b has not called hvd.init within \d+ s of its start", job.err), job.describe())
+    discovery(folder, "a:1")
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(sums(job, 1) == 400 and not begun(job, 1), job.describe())
+
+
+@world()
+def test_a_job_ends_when_no_rank_notices_a_loss():
+    job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", "--elastic-timeout", 8, PYTHON, RANK, 4, "--slow", 1000)
+    wait_for_generation(job, 0, 2)
+    os.kill(max(running_on("b", RANK.name)), signal.SIGKILL)
+    job.ends_with(137)
+    job.leaves_nothing()
+    expect(re.search(r"rank 1 on host b .*; rank 0 on host a has called nothing of Horovod within 8 s of that "
+                     r"\(--elastic-timeout\)", job.err), job.describe())
+
+
+@world()
+def test_a_rank_that_fails_before_the_first_generation_leaves_the_others():
+    job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", PYTHON, RANK, 20, "--vanish", "1@0", "--slow", 0.01)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(sums(job, 1) == 20, job.describe())
+
+
 def grows_from_one_rank(python, mode):
     """Returns ranks 0's and 1's numbers: the first one has compiled at size 1, and the new one at size 2."""
     folder = scratch()

@@ -6,16 +6,16 @@ usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS
        [--sets-again] [--lose PROCESS@GENERATION] [--fail-in-reset PROCESS@GENERATION] [--tell STEP]
        [--idle PROCESS@SECONDS] [--pair]
 
-Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, "PROCESS ends with SUM in
-GENERATION", and "PROCESS has SECONDS s left" when its host is to leave. --kill: the process ends by SIGKILL between a collective and its commit. --early: the rank of
-generation 0 returns before the others. --listen: prints "PROCESS hears of CHANGE" when the launcher announces
-changed hosts; a single rank makes no commit before it has heard of one. --vanish: the process is a member of this
-generation, and ends by SIGKILL before it connects to the others. --sets: adds process sets, and prints in each
-generation what a sum of ones over them gives. --sets-again: a reset callback removes them and adds them again.
---lose: the process ends by SIGKILL before it gives its state to the others of the generation. --fail-in-reset: a
-reset callback of the process raises an error in the generation. --tell: prints "PROCESS has committed STEP".
---idle: the process sleeps between hvd.init and hvd.elastic.run. --pair: a new process calls a collective after
-hvd.init, and the others do so in a reset callback.
+Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, "PROCESS ends with SUM in GENERATION",
+and "PROCESS has SECONDS s left" when its host is to leave. --kill: the process ends by SIGKILL between a collective
+and its commit. --early: the rank of generation 0 returns before the others. --listen: prints "PROCESS hears of
+CHANGE" when the launcher announces changed hosts; a single rank makes no commit before it has heard of one. --vanish:
+the process is a member of this generation, and ends by SIGKILL before it connects to the others. --sets: adds process
+sets, and prints in each generation what a sum of ones over them gives. --sets-again: a reset callback removes them
+and adds them again. --lose: the process ends by SIGKILL before it gives its state to the others of the generation.
+--fail-in-reset: a reset callback of the process raises an error in the generation. --tell: prints "PROCESS has
+committed STEP". --idle: the process sleeps between hvd.init and hvd.elastic.run. --pair: a new process calls a
+collective after hvd.init, and the others do so in a reset callback.
 """
 import argparse
 import os
@@ -85,6 +85,8 @@ def reset():
     hvd.init()
 
 
+if is_at(options.vanish, process, 0):
+    vanish(0)
 hvd.init()
 sets = [hvd.add_process_set(ranks) for ranks in ([0, 1], [2, 3]) if options.sets]
 listener = Listener()

@@ -1,11 +1,12 @@
 #!/usr/bin/python3 -B
 """A rank of an elastic job that takes in new ranks while it trains: elastic_warm.py FOLDER ENTRANCE
 
-ENTRANCE: what a new process does first with the others: "run" enters hvd.elastic.run, "collective" broadcasts weights,
-"set" adds a process set that the others have, "memory" allocates memory of the library and reads all places first.
-A new process waits with it until the file FOLDER/enter or FOLDER/enter-PROCESS is there. A process fails when FOLDER/fail-PROCESS is
-there. Prints "PROCESS is RANK of SIZE" after hvd.init, and "PROCESS trains as RANK of SIZE after SIZES" in each generation, with the
-sizes that its reset callback has seen. FOLDER/steps has the number of steps so far, until the file FOLDER/end ends it.
+ENTRANCE: what a new process does first with the others: "run" enters hvd.elastic.run, "collective" broadcasts
+weights, "set" adds a process set that the others have, "memory" allocates memory of the library and reads all places
+first. A new process waits with it until the file FOLDER/enter or FOLDER/enter-PROCESS is there. A process fails when
+FOLDER/fail-PROCESS is there. Prints "PROCESS is RANK of SIZE" after hvd.init, and "PROCESS trains as RANK of SIZE
+after SIZES" in each generation, with the sizes that its reset callback has seen. FOLDER/steps has the number of steps
+so far, until the file FOLDER/end ends it.
 """
 import os
 import pathlib
@@ -15,7 +16,7 @@ import time
 import numpy
 
 import horovod.numpy as hvd
-from horovod import _elastic
+from horovod import _elastic, _memory
 from horovod.common import elastic
 
 folder, entrance = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -37,6 +38,7 @@ if not is_new:
 else:
     place = hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()
     if entrance == "memory":
+        shared = numpy.frombuffer(_memory.registered_buffer(1 << 20), numpy.float32)
         assert hvd.global_process_set.size() == hvd.size() and hvd.global_process_set.rank() == hvd.rank()
         assert hvd.is_initialized() and os.environ["HOROVOD_RANK"] == str(hvd.rank())
     while not any((folder / name).exists() for name in ("enter", f"enter-{process}")):
@@ -66,7 +68,11 @@ state.register_reset_callbacks([after_reset])
 def train(state):
     print(f"{process} trains as {hvd.rank()} of {hvd.size()} after {resets}", flush=True)
     while not (folder / "end").exists() or state.step < 100:
-        hvd.allreduce(numpy.ones(4), name="step")
+        if is_new and entrance == "memory":
+            shared[:4] = 1
+            assert (hvd.allreduce(shared[:4], op=hvd.Sum, name="step") == hvd.size()).all()
+        else:
+            hvd.allreduce(numpy.ones(4, numpy.float32), op=hvd.Sum, name="step")
         fail_if_told()
         time.sleep(0.005)
         state.step += 1
