@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/log/log.h"
+#include "base/log/log_format.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/job/elastic_job.h"
@@ -197,6 +198,7 @@ JobEnd JobLaunch::run() {
     loop_.stop();
   });
   loop_.run();
+  log::set_writer({});  // from here on nothing drains the output
   JobEnd end{.exit_code = exit_code, .has_started = !links_.empty()};
   const bool is_of_hosts = exit_code == kExitLauncher || exit_code == kExitBadInput;
   end.may_be_tried_again =
@@ -222,6 +224,7 @@ net::Task<int> JobLaunch::run_all() {
   tell_the_end();
   co_await output_->drain();
   co_await part();
+  co_await output_->drain();  // of what was logged since
   co_return supervisor_.exit_code();
 }
 

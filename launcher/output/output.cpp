@@ -8,6 +8,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <thread>
 
 #include "base/check.h"
 #include "base/json_text.h"
@@ -74,7 +75,16 @@ Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, Output
     for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
   }
   for (int rank = 0; rank < size_; ++rank) open_channels(rank);
+  // A stalled standard error does not matter to other threads.
+  log::set_writer([this, thread = std::this_thread::get_id()](std::string_view line) {
+    if (std::this_thread::get_id() != thread) return false;
+    begin_line();
+    stderr_.write(line);
+    return true;
+  });
 }
+
+Output::~Output() { log::set_writer({}); }
 
 void Output::open_channels(int rank) {
   const bool is_terminal =
@@ -349,11 +359,15 @@ void Output::show_status(std::string_view line) {
 }
 
 void Output::say(std::string_view sentence) {
-  show_status("");
-  end_open_line();
+  begin_line();
   if (style_.folds) unfold(OutputStream::kStderr, true);
   if (style_.format == LineFormat::kText) return stderr_.write(cat("horovodrun: ", sentence, "\n"));
   stderr_.write(json_records("horovodrun", "", sentence));
+}
+
+void Output::begin_line() {
+  show_status("");
+  end_open_line();
 }
 
 net::Task<void> Output::drain() {

@@ -1,5 +1,5 @@
 // Prints the output of the ranks: tagged whole lines on standard output and error, and a copy in files
-// with --output-filename. A stalled terminal, pipe or file system holds back the ranks by credit, and
+// with --output-filename. Takes the lines that the launch's thread logs. A stalled terminal, pipe or file system holds back the ranks by credit, and
 // never blocks the loop. JobLaunch owns and calls it. Lives on the launch's loop.
 #pragma once
 
@@ -34,6 +34,7 @@ struct OutputStyle {
 
 class Output {
  public:
+  ~Output();
   // The plan must outlive it. The style's directory is made with rank.N/stdout and rank.N/stderr in it, N padded with zeros
   // to one width; an error names the path.
   static Result<std::unique_ptr<Output>> open(net::asio::any_io_executor executor,
@@ -102,6 +103,8 @@ class Output {
             std::function<void()> written = {});
   void show_soon(Channel& from, OutputStream stream);
   void end_open_line();
+  // Makes room on a terminal for a line that is no rank's.
+  void begin_line();
   void copy_to_file(Channel& channel, std::string_view lines);
   // Calls `consumed_` once the files have room.
   void release(int rank, OutputStream stream, size_t size);

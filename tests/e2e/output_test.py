@@ -6,6 +6,11 @@ import signal as signals
 
 from harness import *
 
+sys.path.insert(0, str(ROOT / "tests" / "attack"))
+from relay import Relay
+
+import network
+
 
 def lines_of(text):
     """The lines of each rank and stream, without their prefix."""
@@ -193,7 +198,12 @@ def freezable_disk():
 
 @world()
 def test_a_disk_that_stalls_costs_no_lease():
-    """Standard output, its copy and standard error are files on a disk that stalls for longer than the lease."""
+    """Standard output, its copy and standard error are files on a disk that stalls for longer than the lease. The
+    launcher logs meanwhile that a link has broken."""
+    relay = Relay((network.address(0), 22))
+    config = pathlib.Path.home() / ".ssh" / "config"
+    before = config.read_text() if config.exists() else ""
+    config.write_text(f"Host a\n HostName 127.0.0.1\n Port {relay.address.rpartition(':')[2]}\n HostKeyAlias a\n{before}")
     with freezable_disk() as disk, open(disk / "out", "w+") as out, open(disk / "err", "w+") as err:
         process = subprocess.Popen(
             [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--lease", "3", "--output-filename", disk / "copy",
@@ -201,11 +211,17 @@ def test_a_disk_that_stalls_costs_no_lease():
             env=clean_environment(), cwd=ROOT, process_group=0)
         wait_until(lambda: os.path.getsize(disk / "out") > 10000, 60, "the first lines")
         # A lease that must not end has no event. The shell thaws the disk even if this test is killed.
-        subprocess.run(["sh", "-c", f"fsfreeze -f {disk} && sleep 7; fsfreeze -u {disk}"], check=True, env=SBIN)
+        with subprocess.Popen(["sh", "-c", f"fsfreeze -f {disk} && echo frozen && sleep 7; fsfreeze -u {disk}"],
+                              stdout=subprocess.PIPE, text=True, env=SBIN) as freezing:
+            expect(freezing.stdout.readline() == "frozen\n", "the disk does not stall")
+            relay.cut()
+            relay.heal()
         code = process.wait(120)
         out.seek(0)
         err.seek(0)
-        expect((code, err.read()) == (0, ""), f"exit code {code}")
+        said = err.read()
+        expect(code == 0 and said.count("\n") == 1 and "host a: the link broke, and continues over another connection"
+               in said, f"exit code {code}: {said}")
         lines = out.read().splitlines(keepends=True)
         for rank in range(2):
             mine = "".join(line for line in lines if line.startswith(f"[{rank}]"))

@@ -1,8 +1,10 @@
 #include "base/log/log.h"
 
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <memory>
 
 #include "base/log/json_record.h"
@@ -12,9 +14,44 @@
 namespace hvd::log {
 namespace {
 
+// Passes lines to the writer or to standard error. Holds no lock meanwhile: standard error may stall one
+// thread, and must not stall those whose lines the writer takes.
+class Output final : public spdlog::sinks::sink {
+ public:
+  void set_writer(Writer writer) {
+    MutexLock lock(mutex_);
+    writer_ = std::move(writer);
+  }
+  void log(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    Writer writer;
+    {
+      MutexLock lock(mutex_);
+      formatter_->format(message, line);
+      writer = writer_;
+    }
+    if (!writer || !writer({line.data(), line.size()}))
+      std::fwrite(line.data(), 1, line.size(), stderr);
+  }
+  void flush() override {}
+  void set_pattern(const std::string& pattern) override {
+    set_formatter(std::make_unique<spdlog::pattern_formatter>(pattern));
+  }
+  void set_formatter(std::unique_ptr<spdlog::formatter> formatter) override {
+    MutexLock lock(mutex_);
+    formatter_ = std::move(formatter);
+  }
+
+ private:
+  Mutex mutex_;
+  Writer writer_ HVD_GUARDED_BY(mutex_);
+  std::unique_ptr<spdlog::formatter> formatter_ HVD_GUARDED_BY(mutex_) =
+      std::make_unique<spdlog::pattern_formatter>();
+};
+
 // One logger a process: lines of all runtimes in it go to the same standard error.
 struct Logger {
-  Logger() : spd("horovod", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
+  Logger() : spd("horovod", output) {
     spd.set_level(spdlog::level::warn);
     MutexLock lock(mutex);
     apply_pattern();
@@ -24,6 +61,7 @@ struct Logger {
                     : timestamps            ? "[%Y-%m-%d %H:%M:%S.%f] [%l] %v"
                                             : "[%l] %v");
   }
+  const std::shared_ptr<Output> output = std::make_shared<Output>();
   spdlog::logger spd;
   Mutex mutex;
   std::string identity HVD_GUARDED_BY(mutex);
@@ -85,6 +123,8 @@ Format format() {
   MutexLock lock(logger().mutex);
   return logger().format;
 }
+
+void set_writer(Writer writer) { logger().output->set_writer(std::move(writer)); }
 
 bool enabled(Level level) { return logger().spd.should_log(to_spdlog(level)); }
 
