@@ -261,9 +261,7 @@ int ElasticJob::start_host(const Host& host, int slots) {
   is_held_.push_back(false);
   launch_.supervisor.grow();
   AgentEvents* const events = launch_.add_events();
-  if (const Status status = launch_.output.grow(); !status.ok()) {
-    launch_.output.say(status.message());
-  }
+  launch_.output.grow();
   net::asio::co_spawn(launch_.loop, bring_up(number, events), net::asio::detached);
   return number;
 }

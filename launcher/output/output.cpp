@@ -107,37 +107,41 @@ void Output::open_channels(int rank) {
 Result<std::unique_ptr<Output>> Output::open(net::asio::any_io_executor executor,
                                              const SlotPlan& plan, OutputStyle style) {
   std::unique_ptr<Output> output(new Output(std::move(executor), plan, std::move(style)));
-  for (int rank = 0; rank < output->size_; ++rank) HVD_RETURN_IF_ERROR(output->open_files(rank));
+  for (int rank = 0; rank < output->size_; ++rank)
+    HVD_RETURN_IF_ERROR(output->open_files(rank, true));
   return output;
 }
 
-Status Output::grow() {
+void Output::grow() {
   while (size_ < plan_.size()) {
     open_channels(size_);
-    HVD_RETURN_IF_ERROR(open_files(size_++));
+    (void)open_files(size_++, false);
   }
   for (auto& each : folding_) {
     if (each) each->lines.grow(size_);
   }
-  return {};
 }
 
-Status Output::open_files(int rank) {
+Status Output::open_files(int rank, bool waits) {
   if (style_.directory.empty()) return {};
   const auto folder =
       std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  if (waits) std::filesystem::create_directories(folder, error);
   if (error) return system_error(cat("cannot make directory ", folder.string()), error.value());
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     Channel& target = channel(rank, stream);
     target.path = folder / (stream == OutputStream::kStdout ? "stdout" : "stderr");
     const int how = style_.is_continued ? O_APPEND : O_TRUNC;
-    const UniqueFd file(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
-    // The sink needs a descriptor of its own, since `file` closes.
-    const UniqueFd second(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
-    if (!file || !second) return system_error(cat("cannot write to ", target.path), errno);
-    target.file = std::make_unique<Sink>(executor_, file.get(), thread_);
+    if (waits) {
+      const UniqueFd file(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
+      // The sink needs a descriptor of its own, since `file` closes.
+      const UniqueFd second(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
+      if (!file || !second) return system_error(cat("cannot write to ", target.path), errno);
+      target.file = std::make_unique<Sink>(executor_, file.get(), thread_);
+    } else {
+      target.file = std::make_unique<Sink>(executor_, target.path, how, thread_);
+    }
     target.file->on_broken([this, &target](int error) {
       say(system_error(cat("cannot write to ", target.path), error).message());
     });

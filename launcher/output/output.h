@@ -48,8 +48,8 @@ class Output {
   using Broken = std::function<void(OutputStream stream, int error_number)>;
   void on_broken(Broken callback);
 
-  // The plan has got more ranks. An error names the path of a file that cannot be made.
-  Status grow();
+  // The plan has got more ranks. The thread makes their files, and says later which it cannot make.
+  void grow();
   void write(int rank, OutputStream stream, ByteView bytes);
   // The rank will write no more.
   void end(int rank, OutputStream stream);
@@ -94,7 +94,8 @@ class Output {
 
   Output(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style);
   void open_channels(int rank);
-  Status open_files(int rank);
+  // `waits`: until they are open. Else errors are said later.
+  Status open_files(int rank, bool waits);
   Channel& channel(int rank, OutputStream stream);
   Sink& sink(OutputStream stream) { return stream == OutputStream::kStdout ? stdout_ : stderr_; }
   // Everywhere but to the user: the lines that these bytes, or the end, have made whole.

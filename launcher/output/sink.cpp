@@ -68,7 +68,19 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     if (can_wait_) writable_.assign(watch.release());
   }
 
+  explicit Impl(net::asio::any_io_executor executor, WriterThread& thread)
+      : fd_(-1), thread_(thread), writable_(executor), drained_(executor) {
+    drained_.expires_at(Clock::time_point::max());
+    target_.is_file = true;
+  }
+
   ~Impl() { restore_flags(); }
+
+  void open(const std::string& path, int flags) {
+    thread_.open(target_.fd, path, flags, [self = shared_from_this()](int error) {
+      if (!self->is_closed_ && !self->is_discarded_) self->on_written(0, error);
+    });
+  }
 
   void close() {
     is_closed_ = true;
@@ -250,6 +262,11 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
 
 Sink::Sink(net::asio::any_io_executor executor, int fd, WriterThread& thread)
     : impl_(std::make_shared<Impl>(std::move(executor), fd, thread)) {}
+Sink::Sink(net::asio::any_io_executor executor, const std::string& path, int flags,
+           WriterThread& thread)
+    : impl_(std::make_shared<Impl>(std::move(executor), thread)) {
+  impl_->open(path, flags);
+}
 Sink::~Sink() { impl_->close(); }
 
 void Sink::write(std::string_view bytes, std::function<void()> written) {

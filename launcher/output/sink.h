@@ -18,6 +18,9 @@ class Sink {
  public:
   // `fd` stays the caller's. `thread` outlives the sink.
   Sink(net::asio::any_io_executor executor, int fd, WriterThread& thread);
+  // A file that the thread opens (WriterThread::open), which may stall. A failure breaks the sink.
+  Sink(net::asio::any_io_executor executor, const std::string& path, int flags,
+       WriterThread& thread);
   ~Sink();
   Sink(const Sink&) = delete;
 

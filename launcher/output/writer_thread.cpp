@@ -1,11 +1,13 @@
 #include "launcher/output/writer_thread.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <condition_variable>
 #include <csignal>
 #include <deque>
+#include <filesystem>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -19,11 +21,11 @@ namespace hvd::launcher {
 struct WriterThread::Job {
   File file;
   std::string bytes;
-  bool closes = false;
+  Step step;  // in place of a write
   std::vector<Done> done;
 
   int run() const {
-    if (closes) return ::close(file->release()) == 0 ? 0 : errno;
+    if (step) return step(*file);
     for (std::string_view left = bytes; !left.empty();) {
       const ssize_t size = ::write(file->get(), left.data(), left.size());
       if (size < 0 && errno != EINTR) return errno;
@@ -59,11 +61,24 @@ WriterThread::~WriterThread() {
 }
 
 void WriterThread::write(const File& file, std::string_view bytes, Done done) {
-  add({.file = file, .bytes = std::string(bytes), .done = {std::move(done)}});
+  add({.file = file, .bytes = std::string(bytes), .step = {}, .done = {std::move(done)}});
+}
+
+void WriterThread::open(const File& file, const std::string& path, int flags, Done done) {
+  const auto step = [path, flags](UniqueFd& target) {
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+    if (error) return error.value();
+    // A FIFO without a reader is an error, and does not hold up the other files.
+    target.reset(::open(path.c_str(), flags | O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
+    return target ? 0 : errno;
+  };
+  add({.file = file, .bytes = {}, .step = step, .done = {std::move(done)}});
 }
 
 void WriterThread::close(const File& file, Done done) {
-  add({.file = file, .bytes = {}, .closes = true, .done = {std::move(done)}});
+  const auto step = [](UniqueFd& target) { return ::close(target.release()) == 0 ? 0 : errno; };
+  add({.file = file, .bytes = {}, .step = step, .done = {std::move(done)}});
 }
 
 void WriterThread::add(Job job) {
@@ -75,7 +90,7 @@ void WriterThread::add(Job job) {
   }
   const MutexLock lock(state_->mutex);
   Job* const last = state_->jobs.empty() ? nullptr : &state_->jobs.back();
-  if (last != nullptr && last->file == job.file && !last->closes && !job.closes) {
+  if (last != nullptr && last->file == job.file && !last->step && !job.step) {
     last->bytes += job.bytes;
     last->done.push_back(std::move(job.done[0]));
     return;

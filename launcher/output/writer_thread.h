@@ -1,10 +1,11 @@
-// Writes to files on a thread of its own, in the order of the calls: a file system that stalls, such
+// Opens, writes and closes files on a thread of its own, in the order of the calls: a file system that stalls, such
 // as NFS, blocks its writer. Does not bound what waits: Output does. Output owns it; its sinks call
 // it. Calls and results are on the launch's loop.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/unique_fd.h"
@@ -24,6 +25,8 @@ class WriterThread {
   ~WriterThread();
   WriterThread(const WriterThread&) = delete;
 
+  // Opens the path for writing, with its missing folders and these flags of open(2).
+  void open(const File& file, const std::string& path, int flags, Done done);
   void write(const File& file, std::string_view bytes, Done done);
   // Closes it, which may block as a write, and may show that an earlier write failed.
   void close(const File& file, Done done);
@@ -31,6 +34,7 @@ class WriterThread {
  private:
   struct Job;
   struct State;
+  using Step = std::function<int(UniqueFd& file)>;  // returns 0 or an errno
   static void work(const std::shared_ptr<State>& state);
   void start();
   void add(Job job);

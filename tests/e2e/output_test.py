@@ -4,6 +4,7 @@ import collections
 import contextlib
 import signal as signals
 
+from elastic_test import RANK, discovery
 from harness import *
 
 sys.path.insert(0, str(ROOT / "tests" / "attack"))
@@ -196,6 +197,16 @@ def freezable_disk():
         subprocess.run(["umount", "--lazy", disk], check=True, env=SBIN)
 
 
+@contextlib.contextmanager
+def stalled(disk):
+    """The disk stalls for 7 s, which begin before the block."""
+    # A lease that must not end has no event. The shell thaws the disk even if this test is killed.
+    with subprocess.Popen(["sh", "-c", f"fsfreeze -f {disk} && echo frozen && sleep 7; fsfreeze -u {disk}"],
+                          stdout=subprocess.PIPE, text=True, env=SBIN) as freezing:
+        expect(freezing.stdout.readline() == "frozen\n", "the disk does not stall")
+        yield
+
+
 @world()
 def test_a_disk_that_stalls_costs_no_lease():
     """Standard output, its copy and standard error are files on a disk that stalls for longer than the lease. The
@@ -210,10 +221,7 @@ def test_a_disk_that_stalls_costs_no_lease():
              PYTHON, "-c", COUNTER, "3000", "0.003"], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             env=clean_environment(), cwd=ROOT, process_group=0)
         wait_until(lambda: os.path.getsize(disk / "out") > 10000, 60, "the first lines")
-        # A lease that must not end has no event. The shell thaws the disk even if this test is killed.
-        with subprocess.Popen(["sh", "-c", f"fsfreeze -f {disk} && echo frozen && sleep 7; fsfreeze -u {disk}"],
-                              stdout=subprocess.PIPE, text=True, env=SBIN) as freezing:
-            expect(freezing.stdout.readline() == "frozen\n", "the disk does not stall")
+        with stalled(disk):
             relay.cut()
             relay.heal()
         code = process.wait(120)
@@ -227,6 +235,23 @@ def test_a_disk_that_stalls_costs_no_lease():
             mine = "".join(line for line in lines if line.startswith(f"[{rank}]"))
             expect(mine == counted(rank, 3000), f"rank {rank}: {len(mine)} bytes")
             expect((disk / "copy" / f"rank.{rank}" / "stdout").read_text() == mine, f"rank {rank}'s copy")
+
+
+@world()
+def test_a_host_that_joins_while_the_disk_of_the_copies_stalls_costs_no_lease():
+    answers = scratch()
+    with freezable_disk() as disk:
+        job = Job("-np", 1, "--min-np", 1, "--lease", 3, *discovery(answers, "a:1"), "--output-filename", disk / "copy",
+                  PYTHON, RANK, 300, "--slow", 0.05)
+        job.wait_for("0 begins 0 0/1 ")
+        with stalled(disk):
+            discovery(answers, "a:1", "b:1")
+        job.wait_for("1 begins 1 1/2 ")
+        job.ends_with(0)
+        for rank in range(2):
+            expect((disk / "copy" / f"rank.{rank}" / "stdout").read_text().splitlines()
+                   == re.findall(rf"^\[{rank}\]<stdout>:.*", job.out, re.M), f"rank {rank}'s copy\n{job.describe()}")
+        job.leaves_nothing()
 
 
 @world()

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -84,6 +85,38 @@ TEST_CASE("a file system that stalls blocks nobody, and takes the rest in order 
   CHECK(written == 100);
   received.resize(static_cast<size_t>(::pread(file.get(), received.data(), received.size(), 0)));
   CHECK(received == expected);
+}
+
+TEST_CASE("the thread opens a file, and a file system that stalls there blocks nobody") {
+  net::asio::io_context loop;
+  WriterThread thread(loop.get_executor());
+  char name[] = "/tmp/sink-XXXXXX";
+  REQUIRE(::mkdtemp(name) != nullptr);
+  const std::string folder = name, path = folder + "/rank.0/stdout";
+  for (const int flags : {O_TRUNC, O_APPEND}) {
+    std::unique_ptr<Sink> sink;
+    {
+      const Stall stall(thread);
+      sink = std::make_unique<Sink>(loop.get_executor(), path, flags, thread);
+      sink->write("a line\n");
+      CHECK((flags == O_APPEND || ::access(path.c_str(), F_OK) != 0));
+      CHECK(sink->is_stalled());
+    }
+    sink->end();
+    drain(loop, *sink);
+  }
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  CHECK(read_available(file.get()) == "a line\na line\n");
+
+  Sink bad(loop.get_executor(), path + "/stdout", O_TRUNC, thread);
+  int errors = 0, written = 0;
+  bad.on_broken([&](int error) { errors += error == ENOTDIR ? 1 : 100; });
+  bad.write("x", [&] { ++written; });
+  bad.end();
+  drain(loop, bad);
+  CHECK(errors == 1);
+  CHECK(written == 1);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("lines of two sinks on one file stay in their order") {
