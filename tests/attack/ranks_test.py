@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Attacks on the links between ranks on different hosts, by a machine on the path between the hosts."""
 import pathlib
+import pickle
 import secrets
 import socket
 import struct
@@ -179,6 +180,29 @@ def test_an_object_with_a_flipped_bit_is_not_unpickled():
         expect("[1]<stdout>:unpickled" not in job.out, job.describe())
         expect(re.search("the object of rank 0 reached rank 1 altered or replayed and is refused", job.err),
                job.describe())
+
+
+SIZED = """
+import horovod.numpy as hvd
+hvd.init()
+print("call", flush=True)
+hvd.broadcast_object(b"x" * 30000 if hvd.rank() == 0 else None, 0)
+"""
+
+
+@world("a b", "--no-decoys")
+def test_a_forged_size_of_an_object_is_not_allocated():
+    relay = path()
+    size = len(pickle.dumps(b"x" * 30000, protocol=pickle.HIGHEST_PROTOCOL))
+    told, forged = struct.pack("<iq", 0, size), (1 << 40, -2)
+    for other in forged:
+        for direction in relay.up, relay.down:
+            direction.alter(lambda piece, other=other: piece.replace(told, struct.pack("<iq", 0, other)), holds=told)
+        job = start(PYTHON, "-c", SIZED)
+        expect(job.wait() != 0, job.describe())
+        expect(relay.up.attacked or relay.down.attacked, "the relay saw no size")
+        expect(re.search("the list of sizes reached rank 1 altered or replayed and is refused", job.err)
+               and "MemoryError" not in job.err, job.describe())
 
 
 # Between hosts, --encrypt makes every byte after the handshake an authentic one.

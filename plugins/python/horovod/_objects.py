@@ -29,25 +29,41 @@ class _Call:
     Each rank draws a nonce for the call. A signature is an HMAC-SHA256 over the kind of call, the process
     set, the name, the sizes and nonces of all ranks, the sender and the object. The nonces take the place of
     a sequence number, which ranks could lose count of when a call fails on one of them. The key differs
-    between jobs, generations and calls of `init`.
+    between jobs, generations and calls of `init`. The root of a broadcast also signs its size and
+    nonce, by which receivers check the size before they allocate that much.
     """
 
-    _RECORD = struct.Struct("<iq16s")  # rank, size, nonce
     SIGNATURE_SIZE = 32
+    _HEADER = struct.Struct("<iq16s")  # rank, size, nonce
+    _RECORD = struct.Struct(f"{_HEADER.size}s{SIGNATURE_SIZE}s")
 
-    def __init__(self, function: str, name: str, process_set: int, size: int) -> None:
+    def __init__(self, function: str, name: str, process_set: int, size: int, root: Optional[int] = None) -> None:
+        """Gathers the sizes. That of `root` is _NO_OBJECT if the root has not signed it."""
         self._words = f"{function} {name}"
         key = _derive_key(b"objects")
         self.rank = _identity.rank()
-        mine = (self.rank, size, os.urandom(16))
-        records = _allgather(self._RECORD.pack(*mine), f"{name}.sz", process_set)
+        label = f"{function}\n{process_set}\n{len(name)}\n{name}\n".encode()
+        header = self._HEADER.pack(self.rank, size, os.urandom(16))
+        is_root = self.rank == root
+        mine = (header, self._sign_header(key, label, header) if is_root else bytes(self.SIGNATURE_SIZE))
+        records = _allgather(b"".join(mine), f"{name}.sz", process_set)
         unpacked = list(self._RECORD.iter_unpack(records))
-        self.sizes = {rank: size for rank, size, _ in unpacked}
+        headers = [self._HEADER.unpack(header) for header, _ in unpacked]
+        self.sizes = {rank: size for rank, size, _ in headers}
         # Without this rank's nonce the call may be a replay. The rank goes on, since the others wait for it.
         self._is_genuine = (mine in unpacked
                             and len(self.sizes) == _ops.ask("hvd_process_set_size", process_set))
-        label = f"{function}\n{process_set}\n{len(name)}\n{name}\n".encode()
+        if root is not None and not is_root:
+            for (rank, _, _), (header, signature) in zip(headers, unpacked):
+                if rank == root and not hmac.compare_digest(self._sign_header(key, label, header), signature):
+                    self.sizes[root] = _NO_OBJECT
+                    self._is_genuine = False
         self._key = hmac.new(key, label + records, "sha256").digest()
+
+    @staticmethod
+    def _sign_header(key: bytes, label: bytes, header: bytes) -> bytes:
+        # No label begins as this does: the key of a call is never a signature of a header.
+        return hmac.new(key, b"size\n" + label + header, "sha256").digest()
 
     def sign(self, sender: int, data: Any) -> bytes:
         """Returns the signature of the sender's object."""
@@ -94,7 +110,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
         except Exception as error:  # an object's own methods may raise anything
             failure = error
     size = (_NOT_PICKLED if failure else len(data)) if is_root else _NO_OBJECT
-    call = _Call("broadcast_object", name, process_set, size)
+    call = _Call("broadcast_object", name, process_set, size, root_rank)
     if failure is not None:
         raise failure
     size = call.sizes.get(root_rank, _NO_OBJECT)
@@ -103,11 +119,16 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
             f"broadcast_object {name}: rank {root_rank} could not pickle its object; its own "
             "exception says why."
         )
-    # If the root has no object, the ranks disagree or it is no member: the broadcast says so.
+    # If the root has no object, the ranks disagree, it is no member, or its size was altered on the way to this
+    # rank: then the sizes of the messages differ, and the broadcast fails on all ranks.
     message = bytearray(data if is_root else max(size, 0))
     message += call.sign(call.rank, data) if is_root else bytes(call.SIGNATURE_SIZE)
     buffer = (ctypes.c_char * len(message)).from_buffer(message)
-    _broadcast(buffer, Dtype.UINT8, (len(message),), root_rank, f"{name}.t", process_set)
+    try:
+        _broadcast(buffer, Dtype.UINT8, (len(message),), root_rank, f"{name}.t", process_set)
+    except HorovodInternalError:
+        call.check_sizes()
+        raise
     return obj if is_root else call.unpickle(root_rank, message)
 
 
