@@ -8,6 +8,7 @@ sdist, HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
 import contextlib
 import hashlib
 import json
+import shlex
 import stat
 import zipfile
 
@@ -567,6 +568,35 @@ def test_an_image_trains_the_digits():
             library.unlink()
         code, words = under_mpirun(root, "python", "-c", program)
         expect(code != 0 and "of 1" not in words and "libpmix" in words, words)
+
+
+# docker exec -i NAME COMMAND..., for the one container of a host, on the host's network.
+DOCKER = """#!/bin/sh
+shift 3
+exec unshare --mount sh -ec 'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; mount -t tmpfs tmpfs "$0/tmp"
+exec chroot "$0" "$@"' {root} "$@"
+"""
+
+
+@world("a b")
+def test_containers_of_the_image_of_a_release_are_the_hosts_of_a_job():
+    """By the command of docs/tutorials/containers.md, with a program in place of Docker."""
+    archive = release_file("horovod-*-cpu.oci.tar")
+    if archive is None:
+        raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
+    if not shutil.which("umoci"):
+        raise Skip("there is no umoci; packaging/packages-release.txt names it")
+    # The hosts have a /tmp of their own.
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as path:
+        docker = pathlib.Path(path) / "docker"
+        docker.write_text(DOCKER.format(root=unpack_image(archive, docker.parent)))
+        docker.chmod(stat.S_IRWXU)
+        page = (ROOT / "docs/tutorials/containers.md").read_text().replace("\\\n", "")
+        line, = re.findall(r"(?m)^horovodrun (.*--launch-agent 'ssh \{host\} docker exec .*)$", page)
+        job = Job(*shlex.split(line.replace("docker", str(docker))), "--epochs", 4)
+        job.ends_with(0, 300)
+        expect(re.search(r"test accuracy 0\.9\d* after .* on 4 processes", job.out), job.describe())
+        job.before.wait_for_ends()
 
 
 def test_debian_packages_run_two_ranks_and_leave_nothing_behind():
