@@ -211,6 +211,9 @@ trap 'rm -rf "$scratch"' EXIT
 for step in ${only//,/ }; do
   declare -F "step_$step" >/dev/null || refuse "there is no step '$step'"
 done
+# Hosts that the tests make have a /tmp of their own.
+[[ ,$only, != *,install,* || -n $given_build || $output/ != /tmp/* ]] ||
+  refuse "tests cannot read $output: name a folder outside of /tmp, or leave out the step 'install'"
 for step in tree docs build tarball debian wheel image recipes sbom abi sums install; do
   [[ ,$only, == *,$step,* ]] || continue
   echo "==> $step"

@@ -65,6 +65,8 @@ def test_a_tree_without_tag_or_dated_changelog_is_no_release():
 def test_flags_and_steps_that_do_not_exist_are_refused():
     expect("usage: packaging/release.sh" in release("--bogus", scratch(), expected=2), "no usage")
     expect("there is no step 'wheels'" in release("--only", "tree,wheels", scratch(), expected=1), "no sentence")
+    said = release("--rehearse", "--only", "install", scratch(), expected=1)
+    expect("name a folder outside of /tmp" in said, said)
 
 
 def test_a_library_that_lost_a_function_is_refused():
