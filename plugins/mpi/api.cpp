@@ -12,7 +12,7 @@ void find(const SharedLibrary& library, const char* name, Function* function,
   if (*function == nullptr) *missing = name;
 }
 
-Status find_functions(const SharedLibrary& library, Api* api) {
+Status find_functions(const SharedLibrary& library, MpiApi* api) {
   std::string missing;
   find(library, "MPI_Initialized", &api->initialized, &missing);
   find(library, "MPI_Finalized", &api->finalized, &missing);
@@ -51,7 +51,7 @@ Status find_functions(const SharedLibrary& library, Api* api) {
 
 }  // namespace
 
-Result<Api> open_api(const std::string& path) {
+Result<MpiApi> open_api(const std::string& path) {
   const std::vector<std::string> paths =
       path.empty() ? abi().libraries : std::vector<std::string>{path};
   Status refusal;
@@ -62,7 +62,7 @@ Result<Api> open_api(const std::string& path) {
       if (refusal.ok()) refusal = library.error();
       continue;
     }
-    Api api;
+    MpiApi api;
     api.library = library->place();
     HVD_ASSIGN_OR_RETURN(api.handles, find_handles(*library));
     HVD_RETURN_IF_ERROR(find_functions(*library, &api));

@@ -36,7 +36,7 @@ struct Handles {
 // NOT_FOUND when the library is of another binary interface.
 Result<Handles> find_handles(const SharedLibrary& library);
 
-struct Api {
+struct MpiApi {
   Handles handles;
   std::string library;  // its path
 
@@ -74,6 +74,6 @@ struct Api {
 };
 
 // The library at `path`, or the first of the usual ones when it is empty.
-Result<Api> open_api(const std::string& path);
+Result<MpiApi> open_api(const std::string& path);
 
 }  // namespace hvd::mpi

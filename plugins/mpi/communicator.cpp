@@ -9,7 +9,7 @@ constexpr int kTag = 4711;
 
 }  // namespace
 
-void make_communicator(const Api& api, const std::vector<int>& world_ranks, int32_t self,
+void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
                        const std::vector<int32_t>& members, Communicator* to) {
   std::vector<int> ranks;
   ranks.reserve(members.size());

@@ -17,7 +17,7 @@ struct Communicator {
 
 // Waits for the other members. members: ascending ranks of the job; world_ranks: what MPI calls each
 // rank of the job.
-void make_communicator(const Api& api, const std::vector<int>& world_ranks, int32_t self,
+void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
                        const std::vector<int32_t>& members, Communicator* to);
 
 }  // namespace hvd::mpi

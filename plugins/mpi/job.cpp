@@ -38,7 +38,7 @@ void at_exit(int status, void*) {
   end_mpi(process().finalize, abi().may_never_end && process().spans_machines, status);
 }
 
-std::string version_of(const Api& api) {
+std::string version_of(const MpiApi& api) {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   api.get_library_version(text, &length);
@@ -73,7 +73,7 @@ Status apart(const MpiJob& job, int world_size, int job_size, const std::string&
 // Exchanges ranks, hosts and the thread level that all ranks provide.
 Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const std::string& who,
             const std::string& why, const char* setting, MpiJob* job) {
-  const Api& api = job->api;
+  const MpiApi& api = job->api;
   int world_rank = 0, world_size = 1, threads = 0;
   api.comm_rank(api.handles.world, &world_rank);
   api.comm_size(api.handles.world, &world_size);
@@ -140,7 +140,7 @@ Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& co
   return job;
 }
 
-Status initialise(const Api& api, const hvd_plugin_host& host) {
+Status initialise(const MpiApi& api, const hvd_plugin_host& host) {
   if (is_over(api)) {
     return failed_precondition("MPI was finalized in this process and cannot be used again");
   }
@@ -168,12 +168,12 @@ void note_machines(bool are_several) { process().spans_machines |= are_several; 
 
 void abandon_mpi() { process().failed = true; }
 
-bool is_over(const Api& api) {
+bool is_over(const MpiApi& api) {
   int ended = 0;
   return api.finalized(&ended) == MPI_SUCCESS && ended != 0;
 }
 
-std::string describe(const Api& api, int code) {
+std::string describe(const MpiApi& api, int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   if (api.error_string(code, text, &length) != MPI_SUCCESS) return cat("error ", code);

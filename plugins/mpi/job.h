@@ -12,7 +12,7 @@
 namespace hvd::mpi {
 
 struct MpiJob {
-  Api api;
+  MpiApi api;
   int32_t rank = 0;
   std::vector<int> world_ranks;       // the number of each rank of the job in MPI_COMM_WORLD
   std::vector<std::string> machines;  // of each rank: equal where they share a kernel and a network
@@ -27,7 +27,7 @@ Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& co
                         const std::string& who, const char* setting);
 
 // Initialises MPI, where nobody in this process has.
-Status initialise(const Api& api, const hvd_plugin_host& host);
+Status initialise(const MpiApi& api, const hvd_plugin_host& host);
 
 // Whether the job, or its MPI, has ranks on several machines; what was said once stays.
 void note_machines(bool are_several);
@@ -36,8 +36,8 @@ void note_machines(bool are_several);
 void abandon_mpi();
 
 // Whether this process has ended MPI already.
-bool is_over(const Api& api);
+bool is_over(const MpiApi& api);
 
-std::string describe(const Api& api, int code);
+std::string describe(const MpiApi& api, int code);
 
 }  // namespace hvd::mpi

@@ -13,7 +13,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-using hvd::mpi::Api;
+using hvd::mpi::MpiApi;
 
 constexpr double kStartSeconds = 600;  // where the host does not say
 constexpr uint64_t kLongest = 1 << 20;
@@ -30,13 +30,13 @@ bool is_wanted(const hvd_plugin_host& host) {
          setting(host, "HOROVOD_CPU_OPERATIONS") == "mpi" || hvd::mpi::launcher_has_several();
 }
 
-Status check(const Api& api, int code, std::string_view call) {
+Status check(const MpiApi& api, int code, std::string_view call) {
   if (code == MPI_SUCCESS) return {};
   return unavailable(cat(call, " failed: ", hvd::mpi::describe(api, code)));
 }
 
 // MPI wakes nobody.
-Status finish(const Api& api, MPI_Request* requests, int count, Deadline deadline) {
+Status finish(const MpiApi& api, MPI_Request* requests, int count, Deadline deadline) {
   std::chrono::microseconds pause{50};
   for (;;) {
     int done = 0;
@@ -55,7 +55,7 @@ Status finish(const Api& api, MPI_Request* requests, int count, Deadline deadlin
 
 class Mpi final : public Source {
  public:
-  Mpi(Api api, int rank, int size) : api_(std::move(api)), rank_(rank), size_(size) {}
+  Mpi(MpiApi api, int rank, int size) : api_(std::move(api)), rank_(rank), size_(size) {}
 
   // A communicator of its own, so that nothing is mistaken for what the program sends; and those of
   // this machine, for whom nobody has to wait once all ranks have come.
@@ -120,7 +120,7 @@ class Mpi final : public Source {
     return finish(api_, &request, 1, deadline);
   }
 
-  const Api api_;
+  const MpiApi api_;
   const int rank_, size_;
   int local_rank_ = 0, local_size_ = 1;
   MPI_Comm all_{};
@@ -135,7 +135,7 @@ struct Plugin {
                                               const hvd_plugin_config&) {
     // Another MPI may have been opened since.
     HVD_RETURN_IF_ERROR(hvd::mpi::judge_environment());
-    HVD_ASSIGN_OR_RETURN(Api api, hvd::mpi::open_api(hvd::mpi::wanted_library()));
+    HVD_ASSIGN_OR_RETURN(MpiApi api, hvd::mpi::open_api(hvd::mpi::wanted_library()));
     int is_up = 0;
     api.initialized(&is_up);
     if (is_up == 0 && !is_wanted(host)) {

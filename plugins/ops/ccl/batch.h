@@ -25,7 +25,7 @@ bool can_run(const hvd_batch& batch, bool has_halves);
 
 class CclBatch : public QueuedBatch {
  public:
-  CclBatch(const Api& api, BufferPool& buffers, std::shared_ptr<const Members> members,
+  CclBatch(const CclApi& api, BufferPool& buffers, std::shared_ptr<const Members> members,
            const hvd_batch& batch)
       : QueuedBatch(batch),
         api_(api),
@@ -49,7 +49,7 @@ class CclBatch : public QueuedBatch {
   size_t width() const;
   const abi::Communicator& communicator() const { return *members_.communicator; }
 
-  const Api& api_;
+  const CclApi& api_;
   BufferPool& buffers_;
   const std::shared_ptr<const Members> owner_;
   const Members& members_;

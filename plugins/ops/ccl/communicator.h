@@ -21,7 +21,7 @@ struct Group {
 
 class CclThread : public LibraryThread {
  public:
-  CclThread(const Api& api, std::shared_ptr<WakeEvent> event)
+  CclThread(const CclApi& api, std::shared_ptr<WakeEvent> event)
       : LibraryThread("hvd-ccl", "oneCCL", std::move(event)), api_(api) {}
 
   void make(std::shared_ptr<Group> group);
@@ -33,7 +33,7 @@ class CclThread : public LibraryThread {
   // Whether this process has abandoned work inside oneCCL, which then cannot start again.
   static bool has_abandoned();
 
-  const Api& api() const { return api_; }
+  const CclApi& api() const { return api_; }
   BufferPool& buffers() { return buffers_; }
 
  protected:
@@ -44,7 +44,7 @@ class CclThread : public LibraryThread {
   Status create(const std::shared_ptr<Group>& group);
   Status destroy(Group& group);
 
-  const Api api_;       // its own: a thread that hangs in the library may outlive the backend
+  const CclApi api_;    // its own: a thread that hangs in the library may outlive the backend
   BufferPool buffers_;  // of the thread
   std::list<std::shared_ptr<Group>> made_;  // of the thread
 

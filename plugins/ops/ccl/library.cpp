@@ -88,9 +88,9 @@ class Finder {
 
 }  // namespace
 
-Result<Api> open_api() {
+Result<CclApi> open_api() {
   HVD_ASSIGN_OR_RETURN(const SharedLibrary library, open_library());
-  Api api{};
+  CclApi api{};
   api.library = library.path();
   Finder find(library);
   find.need(abi::kGetVersion, &api.get_version);
@@ -113,7 +113,7 @@ Result<Api> open_api() {
 
 bool works_by_itself() { return environment_variable(kThreadsVariable).value_or("") != "0"; }
 
-Status start(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config) {
+Status start(const CclApi& api, const hvd_plugin_host& host, const hvd_plugin_config& config) {
   const auto tell = [](const char* variable, const std::string& value) {
     ::setenv(variable, value.c_str(), 0);
   };

@@ -17,7 +17,7 @@ struct Call {
   const abi::Attribute* defaults = nullptr;
 };
 
-struct Api {
+struct CclApi {
   std::string library;  // path or name
   std::string title;    // "oneCCL 2021.16.2"
 
@@ -37,11 +37,11 @@ struct Api {
 // Opens the library that this process has loaded already, else the one that HOROVOD_CCL_LIBRARY names,
 // else the usual one. Returns an error that says what to do when the library or its libfabric is
 // missing.
-Result<Api> open_api();
+Result<CclApi> open_api();
 
 // Sets the library's environment variables for this rank, except those that are set already, and starts
 // the library. Only the first call in a process has an effect.
-Status start(const Api& api, const hvd_plugin_host& host, const hvd_plugin_config& config);
+Status start(const CclApi& api, const hvd_plugin_host& host, const hvd_plugin_config& config);
 
 // Whether threads of the library run a batch to its end by themselves, even after its memory is freed.
 bool works_by_itself();

@@ -18,7 +18,7 @@ constexpr int32_t kScore = 200;
 
 class CclBackend : public Backend {
  public:
-  CclBackend(const Api& api, const hvd_plugin_host& host, int32_t rank,
+  CclBackend(const CclApi& api, const hvd_plugin_host& host, int32_t rank,
              std::shared_ptr<WakeEvent> event, bool has_halves)
       : has_halves_(has_halves),
         host_(host),
@@ -58,7 +58,8 @@ class CclBackend : public Backend {
 
 // Every rank tells what it has. A job in which oneCCL was left in the midst of something goes on
 // without it; ranks that have different things do not begin.
-Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const Result<Api>& api) {
+Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config,
+             const Result<CclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title) : api.error();
   const std::string own = CclThread::has_abandoned() ? "!" : library_record(version);
   HVD_ASSIGN_OR_RETURN(const auto found, Rounds(host, config).exchange("ccl-library", {}, own));

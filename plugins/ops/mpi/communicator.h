@@ -13,7 +13,7 @@ namespace hvd::ops::mpi {
 
 class CommunicatorThread : public LibraryThread {
  public:
-  CommunicatorThread(const Api& api, std::vector<int> world_ranks, int32_t self)
+  CommunicatorThread(const MpiApi& api, std::vector<int> world_ranks, int32_t self)
       : LibraryThread("hvd-mpi", "MPI", nullptr),
         api_(api),
         world_ranks_(std::move(world_ranks)),
@@ -23,7 +23,7 @@ class CommunicatorThread : public LibraryThread {
   void free(std::shared_ptr<Communicator> communicator);
 
  private:
-  const Api api_;  // its own: a thread that hangs in MPI may outlive the backend
+  const MpiApi api_;  // its own: a thread that hangs in MPI may outlive the backend
   const std::vector<int> world_ranks_;
   const int32_t self_;
 };

@@ -26,7 +26,7 @@ class World {
                                              const hvd_plugin_config& config);
   ~World();
 
-  const Api& api() const { return job_.api; }
+  const MpiApi& api() const { return job_.api; }
   BufferPool& buffers() { return buffers_; }
   const Reductions& reductions() const { return *reductions_; }
   std::shared_ptr<Communicator> everyone() const { return everyone_; }

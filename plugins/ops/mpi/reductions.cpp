@@ -14,7 +14,7 @@ void reduce(void* in, void* in_out, int* count, MPI_Datatype*) {
 }
 
 template <hvd_dtype Type>
-int teach(const Api& api, MPI_Op* operations) {
+int teach(const MpiApi& api, MPI_Op* operations) {
   const int commutes = 1;
   return std::max({api.op_create(&reduce<Type, HVD_SUM>, commutes, &operations[HVD_SUM]),
                    api.op_create(&reduce<Type, HVD_MIN>, commutes, &operations[HVD_MIN]),
@@ -24,7 +24,7 @@ int teach(const Api& api, MPI_Op* operations) {
 
 }  // namespace
 
-Result<Reductions> Reductions::make(const Api& api) {
+Result<Reductions> Reductions::make(const MpiApi& api) {
   Reductions made;
   std::copy(std::begin(api.handles.types), std::end(api.handles.types), made.types_);
   int failed = MPI_SUCCESS;
@@ -41,7 +41,7 @@ Result<Reductions> Reductions::make(const Api& api) {
   return made;
 }
 
-void Reductions::give_back(const Api& api) {
+void Reductions::give_back(const MpiApi& api) {
   for (const hvd_dtype dtype : {HVD_FLOAT16, HVD_BFLOAT16}) api.type_free(&types_[dtype]);
   for (auto& operations : half_) {
     for (const hvd_reduce_op op : {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT}) {

@@ -7,14 +7,14 @@
 
 namespace hvd::ops::mpi {
 
-using hvd::mpi::Api;
+using hvd::mpi::MpiApi;
 
 class Reductions {
  public:
   // Call after MPI_Init.
-  static Result<Reductions> make(const Api& api);
+  static Result<Reductions> make(const MpiApi& api);
   // Frees the user-defined types and operations. Call after the last use and before MPI_Finalize.
-  void give_back(const Api& api);
+  void give_back(const MpiApi& api);
 
   MPI_Datatype type(int32_t dtype) const { return types_[dtype]; }
   MPI_Op operation(int32_t dtype, int32_t reduce_op) const;

@@ -54,7 +54,7 @@ class Collectives {
   std::byte* output(uint32_t tensor) const;
 
   Channel& channel_;
-  const Api& api_;
+  const NcclApi& api_;
   const Place place_;
   const hvd_batch& batch_;
   const Grid* const grid_;

@@ -18,7 +18,7 @@ class Channel {
   // Waits between two polls of a nonblocking call. Returns false to give up. Never null.
   using Pause = std::function<bool()>;
 
-  explicit Channel(const Api& api) : api_(api) {}
+  explicit Channel(const NcclApi& api) : api_(api) {}
   Channel(const Channel&) = delete;
 
   // For this and all functions below the device must be current. Waits for the other `size` - 1
@@ -46,12 +46,12 @@ class Channel {
 
   abi::Comm* comm() const { return comm_; }
   void* stream() const { return stream_; }
-  const Api& api() const { return api_; }
+  const NcclApi& api() const { return api_; }
 
  private:
   Status join(const abi::UniqueId& id, int index, int size, const Pause& pause);
 
-  const Api& api_;
+  const NcclApi& api_;
   abi::Comm* comm_ = nullptr;
   void* stream_ = nullptr;
   bool owns_stream_ = true;

@@ -106,7 +106,7 @@ Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index,
 }
 
 Status NcclThread::open_library() {
-  const Api& api = plan_.api;
+  const NcclApi& api = plan_.api;
   HVD_RETURN_IF_ERROR(api.of_device(api.set_device(plan_.device), "SetDevice"));
   HVD_RETURN_IF_ERROR(api.of_device(
       api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
@@ -157,7 +157,7 @@ Status NcclThread::add_sub_communicators(Channel& channel, size_t number) {
 
 // The stream goes on to the next batch while the driver tells of this one.
 Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
-  const Api& api = plan_.api;
+  const NcclApi& api = plan_.api;
   const size_t number = what.sequence % channels_.size();
   batch.channel_ = channels_[number];
   Channel& channel = *batch.channel_;

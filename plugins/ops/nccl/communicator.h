@@ -21,7 +21,7 @@ namespace hvd::ops::nccl {
 
 // The configuration of a process set's thread. Equal on all members, except for the index.
 struct ThreadPlan {
-  Api api;  // a copy: a thread that hangs in the driver may outlive the backend
+  NcclApi api;  // a copy: a thread that hangs in the driver may outlive the backend
   Memory& memory;
   const hvd_plugin_host& host;
   std::string name;  // the prefix of the set's keys in the store
@@ -94,7 +94,7 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
 
 // The state that all communicators of the backend share.
 struct Shared {
-  Api api;
+  NcclApi api;
   const hvd_plugin_host& host;
   hvd_plugin_config config;
   Memory& memory;

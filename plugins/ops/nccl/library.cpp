@@ -75,7 +75,7 @@ class Finder {
   std::string missing_;
 };
 
-Status find_nccl(const SharedLibrary& library, Api* api) {
+Status find_nccl(const SharedLibrary& library, NcclApi* api) {
   Finder find(library, "nccl");
   find.need("GetVersion", &api->get_version);
   find.need("GetUniqueId", &api->get_unique_id);
@@ -100,7 +100,7 @@ Status find_nccl(const SharedLibrary& library, Api* api) {
   return find.status();
 }
 
-Status find_runtime(const SharedLibrary& library, const char* prefix, Api* api) {
+Status find_runtime(const SharedLibrary& library, const char* prefix, NcclApi* api) {
   Finder find(library, prefix);
   find.need("GetDeviceCount", &api->get_device_count);
   find.need("SetDevice", &api->set_device);
@@ -122,12 +122,12 @@ Status find_runtime(const SharedLibrary& library, const char* prefix, Api* api) 
   return find.status();
 }
 
-Result<Api> open_family(const Family& family) {
+Result<NcclApi> open_family(const Family& family) {
   HVD_ASSIGN_OR_RETURN(const SharedLibrary nccl,
                        open_first(family.libraries, "HOROVOD_NCCL_LIBRARY"));
   HVD_ASSIGN_OR_RETURN(const SharedLibrary runtime,
                        open_first(family.runtimes, "HOROVOD_CUDA_LIBRARY"));
-  Api api{};
+  NcclApi api{};
   api.family = family.name;
   api.library = nccl.path();
   api.runtime = runtime.path();
@@ -146,7 +146,7 @@ Result<Api> open_family(const Family& family) {
 
 }  // namespace
 
-Result<Api> open_api() {
+Result<NcclApi> open_api() {
   const std::string wanted = environment_variable("HOROVOD_NCCL_LIBRARY").value_or("");
   const Family& nccl = families()[0];
   const Family& rccl = families()[1];
@@ -162,14 +162,14 @@ Result<Api> open_api() {
                                       "the libraries)"));
 }
 
-std::string Api::title() const {
+std::string NcclApi::title() const {
   // Before 2.9 a number had one digit less for its middle part.
   const int major = version >= 10000 ? version / 10000 : version / 1000;
   const int minor = version >= 10000 ? version / 100 % 100 : version / 100 % 10;
   return cat(family, " ", major, ".", minor, ".", version % 100);
 }
 
-Status Api::of_nccl(int result, const char* what, abi::Comm* comm) const {
+Status NcclApi::of_nccl(int result, const char* what, abi::Comm* comm) const {
   if (result == abi::kSuccess || result == abi::kInProgress) return {};
   const char* detail = get_last_error == nullptr ? nullptr : get_last_error(comm);
   std::string text = cat(family, ": ", what, ": ", get_error_string(result));
@@ -180,7 +180,7 @@ Status Api::of_nccl(int result, const char* what, abi::Comm* comm) const {
   return aborted(std::move(text));
 }
 
-Status Api::of_device(int error, const char* what) const {
+Status NcclApi::of_device(int error, const char* what) const {
   if (error == 0) return {};
   return unavailable(cat(runtime, ": ", what, ": ", error_string(error)));
 }

@@ -10,7 +10,7 @@
 
 namespace hvd::ops::nccl {
 
-struct Api {
+struct NcclApi {
   std::string family;   // "NCCL" or "RCCL"
   std::string library;  // path or name of libnccl
   std::string runtime;  // path or name of the CUDA runtime
@@ -67,6 +67,6 @@ struct Api {
 // Opens the libraries that this process has loaded already, else those that HOROVOD_NCCL_LIBRARY and
 // HOROVOD_CUDA_LIBRARY name, else the usual ones. Returns an error that says what to do when one is
 // missing, lacks a function, or finds no GPU.
-Result<Api> open_api();
+Result<NcclApi> open_api();
 
 }  // namespace hvd::ops::nccl

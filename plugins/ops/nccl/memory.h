@@ -20,14 +20,14 @@ class Memory {
   }
 
   // Allocates `size` bytes in the order of `stream`. The device must be current.
-  static Result<void*> take(const Api& api, size_t size, void* stream) {
+  static Result<void*> take(const NcclApi& api, size_t size, void* stream) {
     void* memory = nullptr;
     const Status status = api.of_device(api.malloc_async(&memory, size, stream), "MallocAsync");
     if (!status.ok()) return status;
     return memory;
   }
   // Frees the returned memory in the order of `stream`. The device must be current.
-  void free_returned(const Api& api, void* stream) {
+  void free_returned(const NcclApi& api, void* stream) {
     std::vector<void*> returned;
     {
       const MutexLock lock(mutex_);

@@ -40,7 +40,8 @@ class NcclBackend : public Backend {
 
 // Every rank tells what it has. A job without any GPU goes on without this backend; ranks that have
 // different things do not begin.
-Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, const Result<Api>& api) {
+Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config,
+             const Result<NcclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title()) : api.error();
   HVD_ASSIGN_OR_RETURN(const auto found,
                        Rounds(host, config).exchange("nccl-library", {}, library_record(version)));
