@@ -95,7 +95,7 @@ void Catalogue::add_file(std::string path) {
 }
 
 void Catalogue::add(std::string path, const hvd_plugin* record) {
-  Candidate candidate{std::move(path), record, {}};
+  PluginCandidate candidate{std::move(path), record, {}};
   if (Status status = check_record(record); !status.ok()) {
     candidate.record = nullptr;
     candidate.refusal = status.message();
@@ -107,7 +107,7 @@ void Catalogue::add(std::string path, const hvd_plugin* record) {
 
 std::vector<const hvd_plugin*> Catalogue::usable(hvd_plugin_kind kind) const {
   std::vector<const hvd_plugin*> records;
-  for (const Candidate& candidate : candidates_) {
+  for (const PluginCandidate& candidate : candidates_) {
     if (candidate.works() && candidate.record->kind == kind) records.push_back(candidate.record);
   }
   std::stable_sort(records.begin(), records.end(), [](const hvd_plugin* a, const hvd_plugin* b) {
@@ -125,7 +125,7 @@ const hvd_plugin* Catalogue::find(hvd_plugin_kind kind, std::string_view name) c
 
 std::string Catalogue::why_none(hvd_plugin_kind kind, std::string_view name) const {
   std::string reasons;
-  for (const Candidate& candidate : candidates_) {
+  for (const PluginCandidate& candidate : candidates_) {
     // One that could not be loaded may have been any: its file's name is all there is to go by.
     const bool meant = candidate.record != nullptr
                            ? candidate.record->kind == static_cast<uint32_t>(kind) &&

@@ -12,7 +12,7 @@
 
 namespace hvd::plugin {
 
-struct Candidate {
+struct PluginCandidate {
   std::string path;                    // empty: built in
   const hvd_plugin* record = nullptr;  // nullptr when it could not be loaded
   std::string refusal;                 // why it was refused; empty when it works here
@@ -30,7 +30,7 @@ class Catalogue {
   // The files NAME.so and NAME_*.so of the folders, loaded and probed.
   static Catalogue of_backend(std::span<const std::string> folders, std::string_view name);
 
-  std::span<const Candidate> all() const { return candidates_; }
+  std::span<const PluginCandidate> all() const { return candidates_; }
   // The plugins of a kind that work here, the highest priority first.
   std::vector<const hvd_plugin*> usable(hvd_plugin_kind kind) const;
   // One sentence on why no plugin of this kind and name works here; an empty name means any name.
@@ -41,7 +41,7 @@ class Catalogue {
  private:
   void add(std::string path, const hvd_plugin* record);
   void add_file(std::string path);
-  std::vector<Candidate> candidates_;
+  std::vector<PluginCandidate> candidates_;
 };
 
 // Path of the library that holds this code, as the loader knows it; empty if it is unknown.

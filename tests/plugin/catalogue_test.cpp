@@ -12,8 +12,8 @@
 #include "plugin/isolated_load.h"
 #include "plugin/library.h"
 
-using hvd::plugin::Candidate;
 using hvd::plugin::Catalogue;
+using hvd::plugin::PluginCandidate;
 
 namespace {
 
@@ -94,7 +94,7 @@ TEST_CASE("a folder's shared objects are opened, and each refused one has its re
   CHECK(catalogue.find(HVD_PLUGIN_CONTROLLER, "memory") != nullptr);
   CHECK(catalogue.find(HVD_PLUGIN_OP, "memory") != nullptr);
   int refused = 0;
-  for (const Candidate& candidate : catalogue.all()) {
+  for (const PluginCandidate& candidate : catalogue.all()) {
     if (candidate.works()) continue;
     ++refused;
     CAPTURE(candidate.path);

@@ -268,7 +268,7 @@ Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const Settings& 
 std::string refusals_of(const plugin::Catalogue& catalogue) {
   if (catalogue.all().empty()) return catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
   std::string refusals;
-  for (const plugin::Candidate& candidate : catalogue.all()) {
+  for (const plugin::PluginCandidate& candidate : catalogue.all()) {
     if (candidate.works() || (candidate.record != nullptr && candidate.record->name == kMpi))
       continue;
     refusals += cat(refusals.empty() ? "" : "; ", candidate.refusal);

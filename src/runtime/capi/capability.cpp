@@ -57,7 +57,7 @@ bool say(const Status& status, std::string* why) {
 bool has_own_path(const plugin::Catalogue& catalogue, std::string* why) {
   for (const hvd_plugin_kind kind : {HVD_PLUGIN_CONTROLLER, HVD_PLUGIN_OP}) {
     bool found = false;
-    for (const plugin::Candidate& candidate : catalogue.all()) {
+    for (const plugin::PluginCandidate& candidate : catalogue.all()) {
       found |= candidate.path.empty() && candidate.works() && candidate.record->kind == kind;
     }
     if (found) continue;

@@ -46,7 +46,7 @@ Result<const hvd_plugin*> choose(const Settings& settings, const char* key, cons
   const plugin::Catalogue backends = kind == HVD_PLUGIN_OP ? installed_backends(settings, name)
                                                            : installed_controllers(settings, name);
   if (const hvd_plugin* record = backends.find(kind, name)) return record;
-  for (const plugin::Candidate& candidate : backends.all()) {
+  for (const plugin::PluginCandidate& candidate : backends.all()) {
     if (of_devices && candidate.record != nullptr) return candidate.record;
   }
   const bool is_built = !backends.all().empty();
@@ -121,7 +121,7 @@ Result<BackendSelection> select_backends(const Settings& settings) {
 void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
                            std::vector<const hvd_plugin*>* controllers,
                            std::vector<const hvd_plugin*>* ops) {
-  for (const plugin::Candidate& candidate : catalogue.all()) {
+  for (const plugin::PluginCandidate& candidate : catalogue.all()) {
     if (candidate.path.empty() || !candidate.works()) continue;
     if (std::erase(*controllers, candidate.record) + std::erase(*ops, candidate.record) == 0)
       continue;
@@ -139,7 +139,7 @@ void say_refusals(const plugin::Catalogue& catalogue, const Settings& settings, 
     log::write(level, cat("HOROVOD_PLUGIN_PATH names ", printable(folder),
                           ", which is no folder: no plugins are looked for there"));
   }
-  for (const plugin::Candidate& candidate : catalogue.all()) {
+  for (const plugin::PluginCandidate& candidate : catalogue.all()) {
     if (candidate.works() || candidate.path.empty()) continue;
     log::write(level, candidate.refusal.find(candidate.path) != std::string::npos
                           ? cat("a plugin is left out: ", candidate.refusal)
