@@ -10,7 +10,7 @@ constexpr int kTag = 4711;
 }  // namespace
 
 void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
-                       const std::vector<int32_t>& members, Communicator* to) {
+                       const std::vector<int32_t>& members, MpiComm* to) {
   std::vector<int> ranks;
   ranks.reserve(members.size());
   for (const int32_t member : members) ranks.push_back(world_ranks[static_cast<size_t>(member)]);

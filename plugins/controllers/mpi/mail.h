@@ -16,7 +16,7 @@
 
 namespace hvd::controllers::mpi {
 
-using hvd::mpi::Communicator;
+using hvd::mpi::MpiComm;
 using hvd::mpi::MpiJob;
 
 class Mail {
@@ -25,7 +25,7 @@ class Mail {
   enum class Kind { kMessage = 1, kLastWord = 2 };
   using Receiver = std::function<void(Kind kind, int32_t from, ByteView message)>;
 
-  Mail(const MpiJob& job, std::unique_ptr<Communicator> everyone)
+  Mail(const MpiJob& job, std::unique_ptr<MpiComm> everyone)
       : job_(job), everyone_(std::move(everyone)), arrivals_(job.world_ranks.size()) {}
   // Messages still under way keep their memory.
   ~Mail();
@@ -52,7 +52,7 @@ class Mail {
   Result<bool> forget_sent();
 
   const MpiJob& job_;
-  const std::unique_ptr<Communicator> everyone_;
+  const std::unique_ptr<MpiComm> everyone_;
   // MPI keeps the addresses of letters, so they must not move.
   std::deque<std::unique_ptr<Letter>> sent_;
   std::vector<std::deque<std::unique_ptr<Letter>>> arrivals_;  // by rank, in order

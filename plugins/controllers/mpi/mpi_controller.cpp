@@ -96,7 +96,7 @@ Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host
   std::unique_ptr<Controller> controller(new Controller(host, std::move(job), std::move(timer)));
   std::vector<int32_t> all(static_cast<size_t>(config.size));
   std::iota(all.begin(), all.end(), 0);
-  auto everyone = std::make_unique<Communicator>();
+  auto everyone = std::make_unique<MpiComm>();
   const MpiJob& kept = controller->job_;
   hvd::mpi::make_communicator(kept.api, kept.world_ranks, config.rank, all, everyone.get());
   if (everyone->state != 1) return internal_error("MPI makes no communicator of all ranks");

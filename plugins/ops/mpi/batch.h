@@ -20,7 +20,7 @@ bool can_run(const hvd_batch& batch, int32_t size);
 
 class MpiBatch : public RunningBatch {
  public:
-  MpiBatch(World& world, const Communicator& communicator, const hvd_batch& batch)
+  MpiBatch(World& world, const MpiComm& communicator, const hvd_batch& batch)
       : world_(world), comm_(communicator), batch_(batch), memory_(std::make_unique<Memory>()) {}
   ~MpiBatch() override;
   // poll returns its errors.
@@ -62,7 +62,7 @@ class MpiBatch : public RunningBatch {
                   const std::vector<int64_t>& from_each);
 
   World& world_;
-  const Communicator& comm_;
+  const MpiComm& comm_;
   const hvd_batch& batch_;
   std::unique_ptr<Memory> memory_;
   Status started_;

@@ -6,8 +6,8 @@
 
 namespace hvd::ops::mpi {
 
-std::shared_ptr<Communicator> CommunicatorThread::make(const std::vector<int32_t>& members) {
-  auto made = std::make_shared<Communicator>();
+std::shared_ptr<MpiComm> CommunicatorThread::make(const std::vector<int32_t>& members) {
+  auto made = std::make_shared<MpiComm>();
   call([this, made, members]() -> Status {
     hvd::mpi::make_communicator(api_, world_ranks_, self_, members, made.get());
     return {};
@@ -15,7 +15,7 @@ std::shared_ptr<Communicator> CommunicatorThread::make(const std::vector<int32_t
   return made;
 }
 
-void CommunicatorThread::free(std::shared_ptr<Communicator> communicator) {
+void CommunicatorThread::free(std::shared_ptr<MpiComm> communicator) {
   call([this, communicator = std::move(communicator)]() -> Status {
     if (communicator->state.load() == 1) api_.comm_free(&communicator->comm);
     return {};

@@ -19,8 +19,8 @@ class CommunicatorThread : public LibraryThread {
         world_ranks_(std::move(world_ranks)),
         self_(self) {}
   // All members call it in the same order. members: ascending ranks of the job.
-  std::shared_ptr<Communicator> make(const std::vector<int32_t>& members);
-  void free(std::shared_ptr<Communicator> communicator);
+  std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members);
+  void free(std::shared_ptr<MpiComm> communicator);
 
  private:
   const MpiApi api_;  // its own: a thread that hangs in MPI may outlive the backend
@@ -30,7 +30,7 @@ class CommunicatorThread : public LibraryThread {
 
 class MpiCommunicator : public BackendCommunicator {
  public:
-  MpiCommunicator(World& world, std::shared_ptr<Communicator> communicator)
+  MpiCommunicator(World& world, std::shared_ptr<MpiComm> communicator)
       : world_(world), communicator_(std::move(communicator)) {}
   ~MpiCommunicator() override { world_.give_back(communicator_); }
   Result<bool> is_ready() override;
@@ -38,7 +38,7 @@ class MpiCommunicator : public BackendCommunicator {
 
  private:
   World& world_;
-  const std::shared_ptr<Communicator> communicator_;
+  const std::shared_ptr<MpiComm> communicator_;
 };
 
 }  // namespace hvd::ops::mpi

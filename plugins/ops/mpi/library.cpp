@@ -23,7 +23,7 @@ Result<std::unique_ptr<World>> World::open(const hvd_plugin_host& host,
              "process sets run without it; the program must not call MPI while work is pending");
   }
   HVD_ASSIGN_OR_RETURN(world->reductions_, Reductions::make(world->api()));
-  world->everyone_ = std::make_shared<Communicator>();
+  world->everyone_ = std::make_shared<MpiComm>();
   std::vector<int32_t> all(static_cast<size_t>(config.size));
   std::iota(all.begin(), all.end(), 0);
   hvd::mpi::make_communicator(world->api(), world->job_.world_ranks, config.rank, all,
@@ -49,7 +49,7 @@ World::~World() {
   if (reductions_) reductions_->give_back(api());
 }
 
-std::shared_ptr<Communicator> World::make(const std::vector<int32_t>& members) {
+std::shared_ptr<MpiComm> World::make(const std::vector<int32_t>& members) {
   if (!thread_) {
     thread_ = std::make_shared<CommunicatorThread>(api(), job_.world_ranks, job_.rank);
     thread_->start();
@@ -57,7 +57,7 @@ std::shared_ptr<Communicator> World::make(const std::vector<int32_t>& members) {
   return thread_->make(members);
 }
 
-void World::give_back(std::shared_ptr<Communicator> communicator) {
+void World::give_back(std::shared_ptr<MpiComm> communicator) {
   if (!failed_ && communicator != everyone_ && thread_) thread_->free(std::move(communicator));
 }
 

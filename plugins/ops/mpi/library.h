@@ -15,7 +15,7 @@
 
 namespace hvd::ops::mpi {
 
-using hvd::mpi::Communicator;
+using hvd::mpi::MpiComm;
 
 class CommunicatorThread;
 
@@ -29,14 +29,14 @@ class World {
   const MpiApi& api() const { return job_.api; }
   BufferPool& buffers() { return buffers_; }
   const Reductions& reductions() const { return *reductions_; }
-  std::shared_ptr<Communicator> everyone() const { return everyone_; }
+  std::shared_ptr<MpiComm> everyone() const { return everyone_; }
   // Whether MPI allows calls from several threads on all ranks. A thread creates each communicator,
   // because the call waits for all members.
   bool has_threads() const { return job_.has_threads(); }
   // All members call it in the same order. members: ascending ranks of the job.
-  std::shared_ptr<Communicator> make(const std::vector<int32_t>& members);
+  std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members);
   // Frees a communicator that no member uses. All members call it.
-  void give_back(std::shared_ptr<Communicator> communicator);
+  void give_back(std::shared_ptr<MpiComm> communicator);
   // The job has failed: later calls free nothing in MPI, since that waits for other ranks.
   void fail();
 
@@ -48,7 +48,7 @@ class World {
   const hvd::mpi::MpiJob job_;
   BufferPool buffers_;
   std::optional<Reductions> reductions_;
-  std::shared_ptr<Communicator> everyone_;
+  std::shared_ptr<MpiComm> everyone_;
   std::shared_ptr<CommunicatorThread> thread_;  // none before the first set
   bool failed_ = false;
 };
