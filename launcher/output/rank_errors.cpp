@@ -23,7 +23,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 
 // One frame of a traceback: a line that names the file, and the lines of source behind it. TensorFlow
 // writes an empty line in their place.
-struct Frame {
+struct TracebackFrame {
   size_t begin;
   size_t end;
   size_t empty_end;
@@ -31,17 +31,18 @@ struct Frame {
   std::string_view function;
 };
 
-std::vector<Frame> frames_of(const std::vector<std::string_view>& lines) {
+std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines) {
   constexpr std::string_view kFile = "  File \"", kIn = ", in ";
-  std::vector<Frame> frames;
+  std::vector<TracebackFrame> frames;
   for (size_t at = 0; at < lines.size();) {
     const std::string_view line = lines[at++];
     const size_t tag = line.find(kFile);  // its length
     const size_t end = line.find("\", line ", tag);
     if (tag == std::string_view::npos || end == std::string_view::npos) continue;
     const size_t function = line.find(kIn, end);
-    Frame frame{at - 1, at, at, line.substr(tag + kFile.size(), end - tag - kFile.size()),
-                function == std::string_view::npos ? "" : line.substr(function + kIn.size())};
+    TracebackFrame frame{
+        at - 1, at, at, line.substr(tag + kFile.size(), end - tag - kFile.size()),
+        function == std::string_view::npos ? "" : line.substr(function + kIn.size())};
     const auto is_source = [&](std::string_view next) {
       return next.size() > tag && next.substr(tag).starts_with("  ") &&
              next.substr(tag).find(kFile) != 0;
@@ -57,7 +58,7 @@ std::vector<Frame> frames_of(const std::vector<std::string_view>& lines) {
 
 // Wherever a build or an installation has put the package. TensorFlow makes the functions of its
 // operations out of strings.
-bool is_of_horovod(const Frame& frame) {
+bool is_of_horovod(const TracebackFrame& frame) {
   constexpr std::string_view kPackage = "/horovod/";
   const std::string_view file = frame.file;
   if (file == "<string>") return frame.function.starts_with("horovod_");
@@ -80,7 +81,7 @@ bool is_installed(std::string_view file) {
 }
 
 // The deepest frame of the user's code, and the first where none looks like it.
-const Frame& users_frame(const std::vector<Frame>& frames) {
+const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames) {
   for (const bool may_be_installed : {false, true}) {
     for (size_t at = frames.size(); at-- > 0;) {
       const std::string_view file = frames[at].file;
@@ -147,15 +148,15 @@ std::string last_lines(std::string_view text) {
          lines[start - 1].find("Traceback (most recent call last):") == std::string_view::npos) {
     --start;
   }
-  std::vector<Frame> frames = frames_of(lines);
-  std::erase_if(frames, [&](const Frame& frame) { return frame.begin < start; });
+  std::vector<TracebackFrame> frames = frames_of(lines);
+  std::erase_if(frames, [&](const TracebackFrame& frame) { return frame.begin < start; });
   std::vector<bool> is_shown(lines.size(), true);
-  const Frame* users = frames.empty() ? nullptr : &users_frame(frames);
+  const TracebackFrame* users = frames.empty() ? nullptr : &users_frame(frames);
   const auto hide = [&](size_t begin, size_t end) {
     std::fill(is_shown.begin() + static_cast<long>(begin),
               is_shown.begin() + static_cast<long>(end), false);
   };
-  for (const Frame& frame : frames) {
+  for (const TracebackFrame& frame : frames) {
     hide(frame.end, frame.empty_end);
     if (&frame == users || !is_of_horovod(frame)) continue;
     hide(frame.begin, frame.end);

@@ -5,14 +5,14 @@
 
 #include "collectives/mesh/control_stream.h"
 
-using hvd::collectives::Frame;
+using hvd::collectives::ControlFrame;
 using hvd::collectives::FrameReader;
 
 namespace {
 
 // Appends the sizes of the whole frames; false after an error.
 bool take_all(FrameReader& reader, std::vector<size_t>* sizes) {
-  Frame frame{};
+  ControlFrame frame{};
   for (;;) {
     const auto whole = reader.next(frame);
     if (whole.ok() && !whole.value()) return true;

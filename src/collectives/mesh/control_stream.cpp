@@ -22,7 +22,7 @@ std::span<std::byte> FrameReader::space() {
   return std::span(bytes_).subspan(end_);
 }
 
-Result<bool> FrameReader::next(Frame& frame) {
+Result<bool> FrameReader::next(ControlFrame& frame) {
   if (end_ - begin_ < kHeader) return false;
   ByteReader header(ByteView(bytes_).subspan(begin_, kHeader));
   const auto whole = header.get<uint32_t>();
@@ -68,7 +68,7 @@ bool ControlStream::flush() {
   return moved;
 }
 
-Result<bool> ControlStream::next(Frame& frame) {
+Result<bool> ControlStream::next(ControlFrame& frame) {
   for (;;) {
     HVD_ASSIGN_OR_RETURN(const bool whole, reader_.next(frame));
     if (whole) return true;

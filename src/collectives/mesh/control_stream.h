@@ -19,7 +19,7 @@ enum class FrameKind : uint8_t {
   kGoodbye = 3,  // the sender leaves in good order
 };
 
-struct Frame {
+struct ControlFrame {
   FrameKind kind;
   ByteView payload;  // valid until the reader's next call of space()
 };
@@ -34,7 +34,7 @@ class FrameReader {
   std::span<std::byte> space();
   void advance(size_t size) { end_ += size; }
   // Takes the next complete frame; false when none has arrived yet.
-  Result<bool> next(Frame& frame);
+  Result<bool> next(ControlFrame& frame);
 
  private:
   // The first size of the buffer. It holds many small messages, and grows for a large one.
@@ -58,7 +58,7 @@ class ControlStream {
   bool flush();
   bool has_output() const { return !output_.empty(); }
   // Reads, and takes the next complete frame; false when none has arrived yet.
-  Result<bool> next(Frame& frame);
+  Result<bool> next(ControlFrame& frame);
 
   bool departed = false;
 

@@ -78,7 +78,7 @@ Status RemoteLinks::send(int32_t rank, ByteView first, ByteView second) {
 
 bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiver* receiver) {
   bool moved = stream.flush();
-  Frame frame{FrameKind::kMessage, {}};
+  ControlFrame frame{FrameKind::kMessage, {}};
   for (;;) {
     const auto got = stream.next(frame);
     if (!got.ok()) {
