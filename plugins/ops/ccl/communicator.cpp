@@ -17,11 +17,11 @@ std::atomic<bool>& abandoned() {
 
 bool CclThread::has_abandoned() { return abandoned().load(); }
 
-void CclThread::make(std::shared_ptr<Group> group) {
+void CclThread::make(std::shared_ptr<CclGroup> group) {
   call([this, group = std::move(group)] { return create(group); });
 }
 
-void CclThread::drop(std::shared_ptr<Group> group) {
+void CclThread::drop(std::shared_ptr<CclGroup> group) {
   call([this, group = std::move(group)] {
     made_.remove(group);
     return destroy(*group);
@@ -38,7 +38,7 @@ void CclThread::interrupt() {
   if (const auto group = making_.lock()) group->store->close();
 }
 
-Status CclThread::create(const std::shared_ptr<Group>& group) {
+Status CclThread::create(const std::shared_ptr<CclGroup>& group) {
   {
     const MutexLock lock(mutex_);
     if (interrupted_) group->store->close();
@@ -52,7 +52,7 @@ Status CclThread::create(const std::shared_ptr<Group>& group) {
   return {};
 }
 
-Status CclThread::destroy(Group& group) {
+Status CclThread::destroy(CclGroup& group) {
   if (group.members.communicator != nullptr) api_.destroy_communicator(group.members.communicator);
   delete std::exchange(group.members.communicator, nullptr);
   return {};

@@ -14,7 +14,7 @@
 namespace hvd::ops::ccl {
 
 // A process set, as oneCCL's communicator of it.
-struct Group {
+struct CclGroup {
   std::shared_ptr<Store> store;
   Members members;
 };
@@ -24,9 +24,9 @@ class CclThread : public LibraryThread {
   CclThread(const CclApi& api, std::shared_ptr<WakeEvent> event)
       : LibraryThread("hvd-ccl", "oneCCL", std::move(event)), api_(api) {}
 
-  void make(std::shared_ptr<Group> group);
+  void make(std::shared_ptr<CclGroup> group);
   // Once its batches are over.
-  void drop(std::shared_ptr<Group> group);
+  void drop(std::shared_ptr<CclGroup> group);
   // Ends the thread. After a failure, or with work under way, what oneCCL has stays with it for ever;
   // when it returns, nothing touches the memory of batches.
   void end();
@@ -41,21 +41,21 @@ class CclThread : public LibraryThread {
   void close_library(bool failed, Batches running) override;
 
  private:
-  Status create(const std::shared_ptr<Group>& group);
-  Status destroy(Group& group);
+  Status create(const std::shared_ptr<CclGroup>& group);
+  Status destroy(CclGroup& group);
 
   const CclApi api_;    // its own: a thread that hangs in the library may outlive the backend
   BufferPool buffers_;  // of the thread
-  std::list<std::shared_ptr<Group>> made_;  // of the thread
+  std::list<std::shared_ptr<CclGroup>> made_;  // of the thread
 
   Mutex mutex_;
-  std::weak_ptr<Group> making_ HVD_GUARDED_BY(mutex_);
+  std::weak_ptr<CclGroup> making_ HVD_GUARDED_BY(mutex_);
   bool interrupted_ HVD_GUARDED_BY(mutex_) = false;
 };
 
 class CclCommunicator : public BackendCommunicator {
  public:
-  CclCommunicator(std::shared_ptr<CclThread> thread, std::shared_ptr<Group> group)
+  CclCommunicator(std::shared_ptr<CclThread> thread, std::shared_ptr<CclGroup> group)
       : thread_(std::move(thread)), group_(std::move(group)) {
     thread_->make(group_);
   }
@@ -65,7 +65,7 @@ class CclCommunicator : public BackendCommunicator {
 
  private:
   const std::shared_ptr<CclThread> thread_;
-  const std::shared_ptr<Group> group_;
+  const std::shared_ptr<CclGroup> group_;
 };
 
 }  // namespace hvd::ops::ccl
