@@ -50,9 +50,9 @@ struct Communicator {
 
 // The interface of the key-value store by which oneCCL's ranks find each other; class Store implements
 // it. get returns an empty value for a key that is not there yet, and oneCCL then calls it again.
-class KeyValueStore {
+class KvsInterface {
  public:
-  virtual ~KeyValueStore() = default;
+  virtual ~KvsInterface() = default;
   virtual std::vector<char> get(const String& key) = 0;
   virtual void set(const String& key, const std::vector<char>& data) = 0;
   virtual int get_id() = 0;
@@ -63,7 +63,7 @@ using Events = std::vector<void*>;  // events to wait for; always empty
 
 using GetVersion = Version();
 using Init = void(const Attribute& attribute);
-using CreateCommunicator = Communicator(int size, int rank, std::shared_ptr<KeyValueStore> store,
+using CreateCommunicator = Communicator(int size, int rank, std::shared_ptr<KvsInterface> store,
                                         const Attribute& attribute);
 using DestroyCommunicator = void(Communicator* communicator);
 using TestEvent = bool(Event* event);

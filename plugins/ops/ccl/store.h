@@ -12,7 +12,7 @@
 
 namespace hvd::ops::ccl {
 
-class Store : public abi::KeyValueStore {
+class Store : public abi::KvsInterface {
  public:
   // `prefix` of its keys: the same on all members, and of no other communicator.
   Store(const hvd_plugin_host& host, std::string prefix, bool is_alone, int id, double seconds)

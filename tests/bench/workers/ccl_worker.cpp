@@ -13,7 +13,7 @@ namespace abi = hvd::ops::ccl::abi;
 
 namespace {
 
-class Folder : public abi::KeyValueStore {
+class Folder : public abi::KvsInterface {
  public:
   explicit Folder(std::string path) : path_(std::move(path)) {}
   std::vector<char> get(const abi::String& key) override {

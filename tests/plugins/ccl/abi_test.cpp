@@ -16,7 +16,7 @@ static_assert(sizeof(abi::String) == sizeof(ccl::string));
 static_assert(kAlike<abi::Version, ccl::library_version>);
 static_assert(kAlike<abi::Event, ccl::event>);
 static_assert(kAlike<abi::Communicator, ccl::communicator>);
-static_assert(sizeof(abi::KeyValueStore) == sizeof(ccl::kvs_interface));
+static_assert(sizeof(abi::KvsInterface) == sizeof(ccl::kvs_interface));
 static_assert(sizeof(abi::Events) == sizeof(std::vector<ccl::event>));
 
 static_assert(abi::kInt8 == static_cast<int>(ccl::datatype::int8));
