@@ -48,7 +48,7 @@ struct Communicator {
   ~Communicator() {}
 };
 
-// The interface of the key-value store by which oneCCL's ranks find each other; class Store implements
+// The interface of the key-value store by which oneCCL's ranks find each other; class CclStore implements
 // it. get returns an empty value for a key that is not there yet, and oneCCL then calls it again.
 class KvsInterface {
  public:

@@ -15,7 +15,7 @@ namespace hvd::ops::ccl {
 
 // A process set, as oneCCL's communicator of it.
 struct CclGroup {
-  std::shared_ptr<Store> store;
+  std::shared_ptr<CclStore> store;
   Members members;
 };
 

@@ -38,8 +38,8 @@ class CclBackend : public Backend {
   const char* activity(const hvd_batch& batch) override { return activity_of<"CCL">(batch.op); }
   Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
     auto group = std::make_shared<CclGroup>();
-    group->store = std::make_shared<Store>(host_, set.name("ccl") + "/", set.size() == 1, made_++,
-                                           start_seconds(host_));
+    group->store = std::make_shared<CclStore>(host_, set.name("ccl") + "/", set.size() == 1,
+                                              made_++, start_seconds(host_));
     group->members.index = set.index_of(rank_);
     group->members.size = set.size();
     return std::unique_ptr<BackendCommunicator>(

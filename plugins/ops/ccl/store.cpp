@@ -11,7 +11,7 @@ constexpr size_t kRecord = 4096;
 
 }  // namespace
 
-std::vector<char> Store::get(const abi::String& key) {
+std::vector<char> CclStore::get(const abi::String& key) {
   if (done_.load()) return {};
   const std::string name = name_of(key);
   if (is_alone_) return own_[name];
@@ -38,7 +38,7 @@ std::vector<char> Store::get(const abi::String& key) {
   }
 }
 
-void Store::set(const abi::String& key, const std::vector<char>& data) {
+void CclStore::set(const abi::String& key, const std::vector<char>& data) {
   if (done_.load()) return;
   if (closed_.load()) throw std::runtime_error("the process set was closed");
   if (is_alone_) {

@@ -12,10 +12,10 @@
 
 namespace hvd::ops::ccl {
 
-class Store : public abi::KvsInterface {
+class CclStore : public abi::KvsInterface {
  public:
   // `prefix` of its keys: the same on all members, and of no other communicator.
-  Store(const hvd_plugin_host& host, std::string prefix, bool is_alone, int id, double seconds)
+  CclStore(const hvd_plugin_host& host, std::string prefix, bool is_alone, int id, double seconds)
       : host_(host),
         prefix_(std::move(prefix)),
         is_alone_(is_alone),
