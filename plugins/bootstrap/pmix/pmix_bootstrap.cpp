@@ -26,7 +26,7 @@ static_assert(PMIX_VERSION_MAJOR >= 3 && PMIX_VERSION_MAJOR <= 5,
 constexpr const char* kLibrary = "libpmix.so.2";
 
 // The functions of libpmix that are used here.
-struct Library {
+struct PmixLibrary {
   decltype(&PMIx_Init) init;
   decltype(&PMIx_Finalize) finalize;
   decltype(&PMIx_Get) get;
@@ -35,14 +35,14 @@ struct Library {
   decltype(&PMIx_Fence) fence;
   decltype(&PMIx_Error_string) error_string;
 
-  static Result<Library> open() {
+  static Result<PmixLibrary> open() {
     auto opened = SharedLibrary::open(kLibrary);
     if (!opened.ok()) {
       return opened.error().with_context(
           "PMIx's library (Debian: libpmix2) cannot be opened; LD_LIBRARY_PATH may name its "
           "folder");
     }
-    Library library{};
+    PmixLibrary library{};
     bool whole = true;
     const auto find = [&](const char* name, auto& function) {
       function =
@@ -90,7 +90,7 @@ std::optional<Munge> munge_for(const pmix_proc_t& self) {
 
 class Pmix final : public Source {
  public:
-  Pmix(const Library& library, const pmix_proc_t& self)
+  Pmix(const PmixLibrary& library, const pmix_proc_t& self)
       : library_(library), self_(self), munge_(munge_for(self)) {}
   ~Pmix() override { library_.finalize(nullptr, 0); }
 
@@ -204,7 +204,7 @@ class Pmix final : public Source {
     return found;
   }
 
-  const Library library_;
+  const PmixLibrary library_;
   const pmix_proc_t self_;
   const std::optional<Munge> munge_;
 };
@@ -220,7 +220,7 @@ bool is_started_by_hydra() {
 struct Plugin {
   static constexpr const char* kName = "pmix";
   static constexpr int32_t kPriority = 30;
-  static Status probe() { return Library::open().status(); }
+  static Status probe() { return PmixLibrary::open().status(); }
   static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
     if (!environment_variable("PMIX_NAMESPACE") || !environment_variable("PMIX_RANK")) {
       return failed_precondition("no server of PMIx started this process");
@@ -228,7 +228,7 @@ struct Plugin {
     if (is_started_by_hydra()) {
       return failed_precondition("MPICH's hydra, inside of a job of PMIx, started this process");
     }
-    HVD_ASSIGN_OR_RETURN(const Library library, Library::open());
+    HVD_ASSIGN_OR_RETURN(const PmixLibrary library, PmixLibrary::open());
     pmix_proc_t self;
     if (const pmix_status_t code = library.init(&self, nullptr, 0); code != PMIX_SUCCESS) {
       return unavailable(cat("PMIx_Init failed: ", library.error_string(code),
