@@ -22,15 +22,15 @@ struct Process {
 constexpr const char* kProcessName = "mpi-process";
 
 // This plugin's, or that of another one which has initialised MPI and publishes it.
-struct Place {
+struct PublishedProcess {
   Process own;
   std::atomic<Process*> used{&own};
 };
-Place& place() {
-  static Place* const kPlace = new Place;
-  return *kPlace;
+PublishedProcess& published() {
+  static PublishedProcess* const kPublished = new PublishedProcess;
+  return *kPublished;
 }
-Process& process() { return *place().used.load(); }
+Process& process() { return *published().used.load(); }
 
 void at_exit(int status, void*) {
   int ended = 0;
@@ -148,7 +148,7 @@ Status initialise(const MpiApi& api, const hvd_plugin_host& host) {
   api.initialized(&yes);
   if (yes != 0) {
     auto* first = static_cast<Process*>(host.lookup(host.host, kProcessName));
-    if (first != nullptr) place().used = first;
+    if (first != nullptr) published().used = first;
     if (process().finalize != nullptr) host.publish(host.host, kProcessName, &process());
     return {};
   }

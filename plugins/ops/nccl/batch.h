@@ -15,14 +15,14 @@ namespace hvd::ops::nccl {
 bool can_run(const hvd_batch& batch, int32_t size, bool has_factors);
 
 // The place of a rank in its set.
-struct Place {
+struct RankInSet {
   int32_t index = 0, size = 1;
 };
 
 class Collectives {
  public:
   // `grid`: for a hierarchical allreduce, on a channel with sub-communicators; else nullptr.
-  Collectives(Channel& channel, Place place, const hvd_batch& batch, const Grid* grid = nullptr)
+  Collectives(Channel& channel, RankInSet place, const hvd_batch& batch, const Grid* grid = nullptr)
       : channel_(channel), api_(channel.api()), place_(place), batch_(batch), grid_(grid) {}
   // Makes the stream wait for the inputs' events, and enqueues the batch. All members enqueue batches
   // in the same order. `pause`: see Channel. The device must be current.
@@ -55,7 +55,7 @@ class Collectives {
 
   Channel& channel_;
   const NcclApi& api_;
-  const Place place_;
+  const RankInSet place_;
   const hvd_batch& batch_;
   const Grid* const grid_;
   int type_ = 0, operation_ = 0;         // of a reduction

@@ -25,7 +25,7 @@ struct ThreadPlan {
   Memory& memory;
   const hvd_plugin_host& host;
   std::string name;  // the prefix of the set's keys in the store
-  Place place;
+  RankInSet place;
   std::optional<Grid> grid;
   bool is_torus = false;  // always hierarchical, whatever the autotuner chose for a batch
   int device = 0;
@@ -125,7 +125,7 @@ class NcclCommunicator : public BackendCommunicator {
 
   Shared& shared_;
   const std::string name_;
-  const Place place_;
+  const RankInSet place_;
   const std::optional<Grid> grid_;
   std::shared_ptr<NcclThread> thread_;
 };
