@@ -106,7 +106,7 @@ class Member final : public PlanSink {
         sets_(kRank, size),
         ops_(opened(&op_)) {
     machines_.back() = size == 2 ? 1 : 0;  // two ranks on two machines speculate
-    set_ = std::make_unique<ProcessSet>(sets_.find(0), kRank, machines_, kFusion, 16);
+    set_ = std::make_unique<ProcessSetState>(sets_.find(0), kRank, machines_, kFusion, 16);
     HVD_CHECK(executor_.open_queue(set_->members, &set_->queue).ok());
     submit("r", HVD_ALLREDUCE, {{HVD_FLOAT32, {4}}});
     submit("g", HVD_ALLGATHER, {{HVD_FLOAT32, {2, 3}}});
@@ -186,7 +186,7 @@ class Member final : public PlanSink {
     over_.insert(submission);
     if (submission->name->announced == submission) submission->name->announced = nullptr;
   }
-  void all_have_joined(ProcessSet* set, int32_t last) override {
+  void all_have_joined(ProcessSetState* set, int32_t last) override {
     HVD_CHECK(set->has_joined && set->members->index_of(last) >= 0);
     set->negotiator.all_have_joined();
     set->has_joined = false;
@@ -206,7 +206,7 @@ class Member final : public PlanSink {
   Instruments instruments_;
   BatchExecutor executor_{kFusion.threshold, &ops_, this, &instruments_};
   PlanApplication plans_{{&names_, &executor_, &instruments_, this}, kRank};
-  std::unique_ptr<ProcessSet> set_;
+  std::unique_ptr<ProcessSetState> set_;
   std::vector<std::unique_ptr<Submission>> submissions_;
   std::vector<std::unique_ptr<hvd::Bytes>> memory_;
   std::set<Submission*> ended_, over_;

@@ -154,7 +154,7 @@ class TwoSets : public hvd::ops::Backend {
   ~TwoSets() override { drop_all(); }
   int32_t supports(const hvd_batch&) override { return 1; }
   Result<std::unique_ptr<hvd::ops::BackendCommunicator>> open_communicator(
-      const hvd::ops::ProcessSet&) override {
+      const hvd::ops::ProcessSetDescriptor&) override {
     return std::unique_ptr<hvd::ops::BackendCommunicator>(std::make_unique<Communicator>(*this));
   }
   std::atomic<int> interrupted = 0;

@@ -36,7 +36,8 @@ class CclBackend : public Backend {
     return can_run(batch, has_halves_) ? kScore : 0;
   }
   const char* activity(const hvd_batch& batch) override { return activity_of<"CCL">(batch.op); }
-  Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      const ProcessSetDescriptor& set) override {
     auto group = std::make_shared<CclGroup>();
     group->store = std::make_shared<CclStore>(host_, set.name("ccl") + "/", set.size() == 1,
                                               made_++, start_seconds(host_));

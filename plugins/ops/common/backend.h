@@ -48,7 +48,8 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual int32_t supports(const hvd_batch& batch) = 0;
-  virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) = 0;
+  virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      const ProcessSetDescriptor& set) = 0;
   // Like abort, for the batches of all communicators. Called after their abort.
   virtual void on_abort() {}
   virtual const char* activity(const hvd_batch&) { return nullptr; }

@@ -14,7 +14,7 @@
 
 namespace hvd::ops {
 
-struct ProcessSet {
+struct ProcessSetDescriptor {
   int32_t id = 0;
   std::vector<int32_t> members;  // ascending ranks of the job
   uint32_t incarnation = 0;      // number of earlier sets with this id and these members
@@ -35,7 +35,7 @@ struct ProcessSet {
 // Counts the incarnations of sets: a job may remove a set and add it again. All members count alike.
 class Incarnations {
  public:
-  ProcessSet make(int32_t id, std::vector<int32_t> members) {
+  ProcessSetDescriptor make(int32_t id, std::vector<int32_t> members) {
     const uint32_t incarnation = seen_[{id, members}]++;
     return {id, std::move(members), incarnation};
   }

@@ -23,7 +23,7 @@ CpuBackend::~CpuBackend() {
 
 int CpuBackend::new_set(int32_t id, std::vector<int32_t> members) {
   if (sets_.find(id) != nullptr) return id == 0 ? HVD_OK : HVD_ALREADY_EXISTS;
-  ProcessSet made = incarnations_.make(id, std::move(members));
+  ProcessSetDescriptor made = incarnations_.make(id, std::move(members));
   auto set = std::make_unique<Set>();
   set->group = std::make_unique<Group>(*mesh_, id, std::move(made.members), made.incarnation);
   sets_.add(id, std::move(set));

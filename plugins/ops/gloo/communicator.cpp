@@ -10,7 +10,7 @@ namespace hvd::ops::gloo_backend {
 // Gloo's operations wait for peers until Gloo's own timeout. `interrupt` ends the operations at once.
 class GlooThread : public LibraryThread {
  public:
-  GlooThread(const GlooWorld& world, const ProcessSet& set)
+  GlooThread(const GlooWorld& world, const ProcessSetDescriptor& set)
       : LibraryThread("hvd-gloo", "Gloo", world.event), world_(world), set_(set) {}
 
   std::shared_ptr<::gloo::Context> context() {
@@ -35,7 +35,7 @@ class GlooThread : public LibraryThread {
 
  private:
   const GlooWorld world_;
-  const ProcessSet set_;
+  const ProcessSetDescriptor set_;
   uint32_t tag_ = 0;
   Mutex mutex_;
   std::shared_ptr<::gloo::Context> context_ HVD_GUARDED_BY(mutex_);
@@ -57,7 +57,7 @@ class GlooBatch : public QueuedBatch {
 
 }  // namespace
 
-GlooCommunicator::GlooCommunicator(const GlooWorld& world, const ProcessSet& set)
+GlooCommunicator::GlooCommunicator(const GlooWorld& world, const ProcessSetDescriptor& set)
     : thread_(std::make_shared<GlooThread>(world, set)) {
   thread_->start();
 }

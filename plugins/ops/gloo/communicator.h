@@ -25,7 +25,7 @@ class GlooThread;
 
 class GlooCommunicator : public BackendCommunicator {
  public:
-  GlooCommunicator(const GlooWorld& world, const ProcessSet& set);
+  GlooCommunicator(const GlooWorld& world, const ProcessSetDescriptor& set);
   // Ends the running batch.
   ~GlooCommunicator() override;
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;

@@ -23,7 +23,8 @@ class GlooBackend : public Backend {
 
   int32_t supports(const hvd_batch& batch) override { return is_known(batch) ? kScore : 0; }
   const char* activity(const hvd_batch& batch) override { return activity_of<"GLOO">(batch.op); }
-  Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      const ProcessSetDescriptor& set) override {
     return std::unique_ptr<BackendCommunicator>(std::make_unique<GlooCommunicator>(world_, set));
   }
 

@@ -26,7 +26,8 @@ class MpiBackend : public Backend {
     const int32_t members = size == sizes_.end() ? 1 : size->second;
     return is_known(batch) && can_run(batch, members) ? kScore : 0;
   }
-  Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      const ProcessSetDescriptor& set) override {
     sizes_[set.id] = set.size();
     auto communicator =
         set.id == 0 || !world_->has_threads() ? world_->everyone() : world_->make(set.members);

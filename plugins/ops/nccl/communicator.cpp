@@ -196,7 +196,7 @@ void NcclThread::close_library(bool failed, Batches) {
   if (done_ != nullptr) plan_.api.event_destroy(done_);
 }
 
-NcclCommunicator::NcclCommunicator(Shared& shared, const ProcessSet& set)
+NcclCommunicator::NcclCommunicator(Shared& shared, const ProcessSetDescriptor& set)
     : shared_(shared),
       name_(set.name("nccl")),
       place_{set.index_of(shared.config.rank), set.size()},

@@ -108,7 +108,7 @@ struct Shared {
 
 class NcclCommunicator : public BackendCommunicator {
  public:
-  NcclCommunicator(Shared& shared, const ProcessSet& set);
+  NcclCommunicator(Shared& shared, const ProcessSetDescriptor& set);
   ~NcclCommunicator() override;
   Result<bool> is_ready() override;
   // The first batch names this rank's GPU. No CUDA call happens before it.

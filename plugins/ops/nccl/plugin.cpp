@@ -27,7 +27,8 @@ class NcclBackend : public Backend {
     return can_run(batch, size == sizes_.end() ? 1 : size->second, has_factors) ? kScore : 0;
   }
   const char* activity(const hvd_batch& batch) override { return activity_of<"NCCL">(batch.op); }
-  Result<std::unique_ptr<BackendCommunicator>> open_communicator(const ProcessSet& set) override {
+  Result<std::unique_ptr<BackendCommunicator>> open_communicator(
+      const ProcessSetDescriptor& set) override {
     sizes_[set.id] = set.size();
     return std::unique_ptr<BackendCommunicator>(std::make_unique<NcclCommunicator>(shared_, set));
   }

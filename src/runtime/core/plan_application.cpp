@@ -20,7 +20,7 @@ uint32_t units_of(const Request& request) {
 
 }  // namespace
 
-Status PlanApplication::apply(ProcessSet* set, const Plan& plan, ByteView theirs,
+Status PlanApplication::apply(ProcessSetState* set, const Plan& plan, ByteView theirs,
                               bool is_speculative) {
   // The set ended at its root before the root received the announcement that matched.
   if (plan.last && set->last_was_speculative && plan.sequence + 1 == set->plans) return {};
@@ -73,7 +73,7 @@ Status PlanApplication::check_batches(const Plan& plan) {
 }
 
 // Checks what the root has checked before it made the plan.
-Status PlanApplication::check(const ProcessSet& set, const PlanItem& item,
+Status PlanApplication::check(const ProcessSetState& set, const PlanItem& item,
                               const Submission* submission) const {
   if (submission != nullptr && submission->planned) {
     return internal_error(
@@ -109,7 +109,8 @@ Status PlanApplication::check(const ProcessSet& set, const PlanItem& item,
       cat("a plan has other rows of '", printable(item.name), "' than rank ", rank_, " brings"));
 }
 
-Status PlanApplication::run(ProcessSet* set, const std::vector<PlanUnit>& batch, ByteView theirs) {
+Status PlanApplication::run(ProcessSetState* set, const std::vector<PlanUnit>& batch,
+                            ByteView theirs) {
   if (theirs.empty()) {
     parts_.executor->add(set->queue, batch, agreed_);
   } else {
@@ -122,7 +123,7 @@ Status PlanApplication::run(ProcessSet* set, const std::vector<PlanUnit>& batch,
   return {};
 }
 
-Status PlanApplication::forget(ProcessSet* set, const Plan& plan) {
+Status PlanApplication::forget(ProcessSetState* set, const Plan& plan) {
   for (const uint32_t id : plan.forgotten) {
     CacheEntry* entry = set->cache.find(id);
     if (entry == nullptr) return internal_error(cat("a plan takes back id ", id, ", unknown here"));
@@ -136,7 +137,7 @@ Status PlanApplication::forget(ProcessSet* set, const Plan& plan) {
 }
 
 // Finds this rank's submission for a plan item, and updates the response cache from the item.
-Status PlanApplication::resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed) {
+Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, AgreedItem* agreed) {
   CacheEntry* entry = item.full ? nullptr : set->cache.find(item.id);
   Name* name = nullptr;
   if (item.full)
@@ -180,7 +181,7 @@ void PlanApplication::note_agreement(const PlanItem& item, const Submission& sub
   parts_.instruments->trace.decide(submission, item.error_code == HVD_OK);
 }
 
-Status PlanApplication::learn(ProcessSet* set, const PlanItem& item, Submission* submission,
+Status PlanApplication::learn(ProcessSetState* set, const PlanItem& item, Submission* submission,
                               CacheEntry** entry) {
   CacheEntry* learned = set->cache.put(item.id, item.name);
   if (learned == nullptr) return internal_error("a plan gives a cache id that is not free");

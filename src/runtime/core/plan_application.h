@@ -21,7 +21,7 @@ namespace hvd::runtime {
 class PlanSink : public CompletionSink {
  public:
   // All members have joined; `last` is the rank that joined last.
-  virtual void all_have_joined(ProcessSet* set, int32_t last) = 0;
+  virtual void all_have_joined(ProcessSetState* set, int32_t last) = 0;
   // An item that adds or removes process sets, and this rank's submission of it.
   virtual Status register_sets(const PlanItem& item, Submission* submission) = 0;
 };
@@ -39,7 +39,7 @@ class PlanApplication {
 
   // Applies the next plan of the set. theirs: the peer's eager data for the only batch of the plan, if it
   // has arrived. is_speculative: a matched speculation made the plan on this rank.
-  Status apply(ProcessSet* set, const Plan& plan, ByteView theirs, bool is_speculative);
+  Status apply(ProcessSetState* set, const Plan& plan, ByteView theirs, bool is_speculative);
 
   struct Counts {
     uint64_t batches = 0;
@@ -49,13 +49,15 @@ class PlanApplication {
   const Counts& counts() const { return counts_; }
 
  private:
-  Status check(const ProcessSet& set, const PlanItem& item, const Submission* submission) const;
+  Status check(const ProcessSetState& set, const PlanItem& item,
+               const Submission* submission) const;
   Status check_batches(const Plan& plan);
-  Status forget(ProcessSet* set, const Plan& plan);
-  Status resolve(ProcessSet* set, const PlanItem& item, AgreedItem* agreed);
-  Status learn(ProcessSet* set, const PlanItem& item, Submission* submission, CacheEntry** entry);
+  Status forget(ProcessSetState* set, const Plan& plan);
+  Status resolve(ProcessSetState* set, const PlanItem& item, AgreedItem* agreed);
+  Status learn(ProcessSetState* set, const PlanItem& item, Submission* submission,
+               CacheEntry** entry);
   void note_agreement(const PlanItem& item, const Submission& submission);
-  Status run(ProcessSet* set, const std::vector<PlanUnit>& batch, ByteView theirs);
+  Status run(ProcessSetState* set, const std::vector<PlanUnit>& batch, ByteView theirs);
 
   const Parts parts_;
   const int32_t rank_;

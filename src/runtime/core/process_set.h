@@ -21,9 +21,10 @@ inline bool are_two_machines(const SetMembers& members, std::span<const int32_t>
   return members.ranks.size() == 2 && machine(0) != machine(1);
 }
 
-struct ProcessSet {
-  ProcessSet(std::shared_ptr<const SetMembers> of, int32_t rank, std::span<const int32_t> machines,
-             const FusionOptions& fusion, uint32_t cache_capacity)
+struct ProcessSetState {
+  ProcessSetState(std::shared_ptr<const SetMembers> of, int32_t rank,
+                  std::span<const int32_t> machines, const FusionOptions& fusion,
+                  uint32_t cache_capacity)
       : members(std::move(of)),
         negotiator(rank, place_in_tree(rank, members->ranks, machines), &cache),
         speculation(are_two_machines(*members, machines)) {

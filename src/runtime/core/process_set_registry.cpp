@@ -14,8 +14,8 @@ Status ProcessSetRegistry::open_all() {
 
 Status ProcessSetRegistry::open(std::shared_ptr<const SetMembers> members) {
   auto set =
-      std::make_unique<ProcessSet>(std::move(members), parts_.links->rank(),
-                                   parts_.links->machines(), *parts_.fusion, cache_capacity_);
+      std::make_unique<ProcessSetState>(std::move(members), parts_.links->rank(),
+                                        parts_.links->machines(), *parts_.fusion, cache_capacity_);
   HVD_RETURN_IF_ERROR(parts_.executor->open_queue(set->members, &set->queue));
   sets_.push_back(std::move(set));
   return {};
@@ -45,7 +45,7 @@ Status ProcessSetRegistry::add_set(std::vector<int32_t> ranks, Submission* submi
   return {};
 }
 
-ProcessSet* ProcessSetRegistry::remove(int32_t id, Submission* submission) {
+ProcessSetState* ProcessSetRegistry::remove(int32_t id, Submission* submission) {
   const auto members = parts_.table->find(id);
   submission->registered = id;
   if (members == nullptr || id == 0) {
@@ -53,7 +53,7 @@ ProcessSet* ProcessSetRegistry::remove(int32_t id, Submission* submission) {
     return nullptr;
   }
   parts_.table->remove(id);
-  ProcessSet* set = find(members->serial);
+  ProcessSetState* set = find(members->serial);
   if (set == nullptr) {
     parts_.sink->complete(submission, {});
     return nullptr;
@@ -87,7 +87,7 @@ Result<bool> ProcessSetRegistry::drop_removed() {
   return dropped;
 }
 
-ProcessSet* ProcessSetRegistry::find_other(uint32_t serial) const {
+ProcessSetState* ProcessSetRegistry::find_other(uint32_t serial) const {
   const auto found = std::lower_bound(
       sets_.begin(), sets_.end(), serial,
       [](const auto& set, uint32_t wanted) { return set->members->serial < wanted; });

@@ -38,17 +38,17 @@ class ProcessSetRegistry {
   // completes when the set is dropped.
   Status add(const Request& request, Submission* submission);
   // Returns the set whose work the caller has to end; nullptr: none.
-  ProcessSet* remove(int32_t id, Submission* submission);
+  ProcessSetState* remove(int32_t id, Submission* submission);
   // Drops removed sets that have ended and are idle. Returns true when it dropped any.
   Result<bool> drop_removed();
 
   // The set of all ranks.
-  ProcessSet* all() const { return all_; }
+  ProcessSetState* all() const { return all_; }
   // Returns nullptr when no such set exists or this rank is not a member.
-  ProcessSet* find(uint32_t serial) const { return serial == 0 ? all_ : find_other(serial); }
+  ProcessSetState* find(uint32_t serial) const { return serial == 0 ? all_ : find_other(serial); }
   // Iterate by index: a plan of one set may add another set at the end.
   size_t size() const { return sets_.size(); }
-  ProcessSet* at(size_t index) const { return sets_[index].get(); }
+  ProcessSetState* at(size_t index) const { return sets_[index].get(); }
   bool all_ended() const;
   // Accepts any process set that exists, also one without this rank.
   bool is_member(int32_t process_set, int32_t rank) const;
@@ -69,13 +69,13 @@ class ProcessSetRegistry {
  private:
   Status open(std::shared_ptr<const SetMembers> members);
   Status add_set(std::vector<int32_t> ranks, Submission* submission);
-  ProcessSet* find_other(uint32_t serial) const;
+  ProcessSetState* find_other(uint32_t serial) const;
 
   const Parts parts_;
   const uint32_t cache_capacity_;
-  std::vector<std::unique_ptr<ProcessSet>> sets_;
-  ProcessSet* all_ = nullptr;  // sets_[0]
-  uint32_t last_serial_ = 0;   // of the latest set that was added
+  std::vector<std::unique_ptr<ProcessSetState>> sets_;
+  ProcessSetState* all_ = nullptr;  // sets_[0]
+  uint32_t last_serial_ = 0;        // of the latest set that was added
   std::vector<Early> early_;
   size_t early_bytes_ = 0;
   bool some_removed_ = false;

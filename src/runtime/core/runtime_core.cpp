@@ -87,7 +87,7 @@ bool RuntimeCore::collect() {
 void RuntimeCore::announce() {
   instruments_.trace.cycle();
   for (Submission* submission : submissions_.collected()) {
-    ProcessSet* set = sets_.find(submission->set);
+    ProcessSetState* set = sets_.find(submission->set);
     if (set != nullptr && !set->ended)
       announce(set, submission);
     else if (set == nullptr || set->removed) {
@@ -99,7 +99,7 @@ void RuntimeCore::announce() {
   submissions_.close_window();
 }
 
-void RuntimeCore::announce(ProcessSet* set, Submission* submission) {
+void RuntimeCore::announce(ProcessSetState* set, Submission* submission) {
   submission->accepted = true;
   Name* name = submission->name;
   if (set->has_joined)
@@ -110,7 +110,7 @@ void RuntimeCore::announce(ProcessSet* set, Submission* submission) {
     announce_now(set, submission);
 }
 
-void RuntimeCore::announce_now(ProcessSet* set, Submission* submission) {
+void RuntimeCore::announce_now(ProcessSetState* set, Submission* submission) {
   submission->name->announced = submission;
   instruments_.trace.negotiate(*submission);
   if (submission->request.op == HVD_JOIN) {
@@ -215,7 +215,7 @@ void RuntimeCore::complete(Submission* submission, Status status) {
   if (name->announced != submission) return;
   name->announced = nullptr;
   if (name->waiting.empty() || over()) return;
-  ProcessSet* set = sets_.find(name->set);
+  ProcessSetState* set = sets_.find(name->set);
   if (set == nullptr || set->ended) return;
   Submission* next = name->waiting.front();
   name->waiting.pop_front();
@@ -248,7 +248,7 @@ void RuntimeCore::report() {
   for (size_t i = 0; i < sets_.size(); ++i) report(sets_.at(i));
 }
 
-void RuntimeCore::report(ProcessSet* set) {
+void RuntimeCore::report(ProcessSetState* set) {
   Announcement& ready = set->negotiator.ready();
   if (set->coordinator) {
     // Two ranks that speculate need the same order of names.
@@ -277,7 +277,7 @@ void RuntimeCore::report(ProcessSet* set) {
   if (!status.ok()) fail_with(status, -1);
 }
 
-void RuntimeCore::plan(ProcessSet* set) {
+void RuntimeCore::plan(ProcessSetState* set) {
   Coordinator& coordinator = *set->coordinator;
   if (!coordinator.has_ready() || set->ended || over() ||
       SpeculativeExchange::awaits_announcement(*set)) {
@@ -301,7 +301,7 @@ void RuntimeCore::plan(ProcessSet* set) {
   hear_what_was_early();
 }
 
-Status RuntimeCore::send_plan(ProcessSet* set, const Plan& plan) {
+Status RuntimeCore::send_plan(ProcessSetState* set, const Plan& plan) {
   const auto& children = set->negotiator.place().children;
   if (children.empty()) return {};
   out_.clear();
@@ -316,7 +316,7 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
   uint32_t serial = 0;
   HVD_RETURN_IF_ERROR(peek_set(message, &serial));
   if (sets_.is_ahead(serial)) return sets_.keep_early(serial, from, message);
-  ProcessSet* set = sets_.find(serial);
+  ProcessSetState* set = sets_.find(serial);
   if (set == nullptr) return {};  // removed while the message was in flight
   if (kind == MessageKind::kAnnouncement) return hear_announcement(set, from, message);
   if (from != set->negotiator.place().parent) {
@@ -338,7 +338,7 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
   return {};
 }
 
-Status RuntimeCore::hear_announcement(ProcessSet* set, int32_t from, ByteView message) {
+Status RuntimeCore::hear_announcement(ProcessSetState* set, int32_t from, ByteView message) {
   HVD_RETURN_IF_ERROR(decode(message, &heard_));
   Speculation& speculation = set->speculation;
   const bool matched = speculative_.receive(set, heard_);
@@ -352,7 +352,7 @@ Status RuntimeCore::hear_announcement(ProcessSet* set, int32_t from, ByteView me
 }
 
 // The child knows that its announcement matched the tentative plan: no message is needed.
-Status RuntimeCore::run_tentative_plan(ProcessSet* set, ByteView theirs) {
+Status RuntimeCore::run_tentative_plan(ProcessSetState* set, ByteView theirs) {
   Coordinator& coordinator = *set->coordinator;
   coordinator.add(&set->negotiator.ready());
   if (set->ended || over()) return {};
@@ -363,13 +363,13 @@ Status RuntimeCore::run_tentative_plan(ProcessSet* set, ByteView theirs) {
   return status;
 }
 
-Status RuntimeCore::apply(ProcessSet* set, const Plan& plan, ByteView theirs) {
+Status RuntimeCore::apply(ProcessSetState* set, const Plan& plan, ByteView theirs) {
   HVD_RETURN_IF_ERROR(plans_.apply(set, plan, theirs, speculative_.is_own(plan)));
   if (plan.last) end_set(set);
   return {};
 }
 
-void RuntimeCore::all_have_joined(ProcessSet* set, int32_t last) {
+void RuntimeCore::all_have_joined(ProcessSetState* set, int32_t last) {
   set->negotiator.all_have_joined();
   set->has_joined = false;
   const std::vector<Submission*> waiting = std::exchange(set->after_join, {});
@@ -387,7 +387,7 @@ void RuntimeCore::all_have_joined(ProcessSet* set, int32_t last) {
 Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) {
   HVD_CHECK(submission != nullptr);
   if (item.request.op != kRemoveProcessSet) return sets_.add(item.request, submission);
-  ProcessSet* set = sets_.remove(item.request.root, submission);
+  ProcessSetState* set = sets_.remove(item.request.root, submission);
   if (set == nullptr) return {};
   if (set->ended)
     fail_rest(set);
@@ -396,7 +396,7 @@ Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) 
   return {};
 }
 
-Status RuntimeCore::send_last_plan(ProcessSet* set) {
+Status RuntimeCore::send_last_plan(ProcessSetState* set) {
   HVD_RETURN_IF_ERROR(send_plan(set, set->coordinator->last_plan()));
   ++set->plans;
   set->coordinator->planned();
@@ -405,14 +405,14 @@ Status RuntimeCore::send_last_plan(ProcessSet* set) {
 }
 
 // Ends the planning of a set: its submissions without a plan fail.
-void RuntimeCore::end_set(ProcessSet* set) {
+void RuntimeCore::end_set(ProcessSetState* set) {
   if (std::exchange(set->ended, true)) return;
   // A set that no rank has removed ends with the job. When the notice of that is still in flight, the
   // notice fails this work.
   if (over() || set->removed) fail_rest(set);
 }
 
-void RuntimeCore::fail_rest(ProcessSet* set) {
+void RuntimeCore::fail_rest(ProcessSetState* set) {
   set->after_join.clear();
   for (Submission* submission = newest(); submission != nullptr;) {
     Submission* older = submission->older;
@@ -481,7 +481,7 @@ void RuntimeCore::end_work() {
 void RuntimeCore::end_all_sets() {
   end_set(sets_.all());
   for (size_t i = 0; i < sets_.size(); ++i) {
-    ProcessSet* set = sets_.at(i);
+    ProcessSetState* set = sets_.at(i);
     if (set->ended) fail_rest(set);
     if (!set->coordinator || set->ended) continue;
     if (Status status = send_last_plan(set); !status.ok()) return fail_with(status, -1);

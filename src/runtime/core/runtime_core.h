@@ -119,8 +119,8 @@ class RuntimeCore final : public Drivable, private PlanSink {
  private:
   bool collect();
   void announce();
-  void announce(ProcessSet* set, Submission* submission);
-  void announce_now(ProcessSet* set, Submission* submission);
+  void announce(ProcessSetState* set, Submission* submission);
+  void announce_now(ProcessSetState* set, Submission* submission);
   bool poll_links();
   void finish_what_can_be();
   void receive(int32_t from, ByteView message);
@@ -129,19 +129,19 @@ class RuntimeCore final : public Drivable, private PlanSink {
   bool work();
   bool run_batches();
   void report();
-  void report(ProcessSet* set);
-  void plan(ProcessSet* set);
-  Status send_plan(ProcessSet* set, const Plan& plan);
+  void report(ProcessSetState* set);
+  void plan(ProcessSetState* set);
+  Status send_plan(ProcessSetState* set, const Plan& plan);
   Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
-  Status hear_announcement(ProcessSet* set, int32_t from, ByteView message);
-  Status run_tentative_plan(ProcessSet* set, ByteView theirs);
+  Status hear_announcement(ProcessSetState* set, int32_t from, ByteView message);
+  Status run_tentative_plan(ProcessSetState* set, ByteView theirs);
   // theirs: the peer's eager data for the only batch of the plan, if it has arrived.
-  Status apply(ProcessSet* set, const Plan& plan, ByteView theirs = {});
-  void all_have_joined(ProcessSet* set, int32_t last) override;
+  Status apply(ProcessSetState* set, const Plan& plan, ByteView theirs = {});
+  void all_have_joined(ProcessSetState* set, int32_t last) override;
   Status register_sets(const PlanItem& item, Submission* submission) override;
-  Status send_last_plan(ProcessSet* set);
-  void end_set(ProcessSet* set);
-  void fail_rest(ProcessSet* set);
+  Status send_last_plan(ProcessSetState* set);
+  void end_set(ProcessSetState* set);
+  void fail_rest(ProcessSetState* set);
   void end_all_sets();
   bool drop_removed_sets();
   void hear_what_was_early();

@@ -22,7 +22,7 @@ bool may_reduce_one_shot(const Request& request) {
 }  // namespace
 
 // Builds the set's next plan for the case that it has exactly these names in one batch.
-void SpeculativeExchange::build_plan(ProcessSet* set, std::span<const uint32_t> ids) {
+void SpeculativeExchange::build_plan(ProcessSetState* set, std::span<const uint32_t> ids) {
   plan_.set = set->members->serial;
   plan_.sequence = set->plans;
   plan_.items.resize(ids.size());
@@ -44,7 +44,7 @@ void SpeculativeExchange::build_plan(ProcessSet* set, std::span<const uint32_t> 
 
 // Whether these names would be one batch that each rank can reduce by itself from both inputs. If
 // so, eager_data_ is this rank's input.
-bool SpeculativeExchange::prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids) {
+bool SpeculativeExchange::prepare_eager_data(ProcessSetState* set, std::span<const uint32_t> ids) {
   build_plan(set, ids);
   uint64_t bytes = 0;
   for (const FusionUnit& unit : units_) {
@@ -68,7 +68,7 @@ bool SpeculativeExchange::prepare_eager_data(ProcessSet* set, std::span<const ui
   return true;
 }
 
-std::span<const uint32_t> SpeculativeExchange::attach_eager_data(ProcessSet* set,
+std::span<const uint32_t> SpeculativeExchange::attach_eager_data(ProcessSetState* set,
                                                                  Announcement* ready) {
   Speculation& speculation = set->speculation;
   const std::span<const uint32_t> ids = speculation.take_fresh();
@@ -83,7 +83,7 @@ std::span<const uint32_t> SpeculativeExchange::attach_eager_data(ProcessSet* set
   return ids;
 }
 
-SpeculativeExchange::Match SpeculativeExchange::announced(ProcessSet* set,
+SpeculativeExchange::Match SpeculativeExchange::announced(ProcessSetState* set,
                                                           std::span<const uint32_t> ids) {
   const ByteView theirs = set->speculation.announce(ids);
   if (theirs.empty()) return {};
@@ -91,7 +91,7 @@ SpeculativeExchange::Match SpeculativeExchange::announced(ProcessSet* set,
   return {&plan_, theirs};
 }
 
-Result<SpeculativeExchange::Match> SpeculativeExchange::receive_tentative_plan(ProcessSet* set,
+Result<SpeculativeExchange::Match> SpeculativeExchange::receive_tentative_plan(ProcessSetState* set,
                                                                                ByteView message) {
   HVD_RETURN_IF_ERROR(decode(message, &tentative_));
   if (set->ended) return Match{};
@@ -107,13 +107,13 @@ Result<SpeculativeExchange::Match> SpeculativeExchange::receive_tentative_plan(P
   return Match{&plan_, tentative_.eager_data.bytes};
 }
 
-void SpeculativeExchange::receive_plan(ProcessSet* set, const Plan& plan) {
+void SpeculativeExchange::receive_plan(ProcessSetState* set, const Plan& plan) {
   const bool has_eager_data = !plan.eager_data.empty();
   if (set->speculation.is_undecided() && !has_eager_data) ++wasted_sends_;
   set->speculation.plan_came(has_eager_data);
 }
 
-Status SpeculativeExchange::send_tentative_plan(ProcessSet* set, bool is_allowed) {
+Status SpeculativeExchange::send_tentative_plan(ProcessSetState* set, bool is_allowed) {
   Speculation& speculation = set->speculation;
   const std::span<const uint32_t> ids = speculation.take_fresh();
   if (ids.empty() || !is_allowed || speculation.is_undecided() || set->ended ||
@@ -133,7 +133,7 @@ Status SpeculativeExchange::send_tentative_plan(ProcessSet* set, bool is_allowed
   return links_->send(set->negotiator.place().children.front(), out_.view(), eager_data_);
 }
 
-bool SpeculativeExchange::receive(ProcessSet* set, const Announcement& announcement) {
+bool SpeculativeExchange::receive(ProcessSetState* set, const Announcement& announcement) {
   Speculation& speculation = set->speculation;
   const bool was_undecided = speculation.is_undecided();
   const bool matched = speculation.possible() && speculation.hear(announcement);
@@ -141,14 +141,14 @@ bool SpeculativeExchange::receive(ProcessSet* set, const Announcement& announcem
   return matched;
 }
 
-const Plan* SpeculativeExchange::matched_plan(ProcessSet* set, const Plan& plan) {
+const Plan* SpeculativeExchange::matched_plan(ProcessSetState* set, const Plan& plan) {
   const std::span<const uint32_t> ids = set->speculation.sent_ids();
   if (!is_of(plan, ids)) return nullptr;
   build_plan(set, ids);
   return &plan_;
 }
 
-ByteView SpeculativeExchange::add_eager_data_to_plan(ProcessSet* set, const Plan& plan) {
+ByteView SpeculativeExchange::add_eager_data_to_plan(ProcessSetState* set, const Plan& plan) {
   Speculation& speculation = set->speculation;
   if (!speculation.has_kept()) return {};
   speculation.drop_kept();

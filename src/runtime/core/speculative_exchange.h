@@ -32,28 +32,28 @@ class SpeculativeExchange {
 
   // ---- the child ----
   // Adds eager data to the next announcement. Returns the names that the data is for, or none.
-  std::span<const uint32_t> attach_eager_data(ProcessSet* set, Announcement* ready);
+  std::span<const uint32_t> attach_eager_data(ProcessSetState* set, Announcement* ready);
   // An announcement has left. ids: the names of its eager data; empty: it carries none.
-  Match announced(ProcessSet* set, std::span<const uint32_t> ids);
-  Result<Match> receive_tentative_plan(ProcessSet* set, ByteView message);
+  Match announced(ProcessSetState* set, std::span<const uint32_t> ids);
+  Result<Match> receive_tentative_plan(ProcessSetState* set, ByteView message);
   // The root's plan has arrived. It ends the speculation.
-  void receive_plan(ProcessSet* set, const Plan& plan);
+  void receive_plan(ProcessSetState* set, const Plan& plan);
 
   // ---- the root ----
   // Sends a tentative plan to the child if no other plan is undecided and this rank is ready with names
   // that the child has not announced. is_allowed: whether the root may plan for this set.
-  Status send_tentative_plan(ProcessSet* set, bool is_allowed);
+  Status send_tentative_plan(ProcessSetState* set, bool is_allowed);
   // Whether a tentative plan is undecided: the root makes no other plan meanwhile.
-  static bool awaits_announcement(const ProcessSet& set) {
+  static bool awaits_announcement(const ProcessSetState& set) {
     return set.coordinator && set.speculation.is_undecided();
   }
   // Takes an announcement of the child. Returns whether it matches the tentative plan.
-  bool receive(ProcessSet* set, const Announcement& announcement);
+  bool receive(ProcessSetState* set, const Announcement& announcement);
   // Returns the tentative plan that matched, if the coordinator's `plan` has the same names; or nullptr.
-  const Plan* matched_plan(ProcessSet* set, const Plan& plan);
+  const Plan* matched_plan(ProcessSetState* set, const Plan& plan);
   // Returns the child's eager data for a plan, if it has arrived. The plan message then carries this
   // rank's eager data.
-  ByteView add_eager_data_to_plan(ProcessSet* set, const Plan& plan);
+  ByteView add_eager_data_to_plan(ProcessSetState* set, const Plan& plan);
 
   // Whether this object made the plan.
   bool is_own(const Plan& plan) const { return &plan == &plan_; }
@@ -61,8 +61,8 @@ class SpeculativeExchange {
   uint64_t wasted_sends() const { return wasted_sends_; }
 
  private:
-  void build_plan(ProcessSet* set, std::span<const uint32_t> ids);
-  bool prepare_eager_data(ProcessSet* set, std::span<const uint32_t> ids);
+  void build_plan(ProcessSetState* set, std::span<const uint32_t> ids);
+  bool prepare_eager_data(ProcessSetState* set, std::span<const uint32_t> ids);
 
   const FusionOptions* const fusion_;
   BatchExecutor* const executor_;

@@ -1,6 +1,6 @@
 // One node of a process set's combining tree. Collects the names that this rank and its subtrees are
 // ready with, and finds the names that are ready in all of them. Reports are never withdrawn. A rank
-// that has joined counts as ready with every name until all ranks have joined. ProcessSet owns it; the
+// that has joined counts as ready with every name until all ranks have joined. ProcessSetState owns it; the
 // runtime core calls it and sends the messages, on the progress thread.
 #pragma once
 

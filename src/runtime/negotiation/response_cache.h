@@ -1,7 +1,7 @@
 // Maps short cache ids to names on which all ranks of one process set have agreed before. A repeated
 // request is announced and planned by its id alone. The cache is equal on every rank, because every
 // rank changes it by the plans, in their order; the root decides which names stay (cache_policy).
-// ProcessSet owns it. Lives on the progress thread.
+// ProcessSetState owns it. Lives on the progress thread.
 //
 // A rank may announce an id that was taken back meanwhile. A rank that collects from others
 // therefore keeps the id's meaning until all of them have applied the plan that took it back.
