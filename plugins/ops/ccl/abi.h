@@ -24,7 +24,7 @@ enum DataType {
   kFloat64 = 10,
   kBfloat16 = 11
 };
-enum Reduction { kSum = 0, kProduct = 1, kMin = 2, kMax = 3 };
+enum CclReduction { kSum = 0, kProduct = 1, kMin = 2, kMax = 3 };
 
 struct String {
   size_t length;

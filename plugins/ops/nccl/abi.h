@@ -39,7 +39,7 @@ enum DataType {
   kFloat64 = 8,
   kBfloat16 = 9
 };
-enum Reduction { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kAverage = 4 };
+enum RedOp { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kAverage = 4 };
 enum ScalarPlace { kScalarInHostMemory = 1 };
 
 using GetVersion = int(int* version);

@@ -60,12 +60,12 @@ void put(T value, void* to) {
 
 }  // namespace
 
-std::optional<Reduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors) {
+std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors) {
   const bool is_bool = batch.dtype == HVD_BOOL;
   const auto type = type_of(batch.dtype);
   const auto operation = operation_of(batch.reduce_op, is_bool);
   if (!type || !operation) return std::nullopt;
-  Reduction reduction{*type, *operation, 1};
+  NcclReduction reduction{*type, *operation, 1};
   if (is_bool || (batch.prescale == 1 && batch.postscale == 1)) return reduction;
   if (batch.reduce_op != HVD_SUM) return std::nullopt;
   if (batch.prescale == 1 && batch.postscale == 1.0 / size) {

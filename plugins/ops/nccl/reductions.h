@@ -8,7 +8,7 @@
 
 namespace hvd::ops::nccl {
 
-struct Reduction {
+struct NcclReduction {
   int type = abi::kUint8;
   int operation = abi::kSum;
   double factor = 1;  // not 1: multiplies each input before the sum
@@ -17,7 +17,7 @@ struct Reduction {
 // Returns the reduction of a batch in a set of `size` ranks, or nullopt when NCCL lacks it: 16-bit
 // integers, Adasum, factors of integers other than an average, and factors of reductions other than a
 // sum.
-std::optional<Reduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors);
+std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors);
 
 // Stores a factor as a value of a floating-point type. `to`: at least 8 bytes.
 void store_factor(int type, double factor, void* to);
