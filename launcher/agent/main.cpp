@@ -151,7 +151,7 @@ bool joins_by_tls(int argc, char** argv) {
 }
 
 // `session`: begun by the launcher on standard input; null when the agent joins.
-Result<OpenedLink> make_link(const Options& options, const Session* session) {
+Result<OpenedLink> make_link(const Options& options, const OpenSession* session) {
   if (session != nullptr) {
     HVD_ASSIGN_OR_RETURN(Link connection, stream_link());
     return OpenedLink{std::move(connection), *session};
@@ -173,8 +173,8 @@ std::string job_folder() {
   return cat(where, "/horovod-job-", number % 1'000'000'000'000);
 }
 
-int run_agent(const Options& options, const Session* session, std::string build, std::string folder,
-              const std::string& staging) {
+int run_agent(const Options& options, const OpenSession* session, std::string build,
+              std::string folder, const std::string& staging) {
   auto link = make_link(options, session);
   if (!link.ok()) return fail(link.error().message());
   auto loop = net::EventLoop::open();
@@ -217,7 +217,8 @@ int main(int argc, char** argv) {
     opening = std::move(*received);
     if (const auto* order = std::get_if<Reattach>(&opening)) return hand_over(*order);
   }
-  const Session* const session = options->join.empty() ? std::get_if<Session>(&opening) : nullptr;
+  const OpenSession* const session =
+      options->join.empty() ? std::get_if<OpenSession>(&opening) : nullptr;
   const std::string folder = job_folder();
   const std::string staging = staging_directory();
   return run_guarded(

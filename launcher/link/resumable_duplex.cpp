@@ -74,7 +74,7 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
         stream_(key),
         reconnection_(std::move(reconnection)),
         connection_(std::move(first)),
-        opening_(framed(Session{key, reconnection_.agent_wait_seconds})),
+        opening_(framed(OpenSession{key, reconnection_.agent_wait_seconds})),
         changed_(executor_),
         limit_(executor_),
         pause_(executor_) {}

@@ -197,7 +197,7 @@ void fields(F f, Signalled& m) {
   f(m.number);
 }
 template <typename F>
-void fields(F f, Session& m) {
+void fields(F f, OpenSession& m) {
   f(m.key), f(m.wait_seconds);
 }
 template <typename F>
@@ -248,7 +248,7 @@ Kind kind_of(const StopRun&) { return Kind::kStopRun; }
 Kind kind_of(const Leaving&) { return Kind::kLeaving; }
 Kind kind_of(const Ending&) { return Kind::kEnding; }
 Kind kind_of(const Signalled&) { return Kind::kSignalled; }
-Kind kind_of(const Session&) { return Kind::kSession; }
+Kind kind_of(const OpenSession&) { return Kind::kSession; }
 Kind kind_of(const Reattach&) { return Kind::kReattach; }
 Kind kind_of(const Resume&) { return Kind::kResume; }
 Kind kind_of(const Resumed&) { return Kind::kResumed; }
@@ -406,8 +406,8 @@ Result<Message> decode(ByteView bytes) {
     case Kind::kJoined:
       return decode_as<Joined>(reader, "a rank's world");
     case Kind::kSession: {
-      auto message = decode_as<Session>(reader, "a session");
-      if (message.ok() && !is_duration(std::get<Session>(*message).wait_seconds)) {
+      auto message = decode_as<OpenSession>(reader, "a session");
+      if (message.ok() && !is_duration(std::get<OpenSession>(*message).wait_seconds)) {
         return invalid_argument("the wait of a session is no number of seconds");
       }
       return message;

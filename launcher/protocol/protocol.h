@@ -197,7 +197,7 @@ struct Admission {
 using SessionKey = Digest;
 using SessionId = Digest;
 // From the launcher, on the first connection: the session begins. Records follow, in both directions.
-struct Session {
+struct OpenSession {
   SessionKey key{};
   // How long the agent waits after its connection has ended for a new agent process that hands it
   // another one. 0: not at all. An agent that dials does not wait, but dials again.
@@ -226,8 +226,8 @@ using Message =
     std::variant<AgentHello, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran,
-                 StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled, Session, Reattach,
-                 Resume, Resumed, EndRank, Leaving>;
+                 StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled, OpenSession,
+                 Reattach, Resume, Resumed, EndRank, Leaving>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

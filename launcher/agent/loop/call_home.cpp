@@ -283,7 +283,7 @@ Result<Opening> receive_opening(int input, Cipher* cipher) {
       return aborted("the launcher ended the connection before the job began");
     }
     if (!message.ok()) return message.status();
-    if (const auto* session = std::get_if<Session>(&*message)) return Opening(*session);
+    if (const auto* session = std::get_if<OpenSession>(&*message)) return Opening(*session);
     if (const auto* order = std::get_if<Reattach>(&*message)) return Opening(*order);
     if (const auto* dismissal = std::get_if<Failed>(&*message)) {
       return aborted(cat("the launcher does not take this host: ",

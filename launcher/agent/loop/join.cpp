@@ -96,7 +96,7 @@ Result<std::unique_ptr<Cipher>> cipher_for(const net::Endpoint& where, const Joi
 Result<OpenedLink> await_job(Link link, const std::string& address) {
   auto opening = receive_opening(link.input.get(), link.cipher.get());
   if (!opening.ok()) return Status(Code::kAborted, opening.status().message());
-  const auto* session = std::get_if<Session>(&*opening);
+  const auto* session = std::get_if<OpenSession>(&*opening);
   if (session == nullptr)
     return aborted(cat("the launcher at ", address, " takes this for another agent"));
   return OpenedLink{std::move(link), *session};

@@ -32,7 +32,7 @@ struct Returned {
 // A connection on which the launcher has begun a session.
 struct OpenedLink {
   Link connection;
-  Session session;
+  OpenSession session;
   // Dials the launcher once more; blocks, for any thread. kNotFound: nothing listens there. Null: the
   // agent does not dial.
   std::function<Result<Returned>()> redial = {};
@@ -46,7 +46,7 @@ Result<Link> stream_link();
 
 // Waits for the launcher to begin a session, or to continue one. Fails when the launcher is silent for as
 // long as an agent's first lease, and kAborted: when it ends the connection.
-using Opening = std::variant<Session, Reattach>;
+using Opening = std::variant<OpenSession, Reattach>;
 Result<Opening> receive_opening(int input, Cipher* cipher);
 
 // Dials the launcher at "tcp:address:port" (a numeric address), "unix:/path" or "unix:@name". Both

@@ -66,7 +66,7 @@ class Link {
                                                 Reconnection{.is_by_agent = true});
     stream_->survive(seconds);
     settle();
-    agent_.emplace(std::get<Session>(take_message(*wires_[0])).key);
+    agent_.emplace(std::get<OpenSession>(take_message(*wires_[0])).key);
   }
   ~Link() {
     stream_.reset();

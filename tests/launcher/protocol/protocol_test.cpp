@@ -169,7 +169,7 @@ TEST_CASE("The messages of a session arrive as they were sent") {
   const SessionKey key{std::byte{1}};
   const Nonce nonce{std::byte{2}};
   const Proof proof{std::byte{3}};
-  const Session session = again(Session{key, 5});
+  const OpenSession session = again(OpenSession{key, 5});
   CHECK((session.key == key));
   CHECK(session.wait_seconds == 5);
   const Reattach order = again(Reattach{key, nonce});
@@ -179,7 +179,7 @@ TEST_CASE("The messages of a session arrive as they were sent") {
   CHECK(offer.received == 1ull << 40);
   const Resumed answer = again(Resumed{7, proof});
   CHECK((answer.received == 7 && answer.proof == proof));
-  CHECK(refusal(encode(Session{key, -1})) == "the wait of a session is no number of seconds");
+  CHECK(refusal(encode(OpenSession{key, -1})) == "the wait of a session is no number of seconds");
 }
 
 TEST_CASE("An unknown message is refused with its number") {
