@@ -12,7 +12,7 @@ namespace {
 
 // Carries the answer to a blocked call. Lives on the stack of that call.
 template <typename T>
-class Slot {
+class WaitingAnswer {
  public:
   // The caller holds the lock.
   void fill(T answer) {
@@ -60,10 +60,10 @@ Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   MutexLock lock(mutex_);
   if (const ValuePtr value = fresh().get(key)) return value->bytes;
-  Slot<ValuePtr> slot;
+  WaitingAnswer<ValuePtr> waiting;
   const State::Ticket ticket =
-      state_.wait(key, [&slot](ValuePtr value) { slot.fill(std::move(value)); });
-  if (const auto value = slot.await(lock.native(), deadline)) return (*value)->bytes;
+      state_.wait(key, [&waiting](ValuePtr value) { waiting.fill(std::move(value)); });
+  if (const auto value = waiting.await(lock.native(), deadline)) return (*value)->bytes;
   state_.withdraw(ticket);
   return deadline_exceeded(cat("the key '", printable(key), "' was not set in time"));
 }
@@ -75,12 +75,13 @@ Result<int64_t> MemoryStore::add(std::string_view key, int64_t amount, Deadline)
 
 Status MemoryStore::fence(std::string_view name, int count, Deadline deadline) {
   MutexLock lock(mutex_);
-  Slot<Status> slot;
-  HVD_ASSIGN_OR_RETURN(
-      const std::optional<State::Ticket> ticket,
-      state_.arrive(name, count, {}, [&slot](Status status) { slot.fill(std::move(status)); }));
+  WaitingAnswer<Status> waiting;
+  HVD_ASSIGN_OR_RETURN(const std::optional<State::Ticket> ticket,
+                       state_.arrive(name, count, {}, [&waiting](Status status) {
+                         waiting.fill(std::move(status));
+                       }));
   if (!ticket) return {};
-  if (auto status = slot.await(lock.native(), deadline)) return *status;
+  if (auto status = waiting.await(lock.native(), deadline)) return *status;
   const std::string missing = state_.describe_fence(name);
   state_.withdraw(*ticket);
   return deadline_exceeded(missing);
@@ -119,17 +120,18 @@ Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64
                                    Deadline deadline) {
   MutexLock lock(mutex_);
   if (!revision) return Changes{fresh().revision(), {}};
-  Slot<Changes> slot;
+  WaitingAnswer<Changes> waiting;
   std::optional<State::Ticket> ticket;
-  HVD_ASSIGN_OR_RETURN(Changes changes, fresh().watch(
-                                            prefix, *revision,
-                                            [&slot](const Changes& c) { slot.fill(c); }, &ticket));
+  HVD_ASSIGN_OR_RETURN(
+      Changes changes,
+      fresh().watch(
+          prefix, *revision, [&waiting](const Changes& c) { waiting.fill(c); }, &ticket));
   if (!ticket) return changes;
   // This call itself removes keys whose lifetime ends: no timer or other thread may do it.
   for (;;) {
     const Clock::time_point expiry = state_.next_expiry();
     const bool expires_first = expiry < deadline.time();
-    auto found = slot.await(lock.native(), expires_first ? Deadline::at(expiry) : deadline);
+    auto found = waiting.await(lock.native(), expires_first ? Deadline::at(expiry) : deadline);
     if (found) return std::move(*found);
     if (!expires_first) break;
     state_.expire(Clock::now());
@@ -142,15 +144,15 @@ Result<std::vector<Bytes>> MemoryStore::exchange(std::string_view name, const Pa
                                                  ByteView record, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_party(party));
   MutexLock lock(mutex_);
-  Slot<ValuePtr> slot;
+  WaitingAnswer<ValuePtr> waiting;
   std::optional<Exchanges::Ticket> ticket;
-  HVD_ASSIGN_OR_RETURN(ValuePtr text,
-                       exchanges_.join(
-                           name, party.count, party.index, Bytes(record.begin(), record.end()),
-                           ranges_of(party.wanted),
-                           [&slot](ValuePtr value) { slot.fill(std::move(value)); }, &ticket));
+  HVD_ASSIGN_OR_RETURN(
+      ValuePtr text, exchanges_.join(
+                         name, party.count, party.index, Bytes(record.begin(), record.end()),
+                         ranges_of(party.wanted),
+                         [&waiting](ValuePtr value) { waiting.fill(std::move(value)); }, &ticket));
   if (ticket) {
-    auto value = slot.await(lock.native(), deadline);
+    auto value = waiting.await(lock.native(), deadline);
     if (!value) {
       const std::string missing = exchanges_.describe(name);
       exchanges_.withdraw(*ticket);

@@ -29,7 +29,7 @@ bool check_lengths(const GradientBucket& bucket, const BucketLists& lists) {
 }
 
 // Returns whether `grad` fits into the slot unchanged; sets *lies_at to its address.
-bool fits(const State* state, const GradientBucket& bucket, const Slot& slot, PyObject* grad,
+bool fits(const State* state, const GradientBucket& bucket, const BucketSlot& slot, PyObject* grad,
           const Framework& framework, void** lies_at) {
   DenseTensor dense;
   if (!read_dense(state, grad, framework, &dense)) {
@@ -64,7 +64,7 @@ enum class Found { kSame, kOther, kNone };
 
 // Copies or points one gradient to its place in the request.
 Found gather_one(const State* state, const GradientBucket& bucket, const BucketLists& lists,
-                 size_t index, Slot& slot) {
+                 size_t index, BucketSlot& slot) {
   const auto at = static_cast<Py_ssize_t>(index);
   PyObject* grad = PyList_GetItem(lists.held, at);
   void* was_at = std::exchange(slot.outside, nullptr);
@@ -115,7 +115,7 @@ PyObject* bucket_new(PyObject*, PyObject* arguments) {
                           &count)) {
       return nullptr;
     }
-    Slot& slot = bucket->slots[i];
+    BucketSlot& slot = bucket->slots[i];
     slot.place = reinterpret_cast<char*>(static_cast<uintptr_t>(place));
     slot.count = count;
     slot.apart = place == 0;
@@ -152,7 +152,7 @@ PyObject* gather(State* state, GradientBucket* bucket, const BucketLists& lists)
 }
 
 void scatter(const GradientBucket& bucket) {
-  for (const Slot& slot : bucket.slots) {
+  for (const BucketSlot& slot : bucket.slots) {
     if (slot.apart || slot.outside == nullptr) continue;
     std::memcpy(slot.outside, slot.place, bucket.bytes(slot));
   }

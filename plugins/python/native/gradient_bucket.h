@@ -8,7 +8,7 @@
 
 namespace hvd::python {
 
-struct Slot {
+struct BucketSlot {
   char* place = nullptr;    // in the packed memory; of a tensor apart, what stands for a gradient
                             // that is not usable where it lies, or NULL while there was none
   int64_t count = 0;        // elements
@@ -24,10 +24,10 @@ struct GradientBucket {
   int64_t packed = 0;      // elements there
   int32_t dtype = 0;
   size_t element = 0;
-  std::vector<Slot> slots;
+  std::vector<BucketSlot> slots;
   std::vector<hvd_tensor> tensors;  // of the request, kept for their memory
 
-  size_t bytes(const Slot& slot) const { return static_cast<size_t>(slot.count) * element; }
+  size_t bytes(const BucketSlot& slot) const { return static_cast<size_t>(slot.count) * element; }
 };
 
 // The Python lists of a bucket, one entry per slot; borrowed for the call.

@@ -28,7 +28,7 @@ PyObject* submit_gathered(State* state, GradientBucket* bucket, PyObject* terms,
     bucket->tensors.push_back(tensor);
   };
   if (bucket->packed > 0) add(bucket->memory, &bucket->packed);
-  for (const Slot& slot : bucket->slots) {
+  for (const BucketSlot& slot : bucket->slots) {
     if (slot.apart) add(slot.data(), &slot.count);
   }
   submission.tensor_count = static_cast<uint32_t>(bucket->tensors.size());
