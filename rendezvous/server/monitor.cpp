@@ -59,7 +59,7 @@ std::string Monitor::metrics(const Service& service, size_t connections, size_t 
     text += cat("horovod_rendezvous_requests_total{resource=\"", key.first, "\",status=\"",
                 key.second, "\"} ", count, "\n");
   }
-  const State& state = service.state();
+  const StoreState& state = service.state();
   add_gauge(text, "horovod_rendezvous_connections", "Connections that are open.", connections);
   add_gauge(text, "horovod_rendezvous_waiting_requests", "Requests that wait for something.",
             waiting);

@@ -132,7 +132,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         }
       });
     };
-    std::optional<State::Ticket> ticket;
+    std::optional<StoreState::Ticket> ticket;
     const auto changes = core_->service.state().watch(*prefix, revision, take, &ticket);
     if (changes.ok() && !ticket) take(*changes);
   }

@@ -131,7 +131,7 @@ Service::Outcome Service::keys(const Request& request, Target target, Bytes body
 Service::Outcome Service::wait(const std::string& key, Deadline deadline, Done done) {
   Pending pending;
   pending.deadline = deadline;
-  const State::Ticket ticket = state_.wait(key, [done = std::move(done)](ValuePtr value) {
+  const StoreState::Ticket ticket = state_.wait(key, [done = std::move(done)](ValuePtr value) {
     done({200, {}, std::move(value)});
   });
   pending.withdraw = [this, ticket] { state_.withdraw(ticket); };
@@ -178,7 +178,7 @@ Service::Outcome Service::watch(const Request& request, const Target& target, Do
   const auto after = target.number("after", 0, INT64_MAX);
   if (!after.ok()) return Reply::failure(after.status());
   if (!*after) return Reply{200, to_text(Changes{state_.revision(), {}}), nullptr};
-  std::optional<State::Ticket> ticket;
+  std::optional<StoreState::Ticket> ticket;
   const auto found = state_.watch(
       target.name, static_cast<uint64_t>(**after),
       [done = std::move(done)](const Changes& changes) {

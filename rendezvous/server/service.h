@@ -55,13 +55,13 @@ class Service {
   // Resumes the job of an earlier server from its records, and writes each later change to `durable`,
   // which outlives this object. To be called before the first request.
   Status resume(const Records& records, DurableStore* durable);
-  const State& state() const { return state_; }
-  State& state() { return state_; }  // for the server's owner
+  const StoreState& state() const { return state_; }
+  StoreState& state() { return state_; }  // for the server's owner
   const Membership& membership() const { return membership_; }
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
   // Removes the keys and exchanges whose names begin so.
   void remove_all(std::string_view prefix);
-  // Removes the keys whose lifetime has ended (State::next_expiry).
+  // Removes the keys whose lifetime has ended (StoreState::next_expiry).
   void expire(Clock::time_point now) { state_.expire(now); }
 
  private:
@@ -78,7 +78,7 @@ class Service {
   Outcome join(const Request& request, const Target& target, const Bytes& body, Done done);
   Outcome wait(const std::string& key, Deadline deadline, Done done);
 
-  State state_;
+  StoreState state_;
   Exchanges exchanges_;
   Membership membership_;
   DurableStore* durable_ = nullptr;  // null: nothing is stored

@@ -1,5 +1,5 @@
 // The log of changed keys of a store, in order, and the clients that wait for the next change below a
-// prefix. Owns both, and keeps a bounded number of changes. No I/O. State owns it and calls it, on one
+// prefix. Owns both, and keeps a bounded number of changes. No I/O. StoreState owns it and calls it, on one
 // thread at a time. Callbacks run inside `add` and must not call back in.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The interface to durable storage outside of the server. After a server is lost, the next server
-// resumes the job from it; etcd implements it (etcd/etcd_store.h). State, Exchanges and Membership
+// resumes the job from it; etcd implements it (etcd/etcd_store.h). StoreState, Exchanges and Membership
 // write each change as a record (records.h). A session sends a reply only after the records that it
 // depends on are stored. Lives on the server's loop.
 #pragma once

@@ -1,6 +1,6 @@
 // The table of fences. A fence is open when `count` parties have arrived: the last arrival ends the
 // wait of all. Owns the waiting parties and their callbacks, and writes an opened fence to the
-// durable store; never touches a key. No I/O. State owns it and calls it, on one thread at a time.
+// durable store; never touches a key. No I/O. StoreState owns it and calls it, on one thread at a time.
 // Callbacks run inside the call that causes them and must not call back in.
 #pragma once
 

@@ -37,7 +37,7 @@ class WaitingAnswer {
 
 }  // namespace
 
-State& MemoryStore::fresh() {
+StoreState& MemoryStore::fresh() {
   state_.expire(Clock::now());
   return state_;
 }
@@ -61,7 +61,7 @@ Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
   MutexLock lock(mutex_);
   if (const ValuePtr value = fresh().get(key)) return value->bytes;
   WaitingAnswer<ValuePtr> waiting;
-  const State::Ticket ticket =
+  const StoreState::Ticket ticket =
       state_.wait(key, [&waiting](ValuePtr value) { waiting.fill(std::move(value)); });
   if (const auto value = waiting.await(lock.native(), deadline)) return (*value)->bytes;
   state_.withdraw(ticket);
@@ -76,7 +76,7 @@ Result<int64_t> MemoryStore::add(std::string_view key, int64_t amount, Deadline)
 Status MemoryStore::fence(std::string_view name, int count, Deadline deadline) {
   MutexLock lock(mutex_);
   WaitingAnswer<Status> waiting;
-  HVD_ASSIGN_OR_RETURN(const std::optional<State::Ticket> ticket,
+  HVD_ASSIGN_OR_RETURN(const std::optional<StoreState::Ticket> ticket,
                        state_.arrive(name, count, {}, [&waiting](Status status) {
                          waiting.fill(std::move(status));
                        }));
@@ -104,7 +104,7 @@ Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<By
                                           ByteView value, Deadline) {
   auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
   MutexLock lock(mutex_);
-  HVD_ASSIGN_OR_RETURN(const State::Swapped result,
+  HVD_ASSIGN_OR_RETURN(const StoreState::Swapped result,
                        fresh().compare_and_set(key, expected, std::move(held)));
   Swap swap{result.swapped, {}};
   if (result.value) swap.value = result.value->bytes;
@@ -121,7 +121,7 @@ Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64
   MutexLock lock(mutex_);
   if (!revision) return Changes{fresh().revision(), {}};
   WaitingAnswer<Changes> waiting;
-  std::optional<State::Ticket> ticket;
+  std::optional<StoreState::Ticket> ticket;
   HVD_ASSIGN_OR_RETURN(
       Changes changes,
       fresh().watch(

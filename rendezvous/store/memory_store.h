@@ -30,10 +30,10 @@ class MemoryStore final : public Store {
 
  private:
   // The state after keys whose lifetime has ended are removed.
-  State& fresh() HVD_REQUIRES(mutex_);
+  StoreState& fresh() HVD_REQUIRES(mutex_);
 
   Mutex mutex_;
-  State state_ HVD_GUARDED_BY(mutex_);
+  StoreState state_ HVD_GUARDED_BY(mutex_);
   Exchanges exchanges_ HVD_GUARDED_BY(mutex_);
 };
 

@@ -1,6 +1,6 @@
 // Format of the records in a DurableStore: names and bytes of values, answers to clients, opened
 // fences, records of exchanges, and places. Without state and I/O; the readers accept any bytes.
-// Called by State, AnsweredCalls, Fences, Exchanges and Membership.
+// Called by StoreState, AnsweredCalls, Fences, Exchanges and Membership.
 #pragma once
 
 #include <optional>

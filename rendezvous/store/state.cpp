@@ -10,13 +10,13 @@
 
 namespace hvd::rendezvous {
 
-void State::write_to(DurableStore* durable) {
+void StoreState::write_to(DurableStore* durable) {
   durable_ = durable;
   calls_.write_to(durable);
   fences_.write_to(durable);
 }
 
-void State::put(std::string_view key, ValuePtr value, Clock::time_point expires) {
+void StoreState::put(std::string_view key, ValuePtr value, Clock::time_point expires) {
   auto entry = entries_.find(key);
   if (entry == entries_.end()) entry = entries_.emplace(key, Entry{}).first;
   if (entry->second.value)
@@ -38,7 +38,7 @@ void State::put(std::string_view key, ValuePtr value, Clock::time_point expires)
 }
 
 // A key has at most one entry in expiries_: this replaces it.
-void State::set_expiry(Entries::iterator entry, Clock::time_point expires) {
+void StoreState::set_expiry(Entries::iterator entry, Clock::time_point expires) {
   if (entry->second.expires != Clock::time_point::max()) {
     auto [first, last] = expiries_.equal_range(entry->second.expires);
     while (first != last && first->second != entry->first) ++first;
@@ -48,7 +48,7 @@ void State::set_expiry(Entries::iterator entry, Clock::time_point expires) {
   if (expires != Clock::time_point::max()) expiries_.emplace(expires, entry->first);
 }
 
-void State::drop(Entries::iterator entry) {
+void StoreState::drop(Entries::iterator entry) {
   if (!entry->second.value) return;
   --key_count_;
   value_bytes_ -= entry->second.value->bytes.size();
@@ -62,19 +62,19 @@ void State::drop(Entries::iterator entry) {
   if (entry->second.waiters.empty()) entries_.erase(entry);
 }
 
-void State::expire(Clock::time_point now) {
+void StoreState::expire(Clock::time_point now) {
   while (!expiries_.empty() && expiries_.begin()->first <= now) {
     drop(entries_.find(expiries_.begin()->second));
     if (durable_) durable_->seal();
   }
 }
 
-Clock::time_point State::next_expiry() const {
+Clock::time_point StoreState::next_expiry() const {
   return expiries_.empty() ? Clock::time_point::max() : expiries_.begin()->first;
 }
 
-Status State::set(std::string_view key, ValuePtr value, const CallId& call,
-                  Clock::time_point expires) {
+Status StoreState::set(std::string_view key, ValuePtr value, const CallId& call,
+                       Clock::time_point expires) {
   HVD_RETURN_IF_ERROR(check_key(key));
   HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto answer = calls_.recall(call)) return answer->status;
@@ -84,9 +84,9 @@ Status State::set(std::string_view key, ValuePtr value, const CallId& call,
   return {};
 }
 
-Result<State::Swapped> State::compare_and_set(std::string_view key,
-                                              std::optional<ByteView> expected, ValuePtr value,
-                                              const CallId& call) {
+Result<StoreState::Swapped> StoreState::compare_and_set(std::string_view key,
+                                                        std::optional<ByteView> expected,
+                                                        ValuePtr value, const CallId& call) {
   HVD_RETURN_IF_ERROR(check_key(key));
   HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto answer = calls_.recall(call)) {
@@ -108,8 +108,8 @@ Result<State::Swapped> State::compare_and_set(std::string_view key,
   return result;
 }
 
-std::vector<std::string> State::list(std::string_view prefix, std::string_view after,
-                                     size_t limit) const {
+std::vector<std::string> StoreState::list(std::string_view prefix, std::string_view after,
+                                          size_t limit) const {
   std::vector<std::string> keys;
   auto entry = after > prefix ? entries_.upper_bound(after) : entries_.lower_bound(prefix);
   for (; entry != entries_.end() && keys.size() < limit; ++entry) {
@@ -119,8 +119,8 @@ std::vector<std::string> State::list(std::string_view prefix, std::string_view a
   return keys;
 }
 
-Result<Changes> State::watch(std::string_view prefix, uint64_t revision,
-                             ChangeLog::OnChange on_change, std::optional<Ticket>* ticket) {
+Result<Changes> StoreState::watch(std::string_view prefix, uint64_t revision,
+                                  ChangeLog::OnChange on_change, std::optional<Ticket>* ticket) {
   HVD_ASSIGN_OR_RETURN(Changes changes, changes_.after(revision, prefix));
   if (changes.changes.empty()) {
     *ticket = Ticket{{}, changes_.wait(prefix, std::move(on_change)), Ticket::Kind::kWatch};
@@ -128,12 +128,12 @@ Result<Changes> State::watch(std::string_view prefix, uint64_t revision,
   return changes;
 }
 
-ValuePtr State::get(std::string_view key) const {
+ValuePtr StoreState::get(std::string_view key) const {
   const auto entry = entries_.find(key);
   return entry == entries_.end() ? nullptr : entry->second.value;
 }
 
-Result<int64_t> State::add(std::string_view key, int64_t amount, const CallId& call) {
+Result<int64_t> StoreState::add(std::string_view key, int64_t amount, const CallId& call) {
   HVD_RETURN_IF_ERROR(check_key(key));
   if (const auto answer = calls_.recall(call)) {
     if (!answer->status.ok()) return answer->status;
@@ -156,7 +156,7 @@ Result<int64_t> State::add(std::string_view key, int64_t amount, const CallId& c
   return sum;
 }
 
-Status State::remove(std::string_view key, const CallId& call) {
+Status StoreState::remove(std::string_view key, const CallId& call) {
   HVD_RETURN_IF_ERROR(check_key(key));
   if (const auto answer = calls_.recall(call)) return answer->status;
   if (const auto entry = entries_.find(key); entry != entries_.end()) drop(entry);
@@ -165,7 +165,7 @@ Status State::remove(std::string_view key, const CallId& call) {
   return {};
 }
 
-State::Ticket State::wait(std::string_view key, OnValue on_value) {
+StoreState::Ticket StoreState::wait(std::string_view key, OnValue on_value) {
   auto entry = entries_.find(key);
   if (entry == entries_.end()) entry = entries_.emplace(key, Entry{}).first;
   const uint64_t id = next_ticket_++;
@@ -174,15 +174,15 @@ State::Ticket State::wait(std::string_view key, OnValue on_value) {
   return {std::string(key), id, Ticket::Kind::kKey};
 }
 
-Result<std::optional<State::Ticket>> State::arrive(std::string_view name, int count,
-                                                   FenceParty party, OnFence on_fence) {
+Result<std::optional<StoreState::Ticket>> StoreState::arrive(std::string_view name, int count,
+                                                             FenceParty party, OnFence on_fence) {
   HVD_ASSIGN_OR_RETURN(const auto place,
                        fences_.arrive(name, count, std::move(party), std::move(on_fence)));
   if (!place) return std::optional<Ticket>();
   return std::optional(Ticket{std::string(name), *place, Ticket::Kind::kFence});
 }
 
-void State::withdraw(const Ticket& ticket) {
+void StoreState::withdraw(const Ticket& ticket) {
   if (ticket.kind == Ticket::Kind::kWatch) {
     changes_.withdraw(ticket.id);
   } else if (ticket.kind == Ticket::Kind::kFence) {
@@ -195,12 +195,12 @@ void State::withdraw(const Ticket& ticket) {
   }
 }
 
-void State::record_revision() {
+void StoreState::record_revision() {
   durable_->put(records::name(records::Kind::kRevision),
                 records::write_revision(changes_.revision()));
 }
 
-Status State::restore(std::string_view record_name, ByteView record) {
+Status StoreState::restore(std::string_view record_name, ByteView record) {
   using records::Kind;
   if (record_name.empty()) return invalid_argument("a stored record has no name");
   const std::string_view name = record_name.substr(1);

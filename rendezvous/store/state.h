@@ -24,10 +24,10 @@ namespace hvd::rendezvous {
 
 class DurableStore;
 
-class State {
+class StoreState {
  public:
-  State() : fences_(calls_) {}
-  State(const State&) = delete;
+  StoreState() : fences_(calls_) {}
+  StoreState(const StoreState&) = delete;
 
   using OnValue = std::function<void(ValuePtr)>;
   using OnFence = Fences::OnFence;

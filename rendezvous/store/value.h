@@ -1,4 +1,4 @@
-// A value of a server's store. State and the replies that send it share the ownership; it never
+// A value of a server's store. StoreState and the replies that send it share the ownership; it never
 // changes.
 #pragma once
 

@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto length = static_cast<size_t>(zero - bytes.begin());
   const std::string name(hvd::as_text(bytes.first(length)));
   const hvd::ByteView record = bytes.subspan(std::min(size, length + 1));
-  State state;
+  StoreState state;
   if (state.restore(name, record).ok() &&
       name.front() == static_cast<char>(records::Kind::kValue)) {
     HVD_CHECK(state.key_count() == 1 && state.get(name.substr(1)) != nullptr);

@@ -15,7 +15,7 @@ bool read_handle(PyObject* number, hvd_handle* handle) {
 }
 
 // The pending entry of the handle, borrowed; NULL with an exception if there is none.
-PyObject* pending_entry(State* state, PyObject* handle) {
+PyObject* pending_entry(ModuleState* state, PyObject* handle) {
   PyObject* entry = PyDict_GetItemWithError(state->pending, handle);
   if (entry == nullptr && PyErr_Occurred() == nullptr) {
     PyErr_Format(PyExc_ValueError, "Handle %S is not one that waits to be synchronized.", handle);
@@ -23,19 +23,19 @@ PyObject* pending_entry(State* state, PyObject* handle) {
   return entry;
 }
 
-bool is_lost(State* state, PyObject* handle) {
+bool is_lost(ModuleState* state, PyObject* handle) {
   return PyErr_Occurred() == nullptr && PySet_Contains(state->lost, handle) == 1;
 }
 
 // Raises for a handle that was pending at the last shutdown, once.
-PyObject* raise_lost(State* state, PyObject* handle) {
+PyObject* raise_lost(ModuleState* state, PyObject* handle) {
   PySet_Discard(state->lost, handle);
   return raise_failure(state, HVD_ABORTED,
                        "the work of this handle was not synchronized before hvd.shutdown()", true);
 }
 
 // Returns once the work is complete, or -1 with the exception of a signal handler.
-int wait_for_end(State* state, hvd_handle handle, char (&error)[kErrorSize]) {
+int wait_for_end(ModuleState* state, hvd_handle handle, char (&error)[kErrorSize]) {
   int32_t done = 0;
   int status = state->poll(handle, &done, error, sizeof error);
   if (status == HVD_OK && done != 0) return state->wait(handle, 0, error, sizeof error);
@@ -70,12 +70,12 @@ PyObject* list_of_splits(const hvd_output& output) {
 
 }  // namespace
 
-void release(State* state, hvd_handle handle, PyObject* entry) {
+void release(ModuleState* state, hvd_handle handle, PyObject* entry) {
   if (state->release(handle, nullptr, 0) == HVD_IN_PROGRESS) Py_XINCREF(entry);
 }
 
 PyObject* poll(PyObject* module, PyObject* number) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   hvd_handle handle = 0;
   char error[kErrorSize];
   int32_t done = 0;
@@ -89,7 +89,7 @@ PyObject* poll(PyObject* module, PyObject* number) {
 namespace {
 
 // `found` is the pending entry of the handle.
-PyObject* result_of(State* state, PyObject* number, PyObject* found) {
+PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found) {
   hvd_handle handle = 0;
   if (!read_handle(number, &handle)) return nullptr;
   Py_INCREF(found);
@@ -113,7 +113,7 @@ PyObject* result_of(State* state, PyObject* number, PyObject* found) {
 }  // namespace
 
 PyObject* wait(PyObject* module, PyObject* number) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   if (is_lost(state, number)) return raise_lost(state, number);
   PyObject* found = pending_entry(state, number);
   return found == nullptr ? nullptr : result_of(state, number, found);
@@ -131,7 +131,7 @@ Reference finish(PyObject* module, PyObject* number) {
 }
 
 PyObject* synchronize(PyObject* module, PyObject* number) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   PyObject* found = PyDict_GetItemWithError(state->pending, number);
   if (found != nullptr) return result_of(state, number, found);
   if (PyErr_Occurred() != nullptr) return nullptr;
@@ -140,7 +140,7 @@ PyObject* synchronize(PyObject* module, PyObject* number) {
 }
 
 PyObject* output(PyObject* module, PyObject* arguments) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   unsigned long long handle = 0;
   unsigned int index = 0;
   if (!PyArg_ParseTuple(arguments, "KI", &handle, &index)) return nullptr;
@@ -157,7 +157,7 @@ PyObject* output(PyObject* module, PyObject* arguments) {
 }
 
 PyObject* abandon(PyObject* module, PyObject* number) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   if (PyDict_GetItemWithError(state->pending, number) != nullptr) {
     if (PyList_Append(state->abandoned, number) != 0) return nullptr;
   }
@@ -165,7 +165,7 @@ PyObject* abandon(PyObject* module, PyObject* number) {
   Py_RETURN_NONE;
 }
 
-bool sweep(State* state) {
+bool sweep(ModuleState* state) {
   for (Py_ssize_t i = PyList_Size(state->abandoned) - 1; i >= 0; --i) {
     Reference number(PyList_GetItem(state->abandoned, i));
     Py_INCREF(number.get());
@@ -182,7 +182,7 @@ bool sweep(State* state) {
 }
 
 PyObject* release_all(PyObject* module, PyObject*) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   Reference handles(PyDict_Keys(state->pending));
   const Py_ssize_t count = handles ? PyList_Size(handles.get()) : -1;
   for (Py_ssize_t i = 0; i < count; ++i) {

@@ -43,7 +43,7 @@ int dtype_of(char kind, int size) {
   }
 }
 
-bool read_array(const State* state, PyObject* array, DenseTensor* out) {
+bool read_array(const ModuleState* state, PyObject* array, DenseTensor* out) {
   Reference capsule(PyObject_GetAttr(array, state->name_of_array_struct));
   if (!capsule) return false;
   const auto* found =
@@ -143,14 +143,14 @@ bool read_framework(PyObject* described, Framework* out) {
   return true;
 }
 
-bool read_address(const State* state, PyObject* tensor, void** out) {
+bool read_address(const ModuleState* state, PyObject* tensor, void** out) {
   Reference address(PyObject_CallMethodObjArgs(tensor, state->name_of_data_ptr, nullptr));
   if (!address) return false;
   *out = PyLong_AsVoidPtr(address.get());
   return *out != nullptr || PyErr_Occurred() == nullptr;
 }
 
-bool read_dense(const State* state, PyObject* tensor, const Framework& framework,
+bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& framework,
                 DenseTensor* out) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) != framework.type) return false;
   if (framework.layout == Py_None) return read_array(state, tensor, out);

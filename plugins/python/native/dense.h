@@ -32,9 +32,10 @@ struct DenseTensor {
 };
 
 // Returns whether `tensor` is dense. If not, an exception may be set. The view points into *out.
-bool read_dense(const State* state, PyObject* tensor, const Framework& framework, DenseTensor* out);
+bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& framework,
+                DenseTensor* out);
 
 // Returns the address of a tensor's data; NULL with an exception when the tensor has none.
-bool read_address(const State* state, PyObject* tensor, void** out);
+bool read_address(const ModuleState* state, PyObject* tensor, void** out);
 
 }  // namespace hvd::python

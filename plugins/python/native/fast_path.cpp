@@ -24,7 +24,7 @@ struct FastPath {
   std::string name;
   std::string doc;
   std::string prefix;
-  State* state = nullptr;
+  ModuleState* state = nullptr;
   PyObject* module = nullptr;     // borrowed, as all of these
   PyObject* function = nullptr;   // handles all other calls
   PyObject* everybody = nullptr;  // the process set that calls need not name
@@ -36,7 +36,7 @@ struct FastPath {
 constexpr const char* kFastPathCapsule = "horovod._native.fast_path";
 
 // Sorts the arguments by parameter; returns false when the address of a name is unknown.
-bool place(const State* state, PyObject* const* given, Py_ssize_t count, PyObject* names,
+bool place(const ModuleState* state, PyObject* const* given, Py_ssize_t count, PyObject* names,
            PyObject** placed) {
   if (count > kArguments) return false;
   for (Py_ssize_t i = 0; i < count; ++i) placed[i] = given[i];

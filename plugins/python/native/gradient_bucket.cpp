@@ -29,8 +29,8 @@ bool check_lengths(const GradientBucket& bucket, const BucketLists& lists) {
 }
 
 // Returns whether `grad` fits into the slot unchanged; sets *lies_at to its address.
-bool fits(const State* state, const GradientBucket& bucket, const BucketSlot& slot, PyObject* grad,
-          const Framework& framework, void** lies_at) {
+bool fits(const ModuleState* state, const GradientBucket& bucket, const BucketSlot& slot,
+          PyObject* grad, const Framework& framework, void** lies_at) {
   DenseTensor dense;
   if (!read_dense(state, grad, framework, &dense)) {
     PyErr_Clear();
@@ -44,7 +44,7 @@ bool fits(const State* state, const GradientBucket& bucket, const BucketSlot& sl
 
 // Reads the current gradients. Returns false with an exception set, or when a gradient that lived
 // in its slot is gone: code that holds that gradient may still read the slot.
-bool read_grads(const State* state, const GradientBucket& bucket, const BucketLists& lists) {
+bool read_grads(const ModuleState* state, const GradientBucket& bucket, const BucketLists& lists) {
   bool all_stayed = true;
   for (size_t i = 0; i < bucket.slots.size(); ++i) {
     const auto at = static_cast<Py_ssize_t>(i);
@@ -63,7 +63,7 @@ bool read_grads(const State* state, const GradientBucket& bucket, const BucketLi
 enum class Found { kSame, kOther, kNone };
 
 // Copies or points one gradient to its place in the request.
-Found gather_one(const State* state, const GradientBucket& bucket, const BucketLists& lists,
+Found gather_one(const ModuleState* state, const GradientBucket& bucket, const BucketLists& lists,
                  size_t index, BucketSlot& slot) {
   const auto at = static_cast<Py_ssize_t>(index);
   PyObject* grad = PyList_GetItem(lists.held, at);
@@ -131,7 +131,7 @@ bool BucketLists::read(PyObject* described_lists) {
          read_framework(described, &framework);
 }
 
-PyObject* gather(State* state, GradientBucket* bucket, const BucketLists& lists) {
+PyObject* gather(ModuleState* state, GradientBucket* bucket, const BucketLists& lists) {
   if (!check_lengths(*bucket, lists)) return nullptr;
   if (!read_grads(state, *bucket, lists)) {
     if (PyErr_Occurred() != nullptr) return nullptr;

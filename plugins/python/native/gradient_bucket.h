@@ -45,7 +45,7 @@ struct BucketLists {
 GradientBucket* bucket_of(PyObject* capsule);
 
 // As bucket_gather (module.cpp) returns.
-PyObject* gather(State* state, GradientBucket* bucket, const BucketLists& lists);
+PyObject* gather(ModuleState* state, GradientBucket* bucket, const BucketLists& lists);
 void scatter(const GradientBucket& bucket);
 
 }  // namespace hvd::python

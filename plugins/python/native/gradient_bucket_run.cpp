@@ -9,7 +9,8 @@ namespace {
 
 // Submits the gathered gradients by the terms (name, op, prescale, postscale, process set); returns
 // the handle.
-PyObject* submit_gathered(State* state, GradientBucket* bucket, PyObject* terms, PyObject* keep) {
+PyObject* submit_gathered(ModuleState* state, GradientBucket* bucket, PyObject* terms,
+                          PyObject* keep) {
   hvd_submission submission{};
   submission.struct_size = sizeof submission;
   submission.op = HVD_ALLREDUCE;
@@ -38,7 +39,7 @@ PyObject* submit_gathered(State* state, GradientBucket* bucket, PyObject* terms,
 
 // Handles a wait that has raised. After an interrupt the work continues, so its handle is added to
 // `keep`. Always returns NULL.
-PyObject* keep_pending(State* state, PyObject* handle, PyObject* keep) {
+PyObject* keep_pending(ModuleState* state, PyObject* handle, PyObject* keep) {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
   if (PyDict_GetItemWithError(state->pending, handle) != nullptr) PyList_Append(keep, handle);
@@ -96,7 +97,7 @@ PyObject* bucket_run(PyObject* module, PyObject* arguments) {
       !lists.read(described)) {
     return nullptr;
   }
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   GradientBucket* bucket = bucket_of(capsule);
   Reference gathered(bucket == nullptr ? nullptr : gather(state, bucket, lists));
   if (!gathered || !PyBool_Check(gathered.get())) return gathered.give();

@@ -10,7 +10,7 @@ namespace hvd::python {
 namespace {
 
 int clear(PyObject* module) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   if (state == nullptr) return 0;
   for (PyObject** held :
        {&state->fail, &state->pending, &state->abandoned, &state->lost, &state->name_of_dtype,
@@ -23,7 +23,7 @@ int clear(PyObject* module) {
 }
 
 int traverse(PyObject* module, visitproc visit, void* arg) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   if (state == nullptr) return 0;
   Py_VISIT(state->fail);
   Py_VISIT(state->pending);
@@ -40,7 +40,7 @@ PyObject* interned(std::initializer_list<const char*> names) {
 }
 
 int execute(PyObject* module) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   std::memset(static_cast<void*>(state), 0, sizeof *state);
   state->pending = PyDict_New();
   state->abandoned = PyList_New(0);
@@ -70,7 +70,7 @@ void take(Function* function, unsigned long long address) {
 }
 
 PyObject* bind(PyObject* module, PyObject* arguments) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   unsigned long long submit = 0, poll = 0, wait = 0, get_output = 0, release = 0;
   unsigned long long is_provisional = 0;
   PyObject* fail = nullptr;
@@ -153,7 +153,7 @@ PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "horovod._native",
     "The C ABI's hot calls.",
-    sizeof(State),
+    sizeof(ModuleState),
     methods,
     slots,
     traverse,
@@ -163,7 +163,7 @@ PyModuleDef definition = {
 
 }  // namespace
 
-PyObject* raise_failure(State* state, int status, const char* message, bool negotiated) {
+PyObject* raise_failure(ModuleState* state, int status, const char* message, bool negotiated) {
   PyObject* text =
       PyUnicode_DecodeUTF8(message, static_cast<Py_ssize_t>(std::strlen(message)), "replace");
   if (text == nullptr) return nullptr;

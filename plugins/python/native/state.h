@@ -9,7 +9,7 @@
 
 namespace hvd::python {
 
-struct State {
+struct ModuleState {
   // Functions of the library that horovod._library has opened; NULL until `bind`.
   decltype(&::hvd_submit) submit;
   decltype(&::hvd_poll) poll;
@@ -38,17 +38,19 @@ struct State {
 
 constexpr size_t kErrorSize = 4096;
 
-inline State* state_of(PyObject* module) { return static_cast<State*>(PyModule_GetState(module)); }
+inline ModuleState* state_of(PyObject* module) {
+  return static_cast<ModuleState*>(PyModule_GetState(module));
+}
 
-// Raises by State::fail. Always returns NULL.
-PyObject* raise_failure(State* state, int status, const char* message, bool negotiated);
+// Raises by ModuleState::fail. Always returns NULL.
+PyObject* raise_failure(ModuleState* state, int status, const char* message, bool negotiated);
 
-// Submits work, and keeps `entry` in State::pending until the work is complete. Returns the handle.
-PyObject* hand_over(State* state, hvd_submission submission, PyObject* entry);
+// Submits work, and keeps `entry` in ModuleState::pending until the work is complete. Returns the handle.
+PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* entry);
 
 // Releases a handle. `entry` is its pending entry, which stays referenced for ever where a library may
 // still use the tensors.
-void release(State* state, hvd_handle handle, PyObject* entry);
+void release(ModuleState* state, hvd_handle handle, PyObject* entry);
 
 // Like `wait`, for a caller that keeps no handle: after an interrupt the work is abandoned.
 Reference finish(PyObject* module, PyObject* handle);
@@ -70,6 +72,6 @@ PyObject* bucket_place(PyObject* module, PyObject* arguments);
 PyObject* bucket_run(PyObject* module, PyObject* arguments);
 
 // Releases abandoned work that is complete. Returns false with an exception set on failure.
-bool sweep(State* state);
+bool sweep(ModuleState* state);
 
 }  // namespace hvd::python

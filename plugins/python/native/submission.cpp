@@ -7,7 +7,7 @@
 
 namespace hvd::python {
 
-PyObject* hand_over(State* state, hvd_submission submission, PyObject* entry) {
+PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* entry) {
   submission.flags = HVD_KEEPS_TENSORS;
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return nullptr;
   char error[kErrorSize];
@@ -98,7 +98,7 @@ bool read_tensors(PyObject* sequence, Parts* parts) {
 }  // namespace
 
 PyObject* submit(PyObject* module, PyObject* arguments) {
-  State* state = state_of(module);
+  ModuleState* state = state_of(module);
   hvd_submission submission{};
   submission.struct_size = sizeof submission;
   submission.device = HVD_CPU;

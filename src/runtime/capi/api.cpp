@@ -15,7 +15,7 @@
 #include "runtime/capi/api_call.h"
 #include "runtime/capi/capability.h"
 
-constinit hvd::runtime::api::State hvd::runtime::api::state;
+constinit hvd::runtime::api::ApiState hvd::runtime::api::state;
 
 hvd::collectives::SharedHeap& hvd::runtime::api::heap() {
   std::call_once(state.heap_made, [] { state.heap = new collectives::SharedHeap; });

@@ -21,7 +21,7 @@
 namespace hvd::runtime::api {
 
 // Never destroyed, so that a call during exit finds it whole.
-struct State {
+struct ApiState {
   Mutex mutex;                             // held by init and shutdown
   std::atomic<Runtime*> current{nullptr};  // also after shutdown, until the next init
   std::atomic<bool> initialized{false};
@@ -43,7 +43,7 @@ struct State {
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };
-extern constinit State state;
+extern constinit ApiState state;
 
 // Memory of hvd_alloc may be there before the runtime, and outlives it.
 collectives::SharedHeap& heap();

@@ -17,12 +17,12 @@ std::string text(const ValuePtr& value) {
   return value ? std::string(as_text(value->bytes)) : "none";
 }
 
-const State::OnFence kNobody = [](const Status&) {};
+const StoreState::OnFence kNobody = [](const Status&) {};
 
 }  // namespace
 
 TEST_CASE("a repeated call is answered as before and done once") {
-  State state;
+  StoreState state;
   CHECK(state.add("n", 2, {"c", 1}).value_or(0) == 2);
   CHECK(state.add("n", 2, {"c", 1}).value_or(0) == 2);
   CHECK(state.add("n", 2, {"c", 2}).value_or(0) == 4);
@@ -32,7 +32,7 @@ TEST_CASE("a repeated call is answered as before and done once") {
 }
 
 TEST_CASE("a repeated set does not undo what another client set since") {
-  State state;
+  StoreState state;
   CHECK(state.set("k", value("1"), {"c", 1}).ok());
   CHECK(state.set("k", value("2"), {"d", 1}).ok());
   CHECK(state.set("k", value("1"), {"c", 1}).ok());
@@ -44,7 +44,7 @@ TEST_CASE("a repeated set does not undo what another client set since") {
 }
 
 TEST_CASE("a waiter that withdraws is not woken and leaves no trace") {
-  State state;
+  StoreState state;
   int woken = 0;
   const auto ticket = state.wait("k", [&](const ValuePtr&) { ++woken; });
   CHECK_FALSE(state.is_blank());
@@ -58,7 +58,7 @@ TEST_CASE("a waiter that withdraws is not woken and leaves no trace") {
 }
 
 TEST_CASE("removing a key does not disturb those who wait for its next value") {
-  State state;
+  StoreState state;
   std::string seen;
   state.wait("k", [&](const ValuePtr& value) { seen = text(value); });
   CHECK(state.remove("k").ok());
@@ -69,7 +69,7 @@ TEST_CASE("removing a key does not disturb those who wait for its next value") {
 }
 
 TEST_CASE("a fence opens for all at once and its name is free again") {
-  State state;
+  StoreState state;
   int opened = 0;
   const auto count = [&](const Status& status) { opened += status.ok(); };
   CHECK(state.arrive("f", 2, {{"c", 1}, -1}, count)->has_value());
@@ -85,7 +85,7 @@ TEST_CASE("a fence opens for all at once and its name is free again") {
 }
 
 TEST_CASE("a client that comes again while it waits counts once") {
-  State state;
+  StoreState state;
   Code earlier = Code::kOk;
   const auto old =
       state.arrive("f", 2, {{"c", 1}, -1}, [&](const Status& status) { earlier = status.code(); });
@@ -98,7 +98,7 @@ TEST_CASE("a client that comes again while it waits counts once") {
 }
 
 TEST_CASE("a fence names the missing ranks only when it can know them") {
-  State state;
+  StoreState state;
   REQUIRE(state.arrive("f", 20, {{"c", 1}, 3}, kNobody).ok());
   CHECK(state.describe_fence("f") ==
         "fence 'f' waits for 19 of 20: ranks 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, "
