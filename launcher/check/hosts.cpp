@@ -33,9 +33,9 @@ Result<Options> asking_job(const Options& options) {
 }
 
 // One process with a job on one host, so that a host which cannot be reached keeps no other's answer.
-class Asked {
+class HostCheckProcess {
  public:
-  Asked(const Options& job, const Host& host) : host_(host.name) {
+  HostCheckProcess(const Options& job, const Host& host) : host_(host.name) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
       why_not_ = system_error("cannot make a pipe", errno);
@@ -48,7 +48,7 @@ class Asked {
     if (child_ < 0) why_not_ = system_error("cannot start a process", errno);
     if (child_ == 0) ::_exit(run(job, host, ends[1], parent));
   }
-  Asked(Asked&& other) noexcept
+  HostCheckProcess(HostCheckProcess&& other) noexcept
       : host_(std::move(other.host_)),
         child_(std::exchange(other.child_, -1)),
         reading_(std::move(other.reading_)),
@@ -114,14 +114,14 @@ CheckAnswer check_hosts(const Options& options) {
   if (!job.ok()) return {"", refuse(job.status())};
   auto chosen = choose_hosts(settings);
   if (!chosen.ok()) return {"", refuse(chosen.status())};
-  std::vector<Asked> asked;
+  std::vector<HostCheckProcess> processes;
   for (Host& host : *chosen) {
     host.slots = 1;
-    asked.emplace_back(*job, host);
+    processes.emplace_back(*job, host);
   }
   std::vector<HostCheck> hosts;
-  hosts.reserve(asked.size());
-  for (Asked& each : asked) hosts.push_back(each.answer());
+  hosts.reserve(processes.size());
+  for (HostCheckProcess& process : processes) hosts.push_back(process.answer());
   const bool some_silent =
       std::ranges::any_of(hosts, [](const HostCheck& host) { return !host.rows.ok(); });
   const bool is_plain = !settings.flag("json") && !settings.flag("verbose");

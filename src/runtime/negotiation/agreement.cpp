@@ -17,8 +17,8 @@ std::string upper(std::string_view text) {
 
 struct Pair {
   const std::string& name;
-  Asked a;
-  Asked b;
+  RankRequest a;
+  RankRequest b;
 
   // "Mismatched data types of 'w': float32 on rank 0, float64 on rank 2; <advice>"
   template <typename A, typename B>
@@ -80,7 +80,7 @@ std::string registration(const Request& request) {
   return cat("process set ", text.empty() ? "none" : text);
 }
 
-std::optional<std::string> registrations(const Asked& a, const Asked& b) {
+std::optional<std::string> registrations(const RankRequest& a, const RankRequest& b) {
   if (a.request.op == b.request.op && a.request.root == b.request.root &&
       a.request.splits == b.request.splits) {
     return {};
@@ -173,7 +173,8 @@ std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
 
 }  // namespace
 
-std::optional<std::string> disagreement(const std::string& name, const Asked& a, const Asked& b) {
+std::optional<std::string> disagreement(const std::string& name, const RankRequest& a,
+                                        const RankRequest& b) {
   const Pair pair{name, a, b};
   auto sentence = terms(pair);
   return sentence ? sentence : places(pair);

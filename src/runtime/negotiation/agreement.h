@@ -17,15 +17,16 @@ namespace hvd::runtime {
 void merge(Proposal* into, Proposal&& other);
 
 // A rank's request, borrowed.
-struct Asked {
-  Asked(int32_t rank, const Request& request) : rank(rank), request(request) {}
-  Asked(const Variant& variant) : Asked(variant.rank, variant.request) {}
+struct RankRequest {
+  RankRequest(int32_t rank, const Request& request) : rank(rank), request(request) {}
+  RankRequest(const Variant& variant) : RankRequest(variant.rank, variant.request) {}
   int32_t rank;
   const Request& request;
 };
 
 // Nothing when the two may run together. Rows and splits are each rank's own affair.
-std::optional<std::string> disagreement(const std::string& name, const Asked& a, const Asked& b);
+std::optional<std::string> disagreement(const std::string& name, const RankRequest& a,
+                                        const RankRequest& b);
 
 // Checks the rows of a request: one entry for each member, in their order, with as many numbers as the
 // operation needs. The bytes that they add up to are a number.
