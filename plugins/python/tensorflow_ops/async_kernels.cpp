@@ -23,7 +23,7 @@ using Create = void* (*)(OpKernelConstruction*);
 using Compute = void (*)(void* kernel, OpKernelContext*, AsyncOpKernel::DoneCallback*);
 using Delete = void (*)(void* kernel);
 
-struct Builder {
+struct AsyncKernelBuilder {
   std::string operation, device;
   Create create;
   Compute compute;
@@ -32,7 +32,7 @@ struct Builder {
 
 class Kernel : public AsyncOpKernel {
  public:
-  Kernel(OpKernelConstruction* construction, const Builder& builder)
+  Kernel(OpKernelConstruction* construction, const AsyncKernelBuilder& builder)
       : AsyncOpKernel(construction), builder_(builder), made_(builder.create(construction)) {}
   ~Kernel() override { builder_.remove(made_); }
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
@@ -40,19 +40,19 @@ class Kernel : public AsyncOpKernel {
   }
 
  private:
-  const Builder builder_;
+  const AsyncKernelBuilder builder_;
   void* const made_;
 };
 
 class Factory : public tensorflow::kernel_factory::OpKernelFactory {
  public:
-  explicit Factory(const Builder& builder) : builder_(builder) {}
+  explicit Factory(const AsyncKernelBuilder& builder) : builder_(builder) {}
   OpKernel* Create(OpKernelConstruction* construction) override {
     return new Kernel(construction, builder_);
   }
 
  private:
-  const Builder builder_;
+  const AsyncKernelBuilder builder_;
 };
 
 // Returns NULL after it has stored an error in `status`.
@@ -73,15 +73,15 @@ const AttrValue* attribute(OpKernelConstruction* construction, const char* name,
 
 #define HOROVOD_EXPORTED extern "C" __attribute__((visibility("default")))
 
-HOROVOD_EXPORTED Builder* horovod_TF_NewAsyncKernelBuilder(const char* operation,
-                                                           const char* device, Create create,
-                                                           Compute compute, Delete remove) {
-  return new Builder{operation, device, create, compute, remove};
+HOROVOD_EXPORTED AsyncKernelBuilder* horovod_TF_NewAsyncKernelBuilder(
+    const char* operation, const char* device, Create create, Compute compute, Delete remove) {
+  return new AsyncKernelBuilder{operation, device, create, compute, remove};
 }
 
-HOROVOD_EXPORTED void horovod_TF_RegisterKernelBuilder(const char* name, Builder* builder,
+HOROVOD_EXPORTED void horovod_TF_RegisterKernelBuilder(const char* name,
+                                                       AsyncKernelBuilder* builder,
                                                        TF_Status* status) {
-  const std::unique_ptr<Builder> owned(builder);
+  const std::unique_ptr<AsyncKernelBuilder> owned(builder);
   tensorflow::KernelDefBuilder definition(builder->operation.c_str());
   definition.Device(builder->device.c_str());
   tensorflow::kernel_factory::OpKernelRegistrar(

@@ -6,9 +6,9 @@
 namespace hvd::collectives {
 namespace {
 
-class Builder {
+class ScheduleBuilder {
  public:
-  Builder(size_t hosts, size_t host, size_t count, size_t element)
+  ScheduleBuilder(size_t hosts, size_t host, size_t count, size_t element)
       : hosts_(hosts), host_(host), count_(count), element_(element) {}
 
   Schedule one_shot() {
@@ -163,7 +163,7 @@ Algorithm choose_algorithm(const Tuning& tuning, size_t hosts, size_t bytes) {
 
 Schedule make_schedule(Algorithm algorithm, size_t hosts, size_t host, size_t count,
                        size_t element) {
-  Builder builder(hosts, host, count, element);
+  ScheduleBuilder builder(hosts, host, count, element);
   switch (algorithm) {
     case Algorithm::kOneShot:
       return builder.one_shot();
