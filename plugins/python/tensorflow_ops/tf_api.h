@@ -31,7 +31,7 @@ struct StringView {
   size_t size;
 };
 
-enum Code {
+enum TfCode {
   kOk = 0,
   kUnknown = 2,
   kInvalidArgument = 3,
