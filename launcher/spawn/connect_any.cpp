@@ -60,11 +60,11 @@ void start_attempt(const std::shared_ptr<Race>& race, const asio::any_io_executo
 }
 
 // Closes the sockets of the other attempts, so that their handlers end.
-class Ending {
+class SocketCloser {
  public:
-  explicit Ending(std::shared_ptr<Race> race) : race_(std::move(race)) {}
-  Ending(const Ending&) = delete;
-  ~Ending() {
+  explicit SocketCloser(std::shared_ptr<Race> race) : race_(std::move(race)) {}
+  SocketCloser(const SocketCloser&) = delete;
+  ~SocketCloser() {
     net::error_code ignored;
     for (tcp::socket& socket : race_->sockets) socket.close(ignored);
   }
@@ -79,7 +79,7 @@ net::Task<Result<tcp::socket>> connect_any(std::vector<asio::ip::address> addres
                                            uint16_t port) {
   const auto executor = co_await asio::this_coro::executor;
   const auto race = std::make_shared<Race>(executor);
-  const Ending ending(race);
+  const SocketCloser closer(race);
   size_t next = 0;
   for (;;) {
     if (race->winner) co_return std::move(*race->winner);

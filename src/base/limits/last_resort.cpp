@@ -14,15 +14,15 @@ namespace hvd {
 namespace {
 
 // A handler of the language gets no argument.
-struct Ending {
+struct TerminateOptions {
   const char* program = "";
   int exit_code = 1;
   int (*error_number_of)(const std::exception&) = nullptr;
   std::terminate_handler usual = nullptr;
 };
-Ending& ending() {
-  static Ending* const kEnding = new Ending;
-  return *kEnding;
+TerminateOptions& terminate_options() {
+  static TerminateOptions* const kOptions = new TerminateOptions;
+  return *kOptions;
 }
 
 // Allocates nothing.
@@ -36,22 +36,22 @@ void end_without_memory() {
     size = std::snprintf(text, sizeof text,
                          "%s: there is no memory left: this process may use %llu MiB on host %s; "
                          "raise that by ulimit -v\n",
-                         ending().program, static_cast<unsigned long long>(limit.rlim_cur >> 20),
-                         host);
+                         terminate_options().program,
+                         static_cast<unsigned long long>(limit.rlim_cur >> 20), host);
   } else {
     size = std::snprintf(text, sizeof text,
                          "%s: there is no memory left on host %s; end other programs there, or "
                          "start fewer ranks\n",
-                         ending().program, host);
+                         terminate_options().program, host);
   }
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, static_cast<size_t>(size));
-  ::_exit(ending().exit_code);
+  ::_exit(terminate_options().exit_code);
 }
 
 [[noreturn]] void end_because(const Status& why) {
-  std::fprintf(stderr, "%s: %s\n", ending().program, why.message().c_str());
+  std::fprintf(stderr, "%s: %s\n", terminate_options().program, why.message().c_str());
   std::fflush(stderr);
-  ::_exit(ending().exit_code);
+  ::_exit(terminate_options().exit_code);
 }
 
 void end_without_handler() {
@@ -60,20 +60,23 @@ void end_without_handler() {
   } catch (const std::system_error& error) {
     end_because(status_of(error));
   } catch (const std::exception& error) {
-    const int number = ending().error_number_of == nullptr ? 0 : ending().error_number_of(error);
+    const int number = terminate_options().error_number_of == nullptr
+                           ? 0
+                           : terminate_options().error_number_of(error);
     if (number != 0) end_because(system_error("cannot go on", number));
-    ending().usual();  // a defect
+    terminate_options().usual();  // a defect
   } catch (...) {
-    ending().usual();
+    terminate_options().usual();
   }
-  ending().usual();
+  terminate_options().usual();
 }
 
 }  // namespace
 
 void end_by_sentence(const char* program, int exit_code,
                      int (*error_number_of)(const std::exception&)) {
-  ending() = {program, exit_code, error_number_of, std::set_terminate(end_without_handler)};
+  terminate_options() = {program, exit_code, error_number_of,
+                         std::set_terminate(end_without_handler)};
   std::set_new_handler(end_without_memory);
 }
 
