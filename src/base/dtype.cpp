@@ -5,24 +5,24 @@
 namespace hvd {
 namespace {
 
-struct Entry {
+struct DtypeInfo {
   size_t size;
   std::string_view name;
 };
 
-constexpr std::array<Entry, kDtypeCount> kEntries = {{{1, "uint8"},
-                                                      {1, "int8"},
-                                                      {2, "uint16"},
-                                                      {2, "int16"},
-                                                      {4, "int32"},
-                                                      {8, "int64"},
-                                                      {2, "float16"},
-                                                      {4, "float32"},
-                                                      {8, "float64"},
-                                                      {1, "bool"},
-                                                      {2, "bfloat16"},
-                                                      {4, "uint32"},
-                                                      {8, "uint64"}}};
+constexpr std::array<DtypeInfo, kDtypeCount> kEntries = {{{1, "uint8"},
+                                                          {1, "int8"},
+                                                          {2, "uint16"},
+                                                          {2, "int16"},
+                                                          {4, "int32"},
+                                                          {8, "int64"},
+                                                          {2, "float16"},
+                                                          {4, "float32"},
+                                                          {8, "float64"},
+                                                          {1, "bool"},
+                                                          {2, "bfloat16"},
+                                                          {4, "uint32"},
+                                                          {8, "uint64"}}};
 
 }  // namespace
 

@@ -67,14 +67,14 @@ bool is_connected(int socket) {
 }
 
 // A socket in the kernel's table. Without an inode it is closed, and the table no longer has its user.
-struct Entry {
+struct SocketEntry {
   uid_t uid = 0;
   uint64_t inode = 0;
 };
 
 // The socket with these ends, by the kernel's interface for one socket. Nothing also if the kernel lacks
 // this interface.
-std::optional<Entry> find_in_kernel(const Ends& own, const Ends& far) {
+std::optional<SocketEntry> find_in_kernel(const Ends& own, const Ends& far) {
   struct {
     nlmsghdr head;
     inet_diag_req_v2 body;
@@ -102,11 +102,11 @@ std::optional<Entry> find_in_kernel(const Ends& own, const Ends& far) {
                         answer.head.nlmsg_type == SOCK_DIAG_BY_FAMILY &&
                         answer.body.id.idiag_dport == far.port;  // else a listener at this port
   if (!is_found) return {};
-  return Entry{answer.body.idiag_uid, answer.body.idiag_inode};
+  return SocketEntry{answer.body.idiag_uid, answer.body.idiag_inode};
 }
 
 // The same from /proc, which lists all sockets and can take some 10 ms.
-std::optional<Entry> find_in_proc(const Ends& own, const Ends& far) {
+std::optional<SocketEntry> find_in_proc(const Ends& own, const Ends& far) {
   const bool is_v4 = own.family == AF_INET;
   const auto text_of = [&](const Ends& ends) {
     std::string text;
@@ -130,7 +130,7 @@ std::optional<Entry> find_in_proc(const Ends& own, const Ends& far) {
     unsigned long long inode = 0;
     const int read =
         std::sscanf(at + wanted.size(), "%*x %*x:%*x %*x:%*x %*x %u %*d %llu", &uid, &inode);
-    if (read == 2) return Entry{static_cast<uid_t>(uid), inode};
+    if (read == 2) return SocketEntry{static_cast<uid_t>(uid), inode};
   }
   return {};
 }
@@ -160,7 +160,7 @@ PeerUser peer_user(int socket, bool asks_kernel) {
   const auto own = ends_of(near), other = ends_of(far);
   if (!own || !other) return {true, {}};
   if (!is_address_of_this_host(far, far_size)) return {};
-  std::optional<Entry> entry;
+  std::optional<SocketEntry> entry;
   if (asks_kernel) entry = find_in_kernel(*other, *own);
   // A kernel that knows this end of the connection also knows the other one, unless it is closed.
   const bool knows_sockets = asks_kernel && (entry || find_in_kernel(*own, *other));
