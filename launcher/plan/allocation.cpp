@@ -14,9 +14,9 @@ namespace {
 
 using Found = Result<std::optional<Allocation>>;
 
-class Finder {
+class AllocationFinder {
  public:
-  Finder(const AllocationSources& sources, int slots_alone)
+  AllocationFinder(const AllocationSources& sources, int slots_alone)
       : sources_(sources), slots_alone_(slots_alone) {}
 
   Found slurm() const;
@@ -52,7 +52,8 @@ Status add_named(HostList& hosts, std::string_view name, int slots) {
   return hosts.add({std::string(name), "", slots});
 }
 
-Result<std::vector<int>> Finder::slurm_slots(const std::string& suffix, size_t count) const {
+Result<std::vector<int>> AllocationFinder::slurm_slots(const std::string& suffix,
+                                                       size_t count) const {
   const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
   const std::string value = variable(name);
   if (value.empty()) return std::vector<int>(count, slots_alone_);
@@ -70,7 +71,7 @@ Result<std::vector<int>> Finder::slurm_slots(const std::string& suffix, size_t c
                               ": start horovodrun outside of srun, or name hosts with -H"));
 }
 
-Status Finder::add_slurm_group(HostList& hosts, const std::string& suffix) const {
+Status AllocationFinder::add_slurm_group(HostList& hosts, const std::string& suffix) const {
   std::string name = "SLURM_JOB_NODELIST" + suffix;
   if (variable(name).empty()) name = "SLURM_NODELIST" + suffix;  // of old releases
   const std::string list = variable(name);
@@ -90,7 +91,7 @@ Status Finder::add_slurm_group(HostList& hosts, const std::string& suffix) const
   return {};
 }
 
-Found Finder::slurm() const {
+Found AllocationFinder::slurm() const {
   const std::string job = variable("SLURM_JOB_ID");
   const bool is_one =
       !variable("SLURM_JOB_NODELIST").empty() || !variable("SLURM_NODELIST").empty();
@@ -111,7 +112,7 @@ Found Finder::slurm() const {
   return found(cat("Slurm job ", printable(job)), hosts);
 }
 
-Found Finder::lsf() const {
+Found AllocationFinder::lsf() const {
   const std::string job = variable("LSB_JOBID");
   if (job.empty()) return std::optional<Allocation>();
   const std::string source = cat("LSF job ", printable(job));
@@ -142,8 +143,8 @@ Found Finder::lsf() const {
   return from_file(source, "LSB_DJOB_HOSTFILE", false);
 }
 
-Found Finder::from_file(std::string source, const std::string& variable_name,
-                        bool has_counts) const {
+Found AllocationFinder::from_file(std::string source, const std::string& variable_name,
+                                  bool has_counts) const {
   const std::string path = variable(variable_name);
   if (path.empty()) return std::optional<Allocation>();
   const auto text = sources_.file(path);
@@ -167,19 +168,19 @@ Found Finder::from_file(std::string source, const std::string& variable_name,
   return found(std::move(source), hosts);
 }
 
-Found Finder::pbs() const {
+Found AllocationFinder::pbs() const {
   const std::string job = variable("PBS_JOBID");
   return from_file(cat("PBS job ", printable(job)), "PBS_NODEFILE", false);
 }
 
-Found Finder::sge() const {
+Found AllocationFinder::sge() const {
   const std::string job = variable("JOB_ID");
   return from_file(cat("SGE job ", printable(job)), "PE_HOSTFILE", true);
 }
 
 // Volcano's plugin `svc` gives each pod of a job the variable VC_TASK_HOSTS for each task, and its
 // plugin `env` gives the number of the pod in its task.
-Found Finder::volcano() const {
+Found AllocationFinder::volcano() const {
   constexpr std::string_view kBegin = "VC_", kEnd = "_HOSTS";
   std::map<std::string, std::vector<std::string>> tasks;  // hosts by variable
   const std::string self = variable("HOSTNAME");
@@ -218,7 +219,7 @@ Found Finder::volcano() const {
   return found("Volcano", hosts);
 }
 
-Found Finder::kubernetes() const {
+Found AllocationFinder::kubernetes() const {
   const auto text = sources_.file(kOperatorHostfile);
   if (!text) return std::optional<Allocation>();
   if (!text->ok()) return text->status();
@@ -284,9 +285,10 @@ Result<std::vector<int>> parse_repeated_counts(std::string_view text) {
 
 Found find_allocation(const AllocationSources& sources, int slots_alone) {
   HVD_RETURN_IF_ERROR(refuse_copies(sources.variable));
-  const Finder finder(sources, slots_alone);
-  for (const auto find : {&Finder::slurm, &Finder::lsf, &Finder::pbs, &Finder::sge,
-                          &Finder::volcano, &Finder::kubernetes}) {
+  const AllocationFinder finder(sources, slots_alone);
+  for (const auto find :
+       {&AllocationFinder::slurm, &AllocationFinder::lsf, &AllocationFinder::pbs,
+        &AllocationFinder::sge, &AllocationFinder::volcano, &AllocationFinder::kubernetes}) {
     Found allocation = (finder.*find)();
     if (!allocation.ok() || *allocation) return allocation;
   }

@@ -58,9 +58,9 @@ Status find_fabric() {
                         " may name it)"));
 }
 
-class Finder {
+class CclSymbols {
  public:
-  explicit Finder(const SharedLibrary& library) : library_(library) {}
+  explicit CclSymbols(const SharedLibrary& library) : library_(library) {}
   template <typename Function>
   void need(const char* name, Function** to) {
     *to = reinterpret_cast<Function*>(symbol(name));
@@ -92,7 +92,7 @@ Result<CclApi> open_api() {
   HVD_ASSIGN_OR_RETURN(const SharedLibrary library, open_library());
   CclApi api{};
   api.library = library.path();
-  Finder find(library);
+  CclSymbols find(library);
   find.need(abi::kGetVersion, &api.get_version);
   find.need(abi::kDestroyCommunicator, &api.destroy_communicator);
   find.need(abi::kTestEvent, &api.test_event);

@@ -51,9 +51,9 @@ Result<SharedLibrary> open_first(const std::vector<std::string>& names, const ch
   return refusal;
 }
 
-class Finder {
+class NcclSymbols {
  public:
-  Finder(const SharedLibrary& library, std::string prefix)
+  NcclSymbols(const SharedLibrary& library, std::string prefix)
       : library_(library), prefix_(std::move(prefix)) {}
   template <typename Function>
   void need(const char* name, Function** to) {
@@ -76,7 +76,7 @@ class Finder {
 };
 
 Status find_nccl(const SharedLibrary& library, NcclApi* api) {
-  Finder find(library, "nccl");
+  NcclSymbols find(library, "nccl");
   find.need("GetVersion", &api->get_version);
   find.need("GetUniqueId", &api->get_unique_id);
   find.need("GetErrorString", &api->get_error_string);
@@ -101,7 +101,7 @@ Status find_nccl(const SharedLibrary& library, NcclApi* api) {
 }
 
 Status find_runtime(const SharedLibrary& library, const char* prefix, NcclApi* api) {
-  Finder find(library, prefix);
+  NcclSymbols find(library, prefix);
   find.need("GetDeviceCount", &api->get_device_count);
   find.need("SetDevice", &api->set_device);
   find.need("GetDevice", &api->get_device);

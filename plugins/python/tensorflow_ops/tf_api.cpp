@@ -22,9 +22,9 @@ int find_internal(dl_phdr_info* info, size_t, void* found) {
 }
 
 // Finds functions in whichever of TensorFlow's libraries has them.
-class Finder {
+class TfSymbols {
  public:
-  Finder() {
+  TfSymbols() {
     for (void*& library : libraries_) library = nullptr;
     const char* names[] = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"};
     for (int i = 0; i < 2; ++i) libraries_[i] = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
@@ -57,7 +57,7 @@ struct Found {
   const char* missing;
 
   Found() {
-    Finder finder;
+    TfSymbols finder;
     finder.find(&api.new_status, "TF_NewStatus");
     finder.find(&api.delete_status, "TF_DeleteStatus");
     finder.find(&api.set_status, "TF_SetStatus");
