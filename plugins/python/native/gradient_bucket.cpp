@@ -60,25 +60,25 @@ bool read_grads(const ModuleState* state, const GradientBucket& bucket, const Bu
   return all_stayed;
 }
 
-enum class Found { kSame, kOther, kNone };
+enum class GradientPlace { kSame, kOther, kNone };
 
 // Copies or points one gradient to its place in the request.
-Found gather_one(const ModuleState* state, const GradientBucket& bucket, const BucketLists& lists,
-                 size_t index, BucketSlot& slot) {
+GradientPlace gather_one(const ModuleState* state, const GradientBucket& bucket,
+                         const BucketLists& lists, size_t index, BucketSlot& slot) {
   const auto at = static_cast<Py_ssize_t>(index);
   PyObject* grad = PyList_GetItem(lists.held, at);
   void* was_at = std::exchange(slot.outside, nullptr);
-  if (grad == PyList_GetItem(lists.residents, at) && grad != Py_None) return Found::kSame;
+  if (grad == PyList_GetItem(lists.residents, at) && grad != Py_None) return GradientPlace::kSame;
   void* lies_at = nullptr;
   if (!fits(state, bucket, slot, grad, lists.framework, &lies_at)) {
     if (slot.place != nullptr) std::memset(slot.place, 0, bucket.bytes(slot));
     slot.object = nullptr;
-    return Found::kNone;
+    return GradientPlace::kNone;
   }
   if (!slot.apart) std::memcpy(slot.place, lies_at, bucket.bytes(slot));
   slot.outside = lies_at;
-  return std::exchange(slot.object, grad) == grad && was_at == lies_at ? Found::kSame
-                                                                       : Found::kOther;
+  return std::exchange(slot.object, grad) == grad && was_at == lies_at ? GradientPlace::kSame
+                                                                       : GradientPlace::kOther;
 }
 
 }  // namespace
@@ -141,9 +141,9 @@ PyObject* gather(ModuleState* state, GradientBucket* bucket, const BucketLists& 
   if (!others) return nullptr;
   bool same = true;
   for (size_t i = 0; i < bucket->slots.size(); ++i) {
-    const Found found = gather_one(state, *bucket, lists, i, bucket->slots[i]);
-    same = same && found == Found::kSame;
-    if (found != Found::kNone) continue;
+    const GradientPlace found = gather_one(state, *bucket, lists, i, bucket->slots[i]);
+    same = same && found == GradientPlace::kSame;
+    if (found != GradientPlace::kNone) continue;
     Reference index(PyLong_FromSize_t(i));
     if (!index || PyList_Append(others.get(), index.get()) != 0) return nullptr;
   }

@@ -52,11 +52,11 @@ class TfSymbols {
   const char* missing_ = nullptr;
 };
 
-struct Found {
+struct TfApiLookup {
   TfApi api{};
   const char* missing;
 
-  Found() {
+  TfApiLookup() {
     TfSymbols finder;
     finder.find(&api.new_status, "TF_NewStatus");
     finder.find(&api.delete_status, "TF_DeleteStatus");
@@ -100,8 +100,8 @@ struct Found {
   }
 };
 
-const Found& found() {
-  static const Found result;
+const TfApiLookup& found() {
+  static const TfApiLookup result;
   return result;
 }
 
