@@ -30,11 +30,11 @@ struct AsyncKernelBuilder {
   Delete remove;
 };
 
-class Kernel : public AsyncOpKernel {
+class AsyncKernel : public AsyncOpKernel {
  public:
-  Kernel(OpKernelConstruction* construction, const AsyncKernelBuilder& builder)
+  AsyncKernel(OpKernelConstruction* construction, const AsyncKernelBuilder& builder)
       : AsyncOpKernel(construction), builder_(builder), made_(builder.create(construction)) {}
-  ~Kernel() override { builder_.remove(made_); }
+  ~AsyncKernel() override { builder_.remove(made_); }
   void ComputeAsync(OpKernelContext* context, DoneCallback done) override {
     builder_.compute(made_, context, &done);
   }
@@ -48,7 +48,7 @@ class Factory : public tensorflow::kernel_factory::OpKernelFactory {
  public:
   explicit Factory(const AsyncKernelBuilder& builder) : builder_(builder) {}
   OpKernel* Create(OpKernelConstruction* construction) override {
-    return new Kernel(construction, builder_);
+    return new AsyncKernel(construction, builder_);
   }
 
  private:
