@@ -19,33 +19,33 @@ constexpr char kFrameworks[] = "Available Frameworks";
 constexpr char kControllers[] = "Available Controllers";
 constexpr char kOperations[] = "Available Tensor Operations";
 
-struct Kind {
+struct Feature {
   std::string section, name;
   bool is_framework;
   std::function<bool(const CheckProbes&)> has_part;  // as remedy() takes it
   std::function<Probe(const CheckProbes&)> start;
 };
 
-Kind framework(const char* section, const char* name, const char* module) {
+Feature framework(const char* section, const char* name, const char* module) {
   return {section, name, true,
           [=](const CheckProbes& probes) { return probes.has_binding(module); },
           [=](const CheckProbes& probes) { return probes.framework(module, module); }};
 }
 
-Kind backend(const char* section, const char* name, const char* plugin, const char* variable,
-             bool with_sum) {
+Feature backend(const char* section, const char* name, const char* plugin, const char* variable,
+                bool with_sum) {
   return {section, name, false,
           [=](const CheckProbes& probes) { return probes.has_plugin(plugin); },
           [=](const CheckProbes& probes) { return probes.backend(plugin, variable, with_sum); }};
 }
 
-Kind other(const char* section, const char* name, bool has_part,
-           std::function<Probe(const CheckProbes&)> start) {
+Feature other(const char* section, const char* name, bool has_part,
+              std::function<Probe(const CheckProbes&)> start) {
   return {section, name, false, [=](const CheckProbes&) { return has_part; }, std::move(start)};
 }
 
 // In the original's order, then the others. The frameworks come up first: they take longest.
-std::vector<Kind> all_kinds() {
+std::vector<Feature> all_features() {
   using P = CheckProbes;
   const auto has = [](const char* plugin) {
     return [=](const P& probes) { return probes.has_plugin(plugin); };
@@ -75,16 +75,16 @@ std::vector<Kind> all_kinds() {
 }
 
 // Why a probe failed, or ended with success but without a result.
-std::string why_not(const Kind& kind, const ProbeOutcome& outcome) {
-  const char* what = kind.is_framework ? "its import" : "its test";
+std::string why_not(const Feature& feature, const ProbeOutcome& outcome) {
+  const char* what = feature.is_framework ? "its import" : "its test";
   if (outcome.is_late) return cat(what, " did not end within ", kProbeSeconds, " seconds");
   if (outcome.works) return cat(what, " ended the process, without an error");
   return outcome.why;
 }
 
-CheckRow row_of(const Kind& kind, const ProbeOutcome& outcome, const CheckProbes& probes,
+CheckRow row_of(const Feature& feature, const ProbeOutcome& outcome, const CheckProbes& probes,
                 const Machine& machine) {
-  CheckRow row{kind.section, kind.name};
+  CheckRow row{feature.section, feature.name};
   row.is_extra = row.section == kOtherRows;
   auto found = outcome.works ? parse_found(outcome.said) : std::nullopt;
   row.works = found.has_value();
@@ -92,8 +92,8 @@ CheckRow row_of(const Kind& kind, const ProbeOutcome& outcome, const CheckProbes
     row.version = std::move(found->version);
     row.path = std::move(found->path);
   } else {
-    row.why = why_not(kind, outcome);
-    row.fix = remedy(row.name, kind.has_part(probes), machine, parse_place(outcome.said));
+    row.why = why_not(feature, outcome);
+    row.fix = remedy(row.name, feature.has_part(probes), machine, parse_place(outcome.said));
   }
   return row;
 }
@@ -105,16 +105,16 @@ CheckTable try_everything(const Settings& settings, const std::string& python) {
       settings.flag("verbose") || settings.flag("json") || settings.is_set("require");
   const CheckProbes probes(settings, python);
   const Deadline deadline = Deadline::after_seconds(kProbeSeconds);
-  std::vector<Kind> kinds = all_kinds();
+  std::vector<Feature> features = all_features();
   if (!asks_for_more)
-    std::erase_if(kinds, [](const Kind& kind) { return kind.section == kOtherRows; });
+    std::erase_if(features, [](const Feature& feature) { return feature.section == kOtherRows; });
   std::vector<Probe> started;
-  started.reserve(kinds.size());
-  for (const Kind& kind : kinds) started.push_back(kind.start(probes));
+  started.reserve(features.size());
+  for (const Feature& feature : features) started.push_back(feature.start(probes));
   const Machine machine = this_machine(python);
   CheckTable rows;
-  for (size_t i = 0; i < kinds.size(); ++i) {
-    rows.push_back(row_of(kinds[i], started[i].wait(deadline), probes, machine));
+  for (size_t i = 0; i < features.size(); ++i) {
+    rows.push_back(row_of(features[i], started[i].wait(deadline), probes, machine));
   }
   return rows;
 }
@@ -122,7 +122,8 @@ CheckTable try_everything(const Settings& settings, const std::string& python) {
 Status check_names(const Settings& settings) {
   if (!settings.is_set("require")) return {};
   CheckTable rows;
-  for (const Kind& kind : all_kinds()) rows.push_back({kind.section, kind.name, true});
+  for (const Feature& feature : all_features())
+    rows.push_back({feature.section, feature.name, true});
   return check_required(settings.text("require"), rows);
 }
 

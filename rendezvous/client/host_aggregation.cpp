@@ -20,7 +20,11 @@ std::string aggregation_socket_name(std::string_view store_name) {
 namespace host_aggregation {
 namespace {
 
-enum class Kind : uint8_t { kRankRecord = 1, kForwardRequest = 2, kAggregationResult = 3 };
+enum class AggregationKind : uint8_t {
+  kRankRecord = 1,
+  kForwardRequest = 2,
+  kAggregationResult = 3
+};
 
 // Limit for the records of all hosts together.
 constexpr off_t kMaxFileBytes = off_t{1} << 30;
@@ -37,11 +41,11 @@ size_t common_beginning(const Bytes& one, const Bytes& other) {
 Bytes encode(const Message& message) {
   ByteWriter out;
   if (const auto* record = std::get_if<RankRecord>(&message)) {
-    out.put(Kind::kRankRecord).put(record->index).put_text(record->exchange);
+    out.put(AggregationKind::kRankRecord).put(record->index).put_text(record->exchange);
   } else if (const auto* request = std::get_if<ForwardRequest>(&message)) {
-    out.put(Kind::kForwardRequest).put(request->host).put(request->hosts);
+    out.put(AggregationKind::kForwardRequest).put(request->host).put(request->hosts);
   } else {
-    out.put(Kind::kAggregationResult);
+    out.put(AggregationKind::kAggregationResult);
   }
   return out.take();
 }
@@ -49,22 +53,22 @@ Bytes encode(const Message& message) {
 Result<Message> decode(ByteView bytes) {
   ByteReader in(bytes);
   Message message;
-  switch (in.get<Kind>()) {
-    case Kind::kRankRecord: {
+  switch (in.get<AggregationKind>()) {
+    case AggregationKind::kRankRecord: {
       RankRecord record;
       record.index = in.get<int32_t>();
       record.exchange = in.get_text();
       message = std::move(record);
       break;
     }
-    case Kind::kForwardRequest: {
+    case AggregationKind::kForwardRequest: {
       ForwardRequest request;
       request.host = in.get<int32_t>();
       request.hosts = in.get<int32_t>();
       message = request;
       break;
     }
-    case Kind::kAggregationResult:
+    case AggregationKind::kAggregationResult:
       message = AggregationResult{};
       break;
     default:

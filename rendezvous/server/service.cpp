@@ -312,13 +312,13 @@ Status Service::resume(const Records& records, DurableStore* durable) {
     Status status;
     const std::string_view rest = std::string_view(name).substr(std::min<size_t>(name.size(), 1));
     switch (name.empty() ? '\0' : name.front()) {
-      case static_cast<char>(records::Kind::kFence):
+      case static_cast<char>(records::RecordKind::kFence):
         fences.push_back(name);
         break;
-      case static_cast<char>(records::Kind::kExchange):
+      case static_cast<char>(records::RecordKind::kExchange):
         status = exchanges_.restore(rest, record);
         break;
-      case static_cast<char>(records::Kind::kPlaces):
+      case static_cast<char>(records::RecordKind::kPlaces):
         status = membership_.restore(record);
         break;
       default:

@@ -35,7 +35,7 @@ void AnsweredCalls::remember(const CallId& call, Status status, int64_t number, 
   if (!is_new) return;
   clients_.push_back(call.client);
   if (clients_.size() > kMaxClients) {
-    if (durable_) durable_->remove(records::name(records::Kind::kOutcome, clients_.front()));
+    if (durable_) durable_->remove(records::name(records::RecordKind::kOutcome, clients_.front()));
     last_.erase(clients_.front());
     clients_.pop_front();
   }
@@ -43,7 +43,7 @@ void AnsweredCalls::remember(const CallId& call, Status status, int64_t number, 
 
 void AnsweredCalls::record(const CallId& call, int64_t number) {
   if (!durable_ || call.client.empty()) return;
-  durable_->put(records::name(records::Kind::kOutcome, call.client),
+  durable_->put(records::name(records::RecordKind::kOutcome, call.client),
                 records::write_outcome({call.sequence, number}));
 }
 

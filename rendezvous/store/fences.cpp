@@ -92,7 +92,8 @@ void Fences::record(const Fence& fence) {
   for (const auto& [id, arrival] : fence.arrivals) {
     if (!arrival.party.call.client.empty()) calls.push_back(arrival.party.call);
   }
-  const std::string name = records::name(records::Kind::kFence, std::to_string(next_number_++));
+  const std::string name =
+      records::name(records::RecordKind::kFence, std::to_string(next_number_++));
   durable_->put(name, records::write_calls(calls));
   durable_->seal();
   size_t together = 0;

@@ -95,7 +95,7 @@ void Membership::complete() {
   }
   const std::vector<Place> places = number_places(hosts);
   if (durable_)
-    durable_->put(records::name(records::Kind::kPlaces), records::write_workers(workers));
+    durable_->put(records::name(records::RecordKind::kPlaces), records::write_workers(workers));
   for (size_t i = 0; i < workers.size(); ++i) {
     Worker& worker = workers_.find(workers[i].worker)->second;
     worker.place = places[i];

@@ -16,7 +16,7 @@ void put_name(ByteWriter& writer, std::string_view name) {
 
 }  // namespace
 
-std::string name(Kind kind, std::string_view rest) {
+std::string name(RecordKind kind, std::string_view rest) {
   return std::string(1, static_cast<char>(kind)).append(rest);
 }
 
@@ -74,7 +74,7 @@ Result<std::vector<CallId>> read_calls(ByteView record) {
 std::string exchange_prefix(std::string_view exchange) {
   ByteWriter writer;
   put_name(writer, exchange);
-  return name(Kind::kExchange, as_text(writer.view()));
+  return name(RecordKind::kExchange, as_text(writer.view()));
 }
 
 std::string exchange_record_name(std::string_view exchange, int index) {

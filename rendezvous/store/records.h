@@ -16,7 +16,7 @@
 namespace hvd::rendezvous::records {
 
 // The first byte of a record's name.
-enum class Kind : char {
+enum class RecordKind : char {
   kValue = 'k',
   kOutcome = 'c',
   kFence = 'f',
@@ -25,7 +25,7 @@ enum class Kind : char {
   kRevision = 'r'
 };
 
-std::string name(Kind kind, std::string_view rest = {});
+std::string name(RecordKind kind, std::string_view rest = {});
 
 // A value and its lifetime. The lifetime starts again when a server resumes the job.
 Bytes write_value(ByteView bytes, Clock::time_point expires);

@@ -28,7 +28,7 @@ void StoreState::put(std::string_view key, ValuePtr value, Clock::time_point exp
   set_expiry(entry, expires);
   changes_.add(key, false);
   if (durable_) {
-    durable_->put(records::name(records::Kind::kValue, key),
+    durable_->put(records::name(records::RecordKind::kValue, key),
                   records::write_value(value->bytes, expires));
     record_revision();
   }
@@ -56,7 +56,7 @@ void StoreState::drop(Entries::iterator entry) {
   set_expiry(entry, Clock::time_point::max());
   changes_.add(entry->first, true);
   if (durable_) {
-    durable_->remove(records::name(records::Kind::kValue, entry->first));
+    durable_->remove(records::name(records::RecordKind::kValue, entry->first));
     record_revision();
   }
   if (entry->second.waiters.empty()) entries_.erase(entry);
@@ -123,7 +123,7 @@ Result<Changes> StoreState::watch(std::string_view prefix, uint64_t revision,
                                   ChangeLog::OnChange on_change, std::optional<Ticket>* ticket) {
   HVD_ASSIGN_OR_RETURN(Changes changes, changes_.after(revision, prefix));
   if (changes.changes.empty()) {
-    *ticket = Ticket{{}, changes_.wait(prefix, std::move(on_change)), Ticket::Kind::kWatch};
+    *ticket = Ticket{{}, changes_.wait(prefix, std::move(on_change)), Ticket::RecordKind::kWatch};
   }
   return changes;
 }
@@ -171,7 +171,7 @@ StoreState::Ticket StoreState::wait(std::string_view key, OnValue on_value) {
   const uint64_t id = next_ticket_++;
   entry->second.waiters.emplace(id, std::move(on_value));
   ++waiter_count_;
-  return {std::string(key), id, Ticket::Kind::kKey};
+  return {std::string(key), id, Ticket::RecordKind::kKey};
 }
 
 Result<std::optional<StoreState::Ticket>> StoreState::arrive(std::string_view name, int count,
@@ -179,13 +179,13 @@ Result<std::optional<StoreState::Ticket>> StoreState::arrive(std::string_view na
   HVD_ASSIGN_OR_RETURN(const auto place,
                        fences_.arrive(name, count, std::move(party), std::move(on_fence)));
   if (!place) return std::optional<Ticket>();
-  return std::optional(Ticket{std::string(name), *place, Ticket::Kind::kFence});
+  return std::optional(Ticket{std::string(name), *place, Ticket::RecordKind::kFence});
 }
 
 void StoreState::withdraw(const Ticket& ticket) {
-  if (ticket.kind == Ticket::Kind::kWatch) {
+  if (ticket.kind == Ticket::RecordKind::kWatch) {
     changes_.withdraw(ticket.id);
-  } else if (ticket.kind == Ticket::Kind::kFence) {
+  } else if (ticket.kind == Ticket::RecordKind::kFence) {
     fences_.withdraw(ticket.name, ticket.id);
   } else {
     const auto entry = entries_.find(ticket.name);
@@ -196,29 +196,29 @@ void StoreState::withdraw(const Ticket& ticket) {
 }
 
 void StoreState::record_revision() {
-  durable_->put(records::name(records::Kind::kRevision),
+  durable_->put(records::name(records::RecordKind::kRevision),
                 records::write_revision(changes_.revision()));
 }
 
 Status StoreState::restore(std::string_view record_name, ByteView record) {
-  using records::Kind;
+  using records::RecordKind;
   if (record_name.empty()) return invalid_argument("a stored record has no name");
   const std::string_view name = record_name.substr(1);
-  switch (static_cast<Kind>(record_name.front())) {
-    case Kind::kValue: {
+  switch (static_cast<RecordKind>(record_name.front())) {
+    case RecordKind::kValue: {
       HVD_RETURN_IF_ERROR(check_key(name));
       HVD_ASSIGN_OR_RETURN(records::ValueRecord value, records::read_value(record));
       put(name, std::make_shared<Value>(Value{std::move(value.bytes), {}}), value.expires);
       return {};
     }
-    case Kind::kOutcome: {
+    case RecordKind::kOutcome: {
       HVD_ASSIGN_OR_RETURN(const records::OutcomeRecord outcome, records::read_outcome(record));
       calls_.remember({std::string(name), outcome.sequence}, {}, outcome.number);
       return {};
     }
-    case Kind::kFence:
+    case RecordKind::kFence:
       return fences_.restore(record);
-    case Kind::kRevision: {
+    case RecordKind::kRevision: {
       HVD_ASSIGN_OR_RETURN(const uint64_t revision, records::read_revision(record));
       changes_ = ChangeLog(revision);
       return {};

@@ -35,7 +35,7 @@ class StoreState {
   struct Ticket {
     std::string name;
     uint64_t id = 0;
-    enum class Kind { kKey, kFence, kWatch } kind = Kind::kKey;
+    enum class RecordKind { kKey, kFence, kWatch } kind = RecordKind::kKey;
   };
 
   // From now on, each change is written to `durable`.
