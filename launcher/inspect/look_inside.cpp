@@ -24,14 +24,14 @@
 namespace hvd::launcher {
 namespace {
 
-struct Launcher {
+struct RunningLauncher {
   std::string pid;
   UniqueFd socket;  // connected
 };
 
-std::vector<Launcher> running_launchers() {
+std::vector<RunningLauncher> running_launchers() {
   const std::string prefix = inspection_prefix();
-  std::vector<Launcher> launchers;
+  std::vector<RunningLauncher> launchers;
   for (const std::string& name : net::listening_names(prefix)) {
     auto found = net::connect_to_listener(name, SOCK_STREAM);
     // Every user can bind such a name.
@@ -43,16 +43,17 @@ std::vector<Launcher> running_launchers() {
 }
 
 // The running launchers, or the one with this pid.
-Result<std::vector<Launcher>> choose(const std::string& pid) {
-  std::vector<Launcher> launchers = running_launchers();
-  if (!pid.empty()) std::erase_if(launchers, [&](const Launcher& one) { return one.pid != pid; });
+Result<std::vector<RunningLauncher>> choose(const std::string& pid) {
+  std::vector<RunningLauncher> launchers = running_launchers();
+  if (!pid.empty())
+    std::erase_if(launchers, [&](const RunningLauncher& one) { return one.pid != pid; });
   if (!launchers.empty()) return launchers;
   if (pid.empty()) return not_found("no horovodrun of yours is running on this machine");
   return not_found(
       cat("no horovodrun of yours runs with pid ", printable(pid), "; horovodrun ps lists them"));
 }
 
-Status send_question(const Launcher& launcher, const std::string& question) {
+Status send_question(const RunningLauncher& launcher, const std::string& question) {
   const std::string request = question + "\n";
   for (size_t sent = 0; sent < request.size();) {
     const ssize_t size =
@@ -75,7 +76,7 @@ Result<bool> read_more(const UniqueFd& socket, std::string& text) {
   return size > 0;
 }
 
-Result<std::string> ask(const Launcher& launcher, const std::string& question) {
+Result<std::string> ask(const RunningLauncher& launcher, const std::string& question) {
   HVD_RETURN_IF_ERROR(send_question(launcher, question));
   std::string text;
   for (;;) {
@@ -107,10 +108,10 @@ int show_records(const UniqueFd& socket) {
 }
 
 // `more`: what stands behind the pid.
-Status several(const std::string& question, const std::vector<Launcher>& launchers,
+Status several(const std::string& question, const std::vector<RunningLauncher>& launchers,
                const std::string& more = "") {
   std::vector<std::string> pids;
-  for (const Launcher& one : launchers) pids.push_back(one.pid);
+  for (const RunningLauncher& one : launchers) pids.push_back(one.pid);
   return invalid_argument(cat("several are running; write horovodrun ", question, " PID", more,
                               ", with one of ", join(pids, ", ")));
 }
@@ -148,7 +149,7 @@ int run_beside_ranks(std::span<const std::string> words) {
   const auto launchers = choose(pid);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several("exec", *launchers));
-  const Launcher& launcher = launchers->front();
+  const RunningLauncher& launcher = launchers->front();
   const Status sent = send_question(launcher, cat("exec ", to_hex(encode(order))));
   return sent.ok() ? show_records(launcher.socket) : refuse(sent);
 }
@@ -178,7 +179,7 @@ int change_ranks(std::span<const std::string> arguments) {
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1)
     return refuse(several(order, *launchers, order == "remove" ? " HOST" : " N"));
-  const Launcher& launcher = launchers->front();
+  const RunningLauncher& launcher = launchers->front();
   const Status sent = send_question(launcher, cat(order, " ", words.back()));
   return sent.ok() ? show_records(launcher.socket) : refuse(sent);
 }
@@ -207,7 +208,7 @@ int answer_about_jobs(std::span<const std::string> arguments) {
   const auto launchers = choose(arguments.size() == 2 ? arguments[1] : "");
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1 && question == "stack") return refuse(several(question, *launchers));
-  for (const Launcher& launcher : *launchers) {
+  for (const RunningLauncher& launcher : *launchers) {
     const auto text = ask(launcher, question);
     if (!text.ok()) return refuse(text.status());
     if (std::fputs(text->c_str(), stdout) < 0) return kExitLauncher;

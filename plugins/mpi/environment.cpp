@@ -35,13 +35,13 @@ bool pmi_is_horovods() {
 
 bool is_set(const char* variable) { return environment_variable(variable).has_value(); }
 
-struct Launcher {
+struct MpiLauncher {
   std::string_view family;  // empty: none that is known
   const char* sign = nullptr;
 };
 
 // The one that started this process, by the variable that tells.
-Launcher launcher() {
+MpiLauncher launcher() {
   for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
     if (is_set(sign)) return {"Open MPI", sign};
   }
