@@ -18,9 +18,9 @@ namespace {
 
 constexpr size_t kLongest = ::gloo::transport::Address::kMaxByteSize;
 
-class Mesh : public ::gloo::Context {
+class GlooContext : public ::gloo::Context {
  public:
-  Mesh(int index, int size, std::shared_ptr<::gloo::transport::Device> device)
+  GlooContext(int index, int size, std::shared_ptr<::gloo::transport::Device> device)
       : ::gloo::Context(index, size) {
     links_ = device->createContext(index, size);
     interruptible_ = std::make_shared<InterruptibleLinks>(links_);
@@ -40,7 +40,7 @@ class Mesh : public ::gloo::Context {
 };
 
 // How the others reach this one, each by an address of its own.
-std::string offer_addresses(Mesh& mesh) {
+std::string offer_addresses(GlooContext& mesh) {
   std::string offered = address_record(static_cast<size_t>(mesh.size), kLongest);
   for (int other = 0; other < mesh.size; ++other) {
     if (other == mesh.rank) continue;
@@ -52,7 +52,7 @@ std::string offer_addresses(Mesh& mesh) {
 
 }  // namespace
 
-void interrupt(::gloo::Context& context) { static_cast<Mesh&>(context).interrupt(); }
+void interrupt(::gloo::Context& context) { static_cast<GlooContext&>(context).interrupt(); }
 
 std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& host,
                                                        const hvd_plugin_config& config) {
@@ -71,7 +71,7 @@ Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
                                                  std::shared_ptr<::gloo::transport::Device> device,
                                                  const std::string& name, int index, int size,
                                                  bool is_everyone, double timeout_seconds) {
-  auto mesh = std::make_shared<Mesh>(index, size, std::move(device));
+  auto mesh = std::make_shared<GlooContext>(index, size, std::move(device));
   const auto timeout = std::chrono::milliseconds(static_cast<int64_t>(timeout_seconds * 1000));
   mesh->setTimeout(timeout);
   mesh->links().setTimeout(timeout);
