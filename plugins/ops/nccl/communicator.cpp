@@ -16,7 +16,7 @@ constexpr double kIdSlice = 1;
 
 // The argument of the host function that a stream calls at the end of a batch, on a thread of the
 // driver.
-struct Notice {
+struct StreamEndNotice {
   std::shared_ptr<NcclBatch> batch;
   std::shared_ptr<WakeEvent> event;
 };
@@ -27,7 +27,7 @@ bool has_fractions(int32_t dtype) {
 }
 
 void on_reached(void* argument) {
-  const std::unique_ptr<Notice> notice(static_cast<Notice*>(argument));
+  const std::unique_ptr<StreamEndNotice> notice(static_cast<StreamEndNotice*>(argument));
   if (notice->batch->reach()) notice->event->ring();
 }
 
@@ -169,7 +169,8 @@ Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
   batch.kept_ = collectives.take_kept();
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, channel.stream()), "EventRecord"));
   HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));
-  auto notice = std::make_unique<Notice>(Notice{batch.shared_from_this(), event()});
+  auto notice =
+      std::make_unique<StreamEndNotice>(StreamEndNotice{batch.shared_from_this(), event()});
   HVD_RETURN_IF_ERROR(
       api.of_device(api.launch_host_func(notices_, &on_reached, notice.get()), "LaunchHostFunc"));
   static_cast<void>(notice.release());
