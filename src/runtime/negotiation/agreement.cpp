@@ -15,7 +15,7 @@ std::string upper(std::string_view text) {
   return result;
 }
 
-struct Pair {
+struct RequestPair {
   const std::string& name;
   RankRequest a;
   RankRequest b;
@@ -34,7 +34,7 @@ std::string member(const Request& request, size_t index) {
   return request.tensors.size() > 1 ? cat(" of tensor ", index, " of the group") : std::string();
 }
 
-std::optional<std::string> dtypes(const Pair& pair) {
+std::optional<std::string> dtypes(const RequestPair& pair) {
   const auto& a = pair.a.request.tensors;
   const auto& b = pair.b.request.tensors;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
@@ -45,7 +45,7 @@ std::optional<std::string> dtypes(const Pair& pair) {
   return {};
 }
 
-std::optional<std::string> shapes(const Pair& pair) {
+std::optional<std::string> shapes(const RequestPair& pair) {
   const Request& a = pair.a.request;
   const Request& b = pair.b.request;
   const size_t first = has_rank_rows(a.op) ? 1 : 0;
@@ -92,7 +92,7 @@ std::optional<std::string> registrations(const RankRequest& a, const RankRequest
 }
 
 // The first term that differs.
-std::optional<std::string> terms(const Pair& pair) {
+std::optional<std::string> terms(const RequestPair& pair) {
   const Request& a = pair.a.request;
   const Request& b = pair.b.request;
   if (is_registration(a.op) || is_registration(b.op)) return registrations(pair.a, pair.b);
@@ -120,7 +120,7 @@ std::optional<std::string> terms(const Pair& pair) {
 }
 
 // And of the rest, where the terms are alike.
-std::optional<std::string> places(const Pair& pair) {
+std::optional<std::string> places(const RequestPair& pair) {
   const Request& a = pair.a.request;
   const Request& b = pair.b.request;
   if (has_rank_rows(a.op)) {
@@ -175,7 +175,7 @@ std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
 
 std::optional<std::string> disagreement(const std::string& name, const RankRequest& a,
                                         const RankRequest& b) {
-  const Pair pair{name, a, b};
+  const RequestPair pair{name, a, b};
   auto sentence = terms(pair);
   return sentence ? sentence : places(pair);
 }
