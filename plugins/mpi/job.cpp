@@ -13,7 +13,7 @@
 namespace hvd::mpi {
 namespace {
 
-struct Process {
+struct MpiProcess {
   decltype(&MPI_Finalize) finalize = nullptr;
   decltype(&MPI_Finalized) finalized = nullptr;
   bool spans_machines = false;
@@ -23,14 +23,14 @@ constexpr const char* kProcessName = "mpi-process";
 
 // This plugin's, or that of another one which has initialised MPI and publishes it.
 struct PublishedProcess {
-  Process own;
-  std::atomic<Process*> used{&own};
+  MpiProcess own;
+  std::atomic<MpiProcess*> used{&own};
 };
 PublishedProcess& published() {
   static PublishedProcess* const kPublished = new PublishedProcess;
   return *kPublished;
 }
-Process& process() { return *published().used.load(); }
+MpiProcess& process() { return *published().used.load(); }
 
 void at_exit(int status, void*) {
   int ended = 0;
@@ -147,7 +147,7 @@ Status initialise(const MpiApi& api, const hvd_plugin_host& host) {
   int yes = 0;
   api.initialized(&yes);
   if (yes != 0) {
-    auto* first = static_cast<Process*>(host.lookup(host.host, kProcessName));
+    auto* first = static_cast<MpiProcess*>(host.lookup(host.host, kProcessName));
     if (first != nullptr) published().used = first;
     if (process().finalize != nullptr) host.publish(host.host, kProcessName, &process());
     return {};

@@ -85,7 +85,7 @@ std::vector<pid_t> children_by_waiting() {
   return children;
 }
 
-struct Process {
+struct ProcessEntry {
   pid_t pid;
   pid_t parent;
   std::optional<int64_t> start;  // none: it was found without /proc
@@ -93,15 +93,15 @@ struct Process {
   std::string name;
 };
 
-std::vector<Process> processes_below(pid_t root = ::getpid()) {
-  std::vector<Process> found;
+std::vector<ProcessEntry> processes_below(pid_t root = ::getpid()) {
+  std::vector<ProcessEntry> found;
   if (is_childless()) return found;
   if (!is_proc_ours()) {
     for (const pid_t pid : children_by_waiting())
       found.push_back({pid, root, {}, 'R', "a process"});
     return found;
   }
-  std::multimap<pid_t, Process> by_parent;
+  std::multimap<pid_t, ProcessEntry> by_parent;
   DIR* directory = ::opendir("/proc");
   if (directory == nullptr) return found;
   while (const dirent* entry = ::readdir(directory)) {
@@ -109,8 +109,8 @@ std::vector<Process> processes_below(pid_t root = ::getpid()) {
     if (!pid) continue;
     auto stat = read_stat(entry->d_name);
     if (!stat) continue;
-    by_parent.emplace(stat->parent, Process{static_cast<pid_t>(*pid), stat->parent, stat->start,
-                                            stat->state, std::move(stat->name)});
+    by_parent.emplace(stat->parent, ProcessEntry{static_cast<pid_t>(*pid), stat->parent,
+                                                 stat->start, stat->state, std::move(stat->name)});
   }
   ::closedir(directory);
   std::vector<pid_t> parents = {root};
@@ -130,7 +130,7 @@ std::vector<Process> processes_below(pid_t root = ::getpid()) {
 // Signals the process that a scan has found, and no other one that has its pid by now. A pidfd names
 // one process for good; the start time shows that it is the found one. A process that was found
 // without /proc is an unreaped child, which keeps its pid.
-void send_signals(const Process& process, std::initializer_list<int> numbers) {
+void send_signals(const ProcessEntry& process, std::initializer_list<int> numbers) {
   const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   if (process.start) {
     const auto stat = read_stat(cat(process.pid));
@@ -149,17 +149,17 @@ void send_signals(const Process& process, std::initializer_list<int> numbers) {
 // signals the group. A process that a signal handler starts afterwards is not signalled.
 template <typename Filter>
 void signal_each(std::initializer_list<int> numbers, pid_t spared, const Filter& is_meant) {
-  const std::vector<Process> processes = processes_below();
+  const std::vector<ProcessEntry> processes = processes_below();
   const pid_t spared_group = spared > 0 ? ::getpgid(spared) : -1;
   std::set<pid_t> groups;
-  for (const Process& process : processes) {
+  for (const ProcessEntry& process : processes) {
     // No other process gets the pid of a child that this process has not reaped.
     if (process.parent != ::getpid() || ::getpgid(process.pid) != process.pid) continue;
     if (process.pid == spared_group || !is_meant(process.pid)) continue;
     for (const int number : numbers) ::kill(-process.pid, number);
     groups.insert(process.pid);
   }
-  for (const Process& process : processes) {
+  for (const ProcessEntry& process : processes) {
     if (process.pid == spared || groups.contains(::getpgid(process.pid))) continue;
     if (is_meant(process.pid)) send_signals(process, numbers);
   }
@@ -171,14 +171,14 @@ void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 std::vector<pid_t> descendants() {
   std::vector<pid_t> pids;
-  for (const Process& process : processes_below()) pids.push_back(process.pid);
+  for (const ProcessEntry& process : processes_below()) pids.push_back(process.pid);
   return pids;
 }
 
 std::vector<pid_t> descendants_of(pid_t pid) {
   std::vector<pid_t> pids = {pid};
   if (!is_proc_ours()) return pids;
-  for (const Process& process : processes_below(pid)) pids.push_back(process.pid);
+  for (const ProcessEntry& process : processes_below(pid)) pids.push_back(process.pid);
   return pids;
 }
 
@@ -202,7 +202,7 @@ bool is_childless() {
 
 std::string describe_descendants() {
   std::string described;
-  for (const Process& process : processes_below()) {
+  for (const ProcessEntry& process : processes_below()) {
     if (process.state == 'Z') continue;
     if (!described.empty()) described += ", ";
     described += cat(printable(process.name), " (pid ", process.pid, ")");
