@@ -21,8 +21,8 @@ constexpr std::chrono::milliseconds kStagger{250};
 
 // State that the handlers write and the coroutine reads. The handlers' copies keep the state alive
 // when the coroutine has ended; the sockets are closed then.
-struct Race {
-  explicit Race(const asio::any_io_executor& executor) : changed(executor) {}
+struct RaceState {
+  explicit RaceState(const asio::any_io_executor& executor) : changed(executor) {}
 
   void finish(std::list<tcp::socket>::iterator socket, const tcp::endpoint& to,
               const net::error_code& error) {
@@ -51,7 +51,7 @@ struct Race {
   Status failure;
 };
 
-void start_attempt(const std::shared_ptr<Race>& race, const asio::any_io_executor& executor,
+void start_attempt(const std::shared_ptr<RaceState>& race, const asio::any_io_executor& executor,
                    const tcp::endpoint& to) {
   const auto socket = race->sockets.emplace(race->sockets.end(), executor);
   ++race->running;
@@ -62,7 +62,7 @@ void start_attempt(const std::shared_ptr<Race>& race, const asio::any_io_executo
 // Closes the sockets of the other attempts, so that their handlers end.
 class SocketCloser {
  public:
-  explicit SocketCloser(std::shared_ptr<Race> race) : race_(std::move(race)) {}
+  explicit SocketCloser(std::shared_ptr<RaceState> race) : race_(std::move(race)) {}
   SocketCloser(const SocketCloser&) = delete;
   ~SocketCloser() {
     net::error_code ignored;
@@ -70,7 +70,7 @@ class SocketCloser {
   }
 
  private:
-  std::shared_ptr<Race> race_;
+  std::shared_ptr<RaceState> race_;
 };
 
 }  // namespace
@@ -78,7 +78,7 @@ class SocketCloser {
 net::Task<Result<tcp::socket>> connect_any(std::vector<asio::ip::address> addresses,
                                            uint16_t port) {
   const auto executor = co_await asio::this_coro::executor;
-  const auto race = std::make_shared<Race>(executor);
+  const auto race = std::make_shared<RaceState>(executor);
   const SocketCloser closer(race);
   size_t next = 0;
   for (;;) {
