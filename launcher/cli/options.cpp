@@ -155,11 +155,11 @@ std::string name_of(const CommandLine& line, std::string_view key) {
   return split(setting(key).flags, ',').front();
 }
 
-struct Range {
+struct NumberRange {
   const char* key;
   double low, high;
 };
-constexpr Range kRanges[] = {
+constexpr NumberRange kRanges[] = {
     {"num_proc", 1, 1 << 24},
     {"slots_per_host", 1, kMaxSlotsPerHost},
     {"nnodes", 1, 1 << 24},
@@ -214,7 +214,7 @@ Status check_detached(const Settings& settings, const CommandLine& line) {
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
 Status check_values(const Settings& settings, const CommandLine& line) {
-  for (const Range& range : kRanges) {
+  for (const NumberRange& range : kRanges) {
     if (!settings.is_set(range.key)) continue;
     const double value = settings.number(range.key);
     if (value >= range.low && value <= range.high) continue;
