@@ -17,24 +17,25 @@ namespace {
 namespace fs = std::filesystem;
 
 // Where packages of a row come from, by kind of machine. Empty: not to be had there.
-struct Source {
+struct PackageSource {
   std::string_view row;
   std::string_view run_apt, run_dnf;      // packages that run it
   std::string_view build_apt, build_dnf;  // further packages to build it
   std::string_view pip;
 };
 constexpr std::array kSources = {
-    Source{"PyTorch", "python3-torch", "python3-torch", "", "", "torch"},
-    Source{"TensorFlow", "", "", "", "", "tensorflow"},
-    Source{"MXNet", "", "", "", "", "'mxnet==1.9.1' 'numpy<1.24'"},
-    Source{"JAX", "", "", "", "", "jax"},
-    Source{"MPI", "libopenmpi3", "openmpi", "libopenmpi-dev libmpich-dev", "openmpi-devel", ""},
-    Source{"NCCL", "libnccl2", "libnccl", "", "", ""},
-    Source{"Python", "python3", "python3", "", "", ""},
-    Source{"PMIx", "libpmix2", "pmix", "libpmix-dev", "pmix-devel", ""},
-    Source{"libssh", "libssh-4", "libssh", "libssh-dev", "libssh-devel", ""},
-    Source{"CUDA", "nvidia-driver", "nvidia-driver", "", "", ""},
-    Source{"ROCm", "libamdhip64-5", "rocm-hip", "", "", ""},
+    PackageSource{"PyTorch", "python3-torch", "python3-torch", "", "", "torch"},
+    PackageSource{"TensorFlow", "", "", "", "", "tensorflow"},
+    PackageSource{"MXNet", "", "", "", "", "'mxnet==1.9.1' 'numpy<1.24'"},
+    PackageSource{"JAX", "", "", "", "", "jax"},
+    PackageSource{"MPI", "libopenmpi3", "openmpi", "libopenmpi-dev libmpich-dev", "openmpi-devel",
+                  ""},
+    PackageSource{"NCCL", "libnccl2", "libnccl", "", "", ""},
+    PackageSource{"Python", "python3", "python3", "", "", ""},
+    PackageSource{"PMIx", "libpmix2", "pmix", "libpmix-dev", "pmix-devel", ""},
+    PackageSource{"libssh", "libssh-4", "libssh", "libssh-dev", "libssh-devel", ""},
+    PackageSource{"CUDA", "nvidia-driver", "nvidia-driver", "", "", ""},
+    PackageSource{"ROCm", "libamdhip64-5", "rocm-hip", "", "", ""},
 };
 
 std::string first_on_path(std::string_view program) {
@@ -69,7 +70,7 @@ std::string installed_by(std::string_view apt, std::string_view dnf, const Machi
 }
 
 // Remedy for a framework that is installed at `place` and cannot be imported.
-std::string of_broken_framework(const Source& source, const std::string& place,
+std::string of_broken_framework(const PackageSource& source, const std::string& place,
                                 const Machine& machine) {
   const bool is_installed = place.find("/site-packages/") != std::string::npos ||
                             place.find("/dist-packages/") != std::string::npos;
@@ -82,7 +83,8 @@ std::string of_broken_framework(const Source& source, const std::string& place,
              : command;
 }
 
-std::string of_framework(const Source& source, const std::string& place, const Machine& machine) {
+std::string of_framework(const PackageSource& source, const std::string& place,
+                         const Machine& machine) {
   if (!place.empty()) return of_broken_framework(source, place, machine);
   if (machine.has_system_python) {
     std::string command = installed_by(source.run_apt, source.run_dnf, machine);
@@ -148,7 +150,7 @@ std::string remedy(std::string_view row, bool has_part, const Machine& machine,
     return "none by installing: the kernel or the container refuses it";
   }
   if (row == "CCL") return has_part ? of_ccl(machine) : with_rebuild("", machine);
-  const auto source = std::ranges::find(kSources, row, &Source::row);
+  const auto source = std::ranges::find(kSources, row, &PackageSource::row);
   if (source == kSources.end()) return with_rebuild("", machine);
   if (!source->pip.empty()) return of_framework(*source, place, machine);
   if (has_part || source->build_apt.empty()) {

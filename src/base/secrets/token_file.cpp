@@ -22,13 +22,13 @@ constexpr size_t kMaxTokenBytes = 2 * 1024 + 16;
 constexpr size_t kLeastDigits = 32;
 
 // A file that is open, and its name in errors.
-struct Source {
+struct OpenedFile {
   int fd;
   std::string shown;
   std::string quoted;  // for the shell
 };
 
-bool is_anonymous_pipe(const Source& source, const struct stat& info) {
+bool is_anonymous_pipe(const OpenedFile& source, const struct stat& info) {
   struct statfs system {};
   return S_ISFIFO(info.st_mode) && ::fstatfs(source.fd, &system) == 0 &&
          system.f_type == PIPEFS_MAGIC;
@@ -40,7 +40,7 @@ std::string octal(mode_t mode) {
   return text;
 }
 
-Status check_private(const Source& source, const struct stat& info) {
+Status check_private(const OpenedFile& source, const struct stat& info) {
   const mode_t mode = info.st_mode;
   const bool is_own = info.st_uid == ::geteuid(), is_roots = info.st_uid == 0;
   if ((is_own && (mode & 077) == 0) || (is_roots && (mode & 027) == 0)) return {};
@@ -58,7 +58,8 @@ Status check_private(const Source& source, const struct stat& info) {
           is_roots ? " (in a Kubernetes Secret volume: defaultMode: 0440)" : ""));
 }
 
-Result<std::string> read_all(const Source& source, bool is_pipe, size_t limit, Deadline deadline) {
+Result<std::string> read_all(const OpenedFile& source, bool is_pipe, size_t limit,
+                             Deadline deadline) {
   std::string text;
   std::array<char, 4096> buffer;
   for (;;) {
@@ -80,7 +81,7 @@ Result<std::string> read_all(const Source& source, bool is_pipe, size_t limit, D
   }
 }
 
-Result<std::string> read_private(const Source& source, size_t limit, Deadline deadline) {
+Result<std::string> read_private(const OpenedFile& source, size_t limit, Deadline deadline) {
   struct stat info {};
   if (::fstat(source.fd, &info) != 0) {
     return system_error(cat("cannot read ", source.shown), errno);
@@ -107,7 +108,7 @@ Result<Secret> to_secret(std::string_view text, const std::string& shown,
 }
 
 Result<Secret> read_token_fd(int fd, Deadline deadline) {
-  const Source source{fd, cat("token descriptor ", fd), "that file"};
+  const OpenedFile source{fd, cat("token descriptor ", fd), "that file"};
   const auto text = read_private(source, kMaxTokenBytes, deadline);
   if (fd > STDERR_FILENO) ::close(fd);
   if (!text.ok()) return text.status();
