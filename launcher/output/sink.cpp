@@ -20,15 +20,15 @@ namespace {
 constexpr std::chrono::seconds kStuckAfter{1};
 
 // How a descriptor is written without blocking.
-struct Target {
+struct SinkTarget {
   std::shared_ptr<UniqueFd> fd = std::make_shared<UniqueFd>();  // a write of the thread shares it
   bool is_socket = false;
   bool is_file = false;
   int flags_to_restore = -1;  // of the open file, which others share
 };
 
-Target open_target(int fd) {
-  Target target;
+SinkTarget open_target(int fd) {
+  SinkTarget target;
   struct stat status {};
   if (::fstat(fd, &status) != 0) return target;
   if (S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && ::isatty(fd) == 1)) {
@@ -244,7 +244,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
 
   using error_code = net::error_code;
 
-  Target target_;
+  SinkTarget target_;
   const int fd_;  // the caller's, which may block, where the process has no descriptor left
   WriterThread& thread_;
   bool can_wait_ = false;
