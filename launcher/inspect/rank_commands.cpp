@@ -17,16 +17,16 @@ namespace hvd::launcher {
 namespace {
 
 // Seen by the read that waits for the caller's end, which may come after all else has gone.
-struct Watch {
-  explicit Watch(const net::asio::any_io_executor& executor) : changed(executor) {}
+struct CallerWatch {
+  explicit CallerWatch(const net::asio::any_io_executor& executor) : changed(executor) {}
   net::Notification changed;
   bool is_gone = false;
   char byte = 0;
 };
 
-std::shared_ptr<Watch> watch(const net::asio::any_io_executor& executor,
-                             net::StreamSocket& caller) {
-  auto watch = std::make_shared<Watch>(executor);
+std::shared_ptr<CallerWatch> watch(const net::asio::any_io_executor& executor,
+                                   net::StreamSocket& caller) {
+  auto watch = std::make_shared<CallerWatch>(executor);
   caller.async_read_some(net::asio::buffer(&watch->byte, 1),
                          [watch](const net::error_code&, size_t) {
                            watch->is_gone = true;  // it says nothing more while it is there
@@ -55,7 +55,7 @@ struct RankCommands::Pending {
   std::deque<Beside> besides;  // ascending by rank
   std::deque<Said> said;       // and not yet told
   size_t left = 0;
-  std::shared_ptr<Watch> watch;
+  std::shared_ptr<CallerWatch> watch;
 };
 
 std::vector<RankCommands::Place> RankCommands::places() const {
@@ -112,7 +112,7 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   }
   Pending pending;
   pending.watch = watch(executor_, caller);
-  const std::shared_ptr<Watch> watch = pending.watch;
+  const std::shared_ptr<CallerWatch> watch = pending.watch;
   pending_.push_back(&pending);
   order(std::move(wish), places, pending);
   while (!watch->is_gone && (pending.left > 0 || !pending.said.empty())) {
