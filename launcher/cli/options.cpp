@@ -21,7 +21,7 @@ namespace hvd::launcher {
 namespace {
 
 // A word of the command line that begins with a flag.
-struct Word {
+struct FlagWord {
   const Flag* flag = nullptr;
   std::string spelling;
   std::optional<std::string> value;  // attached to the flag
@@ -32,12 +32,12 @@ bool has(const std::vector<std::string>& words, std::string_view word) {
 }
 
 // Splits "--num-proc=4", "-np=4", "-p22", "-p=22" or "-p".
-Word recognise(const std::vector<Flag>& flags, const std::string& text) {
+FlagWord recognise(const std::vector<Flag>& flags, const std::string& text) {
   const size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
   for (const Flag& flag : flags) {
     if (!has(flag.spellings, name) && !has(flag.aliases, name)) continue;
-    Word word{&flag, name, {}};
+    FlagWord word{&flag, name, {}};
     if (equals != std::string::npos) word.value = text.substr(equals + 1);
     return word;
   }
@@ -111,7 +111,7 @@ CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::stri
       ++i;
       break;
     }
-    Word word = recognise(flags, arguments[i]);
+    FlagWord word = recognise(flags, arguments[i]);
     if (word.flag == nullptr) {
       const auto more = skip_foreign(flags, arguments[i], arguments.subspan(i + 1));
       if (!more.ok()) fail(more.status());

@@ -12,15 +12,15 @@
 namespace hvd::ops {
 
 template <size_t size>
-struct Word {
-  consteval Word(const char (&text)[size]) {
+struct FixedString {
+  consteval FixedString(const char (&text)[size]) {
     std::copy_n(text, size, letters);
   }  // NOLINT: implicit
   char letters[size];
 };
 
 // Both words and a terminating zero, in static storage.
-template <Word prefix, Word suffix>
+template <FixedString prefix, FixedString suffix>
 inline constexpr auto kJoinedWords = [] {
   std::array<char, sizeof prefix.letters + sizeof suffix.letters - 1> text{};
   char* const middle = std::copy_n(prefix.letters, sizeof prefix.letters - 1, text.data());
@@ -29,7 +29,7 @@ inline constexpr auto kJoinedWords = [] {
 }();
 
 // activity_of<"MPI">(HVD_ALLREDUCE) is "MPI_ALLREDUCE".
-template <Word prefix>
+template <FixedString prefix>
 const char* activity_of(int32_t op) {
   switch (op) {
     case HVD_ALLREDUCE:
