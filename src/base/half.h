@@ -8,6 +8,13 @@
 namespace hvd {
 namespace {
 
+struct Half {
+  uint16_t bits;
+};
+struct BFloat16Bits {
+  uint16_t bits;
+};
+
 inline float float_of_bits(uint32_t bits) {
   float value;
   __builtin_memcpy(&value, &bits, sizeof value);

@@ -8,13 +8,6 @@
 namespace hvd::collectives {
 namespace {
 
-struct Half {
-  uint16_t bits;
-};
-struct BFloat16Bits {
-  uint16_t bits;
-};
-
 double load(double value) { return value; }
 double load(float value) { return value; }
 double load(Half value) { return float_of_half(value.bits); }

@@ -2,12 +2,6 @@
 // the namespace of its variant. Everything here has internal linkage and uses no library code, so
 // that instructions of one variant never leak into functions that others share.
 
-struct Half {
-  uint16_t bits;
-};
-struct BFloat16Bits {
-  uint16_t bits;
-};
 struct Truth {
   uint8_t bits;
 };
