@@ -35,19 +35,19 @@ void MemoryWorld::lose(int32_t rank) {
 }
 
 std::string MemoryWorld::cause() {
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return failure;
 }
 
 int32_t MemoryWorld::lost_rank() {
   if (lost >= 0) return lost;
-  std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   return failure_lost;
 }
 
 void MemoryWorld::fail(const char* cause, int32_t lost_rank) {
   {
-    std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (failure.empty()) {
       failure = cause == nullptr ? "a rank failed its links" : cause;
       failure_lost = lost_rank;
@@ -126,7 +126,7 @@ int send_message(void* context, int32_t rank, const void* message, size_t size) 
   const auto deliver = [world = self->world, rank](MemoryWorld::Message one) {
     auto& mailbox = world->mailboxes[static_cast<size_t>(rank)];
     {
-      std::lock_guard lock(mailbox.mutex);
+      const MutexLock lock(mailbox.mutex);
       mailbox.messages.push_back(std::move(one));
     }
     world->ring(rank);
@@ -145,7 +145,7 @@ int poll_messages(void* context,
   auto* self = static_cast<Controller*>(context);
   std::deque<MemoryWorld::Message> messages;
   {
-    std::lock_guard lock(self->mailbox().mutex);
+    const MutexLock lock(self->mailbox().mutex);
     messages.swap(self->mailbox().messages);
   }
   for (const auto& message : messages) {
@@ -247,7 +247,7 @@ int32_t supports(void*, const hvd_batch* batch) {
 }
 
 void put_inputs(const Op& op, const Set& set, const hvd_batch& batch) {
-  std::lock_guard lock(op.world->mutex);
+  const MutexLock lock(op.world->mutex);
   MemoryWorld::BatchInputs& inputs_of_batch = op.world->batch_inputs[{set.key, batch.sequence}];
   inputs_of_batch.inputs.resize(static_cast<size_t>(set.size));
   inputs_of_batch.present.resize(static_cast<size_t>(set.size));
@@ -276,7 +276,7 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
   put_inputs(*self, set, *batch);
   const auto bring = [world = self->world, size = set.size,
                       key = std::pair(set.key, batch->sequence)] {
-    std::lock_guard lock(world->mutex);
+    const MutexLock lock(world->mutex);
     if (++world->batch_inputs[key].brought == size) world->ring_all();
   };
   if (!self->world->delayed_delivery)
@@ -389,7 +389,7 @@ bool advance(Op* self, Set& set) {
   if (set.running.empty()) return false;
   const Running first = set.running.front();
   {
-    std::lock_guard lock(self->world->mutex);
+    const MutexLock lock(self->world->mutex);
     const auto found = self->world->batch_inputs.find({set.key, first.batch->sequence});
     // No inputs: the batch was abandoned.
     if (found == self->world->batch_inputs.end()) return false;

@@ -7,10 +7,10 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "horovod/plugin.h"
 #include "runtime/delayed_delivery.h"
 
@@ -45,8 +45,8 @@ class MemoryWorld {
     std::string bytes;
   };
   struct Mailbox {
-    std::mutex mutex;
-    std::deque<Message> messages;  // guarded by mutex
+    Mutex mutex;
+    std::deque<Message> messages HVD_GUARDED_BY(mutex);
     int doorbell = -1;
   };
   // One batch: what each rank has brought.
@@ -62,11 +62,11 @@ class MemoryWorld {
 
   const std::vector<int32_t> machines;
   std::deque<Mailbox> mailboxes;
-  std::mutex mutex;
-  // By the set's members and how often they had a set, and the batch's sequence; guarded by mutex.
-  std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs;
-  std::string failure;        // guarded by mutex
-  int32_t failure_lost = -1;  // guarded by mutex
+  Mutex mutex;
+  // By the set's members and how often they had a set, and the batch's sequence.
+  std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs HVD_GUARDED_BY(mutex);
+  std::string failure HVD_GUARDED_BY(mutex);
+  int32_t failure_lost HVD_GUARDED_BY(mutex) = -1;
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
   std::unique_ptr<DelayedDelivery> delayed_delivery;  // the last member: its thread uses the others

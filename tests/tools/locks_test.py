@@ -40,6 +40,15 @@ class Locks(unittest.TestCase):
                     declared.append(name)
         self.assertEqual(declared, [], f"use Mutex and MutexLock of {HEADER}")
 
+    def test_no_comment_stands_for_an_annotation(self):
+        commented = []
+        for folder in (*FOLDERS, "tests"):
+            for path in (ROOT / folder).rglob("*"):
+                if path.suffix in (".h", ".cpp") and re.search(r"//.*\bguarded by \w*mutex",
+                                                              path.read_text(encoding="utf-8")):
+                    commented.append(str(path.relative_to(ROOT)))
+        self.assertEqual(commented, [], "say HVD_GUARDED_BY(mutex) in place of the comment")
+
     @unittest.skipUnless(shutil.which(CLANG), f"there is no {CLANG}")
     def test_clang_refuses_an_access_without_the_lock(self):
         guarded = compiled("hvd::MutexLock lock(mutex_);")

@@ -35,7 +35,7 @@ Status answer_with(Work& work, const std::function<Bytes()>& message) {
   auto& mailbox = ranks.world().mailboxes[1];
   {
     const Bytes bytes = message();
-    const std::lock_guard lock(mailbox.mutex);
+    const hvd::MutexLock lock(mailbox.mutex);
     mailbox.messages.push_back({0, std::string(hvd::as_text(bytes))});
   }
   ranks.world().ring(1);
