@@ -66,7 +66,7 @@ class CclSymbols {
     *to = reinterpret_cast<Function*>(symbol(name));
   }
   template <typename Function>
-  void need(const char* name, const char* defaults, Call<Function>* to) {
+  void need(const char* name, const char* defaults, CallWithDefaults<Function>* to) {
     need(name, &to->function);
     to->defaults = static_cast<const abi::Attribute*>(symbol(defaults));
   }

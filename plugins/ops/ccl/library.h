@@ -12,7 +12,7 @@ namespace hvd::ops::ccl {
 
 // A function that takes the library's defaults as its attribute.
 template <typename Function>
-struct Call {
+struct CallWithDefaults {
   Function* function = nullptr;
   const abi::Attribute* defaults = nullptr;
 };
@@ -25,13 +25,13 @@ struct CclApi {
   abi::DestroyCommunicator* destroy_communicator;
   abi::TestEvent* test_event;
   abi::DestroyEvent* destroy_event;
-  Call<abi::Init> init;
-  Call<abi::CreateCommunicator> create_communicator;
-  Call<abi::AllReduce> all_reduce;
-  Call<abi::ReduceScatter> reduce_scatter;
-  Call<abi::AllGather> all_gather;
-  Call<abi::Broadcast> broadcast;
-  Call<abi::AllToAll> all_to_all;
+  CallWithDefaults<abi::Init> init;
+  CallWithDefaults<abi::CreateCommunicator> create_communicator;
+  CallWithDefaults<abi::AllReduce> all_reduce;
+  CallWithDefaults<abi::ReduceScatter> reduce_scatter;
+  CallWithDefaults<abi::AllGather> all_gather;
+  CallWithDefaults<abi::Broadcast> broadcast;
+  CallWithDefaults<abi::AllToAll> all_to_all;
 };
 
 // Opens the library that this process has loaded already, else the one that HOROVOD_CCL_LIBRARY names,

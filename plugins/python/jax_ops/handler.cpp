@@ -65,9 +65,10 @@ std::string copy_outputs(hvd_handle handle, const std::vector<FfiBuffer>& result
 }
 
 // A submitted call, and its completion.
-class Call : public python::Awaited {
+class SubmittedCall : public python::Awaited {
  public:
-  Call(hvd_handle handle, const FfiApi& api, const Request& request, const FfiValues& results)
+  SubmittedCall(hvd_handle handle, const FfiApi& api, const Request& request,
+                const FfiValues& results)
       : Awaited(handle), api_(api), name_(request.name) {
     if (request.keeps_shapes()) return;
     for (int64_t i = 0; i < results.size; ++i) {
@@ -135,7 +136,7 @@ FfiError* execute(FfiCall* call) {
   const hvd_submission submission = request.submission();
   int status = library()->submit(&submission, &handle, error, sizeof error);
   if (status != HVD_OK) return error_of(api, code_of(status), request.name + ": " + error);
-  auto work = std::make_unique<Call>(handle, api, request, call->results);
+  auto work = std::make_unique<SubmittedCall>(handle, api, request, call->results);
   if (bytes_of_all(call->arguments) <= kSmall) {
     status = library()->wait(handle, kAtOnce, error, sizeof error);
     if (status != HVD_IN_PROGRESS) return work->end(status, error);

@@ -25,7 +25,7 @@ hvd::collectives::SharedHeap& hvd::runtime::api::heap() {
 namespace {
 
 using hvd::Status;
-using hvd::runtime::api::Call;
+using hvd::runtime::api::ApiCall;
 using hvd::runtime::api::copy_sized;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::heap;
@@ -36,7 +36,7 @@ hvd::Deadline deadline_of(double seconds) {
 }
 
 int32_t identity_number(int32_t hvd::runtime::Identity::*field) {
-  const Call call;
+  const ApiCall call;
   if (!state.initialized.load() || call.identity() == nullptr) return -1;
   return call.identity()->*field;
 }
@@ -55,7 +55,7 @@ int32_t hvd_cross_rank(void) { return identity_number(&hvd::runtime::Identity::c
 int32_t hvd_cross_size(void) { return identity_number(&hvd::runtime::Identity::cross_size); }
 
 int32_t hvd_is_homogeneous(void) {
-  const Call call;
+  const ApiCall call;
   if (!state.initialized.load() || call.identity() == nullptr) return -1;
   return call.identity()->is_homogeneous ? 1 : 0;
 }
@@ -63,7 +63,7 @@ int32_t hvd_is_homogeneous(void) {
 int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
     hvd_submission whole;
@@ -75,7 +75,7 @@ int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error
 int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
                        double postscale, int32_t* runs, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     if (runs == nullptr) return hvd::invalid_argument("the answer's address is NULL");
     *runs = call.runtime()->device_support().has(op, dtype, reduce_op, prescale, postscale) ? 1 : 0;
@@ -85,7 +85,7 @@ int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double pres
 
 int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     bool is_done = false;
     HVD_RETURN_IF_ERROR(call.runtime()->poll(handle, &is_done));
@@ -97,7 +97,7 @@ int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error_size) {
 int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size) {
   bool in_progress = false;
   const int code = guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     const auto status = call.runtime()->wait(handle, deadline_of(timeout_seconds));
     in_progress = !status.has_value();
@@ -109,7 +109,7 @@ int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t erro
 int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                    size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     hvd_output whole;
     HVD_RETURN_IF_ERROR(copy_sized(output, sizeof output->struct_size, &whole));
@@ -122,7 +122,7 @@ int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* 
 int hvd_release(hvd_handle handle, char* error, size_t error_size) {
   bool in_use = false;
   const int code = guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     return call.runtime()->release(handle, &in_use);
   });
@@ -143,7 +143,7 @@ int hvd_free(void* memory, char* error, size_t error_size) {
 
 int hvd_derive_key(const char* purpose, void* key, size_t size, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     if (!state.initialized.load()) {
       return hvd::failed_precondition("Horovod has been shut down; use hvd.init()");
@@ -165,7 +165,7 @@ int32_t hvd_capability(const char* name, char* why, size_t why_size) {
     HVD_ASSIGN_OR_RETURN(const hvd::Settings settings, hvd::Settings::from_environment());
     std::string reason;
     if (std::string_view(name) == "mpi-threads") {
-      const Call call;
+      const ApiCall call;
       works = call.runtime() != nullptr && call.runtime()->uses("mpi-threads");
       return works ? Status()
                    : hvd::unavailable(

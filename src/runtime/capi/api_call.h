@@ -52,14 +52,14 @@ collectives::SharedHeap& heap();
 Status complete_init(rendezvous::PlaceRequestFrom from);
 
 // Keeps `current` alive for the length of a call.
-class Call {
+class ApiCall {
  public:
-  Call() {
+  ApiCall() {
     state.calls.fetch_add(1);
     runtime_ = state.current.load();
   }
-  ~Call() { state.calls.fetch_sub(1); }
-  Call(const Call&) = delete;
+  ~ApiCall() { state.calls.fetch_sub(1); }
+  ApiCall(const ApiCall&) = delete;
 
   Runtime* runtime() const { return runtime_; }
   // nullptr before hvd_init.

@@ -10,7 +10,7 @@
 namespace {
 
 using hvd::Status;
-using hvd::runtime::api::Call;
+using hvd::runtime::api::ApiCall;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::state;
 
@@ -28,7 +28,7 @@ int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error
 
 int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     if (path == nullptr) return hvd::invalid_argument("the timeline's path is NULL");
     return call.runtime()->observation().start_timeline(path, mark_cycles != 0);
@@ -37,7 +37,7 @@ int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error, size_
 
 int hvd_stop_timeline(char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     return call.runtime()->observation().stop_timeline();
   });
@@ -46,7 +46,7 @@ int hvd_stop_timeline(char* error, size_t error_size) {
 int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* error,
                 size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     if (scope != HVD_METRICS_RANK && scope != HVD_METRICS_JOB) {
       return hvd::invalid_argument(hvd::cat("there is no scope ", scope, " of metrics"));

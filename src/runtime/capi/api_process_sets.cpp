@@ -11,7 +11,7 @@ namespace {
 
 using hvd::Status;
 using hvd::runtime::SetMembers;
-using hvd::runtime::api::Call;
+using hvd::runtime::api::ApiCall;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::state;
 
@@ -19,7 +19,7 @@ using hvd::runtime::api::state;
 template <typename Use>
 int with_set(int32_t id, char* error, size_t error_size, Use&& use) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     if (const auto* const place = state.provisional.load(); place != nullptr && id == 0) {
       SetMembers all{.ranks = std::vector<int32_t>(static_cast<size_t>(place->size)),
                      .index = place->rank};
@@ -47,7 +47,7 @@ extern "C" {
 int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle, char* error,
                         size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     if (Status status = call.check(); !status.ok()) return status;
     if (handle == nullptr || (ranks == nullptr && count > 0)) {
       return hvd::invalid_argument("the handle's address or the ranks are NULL");
@@ -59,7 +59,7 @@ int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle
 int hvd_remove_process_set(int32_t process_set, hvd_handle* handle, char* error,
                            size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     if (Status status = call.check(); !status.ok()) return status;
     if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
     return call.runtime()->remove_process_set(process_set, handle);
@@ -103,7 +103,7 @@ int hvd_process_set_ranks(int32_t process_set, int32_t* ranks, uint32_t room, ui
 int hvd_process_set_ids(int32_t* ids, uint32_t room, uint32_t* count, char* error,
                         size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    Call call;
+    ApiCall call;
     if (Status status = call.check(); !status.ok()) return status;
     copy_out(call.runtime()->process_sets().ids(), ids, room, count);
     return {};

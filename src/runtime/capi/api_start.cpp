@@ -25,7 +25,7 @@ namespace {
 using hvd::Status;
 using hvd::runtime::ElasticProcess;
 using hvd::runtime::Runtime;
-using hvd::runtime::api::Call;
+using hvd::runtime::api::ApiCall;
 using hvd::runtime::api::copy_sized;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::heap;
@@ -89,7 +89,7 @@ void save(const std::shared_ptr<const hvd::runtime::SavedBootstrap>& saved)
 
 // Called by the thread of the news.
 void fail_generation(int32_t generation, const Status& why) {
-  const Call call;
+  const ApiCall call;
   Runtime* const runtime = call.runtime();
   if (state.initialized.load() && runtime != nullptr &&
       runtime->identity().generation == generation) {
@@ -256,7 +256,7 @@ extern "C" {
 
 int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    if (state.forked.load()) return Call().check();
+    if (state.forked.load()) return ApiCall().check();
     const hvd::MutexLock lock(state.mutex);
     if (state.initialized.load()) return {};
     hvd_init_options wishes{};
@@ -298,12 +298,12 @@ int32_t hvd_is_provisional(void) { return state.provisional.load() != nullptr ? 
 int hvd_complete_init(int32_t takes_any_place, char* error, size_t error_size) {
   using From = hvd::rendezvous::PlaceRequestFrom;
   return guarded(error, error_size, [&]() -> Status {
-    return Call().check(takes_any_place != 0 ? From::kElasticRun : From::kCollective);
+    return ApiCall().check(takes_any_place != 0 ? From::kElasticRun : From::kCollective);
   });
 }
 
 int32_t hvd_generation(void) {
-  const Call call;
+  const ApiCall call;
   return hvd_is_initialized() != 0 ? call.identity()->generation : -1;
 }
 
