@@ -17,7 +17,7 @@ constexpr size_t kMaxClientBytes = 64;
 constexpr size_t kMaxHostBytes = 255;
 constexpr int64_t kMaxListed = 10'000;
 
-Reply not_allowed(const Request& request, std::string_view allowed) {
+Reply not_allowed(const StoreRequest& request, std::string_view allowed) {
   return {405, cat("this path does not support ", printable(request.method, 20), "; use ", allowed),
           nullptr};
 }
@@ -78,13 +78,13 @@ Reply Reply::failure(const Status& status) {
   return {to_http(status.code()), status.message(), nullptr};
 }
 
-Service::Outcome Service::start(Request request, Done done) {
+Service::Outcome Service::start(StoreRequest request, Done done) {
   Outcome outcome = dispatch(std::move(request), std::move(done));
   if (durable_) durable_->seal();
   return outcome;
 }
 
-Service::Outcome Service::dispatch(Request request, Done done) {
+Service::Outcome Service::dispatch(StoreRequest request, Done done) {
   auto target = parse_target(request.target);
   if (!target.ok()) return Reply::failure(target.status());
   Bytes body = std::move(request.body);
@@ -105,7 +105,7 @@ Service::Outcome Service::dispatch(Request request, Done done) {
                                       "or join")));
 }
 
-Service::Outcome Service::keys(const Request& request, Target target, Bytes body, Done done) {
+Service::Outcome Service::keys(const StoreRequest& request, Target target, Bytes body, Done done) {
   if (const Status status = check_key(target.name); !status.ok()) return Reply::failure(status);
   if (request.method == "GET") {
     const auto deadline = deadline_of(target);
@@ -142,7 +142,8 @@ Service::Outcome Service::wait(const std::string& key, Deadline deadline, Done d
   return pending;
 }
 
-Service::Outcome Service::swap(const Request& request, const Target& target, const Bytes& body) {
+Service::Outcome Service::swap(const StoreRequest& request, const Target& target,
+                               const Bytes& body) {
   if (request.method != "POST") return not_allowed(request, "POST");
   const auto call = call_of(target, Naming::kRequired);
   if (!call.ok()) return Reply::failure(call.status());
@@ -159,7 +160,7 @@ Service::Outcome Service::swap(const Request& request, const Target& target, con
                nullptr};
 }
 
-Service::Outcome Service::list(const Request& request, const Target& target) {
+Service::Outcome Service::list(const StoreRequest& request, const Target& target) {
   if (request.method != "GET") return not_allowed(request, "GET");
   const auto limit = target.number("limit", 1, kMaxListed);
   if (!limit.ok()) return Reply::failure(limit.status());
@@ -171,7 +172,7 @@ Service::Outcome Service::list(const Request& request, const Target& target) {
   return Reply{200, to_text(page), nullptr};
 }
 
-Service::Outcome Service::watch(const Request& request, const Target& target, Done done) {
+Service::Outcome Service::watch(const StoreRequest& request, const Target& target, Done done) {
   if (request.method != "GET") return not_allowed(request, "GET");
   const auto deadline = deadline_of(target);
   if (!deadline.ok()) return Reply::failure(deadline.status());
@@ -194,7 +195,7 @@ Service::Outcome Service::watch(const Request& request, const Target& target, Do
   return pending;
 }
 
-Service::Outcome Service::add(const Request& request, const Target& target) {
+Service::Outcome Service::add(const StoreRequest& request, const Target& target) {
   if (request.method != "POST") return not_allowed(request, "POST");
   const auto call = call_of(target, Naming::kRequired);
   if (!call.ok()) return Reply::failure(call.status());
@@ -206,7 +207,7 @@ Service::Outcome Service::add(const Request& request, const Target& target) {
   return Reply{200, std::to_string(*sum), nullptr};
 }
 
-Service::Outcome Service::fence(const Request& request, const Target& target, Done done) {
+Service::Outcome Service::fence(const StoreRequest& request, const Target& target, Done done) {
   if (request.method != "POST") return not_allowed(request, "POST");
   const auto call = call_of(target, Naming::kRequired);
   if (!call.ok()) return Reply::failure(call.status());
@@ -238,7 +239,7 @@ void Service::remove_all(std::string_view prefix) {
   exchanges_.remove_all(prefix);
 }
 
-Service::Outcome Service::exchange(const Request& request, const Target& target, Bytes body,
+Service::Outcome Service::exchange(const StoreRequest& request, const Target& target, Bytes body,
                                    Done done) {
   if (request.method == "DELETE") {
     exchanges_.remove(target.name);
@@ -279,7 +280,7 @@ Service::Outcome Service::exchange(const Request& request, const Target& target,
   return pending;
 }
 
-Service::Outcome Service::join(const Request& request, const Target& target, const Bytes& body,
+Service::Outcome Service::join(const StoreRequest& request, const Target& target, const Bytes& body,
                                Done done) {
   if (request.method != "POST") return not_allowed(request, "POST");
   const auto client = target.text("client");

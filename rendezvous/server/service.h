@@ -17,7 +17,7 @@
 
 namespace hvd::rendezvous {
 
-struct Request {
+struct StoreRequest {
   std::string method;
   std::string target;
   Bytes body;
@@ -51,7 +51,7 @@ class Service {
 
   explicit Service(int size) : membership_(size) {}
 
-  std::variant<Reply, Pending> start(Request request, Done done);
+  std::variant<Reply, Pending> start(StoreRequest request, Done done);
   // Resumes the job of an earlier server from its records, and writes each later change to `durable`,
   // which outlives this object. To be called before the first request.
   Status resume(const Records& records, DurableStore* durable);
@@ -67,15 +67,15 @@ class Service {
  private:
   using Outcome = std::variant<Reply, Pending>;
 
-  Outcome dispatch(Request request, Done done);
-  Outcome keys(const Request& request, Target target, Bytes body, Done done);
-  Outcome swap(const Request& request, const Target& target, const Bytes& body);
-  Outcome list(const Request& request, const Target& target);
-  Outcome watch(const Request& request, const Target& target, Done done);
-  Outcome add(const Request& request, const Target& target);
-  Outcome fence(const Request& request, const Target& target, Done done);
-  Outcome exchange(const Request& request, const Target& target, Bytes body, Done done);
-  Outcome join(const Request& request, const Target& target, const Bytes& body, Done done);
+  Outcome dispatch(StoreRequest request, Done done);
+  Outcome keys(const StoreRequest& request, Target target, Bytes body, Done done);
+  Outcome swap(const StoreRequest& request, const Target& target, const Bytes& body);
+  Outcome list(const StoreRequest& request, const Target& target);
+  Outcome watch(const StoreRequest& request, const Target& target, Done done);
+  Outcome add(const StoreRequest& request, const Target& target);
+  Outcome fence(const StoreRequest& request, const Target& target, Done done);
+  Outcome exchange(const StoreRequest& request, const Target& target, Bytes body, Done done);
+  Outcome join(const StoreRequest& request, const Target& target, const Bytes& body, Done done);
   Outcome wait(const std::string& key, Deadline deadline, Done done);
 
   StoreState state_;

@@ -233,14 +233,14 @@ net::Task<void> Session::answer() {
   if (is_unsigned_) {
     is_signed_ = false;
     unsigned_room_.reset();  // the store takes room for the value
-    std::optional<Request> place = place_request(*core_, *parser_);
+    std::optional<StoreRequest> place = place_request(*core_, *parser_);
     if (!place) co_return begin_reply(answer_unsigned(*core_, *parser_), keeps());
     co_return co_await execute(*std::move(place));
   }
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
   if (!is_signed_) co_return begin_reply(answer_monitor(*core_, parser_->target()), keeps());
-  Request request{std::string(parser_->method()), std::string(parser_->target()),
-                  parser_->take_body(), client_.body_digest()};
+  StoreRequest request{std::string(parser_->method()), std::string(parser_->target()),
+                       parser_->take_body(), client_.body_digest()};
   const Digest digest = request.body.empty() ? digest_of_nothing() : sha256(request.body);
   if (!equal_in_constant_time(digest, client_.body_digest())) {
     co_return begin_reply({403, "the body is not the one that was signed", nullptr}, keeps());
@@ -250,7 +250,7 @@ net::Task<void> Session::answer() {
   co_await execute(std::move(request));
 }
 
-net::Task<void> Session::execute(Request request) {
+net::Task<void> Session::execute(StoreRequest request) {
   auto outcome = core_->service.start(std::move(request), [this](Reply reply) {
     if (!writer_.has_begun()) begin_reply(std::move(reply), keeps());
     wake_.cancel();

@@ -46,7 +46,7 @@ class Session : public std::enable_shared_from_this<Session> {
   net::Task<Read> read_request();
   net::Task<bool> fill();
   net::Task<void> answer();
-  net::Task<void> execute(Request request);
+  net::Task<void> execute(StoreRequest request);
   net::Task<void> settle(Pending pending);
   net::Task<bool> finish_reply();
   net::Task<Read> refuse(Reply reply);

@@ -101,12 +101,12 @@ std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestPars
   return {};
 }
 
-std::optional<Request> place_request(ServerCore& core, const net::HttpRequestParser& request) {
+std::optional<StoreRequest> place_request(ServerCore& core, const net::HttpRequestParser& request) {
   const std::string_view target = request.target();
   if (!core.elastic_workers || request.method() != "GET" || !target.starts_with(kPlaces)) return {};
   const std::string key = core.elastic_workers->place_key(target.substr(kPlaces.size()));
   if (key.empty()) return {};
-  return Request{
+  return StoreRequest{
       "GET", cat("/v1/keys/", net::percent_encode(key), "?wait=", kLongestWait - 1), {}, {}};
 }
 

@@ -27,6 +27,6 @@ std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestPars
 Reply answer_unsigned(ServerCore& core, net::HttpRequestParser& request);
 // The request of a worker of an elastic job for its next place, as one that waits for a key of the signed
 // store; nothing: another request.
-std::optional<Request> place_request(ServerCore& core, const net::HttpRequestParser& request);
+std::optional<StoreRequest> place_request(ServerCore& core, const net::HttpRequestParser& request);
 
 }  // namespace hvd::rendezvous

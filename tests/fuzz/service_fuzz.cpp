@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
-    Request request;
+    StoreRequest request;
     request.method = line.substr(0, line.find(' '));
     line.remove_prefix(std::min(line.size(), request.method.size() + 1));
     request.target = line.substr(0, line.find(' '));

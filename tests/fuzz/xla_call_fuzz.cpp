@@ -91,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   call.arguments = {sizeof call.arguments, nullptr, static_cast<int64_t>(arguments.size()), nullptr,
                     arguments.data()};
   call.results = call.arguments;
-  const Request request = read_request(call);
+  const XlaRequest request = read_request(call);
   if (!request.problem.empty()) return 0;
   const hvd_submission submission = request.submission();
   HVD_CHECK(submission.op >= 0 && submission.tensor_count == arguments.size());

@@ -67,7 +67,7 @@ std::string copy_outputs(hvd_handle handle, const std::vector<FfiBuffer>& result
 // A submitted call, and its completion.
 class SubmittedCall : public python::Awaited {
  public:
-  SubmittedCall(hvd_handle handle, const FfiApi& api, const Request& request,
+  SubmittedCall(hvd_handle handle, const FfiApi& api, const XlaRequest& request,
                 const FfiValues& results)
       : Awaited(handle), api_(api), name_(request.name) {
     if (request.keeps_shapes()) return;
@@ -127,7 +127,7 @@ size_t bytes_of_all(const FfiValues& values) {
 FfiError* execute(FfiCall* call) {
   const FfiApi& api = *call->api;
   if (library() == nullptr) return error_of(api, kFfiInternal, "horovod.jax is not loaded.");
-  const Request request = read_request(*call);
+  const XlaRequest request = read_request(*call);
   if (!request.problem.empty()) {
     return error_of(api, kFfiInvalidArgument, request.name + ": " + request.problem);
   }

@@ -46,7 +46,7 @@ void take_number(const FfiAttributes& attributes, int64_t index, int32_t* value)
   *value = fits ? static_cast<int32_t>(number) : -1;
 }
 
-void read_attributes(const FfiAttributes& attributes, Request* request) {
+void read_attributes(const FfiAttributes& attributes, XlaRequest* request) {
   for (int64_t i = 0; i < attributes.size; ++i) {
     const std::string_view name(attributes.names[i]->data, attributes.names[i]->size);
     if (name == "kind") take_number(attributes, i, &request->kind);
@@ -77,8 +77,8 @@ size_t bytes_of(const FfiBuffer& buffer) {
   return bytes;
 }
 
-Request read_request(const FfiCall& call) {
-  Request request;
+XlaRequest read_request(const FfiCall& call) {
+  XlaRequest request;
   read_attributes(call.attributes, &request);
   const auto count = static_cast<size_t>(call.arguments.size);
   if (request.kind < 0 || request.name.empty() || call.results.size != call.arguments.size) {
@@ -108,7 +108,7 @@ Request read_request(const FfiCall& call) {
   return request;
 }
 
-hvd_submission Request::submission() const {
+hvd_submission XlaRequest::submission() const {
   hvd_submission made{};
   made.struct_size = sizeof made;
   made.op = kind;

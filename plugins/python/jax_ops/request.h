@@ -9,7 +9,7 @@
 
 namespace hvd::jax {
 
-struct Request {
+struct XlaRequest {
   int32_t kind = -1;  // hvd_op_kind
   int32_t reduce_op = 0, root_rank = 0, process_set = 0;
   double prescale = 1, postscale = 1;
@@ -24,7 +24,7 @@ struct Request {
   hvd_submission submission() const;
 };
 
-Request read_request(const FfiCall& call);
+XlaRequest read_request(const FfiCall& call);
 
 // Bytes of a tensor's elements, and of an hvd_dtype.
 size_t bytes_of(const FfiBuffer& buffer);

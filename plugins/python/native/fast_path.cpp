@@ -82,13 +82,13 @@ bool join_name(const std::string& prefix, PyObject* name, char (&out)[kMaxName])
 }
 
 // The struct points into itself: it must not move.
-struct Request {
+struct FastSubmission {
   hvd_submission submission{};
   DenseTensor dense;
   char name[kMaxName];
 };
 
-bool read_request(const FastPath& fast_path, PyObject* const* placed, Request* out) {
+bool read_request(const FastPath& fast_path, PyObject* const* placed, FastSubmission* out) {
   hvd_submission& submission = out->submission;
   submission.struct_size = sizeof submission;
   submission.op = HVD_ALLREDUCE;
@@ -130,7 +130,7 @@ PyObject* call(PyObject* self, PyObject* const* given, Py_ssize_t count, PyObjec
   const auto* fast_path =
       static_cast<FastPath*>(PyCapsule_GetPointer(PyTuple_GetItem(self, 0), kFastPathCapsule));
   PyObject* placed[kArguments] = {};
-  Request request;
+  FastSubmission request;
   if (fast_path == nullptr) return nullptr;
   if (!place(fast_path->state, given, count, names, placed) ||
       !read_request(*fast_path, placed, &request)) {
