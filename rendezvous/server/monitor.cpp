@@ -42,7 +42,7 @@ std::string Monitor::token(const Secret& secret) {
   return to_hex(secret.sign(as_bytes("horovod-rendezvous-1 monitor\n")));
 }
 
-Monitor::Count Monitor::count_present(const Service& service) const {
+Monitor::Count Monitor::count_present(const StoreService& service) const {
   const Membership& membership = service.membership();
   if (!joined_) return {membership.size(), static_cast<int>(membership.workers().size())};
   Count count{joined_->size, 0};
@@ -50,7 +50,8 @@ Monitor::Count Monitor::count_present(const Service& service) const {
   return count;
 }
 
-std::string Monitor::metrics(const Service& service, size_t connections, size_t waiting) const {
+std::string Monitor::metrics(const StoreService& service, size_t connections,
+                             size_t waiting) const {
   std::string text =
       "# HELP horovod_rendezvous_requests_total Requests answered; refused ones were not signed, "
       "too large, or no requests.\n"
@@ -76,7 +77,7 @@ std::string Monitor::metrics(const Service& service, size_t connections, size_t 
   return text;
 }
 
-std::string Monitor::status(const Service& service, size_t connections,
+std::string Monitor::status(const StoreService& service, size_t connections,
                             std::vector<WaitingRequest> waiting) const {
   using Json = nlohmann::ordered_json;
   const Membership& membership = service.membership();

@@ -17,7 +17,7 @@
 
 namespace hvd::rendezvous {
 
-class Service;
+class StoreService;
 
 // A request that waits.
 struct WaitingRequest {
@@ -50,9 +50,9 @@ class Monitor {
   void show_hosts(int size, std::vector<JoinedHost> hosts) { joined_ = {size, std::move(hosts)}; }
 
   // Prometheus text, format 0.0.4.
-  std::string metrics(const Service& service, size_t connections, size_t waiting) const;
+  std::string metrics(const StoreService& service, size_t connections, size_t waiting) const;
   // JSON: who is here, who is missing, since when.
-  std::string status(const Service& service, size_t connections,
+  std::string status(const StoreService& service, size_t connections,
                      std::vector<WaitingRequest> waiting) const;
 
  private:
@@ -64,7 +64,7 @@ class Monitor {
     int size;
     int present;
   };
-  Count count_present(const Service& service) const;
+  Count count_present(const StoreService& service) const;
 
   std::optional<Joined> joined_;
   std::map<std::pair<std::string_view, int>, uint64_t> requests_;  // resource and status

@@ -40,7 +40,7 @@ struct ServerCore {
   const bool is_monitor_open;
   Monitor monitor;
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
-  Service service;
+  StoreService service;
   std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
   std::optional<ElasticWorkers> elastic_workers;
   std::set<int> logged_refusals;  // of unsigned requests, by status: each is logged once

@@ -78,13 +78,13 @@ Reply Reply::failure(const Status& status) {
   return {to_http(status.code()), status.message(), nullptr};
 }
 
-Service::Outcome Service::start(StoreRequest request, Done done) {
+StoreService::Outcome StoreService::start(StoreRequest request, Done done) {
   Outcome outcome = dispatch(std::move(request), std::move(done));
   if (durable_) durable_->seal();
   return outcome;
 }
 
-Service::Outcome Service::dispatch(StoreRequest request, Done done) {
+StoreService::Outcome StoreService::dispatch(StoreRequest request, Done done) {
   auto target = parse_target(request.target);
   if (!target.ok()) return Reply::failure(target.status());
   Bytes body = std::move(request.body);
@@ -105,7 +105,8 @@ Service::Outcome Service::dispatch(StoreRequest request, Done done) {
                                       "or join")));
 }
 
-Service::Outcome Service::keys(const StoreRequest& request, Target target, Bytes body, Done done) {
+StoreService::Outcome StoreService::keys(const StoreRequest& request, Target target, Bytes body,
+                                         Done done) {
   if (const Status status = check_key(target.name); !status.ok()) return Reply::failure(status);
   if (request.method == "GET") {
     const auto deadline = deadline_of(target);
@@ -128,7 +129,7 @@ Service::Outcome Service::keys(const StoreRequest& request, Target target, Bytes
   return not_allowed(request, "GET, PUT or DELETE");
 }
 
-Service::Outcome Service::wait(const std::string& key, Deadline deadline, Done done) {
+StoreService::Outcome StoreService::wait(const std::string& key, Deadline deadline, Done done) {
   Pending pending;
   pending.deadline = deadline;
   const StoreState::Ticket ticket = state_.wait(key, [done = std::move(done)](ValuePtr value) {
@@ -142,8 +143,8 @@ Service::Outcome Service::wait(const std::string& key, Deadline deadline, Done d
   return pending;
 }
 
-Service::Outcome Service::swap(const StoreRequest& request, const Target& target,
-                               const Bytes& body) {
+StoreService::Outcome StoreService::swap(const StoreRequest& request, const Target& target,
+                                         const Bytes& body) {
   if (request.method != "POST") return not_allowed(request, "POST");
   const auto call = call_of(target, Naming::kRequired);
   if (!call.ok()) return Reply::failure(call.status());
@@ -160,7 +161,7 @@ Service::Outcome Service::swap(const StoreRequest& request, const Target& target
                nullptr};
 }
 
-Service::Outcome Service::list(const StoreRequest& request, const Target& target) {
+StoreService::Outcome StoreService::list(const StoreRequest& request, const Target& target) {
   if (request.method != "GET") return not_allowed(request, "GET");
   const auto limit = target.number("limit", 1, kMaxListed);
   if (!limit.ok()) return Reply::failure(limit.status());
@@ -172,7 +173,8 @@ Service::Outcome Service::list(const StoreRequest& request, const Target& target
   return Reply{200, to_text(page), nullptr};
 }
 
-Service::Outcome Service::watch(const StoreRequest& request, const Target& target, Done done) {
+StoreService::Outcome StoreService::watch(const StoreRequest& request, const Target& target,
+                                          Done done) {
   if (request.method != "GET") return not_allowed(request, "GET");
   const auto deadline = deadline_of(target);
   if (!deadline.ok()) return Reply::failure(deadline.status());
@@ -195,7 +197,7 @@ Service::Outcome Service::watch(const StoreRequest& request, const Target& targe
   return pending;
 }
 
-Service::Outcome Service::add(const StoreRequest& request, const Target& target) {
+StoreService::Outcome StoreService::add(const StoreRequest& request, const Target& target) {
   if (request.method != "POST") return not_allowed(request, "POST");
   const auto call = call_of(target, Naming::kRequired);
   if (!call.ok()) return Reply::failure(call.status());
@@ -207,7 +209,8 @@ Service::Outcome Service::add(const StoreRequest& request, const Target& target)
   return Reply{200, std::to_string(*sum), nullptr};
 }
 
-Service::Outcome Service::fence(const StoreRequest& request, const Target& target, Done done) {
+StoreService::Outcome StoreService::fence(const StoreRequest& request, const Target& target,
+                                          Done done) {
   if (request.method != "POST") return not_allowed(request, "POST");
   const auto call = call_of(target, Naming::kRequired);
   if (!call.ok()) return Reply::failure(call.status());
@@ -232,15 +235,15 @@ Service::Outcome Service::fence(const StoreRequest& request, const Target& targe
   return pending;
 }
 
-void Service::remove_all(std::string_view prefix) {
+void StoreService::remove_all(std::string_view prefix) {
   for (const std::string& key : state_.list(prefix, "", state_.key_count())) {
     static_cast<void>(state_.remove(key));
   }
   exchanges_.remove_all(prefix);
 }
 
-Service::Outcome Service::exchange(const StoreRequest& request, const Target& target, Bytes body,
-                                   Done done) {
+StoreService::Outcome StoreService::exchange(const StoreRequest& request, const Target& target,
+                                             Bytes body, Done done) {
   if (request.method == "DELETE") {
     exchanges_.remove(target.name);
     return Reply{};
@@ -280,8 +283,8 @@ Service::Outcome Service::exchange(const StoreRequest& request, const Target& ta
   return pending;
 }
 
-Service::Outcome Service::join(const StoreRequest& request, const Target& target, const Bytes& body,
-                               Done done) {
+StoreService::Outcome StoreService::join(const StoreRequest& request, const Target& target,
+                                         const Bytes& body, Done done) {
   if (request.method != "POST") return not_allowed(request, "POST");
   const auto client = target.text("client");
   if (!client || client->empty() || client->size() > kMaxClientBytes) {
@@ -307,7 +310,7 @@ Service::Outcome Service::join(const StoreRequest& request, const Target& target
   return pending;
 }
 
-Status Service::resume(const Records& records, DurableStore* durable) {
+Status StoreService::resume(const Records& records, DurableStore* durable) {
   std::vector<std::string> fences;
   for (const auto& [name, record] : records) {
     Status status;

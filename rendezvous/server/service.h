@@ -45,11 +45,11 @@ struct Pending {
   std::function<Reply()> expired;
 };
 
-class Service {
+class StoreService {
  public:
   using Done = std::function<void(Reply)>;
 
-  explicit Service(int size) : membership_(size) {}
+  explicit StoreService(int size) : membership_(size) {}
 
   std::variant<Reply, Pending> start(StoreRequest request, Done done);
   // Resumes the job of an earlier server from its records, and writes each later change to `durable`,

@@ -1,5 +1,5 @@
 // One connection of a server: reads requests, checks their signatures, sends replies in order, and
-// closes the connection when a time limit passes. Owns the socket; Service executes the requests.
+// closes the connection when a time limit passes. Owns the socket; StoreService executes the requests.
 // Server creates it. It lives on the server's loop and keeps itself alive until the connection closes.
 #pragma once
 

@@ -1,5 +1,5 @@
 // The content of a store. Owns the values with their lifetimes, the callbacks that wait for them, the
-// log of changes, the fences and the answered calls. No I/O, no clock, no lock. Its owner (Service or
+// log of changes, the fences and the answered calls. No I/O, no clock, no lock. Its owner (StoreService or
 // MemoryStore) calls it from one thread at a time, and calls expire() at next_expiry(). Callbacks run
 // inside the call that causes them and must not call back in.
 #pragma once

@@ -1,5 +1,5 @@
 // The target of a request: "/v1/keys/<key>?wait=500&client=ab". Key and values are percent-encoded, and
-// may be any bytes. Without I/O; HttpStore writes targets and the server's Service parses them.
+// may be any bytes. Without I/O; HttpStore writes targets and the server's StoreService parses them.
 #pragma once
 
 #include <cstdint>

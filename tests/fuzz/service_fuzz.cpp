@@ -12,7 +12,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd::rendezvous;
   std::string_view text(reinterpret_cast<const char*>(data), size);
-  Service service(3);
+  StoreService service(3);
   std::vector<Pending> waiting;
   size_t replies = 0, requests = 0;
   while (!text.empty()) {
