@@ -36,7 +36,7 @@ class ElasticJob : private GenerationActions {
     SlotPlan& plan;
     HostStartup& startup;
     Supervisor& supervisor;
-    Output& output;
+    JobOutput& output;
     rendezvous::Server& server;
     std::vector<std::unique_ptr<AgentLink>>& links;  // null: no agent yet
     JoinQueue* join_queue;                           // of the hosts, or null

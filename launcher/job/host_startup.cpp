@@ -37,7 +37,7 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, co
           SessionSpawner::Return::kBySpawner) {}
 
 net::Task<HostStartup::Outcome> HostStartup::run(const std::vector<AgentEvents*>& events,
-                                                 Output& output) {
+                                                 JobOutput& output) {
   if (join_queue_) {
     join_queue_->on_return(
         [this](std::unique_ptr<Duplex>& connection, Resume offer, Nonce challenge) {
@@ -114,7 +114,7 @@ void HostStartup::find_lost(Outcome& outcome) const {
 }
 
 // The progress line appears after a delay: most starts end before it.
-net::Task<void> HostStartup::show_progress(Output& output) {
+net::Task<void> HostStartup::show_progress(JobOutput& output) {
   for (auto wait = kProgressAfter;; wait = kProgressEvery) {
     progress_.expires_after(wait);
     const auto [error] = co_await progress_.async_wait(net::use_tuple);
@@ -124,7 +124,7 @@ net::Task<void> HostStartup::show_progress(Output& output) {
 }
 
 bool HostStartup::compare(const std::vector<std::unique_ptr<AgentLink>>& links,
-                          Output& output) const {
+                          JobOutput& output) const {
   std::vector<std::string> names;
   std::vector<Versions> versions;
   for (const auto& link : links) {

@@ -34,7 +34,7 @@ class HostStartup {
     std::vector<int> failed_hosts;
   };
   // Call once. `events`: one receiver for each host; they outlive the links. `output` shows the progress.
-  net::Task<Outcome> run(const std::vector<AgentEvents*>& events, Output& output);
+  net::Task<Outcome> run(const std::vector<AgentEvents*>& events, JobOutput& output);
   // After run(): starts the agent of one more host of the plan.
   net::Task<Result<std::unique_ptr<AgentLink>>> add(int host, AgentEvents* events);
   // Ends run(), add() and every agent.
@@ -43,9 +43,9 @@ class HostStartup {
  private:
   std::vector<HostStart> host_starts(const std::vector<AgentEvents*>& events) const;
   HostStart start_of(int host, AgentEvents* events) const;
-  net::Task<void> show_progress(Output& output);
+  net::Task<void> show_progress(JobOutput& output);
   // Prints how the hosts differ. Returns whether all have PMIx.
-  bool compare(const std::vector<std::unique_ptr<AgentLink>>& links, Output& output) const;
+  bool compare(const std::vector<std::unique_ptr<AgentLink>>& links, JobOutput& output) const;
   void find_lost(Outcome& outcome) const;
 
   net::asio::io_context& loop_;

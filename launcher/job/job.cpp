@@ -101,7 +101,7 @@ class JobLaunch {
   net::asio::steady_timer give_up_;
   net::asio::steady_timer cause_;
   net::asio::steady_timer timeout_;
-  std::unique_ptr<Output> output_;
+  std::unique_ptr<JobOutput> output_;
   std::unique_ptr<rendezvous::Server> server_;
   std::vector<std::unique_ptr<HostEvents>> events_;
   HostStartup startup_;
@@ -287,7 +287,7 @@ Status JobLaunch::find_places() {
       std::find_if(plan_.slots.begin(), plan_.slots.end(),
                    [this](const Slot& slot) { return host_jobs_.reads_input(slot.rank); });
   if (asking != plan_.slots.end()) style.asking_rank = asking->rank;
-  HVD_ASSIGN_OR_RETURN(output_, Output::open(loop_.get_executor(), plan_, std::move(style)));
+  HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), plan_, std::move(style)));
   if (generation_ == 0) {
     const Environment given = overlay(environment(), host_jobs_.environment_choice().values);
     for (const std::string& sentence : about_misspelt_variables(given)) output_->say(sentence);

@@ -1,5 +1,5 @@
 // Splits the output of a rank into lines, and puts a tag before each line or makes a JSON object of
-// it. Accepts any bytes. Output owns one per stream. Pure.
+// it. Accepts any bytes. JobOutput owns one per stream. Pure.
 #pragma once
 
 #include <string>

@@ -63,7 +63,7 @@ std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, Output
   return tag + ": ";
 }
 
-Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style)
+JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style)
     : plan_(plan),
       size_(plan.size()),
       style_(std::move(style)),
@@ -84,9 +84,9 @@ Output::Output(net::asio::any_io_executor executor, const SlotPlan& plan, Output
   });
 }
 
-Output::~Output() { log::set_writer({}); }
+JobOutput::~JobOutput() { log::set_writer({}); }
 
-void Output::open_channels(int rank) {
+void JobOutput::open_channels(int rank) {
   const bool is_terminal =
       style_.format == LineFormat::kText && !style_.folds && ::isatty(STDOUT_FILENO) == 1;
   const auto index = static_cast<size_t>(rank);
@@ -104,15 +104,15 @@ void Output::open_channels(int rank) {
   }
 }
 
-Result<std::unique_ptr<Output>> Output::open(net::asio::any_io_executor executor,
-                                             const SlotPlan& plan, OutputStyle style) {
-  std::unique_ptr<Output> output(new Output(std::move(executor), plan, std::move(style)));
+Result<std::unique_ptr<JobOutput>> JobOutput::open(net::asio::any_io_executor executor,
+                                                   const SlotPlan& plan, OutputStyle style) {
+  std::unique_ptr<JobOutput> output(new JobOutput(std::move(executor), plan, std::move(style)));
   for (int rank = 0; rank < output->size_; ++rank)
     HVD_RETURN_IF_ERROR(output->open_files(rank, true));
   return output;
 }
 
-void Output::grow() {
+void JobOutput::grow() {
   while (size_ < plan_.size()) {
     open_channels(size_);
     (void)open_files(size_++, false);
@@ -122,7 +122,7 @@ void Output::grow() {
   }
 }
 
-Status Output::open_files(int rank, bool waits) {
+Status JobOutput::open_files(int rank, bool waits) {
   if (style_.directory.empty()) return {};
   const auto folder =
       std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
@@ -149,12 +149,12 @@ Status Output::open_files(int rank, bool waits) {
   return {};
 }
 
-Output::Channel& Output::channel(int rank, OutputStream stream) {
+JobOutput::Channel& JobOutput::channel(int rank, OutputStream stream) {
   HVD_CHECK(rank >= 0 && rank < size_);
   return channels_[2 * static_cast<size_t>(rank) + (stream == OutputStream::kStderr ? 1 : 0)];
 }
 
-void Output::on_broken(Broken callback) {
+void JobOutput::on_broken(Broken callback) {
   stdout_.on_broken([callback](int error) { callback(OutputStream::kStdout, error); });
   stderr_.on_broken([callback](int error) { callback(OutputStream::kStderr, error); });
 }
@@ -171,18 +171,19 @@ std::string local_time() {
 
 }  // namespace
 
-std::string Output::stamped(const std::string& tag) const {
+std::string JobOutput::stamped(const std::string& tag) const {
   if (style_.format == LineFormat::kJson) return json_time() + tag;
   if (!style_.has_timestamps) return tag;
   return local_time() + tag;
 }
 
-void Output::stamp(Channel& channel) {
+void JobOutput::stamp(Channel& channel) {
   if (style_.format == LineFormat::kText && !style_.has_timestamps) return;
   channel.tagger.set_tag(stamped(channel.tag));
 }
 
-void Output::keep(Channel& channel, OutputStream stream, std::string_view lines, ByteView bytes) {
+void JobOutput::keep(Channel& channel, OutputStream stream, std::string_view lines,
+                     ByteView bytes) {
   constexpr size_t kRecent = 16 * 1024;  // a traceback through a framework
   if (!lines.empty()) copy_to_file(channel, lines);
   if (stream != OutputStream::kStderr) return;
@@ -200,15 +201,15 @@ void Output::keep(Channel& channel, OutputStream stream, std::string_view lines,
   }
 }
 
-std::string Output::last_errors(int rank) const {
+std::string JobOutput::last_errors(int rank) const {
   return last_lines(channels_[2 * static_cast<size_t>(rank) + 1].recent);
 }
 
-std::string Output::last_exception(int rank) const {
+std::string JobOutput::last_exception(int rank) const {
   return exception_of(channels_[2 * static_cast<size_t>(rank) + 1].recent);
 }
 
-void Output::write(int rank, OutputStream stream, ByteView bytes) {
+void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
   Channel& from = channel(rank, stream);
   stamp(from);
   std::string lines;
@@ -227,8 +228,8 @@ void Output::write(int rank, OutputStream stream, ByteView bytes) {
 }
 
 // Whole lines, of which the first may stand on the terminal in part.
-void Output::show(Channel& from, OutputStream stream, std::string_view prefix,
-                  std::string_view lines, std::function<void()> written) {
+void JobOutput::show(Channel& from, OutputStream stream, std::string_view prefix,
+                     std::string_view lines, std::function<void()> written) {
   const size_t shown = std::exchange(from.shown, 0);
   const bool goes_on = open_line_ == &from;
   if (!goes_on) end_open_line();
@@ -250,7 +251,7 @@ void Output::show(Channel& from, OutputStream stream, std::string_view prefix,
 }
 
 // A question does not wait for the end of its line.
-void Output::show_soon(Channel& from, OutputStream stream) {
+void JobOutput::show_soon(Channel& from, OutputStream stream) {
   if (from.tagger.held().size() <= from.shown || std::exchange(from.is_waiting, true)) return;
   from.soon->expires_after(kShownAfter);
   from.soon->async_wait([this, &from, stream](const net::error_code& error) {
@@ -267,13 +268,13 @@ void Output::show_soon(Channel& from, OutputStream stream) {
   });
 }
 
-void Output::end_open_line() {
+void JobOutput::end_open_line() {
   if (std::exchange(open_line_, nullptr) != nullptr) sink(open_stream_).write("\n");
 }
 
-void Output::line_was_typed() { open_line_ = nullptr; }
+void JobOutput::line_was_typed() { open_line_ = nullptr; }
 
-void Output::end(int rank, OutputStream stream) {
+void JobOutput::end(int rank, OutputStream stream) {
   Channel& from = channel(rank, stream);
   std::string lines;
   stamp(from);
@@ -289,7 +290,7 @@ void Output::end(int rank, OutputStream stream) {
   if (from.file) from.file->end();
 }
 
-void Output::fold(int rank, OutputStream stream, ByteView bytes) {
+void JobOutput::fold(int rank, OutputStream stream, ByteView bytes) {
   LineFolder& folder = folding(stream)->lines;
   std::string lines;
   if (bytes.empty())
@@ -311,7 +312,7 @@ void Output::fold(int rank, OutputStream stream, ByteView bytes) {
   unfold(stream, false);
 }
 
-void Output::unfold(OutputStream stream, bool all) {
+void JobOutput::unfold(OutputStream stream, bool all) {
   Folding& folding = *this->folding(stream);
   FoldedLine folded;
   while (folding.lines.take(Clock::now(), all, folded)) {
@@ -331,7 +332,7 @@ void Output::unfold(OutputStream stream, bool all) {
   });
 }
 
-void Output::copy_to_file(Channel& channel, std::string_view lines) {
+void JobOutput::copy_to_file(Channel& channel, std::string_view lines) {
   if (!channel.file) return;
   unfiled_ += lines.size();
   channel.file->write(lines, [this, size = lines.size()] {
@@ -340,14 +341,14 @@ void Output::copy_to_file(Channel& channel, std::string_view lines) {
   });
 }
 
-void Output::release(int rank, OutputStream stream, size_t size) {
+void JobOutput::release(int rank, OutputStream stream, size_t size) {
   if (unfiled_ >= kUnfiledLimit)
     held_.push_back({rank, stream, size});
   else if (consumed_)
     consumed_(rank, stream, size);
 }
 
-void Output::release_held() {
+void JobOutput::release_held() {
   while (unfiled_ < kUnfiledLimit && !held_.empty()) {
     const Release next = held_.front();
     held_.pop_front();
@@ -355,26 +356,26 @@ void Output::release_held() {
   }
 }
 
-void Output::show_status(std::string_view line) {
+void JobOutput::show_status(std::string_view line) {
   const bool is_json = log::format() == log::Format::kJson;
   if (is_json || ::isatty(STDERR_FILENO) != 1 || (line.empty() && !has_status_)) return;
   has_status_ = !line.empty();
   stderr_.write(cat("\r\x1b[K", line));
 }
 
-void Output::say(std::string_view sentence) {
+void JobOutput::say(std::string_view sentence) {
   begin_line();
   if (style_.folds) unfold(OutputStream::kStderr, true);
   if (style_.format == LineFormat::kText) return stderr_.write(cat("horovodrun: ", sentence, "\n"));
   stderr_.write(json_records("horovodrun", "", sentence));
 }
 
-void Output::begin_line() {
+void JobOutput::begin_line() {
   show_status("");
   end_open_line();
 }
 
-net::Task<void> Output::drain() {
+net::Task<void> JobOutput::drain() {
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     if (folding(stream)) unfold(stream, true);
   }
@@ -385,7 +386,7 @@ net::Task<void> Output::drain() {
   co_await stderr_.drain();
 }
 
-void Output::discard_stalled() {
+void JobOutput::discard_stalled() {
   std::vector<Sink*> sinks = {&stdout_, &stderr_};
   for (const Channel& each : channels_) sinks.push_back(each.file.get());
   for (Sink* sink : sinks) {

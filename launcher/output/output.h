@@ -32,13 +32,13 @@ struct OutputStyle {
   int asking_rank = -1;
 };
 
-class Output {
+class JobOutput {
  public:
-  ~Output();
+  ~JobOutput();
   // The plan must outlive it. The style's directory is made with rank.N/stdout and rank.N/stderr in it, N padded with zeros
   // to one width; an error names the path.
-  static Result<std::unique_ptr<Output>> open(net::asio::any_io_executor executor,
-                                              const SlotPlan& plan, OutputStyle style);
+  static Result<std::unique_ptr<JobOutput>> open(net::asio::any_io_executor executor,
+                                                 const SlotPlan& plan, OutputStyle style);
 
   // How many bytes of a rank were shown and are not far from its file, so that it may write as many
   // more.
@@ -92,7 +92,7 @@ class Output {
     bool is_waiting = false;
   };
 
-  Output(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style);
+  JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, OutputStyle style);
   void open_channels(int rank);
   // `waits`: until they are open. Else errors are said later.
   Status open_files(int rank, bool waits);

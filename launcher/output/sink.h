@@ -1,6 +1,6 @@
 // Writes to a terminal, pipe, socket or file that may be stalled, without blocking the loop, and
 // without changing flags that other processes see on the open file. A write to a file blocks where its
-// file system stalls, so a thread does it. Output owns it. Lives on the launch's loop.
+// file system stalls, so a thread does it. JobOutput owns it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // Opens, writes and closes files on a thread of its own, in the order of the calls: a file system that stalls, such
-// as NFS, blocks its writer. Does not bound what waits: Output does. Output owns it; its sinks call
+// as NFS, blocks its writer. Does not bound what waits: JobOutput does. JobOutput owns it; its sinks call
 // it. Calls and results are on the launch's loop.
 #pragma once
 
