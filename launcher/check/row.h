@@ -13,10 +13,10 @@ struct CheckRow {
   std::string section;
   std::string name;
   bool works = false;
-  std::string why{};      // not
-  std::string version{};  // of what works, where it tells one
-  std::string path{};     // of what works, where it is a file
-  std::string fix{};      // of what does not: a command for this machine, or why there is none
+  std::string why{};      // why the part does not work
+  std::string version{};  // version of a part that works, if it has one
+  std::string path{};     // path of a part that works, if it is a file
+  std::string fix{};      // remedy for a part that does not work: a command, or why there is none
   // One that the original's table lacks: shown only where more was asked for.
   bool is_extra = false;
 };

@@ -42,7 +42,7 @@ class Spool {
   const UniqueFd state_;  // locked
   const SpoolLimits limits_;
   UniqueFd file_;               // the last; none after it was cut short
-  size_t size_ = 0;             // of file_
+  size_t size_ = 0;             // bytes in file_
   std::deque<uint64_t> files_;  // on disk, ascending
   uint64_t next_ = 0;           // number of the next file
   size_t lost_ = 0;             // bytes since the last record

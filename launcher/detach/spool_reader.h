@@ -46,7 +46,7 @@ class SpoolReader {
   UniqueFd changes_;   // inotify
   UniqueFd launcher_;  // pidfd; none when it has ended before
   UniqueFd file_;
-  int64_t number_ = -1;  // of file_
+  int64_t number_ = -1;  // number of file_ in the spool
   std::string bytes_;    // read, from position_ on not yet taken
   size_t position_ = 0;
   bool is_damaged_ = false;  // the rest of file_ cannot be read

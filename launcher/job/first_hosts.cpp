@@ -152,7 +152,7 @@ class Wait {
   std::unique_ptr<ScriptDiscovery> discovery_;  // or none
   net::asio::steady_timer changed_;
   net::asio::signal_set signals_;
-  std::vector<Host> hosts_;  // of a job that begins
+  std::vector<Host> hosts_;  // the hosts with which the job begins
   int signal_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace hvd::launcher {
 
 struct FirstHosts {
   std::vector<Host> hosts;
-  int signal = 0;  // that ended the wait, or 0
+  int signal = 0;  // signal that ended the wait, or 0
 };
 
 // Says what it waits for. An error when the script fails, or when there are too few slots for

@@ -87,7 +87,7 @@ class JobLaunch {
 
   const Options& options_;
   SlotPlan plan_;              // grows in an elastic job
-  JobHistory* const history_;  // of an elastic job, or null
+  JobHistory* const history_;  // history of an elastic job over its generations; else null
   const uint32_t generation_;
   JoinQueue* const join_queue_;
   const std::function<void()>& on_running_;
@@ -115,7 +115,7 @@ class JobLaunch {
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
   std::optional<LoopWatch> loop_watch_;
-  std::unique_ptr<ElasticJob> elastic_;  // of an elastic job
+  std::unique_ptr<ElasticJob> elastic_;  // the changes of an elastic job; else null
 };
 
 // Receives the events of one host's agent, and adds the host's index.

@@ -17,11 +17,11 @@ class JoinQueue;
 
 // The result of a launch. run_job has printed the sentence that explains it.
 struct JobEnd {
-  int exit_code = 0;  // of horovodrun
+  int exit_code = 0;  // exit code of horovodrun
   bool has_started = false;
   bool may_be_tried_again = false;  // a rank or a host failed; false after a signal or a timeout
   std::vector<int> failed_hosts{};  // hosts that could not be prepared, or were lost
-  bool wants_restart = false;       // of an elastic job, with its history
+  bool wants_restart = false;       // an elastic job is to start again, with its history
 };
 
 // Sets up this process: log level, environment, SIGPIPE. Call once, before the first launch.

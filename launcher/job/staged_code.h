@@ -24,11 +24,11 @@ struct StagedCode {
     std::string path;            // within the copy
     std::string link;            // the target of a symbolic link
     std::filesystem::path from;  // the source of a file
-    uint64_t size = 0;           // of a file, in bytes
+    uint64_t size = 0;           // bytes of a file; else 0
   };
   std::vector<Entry> entries;
-  Digest digest{};                // of all parts but the last, which carries it
-  std::string working_directory;  // of the ranks, within the copy, or absolute
+  Digest digest{};                // hash of all parts but the last one, which carries the hash
+  std::string working_directory;  // where the ranks run: within the copy, or absolute
   std::string path;  // the staged directory, or the folder of the staged file, in the copy
 };
 
@@ -43,9 +43,9 @@ class StagedParts {
   Result<std::optional<StagePart>> next_of_file(const StagedCode::Entry& entry);
 
   const StagedCode& code_;
-  size_t index_ = 0;  // of the entry
+  size_t index_ = 0;  // index of the entry that is sent now
   UniqueFd file_;
-  uint64_t left_ = 0;  // of the file
+  uint64_t left_ = 0;  // bytes of file_ that are not sent yet
 };
 
 // Lists the file or directory `what`. `directory`: the ranks' working directory without --stage;

@@ -18,7 +18,7 @@ namespace hvd::launcher {
 
 struct AdmittedAgent {
   std::string name;     // the agent's own --name, or its host name
-  std::string version;  // of the agent's release
+  std::string version;  // version of the agent
   std::unique_ptr<Duplex> duplex;
 };
 

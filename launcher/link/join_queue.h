@@ -115,7 +115,7 @@ class JoinQueue : public Spawner {
   std::deque<std::weak_ptr<Caller>> callers_;  // in the order of their calls
   RefusedCallers refused_;
   Resumer resume_;
-  std::function<void()> notify_;  // of a queue that stays open
+  std::function<void()> notify_;  // called after each join, if the queue stays open
   bool is_closed_ = false;
 };
 

@@ -99,8 +99,9 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   Bytes opening_;                       // bytes before the first record
   net::Notification changed_;
   asio::steady_timer limit_, pause_;
-  std::shared_ptr<asio::cancellation_signal> cancel_;  // of respawn() while it runs, else null
-  double seconds_ = 0;  // that the stream waits for another connection
+  std::shared_ptr<asio::cancellation_signal>
+      cancel_;          // cancels respawn() while that runs; else null
+  double seconds_ = 0;  // how long the stream waits for another connection
   Status broken_;       // why the last connection is lost
   Status failure_;      // why the stream has ended
   std::string words_;

@@ -36,7 +36,8 @@ class SessionSpawner : public Spawner {
  private:
   Spawner& inner_;
   const Return how_;
-  std::map<SessionId, std::weak_ptr<ResumableDuplex::Running>> sessions_;  // of kByAgent
+  // Sessions that an agent can continue, with kByAgent.
+  std::map<SessionId, std::weak_ptr<ResumableDuplex::Running>> sessions_;
 };
 
 }  // namespace hvd::launcher

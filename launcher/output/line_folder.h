@@ -59,11 +59,11 @@ class LineFolder {
   FoldedLine& at(Number number) { return lines_[static_cast<size_t>(number - first_)]; }
 
   std::deque<FoldedLine> lines_;
-  Number first_ = 1;                                   // of lines_.front()
-  std::map<std::string, Number, std::less<>> latest_;  // of each text that is held
-  std::vector<Number> last_;                           // the line that each rank said last
-  std::vector<Cut> cut_;                               // of each rank, behind all of its lines
-  size_t cuts_ = 0;                                    // that hold a line
+  Number first_ = 1;                                   // number of lines_.front()
+  std::map<std::string, Number, std::less<>> latest_;  // newest line of each text that is held
+  std::vector<Number> last_;                           // by rank: its newest line
+  std::vector<Cut> cut_;  // by rank: the unfinished line behind all of its lines
+  size_t cuts_ = 0;       // elements of cut_ that hold a line
   size_t held_ = 0;
 };
 

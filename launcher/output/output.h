@@ -23,7 +23,7 @@ namespace hvd::launcher {
 struct OutputStyle {
   std::string directory;      // also gets it; empty: none does
   bool is_continued = false;  // the directory's files keep their contents
-  std::string tag;            // of --tag; empty: "[0]<stdout>:"
+  std::string tag;            // value of --tag; empty: "[0]<stdout>:"
   bool has_timestamps = false;
   LineFormat format = LineFormat::kText;
   bool folds = false;          // equal lines of many ranks are shown once
@@ -79,11 +79,12 @@ class JobOutput {
     bool is_shown;
     std::unique_ptr<Sink> file;
     std::string path;
-    std::string recent;    // of standard error
+    std::string recent;    // newest bytes, kept for standard error only
     LineTagger plain{""};  // cuts lines for folding, and for the report beside objects
-    std::unique_ptr<net::asio::steady_timer> soon;  // of the asking rank
-    bool is_waiting = false;                        // for it
-    size_t shown = 0;                               // bytes of what the tagger holds
+    std::unique_ptr<net::asio::steady_timer>
+        soon;                 // shows an unfinished line after a pause, as a prompt
+    bool is_waiting = false;  // the timer `soon` runs
+    size_t shown = 0;         // bytes of the tagger's unfinished line that were shown
   };
   struct Folding {
     Folding(net::asio::any_io_executor executor, int size) : lines(size), timer(executor) {}
@@ -134,10 +135,11 @@ class JobOutput {
     OutputStream stream;
     size_t size;
   };
-  size_t unfiled_ = 0;            // bytes that wait for files
-  std::deque<Release> held_;      // until fewer bytes wait
-  bool has_status_ = false;       // on the terminal
-  Channel* open_line_ = nullptr;  // which stands on the terminal without an end
+  size_t unfiled_ = 0;        // bytes that wait for files
+  std::deque<Release> held_;  // until fewer bytes wait
+  bool has_status_ = false;   // on the terminal
+  // The channel whose unfinished line is the last one on the terminal; or null.
+  Channel* open_line_ = nullptr;
   OutputStream open_stream_ = OutputStream::kStdout;
 };
 

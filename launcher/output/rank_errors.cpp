@@ -143,7 +143,7 @@ std::string advice_on_original(const std::string& folder, const RankContext& ran
 
 std::string last_lines(std::string_view text) {
   const std::vector<std::string_view> lines = lines_of(text);
-  size_t start = lines.size();  // of the last traceback
+  size_t start = lines.size();  // first line of the last traceback
   while (start > 0 &&
          lines[start - 1].find("Traceback (most recent call last):") == std::string_view::npos) {
     --start;

@@ -24,7 +24,7 @@ struct SinkTarget {
   std::shared_ptr<UniqueFd> fd = std::make_shared<UniqueFd>();  // a write of the thread shares it
   bool is_socket = false;
   bool is_file = false;
-  int flags_to_restore = -1;  // of the open file, which others share
+  int flags_to_restore = -1;  // flags of the open file, which other processes share; -1: unchanged
 };
 
 SinkTarget open_target(int fd) {
@@ -256,7 +256,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   std::deque<Mark> marks_;
   bool waiting_ = false, flushing_ = false, broken_ = false;
   bool is_ended_ = false, is_closing_ = false, is_closed_ = false, is_discarded_ = false;
-  Clock::time_point progress_;  // of a file: when it last took something
+  Clock::time_point progress_;  // when a file last took bytes
   std::function<void(int)> on_broken_;
 };
 

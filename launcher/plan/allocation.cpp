@@ -73,7 +73,7 @@ Result<std::vector<int>> AllocationFinder::slurm_slots(const std::string& suffix
 
 Status AllocationFinder::add_slurm_group(HostList& hosts, const std::string& suffix) const {
   std::string name = "SLURM_JOB_NODELIST" + suffix;
-  if (variable(name).empty()) name = "SLURM_NODELIST" + suffix;  // of old releases
+  if (variable(name).empty()) name = "SLURM_NODELIST" + suffix;  // the name in old releases
   const std::string list = variable(name);
   std::vector<std::string> names;
   for (const std::string_view part : split_outside_brackets(list)) {

@@ -14,8 +14,8 @@ namespace hvd::launcher {
 
 struct EnvironmentChoice {
   bool inherits_nothing = false;   // --no-env
-  std::vector<std::string> names;  // of -x NAME, and patterns that end in '*'
-  Environment values;              // of --env-file and -x NAME=VALUE, the last of a name wins
+  std::vector<std::string> names;  // names after -x, and patterns that end in '*'
+  Environment values;  // from --env-file and -x NAME=VALUE; the last value of a name wins
 };
 
 // An error names the flag, or file and line.

@@ -12,11 +12,11 @@
 namespace hvd::launcher {
 
 constexpr int kMaxSlotsPerHost = 65536;
-constexpr int kMaxSlots = 1 << 24;  // of all hosts
+constexpr int kMaxSlots = 1 << 24;  // limit for all hosts together
 
 struct Host {
   std::string name;  // a name or an address, IPv6 without brackets
-  std::string user;  // of "user@host"; empty: ssh's own default
+  std::string user;  // from "user@host"; empty: ssh's own default
   int slots = 1;
 
   friend bool operator==(const Host&, const Host&) = default;

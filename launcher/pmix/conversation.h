@@ -23,8 +23,8 @@ std::optional<PmixTexts> take_texts(std::string& bytes);
 // The order to serve. Ranks by host: {{0, 1}, {2, 3}}.
 struct PmixOrder {
   std::string job;                 // names the ranks' world
-  size_t host = 0;                 // this one's index
-  std::vector<std::string> names;  // of the hosts
+  size_t host = 0;                 // index of this host
+  std::vector<std::string> names;  // names of the hosts
   std::vector<std::vector<int>> ranks;
   std::string store;   // where it listens for this host
   std::string secret;  // in hexadecimal digits

@@ -19,8 +19,8 @@ class PmixFences {
 
   struct Fence {
     std::string name;
-    std::vector<size_t> hosts;  // that take part, ascending
-    size_t place = 0;           // of this host among them
+    std::vector<size_t> hosts;  // hosts that take part, ascending
+    size_t place = 0;           // index of this host in `hosts`
   };
   // The next one of these ranks (of all, when there are none). Every host that takes part counts
   // the fences of each set alike.

@@ -20,7 +20,8 @@ inline constexpr double kSurviveSeconds = 60;
 
 struct RankSpec {
   int rank = 0;
-  std::vector<std::pair<std::string, std::string>> environment;  // of this rank alone
+  std::vector<std::pair<std::string, std::string>>
+      environment;         // variables that this rank alone gets
   bool has_input = false;  // its standard input comes from the launcher
 };
 
@@ -28,7 +29,7 @@ struct HostJob {
   uint64_t job = 0;
   uint32_t generation = 0;
   uint32_t host = 0;      // index of the host in the plan
-  uint32_t hosts = 1;     // of the plan
+  uint32_t hosts = 1;     // number of hosts in the plan
   std::string host_name;  // as in the plan
   std::vector<std::string> command;
   std::string working_directory;
@@ -78,7 +79,7 @@ enum class StageKind : uint8_t { kDirectory = 1, kFile = 2, kMore = 3, kLink = 4
 struct RankExit {
   int rank = 0;
   int code = 0;              // exit status, when signal is 0
-  int signal = 0;            // that ended it, or 0
+  int signal = 0;            // signal that ended the rank, or 0
   bool by_agent = false;     // the agent ended it because the job was ending
   bool after_grace = false;  // by SIGKILL, since it had not ended by then
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start, or

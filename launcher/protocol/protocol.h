@@ -19,11 +19,11 @@ namespace hvd::launcher {
 
 // From the agent, first of all and unasked.
 struct AgentHello {
-  std::string version;  // of the release
+  std::string version;  // version of the agent
   std::string build;    // the name its file was started by, which carries its content hash
   uint32_t pid = 0;
   std::string hostname;
-  std::string boot_id;  // of the running kernel: two names with one boot id may be one machine
+  std::string boot_id;  // boot id of the kernel: two names with one boot id may be one machine
   uint32_t uid = 0;
   uint32_t cpus = 0;  // that the agent may run on
 };
@@ -33,7 +33,7 @@ struct StagePart {
   StageKind kind = StageKind::kEnd;
   uint32_t mode = 0;
   std::string path;   // within the copy
-  std::string bytes;  // of the file; where a link leads; the digest of all parts
+  std::string bytes;  // contents of the file; or the target of the link; or the digest of all parts
 };
 // Digest of a part and all parts before it.
 Digest next_digest(const Digest& before, const StagePart& part);
@@ -71,24 +71,24 @@ struct EndRank {
 };
 // Where the ranks are is wanted.
 struct Inspect {
-  uint32_t number = 0;      // of the question, for the answer
+  uint32_t number = 0;      // names the question in the answer
   uint8_t with_stacks = 0;  // and the processes below them, and the Python stacks of all
 };
 // A command is to run beside a rank, in its environment.
 struct Run {
-  uint32_t number = 0;  // of the order, for the answer
+  uint32_t number = 0;  // names the order in the answers
   int32_t rank = 0;
   std::string ranks;  // to a launcher, in place of both: "0,3-5"; empty: the first of each host
   std::vector<std::string> command;
 };
 // Number of output bytes of a command that its reader has consumed.
 struct SaidTaken {
-  uint32_t number = 0;  // of the order
+  uint32_t number = 0;  // number in the order (Run)
   uint32_t size = 0;
 };
 // The client that ordered a command has left: the command must end.
 struct StopRun {
-  uint32_t number = 0;  // of the order
+  uint32_t number = 0;  // number in the order (Run)
 };
 // Renews the lease, and ends a suspension.
 struct Ping {
@@ -105,8 +105,9 @@ struct Staged {
 // From the agent. An answer carries an ok status or one sentence.
 struct Prepared {
   Status status;
-  MasterCandidates candidates;                                // of rank 0's host alone
-  std::vector<std::pair<std::string, std::string>> versions;  // of a Python program's parts
+  MasterCandidates candidates;  // empty but from rank 0's host
+  std::vector<std::pair<std::string, std::string>>
+      versions;          // versions of Python and its packages, for a Python program
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
 };
 struct Started {
@@ -117,7 +118,7 @@ struct Exited {
 };
 // A rank, or a process below it, is in this world.
 struct Joined {
-  int32_t rank = 0;  // of the job
+  int32_t rank = 0;  // rank in the job
   int32_t world_rank = 0;
   int32_t world_size = 1;
 };
@@ -186,7 +187,7 @@ struct Answer {
   Nonce nonce{};
   std::string name;
   Proof proof{};
-  std::string version;  // of the agent's release
+  std::string version;  // version of the agent
 };
 struct Admission {
   Proof proof{};

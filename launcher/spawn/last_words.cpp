@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kKept = 4096;
 constexpr size_t kShownLines = 4;
-constexpr size_t kShownBytes = 200;  // of each line
+constexpr size_t kShownBytes = 200;  // most bytes that are shown of a line
 
 // srun prints this for --cpu-bind=none on a cluster without CPU binding: it explains no failure.
 constexpr std::string_view kOfNoBinding = "cluster configuration lacks support for cpu binding";

@@ -30,7 +30,7 @@ struct SpawnTarget {
   std::string user;           // empty: ssh's own default
   int port = 0;               // 0: ssh's own default
   std::string identity_file;  // empty: ssh's own default
-  std::string agent_path;     // of this build's horovod-agent on the launcher's machine
+  std::string agent_path;     // path of this build's horovod-agent on the launcher's machine
   std::string agent_dir;      // HOROVOD_AGENT_DIR of the user, or empty
   bool may_ask = true;        // whether a command of the user may ask for a password
 };

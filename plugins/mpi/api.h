@@ -16,8 +16,8 @@ namespace hvd::mpi {
 struct Abi {
   const char* family;                  // "Open MPI", "MPICH"
   std::vector<std::string> libraries;  // as the dynamic linker knows them, the usual first
-  const char* package;                 // that brings it, on Debian
-  const char* launchers;               // that start its ranks as one world
+  const char* package;                 // Debian package of this MPI
+  const char* launchers;               // launchers of this MPI
   // Whether large sums go faster from rank to rank than by MPI_Iallreduce: measured by
   // tests/bench/engines.
   bool sums_by_slices;

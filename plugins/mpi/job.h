@@ -14,9 +14,10 @@ namespace hvd::mpi {
 struct MpiJob {
   MpiApi api;
   int32_t rank = 0;
-  std::vector<int> world_ranks;       // the number of each rank of the job in MPI_COMM_WORLD
-  std::vector<std::string> machines;  // of each rank: equal where they share a kernel and a network
-  int threads = 0;                    // MPI_THREAD_MULTIPLE, or less, as all ranks have it
+  std::vector<int> world_ranks;  // the number of each rank of the job in MPI_COMM_WORLD
+  std::vector<std::string>
+      machines;     // each rank's machine: equal where ranks share a kernel and a network
+  int threads = 0;  // MPI_THREAD_MULTIPLE, or less, as all ranks have it
   std::string version;
   bool has_threads() const { return threads == MPI_THREAD_MULTIPLE; }
 };

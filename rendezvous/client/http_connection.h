@@ -51,7 +51,7 @@ class HttpConnection {
   Status receive(Deadline deadline);
 
   Stream stream_;
-  const int fd_;  // of stream_
+  const int fd_;  // descriptor of stream_
   std::unique_ptr<net::HttpResponseParser> parser_;
   Bytes input_;
   size_t begin_ = 0;

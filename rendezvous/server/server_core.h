@@ -43,7 +43,8 @@ struct ServerCore {
   StoreService service;
   std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
   std::optional<ElasticWorkers> elastic_workers;
-  std::set<int> logged_refusals;  // of unsigned requests, by status: each is logged once
+  // Statuses of unsigned requests that were logged: each is logged once.
+  std::set<int> logged_refusals;
   std::unordered_set<Session*> sessions;
   // In the order of their connections. A proven session leaves when the next connection comes.
   std::deque<std::weak_ptr<Session>> unproven;

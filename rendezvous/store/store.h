@@ -21,7 +21,7 @@ namespace hvd::rendezvous {
 // Limits in every implementation; kInvalidArgument above them.
 constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMaxValueBytes = 64 * 1024 * 1024;
-constexpr int kMaxParties = 1 << 20;  // of a fence or an exchange
+constexpr int kMaxParties = 1 << 20;  // parties of a fence or an exchange
 constexpr std::chrono::milliseconds kLongestLifetime = std::chrono::hours(30 * 24);
 
 // Result of a compare-and-set, with the current value of the key; without one, the key is absent.

@@ -17,7 +17,7 @@ constexpr int64_t kLongestWait = 24LL * 3600 * 1000;
 
 struct Target {
   std::string resource;  // "keys", "add", "fence", "join", "hello"
-  std::string name;      // of a key, fence or exchange; may be empty
+  std::string name;      // name of a key, fence or exchange; may be empty
   std::map<std::string, std::string, std::less<>> query;
 
   // Nothing if the parameter is absent.

@@ -20,7 +20,7 @@ std::vector<std::string> listening_names(std::string_view prefix);
 
 struct Listener {
   UniqueFd socket;  // connected
-  pid_t pid;        // of the process that listens
+  pid_t pid;        // id of the process that listens
   uid_t uid;
 };
 // Connects to a socket of `type` without waiting. Returns nothing when no such socket listens, or

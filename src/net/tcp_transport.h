@@ -29,7 +29,7 @@ bool is_shortage(int error);
 
 struct Accepted {
   GuardedFd socket;  // empty when no connection waits, and after an error
-  Bytes address;     // of the peer, 4 or 16 bytes
+  Bytes address;     // address of the peer, 4 or 16 bytes
   int error = 0;     // an errno value that is_shortage(); 0: no such error
 };
 Accepted accept_from(const TcpListener& listener);

@@ -122,14 +122,16 @@ class Runtime {
 
   Identity identity_;
   DeviceSupport device_support_;
-  bool has_devices_ = false;              // from open on; asking the host takes a lock
-  std::atomic<int32_t> device_{HVD_CPU};  // of this rank's tensors, once one was not on the CPU
+  bool has_devices_ = false;  // from open on; asking the host takes a lock
+  std::atomic<int32_t> device_{
+      HVD_CPU};  // device of this rank's tensors, once one was not on the CPU
   const std::vector<int32_t>
       job_ranks_;  // the launcher's number of each rank; empty: the same numbers
   SetTable sets_;
   TensorTable names_;
   HandleTable handles_;
-  std::optional<HmacKey> key_;  // of this start, from open on; derive_key() makes others from it
+  // Key of this start, after open(); derive_key() makes other keys from it.
+  std::optional<HmacKey> key_;
   std::shared_ptr<rendezvous::Store> store_;
   std::optional<net::EventLoop> events_;
   std::unique_ptr<PluginHost> host_;

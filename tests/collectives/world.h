@@ -164,7 +164,7 @@ struct World {
   MemoryStore store;
   SharedMap memory;
   collectives::SharedHeap heap;  // one process has one
-  std::string site = {};         // of each host's ranks, with the host's letter
+  std::string site = {};         // begins the site of each host's ranks; the host's letter follows
   collectives::LinkTimes times = {};
   collectives::Credentials credentials = {
       .job = "0123456789abcdef", .generation = 0, .secret = test_secret(), .encrypts = false};

@@ -17,7 +17,7 @@ namespace {
 
 using namespace hvd;
 
-constexpr size_t kLongest = 192;  // of Gloo's addresses
+constexpr size_t kLongest = 192;  // most bytes of an address of Gloo
 
 std::vector<std::string> records_of(const uint8_t* data, size_t size) {
   std::vector<std::string> records(size == 0 ? 1 : 1 + data[0] % 8);

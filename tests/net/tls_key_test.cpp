@@ -83,7 +83,7 @@ class TlsConnection {
   }
 
   std::optional<AcceptedSocket> adopted;
-  error_code read_error;  // of the last read()
+  error_code read_error;  // result of the last read()
   size_t written = 0;
   int other_keys = 0, altered = 0;
 

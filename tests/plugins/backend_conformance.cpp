@@ -28,7 +28,7 @@ using hvd::test::Outcome;
 using hvd::test::PluginRank;
 using hvd::test::run_plugin_world;
 
-constexpr unsigned kForAll = 1;  // of cudaMallocManaged: any stream may use it
+constexpr unsigned kForAll = 1;  // flag of cudaMallocManaged: any stream may use the memory
 
 const hvd_plugin* file_of(const char* variable) {
   const char* path = std::getenv(variable);

@@ -79,7 +79,7 @@ int probe(char*, size_t) { return 1; }
 
 struct Controller {
   const hvd_plugin_host* host = nullptr;
-  std::unique_ptr<MemoryWorld> own;  // of a world of one without a store
+  std::unique_ptr<MemoryWorld> own;  // the world of a single rank, which needs no store
   MemoryWorld* world = nullptr;
   int32_t rank = 0;
 
@@ -196,7 +196,7 @@ struct Running {
 
 struct Set {
   std::string key;
-  int32_t index = 0;  // of this rank among the members
+  int32_t index = 0;  // index of this rank among the members
   int32_t size = 1;
   std::deque<Running> running;
 };

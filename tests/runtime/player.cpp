@@ -17,7 +17,7 @@ bool writes_to_caller(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_BROA
 // A step of this rank on its way: its memory, its claim.
 struct Running {
   const Step* step = nullptr;
-  int index = 0;  // of this rank, in the step's process set
+  int index = 0;  // index of this rank in the step's process set
   int members = 1;
   std::vector<Tensor> inputs;
   std::vector<std::vector<std::byte>> outputs;

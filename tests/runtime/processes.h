@@ -36,7 +36,7 @@ struct Worker {
 };
 
 struct Outcome {
-  int status = 0;  // of waitpid
+  int status = 0;  // status from waitpid
   std::string output;
   int code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 };

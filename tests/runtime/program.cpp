@@ -244,7 +244,7 @@ class Maker {
 
   std::mt19937 random_;
   const int all_;
-  int size_;  // of the step that is being made
+  int size_;  // members of the step that is being made
   const Vocabulary& vocabulary_;
   Program program_;
 };

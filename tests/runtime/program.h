@@ -26,7 +26,7 @@ struct TensorTerms {
 // Ranks of a step are counted within its process set: 0 is the first member.
 struct Step {
   std::string name;
-  int set = -1;  // of Program::sets; -1 is all ranks
+  int set = -1;  // index in Program::sets; -1: all ranks
   int32_t op = HVD_ALLREDUCE;
   int32_t reduce_op = HVD_SUM;
   int32_t root = 0;

@@ -20,7 +20,7 @@ bool has_builtin_links();
 struct RanksOptions {
   Links links = Links::kMemory;
   Settings settings;
-  std::vector<int32_t> machines;  // of the memory links; empty: one machine
+  std::vector<int32_t> machines;  // each rank's machine, for memory links; empty: one machine
   uint32_t epoch = 0;
   double start_seconds = 20;
   std::vector<std::vector<int32_t>> process_sets;
@@ -45,7 +45,8 @@ class Ranks {
   void shutdown();
   MemoryWorld& world() { return *world_; }
   rendezvous::Store& store() { return *store_; }
-  std::vector<Status> start_status;  // of each rank; the runtime is null when it failed
+  // By rank: the result of its start; its runtime is null after a failure.
+  std::vector<Status> start_status;
 
  private:
   const int size_;

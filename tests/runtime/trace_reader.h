@@ -15,7 +15,7 @@ namespace hvd::test {
 
 struct Trace {
   std::vector<nlohmann::json> events;
-  std::map<int, std::string> names;  // of pids
+  std::map<int, std::string> names;  // name of each pid
   // By name of the tensor and rank: "B ALLREDUCE", "X 1", "E", "E float32 [2, 3]".
   std::map<std::pair<std::string, int>, std::vector<std::string>> sequences;
   size_t open = 0;  // events without an end

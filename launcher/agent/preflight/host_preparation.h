@@ -16,7 +16,7 @@ namespace hvd::launcher {
 struct HostPreparationOutcome {
   Status status;
   std::string program;      // path of the file to execute
-  Environment environment;  // of all ranks of the host
+  Environment environment;  // variables that all ranks of the host get
   // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job,
   // also {"Python", "3.11.2"} and {"horovod", "1.0"}. Empty for other programs.
   Environment versions;

@@ -75,7 +75,7 @@ class Ranks {
   struct Rank {
     int number = 0;
     pid_t pid = -1;    // -1 when it has ended
-    pid_t group = -1;  // of its processes; -1 before the start
+    pid_t group = -1;  // process group of the rank; -1 before the start
     std::array<Output, 2> outputs;
     UniqueFd input;      // empty when the rank has no input, or has closed it
     std::string unread;  // input that is not yet in the pipe
@@ -94,7 +94,7 @@ class Ranks {
   net::EventLoop& loop_;
   Outbox& outbox_;
   std::function<void(pid_t, int)> on_other_;
-  std::vector<RankCommand> commands_;  // of ranks_, by the same index
+  std::vector<RankCommand> commands_;  // how each rank of ranks_ is started, by the same index
   std::vector<std::unique_ptr<Rank>> ranks_;
   uint32_t output_credit_ = 0;
   size_t running_ = 0;

@@ -30,8 +30,8 @@ struct KnownHostKeys {
 
 struct KnownHost {
   std::string name;        // in known_hosts files: HostKeyAlias, "host" or "[host]:2202"
-  KnownHostKeys exact;     // of that name
-  KnownHostKeys portless;  // of the host without its port, which OpenSSH tries next
+  KnownHostKeys exact;     // keys of `name`
+  KnownHostKeys portless;  // keys of the host without its port, which OpenSSH tries next
 };
 
 // Returns "[host]:2202" for a port other than 22, and "host" for 22.

@@ -45,8 +45,8 @@ class CclThread : public LibraryThread {
   Status destroy(CclGroup& group);
 
   const CclApi api_;    // its own: a thread that hangs in the library may outlive the backend
-  BufferPool buffers_;  // of the thread
-  std::list<std::shared_ptr<CclGroup>> made_;  // of the thread
+  BufferPool buffers_;  // used by that thread only
+  std::list<std::shared_ptr<CclGroup>> made_;  // used by that thread only
 
   Mutex mutex_;
   std::weak_ptr<CclGroup> making_ HVD_GUARDED_BY(mutex_);

@@ -40,7 +40,8 @@ class CclStore : public abi::KvsInterface {
   const bool is_alone_;
   const int id_;
   const Deadline deadline_;
-  std::map<std::string, std::vector<char>> own_;  // of a rank alone
+  // Values that a rank which is alone has set; it needs no store.
+  std::map<std::string, std::vector<char>> own_;
   std::atomic<bool> done_{false}, closed_{false};
 };
 

@@ -127,7 +127,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   const char* const name_;
   const char* const title_;
   const std::shared_ptr<WakeEvent> event_;
-  Batches running_;  // of the thread
+  Batches running_;  // batches under way; used by the thread only
   std::atomic<bool> opening_{true};
 
   Mutex memory_;  // held while outputs are written
@@ -135,13 +135,13 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   bool memory_is_gone_ HVD_GUARDED_BY(memory_) = false;
 
   Mutex mutex_;
-  std::condition_variable changed_;  // of what mutex_ guards
+  std::condition_variable changed_;  // signals changes of what mutex_ guards
   std::deque<Order> orders_ HVD_GUARDED_BY(mutex_);
   Status failure_ HVD_GUARDED_BY(mutex_);
   bool busy_ HVD_GUARDED_BY(mutex_) = false;  // in a turn
   bool closing_ HVD_GUARDED_BY(mutex_) = false;
   bool ended_ HVD_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // of the backend's thread
+  std::thread thread_;  // used by the backend's thread only
 };
 
 }  // namespace hvd::ops

@@ -58,7 +58,7 @@ class Collectives {
   const RankInSet place_;
   const hvd_batch& batch_;
   const Grid* const grid_;
-  int type_ = 0, operation_ = 0;         // of a reduction
+  int type_ = 0, operation_ = 0;         // type and operation of a reduction, in NCCL's numbers
   int across_ = 0;                       // the operation across hosts
   std::vector<void*> inputs_, outputs_;  // device memory for tensors without their own
   std::vector<void*> lent_;              // device memory for the time of this batch

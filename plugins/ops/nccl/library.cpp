@@ -16,7 +16,7 @@ constexpr int kLeastVersion = 21000;
 struct Family {
   const char* name;
   std::vector<std::string> libraries, runtimes;
-  const char* prefix;   // of the runtime's functions
+  const char* prefix;   // prefix of the runtime's functions: "cuda" or "hip"
   const char* package;  // packages that bring them
 };
 const std::vector<Family>& families() {

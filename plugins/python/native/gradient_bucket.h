@@ -25,7 +25,8 @@ struct GradientBucket {
   int32_t dtype = 0;
   size_t element = 0;
   std::vector<BucketSlot> slots;
-  std::vector<hvd_tensor> tensors;  // of the request, kept for their memory
+  // Tensors of the request; a member, so that a step allocates none.
+  std::vector<hvd_tensor> tensors;
 
   size_t bytes(const BucketSlot& slot) const { return static_cast<size_t>(slot.count) * element; }
 };

@@ -24,7 +24,7 @@ struct Kernel {
   int32_t what = 0, reduce_op = 0, root_rank = 0, process_set = 0;
   double prescale = 0, postscale = 0;
   size_t tensor_count = 0;
-  std::vector<Shape> shapes;  // of the tensors, where the graph knows them all
+  std::vector<Shape> shapes;  // shapes of the tensors, if the graph knows all of them
   Names names;                // where the node has a name
   mutable InlineWait inline_wait;
 };

@@ -84,7 +84,7 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
     api.op_attribute(builder, "node: string = ''");  // its name in the graph that it was made in
     api.op_attribute(builder, "reduce_op: int = 1");
     api.op_attribute(builder, "root_rank: int = 0");
-    api.op_attribute(builder, "prescale_bits: int = 0");  // of a double; 0 is no factor
+    api.op_attribute(builder, "prescale_bits: int = 0");  // bits of a double; 0: no factor
     api.op_attribute(builder, "postscale_bits: int = 0");
     api.op_attribute(builder,
                      "is_last: int = 0");  // 1: a thread may wait a moment, nothing else is due

@@ -10,7 +10,7 @@ namespace hvd::tensorflow {
 
 struct Operation {
   const char* name;    // in graphs
-  const char* prefix;  // of the names by which ranks match
+  const char* prefix;  // begins the names by which ranks match their tensors
   int32_t kind;        // hvd_op_kind, or -1 for HorovodNumber
   bool keeps_shapes;   // outputs have the inputs' shapes; else their rows are known at the end
   bool has_splits;     // one more input and output: rows for and from each rank

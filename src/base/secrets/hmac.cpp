@@ -13,7 +13,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kBlock = 64;  // of SHA-256 and SHA-1
+constexpr size_t kBlock = 64;  // block size of SHA-256 and SHA-1, in bytes
 
 void update(SHA256_CTX& context, ByteView bytes) {
   SHA256_Update(&context, bytes.data(), bytes.size());

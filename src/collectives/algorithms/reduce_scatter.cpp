@@ -164,10 +164,10 @@ class Scattering {
   std::span<const hvd_batch_tensor> tensors_;
   ReduceFunction reduce_;
   Scale before_, after_;
-  std::vector<Walk<RowsFor>> inputs_;  // of each member
+  std::vector<Walk<RowsFor>> inputs_;  // by member: the rows that it gets
   Walk<OwnRows> output_;
   std::vector<size_t> sizes_;     // bytes that each member gets
-  std::vector<size_t> position_;  // of each member's place: those of a host side by side
+  std::vector<size_t> position_;  // by member: its place, where members of a host are side by side
   std::vector<size_t> first_on_host_;
   size_t place_;  // bytes
 };

@@ -95,7 +95,7 @@ class RecordOpener {
   Bytes bytes_;
   size_t begin_ = 0;  // received bytes of records that were not opened: from begin_ to end_
   size_t end_ = 0;
-  ByteView content_;  // of a record that was opened in bytes_
+  ByteView content_;  // content of a record that was opened in bytes_, not taken yet
   bool is_broken_ = false;
 };
 

@@ -31,7 +31,7 @@ enum class RankState : uint32_t { kOpen = 0, kClosed = 1 };
 struct MailCell {
   std::atomic<uint64_t> turn;
   uint32_t sender;
-  uint32_t size;  // of this piece; the last piece of a message has kMailLast set
+  uint32_t size;  // bytes of this piece; the last piece of a message has kMailLast set
   std::byte data[kMailBytes];
 };
 static_assert(sizeof(MailCell) == 256);

@@ -20,7 +20,7 @@ struct TunedParameters {
   double whole_limit = 0;
   double doubling_limit = 0;
   double ring_from = 0;
-  bool hierarchical = false;  // of each host only its leader talks to other hosts
+  bool hierarchical = false;  // only one rank of each host talks to other hosts
   bool operator==(const TunedParameters&) const = default;
 };
 
@@ -77,7 +77,7 @@ class Autotuner {
   const AutotunerOptions options_;
   std::vector<TunedRange> axes_;
   std::vector<Sample> samples_;
-  std::vector<Point> points_;  // of the trials, but for those of the hierarchy
+  std::vector<Point> points_;  // parameters of each trial, without the trials of `hierarchical`
   std::vector<double> scores_;
   TunedParameters current_;
   bool tries_hierarchy_ = false;

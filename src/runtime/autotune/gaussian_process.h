@@ -30,7 +30,8 @@ class GaussianProcess {
   double mean_ = 0;
   double spread_ = 1;
   double length_ = 1;
-  std::vector<double> factor_;   // of the covariance: lower triangle of n by n, by columns
+  // Cholesky factor of the covariance: lower triangle of n by n, by columns.
+  std::vector<double> factor_;
   std::vector<double> weights_;  // covariance^-1 * values
 };
 

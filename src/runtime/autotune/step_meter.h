@@ -16,7 +16,7 @@ namespace hvd::runtime {
 struct StepMeterOptions {
   int warmups = 3;  // samples that are thrown away at the start
   int steps_per_sample = 10;
-  int samples = 5;  // of which the median is the score
+  int samples = 5;  // samples whose median is the score
 };
 
 class StepMeter {

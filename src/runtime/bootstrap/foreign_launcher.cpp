@@ -201,8 +201,9 @@ std::string word_of(const Settings& settings, const char* key) {
 struct LauncherDetection {
   bool has_bootstrap = false;
   bool step_of_many = false;
-  std::optional<ForeignPlace> several;  // of whatever launcher
-  bool mpi = false;                     // is initialised
+  std::optional<ForeignPlace>
+      several;       // this process's place, if a launcher of any kind started several
+  bool mpi = false;  // MPI is initialised
   bool wants_mpi = false;
   std::string named;  // by HOROVOD_BOOTSTRAP
   bool any() const {

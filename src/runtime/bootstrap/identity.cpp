@@ -286,7 +286,7 @@ void complete_identity(std::span<const int32_t> machines, Identity* identity) {
       machines.empty()
           ? 0
           : static_cast<size_t>(*std::max_element(machines.begin(), machines.end())) + 1;
-  std::vector<int32_t> ranks_on(count, 0);  // of each machine
+  std::vector<int32_t> ranks_on(count, 0);  // by machine: the ranks counted on it
   int32_t local_rank = 0;
   for (size_t rank = 0; rank < machines.size(); ++rank) {
     if (static_cast<int32_t>(rank) == identity->rank) local_rank = ranks_on[machines[rank]];

@@ -81,7 +81,7 @@ class PendingSubmissions {
   Clock::time_point window_end_ = Clock::time_point::max();
   uint64_t burst_ = 0;            // submissions since nothing was pending
   uint64_t expected_ = 0;         // the size of the previous burst
-  Submission* newest_ = nullptr;  // of the unfinished submissions that were collected
+  Submission* newest_ = nullptr;  // newest unfinished submission that was collected; or null
   LastSubmission last_;
   std::vector<Submission*> finished_;
 

@@ -62,10 +62,11 @@ class PlanApplication {
   const Parts parts_;
   const int32_t rank_;
   Counts counts_;
-  Clock::time_point arrived_{};     // when the plan that is being applied arrived
-  bool is_own_ = false;             // this rank made that plan
-  std::vector<AgreedItem> agreed_;  // of that plan; reused, so that a plan allocates no memory
-  std::vector<uint32_t> missing_;   // of each item, a bit for each dtype that no batch has had yet
+  Clock::time_point arrived_{};  // when the plan that is being applied arrived
+  bool is_own_ = false;          // this rank made that plan
+  std::vector<AgreedItem>
+      agreed_;                     // items of that plan; reused, so that a plan allocates no memory
+  std::vector<uint32_t> missing_;  // by item: a bit for each dtype that no batch has had yet
 };
 
 }  // namespace hvd::runtime

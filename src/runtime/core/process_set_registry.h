@@ -75,7 +75,7 @@ class ProcessSetRegistry {
   const uint32_t cache_capacity_;
   std::vector<std::unique_ptr<ProcessSetState>> sets_;
   ProcessSetState* all_ = nullptr;  // sets_[0]
-  uint32_t last_serial_ = 0;        // of the latest set that was added
+  uint32_t last_serial_ = 0;        // serial number of the latest set
   std::vector<Early> early_;
   size_t early_bytes_ = 0;
   bool some_removed_ = false;

@@ -72,7 +72,7 @@ class Shutdown {
   std::atomic<bool> cut_off_{false};  // pending work failed because that peer left
   mutable Mutex refusal_mutex_;
   Status refusal_ HVD_GUARDED_BY(refusal_mutex_);
-  End end_ HVD_GUARDED_BY(refusal_mutex_) = End::kFailure;  // of `refusal_`
+  End end_ HVD_GUARDED_BY(refusal_mutex_) = End::kFailure;  // how the job ended, as in `refusal_`
 };
 
 }  // namespace hvd::runtime

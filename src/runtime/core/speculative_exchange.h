@@ -71,7 +71,7 @@ class SpeculativeExchange {
 
   // Reused, so that a pass allocates no memory.
   TentativePlan tentative_;
-  Plan plan_;  // of the names that this rank expects to be next
+  Plan plan_;  // the plan that this rank expects to be next
   std::vector<FusionUnit> units_;
   std::vector<AgreedItem> items_;
   std::vector<ByteView> tensors_;

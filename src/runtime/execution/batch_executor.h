@@ -22,7 +22,7 @@ namespace hvd::runtime {
 struct AgreedItem {
   Submission* submission = nullptr;  // null: this rank has joined
   const Request* request = nullptr;
-  const std::vector<RankRows>* rows = nullptr;  // of all members, ascending
+  const std::vector<RankRows>* rows = nullptr;  // rows of all members, by ascending rank
 };
 
 // Where submissions go when they are over.
@@ -94,11 +94,11 @@ class BatchExecutor {
   CompletionSink* const sink_;
   Instruments* const instruments_;
   const hvd_framework* framework_ = nullptr;
-  hvd_tuning tuning_{};         // of the set of all ranks
-  hvd_tuning others_tuning_{};  // of others
+  hvd_tuning tuning_{};         // for process set 0, of all ranks
+  hvd_tuning others_tuning_{};  // for other process sets
   std::vector<std::unique_ptr<BatchQueue>> queues_;
   std::vector<std::unique_ptr<Run>> spare_;
-  size_t outstanding_ = 0;  // of all queues
+  size_t outstanding_ = 0;  // batches of all queues that are not complete
 };
 
 }  // namespace hvd::runtime

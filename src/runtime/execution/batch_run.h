@@ -9,10 +9,10 @@ namespace hvd::runtime {
 struct BatchExecutor::Run {
   hvd_batch batch{};
   hvd_tuning tuning{};               // batch.tuning points to it or is null
-  const OpenedPlugin* op = nullptr;  // that runs it
+  const OpenedPlugin* op = nullptr;  // the plugin that runs the batch
   std::vector<hvd_batch_tensor> tensors;
   std::vector<uint32_t> member;          // index of each tensor in its submission
-  std::vector<Submission*> owner;        // of each tensor; null: this rank has joined
+  std::vector<Submission*> owner;        // each tensor's submission; null: this rank has joined
   std::vector<Submission*> submissions;  // each once
   std::vector<int64_t> rows;             // rank_rows and from_rows point into it
   // On a device alone, one of each tensor: what batch.ready_events and batch.made_outputs point to.

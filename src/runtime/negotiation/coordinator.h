@@ -62,8 +62,8 @@ class Coordinator {
   Plan plan_;
   uint64_t ready_bytes_ = 0;
   std::vector<FusionUnit> units_;
-  std::vector<PlanItem*> new_names_;  // of the plan that is being made
-  std::vector<int32_t> joined_;       // in that order
+  std::vector<PlanItem*> new_names_;  // new names in plan_
+  std::vector<int32_t> joined_;       // ranks that have joined, in that order
 };
 
 }  // namespace hvd::runtime

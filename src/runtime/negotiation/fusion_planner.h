@@ -19,7 +19,7 @@ struct FusionOptions {
 struct FusionUnit {
   PlanUnit unit;
   const Request* request = nullptr;
-  uint64_t bytes = 0;  // of that dtype; of an allgather, of all ranks
+  uint64_t bytes = 0;  // bytes of that dtype; for an allgather, of all ranks together
 };
 
 // The dtypes of a request, each once, in the order of first appearance.

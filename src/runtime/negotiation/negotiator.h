@@ -48,8 +48,8 @@ class Negotiator {
     std::vector<uint32_t> reporters;
   };
   struct Reporter {
-    size_t ranks = 1;    // in its subtree
-    size_t joined = 0;   // of those, the ranks that have joined
+    size_t ranks = 1;    // ranks in its subtree
+    size_t joined = 0;   // ranks in its subtree that have joined
     uint64_t plans = 0;  // applied plans, as of its latest announcement
     bool has_joined() const { return joined == ranks; }
   };

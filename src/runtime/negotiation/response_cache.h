@@ -23,8 +23,8 @@ struct CacheEntry {
   uint32_t id = 0;
   std::string text;
   Request request;             // this rank's own
-  std::vector<RankRows> rows;  // of all ranks, ascending, where the operation has rows
-  Name* name = nullptr;        // on this rank; null while it has never used it
+  std::vector<RankRows> rows;  // rows of all ranks, ascending, if the operation has rows
+  Name* name = nullptr;        // this rank's record of the name; null: never used here
   // State of the current negotiation (see Negotiator): the reporters of the id, and the number of
   // reporters of the full name.
   std::vector<uint32_t> reporters;

@@ -79,16 +79,17 @@ class Speculation {
   const bool possible_;
   uint64_t open_ = 0;  // names that this rank has announced and no plan has come for
   std::vector<uint32_t> fresh_, taken_;
-  uint64_t announcements_ = 0;  // of the child: sent, or heard at the root
+  uint64_t announcements_ = 0;  // announcements that the child has sent, or the root has received
   bool has_sent_ = false;       // a tentative plan, or an announcement with eager data: undecided
   uint64_t sent_ = 0;           // the number of that announcement
   std::vector<uint32_t> sent_ids_;
-  bool has_kept_ = false;  // of a tentative plan, or at the root of an announcement
+  // Eager data is kept: with a tentative plan, or at the root with an announcement.
+  bool has_kept_ = false;
   std::vector<uint32_t> kept_ids_;
   ByteView kept_;
   Bytes kept_bytes_, aligned_;
-  uint32_t misses_ = 0;  // one after another
-  uint32_t rest_ = 0;    // chances to let pass
+  uint32_t misses_ = 0;  // misses without a match between them
+  uint32_t rest_ = 0;    // announcements that still go without eager data
 };
 
 }  // namespace hvd::runtime

@@ -50,7 +50,7 @@ class AdaptiveYield {
  private:
   const Duration long_;
   Duration limit_ = kUsual;
-  bool is_long_ = false;  // of this wait, whatever yields bring
+  bool is_long_ = false;  // this wait spins for long_, whatever yields show
   bool is_new_ = false;   // nothing was looked for in this wait
   bool is_spinning_ = false;
   bool answered_ = false;  // by the last yield, it seems

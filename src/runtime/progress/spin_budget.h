@@ -8,8 +8,9 @@
 namespace hvd::runtime {
 
 struct SpinBudget {
-  std::chrono::microseconds waiter{0};  // of a thread of the user in hvd_wait
-  std::chrono::microseconds helper{0};  // of our own thread, which takes time from the user's
+  std::chrono::microseconds waiter{0};  // longest spin of a user's thread in hvd_wait
+  std::chrono::microseconds helper{
+      0};  // longest spin of the helper thread, which takes time from the user's
   // How long a spin keeps its core in a wait that follows a computation; see adaptive_yield.h.
   std::chrono::microseconds after_computing{0};
   bool yields = false;  // call sched_yield between two looks

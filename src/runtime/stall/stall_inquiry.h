@@ -59,13 +59,13 @@ class StallInquiry {
   const std::function<bool(int32_t, int32_t)> is_member_;
   std::map<StallName, Stall> stalls_;
   std::vector<StallHello> ranks_;
-  std::vector<StallName> candidates_;  // of the next question
+  std::vector<StallName> candidates_;  // names for the next question
   Clock::time_point ask_at_ = Clock::time_point::max();
 
   // The question that is open.
   std::optional<StallAsk> open_;
   Clock::time_point answers_until_{};
-  std::vector<std::optional<StallAnswer>> answers_;  // of each rank
+  std::vector<std::optional<StallAnswer>> answers_;  // by rank: its answer, once it has come
   int32_t answers_left_ = 0;
   uint32_t inquiries_ = 0;
 };

@@ -55,8 +55,8 @@ class StallInspector final : public Service {
 
   RuntimeCore* const core_;
   const StallOptions options_;
-  Clock::time_point next_check_ = Clock::time_point::min();  // of pending work
-  std::optional<StallInquiry> inquiry_;                      // of the root
+  Clock::time_point next_check_ = Clock::time_point::min();  // when pending work is checked next
+  std::optional<StallInquiry> inquiry_;  // the inquiry that the root leads; empty on other ranks
   uint64_t reports_ = 0;
 };
 

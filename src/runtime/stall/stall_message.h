@@ -52,7 +52,7 @@ enum class StallState : uint8_t {
 
 struct StallAnswer {
   uint32_t inquiry = 0;
-  std::vector<StallState> states;  // of each name of the question, in its order
+  std::vector<StallState> states;  // state of each name in the question, in the same order
   std::string last_name;           // submitted last; empty: nothing yet
   int32_t last_op = 0;
   double last_seconds = 0;  // ago

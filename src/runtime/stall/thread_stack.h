@@ -14,7 +14,7 @@ namespace hvd::runtime {
 struct StackChannel {
   int signal = 0;  // 0: none
   int fd = -1;
-  void* handler = nullptr;  // of the signal, when the channel was opened
+  void* handler = nullptr;  // handler of the signal when the channel was opened
 };
 
 // Checks a channel: the signal must be handled, since most kill when they are not.

@@ -48,7 +48,7 @@ struct Submission {
   uint32_t stall_reports = 0;  // how often the stall inspector has reported it
   bool accepted = false;       // by its process set
   bool planned = false;
-  uint32_t announced_id = 0;  // by which this rank announced it; 0: in full
+  uint32_t announced_id = 0;  // cache id in this rank's announcement; 0: announced in full
   uint32_t units_left = 0;
   std::vector<Output> outputs;
   std::vector<int32_t> received_splits;

@@ -27,7 +27,7 @@ struct Name {
   // Guarded by TensorTable::mutex_. An annotation cannot name the mutex: a Name has no reference to its table.
   uint32_t in_flight = 0;
   bool kept = false;
-  size_t place = 0;  // of a kept name, in the table's order
+  size_t place = 0;  // index of a kept name in the table's order
 
   // Used by the thread that makes progress.
   Submission* announced = nullptr;

@@ -42,8 +42,8 @@ struct TimelineMessage {
     int64_t there = 0;  // the root's, when it arrived
   };
   TimelineSays says = TimelineSays::kStart;
-  uint32_t run = 0;          // which timeline
-  uint32_t ticket = 0;       // of the asker: start, stop
+  uint32_t run = 0;          // number of the timeline
+  uint32_t ticket = 0;       // number that the asker chose: start, stop
   bool mark_cycles = false;  // start, started
   int64_t time = 0;          // the sender's clock: ping, pong
   int64_t offset = 0;        // events, as in TraceBatch

@@ -40,9 +40,9 @@ class TraceFile {
   UniqueFd fd_;
   std::string path_;
   Status failure_;
-  uint64_t base_ = 0;               // of the page that the bracket is in
-  std::array<char, kPage> page_{};  // as it will be; behind used_ there are spaces
-  size_t used_ = 0;                 // where the bracket goes
+  uint64_t base_ = 0;               // file offset of the page that has the closing bracket
+  std::array<char, kPage> page_{};  // that page as it will be; behind used_ there are spaces
+  size_t used_ = 0;                 // offset in page_ at which the bracket goes
   size_t written_ = 0;              // where it is in the file
   bool empty_ = true;
 };

@@ -20,8 +20,8 @@ namespace hvd::runtime {
 // Records that one rank sends at a time.
 struct TraceBatch {
   int32_t rank = 0;
-  int64_t offset = 0;    // of the root's clock against the rank's, in nanoseconds
-  int64_t error = 0;     // at most so much is that wrong
+  int64_t offset = 0;    // root's clock minus the rank's, in nanoseconds
+  int64_t error = 0;     // largest error of `offset`, in nanoseconds
   uint64_t dropped = 0;  // events of this rank that were lost since the start
   std::string host;
   std::vector<TraceSlot> slots;
@@ -63,9 +63,9 @@ class TraceFormat {
     std::vector<std::string> words;
     std::unordered_map<uint32_t, Running> running;
     uint32_t last_batch = 0;
-    std::unordered_map<uint32_t, uint32_t> depth;  // of open events, by tensor
+    std::unordered_map<uint32_t, uint32_t> depth;  // number of open events, by tensor
     int64_t offset = 0;
-    int64_t error = -1;  // as last said
+    int64_t error = -1;  // error that was written last; -1: none
     uint64_t dropped = 0;
     uint64_t lost = 0;  // here, for there were too many tensors
     double last_time = 0;
@@ -99,8 +99,8 @@ class TraceFormat {
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string, uint32_t> tensor_by_name_;
   std::unordered_map<int32_t, Rank> ranks_;
-  double now_ = 0;    // of the event that is being written, in microseconds
-  std::string text_;  // of it
+  double now_ = 0;    // time of the event that is being written, in microseconds
+  std::string text_;  // text of that event
 };
 
 }  // namespace hvd::runtime

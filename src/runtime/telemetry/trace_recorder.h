@@ -72,13 +72,13 @@ class TraceRecorder {
 
   bool on_ = false;
   bool mark_cycles_ = false;
-  uint32_t run_ = 0;  // which timeline it is
+  uint32_t run_ = 0;  // number of the timeline
   uint32_t next_name_ = 1;
   uint32_t next_batch_ = 1;
   uint64_t dropped_ = 0;
   Clock::time_point since_{};
   std::vector<TraceSlot> slots_;
-  std::vector<const char*> words_;  // that activities are called by, from 1; static storage
+  std::vector<const char*> words_;  // names of activities, whose ids begin with 1; static storage
   ByteWriter bytes_;
 };
 

@@ -58,17 +58,18 @@ struct Proposal {
   std::string name;
   uint32_t askers = 1;            // ranks that do; the others have joined
   std::vector<Variant> variants;  // one when all agree; the two lowest-ranked when not
-  std::vector<RankRows> rows;     // of every rank of the subtree, where the operation has rows
+  std::vector<RankRows> rows;     // rows of every rank of the subtree, if the operation has rows
   bool operator==(const Proposal&) const = default;
 };
 
 struct Announcement {
-  uint32_t set = 0;           // the process set's serial number
-  uint64_t plans = 0;         // that the sender has applied
-  std::vector<uint32_t> ids;  // of the response cache: as agreed last time, by the whole subtree
+  uint32_t set = 0;    // the process set's serial number
+  uint64_t plans = 0;  // plans that the sender has applied
+  // Ids of the response cache: the whole subtree asks for the same as last time.
+  std::vector<uint32_t> ids;
   std::vector<Proposal> proposals;
   std::vector<int32_t> joined;  // ranks of the subtree that joined, in that order
-  EagerData eager_data;         // of a batch of the ids alone
+  EagerData eager_data;         // data of a batch that consists of `ids` only
   bool operator==(const Announcement&) const = default;
   void clear() {
     eager_data = {};
@@ -133,7 +134,7 @@ struct Notice {
 // to_root, to_all: bytes that a service understands. Decoded in place.
 struct ServiceMessage {
   uint8_t service = 0;
-  int32_t rank = 0;  // that said it
+  int32_t rank = 0;  // rank whose service sent it
   ByteView content;
 };
 

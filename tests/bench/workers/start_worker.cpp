@@ -21,7 +21,7 @@ using hvd::cat;
 
 constexpr int kDialling = 1000;  // at once, not yet greeted
 constexpr uint32_t kAddresses =
-    8;  // of loopback: each gives as many connections as there are ports
+    8;  // loopback addresses: each gives as many connections as there are ports
 
 struct Client {
   Client(const hvd::Secret& secret, int n) : number(n), signer(secret) {}

@@ -17,7 +17,7 @@ constexpr Algorithm kAlgorithms[] = {Algorithm::kOneShot, Algorithm::kRecursiveD
                                      Algorithm::kTwoShot, Algorithm::kHalvingDoubling,
                                      Algorithm::kRing};
 
-using Contributions = std::multiset<size_t>;  // of hosts, to one element
+using Contributions = std::multiset<size_t>;  // the hosts that contributed to one element
 
 std::vector<Transfer> transfers_with(const std::vector<Transfer>& transfers, size_t host) {
   std::vector<Transfer> found;

@@ -139,7 +139,7 @@ TEST_CASE("a flipped bit anywhere in a record is found") {
     changed[before.size() + bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
     const Outcome outcome = open_all(changed);
     CHECK(outcome.is_broken);
-    CHECK(outcome.content == content);  // of the first record alone
+    CHECK(outcome.content == content);  // only the first record is opened
   }
 }
 

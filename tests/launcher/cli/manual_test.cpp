@@ -45,7 +45,7 @@ TEST_CASE("the help shows the common flags on 120 lines, and names the topics of
     all += topic_help_text(topic, 100);
   }
   for (const Flag& flag : all_flags()) {
-    if (flag.spellings.empty()) continue;  // of programs that start the launcher
+    if (flag.spellings.empty()) continue;  // a setting for programs that start the launcher
     CHECK_MESSAGE(all.find(flag.spellings.back()) != std::string::npos, flag.spellings.back());
   }
 }

@@ -25,7 +25,7 @@ using Bytes = std::vector<std::byte>;
 // The calls and data of one rank in one group.
 struct Part {
   std::vector<Call> calls;
-  std::vector<Bytes> inputs, outputs;  // of each call
+  std::vector<Bytes> inputs, outputs;  // data of each call
 };
 
 int reduce_op_of(int operation) {
