@@ -1,4 +1,5 @@
-// Finds the Python interpreter whose frameworks --check-build tests. Reads files and changes nothing.
+// Finds the Python interpreter whose frameworks --check-build and `horovodrun report` test. Both call it. Reads
+// files and changes nothing.
 #pragma once
 
 #include <string>

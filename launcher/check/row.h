@@ -1,4 +1,5 @@
-// One row of --check-build: the tested feature, and the result.
+// One row of --check-build: the tested feature, and the result. check_build.cpp fills the rows, and format.cpp
+// prints them.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ struct CheckRow {
   std::string version{};  // version of a part that works, if it has one
   std::string path{};     // path of a part that works, if it is a file
   std::string fix{};      // remedy for a part that does not work: a command, or why there is none
-  // One that the original's table lacks: shown only where more was asked for.
+  // A row that Horovod's own table lacks: shown only with --verbose or as JSON.
   bool is_extra = false;
 };
 

@@ -39,14 +39,14 @@ class Spool {
   void drop_file(uint64_t number);
 
   const UniqueFd folder_;
-  const UniqueFd state_;  // locked
+  const UniqueFd state_;  // a file that is locked while this process lives
   const SpoolLimits limits_;
-  UniqueFd file_;               // the last; none after it was cut short
+  UniqueFd file_;               // newest file; empty after a write to it has failed
   size_t size_ = 0;             // bytes in file_
-  std::deque<uint64_t> files_;  // on disk, ascending
+  std::deque<uint64_t> files_;  // numbers of the files on disk, ascending
   uint64_t next_ = 0;           // number of the next file
-  size_t lost_ = 0;             // bytes since the last record
-  int error_ = 0;               // why
+  size_t lost_ = 0;             // bytes that could not be written since the last record
+  int error_ = 0;               // errno of the last failed write
 };
 
 }  // namespace hvd::launcher

@@ -23,26 +23,27 @@ class RankCommands {
   RankCommands(net::asio::any_io_executor executor, const SlotPlan& plan, Send send)
       : executor_(std::move(executor)), plan_(plan), send_(std::move(send)) {}
 
-  // In an elastic job: the processes by which the plan knows the ranks of now, by rank; none: no rank has begun.
+  // For an elastic job: returns, by rank, the number that each present rank's process has in the plan. Empty before
+  // the first rank begins.
   using Members = std::function<std::vector<int>()>;
   void set_members(Members members) { members_ = std::move(members); }
 
-  // Until it has ended beside all, or the caller's socket is closed, which ends it. The caller gets
-  // what is said, in records (see inspection.h), each line behind its rank where there are several;
-  // then Ran with the first code that is not 0.
+  // Runs the command beside each wished rank. Returns when all have ended, or when the caller closes its socket,
+  // which ends them. Sends the caller their output in records (inspection.h), with a tag of the rank before each
+  // line if there are several ranks, and then a Ran with the first exit code that is not 0.
   net::Task<void> run(Run wish, net::StreamSocket& caller);
   void on_said(const Said& said);
   void on_ran(const Ran& ran);
-  // The host is lost, or all its ranks have ended: its commands get no further answer.
+  // Ends the wait for commands on this host: the host is lost, or all its ranks have ended.
   void on_host_gone(int host);
 
  private:
-  struct Beside;
-  struct Pending;
+  struct Beside;   // one command beside one rank
+  struct Pending;  // one call of run()
 
   struct Place {
-    int rank = 0;     // that the user knows
-    int process = 0;  // by which the plan and the agents know it
+    int rank = 0;     // the rank's number now, for the user
+    int process = 0;  // its number in the plan and at the agents
   };
 
   std::vector<Place> places() const;
@@ -56,7 +57,7 @@ class RankCommands {
   const Send send_;
   Members members_;
   std::vector<Pending*> pending_;
-  uint32_t last_ = 0;
+  uint32_t last_ = 0;  // number of the latest order
 };
 
 }  // namespace hvd::launcher

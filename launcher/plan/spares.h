@@ -1,4 +1,5 @@
-// Holds back spare hosts (--spares), and puts them in place of failed hosts. Pure.
+// Holds back spare hosts (--spares), and puts them in place of failed hosts. The command takes the spares before
+// the job starts; attempts.cpp replaces failed hosts before it starts the job again. Pure.
 #pragma once
 
 #include <string>
@@ -8,16 +9,16 @@
 
 namespace hvd::launcher {
 
-// Takes the last `count` of the hosts away; an error when that leaves none.
+// Moves the last `count` hosts into the result. An error if no host would be left.
 Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count);
 
 struct Replacement {
-  std::vector<std::string> sentences;  // each failed host with its spare, or that there was none
+  std::vector<std::string> sentences;  // one for each failed host: its spare, or that there is none
   bool is_complete = true;             // all of the failed hosts have been replaced
 };
 
 // Gives the ranks of each failed host (its index in the plan) to the first spare with enough slots,
-// which is a spare no more.
+// and removes that host from `spares`.
 Replacement replace_hosts(SlotPlan& plan, const std::vector<int>& failed,
                           std::vector<Host>& spares);
 

@@ -1,6 +1,6 @@
 // The control messages between launcher and agent: structs, and their encoding as the payload of
-// kControl frames. Output and store connections are separate streams. Both ends of the link use it.
-// Pure.
+// kControl frames. Output and store connections are separate streams. AgentLink of the launcher, and Agent, send and
+// receive them. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace hvd::launcher {
 
-// From the agent, first of all and unasked.
+// From the agent: its first message.
 struct AgentHello {
   std::string version;  // version of the agent
   std::string build;    // the name its file was started by, which carries its content hash
@@ -25,10 +25,10 @@ struct AgentHello {
   std::string hostname;
   std::string boot_id;  // boot id of the kernel: two names with one boot id may be one machine
   uint32_t uid = 0;
-  uint32_t cpus = 0;  // that the agent may run on
+  uint32_t cpus = 0;  // number of CPUs that the agent may use
 };
 
-// From the launcher. A piece of what the job's ranks find on each host, before Prepare.
+// From the launcher, before Prepare: a piece of the files that --stage copies to each host.
 struct StagePart {
   StageKind kind = StageKind::kEnd;
   uint32_t mode = 0;
@@ -37,48 +37,51 @@ struct StagePart {
 };
 // Digest of a part and all parts before it.
 Digest next_digest(const Digest& before, const StagePart& part);
+// From the launcher, as all messages down to Suspend: make the host ready for its ranks. Answered by Prepared.
 struct Prepare {
   HostJob job;
   uint32_t output_credit = 0;  // granted at once to each output stream
   uint32_t store_credit = 0;   // granted at once to each store connection
 };
+// Start the ranks. Answered by Started.
 struct Start {
   StartOrder order;
 };
-// To the agents of the other hosts: which of the addresses do they reach? Answered by
+// To the agents of other hosts: test which of these addresses of rank 0's host they reach. Answered by
 // ReachabilityTested.
 struct TestReachability {
   MasterCandidates candidates;
 };
-// To every rank's process group.
+// Send a signal to every rank's process group.
 struct Signal {
   int32_t number = 0;
 };
-// Standard input for a rank; empty bytes are end of file.
+// Write bytes to a rank's standard input; empty bytes are end of file.
 struct Input {
   int32_t rank = 0;
   std::string bytes;
 };
+// End all ranks: a signal, and SIGKILL after the grace. Answered by Finished.
 struct End {
   double grace_seconds = 0;
-  int32_t signal =
-      0;  // that ended the launcher, and may have reached the agent or the ranks too; or 0
+  int32_t signal = 0;  // signal that ended the launcher; agent and ranks may have got it too. Or 0
 };
-// One rank is no longer needed: it gets the job's end signal, and SIGKILL after the grace. Its host goes on.
+// End one rank: the job's end signal, and SIGKILL after the grace. Other ranks of the host continue.
 struct EndRank {
   int32_t rank = 0;
   double grace_seconds = 0;
 };
-// Where the ranks are is wanted.
+// Describe the ranks' processes. Answered by Inspected.
 struct Inspect {
   uint32_t number = 0;      // names the question in the answer
-  uint8_t with_stacks = 0;  // and the processes below them, and the Python stacks of all
+  uint8_t with_stacks = 0;  // also the processes below them, and the Python stacks of all
 };
-// A command is to run beside a rank, in its environment.
+// Run a command beside a rank, in the rank's environment. Answered by Said and Ran.
 struct Run {
   uint32_t number = 0;  // names the order in the answers
   int32_t rank = 0;
-  std::string ranks;  // to a launcher, in place of both: "0,3-5"; empty: the first of each host
+  // From `horovodrun exec`, in place of `number` and `rank`: "0,3-5"; empty: the first rank of each host.
+  std::string ranks;
   std::vector<std::string> command;
 };
 // Number of output bytes of a command that its reader has consumed.
@@ -86,7 +89,7 @@ struct SaidTaken {
   uint32_t number = 0;  // number in the order (Run)
   uint32_t size = 0;
 };
-// The client that ordered a command has left: the command must end.
+// End the command of a Run, because its client has left.
 struct StopRun {
   uint32_t number = 0;  // number in the order (Run)
 };
@@ -94,35 +97,37 @@ struct StopRun {
 struct Ping {
   uint64_t number = 0;
 };
-// The lease is paused until the next Ping. Answered by Suspended.
+// Pause the lease until the next Ping. Answered by Suspended.
 struct Suspend {};
 
-// From the agent: how much of the parts' texts has been taken, or why not.
+// From the agent: how many bytes of the StageParts it has written, or why it cannot.
 struct Staged {
   uint64_t taken = 0;
   Status status;
 };
-// From the agent. An answer carries an ok status or one sentence.
+// From the agent, as all messages down to Failed. The answer to Prepare: an ok status or one sentence.
 struct Prepared {
   Status status;
-  MasterCandidates candidates;  // empty but from rank 0's host
+  MasterCandidates candidates;  // addresses of rank 0's host; empty from other hosts
   std::vector<std::pair<std::string, std::string>>
       versions;          // versions of Python and its packages, for a Python program
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
 };
+// The answer to Start.
 struct Started {
   Status status;
 };
+// A rank has ended.
 struct Exited {
   RankExit exit;
 };
-// A rank, or a process below it, is in this world.
+// A rank, or a process below it, has called hvd.init() and is this rank of a world of this size.
 struct Joined {
   int32_t rank = 0;  // rank in the job
   int32_t world_rank = 0;
   int32_t world_size = 1;
 };
-// Nothing of the job is left on the host, and nothing more is sent.
+// The agent's last message: nothing of the job is left on the host.
 struct Finished {
   std::string left_behind;  // a sentence about processes that could not be ended; or empty
 };
@@ -136,29 +141,31 @@ struct Inspected {
   uint32_t number = 0;
   std::string text;
 };
-// A piece of what a Run's command said; no more than kSaidWindow before it is taken.
+// A piece of the output of a Run's command. At most kSaidWindow bytes wait for a SaidTaken.
 struct Said {
   uint32_t number = 0;
   int32_t rank = 0;
-  uint8_t is_error = 0;  // on its standard error
+  uint8_t is_error = 0;  // the bytes are from standard error
   std::string bytes;
 };
-// The end of a Run, behind all that it said.
+// The end of a Run's command, after all of its output.
 struct Ran {
   uint32_t number = 0;
   int32_t rank = 0;
   int32_t code = 0;
-  int32_t signal = 0;  // that ended it, or 0
-  std::string why;     // a line that says why it could not run, or nothing
+  int32_t signal = 0;  // signal that ended the command, or 0
+  std::string why;     // one line: why the command could not run; or empty
 };
+// The answer to Ping.
 struct Pong {
   uint64_t number = 0;
 };
 struct Suspended {};
+// The answer to TestReachability.
 struct ReachabilityTested {
   Reached reached;
 };
-// Something else than the launcher has sent the ranks here SIGUSR1 or SIGUSR2.
+// The ranks of this host got SIGUSR1 or SIGUSR2 from a process that is not the launcher.
 struct Signalled {
   int32_t number = 0;
 };

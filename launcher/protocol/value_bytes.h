@@ -1,4 +1,4 @@
-// Encodes and decodes the parts of control messages. Pure.
+// Encodes (put) and decodes (get) the fields of control messages. Only protocol.cpp calls it. Pure.
 #pragma once
 
 #include <string>

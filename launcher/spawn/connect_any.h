@@ -1,5 +1,6 @@
 // Opens one TCP connection to a host, at the first of its addresses that answers. Tries the addresses
-// in order, and starts the next one after a short delay when an address is silent.
+// in order, and starts the next one after a short delay when an address is silent. SshConnection calls it on the
+// launch's loop.
 #pragma once
 
 #include <vector>

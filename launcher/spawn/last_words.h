@@ -1,5 +1,5 @@
-// Keeps the newest output of a remote process outside of the protocol, and its exit status, for error
-// messages. Bounded.
+// Keeps the newest lines that a process wrote to standard error, and its exit status, for error messages. Bounded.
+// ChildProcess, SshStream and ScriptRun own one for their process.
 #pragma once
 
 #include <functional>

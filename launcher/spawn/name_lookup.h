@@ -1,6 +1,6 @@
 // Resolves names by the system's resolver without blocking the loop. Each lookup has its own thread: a
 // name server that does not answer delays only its own lookup, and neither a cancellation nor the end
-// of the program waits.
+// of the program waits. SshConnection and Preflight call it on the launch's loop.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// A communicator of some of a job's ranks.
+// Makes an MPI communicator (MPI_Comm) of some of a job's ranks. The op plugin makes one for each process set, on its
+// library thread; the controller makes one of all ranks.
 #pragma once
 
 #include <atomic>
@@ -8,15 +9,15 @@
 
 namespace hvd::mpi {
 
-// It may still be in the making, by another thread.
+// A thread makes it while others wait for `state`. The owner frees `comm`.
 struct MpiComm {
   MPI_Comm comm{};
   int index = 0, size = 0;
-  std::atomic<int> state{0};  // 0: in the making, 1: there, -1: failed
+  std::atomic<int> state{0};  // 0: not complete, 1: complete, -1: failed
 };
 
-// Waits for the other members. members: ascending ranks of the job; world_ranks: what MPI calls each
-// rank of the job.
+// Waits for the other members, which all call it. members: ascending ranks of the job; world_ranks: the number of
+// each rank of the job in MPI_COMM_WORLD.
 void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
                        const std::vector<int32_t>& members, MpiComm* to);
 

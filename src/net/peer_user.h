@@ -1,6 +1,7 @@
-// The user of the process at the other end of a connected stream socket, as far as the kernel knows it:
-// of a Unix socket by SO_PEERCRED, of a TCP connection within this host by the kernel's table of
-// sockets. Without state; any thread. Static programs may use this file.
+// Finds the user of the process at the other end of a connected stream socket: by SO_PEERCRED for a Unix
+// socket, by the kernel's table of sockets for a TCP connection within this host. The agent's store tunnel and
+// the rendezvous server refuse other users by it. Without state; any thread. The agent, a static program, may
+// use this file.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +13,7 @@ namespace hvd::net {
 
 struct PeerUser {
   bool is_here = false;      // the process runs on this host, in this network namespace
-  std::optional<uid_t> uid;  // nothing: it runs elsewhere, or its socket is closed already
+  std::optional<uid_t> uid;  // nothing: the process runs elsewhere, or has closed its socket
 
   // Whether the process runs elsewhere, or as this process's user or root.
   bool is_own_or_elsewhere() const;

@@ -1,4 +1,5 @@
-// Accepts connections of ranks to their agent. At a Unix socket, only those of the agent's user.
+// Accepts the connections of ranks to their agent; the agent's listeners (StoreTunnel, HostAggregator, WorldReports,
+// Reattachment) call it on the agent's loop.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// The environment of the original Horovod's workers, besides their ranks: the address of the
-// rendezvous server, the controller, and the network interface.
+// Computes the variables by which workers of the original Horovod find their job (--insecure-compat): the address of the
+// rendezvous server, the controller, and the network interface. Agent calls it once per rank. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The key of a host that no known_hosts file contains: whether the user's settings accept it, and how it
-// is remembered. Works without libssh.
+// is remembered. SshSpawner and SystemSsh call it. Works without libssh.
 #pragma once
 
 #include <string>

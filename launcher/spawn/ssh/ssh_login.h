@@ -1,4 +1,5 @@
-// The login of an ssh connection: user, host and configuration, before anything is connected.
+// The parameters of an ssh login: user, host and configuration. SshSpawner fills them before it connects; SshSession
+// and SystemSsh read them. Connects nothing.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // The lines of PMI-1, as MPICH's hydra and Slurm's mpi/pmi2 speak it on a descriptor:
-// "cmd=put kvsname=K key=X value=Y" and the like. Pure.
+// "cmd=put kvsname=K key=X value=Y" and the like. pmi_bootstrap.cpp sends and reads them. Pure.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// The libhorovod that Python has opened, and the version of XLA's interface.
+// The functions of the libhorovod that Python has opened, and the version of XLA's interface. Python sets both when it
+// imports this module; handler.cpp reads them on XLA's threads.
 #pragma once
 
 #include "horovod/horovod.h"

@@ -1,4 +1,5 @@
-// The request of a call in a compiled program, read from XLA's records.
+// A collective that a compiled JAX program calls, read from XLA's records. handler.cpp reads one on each call, on a
+// thread of XLA.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// A submitted operation of a graph that is pending, and its completion.
+// An operation of a TensorFlow graph that is submitted and not complete. kernels.cpp makes it; a thread of TensorFlow
+// or the waiter's thread completes and frees it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +16,13 @@ struct PendingOperation {
   const Operation* operation;
   std::string name;
   Context* context;
-  std::function<void()> done;    // tells TensorFlow
-  std::vector<Tensor*> inputs;   // ours until the work is complete; NULL: the output has its memory
-  std::vector<Tensor*> outputs;  // the same, of operations that keep shapes
+  std::function<void()> done;    // reports the end to TensorFlow
+  std::vector<Tensor*> inputs;   // held until the work is complete; NULL: the output has its memory
+  std::vector<Tensor*> outputs;  // held too, for operations that keep shapes
   hvd_handle handle = 0;
 };
 
-// The number of tensors that travel: the inputs without the splits and the number of the call.
+// The number of tensors that ranks exchange: the inputs but for the splits and the number of the call.
 size_t tensor_count(const PendingOperation& work);
 
 // Frees the work and reports to TensorFlow its failure, or its success if `message` is NULL.

@@ -1,4 +1,5 @@
-// Describes the tensors of a node to libhorovod.
+// Describes the tensors of a node of a TensorFlow graph as hvd_tensors. kernels.cpp calls it when the node runs, on a
+// thread of TensorFlow.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@ namespace hvd::tensorflow {
 
 using Shape = std::vector<int64_t>;
 
-// Takes inputs and makes the outputs that are known by now: in the memory of inputs that nobody else
-// has. `shapes`: what the graph says about inputs of an operation that keeps shapes, or empty; an
-// input that an output replaces is not looked at then. False: TensorFlow has been told why.
+// Takes the node's inputs, and makes those outputs whose shapes are known, in the memory of an input if nothing
+// else uses that input. `shapes`: shapes of the inputs as the graph has them, for an operation that keeps shapes;
+// or empty. Returns false after it has reported an error to TensorFlow.
 bool take_tensors(const TfApi& api, PendingOperation* work, const std::vector<Shape>& shapes);
 
 // The name of a request, and the names of its tensors if there are several.

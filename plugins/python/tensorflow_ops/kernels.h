@@ -1,10 +1,13 @@
-// The kernels of all operations, on the CPU. TensorFlow copies tensors of other devices.
+// The kernels of all operations, on the CPU: the code that TensorFlow runs for a node of a graph, which submits the
+// tensors to libhorovod. TensorFlow copies tensors of other devices.
 #pragma once
 
 #include "operations.h"
 
 namespace hvd::tensorflow {
 
+// Registers the kernel of an operation with TensorFlow, which stores its answer in `status`. library.cpp calls it once
+// for each operation.
 void register_kernel(const TfApi& api, const Operation& operation, Status* status);
 
 }  // namespace hvd::tensorflow

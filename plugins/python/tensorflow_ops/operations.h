@@ -1,4 +1,5 @@
-// The operations of graphs, with their names in TensorFlow and their kinds in libhorovod.
+// The table of the operations that a TensorFlow graph can have, with their names in TensorFlow and their kinds in
+// libhorovod. library.cpp registers them when Python loads this module.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 namespace hvd::tensorflow {
 
 struct Operation {
-  const char* name;    // in graphs
+  const char* name;    // TensorFlow's name of the operation
   const char* prefix;  // begins the names by which ranks match their tensors
   int32_t kind;        // hvd_op_kind, or -1 for HorovodNumber
   bool keeps_shapes;   // outputs have the inputs' shapes; else their rows are known at the end

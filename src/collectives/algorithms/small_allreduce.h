@@ -1,4 +1,5 @@
-// The batch of an in-place allreduce over a few values that the collectives themselves need.
+// The batch of an in-place allreduce over a few values, which an algorithm runs as a step of its own: Adasum for dot
+// products, alltoall for the largest size, the barrier. Borrows the values.
 #pragma once
 
 #include "horovod/plugin_op.h"

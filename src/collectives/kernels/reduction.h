@@ -1,4 +1,5 @@
-// Parameters that all parts of one allreduce share, and its copies in and out.
+// How one batch is reduced on host memory: the kernel, the scales, and the copies into and out of chunks. The
+// algorithms of collectives/algorithms make one per allreduce, on the thread that makes progress.
 #pragma once
 
 #include <span>
@@ -41,6 +42,7 @@ class Unpacker {
 Scale scale_before(const hvd_batch& batch);
 Scale scale_after(const hvd_batch& batch);
 
+// Borrows the batch.
 struct Reduction {
   explicit Reduction(const hvd_batch& batch);
 

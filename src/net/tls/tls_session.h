@@ -1,5 +1,5 @@
-// One end of TLS without I/O, by OpenSSL, which only tls_*.cpp include: takes received bytes, and returns
-// bytes to send. One caller at a time.
+// One end of a TLS connection without I/O: takes received bytes, and returns bytes to send. Its owner (TlsStream,
+// AcceptedSocket, EtcdConnection, the agent) moves the bytes. Only tls_*.cpp include OpenSSL. One caller at a time.
 #pragma once
 
 #include <memory>

@@ -6,9 +6,8 @@
 
 namespace hvd::runtime {
 
-// Finds the agent among the processes above this one, whatever has become of the environment, and
-// waits until it has heard, but never long. Says nothing where there is no agent, or none that can
-// be reached from here.
+// Finds the agent among this process's ancestors, not by the environment, which a program may have changed.
+// Waits for its answer, for a bounded time. Without an agent, or if none answers, does nothing and logs nothing.
 void tell_agent(const rendezvous::WorldReport& report);
 
 }  // namespace hvd::runtime

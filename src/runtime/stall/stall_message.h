@@ -1,9 +1,10 @@
-// Messages between the stall inspectors of a job, as bytes. Decoding trusts nothing.
+// Messages between the stall inspectors of a job, as bytes. StallInspector sends them over the service bus. Decoding
+// trusts nothing.
 //
-//   hello    rank -> root   once: where the rank is, so that it can be named when it is mute
-//   waiting  rank -> root   work of this rank has been pending for long
-//   ask      root -> all    what about these names?
-//   answer   rank -> root   this rank's part of each, and what it does instead
+//   hello    rank -> root   once: the rank's host and process, for reports about a rank that does not answer
+//   waiting  rank -> root   work of this rank has been pending for longer than the warning time
+//   ask      root -> all    names that may be stalled
+//   answer   rank -> root   the rank's state for each of these names, and what the rank does now
 #pragma once
 
 #include <cstdint>

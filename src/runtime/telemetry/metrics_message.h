@@ -1,9 +1,10 @@
-// Messages between ranks when one asks for the metrics of all, as bytes. Decoding trusts nothing.
+// Messages between ranks when one asks for the metrics of all, as bytes. MetricsService sends them over the service bus.
+// Decoding trusts nothing.
 //
-//   up    ask      a rank wants them
-//         values   what a rank has counted
-//   down  collect  all send theirs
-//         result   everybody's, and who had asked
+//   rank -> root  ask      a rank asks for the metrics of all ranks
+//                 values   a rank's metrics
+//   root -> all   collect  each rank is to send its metrics
+//                 result   the metrics of all ranks, and the ranks that asked
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace hvd::runtime {
 
-// One rank's.
+// The metrics of one rank.
 struct MetricsOfRank {
   int32_t rank = 0;
   std::string host;
@@ -29,7 +30,7 @@ enum class MetricsSays : uint8_t { kAsk = 1, kValues = 2, kCollect = 3, kResult 
 
 struct MetricsMessage {
   MetricsSays says = MetricsSays::kAsk;
-  uint32_t number = 0;  // ask: the asker's ticket; else of the collection
+  uint32_t number = 0;  // ask: number that the asker chose; else: number of the collection
   std::vector<Ask> asks;
   std::vector<MetricsOfRank> values;
 };

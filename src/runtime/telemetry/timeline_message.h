@@ -1,14 +1,15 @@
-// Messages between the timelines of the ranks, as bytes. Decoding trusts nothing.
+// Messages between the timelines of the ranks, as bytes. Timeline sends them over the service bus. Decoding trusts
+// nothing.
 //
-//   up    start    a rank wants a timeline: a path at the root, cycle marks or not
-//         stop     a rank stops the timeline
-//         ping     a rank's clock, to be answered
-//         events   what a rank has noted since the last
-//         flushed  there is no more of this run
-//   down  started  all note from now on; or why not
-//         stopping all send what they have
-//         stopped  the file is complete; who had asked
-//         pong     the root's clock, for all who pinged a moment ago
+//   rank -> root  start    a rank asks for a timeline: a path on the root's host, with or without cycle marks
+//                 stop     a rank asks for the end of the timeline
+//                 ping     the time on the rank's clock
+//                 events   the rank's events since its last message
+//                 flushed  the rank has sent all events of this timeline
+//   root -> all   started  each rank records events from now on; or the error
+//                 stopping each rank is to send its remaining events
+//                 stopped  the file is complete; and the ranks that asked
+//                 pong     the time on the root's clock, for the ranks that sent a ping
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ enum class TimelineSays : uint8_t {
   kPong = 9,
 };
 
-// Each kind uses what it needs of this, and sends all of it: these are few, but for the events.
+// The fields of all kinds; a comment names the kinds that use a field. A message carries every field: only `events`
+// messages are frequent.
 struct TimelineMessage {
   struct Pong {
     int32_t rank = 0;

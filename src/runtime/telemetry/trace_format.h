@@ -1,6 +1,6 @@
-// From what the ranks noted to the events of a Chrome trace: a process for each tensor, in it a
-// thread for each rank, on the root's clock. Keeps events nested whatever was lost on the way, and
-// trusts nothing of what it is fed. Values only; one thread.
+// Converts the events that ranks recorded into those of a Chrome trace: a process for each tensor, in it a thread for
+// each rank, on the root's clock. Events stay nested even if some were lost. TraceWriter owns it, on its own thread.
+// Trusts nothing of its input. Values only.
 //
 //   B NEGOTIATE_ALLREDUCE, X <rank>, E, B ALLREDUCE, B SHM_ALLREDUCE, E, E {dtype, shape}
 #pragma once
