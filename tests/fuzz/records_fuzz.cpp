@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const hvd::ByteView record = bytes.subspan(std::min(size, length + 1));
   StoreState state;
   if (state.restore(name, record).ok() &&
-      name.front() == static_cast<char>(records::Kind::kValue)) {
+      name.front() == static_cast<char>(records::RecordKind::kValue)) {
     HVD_CHECK(state.key_count() == 1 && state.get(name.substr(1)) != nullptr);
   }
   Exchanges exchanges;
