@@ -7,15 +7,16 @@ import sys
 import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from elastic_test import RANK, wait_for_generation
 from harness import *
 
 from other_user_test import ATTACKER, NOBODY, secrets_of_ranks
 
-# Listens at names as this launcher has them, sends a request to the launcher's own name, and writes all that it
+# Listens at names as this launcher has them, sends requests to the launcher's own name, and writes all that it
 # hears at either; ends with its standard input.
 STRANGER = r"""
 import secrets, socket, sys, threading
-pid, name, request = sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3])
+pid, name, *requests = sys.argv[1:]
 def hear(peer, what):
     try:
         while piece := peer.recv(65536):
@@ -30,7 +31,7 @@ for end in secrets.token_hex(16), "0":
     listener.bind(f"\0horovodrun/0/{pid}/{end}")
     listener.listen()
     threading.Thread(target=serve, args=[listener], daemon=True).start()
-for sent in request, b"ps\n", b"stack\n":
+for sent in *map(bytes.fromhex, requests), b"ps\n", b"stack\n":
     with socket.socket(socket.AF_UNIX) as launcher:
         launcher.connect("\0" + name)
         try:
@@ -43,9 +44,15 @@ sys.stdin.read()
 """
 
 
-def ask(*words):
-    return subprocess.run([LAUNCHER, *map(str, words)], env=clean_environment(), stdin=subprocess.DEVNULL,
+def ask(*words, whom=()):
+    return subprocess.run([*whom, LAUNCHER, *map(str, words)], env=clean_environment(), stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=90, check=False)
+
+
+def name_of(job):
+    """The abstract socket name of a job's launcher."""
+    name, = re.findall(rf"@(horovodrun/0/{job.process.pid}/\w+)", pathlib.Path("/proc/net/unix").read_text())
+    return name
 
 
 def request_of(*words):
@@ -88,8 +95,7 @@ def test_another_user_gets_no_answer_runs_no_command_and_hears_no_question():
     made = scratch("/etc") / "made"  # the hosts share it
     request = request_of("exec", "touch", made)
     expect(request.startswith(b"exec "), request)
-    name, = re.findall(rf"@(horovodrun/0/{job.process.pid}/\w+)", pathlib.Path("/proc/net/unix").read_text())
-    with stranger(job.process.pid, name, request.hex()) as said:
+    with stranger(job.process.pid, name_of(job), request.hex()) as said:
         expect(said == ["ready\n"], f"the other user got an answer: {said}")
         expect(not made.exists(), "the other user ran a command")
         seen = ask("ps")
@@ -99,6 +105,30 @@ def test_another_user_gets_no_answer_runs_no_command_and_hears_no_question():
     expect("question" not in "".join(said), f"the other user heard {said}")
     job.signal(signal.SIGTERM)
     job.wait()
+    job.leaves_nothing()
+
+
+@world("a b")
+def test_another_user_neither_sees_nor_changes_an_elastic_job():
+    job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", PYTHON, RANK, 400, "--slow", 0.05)
+    wait_for_generation(job, 0, 2)
+    pid = job.process.pid
+    for words in ("ps",), ("stack",), ("resize", 1), ("resize", pid, 1), ("remove", "b"), ("remove", pid, "b"), \
+            ("remove", pid, 1), ("exec", pid, "true"):
+        seen = ask(*words, whom=NOBODY)
+        expect(seen.returncode != 0 or seen.stdout in ("", "no horovodrun of yours runs here\n"), f"{words}: {seen}")
+        expect("rank" not in seen.stdout and "host a" not in seen.stdout, f"{words}: {seen}")
+    requests = [request_of("resize", 1), request_of("remove", "b"), request_of("remove", 1)]
+    expect(all(re.match(rb"(resize|remove) ", request) for request in requests), requests)
+    with stranger(pid, name_of(job), *(request.hex() for request in requests)) as said:
+        expect(said == ["ready\n"], f"the other user got an answer: {said}")
+        expect("2 ranks: " in ask("ps").stdout, job.describe())
+        expect(not re.search("begins 1", job.out), job.describe())
+        done = ask("resize", pid, 1)
+        expect(done.returncode == 0, f"the request does nothing: {done}")
+        wait_for_generation(job, 1, 1)
+    expect("question" not in "".join(said), f"the other user heard {said}")
+    job.ends_with(0)
     job.leaves_nothing()
 
 
