@@ -21,11 +21,11 @@ TICKS = "n=0; while :; do echo tick $n; n=$((n + 1)); sleep 0.05; done"
 class Joining:
     """A launcher that waits for one host, `far`, and a relay through which agents reach it."""
 
-    def __init__(self, *command, flags=(), token="", **variables):
+    def __init__(self, *command, flags=(), token="", hosts=("-np", 1, "-H", "far:1"), **variables):
         self.folder = scratch()
         self.token = self.make_token("token", token or secrets.token_hex(32))
         self.flags = flags
-        self.job = Job("-np", 1, "-H", "far:1", "--listen", "127.0.0.1:0", "--token-file",
+        self.job = Job(*hosts, "--listen", "127.0.0.1:0", "--token-file",
                        self.folder / "token", *flags, *command,
                        environment=clean_environment(**variables))
         self.agents = []
