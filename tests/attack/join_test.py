@@ -102,6 +102,29 @@ def test_neither_token_nor_environment_nor_output_can_be_read_on_the_way():
         expect(secret != job.token, "the ranks have the token")
 
 
+def test_no_byte_of_an_attacker_changes_a_command_of_exec_or_its_output():
+    attacks = (lambda way: way.flip_a_bit(), lambda way: way.alter(lambda piece: bytes(way.recorded) + piece),
+               lambda way: way.alter(lambda piece: secrets.token_bytes(200) + piece))
+    for name in "up", "down":
+        with joining("sh", "-c", TICKS, flags=["--lease", 5]) as job:
+            job.join()
+            job.job.wait_for("tick 3")
+            count = job.folder / "count"
+            beside = subprocess.Popen(
+                [LAUNCHER, "exec", str(job.job.process.pid), "sh", "-c",
+                 f"echo run >> {count}; for n in $(seq 600); do echo line $n; sleep 0.02; done"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=clean_environment())
+            wait_until(count.exists, 60, job.job.describe)
+            for number, attack in enumerate(attacks, 1):
+                attack(getattr(job.relay, name))
+                wait_until(lambda number=number: job.relay.connections == number + 1, 60, job.job.describe)
+            said = beside.communicate(timeout=60)[0]
+            lines = [line.rpartition(":")[2] for line in said.splitlines()]
+            expect(beside.returncode == 0 and lines == [f"line {n}" for n in range(1, 601)], said)
+            expect(count.read_text() == "run\n", "a replayed order was acted upon")
+            in_order(job)
+
+
 # Stores a value as a worker of the original Horovod, prints the answer, and reads the value when the file exists.
 ORIGINAL = """
 import os, sys, time, urllib.request
