@@ -214,7 +214,8 @@ def test_a_disk_that_stalls_costs_no_lease():
     relay = Relay((network.address(0), 22))
     config = pathlib.Path.home() / ".ssh" / "config"
     before = config.read_text() if config.exists() else ""
-    config.write_text(f"Host a\n HostName 127.0.0.1\n Port {relay.address.rpartition(':')[2]}\n HostKeyAlias a\n{before}")
+    port = relay.address.rpartition(":")[2]
+    config.write_text(f"Host a\n HostName 127.0.0.1\n Port {port}\n HostKeyAlias a\n{before}")
     with freezable_disk() as disk, open(disk / "out", "w+") as out, open(disk / "err", "w+") as err:
         process = subprocess.Popen(
             [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--lease", "3", "--output-filename", disk / "copy",

@@ -16,7 +16,7 @@ namespace {
 
 // Passes lines to the writer or to standard error. Holds no lock meanwhile: standard error may stall one
 // thread, and must not stall those whose lines the writer takes.
-class Output final : public spdlog::sinks::sink {
+class LogSink final : public spdlog::sinks::sink {
  public:
   void set_writer(Writer writer) {
     MutexLock lock(mutex_);
@@ -61,7 +61,7 @@ struct Logger {
                     : timestamps            ? "[%Y-%m-%d %H:%M:%S.%f] [%l] %v"
                                             : "[%l] %v");
   }
-  const std::shared_ptr<Output> output = std::make_shared<Output>();
+  const std::shared_ptr<LogSink> output = std::make_shared<LogSink>();
   spdlog::logger spd;
   Mutex mutex;
   std::string identity HVD_GUARDED_BY(mutex);
