@@ -50,7 +50,7 @@ def test_no_byte_of_an_attacker_on_the_link_of_a_host_that_joins_changes_a_gener
         joined = Joining(PYTHON, RANK, *LENGTH, flags=["--min-np", 1], hosts=("-np", 4))
         job, relay = joined.job, joined.relay
         try:
-            # Of two options of one name, the last one counts.
+            # The last one of two equal options counts.
             agent = joined.join("--slots", "4")
             wait_for_generation(job, 0, 4)
             for number, attack in enumerate((altered, replayed, injected), 1):
