@@ -7,6 +7,7 @@ hosts.
 import contextlib
 import ctypes
 import pickle
+import struct
 import unittest
 from unittest import mock
 
@@ -89,10 +90,14 @@ class ObjectsTest(RankBase):
         traps.clear()
         self.last = self.size - 1
 
-    def broadcast(self, thing, changes, name="precious"):
+    def broadcast(self, thing, changes, name="precious", of_size=False):
         """Broadcasts from rank 0. The last rank gets the object with `changes` and refuses it; the other
-        ranks receive it."""
+        ranks receive it. After a change `of_size` the last rank does not allocate, and the call fails everywhere."""
         with relay(changes if self.rank == self.last else unchanged):
+            if of_size and self.rank != self.last:
+                with self.assertRaises(hvd.HorovodInternalError):
+                    hvd.broadcast_object(thing, 0, name=name)
+                return
             if self.rank != self.last:
                 self.assertEqual(hvd.broadcast_object(thing, 0, name=name), thing)
                 return
@@ -143,9 +148,10 @@ class ObjectsTest(RankBase):
             earlier = Record()
             with relay(earlier):
                 function("old!")
-            for _ in range(2):
+            for is_of_another_init in False, True:
                 call("new!", earlier.replay("t"), name="state")
-                more = {"what": "list of sizes", "of_sizes": True} if call == self.allgather else {}
+                more = ({"what": "list of sizes", "of_sizes": True} if call == self.allgather
+                        else {"of_size": is_of_another_init})
                 call("new!", earlier.replay("sz", "t"), name="state", **more)
                 hvd.shutdown()
                 hvd.init()
@@ -182,6 +188,14 @@ class ObjectsTest(RankBase):
             return bytes([*data[:4], data[4] ^ 1, *data[5:]]) if name.endswith(".sz") else data
 
         self.allgather(b"x" * 100, longer, of_sizes=True)
+
+    def test_an_altered_size_is_refused_before_it_is_allocated(self):
+        for size in 1 << 40, 0, -1, -2:
+            def other(name, data, size=size):
+                return data[:4] + struct.pack("<q", size) + data[12:] if name.endswith(".sz") else data
+
+            self.broadcast(b"x" * 100, other, of_size=True)
+        self.assertEqual(hvd.broadcast_object(self.rank, 0, name="precious"), 0)
 
     def test_a_list_of_sizes_that_lacks_ranks_is_refused(self):
         def mine_alone(name, data):
