@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <string>
@@ -27,8 +28,9 @@ struct ApiState {
   std::atomic<bool> initialized{false};
   std::atomic<bool> forked{false};  // this process is a child of the one that called init
   std::atomic<uint32_t> calls{0};   // that may be using `current`
-  // Between hvd_init and the time at which ranks that train take this process in; never freed.
+  // Between hvd_init and the time at which ranks that train take this process in: the last one of `places`.
   std::atomic<const Identity*> provisional{nullptr};
+  std::deque<Identity>* places HVD_GUARDED_BY(mutex) = nullptr;  // a call may still read an old one
   double start_seconds HVD_GUARDED_BY(mutex) = 0;  // the caller's limit, for a provisional start
   void (*joined)(void) HVD_GUARDED_BY(mutex) = nullptr;  // hvd_init_options.joined
   uint32_t epoch HVD_GUARDED_BY(mutex) = 0;
@@ -56,6 +58,7 @@ class ApiCall {
  public:
   ApiCall() {
     state.calls.fetch_add(1);
+    provisional_ = state.provisional.load();
     runtime_ = state.current.load();
   }
   ~ApiCall() { state.calls.fetch_sub(1); }
@@ -64,7 +67,7 @@ class ApiCall {
   Runtime* runtime() const { return runtime_; }
   // nullptr before hvd_init.
   const Identity* identity() const {
-    if (const Identity* const provisional = state.provisional.load()) return provisional;
+    if (provisional_ != nullptr) return provisional_;
     return runtime_ != nullptr ? &runtime_->identity() : nullptr;
   }
   // Ok when there is a runtime. Blocks while this process has a provisional place.
@@ -78,9 +81,9 @@ class ApiCall {
       state.calls.fetch_sub(1);  // the new runtime waits for all calls
       const Status status = complete_init(from);
       state.calls.fetch_add(1);
-      runtime_ = state.current.load();
       HVD_RETURN_IF_ERROR(status);
     }
+    if (provisional_ != nullptr) runtime_ = state.current.load();
     if (runtime_ == nullptr) {
       return failed_precondition("Horovod has not been initialized; use hvd.init()");
     }
@@ -88,6 +91,7 @@ class ApiCall {
   }
 
  private:
+  const Identity* provisional_;
   Runtime* runtime_;
 };
 

@@ -116,7 +116,8 @@ void note_provisional(const hvd::runtime::Identity& identity, const hvd_init_opt
   hvd::log::set_identity(hvd::cat("rank ", identity.rank));
   state.start_seconds = wishes.timeout_seconds;
   state.joined = wishes.joined;
-  state.provisional.store(new hvd::runtime::Identity(identity));
+  if (state.places == nullptr) state.places = new std::deque<hvd::runtime::Identity>;
+  state.provisional.store(&state.places->emplace_back(identity));
 }
 
 // `is_void`: set when a member of the generation was lost before all had met.
@@ -304,7 +305,8 @@ int hvd_complete_init(int32_t takes_any_place, char* error, size_t error_size) {
 
 int32_t hvd_generation(void) {
   const ApiCall call;
-  return hvd_is_initialized() != 0 ? call.identity()->generation : -1;
+  const auto* const identity = call.identity();
+  return hvd_is_initialized() != 0 && identity != nullptr ? identity->generation : -1;
 }
 
 int32_t hvd_has_new_ranks(void) {
