@@ -893,9 +893,28 @@ void Generations::announce(Time now) {
     }
     next_ = std::min(next_.value_or(Time::max()), when);
   }
-  if ((is_assumed_ && !limits_.may_be_originals) || updates == announced_) return;
-  announced_ = updates;
-  actions_.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
+  if (is_assumed_ && !limits_.may_be_originals) return;
+  if (updates != announced_) {
+    if (announced_ == rendezvous::kHostsUnchanged) announced_at_ = told_announced_ = now;
+    announced_ = updates;
+    actions_.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
+  }
+  name_missing_commit(now);
+}
+
+// Says each minute that ranks have been told of a change, and train on: the change waits for their commit.
+void Generations::name_missing_commit(Time now) {
+  if (announced_ == rendezvous::kHostsUnchanged || asking_since_) return;
+  if (now >= told_announced_ + kPauseTold) {
+    told_announced_ = now;
+    actions_.say(cat("the next generation waits for a commit of the ranks (",
+                     announced_ == rendezvous::kHostsAdded ? "new ranks are ready"
+                     : announced_ == rendezvous::kHostsRemoved
+                         ? "ranks are to leave"
+                         : "new ranks are ready, others are to leave",
+                     "), since ", std::chrono::round<seconds>(now - announced_at_).count(), " s"));
+  }
+  next_ = std::min(next_.value_or(Time::max()), told_announced_ + kPauseTold);
 }
 
 void Generations::consider(Time now) {

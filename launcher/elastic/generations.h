@@ -162,6 +162,7 @@ class Generations {
   void give_up_unprepared(Time now);
   int32_t slots_ready(Time now);
   void announce(Time now);
+  void name_missing_commit(Time now);
   bool restarts_program() const;
   std::string when_they_leave(const std::string& whose, Time now) const;
   void assume_ranks();
@@ -211,6 +212,8 @@ class Generations {
   Time first_began_{};             // the first generation
   Clock::duration first_work_{};   // from then until a rank of it entered hvd.elastic.run
   int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
+  Time announced_at_{};
+  Time told_announced_{};
   bool is_over_ = false;
   std::optional<Suspect> suspect_;
   std::optional<Time> finishing_;     // since a rank has ended with exit code 0

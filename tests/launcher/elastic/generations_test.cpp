@@ -820,6 +820,27 @@ TEST_CASE("ranks are interrupted when all new processes of the plan have entered
   CHECK(job.ended.empty());
 }
 
+TEST_CASE("ranks that do not commit are named each minute while others wait for them") {
+  RecordedJob job(of_script());
+  prepare_two(job);
+  job.enter(2);
+  job.wait(1);
+  job.enter(3);
+  job.wait(59);
+  CHECK(job.said.empty());
+  job.wait(1);
+  job.wait(60);
+  CHECK(job.said ==
+        std::vector<std::string>{
+            "the next generation waits for a commit of the ranks (new ranks are ready), since 60 s",
+            "the next generation waits for a commit of the ranks (new ranks are ready), since 120 "
+            "s"});
+  job.ask({0});
+  job.said.clear();
+  job.wait(4);
+  CHECK(job.said.empty());
+}
+
 TEST_CASE("a process that comes while others have provisional places waits for the next plan") {
   RecordedJob job(of_script());
   prepare_two(job);
