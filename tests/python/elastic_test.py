@@ -218,7 +218,7 @@ class ElasticTest(rank_case.RankCase):
 
     def test_init_tries_again_when_a_rank_is_lost_while_sets_are_added(self):
         wanted = hvd.ProcessSet([0])
-        library = SimpleNamespace(hvd_generation=lambda: calls.count("init") - 1,
+        library = SimpleNamespace(hvd_generation=lambda: calls.count("init") - 1, hvd_is_provisional=lambda: 0,
                                   **{f"hvd_{scope}{what}": lambda: 0 for scope in ("", "local_", "cross_")
                                      for what in ("rank", "size")})
         calls, answers = [], iter([hvd.HorovodInternalError("planted"), None])

@@ -117,7 +117,7 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
         return
     for left in reversed(range(_ATTEMPTS)):
         try:
-            _init_interruptibly([], ranks, _joined)
+            _init_interruptibly([], ranks)
             if not library().hvd_is_provisional():
                 _restore_sets(added, library().hvd_generation() > _generation_of_launch and not ranks)
             break
@@ -213,7 +213,7 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
     return [] if len(members) == MPI.COMM_WORLD.Get_size() else members
 
 
-def _init_interruptibly(sets: List[List[int]], ranks: List[int], joined: Any = None) -> None:
+def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
     # Python's handler of Ctrl-C could only run after the call, so let the signal do its default.
     restore = None
     if threading.current_thread() is threading.main_thread():
@@ -226,7 +226,7 @@ def _init_interruptibly(sets: List[List[int]], ranks: List[int], joined: Any = N
             ctypes.sizeof(InitOptions), 0, len(sets),
             (ctypes.c_uint32 * len(sets))(*map(len, sets)),
             (ctypes.c_int32 * len(members))(*members), len(ranks),
-            (ctypes.c_int32 * len(ranks))(*ranks), joined or ctypes.CFUNCTYPE(None)(),
+            (ctypes.c_int32 * len(ranks))(*ranks), _joined,
         )
         _ops.check(
             library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error)),
