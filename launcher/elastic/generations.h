@@ -30,7 +30,7 @@ struct GenerationLimits {
   std::optional<int> most;           // ranks
   double pause_seconds = 600;        // longest pause
   double return_seconds = 30;        // a rank has to ask for its next place after the first one did
-  std::optional<ResetLimit> resets;  // of generations after the first
+  std::optional<ResetLimit> resets;  // generations after the first that may begin
   bool finds_hosts = false;          // discovered() may be called again
   bool hosts_join = false;           // each with an agent of its own, which starts processes once
   bool restarts_ranks = false;       // a failed rank is started again on its host
@@ -39,7 +39,7 @@ struct GenerationLimits {
   // The ranks may be Horovod's own workers: they have their first places in their environment, and a new
   // one starts when its place is known.
   bool may_be_originals = false;
-  std::optional<int> most_restarts;  // of these, after failures; what the user has said
+  std::optional<int> most_restarts;  // restarts after failures, if a user has limited them
   double cause_seconds = 3.5;        // a lost host may be the cause of a rank's exit so long before
 };
 
@@ -52,8 +52,9 @@ struct JobHistory {
   ResetHistory resets;
   int restarts = 0;  // after failures
   Clock::time_point began = Clock::now();
-  std::optional<Clock::time_point> waits_since;  // for hosts, since the last launch with ranks
-  int32_t generation = 0;                        // the first one of the next launch
+  std::optional<Clock::time_point>
+      waits_since;         // the job waits for hosts; unset while it has ranks
+  int32_t generation = 0;  // the first one of the next launch
   // The hosts in the order of the last generation's ranks, and its failure, or empty.
   std::vector<std::string> hosts;
   std::string failure;

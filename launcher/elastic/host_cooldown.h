@@ -31,7 +31,7 @@ class HostCooldown {
 
   // A failure that excludes the host.
   struct Exclusion {
-    int failures = 0;             // of this host so far
+    int failures = 0;             // so many of this host
     std::optional<double> delay;  // seconds; nothing: until the job ends
   };
 

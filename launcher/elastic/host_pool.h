@@ -22,7 +22,7 @@ class HostPool {
   struct Rules {
     bool finds_hosts = false;                    // discovered() may be called again
     bool hosts_join = false;                     // each with an agent of its own
-    std::optional<CooldownRange> cooldown = {};  // of a host on which a rank failed
+    std::optional<CooldownRange> cooldown = {};  // how long a host is out on which a rank failed
   };
   // `random`: as HostCooldown's.
   HostPool(const Rules& rules, HostCooldown::Random random);

@@ -45,16 +45,16 @@ struct StartedProcess {
 
 // A host on which ranks may run: discovered, reachable, and not excluded after a failure.
 struct UsableHost {
-  Host host;  // its slots: how many members it may have
+  Host host;  // has as many slots as the generation may have members there
   // Used for free slots, in this order, before new incarnations are made.
   std::vector<StartedProcess> started = {};
 };
 
 struct MembershipChange {
   std::vector<UsableHost> usable;  // in the order of discovery
-  int min = 1;  // of the members; -np instead of --min-np for the first generation
+  int min = 1;  // fewest members; -np instead of --min-np for the first generation
   std::optional<int> max;
-  int64_t number = 1;  // of the next generation
+  int64_t number = 1;  // the next generation has this one
   // The first number for members that are to be started.
   Incarnation next_incarnation = 1;
   // The newest generation that was complete; no members: there was none. `is_new` and `removed` are not

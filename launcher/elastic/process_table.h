@@ -22,10 +22,10 @@ struct JobProcess {
   int slot = 0;  // free on its host when it was started
   ProcessPhase phase = ProcessPhase::kStarting;
   int64_t request = 0;
-  int32_t generation = -1;  // that it was in last
-  bool is_removed = false;  // by a user; it leaves at the next commit
+  int32_t generation = -1;  // the last one that it was in
+  bool is_removed = false;  // a user has removed it: it leaves at the next commit
   Clock::time_point
-      since{};  // its start was ordered, or it got a provisional place; unset at the job's begin
+      since{};  // its order to start, or its provisional place; unset: the job began with it
   Clock::time_point told{};  // the last sentence about its silence
   // Which its hvd.init has returned, until it has met the other ranks.
   std::optional<rendezvous::Place> provisional = std::nullopt;
@@ -37,14 +37,14 @@ struct JobHost {
   std::vector<int> processes;
   bool is_leaving = false;  // no longer among the discovered ones
   bool is_gone = false;
-  std::string why_it_ends;  // its agent ends by itself, at ends_at; empty: it does not
+  std::string why_it_ends;  // not empty: its agent ends by itself, at ends_at
   Clock::time_point ends_at{};
   bool is_prepared = false;
 };
 
 struct ProcessTable {
   std::map<int, JobProcess> processes;
-  std::map<int, JobHost> hosts;  // by the number of the agent: a host may have had several
+  std::map<int, JobHost> hosts;  // keys: numbers of agents; a host may have had several
   std::optional<Generation> current;
 
   // The rank of a process in the present generation, or -1.

@@ -16,7 +16,7 @@ class RepeatedException {
     int32_t generation = 0;
     std::string host;
     std::string whose;     // "rank 3 on host b"
-    std::string sentence;  // of its end
+    std::string sentence;  // says how the rank ended
   };
   // `exception`: the line that names the one that ended the rank, or empty.
   void failed(const std::string& exception, int exit_code, const Failure& failure);
@@ -38,7 +38,7 @@ class RepeatedException {
     Failure first;
     std::optional<Failure> again;
   };
-  std::optional<Repetition> repetition_;  // with no commit since
+  std::optional<Repetition> repetition_;  // empty after a commit
 };
 
 }  // namespace hvd::launcher

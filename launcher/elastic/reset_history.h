@@ -25,7 +25,7 @@ class ResetHistory {
  private:
   struct Reset {
     Clock::time_point time;
-    int64_t generation = 0;  // that began
+    int64_t generation = 0;  // the one that began
     std::string why;
   };
   std::vector<Reset> resets_;

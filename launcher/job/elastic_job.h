@@ -39,7 +39,7 @@ class ElasticJob : private GenerationActions {
     JobOutput& output;
     rendezvous::Server& server;
     std::vector<std::unique_ptr<AgentLink>>& links;  // null: no agent yet
-    JoinQueue* join_queue;                           // of the hosts, or null
+    JoinQueue* join_queue;                           // hosts that join wait here, or null
     double grace;
     // Adds a receiver for the events of the plan's last host.
     std::function<AgentEvents*()> add_events;
@@ -103,19 +103,18 @@ class ElasticJob : private GenerationActions {
   Generations generations_;
   net::asio::steady_timer timer_;
   std::unique_ptr<ScriptDiscovery> discovery_;  // or none
-  std::vector<bool> is_ended_;                  // by host: by end_host
+  std::vector<bool> is_ended_;                  // by host: end_host() was called
   std::vector<bool> is_started_;  // by host: it has got the order to start its processes
   std::vector<bool> is_held_;     // by host: its agent waits for that order
   std::set<int> unstarted_;       // processes to be ended as soon as they are started
   // The processes of Horovod's own workers (--insecure-compat), by "HOST:LOCAL_RANK" in the present generation.
   std::map<std::string, int, std::less<>> originals_;
-  std::map<int, int64_t> original_requests_;  // of each process, so far
-  std::map<int, WorkerAddress>
-      original_addresses_;                         // of processes that can be told of changed hosts
-  rendezvous::Generation record_;                  // the newest one
-  std::map<int, rendezvous::Place> places_;        // of its processes
-  int32_t updates_ = rendezvous::kHostsUnchanged;  // that wait for the next generation
-  int32_t told_at_ = 0;                            // in seconds
+  std::map<int, int64_t> original_requests_;         // how many each process has sent
+  std::map<int, WorkerAddress> original_addresses_;  // processes there hear of changed hosts
+  rendezvous::Generation record_;                    // the newest one
+  std::map<int, rendezvous::Place> places_;          // each process of the generation has one
+  int32_t updates_ = rendezvous::kHostsUnchanged;    // changes that wait for the next generation
+  int32_t told_at_ = 0;                              // seconds since 1970
   bool is_telling_ = false;
   bool is_stopped_ = false;
   bool wants_restart_ = false;

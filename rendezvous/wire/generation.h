@@ -45,7 +45,7 @@ enum class PlaceRequestFrom : int32_t {
 };
 
 struct PlaceRequest {
-  int64_t number = 1;       // of this process's requests, from 1
+  int64_t number = 1;       // counts the requests of this process, from 1
   int32_t generation = -1;  // the last one that the process was in; -1: none
   // The process has saved its state in that generation, or may have: an older release does not say.
   bool has_committed = true;
@@ -73,7 +73,7 @@ Result<GenerationNews> decode_generation_news(ByteView bytes);
 
 // An agent ends by itself, and these processes with it.
 struct LeaveNews {
-  int32_t seconds = 0;  // from the time of the news
+  int32_t seconds = 0;  // counted from the time of the news
   std::vector<int32_t> processes;
 };
 Bytes encode(const LeaveNews& news);

@@ -80,11 +80,11 @@ class ElasticProcess {
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
   int32_t met_ HVD_GUARDED_BY(mutex_) = -1;            // the last generation whose ranks have met
-  bool has_committed_ HVD_GUARDED_BY(mutex_) = false;  // in that generation
+  bool has_committed_ HVD_GUARDED_BY(mutex_) = false;  // since the ranks of met_ have met
   int32_t current_ HVD_GUARDED_BY(mutex_) = -1;        // the generation that join() returned last
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
-  std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of current_
-  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // that the two below are about
+  std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // the start of current_
+  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // the two below are about this one
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
   Status loss_ HVD_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> leaves_at_ HVD_GUARDED_BY(mutex_);
