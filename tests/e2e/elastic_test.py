@@ -807,6 +807,29 @@ def test_a_process_in_elastic_run_takes_another_place_when_a_rank_fails():
 
 
 @world()
+def test_a_job_that_ends_while_new_processes_wait_leaves_nothing():
+    for number in signal.SIGINT, signal.SIGKILL:
+        job, folder = takes_in("run")
+        (folder / "enter-2").touch()  # it waits for process 3, which prepares
+        wait_for_steps(folder, job, 20)
+        job.signal(number)
+        job.ends_with(128 + number)
+        job.leaves_nothing(30)
+
+
+@world()
+def test_a_host_that_is_lost_while_its_processes_prepare_costs_the_ranks_nothing():
+    job, folder = takes_in("run")
+    os.kill(max(agents("b")), signal.SIGKILL)
+    wait_for_sentence(job, "host b")
+    wait_for_steps(folder, job, 100)
+    (folder / "end").touch()
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect("generation 1" not in job.err and " of 4 after" not in job.out, job.describe())
+
+
+@world()
 def test_a_new_process_that_fails_beside_ranks_of_its_host_costs_them_nothing():
     folder = scratch()
     job = Job("-np", 2, *discovery(folder, "a:1", "b:1"), PYTHON, WORKERS / "elastic_warm.py", folder, "run")

@@ -241,6 +241,21 @@ class ElasticTest(rank_case.RankCase):
             self.assertTrue(_basics.was_there_from_the_start())  # it is the second attempt that had generation 1
         self.assertEqual(calls, ["init", wanted, "leave", "init", "restore", wanted])
 
+    def test_a_process_that_joins_ranks_says_why_it_has_not_their_sets(self):
+        def join(*unused):
+            _basics._joined()
+
+        def refuse(*unused):
+            raise ValueError("planted")
+
+        library = SimpleNamespace(hvd_is_provisional=lambda: 1)
+        with unittest.mock.patch.multiple("horovod._basics", library=lambda: library, _restore_sets=refuse), \
+                unittest.mock.patch.multiple("horovod._ops", complete_init=join):
+            with self.assertRaisesRegex(ValueError, "^planted$"):
+                _basics.complete_init()
+            with self.assertWarnsRegex(UserWarning, "without their process sets: planted"):
+                join()  # as in a collective
+
     def test_failures_are_retried_without_commits_up_to_a_limit(self):
         runs = []
 

@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import warnings
 import zlib
 from typing import Any, Callable, Iterator, List, Optional
 
@@ -140,30 +141,37 @@ def _tell_environment() -> None:
 
 
 _sets_to_add: List[_sets.ProcessSet] = []
-_join_error: Optional[HorovodInternalError] = None
+_join_error: Optional[Exception] = None
+_raises_join_error = False  # `complete_init` waits, and raises it
 
 
 @ctypes.CFUNCTYPE(None)
 def _joined() -> None:
-    # The other ranks do the same in their `init`.
+    # The other ranks do the same in their `init`. No exception can leave a function that the library calls.
     global _join_error
     try:
         _restore_sets(_sets_to_add)
         _tell_environment()
-    except HorovodInternalError as error:  # a rank was lost, and what this process does next will fail too
+    except Exception as error:
         _join_error = error
+        if not _raises_join_error:
+            warnings.warn(f"This process has joined the ranks, without their process sets: {error}")
 
 
 def complete_init() -> bool:
     """Waits until the ranks that train have taken this process in, if they have not yet. Returns whether its place is
     another one than `init` returned."""
-    global _join_error
+    global _join_error, _raises_join_error
     if not library().hvd_is_provisional():
         return False
     functions = (rank, size, local_rank, local_size, cross_rank, cross_size)
     before = [function() for function in functions]
-    _join_error = None
-    _ops.complete_init(True)
+    _join_error, _raises_join_error = None, True
+    try:
+        with _interruptible():
+            _ops.complete_init(True)
+    finally:
+        _raises_join_error = False
     if _join_error is not None:
         raise _join_error
     return before != [function() for function in functions]
@@ -213,28 +221,31 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
     return [] if len(members) == MPI.COMM_WORLD.Get_size() else members
 
 
-def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
     # Python's handler of Ctrl-C could only run after the call, so let the signal do its default.
     restore = None
     if threading.current_thread() is threading.main_thread():
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             restore = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        error = ctypes.create_string_buffer(4096)
-        members = [rank for ranks in sets for rank in ranks]
-        options = InitOptions(
-            ctypes.sizeof(InitOptions), 0, len(sets),
-            (ctypes.c_uint32 * len(sets))(*map(len, sets)),
-            (ctypes.c_int32 * len(members))(*members), len(ranks),
-            (ctypes.c_int32 * len(ranks))(*ranks), _joined,
-        )
-        _ops.check(
-            library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error)),
-            error,
-        )
+        yield
     finally:
         if restore is not None:
             signal.signal(signal.SIGINT, restore)
+
+
+def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
+    error = ctypes.create_string_buffer(4096)
+    members = [rank for ranks in sets for rank in ranks]
+    options = InitOptions(
+        ctypes.sizeof(InitOptions), 0, len(sets),
+        (ctypes.c_uint32 * len(sets))(*map(len, sets)),
+        (ctypes.c_int32 * len(members))(*members), len(ranks),
+        (ctypes.c_int32 * len(ranks))(*ranks), _joined,
+    )
+    with _interruptible():
+        _ops.check(library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error)), error)
 
 
 def shutdown() -> None:
