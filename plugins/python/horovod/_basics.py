@@ -155,7 +155,7 @@ def _joined() -> None:
     except Exception as error:
         _join_error = error
         if not _raises_join_error:
-            warnings.warn(f"This process has joined the ranks, without their process sets: {error}")
+            warnings.warn(f"This process has joined the ranks, without their process sets: {error}", stacklevel=2)
 
 
 def complete_init() -> bool:

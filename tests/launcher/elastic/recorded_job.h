@@ -1,0 +1,139 @@
+// A job for tests of Generations: keeps what it orders, and gives it the events.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/elastic/generations.h"
+
+namespace hvd::launcher {
+
+using Time = Generations::Time;
+
+// Keeps what Generations orders, and starts processes at once. The clock is a number of seconds.
+struct RecordedJob : GenerationActions {
+  explicit RecordedJob(GenerationLimits limits = {}, std::optional<CooldownRange> cooldown = {})
+      : history(HostPool({.finds_hosts = limits.finds_hosts,
+                          .hosts_join = limits.hosts_join,
+                          .cooldown = cooldown},
+                         [] { return 0.0; })),
+        generations(limits, *this, history) {}
+  // Goes on after a restart.
+  RecordedJob(GenerationLimits limits, const JobHistory& before)
+      : history(before), generations(limits, *this, history) {}
+
+  Time now() const {
+    return Time() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time));
+  }
+
+  int start_host(const Host& host, int slots) override {
+    const int number = hosts++;
+    started.push_back(cat(host.name, ":", slots));
+    generations.add(number, host.name, processes, slots);
+    processes += slots;
+    return number;
+  }
+  void start_processes(int host) override { begun.push_back(host); }
+  void restart() override { ++restarts; }
+  void end_host(int host) override { ended.push_back(host); }
+  void end_process(int process) override { ended_processes.push_back(process); }
+  void begin_generation(const rendezvous::Generation& generation) override { record = generation; }
+  void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) override {
+    CHECK(request == requests[process]);
+    if (answer.is_provisional) {
+      provisional[process] = cat(answer.place.rank, "/", answer.place.size);
+      if (enters_at_once) entering.push_back(process);
+      return;
+    }
+    CHECK(answer.has_new_members == record.has_new_members());
+    places[process] = answer.place.generation;
+  }
+  void tell_updates(int32_t generation, rendezvous::HostUpdates told) override {
+    updates.push_back(cat(generation, ":", static_cast<int>(told)));
+  }
+  void tell_loss(int32_t generation, const std::string& sentence) override {
+    losses.push_back(cat(generation, ": ", sentence));
+  }
+  void tell_leave(int host, double seconds) override { leaves.push_back(cat(host, ": ", seconds)); }
+  void say(const std::string& sentence) override { said.push_back(sentence); }
+  void end_job(int code, const std::string& sentence, int) override {
+    CHECK_FALSE(exit_code);
+    exit_code = code;
+    end = sentence;
+  }
+
+  // The job begins with these hosts.
+  void begin(const std::vector<Host>& list) {
+    for (const Host& host : list) {
+      generations.add(hosts++, host.name, processes, host.slots);
+      processes += host.slots;
+    }
+    generations.discovered(list, now());
+  }
+  void ask(std::initializer_list<int> who) {
+    for (const int process : who) {
+      const auto place = places.find(process);
+      generations.requested(
+          process,
+          {.number = ++requests[process], .generation = place == places.end() ? -1 : place->second},
+          now());
+      enter_all();
+    }
+  }
+  // A process that has a provisional place asks for the final one.
+  void enter(int process,
+             rendezvous::PlaceRequestFrom from = rendezvous::PlaceRequestFrom::kElasticRun) {
+    generations.requested(process, {.number = ++requests[process], .from = from}, now());
+  }
+  void enter_all() {
+    for (const int process : std::exchange(entering, {})) enter(process);
+  }
+  // The ranks as processes: "3 4+" where + is a new one.
+  std::string ranks() const {
+    std::vector<std::string> words;
+    for (const auto& member : record.members) {
+      words.push_back(cat(member.process, member.is_new ? "+" : ""));
+    }
+    return join(words, " ");
+  }
+  void wait(double seconds) {
+    time += seconds;
+    if (generations.next_time() <= now()) generations.on_time(now());
+    enter_all();
+  }
+
+  JobHistory history;
+  Generations generations;
+  double time = 100;
+  int hosts = 0, processes = 0, restarts = 0;
+  std::vector<int> begun;
+  std::map<int, int64_t> requests;
+  std::map<int, int32_t> places;
+  std::map<int, std::string> provisional;  // "RANK/SIZE"
+  bool enters_at_once = true;              // a process that has a provisional place
+  std::vector<int> entering;
+  std::vector<std::string> started, updates, losses, leaves, said;
+  std::vector<int> ended, ended_processes;
+  rendezvous::Generation record;
+  std::optional<int> exit_code;
+  std::string end;
+};
+
+inline const std::vector<Host> kTwoHosts = {{"a", "", 2}, {"b", "", 2}};
+
+inline GenerationLimits of_script(int least = 1) {
+  GenerationLimits limits;
+  limits.least = least;
+  limits.finds_hosts = true;
+  return limits;
+}
+
+}  // namespace hvd::launcher
