@@ -216,8 +216,9 @@ name_environments() {
 # release_files: makes the files of a release of this commit, which the tests of packages then install in place
 # of the build.
 release_files() {
-  local files=$PWD/build/release-files
-  if ! ctest --test-dir build -N -R "$filter" | grep -Eq 'e2e\.(packages|kubernetes)\.'; then return; fi
+  local files=$PWD/build/release-files tests
+  tests=$(ctest --test-dir build -N -R "$filter")
+  if [[ ! $tests =~ e2e\.(packages|kubernetes)\. ]]; then return; fi
   if [[ ! -f build/venv-release/ready ]]; then
     echo "SKIP release: there is no build/venv-release, which makes the wheel" >>"$steps"
     return
