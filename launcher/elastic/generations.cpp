@@ -1,12 +1,11 @@
 #include "launcher/elastic/generations.h"
 
 #include <algorithm>
-#include <cmath>
 #include <csignal>
 #include <set>
+#include <utility>
 
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/plan/exit_codes.h"
 #include "launcher/plan/rank_set.h"
 
@@ -18,18 +17,12 @@ using std::chrono::seconds;
 constexpr int kRestarts = 3;  // of a program after failures, unless the user says otherwise
 // Hosts that become ready within this time cost one change of generation.
 constexpr seconds kGathering{1};
-// How long a rank may stay silent after the others asked, before it is named.
-constexpr seconds kUntilNamed{5};
-constexpr seconds kPauseTold{60};
+constexpr char kNoState[] = "no rank is left that has the state of the training";
 
 // Whether a rank may have ended so because another rank did: its libraries raise an error, or abort.
 bool may_follow_another(int exit_code) {
   return exit_code < kExitSignal || exit_code == kExitSignal + SIGABRT ||
          exit_code == kExitSignal + SIGPIPE;
-}
-
-Clock::duration duration_of(double value) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(value));
 }
 
 }  // namespace
@@ -43,7 +36,7 @@ Generations::Generations(const GenerationLimits& limits, GenerationActions& acti
 void Generations::discovered(std::vector<Host> hosts, Time now) {
   pool_.discovered(std::move(hosts));
   if (!std::exchange(has_begun_, true)) {
-    begun_ = now;
+    deadlines_.launch_began(now);
     if (limits_.restarts_programs || limits_.may_be_originals) assume_ranks();
   }
   consider(now);
@@ -78,7 +71,7 @@ void Generations::note_start(int host, Time now) {
 }
 
 void Generations::takes_part(Time now) {
-  if (!std::exchange(takes_part_, true) && table_.current) first_work_ = now - first_began_;
+  if (!std::exchange(takes_part_, true)) deadlines_.entered_elastic_run(now);
   consider(now);
 }
 
@@ -140,7 +133,7 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
     one.provisional.reset();
   }
   if (request.has_committed) repetition_.committed(request.generation);
-  if ((!table_.current || table_.is_member(process)) && !asking_since_) asking_since_ = now;
+  if (!table_.current || table_.is_member(process)) deadlines_.asked(now);
   consider(now);
 }
 
@@ -151,7 +144,7 @@ void Generations::original_requested(int process, int64_t request, Time now) {
   one.phase = ProcessPhase::kAsking;
   one.request = request;
   repetition_.committed(generation());  // it may have
-  if (!asking_since_) asking_since_ = now;
+  deadlines_.asked(now);
   consider(now);
 }
 
@@ -203,11 +196,7 @@ bool Generations::host_lost(int host, const std::string& sentence, Time now) {
   const bool was_member = std::any_of(
       state.processes.begin(), state.processes.end(),
       [this](int process) { return table_.is_live(process) && table_.is_member(process); });
-  if (failure_.empty() && (was_member || !table_.current)) {
-    failure_code_ = kExitLauncher;
-    failure_ = sentence;
-    failed_process_ = -1;
-  }
+  if (was_member || !table_.current) failure_.note(kExitLauncher, sentence, -1);
   drop_host(state);
   const std::string after = exclude(state.name, now);
   const std::string words = after.empty() ? sentence : cat(sentence, "; ", after);
@@ -310,11 +299,7 @@ void Generations::fail(int process, int exit_code, const std::string& sentence, 
   const JobProcess& one = table_.processes.at(process);
   const bool was_member = table_.is_member(process);
   // A process that was no rank yet takes nothing from the others.
-  if (failure_.empty() && (was_member || !table_.current)) {
-    failure_code_ = exit_code;
-    failure_ = sentence;
-    failed_process_ = process;
-  }
+  if (was_member || !table_.current) failure_.note(exit_code, sentence, process);
   JobHost& host = table_.hosts.at(one.host);
   const std::string name = host.name;
   const bool is_alone = std::all_of(pool_.offered().begin(), pool_.offered().end(),
@@ -346,7 +331,7 @@ bool Generations::restarts_program() const {
 
 // When ranks that are to leave do so.
 std::string Generations::when_they_leave(const std::string& whose, Time now) const {
-  const Time last = begun_ + duration_of(limits_.return_seconds);
+  const Time last = deadlines_.end_of_entry();
   if (!restarts_program()) return cat("when ", whose, " next commit");
   if (now >= last) {
     return "at once, and all ranks start again, since none has entered hvd.elastic.run";
@@ -359,23 +344,21 @@ std::string Generations::when_they_leave(const std::string& whose, Time now) con
 void Generations::restart_after_failure(const std::string& sentence, int exit_code, Time since,
                                         Time now) {
   // A rank that fails so soon would most likely fail again: an import, a path, a setting.
-  if (!limits_.most_restarts && exit_code < kExitSignal &&
-      since < begun_ + duration_of(limits_.return_seconds)) {
-    return over(failure_code_,
-                cat(failure_, "; the ranks are not started again after a failure within ",
-                    limits_.return_seconds,
-                    " s of their start (--start-timeout) unless --max-restarts is given"),
-                failed_process_);
+  if (!limits_.most_restarts && exit_code < kExitSignal && since < deadlines_.end_of_entry()) {
+    return over(
+        failure_.exit_code(),
+        cat(failure_.sentence(), "; the ranks are not started again after a failure within ",
+            limits_.return_seconds,
+            " s of their start (--start-timeout) unless --max-restarts is given"));
   }
   const int most = limits_.most_restarts.value_or(kRestarts);
   if (history_.restarts >= most) {
-    return over(
-        failure_code_,
-        cat(failure_, most == 0 ? ""
-                                : cat("; the job has been started again ", history_.restarts,
-                                      history_.restarts == 1 ? " time" : " times",
-                                      ", and may not be again (--max-restarts)")),
-        failed_process_);
+    return over(failure_.exit_code(),
+                cat(failure_.sentence(),
+                    most == 0 ? ""
+                              : cat("; the job has been started again ", history_.restarts,
+                                    history_.restarts == 1 ? " time" : " times",
+                                    ", and may not be again (--max-restarts)")));
   }
   ++history_.restarts;
   restart(
@@ -386,18 +369,19 @@ void Generations::restart_after_failure(const std::string& sentence, int exit_co
 
 // Ends the launch. The next one has the hosts that there are then.
 void Generations::restart(const std::string& why, Time now) {
-  if (offered_slots() < limits_.least && !may_grow()) {
-    return over(failure_code_ != 0 ? failure_code_ : kExitLauncher,
-                cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ",
-                    count_of_ranks(limits_.least), " (--min-np), and its hosts have slots for ",
-                    offered_slots()),
-                failed_process_);
+  if (capacity_.offered() < limits_.least && !may_grow()) {
+    return over(
+        failure_.exit_code(),
+        failure_.before(cat("the job needs at least ", count_of_ranks(limits_.least),
+                            " (--min-np), and its hosts have slots for ", capacity_.offered())));
   }
   if (!may_reset(now)) return end_by_reset_limit();
-  count_reset(failure_.empty() ? "the program started again with other ranks" : failure_, now);
+  count_reset(
+      failure_.is_noted() ? failure_.sentence() : "the program started again with other ranks",
+      now);
   history_.generation = generation() + 1;
-  history_.failure = failure_;
-  history_.failure_code = failure_code_;
+  history_.failure = failure_.sentence();
+  history_.failure_code = failure_.is_noted() ? failure_.exit_code() : 0;
   history_.hosts.clear();
   for (const Member& member : table_.current->members) history_.hosts.push_back(member.host);
   actions_.say(why);
@@ -406,83 +390,28 @@ void Generations::restart(const std::string& why, Time now) {
 }
 
 void Generations::tell_loss(const std::string& sentence, Time now) {
-  if (!lost_since_) lost_since_ = told_loss_ = now;
+  deadlines_.rank_lost(now);
   actions_.tell_loss(generation(), sentence);
 }
 
-// Says which ranks have not asked for their next place since a loss: they do so at their next operation, which
-// may be late. Horovod's own workers get no word of it, and never leave an init that cannot succeed.
-void Generations::name_unaware(Time now) {
-  if (!lost_since_ || asking_since_ || finishing_ || !table_.current) return;
-  std::optional<Time> limit;
-  if (limits_.may_be_originals && !takes_part_) {
-    limit = *lost_since_ + duration_of(limits_.return_seconds);
-    if (now >= *limit) {
-      return over(failure_code_,
-                  cat(failure_, "; no other rank has entered hvd.elastic.run within ",
-                      limits_.return_seconds, " s of that (--start-timeout)"),
-                  failed_process_);
-    }
-  }
-  std::vector<std::string> names;
-  for (const int process : table_.members()) {
-    if (table_.is_live(process)) names.push_back(table_.whose(process));
-  }
-  // All of them may work for long without Horovod, or may be stopped.
-  const Time end = *lost_since_ + duration_of(limits_.pause_seconds);
-  if (now >= end) {
-    return over(failure_code_ != 0 ? failure_code_ : kExitLauncher,
-                cat(failure_, "; ", join(names, ", "), names.size() == 1 ? " has" : " have",
-                    " called nothing of Horovod within ", limits_.pause_seconds,
-                    " s of that (--elastic-timeout); horovodrun stack shows where such ranks are"),
-                failed_process_);
-  }
-  if (now >= told_loss_ + kPauseTold) {
-    told_loss_ = now;
-    actions_.say(cat("the next generation waits until ", join(names, ", "),
-                     names.size() == 1 ? " notices" : " notice",
-                     " at an operation of Horovod that ", failure_));
-  }
-  next_ =
-      std::min({next_.value_or(Time::max()), limit.value_or(end), end, told_loss_ + kPauseTold});
+void Generations::check_unaware(Time now) {
+  const auto found = deadlines_.unaware(now, failure_.sentence(), takes_part_);
+  if (found.end) return over(failure_.exit_code(), failure_.before(*found.end));
+  say_all(found.reminders);
+  wake_at(found.next);
 }
 
-// Gives up processes that have a provisional place and do not ask for the final one. The ranks train meanwhile.
-void Generations::give_up_unprepared(Time now) {
+// The ranks train meanwhile.
+void Generations::check_unprepared(Time now) {
   if (!takes_part_) return;
-  // The first ranks have shown how long the program needs between hvd.init and hvd.elastic.run.
-  const Clock::duration limit = first_work_ + duration_of(limits_.return_seconds);
-  const auto in_words = cat(std::chrono::ceil<seconds>(limit).count(), " s");
-  std::vector<std::string> names;
-  Time first = Time::max();  // since when
-  for (auto& [number, process] : table_.processes) {
-    if (process.phase != ProcessPhase::kPreparing) continue;
-    if (now >= process.since + limit) {
-      const std::string name = table_.whose(number);
-      dismiss(number);
-      fail(number, kExitLauncher,
-           cat(name, " has not entered hvd.elastic.run, nor called a collective, within ", in_words,
-               " of its hvd.init (--start-timeout)"),
-           now);
-      continue;
-    }
-    first = std::min(first, process.since);
-    names.push_back(table_.whose(number));
+  const auto found = deadlines_.unprepared(now);
+  for (const auto& [process, sentence] : found.late) {
+    if (!table_.is_live(process)) continue;
+    dismiss(process);
+    fail(process, kExitLauncher, sentence, now);
   }
-  if (names.empty()) {
-    told_unprepared_.reset();
-    return;
-  }
-  Time tell = told_unprepared_ ? *told_unprepared_ + kPauseTold : first + kUntilNamed;
-  if (now >= tell) {
-    told_unprepared_ = now;
-    tell = now + kPauseTold;
-    actions_.say(cat("the next generation waits for ", join(names, ", "),
-                     names.size() == 1 ? ", which is new," : ", which are new,",
-                     " to enter hvd.elastic.run, up to ", in_words, " after ",
-                     names.size() == 1 ? "its" : "their", " hvd.init (--start-timeout)"));
-  }
-  next_ = std::min({next_.value_or(Time::max()), tell, first + limit});
+  say_all(found.reminders);
+  wake_at(found.next);
 }
 
 void Generations::start_hosts(Time now) {
@@ -495,9 +424,7 @@ void Generations::start_hosts(Time now) {
     if (wanted <= 0) continue;
     note_start(actions_.start_host(host, wanted), now);
   }
-  if (const auto time = pool_.next_start(now)) {
-    next_ = std::min(next_.value_or(Time::max()), *time);
-  }
+  if (const auto time = pool_.next_start(now)) wake_at(*time);
 }
 
 void Generations::mark_leaving() {
@@ -539,7 +466,7 @@ void Generations::plan_newcomers(Time now) {
   if (joining_.generation() == nullptr) {
     std::set<int> ready;
     for (const auto& [number, process] : table_.processes) {
-      if (!table_.is_member(number) && has_spare_place(process)) ready.insert(number);
+      if (!table_.is_member(number) && capacity_.has_place_for(process)) ready.insert(number);
     }
     if (ready.empty()) return ready_since_.reset();
     ready_since_ = ready_since_.value_or(now);
@@ -548,16 +475,16 @@ void Generations::plan_newcomers(Time now) {
                     [](const auto& one) { return one.second.phase == ProcessPhase::kStarting; });
     const Time when = may_come ? *ready_since_ + kGathering : *ready_since_;
     if (now < when) {
-      next_ = std::min(next_.value_or(Time::max()), when);
+      wake_at(when);
       return;
     }
     ready_since_.reset();
-    told_unprepared_.reset();
+    deadlines_.plan_made();
     joining_.set(plan_joining(ready));
   }
   for (const auto& [process, answer] : joining_.tell_places(now)) {
     actions_.answer(process, table_.processes.at(process).request, answer);
-    next_ = std::min(next_.value_or(Time::max()), now + kUntilNamed);
+    wake_at(now + Deadlines::kUntilNamed);
   }
 }
 
@@ -606,19 +533,12 @@ MembershipPlan Generations::next() const {
 
 void Generations::begin(Generation generation, Time now) {
   if (table_.current) count_reset(why_it_resets(), now);
-  if (!table_.current) {
-    first_start_ = now - begun_;
-    first_began_ = now;
-  }
+  deadlines_.generation_began(now);
   paused_since_.reset();
-  asking_since_.reset();
+  pause_.stop();
   ready_since_.reset();
-  has_named_silent_ = false;
-  lost_since_.reset();
-  announced_ = rendezvous::kHostsUnchanged;
+  notice_.clear();
   failure_.clear();
-  failure_code_ = 0;
-  failed_process_ = -1;
   if (table_.current) {
     const std::string left = history_.resets.left(limits_.resets);
     actions_.say(cat("generation ", generation.number, ": ",
@@ -651,6 +571,14 @@ void Generations::begin(Generation generation, Time now) {
     dismiss(static_cast<int>(member.incarnation));
 }
 
+void Generations::say_all(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) actions_.say(sentence);
+}
+
+void Generations::over(int exit_code, const std::string& sentence) {
+  over(exit_code, sentence, failure_.process());
+}
+
 void Generations::over(int exit_code, const std::string& sentence, int process) {
   if (std::exchange(is_over_, true)) return;
   actions_.end_job(exit_code, sentence, process);
@@ -669,148 +597,61 @@ void Generations::finish() {
   }
 }
 
-// Whether other processes than the present ones may come.
+// Whether other ranks than the present ones may come.
 bool Generations::may_grow() const {
-  if (limits_.finds_hosts) return true;
-  const auto is_starting = [](const auto& one) {
-    return one.second.phase == ProcessPhase::kStarting || one.second.phase == ProcessPhase::kHeld;
-  };
-  if (joining_.generation() != nullptr || ready_since_) return true;
-  if (std::any_of(table_.processes.begin(), table_.processes.end(), is_starting)) return true;
-  return std::any_of(pool_.offered().begin(), pool_.offered().end(), [this](const Host& host) {
-    return !pool_.is_excluded_for_ever(host.name) && table_.live_processes(host.name) < host.slots;
-  });
-}
-
-// Where the ranks may come from that a paused job lacks.
-std::string Generations::awaited_hosts(Time now) const {
-  std::vector<std::string> places;
-  for (const Host& host : pool_.offered()) {
-    if (pool_.is_excluded_for_ever(host.name)) continue;
-    const bool is_starting =
-        std::any_of(table_.processes.begin(), table_.processes.end(), [&](const auto& one) {
-          const bool starts =
-              !table_.is_member(one.first) && one.second.phase != ProcessPhase::kGone;
-          return starts && table_.hosts.at(one.second.host).name == host.name;
-        });
-    const Time when = pool_.usable_from(host.name);
-    if (is_starting) {
-      places.push_back(cat("host ", host.name, " (starting)"));
-    } else if (when > now && table_.live_processes(host.name) < host.slots) {
-      places.push_back(cat("host ", host.name, " (again in ",
-                           std::chrono::ceil<seconds>(when - now).count(), " s)"));
-    }
-  }
-  if (limits_.finds_hosts || places.empty()) {
-    places.push_back(limits_.hosts_join    ? "agents that join"
-                     : limits_.finds_hosts ? "further hosts of the discovery script"
-                                           : "free slots of its hosts");
-  }
-  return join(places, ", ");
+  return joining_.generation() != nullptr || ready_since_ || capacity_.may_grow();
 }
 
 void Generations::pause(int found, Time now) {
   if (!may_grow()) {
-    over(failure_code_ != 0 ? failure_code_ : kExitLauncher,
-         cat(failure_.empty() ? "" : cat(failure_, "; "), "the job needs at least ",
-             count_of_ranks(limits_.least), " (--min-np), and has ", found),
-         failed_process_);
-    return;
+    return over(failure_.exit_code(),
+                failure_.before(cat("the job needs at least ", count_of_ranks(limits_.least),
+                                    " (--min-np), and has ", found)));
   }
-  if (!paused_since_) {
-    paused_since_ = now;
-    told_pause_ = now - kPauseTold;
-  }
+  paused_since_ = paused_since_.value_or(now);
   const Time limit = *paused_since_ + duration_of(limits_.pause_seconds);
   if (now >= limit) {
-    over(kExitLauncher,
-         cat("the job has ", found, " of at least ", count_of_ranks(limits_.least),
-             ", and no others came within ", limits_.pause_seconds, " s (--elastic-timeout)",
-             failure_.empty() ? "" : cat("; ", failure_)),
-         failed_process_);
-    return;
+    return over(kExitLauncher,
+                cat("the job has ", found, " of at least ", count_of_ranks(limits_.least),
+                    ", and no others came within ", limits_.pause_seconds, " s (--elastic-timeout)",
+                    failure_.is_noted() ? cat("; ", failure_.sentence()) : ""));
   }
-  if (now >= told_pause_ + kPauseTold) {
-    told_pause_ = now;
-    actions_.say(cat(
-        "the job pauses: it has ", found, " of at least ", count_of_ranks(limits_.least),
-        failure_.empty() ? "" : cat(", since ", failure_), "; it waits for ", awaited_hosts(now)));
+  pause_.start(now);
+  if (pause_.is_due(now)) {
+    actions_.say(cat("the job pauses: it has ", found, " of at least ",
+                     count_of_ranks(limits_.least),
+                     failure_.is_noted() ? cat(", since ", failure_.sentence()) : "",
+                     "; it waits for ", capacity_.awaited_hosts(now)));
   }
-  next_ = std::min({next_.value_or(Time::max()), limit, told_pause_ + kPauseTold});
+  wake_at(std::min(limit, pause_.next()));
 }
 
-void Generations::give_up_silent(Time now) {
-  if (!asking_since_ || table_.all_have_asked()) return;
-  const Time named = *asking_since_ + kUntilNamed;
-  Time since = *asking_since_;
-  std::vector<int> silent;
-  for (const auto& [number, process] : table_.processes) {
-    const bool is_awaited = process.phase == ProcessPhase::kMember ||
-                            (!table_.current && process.phase == ProcessPhase::kStarting);
-    if (!is_awaited) continue;
-    silent.push_back(number);
-    since = std::max(since, process.since);
+void Generations::check_silent(Time now) {
+  const auto found = deadlines_.silent(now);
+  for (const auto& [process, sentence] : found.late) {
+    if (!table_.is_live(process)) continue;
+    fail(process, kExitLauncher, sentence, now);
+    end_alone(process);
   }
-  const Time limit = since + duration_of(limits_.return_seconds);
-  if (now >= limit) {
-    for (const int process : silent) {
-      if (!table_.is_live(process)) continue;
-      fail(process, kExitLauncher,
-           cat(table_.whose(process), " has not called hvd.init within ", limits_.return_seconds,
-               " s of the others (--start-timeout)"),
-           now);
-      end_alone(process);
-    }
-    return;
-  }
-  if (now >= named && !std::exchange(has_named_silent_, true)) {
-    std::vector<std::string> names;
-    for (const int process : silent) names.push_back(table_.whose(process));
-    actions_.say(cat("the next generation waits for ", join(names, ", "), ", up to ",
-                     limits_.return_seconds, " s"));
-  }
-  next_ = std::min({next_.value_or(Time::max()), limit, has_named_silent_ ? limit : named});
+  say_all(found.reminders);
+  wake_at(found.next);
 }
 
-// Ends processes that have not asked for their first place in time. The ranks do not wait for them.
-void Generations::give_up_slow(Time now) {
-  if (!table_.current || finishing_) return;
-  // The first ranks have shown how long the program needs before it calls hvd.init.
-  const Clock::duration limit = first_start_ + duration_of(limits_.return_seconds);
-  const auto in_seconds = [](Clock::duration time) {
-    return std::chrono::round<seconds>(time).count();
-  };
-  for (auto& [number, process] : table_.processes) {
-    const JobHost& host = table_.hosts.at(process.host);
-    if (process.phase != ProcessPhase::kStarting || !host.is_prepared) continue;
-    const Time end = process.since + limit;
-    const std::string silence = cat(table_.whose(number), " has not called hvd.init within ");
-    if (now >= end) {
-      const auto beyond = in_seconds(first_start_);
-      const std::string bound = cat(
-          in_seconds(limit), " s of its start",
-          beyond == 0 ? ""
-                      : cat(", ", limits_.return_seconds, " s more than the first ranks needed"),
-          " (--start-timeout); ");
-      actions_.say(cat(silence, bound, start_another_later(host.name, now)));
-      dismiss(number);
-      continue;
-    }
-    Time& told = process.told;
-    told = std::max(told, process.since);
-    if (now >= told + kPauseTold) {
-      told = now;
-      actions_.say(cat(silence, in_seconds(now - process.since),
-                       " s of its start; it is ended after ", in_seconds(limit), " s"));
-    }
-    next_ = std::min({next_.value_or(Time::max()), end, told + kPauseTold});
+// The ranks do not wait for them.
+void Generations::check_slow(Time now) {
+  const auto found = deadlines_.slow(now);
+  for (const auto& [process, sentence] : found.late) {
+    const std::string& host = table_.hosts.at(table_.processes.at(process).host).name;
+    actions_.say(cat(sentence, "; ", start_another_later(host, now)));
+    dismiss(process);
   }
+  say_all(found.reminders);
+  wake_at(found.next);
 }
 
 void Generations::end_by_reset_limit() {
-  over(kExitLauncher,
-       cat(history_.resets.sentence(), failure_.empty() ? "" : cat("; now ", failure_)),
-       failed_process_);
+  over(kExitLauncher, cat(history_.resets.sentence(),
+                          failure_.is_noted() ? cat("; now ", failure_.sentence()) : ""));
 }
 
 void Generations::count_reset(const std::string& why, Time now) {
@@ -819,32 +660,14 @@ void Generations::count_reset(const std::string& why, Time now) {
 
 // The cause of the generation that begins, for the sentence of --reset-limit.
 std::string Generations::why_it_resets() const {
-  if (!failure_.empty()) return failure_;
-  const bool is_growth = (announced_ & rendezvous::kHostsAdded) != 0;
-  const bool is_loss = (announced_ & rendezvous::kHostsRemoved) != 0;
-  return is_growth && is_loss ? "new ranks were ready, and others left"
-         : is_growth          ? "new ranks were ready"
-         : is_loss            ? "ranks left"
-                              : "the ranks asked for it, after an error of theirs";
-}
-
-// Whether the next generation would have this process, which asks and is no member.
-bool Generations::has_spare_place(const JobProcess& process) const {
-  const JobHost& state = table_.hosts.at(process.host);
-  const bool is_ready = process.phase == ProcessPhase::kAsking ||
-                        (process.phase == ProcessPhase::kHeld && state.is_prepared);
-  if (!is_ready || state.is_leaving || state.is_gone) return false;
-  if (limits_.most && table_.staying_members() >= *limits_.most) return false;
-  return std::any_of(pool_.offered().begin(), pool_.offered().end(), [&](const Host& host) {
-    return host.name == state.name && table_.members_of(host.name) < host.slots;
-  });
+  return failure_.is_noted() ? failure_.sentence() : notice_.cause();
 }
 
 // kHostsAdded when processes are ready that would start with the next generation, or with the next start of all.
 int32_t Generations::slots_ready(Time now) {
   const bool is_ready =
       std::any_of(table_.processes.begin(), table_.processes.end(), [this](const auto& one) {
-        return !table_.is_member(one.first) && has_spare_place(one.second);
+        return !table_.is_member(one.first) && capacity_.has_place_for(one.second);
       });
   if (!is_ready) {
     ready_since_.reset();
@@ -859,14 +682,14 @@ int32_t Generations::slots_ready(Time now) {
       });
   const Time when = may_come ? *ready_since_ + kGathering : *ready_since_;
   if (now >= when) return rendezvous::kHostsAdded;
-  next_ = std::min(next_.value_or(Time::max()), when);
+  wake_at(when);
   return rendezvous::kHostsUnchanged;
 }
 
 // Tells the ranks of changes that are ready, so that they ask for places at their next commit.
 void Generations::announce(Time now) {
   if (!table_.current || finishing_) return;
-  int32_t updates = announced_;
+  int32_t updates = notice_.updates();
   for (const auto& [number, host] : table_.hosts) {
     if (host.is_leaving && !host.is_gone) updates |= rendezvous::kHostsRemoved;
   }
@@ -883,7 +706,7 @@ void Generations::announce(Time now) {
   if (is_assumed_ || restarts_program()) updates |= slots_ready(now);
   if (updates != rendezvous::kHostsUnchanged && restarts_program()) {
     // A rank may still be on its way to hvd.elastic.run.
-    const Time when = begun_ + duration_of(limits_.return_seconds);
+    const Time when = deadlines_.end_of_entry();
     if (now >= when) {
       const bool is_growth = updates == rendezvous::kHostsAdded;
       return restart(
@@ -891,34 +714,19 @@ void Generations::announce(Time now) {
               "; no rank has entered hvd.elastic.run, so all of them start again"),
           now);
     }
-    next_ = std::min(next_.value_or(Time::max()), when);
+    wake_at(when);
   }
   if (is_assumed_ && !limits_.may_be_originals) return;
-  if (updates != announced_) {
-    if (announced_ == rendezvous::kHostsUnchanged) announced_at_ = told_announced_ = now;
-    announced_ = updates;
+  if (notice_.set(updates, now)) {
     actions_.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
   }
-  name_missing_commit(now);
-}
-
-// Says each minute that ranks have been told of a change, and train on: the change waits for their commit.
-void Generations::name_missing_commit(Time now) {
-  if (announced_ == rendezvous::kHostsUnchanged || asking_since_) return;
-  if (now >= told_announced_ + kPauseTold) {
-    told_announced_ = now;
-    actions_.say(cat("the next generation waits for a commit of the ranks (",
-                     announced_ == rendezvous::kHostsAdded ? "new ranks are ready"
-                     : announced_ == rendezvous::kHostsRemoved
-                         ? "ranks are to leave"
-                         : "new ranks are ready, others are to leave",
-                     "), since ", std::chrono::round<seconds>(now - announced_at_).count(), " s"));
-  }
-  next_ = std::min(next_.value_or(Time::max()), told_announced_ + kPauseTold);
+  if (deadlines_.is_asked()) return;
+  if (const auto reminder = notice_.reminder(now)) actions_.say(*reminder);
+  wake_at(notice_.next());
 }
 
 void Generations::consider(Time now) {
-  next_.reset();
+  next_ = Time::max();
   if (is_over_) return;
   if (finishing_) {
     finish();
@@ -927,16 +735,16 @@ void Generations::consider(Time now) {
   if (suspect_) {
     const Time when = suspect_->since + duration_of(limits_.cause_seconds);
     if (now < when && table_.has_live_member_beside(table_.processes.at(suspect_->process).host)) {
-      next_ = when;
+      wake_at(when);
       return;
     }
     decide_suspect(now);
     if (is_over_) return;
   }
   mark_leaving();
-  give_up_silent(now);
+  check_silent(now);
   if (is_over_) return;
-  give_up_unprepared(now);
+  check_unprepared(now);
   if (is_over_) return;
   const bool has_live_member =
       !table_.current || std::any_of(table_.current->members.begin(), table_.current->members.end(),
@@ -944,14 +752,11 @@ void Generations::consider(Time now) {
                                        return table_.is_live(static_cast<int>(one.incarnation));
                                      });
   if (!has_live_member || (table_.live_processes() == 0 && !table_.processes.empty())) {
-    over(failure_code_ != 0 ? failure_code_ : kExitLauncher,
-         failure_.empty() ? "no rank is left that has the state of the training" : failure_,
-         failed_process_);
-    return;
+    return over(failure_.exit_code(), failure_.is_noted() ? failure_.sentence() : kNoState);
   }
-  name_unaware(now);
+  check_unaware(now);
   if (is_over_) return;
-  give_up_slow(now);
+  check_slow(now);
   drop_surplus();
   plan_newcomers(now);
   start_hosts(now);
@@ -988,8 +793,7 @@ void Generations::consider(Time now) {
   }
   auto* const generation = std::get_if<Generation>(&plan);
   if (generation == nullptr) {
-    over(kExitLauncher, "no rank is left that has the state of the training", failed_process_);
-    return;
+    return over(kExitLauncher, kNoState);
   }
   if (table_.current && !may_reset(now)) {
     return end_by_reset_limit();
@@ -1004,12 +808,6 @@ void Generations::consider(Time now) {
 }
 
 void Generations::on_time(Time now) { consider(now); }
-
-int Generations::offered_slots() const {
-  int slots = 0;
-  for (const Host& host : pool_.offered()) slots += usable_slots(host);
-  return slots;
-}
 
 // Whether a user may change the ranks now.
 Status Generations::may_change(Time now) {
@@ -1027,12 +825,11 @@ Result<std::string> Generations::resize(int ranks, Time now) {
     return invalid_argument(cat("the job needs at least ", count_of_ranks(limits_.least),
                                 limits_.least == 1 ? "" : " (--min-np)"));
   }
-  int all = 0;
-  for (const Host& host : pool_.named()) all += usable_slots(host);
+  const int all = capacity_.named();
   if (ranks > all && !limits_.finds_hosts) {
     return invalid_argument(cat("the hosts of the job have slots for ", count_of_ranks(all)));
   }
-  if (ranks > offered_slots() && pool_.has_removals()) {
+  if (ranks > capacity_.offered() && pool_.has_removals()) {
     // An agent that ends cannot be kept.
     pool_.take_back([this](const std::string& name) {
       return std::any_of(table_.hosts.begin(), table_.hosts.end(), [&](const auto& one) {
@@ -1042,7 +839,7 @@ Result<std::string> Generations::resize(int ranks, Time now) {
     });
     for (auto& [number, process] : table_.processes) process.is_removed = false;
   }
-  const int slots = offered_slots();
+  const int slots = capacity_.offered();
   const int members = table_.live_members();
   limits_.most = history_.most = ranks;
   std::string sentence =
@@ -1062,42 +859,6 @@ Result<std::string> Generations::resize(int ranks, Time now) {
   return sentence;
 }
 
-// An agent that joined by itself starts no further processes.
-int Generations::usable_slots(const Host& host) const {
-  if (pool_.is_excluded_for_ever(host.name)) return 0;
-  const int live = table_.live_processes(host.name);
-  return limits_.hosts_join && live > 0 ? std::min(host.slots, live) : host.slots;
-}
-
-// Whether a rank stays after the next commit if this host leaves.
-bool Generations::has_state_without(const std::string& host) const {
-  if (!table_.current) return false;
-  const auto stays = [&](const Member& member) {
-    const auto process = static_cast<int>(member.incarnation);
-    return member.host != host && table_.is_live(process) && table_.has_met(process) &&
-           !table_.processes.at(process).is_removed &&
-           !table_.hosts.at(table_.processes.at(process).host).is_leaving;
-  };
-  return std::any_of(table_.current->members.begin(), table_.current->members.end(), stays);
-}
-
-// `slots`: how many the host is to have. The job must have enough without the others, and its state.
-Status Generations::may_remove(const std::string& host, int slots, const std::string& what) const {
-  int offered = 0;
-  for (const Host& other : pool_.offered()) {
-    const int usable = usable_slots(other);
-    offered += other.name == host ? std::min(usable, slots) : usable;
-  }
-  if (offered < limits_.least) {
-    return failed_precondition(cat("without ", what, " the hosts of the job have slots for ",
-                                   count_of_ranks(offered), ", and the job needs at least ",
-                                   limits_.least));
-  }
-  if (has_state_without(slots > 0 ? "" : host)) return {};
-  return failed_precondition(
-      cat("without ", what, " no rank is left that has the state of the training"));
-}
-
 Result<std::string> Generations::remove_host(const std::string& name, Time now) {
   HVD_RETURN_IF_ERROR(may_change(now));
   std::vector<std::string> names;
@@ -1106,7 +867,7 @@ Result<std::string> Generations::remove_host(const std::string& name, Time now) 
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     return not_found(cat(what, " is not one of the hosts that the job uses: ", join(names, ", ")));
   }
-  HVD_RETURN_IF_ERROR(may_remove(name, 0, what));
+  HVD_RETURN_IF_ERROR(capacity_.may_remove(name, 0, what));
   const bool has_ranks = table_.members_of(name) > 0;
   const std::string when = when_they_leave("its ranks", now);
   pool_.remove(name, 0);
@@ -1124,7 +885,7 @@ void Generations::host_leaves(int host, const std::string& why, double seconds, 
   state.why_it_ends = cat("host ", state.name, " leaves the job: ", why);
   state.ends_at = now + duration_of(seconds);
   actions_.tell_leave(host, seconds);
-  if (table_.current && !has_state_without(state.name)) {
+  if (table_.current && !capacity_.has_state_without(state.name)) {
     actions_.say(cat(state.why_it_ends,
                      "; no other host has the state of the training, and it ends in ", seconds,
                      " s (--leave-grace)"));
@@ -1141,11 +902,7 @@ void Generations::let_go(const JobHost& host, Time now) {
                                         " s at the latest (--leave-grace)")
                                   : cat(host.why_it_ends, "; its ranks have ", left,
                                         " s for their next commit (--leave-grace)"));
-  if (failure_.empty() && table_.members_of(host.name) > 0) {
-    failure_code_ = kExitLauncher;
-    failure_ = host.why_it_ends;
-    failed_process_ = -1;
-  }
+  if (table_.members_of(host.name) > 0) failure_.note(kExitLauncher, host.why_it_ends, -1);
   pool_.remove(host.name, 0);
 }
 
@@ -1156,7 +913,7 @@ void Generations::let_hosts_go(Time now) {
     const bool is_offered = std::any_of(pool_.offered().begin(), pool_.offered().end(),
                                         [&name](const Host& one) { return one.name == name; });
     if (host.why_it_ends.empty() || host.is_gone || !is_offered) continue;
-    if (!has_state_without(host.name)) continue;
+    if (!capacity_.has_state_without(host.name)) continue;
     let_go(host, now);
   }
 }
@@ -1175,7 +932,7 @@ Result<std::string> Generations::remove_rank(int64_t rank, Time now) {
   JobProcess& process = table_.processes.at(number);
   process.is_removed = true;
   const int left = table_.live_processes(member.host);
-  const Status status = may_remove(member.host, left, cat("rank ", rank));
+  const Status status = capacity_.may_remove(member.host, left, cat("rank ", rank));
   if (!status.ok() || left == 0) process.is_removed = false;
   HVD_RETURN_IF_ERROR(status);
   if (left == 0) return remove_host(member.host, now);
@@ -1186,7 +943,5 @@ Result<std::string> Generations::remove_rank(int64_t rank, Time now) {
   consider(now);
   return sentence;
 }
-
-Generations::Time Generations::next_time() const { return next_.value_or(Time::max()); }
 
 }  // namespace hvd::launcher

@@ -4,6 +4,7 @@
 // calls on_time() at next_time(). ElasticJob owns one.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <set>
@@ -12,36 +13,23 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "launcher/elastic/elastic_settings.h"
+#include "launcher/elastic/capacity.h"
+#include "launcher/elastic/change_notice.h"
+#include "launcher/elastic/deadlines.h"
+#include "launcher/elastic/first_failure.h"
+#include "launcher/elastic/generation_limits.h"
 #include "launcher/elastic/generation_plan.h"
 #include "launcher/elastic/host_pool.h"
 #include "launcher/elastic/joining_plan.h"
 #include "launcher/elastic/membership.h"
 #include "launcher/elastic/process_table.h"
+#include "launcher/elastic/reminder.h"
 #include "launcher/elastic/repeated_exception.h"
 #include "launcher/elastic/reset_history.h"
 #include "launcher/plan/hosts.h"
 #include "rendezvous/wire/generation.h"
 
 namespace hvd::launcher {
-
-struct GenerationLimits {
-  int least = 1;                     // ranks; below, the job pauses
-  std::optional<int> most;           // ranks
-  double pause_seconds = 600;        // longest pause
-  double return_seconds = 30;        // a rank has to ask for its next place after the first one did
-  std::optional<ResetLimit> resets;  // generations after the first that may begin
-  bool finds_hosts = false;          // discovered() may be called again
-  bool hosts_join = false;           // each with an agent of its own, which starts processes once
-  bool restarts_ranks = false;       // a failed rank is started again on its host
-  // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
-  bool restarts_programs = false;
-  // The ranks may be Horovod's own workers: they have their first places in their environment, and a new
-  // one starts when its place is known.
-  bool may_be_originals = false;
-  std::optional<int> most_restarts;  // restarts after failures, if a user has limited them
-  double cause_seconds = 3.5;        // a lost host may be the cause of a rank's exit so long before
-};
 
 // The part of a job that outlives its launch: a program without elastic.run is launched again.
 struct JobHistory {
@@ -109,7 +97,7 @@ class Generations {
   // The process has asked for its next place, and waits for it.
   bool is_asking(int process) const;
   // Ranks have asked for the next generation, and wait for others.
-  bool is_asked() const { return asking_since_.has_value(); }
+  bool is_asked() const { return deadlines_.is_asked(); }
   // A process has ended. Returns false when it failed while others have done their work: the job has failed.
   // `exception`: the line that names the one that ended it, or empty.
   bool ended(int process, int exit_code, const std::string& sentence, Time now,
@@ -128,7 +116,7 @@ class Generations {
   void host_leaves(int host, const std::string& why, double seconds, Time now);
   void on_time(Time now);
   // Time::max(): no event but the others can change anything.
-  Time next_time() const;
+  Time next_time() const { return next_; }
 
   int32_t generation() const {
     return table_.current ? static_cast<int32_t>(table_.current->number) : history_.generation - 1;
@@ -157,13 +145,12 @@ class Generations {
   void dismiss(int process);
   void end_alone(int process);
   void drop_surplus();
-  void give_up_silent(Time now);
-  void give_up_slow(Time now);
-  void name_unaware(Time now);
-  void give_up_unprepared(Time now);
+  void check_silent(Time now);
+  void check_slow(Time now);
+  void check_unprepared(Time now);
+  void check_unaware(Time now);
   int32_t slots_ready(Time now);
   void announce(Time now);
-  void name_missing_commit(Time now);
   bool restarts_program() const;
   std::string when_they_leave(const std::string& whose, Time now) const;
   void assume_ranks();
@@ -182,18 +169,16 @@ class Generations {
   void end_by_reset_limit();
   void begin(Generation generation, Time now);
   std::string why_it_resets() const;
-  std::string awaited_hosts(Time now) const;
   Status may_change(Time now);
-  int offered_slots() const;
-  Status may_remove(const std::string& host, int slots, const std::string& what) const;
-  int usable_slots(const Host& host) const;
-  bool has_state_without(const std::string& host) const;
   void let_go(const JobHost& host, Time now);
   void let_hosts_go(Time now);
-  bool has_spare_place(const JobProcess& process) const;
   void pause(int found, Time now);
   bool may_grow() const;
+  // The job ends; by default, by the first failure.
+  void over(int exit_code, const std::string& sentence);
   void over(int exit_code, const std::string& sentence, int process);
+  void say_all(const std::vector<std::string>& sentences);
+  void wake_at(Time time) { next_ = std::min(next_, time); }
   void finish();
   void tell_loss(const std::string& sentence, Time now);
 
@@ -202,35 +187,23 @@ class Generations {
   JobHistory& history_;
   HostPool& pool_;
   ProcessTable table_;
+  const Capacity capacity_{limits_, pool_, table_};
   JoiningPlan joining_{table_};
+  Deadlines deadlines_{limits_, table_};
+  ChangeNotice notice_;
   RepeatedException repetition_;
+  FirstFailure failure_;
   // No process has asked for a place: the present generation has those with which the launch began.
   bool is_assumed_ = false;
   bool has_begun_ = false;
   bool takes_part_ = false;
-  Time begun_{};
-  Clock::duration first_start_{};  // from begun_ until the first ranks had asked for their places
-  Time first_began_{};             // the first generation
-  Clock::duration first_work_{};   // from then until a rank of it entered hvd.elastic.run
-  int32_t announced_ = rendezvous::kHostsUnchanged;  // to the present generation
-  Time announced_at_{};
-  Time told_announced_{};
   bool is_over_ = false;
   std::optional<Suspect> suspect_;
-  std::optional<Time> finishing_;     // since a rank has ended with exit code 0
-  std::optional<Time> asking_since_;  // the first request for the next generation
-  bool has_named_silent_ = false;
-  std::optional<Time> lost_since_;  // a rank, while nobody has asked for the next generation
-  Time told_loss_{};
-  std::optional<Time> told_unprepared_;  // which new processes the next generation waits for
-  std::optional<Time> ready_since_;      // a process that is no member can become one
+  std::optional<Time> finishing_;    // since a rank has ended with exit code 0
+  std::optional<Time> ready_since_;  // a process that is no member can become one
   std::optional<Time> paused_since_;
-  Time told_pause_{};
-  std::optional<Time> next_;
-  // The first failure since the present generation began, for the end of a job that has no rank left.
-  int failure_code_ = 0;
-  std::string failure_;
-  int failed_process_ = -1;
+  Reminder pause_;
+  Time next_ = Time::max();  // of on_time()
 };
 
 }  // namespace hvd::launcher

@@ -26,7 +26,6 @@ struct JobProcess {
   bool is_removed = false;  // a user has removed it: it leaves at the next commit
   Clock::time_point
       since{};  // its order to start, or its provisional place; unset: the job began with it
-  Clock::time_point told{};  // the last sentence about its silence
   // Which its hvd.init has returned, until it has met the other ranks.
   std::optional<rendezvous::Place> provisional = std::nullopt;
   bool takes_any_place = false;  // it waits in hvd.elastic.run

@@ -1,0 +1,106 @@
+#include "launcher/elastic/capacity.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/plan/rank_set.h"
+
+namespace hvd::launcher {
+
+// An agent that joined by itself starts no further processes.
+int Capacity::usable(const Host& host) const {
+  if (pool_.is_excluded_for_ever(host.name)) return 0;
+  const int live = table_.live_processes(host.name);
+  return limits_.hosts_join && live > 0 ? std::min(host.slots, live) : host.slots;
+}
+
+int Capacity::offered() const {
+  int slots = 0;
+  for (const Host& host : pool_.offered()) slots += usable(host);
+  return slots;
+}
+
+int Capacity::named() const {
+  int slots = 0;
+  for (const Host& host : pool_.named()) slots += usable(host);
+  return slots;
+}
+
+bool Capacity::may_grow() const {
+  if (limits_.finds_hosts) return true;
+  const auto is_starting = [](const auto& one) {
+    return one.second.phase == ProcessPhase::kStarting || one.second.phase == ProcessPhase::kHeld;
+  };
+  if (std::any_of(table_.processes.begin(), table_.processes.end(), is_starting)) return true;
+  return std::any_of(pool_.offered().begin(), pool_.offered().end(), [this](const Host& host) {
+    return !pool_.is_excluded_for_ever(host.name) && table_.live_processes(host.name) < host.slots;
+  });
+}
+
+std::string Capacity::awaited_hosts(Clock::time_point now) const {
+  std::vector<std::string> places;
+  for (const Host& host : pool_.offered()) {
+    if (pool_.is_excluded_for_ever(host.name)) continue;
+    const bool is_starting =
+        std::any_of(table_.processes.begin(), table_.processes.end(), [&](const auto& one) {
+          const bool starts =
+              !table_.is_member(one.first) && one.second.phase != ProcessPhase::kGone;
+          return starts && table_.hosts.at(one.second.host).name == host.name;
+        });
+    const Clock::time_point when = pool_.usable_from(host.name);
+    if (is_starting) {
+      places.push_back(cat("host ", host.name, " (starting)"));
+    } else if (when > now && table_.live_processes(host.name) < host.slots) {
+      places.push_back(cat("host ", host.name, " (again in ",
+                           std::chrono::ceil<std::chrono::seconds>(when - now).count(), " s)"));
+    }
+  }
+  if (limits_.finds_hosts || places.empty()) {
+    places.push_back(limits_.hosts_join    ? "agents that join"
+                     : limits_.finds_hosts ? "further hosts of the discovery script"
+                                           : "free slots of its hosts");
+  }
+  return join(places, ", ");
+}
+
+bool Capacity::has_place_for(const JobProcess& process) const {
+  const JobHost& state = table_.hosts.at(process.host);
+  const bool is_ready = process.phase == ProcessPhase::kAsking ||
+                        (process.phase == ProcessPhase::kHeld && state.is_prepared);
+  if (!is_ready || state.is_leaving || state.is_gone) return false;
+  if (limits_.most && table_.staying_members() >= *limits_.most) return false;
+  return std::any_of(pool_.offered().begin(), pool_.offered().end(), [&](const Host& host) {
+    return host.name == state.name && table_.members_of(host.name) < host.slots;
+  });
+}
+
+bool Capacity::has_state_without(const std::string& host) const {
+  if (!table_.current) return false;
+  const auto stays = [&](const Member& member) {
+    const auto process = static_cast<int>(member.incarnation);
+    return member.host != host && table_.is_live(process) && table_.has_met(process) &&
+           !table_.processes.at(process).is_removed &&
+           !table_.hosts.at(table_.processes.at(process).host).is_leaving;
+  };
+  return std::any_of(table_.current->members.begin(), table_.current->members.end(), stays);
+}
+
+Status Capacity::may_remove(const std::string& host, int slots, const std::string& what) const {
+  int left = 0;
+  for (const Host& other : pool_.offered()) {
+    const int all = usable(other);
+    left += other.name == host ? std::min(all, slots) : all;
+  }
+  if (left < limits_.least) {
+    return failed_precondition(cat("without ", what, " the hosts of the job have slots for ",
+                                   count_of_ranks(left), ", and the job needs at least ",
+                                   limits_.least));
+  }
+  if (has_state_without(slots > 0 ? "" : host)) return {};
+  return failed_precondition(
+      cat("without ", what, " no rank is left that has the state of the training"));
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,45 @@
+// How many ranks the hosts of an elastic job have slots for, and which of its ranks and hosts it can do without.
+// Generations asks it before it starts, ends or refuses something. Pure.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "launcher/elastic/generation_limits.h"
+#include "launcher/elastic/host_pool.h"
+#include "launcher/elastic/process_table.h"
+#include "launcher/plan/hosts.h"
+
+namespace hvd::launcher {
+
+class Capacity {
+ public:
+  // The arguments outlive this object.
+  Capacity(const GenerationLimits& limits, const HostPool& pool, const ProcessTable& table)
+      : limits_(limits), pool_(pool), table_(table) {}
+
+  // In slots: of the hosts that the job uses, and of these and those that a user has removed.
+  int offered() const;
+  int named() const;
+  // Whether other processes than the present ones may come.
+  bool may_grow() const;
+  // Where the ranks may come from that a paused job lacks.
+  std::string awaited_hosts(Clock::time_point now) const;
+  // Whether the next generation would have this process, which is ready and no member.
+  bool has_place_for(const JobProcess& process) const;
+  // Whether a rank stays after the next commit if this host leaves.
+  bool has_state_without(const std::string& host) const;
+  // A user leaves this host so many slots: the job must have enough without the others, and its state.
+  // `what`: leaves, in words.
+  Status may_remove(const std::string& host, int slots, const std::string& what) const;
+
+ private:
+  int usable(const Host& host) const;
+
+  const GenerationLimits& limits_;
+  const HostPool& pool_;
+  const ProcessTable& table_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,36 @@
+// The changes that the ranks of an elastic job have been told of, and for which they ask for their next places at
+// their next commit. Generations owns one and tells the ranks. No I/O, no clock.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "launcher/elastic/reminder.h"
+#include "rendezvous/wire/generation.h"
+
+namespace hvd::launcher {
+
+class ChangeNotice {
+ public:
+  // A sum of rendezvous::HostUpdates.
+  int32_t updates() const { return updates_; }
+  // Takes the sum of now. Whether it is new to the ranks.
+  bool set(int32_t updates, Clock::time_point now);
+  // A generation has begun, whose ranks know of nothing.
+  void clear() { *this = {}; }
+  // Each minute: what the next generation waits for.
+  std::optional<std::string> reminder(Clock::time_point now);
+  // When reminder() has a sentence again.
+  Clock::time_point next() const { return reminder_.next(); }
+  // The cause of the change in words, in the past tense.
+  std::string cause() const;
+
+ private:
+  int32_t updates_ = rendezvous::kHostsUnchanged;
+  Clock::time_point since_{};
+  Reminder reminder_;
+};
+
+}  // namespace hvd::launcher

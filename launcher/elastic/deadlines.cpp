@@ -1,0 +1,182 @@
+#include "launcher/elastic/deadlines.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+using std::chrono::seconds;
+
+}  // namespace
+
+void Deadlines::generation_began(Time now) {
+  if (!table_.current) {
+    first_start_ = now - begun_;
+    first_began_ = now;
+  }
+  asking_since_.reset();
+  has_named_silent_ = false;
+  lost_since_.reset();
+  unaware_.stop();
+}
+
+void Deadlines::entered_elastic_run(Time now) {
+  if (table_.current) first_work_ = now - first_began_;
+}
+
+void Deadlines::asked(Time now) { asking_since_ = asking_since_.value_or(now); }
+
+void Deadlines::rank_lost(Time now) {
+  lost_since_ = lost_since_.value_or(now);
+  unaware_.start(now + Reminder::kInterval);
+}
+
+Deadlines::Time Deadlines::end_of_entry() const {
+  return begun_ + duration_of(limits_.return_seconds);
+}
+
+Deadlines::Finding Deadlines::silent(Time now) {
+  Finding finding;
+  if (!asking_since_ || table_.all_have_asked()) return finding;
+  Time since = *asking_since_;
+  std::vector<int> silent;
+  for (const auto& [number, process] : table_.processes) {
+    const bool is_awaited = process.phase == ProcessPhase::kMember ||
+                            (!table_.current && process.phase == ProcessPhase::kStarting);
+    if (!is_awaited) continue;
+    silent.push_back(number);
+    since = std::max(since, process.since);
+  }
+  const Time limit = since + duration_of(limits_.return_seconds);
+  if (now >= limit) {
+    for (const int process : silent) {
+      finding.late.push_back(
+          {process, cat(table_.whose(process), " has not called hvd.init within ",
+                        limits_.return_seconds, " s of the others (--start-timeout)")});
+    }
+    return finding;
+  }
+  const Time named = *asking_since_ + kUntilNamed;
+  if (now >= named && !std::exchange(has_named_silent_, true)) {
+    std::vector<std::string> names;
+    for (const int process : silent) names.push_back(table_.whose(process));
+    finding.reminders.push_back(cat("the next generation waits for ", join(names, ", "), ", up to ",
+                                    limits_.return_seconds, " s"));
+  }
+  finding.next = has_named_silent_ ? limit : std::min(limit, named);
+  return finding;
+}
+
+Deadlines::Finding Deadlines::slow(Time now) {
+  Finding finding;
+  if (!table_.current) return finding;
+  std::erase_if(slow_, [this](const auto& one) {
+    return table_.processes.at(one.first).phase != ProcessPhase::kStarting;
+  });
+  // The first ranks have shown how long the program needs before it calls hvd.init.
+  const Clock::duration limit = first_start_ + duration_of(limits_.return_seconds);
+  const auto in_seconds = [](Clock::duration time) {
+    return std::chrono::round<seconds>(time).count();
+  };
+  for (const auto& [number, process] : table_.processes) {
+    if (process.phase != ProcessPhase::kStarting || !table_.hosts.at(process.host).is_prepared) {
+      continue;
+    }
+    const Time end = process.since + limit;
+    const std::string silence = cat(table_.whose(number), " has not called hvd.init within ");
+    if (now >= end) {
+      const auto beyond = in_seconds(first_start_);
+      finding.late.push_back({number, cat(silence, in_seconds(limit), " s of its start",
+                                          beyond == 0 ? ""
+                                                      : cat(", ", limits_.return_seconds,
+                                                            " s more than the first ranks needed"),
+                                          " (--start-timeout)")});
+      continue;
+    }
+    Reminder& reminder = slow_[number];
+    reminder.start(process.since + Reminder::kInterval);
+    if (reminder.is_due(now)) {
+      finding.reminders.push_back(cat(silence, in_seconds(now - process.since),
+                                      " s of its start; it is ended after ", in_seconds(limit),
+                                      " s"));
+    }
+    finding.next = std::min({finding.next, end, reminder.next()});
+  }
+  return finding;
+}
+
+Deadlines::Finding Deadlines::unprepared(Time now) {
+  Finding finding;
+  // The first ranks have shown how long the program needs between hvd.init and hvd.elastic.run.
+  const Clock::duration limit = first_work_ + duration_of(limits_.return_seconds);
+  const auto in_words = cat(std::chrono::ceil<seconds>(limit).count(), " s");
+  std::vector<std::string> names;
+  Time first = Time::max();  // since when
+  for (const auto& [number, process] : table_.processes) {
+    if (process.phase != ProcessPhase::kPreparing) continue;
+    if (now >= process.since + limit) {
+      finding.late.push_back(
+          {number, cat(table_.whose(number),
+                       " has not entered hvd.elastic.run, nor called a collective, within ",
+                       in_words, " of its hvd.init (--start-timeout)")});
+      continue;
+    }
+    first = std::min(first, process.since);
+    names.push_back(table_.whose(number));
+  }
+  if (names.empty()) {
+    unprepared_.stop();
+    return finding;
+  }
+  unprepared_.start(first + kUntilNamed);
+  if (unprepared_.is_due(now)) {
+    finding.reminders.push_back(cat("the next generation waits for ", join(names, ", "),
+                                    names.size() == 1 ? ", which is new," : ", which are new,",
+                                    " to enter hvd.elastic.run, up to ", in_words, " after ",
+                                    names.size() == 1 ? "its" : "their",
+                                    " hvd.init (--start-timeout)"));
+  }
+  finding.next = std::min(unprepared_.next(), first + limit);
+  return finding;
+}
+
+Deadlines::Finding Deadlines::unaware(Time now, const std::string& failure,
+                                      bool has_entered_elastic_run) {
+  Finding finding;
+  if (!lost_since_ || asking_since_ || !table_.current) return finding;
+  Time limit = Time::max();
+  if (limits_.may_be_originals && !has_entered_elastic_run) {
+    limit = *lost_since_ + duration_of(limits_.return_seconds);
+    if (now >= limit) {
+      finding.end = cat("no other rank has entered hvd.elastic.run within ", limits_.return_seconds,
+                        " s of that (--start-timeout)");
+      return finding;
+    }
+  }
+  std::vector<std::string> names;
+  for (const int process : table_.members()) {
+    if (table_.is_live(process)) names.push_back(table_.whose(process));
+  }
+  // All of them may work for long without Horovod, or may be stopped.
+  const Time end = *lost_since_ + duration_of(limits_.pause_seconds);
+  if (now >= end) {
+    finding.end =
+        cat(join(names, ", "), names.size() == 1 ? " has" : " have",
+            " called nothing of Horovod within ", limits_.pause_seconds,
+            " s of that (--elastic-timeout); horovodrun stack shows where such ranks are");
+    return finding;
+  }
+  if (unaware_.is_due(now)) {
+    finding.reminders.push_back(cat("the next generation waits until ", join(names, ", "),
+                                    names.size() == 1 ? " notices" : " notice",
+                                    " at an operation of Horovod that ", failure));
+  }
+  finding.next = std::min({limit, end, unaware_.next()});
+  return finding;
+}
+
+}  // namespace hvd::launcher

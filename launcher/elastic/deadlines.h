@@ -1,0 +1,82 @@
+// How long an elastic job waits for processes that do not call hvd.init, do not enter hvd.elastic.run or do not notice
+// a loss, and which sentences the user reads meanwhile. Generations owns one, tells it of events, and gives up the
+// processes that it names. No I/O, no clock.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/elastic/generation_limits.h"
+#include "launcher/elastic/process_table.h"
+#include "launcher/elastic/reminder.h"
+
+namespace hvd::launcher {
+
+class Deadlines {
+ public:
+  using Time = Clock::time_point;
+  // How long a process may be silent before it is named.
+  static constexpr std::chrono::seconds kUntilNamed{5};
+
+  struct LateProcess {
+    int process = 0;
+    std::string sentence;  // names the time and its flag
+  };
+  // The result of a check.
+  struct Finding {
+    std::vector<LateProcess> late;       // to be given up
+    std::optional<std::string> end;      // why the job cannot go on
+    std::vector<std::string> reminders;  // to be said
+    Time next = Time::max();             // a check has no other result before
+  };
+
+  // The arguments outlive this object.
+  Deadlines(const GenerationLimits& limits, const ProcessTable& table)
+      : limits_(limits), table_(table) {}
+
+  void launch_began(Time now) { begun_ = now; }
+  // The table does not have it yet.
+  void generation_began(Time now);
+  // The first of the ranks.
+  void entered_elastic_run(Time now);
+  // A rank has asked for the next generation.
+  void asked(Time now);
+  void rank_lost(Time now);
+  // New processes have been told their places, and prepare.
+  void plan_made() { unprepared_.stop(); }
+
+  // Ranks have asked for the next generation, and wait for others.
+  bool is_asked() const { return asking_since_.has_value(); }
+  // From then on, ranks that have not entered hvd.elastic.run count as a program without it.
+  Time end_of_entry() const;
+
+  // Ranks that have not asked for the next generation after the first one did.
+  Finding silent(Time now);
+  // Processes that have not asked for their first place, while ranks train.
+  Finding slow(Time now);
+  // Processes that have a provisional place and do not ask for the final one, while ranks train.
+  Finding unprepared(Time now);
+  // Ranks that have not asked for the next generation since a loss: they do so at their next operation, which may be
+  // late. Horovod's own workers get no word of it, and never leave an init that cannot succeed.
+  // `failure`: the loss, in words.
+  Finding unaware(Time now, const std::string& failure, bool has_entered_elastic_run);
+
+ private:
+  const GenerationLimits& limits_;
+  const ProcessTable& table_;
+  Time begun_{};
+  Clock::duration first_start_{};  // from begun_ until the first ranks had asked for their places
+  Time first_began_{};             // the first generation
+  Clock::duration first_work_{};   // from then until a rank of it entered hvd.elastic.run
+  std::optional<Time> asking_since_;  // the first request for the next generation
+  bool has_named_silent_ = false;
+  std::optional<Time> lost_since_;  // a rank, while nobody has asked for the next generation
+  Reminder unaware_, unprepared_;
+  std::map<int, Reminder> slow_;  // by process
+};
+
+}  // namespace hvd::launcher

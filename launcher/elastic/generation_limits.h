@@ -1,0 +1,35 @@
+// The user's limits for the generations of an elastic job. The flags set them; Generations, Capacity and Deadlines
+// decide by them.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "base/clock.h"
+#include "launcher/elastic/elastic_settings.h"
+
+namespace hvd::launcher {
+
+struct GenerationLimits {
+  int least = 1;                     // ranks; below, the job pauses
+  std::optional<int> most;           // ranks
+  double pause_seconds = 600;        // longest pause
+  double return_seconds = 30;        // a rank has to ask for its next place after the first one did
+  std::optional<ResetLimit> resets;  // generations after the first that may begin
+  bool finds_hosts = false;          // discovered() may be called again
+  bool hosts_join = false;           // each with an agent of its own, which starts processes once
+  bool restarts_ranks = false;       // a failed rank is started again on its host
+  // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
+  bool restarts_programs = false;
+  // The ranks may be Horovod's own workers: they have their first places in their environment, and a new
+  // one starts when its place is known.
+  bool may_be_originals = false;
+  std::optional<int> most_restarts;  // restarts after failures, if a user has limited them
+  double cause_seconds = 3.5;        // a lost host may be the cause of a rank's exit so long before
+};
+
+inline Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace hvd::launcher

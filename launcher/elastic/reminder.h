@@ -1,0 +1,31 @@
+// When a sentence about a wait is said: first at a given time, and each minute from then on. No I/O, no clock.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace hvd::launcher {
+
+class Reminder {
+ public:
+  static constexpr std::chrono::seconds kInterval{60};
+
+  // Does nothing while it is on.
+  void start(Clock::time_point first) { next_ = next_.value_or(first); }
+  void stop() { next_.reset(); }
+  // Whether to say the sentence now; it is said.
+  bool is_due(Clock::time_point now) {
+    if (now < next()) return false;
+    next_ = now + kInterval;
+    return true;
+  }
+  // Time::max(): it is off.
+  Clock::time_point next() const { return next_.value_or(Clock::time_point::max()); }
+
+ private:
+  std::optional<Clock::time_point> next_;
+};
+
+}  // namespace hvd::launcher
