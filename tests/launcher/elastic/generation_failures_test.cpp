@@ -1,0 +1,321 @@
+// Jobs whose ranks, hosts and new processes fail, and the limit of resets.
+#include <doctest/doctest.h>
+
+#include "launcher/elastic/generations.h"
+#include "tests/launcher/elastic/recorded_job.h"
+
+namespace hvd::launcher {
+namespace {
+
+TEST_CASE("a failed rank takes its host out, and the next generation has the others") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  CHECK(job.generations.ended(1, 137, "rank 1 was killed", job.now()));
+  CHECK(job.ended == std::vector<int>{0});
+  REQUIRE(job.losses.size() == 1);
+  CHECK(job.losses[0] == "0: rank 1 was killed");
+  job.ask({2});
+  CHECK(job.record.number == 0);
+  job.ask({3});
+  CHECK(job.record.number == 1);
+  CHECK(job.ranks() == "2 3");
+  CHECK_FALSE(job.record.has_new_members());
+  CHECK(job.generations.ended(0, 143, "ended by us", job.now()));
+  CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE("a failure on each of the hosts ends the job with the first one") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.ended(1, 7, "rank 1 exited with code 7", job.now());
+  CHECK_FALSE(job.exit_code);
+  job.generations.ended(2, 9, "rank 2 exited with code 9", job.now());
+  CHECK(job.exit_code == 7);
+  CHECK(job.end.find("rank 1 exited with code 7") != std::string::npos);
+}
+
+TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {
+  RecordedJob job(of_script());
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  job.generations.discovered(kTwoHosts, job.now());
+  job.generations.start_failed(1, "host b: connect: refused", job.now());
+  CHECK(job.updates.empty());
+  CHECK(job.losses.empty());
+  job.wait(4);
+  CHECK(job.started.size() == 1);
+  job.wait(1);
+  CHECK(job.started == std::vector<std::string>{"b:2", "b:2"});
+}
+
+TEST_CASE("a new process that fails costs the ranks of its host nothing") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.discovered({kTwoHosts[0], {"b", "", 3}}, job.now());
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+  CHECK(job.generations.ended(4, 1, "process 4 on host b exited with code 1", job.now()));
+  CHECK(job.said.back() ==
+        "process 4 on host b exited with code 1; the job goes on without it, and starts another "
+        "one there in 5 s");
+  CHECK(job.losses.empty());
+  CHECK(job.ended.empty());
+  job.wait(4);
+  CHECK(job.started.size() == 1);
+  job.wait(1);
+  CHECK(job.started == std::vector<std::string>{"b:1", "b:1"});
+  CHECK(job.generations.ended(5, 1, "process 5 on host b exited with code 1", job.now()));
+  CHECK(job.said.back().find("in 10 s") != std::string::npos);
+  job.ask({0, 1, 2, 3});
+  CHECK(job.ranks() == "0 1 2 3");
+}
+
+TEST_CASE(
+    "without a script, and with all other hosts listed for ever, there is nothing to wait for") {
+  GenerationLimits limits;
+  limits.least = 2;
+  RecordedJob job(limits);
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.ask({0, 1});
+  job.generations.ended(1, 7, "rank 1 exited with code 7", job.now());
+  job.ask({0});
+  CHECK(job.exit_code == 7);
+  CHECK(job.end.find("--min-np") != std::string::npos);
+}
+
+TEST_CASE("a host that has cooled down is started anew") {
+  RecordedJob job({}, CooldownRange{10, 100});
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.ask({0, 1});
+  job.generations.ended(1, 1, "rank 1 failed", job.now());
+  job.ask({0});
+  CHECK(job.ranks() == "0");
+  job.wait(19);
+  CHECK(job.started.empty());
+  job.wait(1.1);
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+}
+
+TEST_CASE("on a single host a failed rank is started again") {
+  RecordedJob job;
+  job.begin({{"a", "", 3}});
+  job.ask({0, 1, 2});
+  job.generations.ended(1, 137, "rank 1 was killed", job.now());
+  CHECK(job.ended.empty());
+  job.ask({0, 2});
+  CHECK(job.ranks() == "0 2");
+  job.wait(1.1);
+  CHECK(job.started == std::vector<std::string>{"a:1"});
+  job.ask({3});
+  job.ask({0, 2});
+  CHECK(job.record.members.size() == 3);
+}
+
+TEST_CASE("when all ranks fail, the first failure is the job's") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.ended(3, 9, "rank 3 exited with code 9", job.now());
+  job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
+  CHECK(job.exit_code == 9);
+  CHECK(job.end == "rank 3 exited with code 9");
+}
+
+TEST_CASE("the failure of a new process is not the cause of the job's end") {
+  RecordedJob job(of_script());
+  job.begin({{"a", "", 1}});
+  job.ask({0});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}}, job.now());
+  REQUIRE(job.started.size() == 2);
+  job.generations.ended(1, 3, "process 1 on host b exited with code 3", job.now());
+  job.generations.host_lost(2, "host c was lost", job.now());
+  CHECK_FALSE(job.exit_code);
+  job.generations.ended(0, 9, "rank 0 on host a exited with code 9", job.now());
+  CHECK(job.exit_code == 9);
+  CHECK(job.end == "rank 0 on host a exited with code 9");
+}
+
+TEST_CASE("the limit of resets counts every change") {
+  GenerationLimits limits = of_script();
+  limits.resets = ResetLimit{.resets = 1, .seconds = {}};
+  RecordedJob job(limits);
+  job.begin({{"a", "", 1}});
+  job.ask({0});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}}, job.now());
+  job.ask({1});
+  job.ask({0});
+  CHECK(job.record.number == 1);
+  job.generations.ended(1, 1, "rank 1 failed", job.now());
+  job.ask({0});
+  CHECK(job.exit_code == 1);
+  CHECK(job.end.find("--reset-limit") != std::string::npos);
+}
+
+TEST_CASE("the sentence of the reset limit has the latest resets and their causes") {
+  GenerationLimits limits = of_script();
+  limits.resets = ResetLimit{.resets = 3, .seconds = {}};
+  RecordedJob job(limits);
+  job.begin({{"a", "", 1}});
+  job.ask({0});
+  job.generations.discovered({{"a", "", 1}, {"b", "", 1}}, job.now());
+  job.ask({1});
+  job.ask({0});
+  job.generations.ended(1, 1, "rank 1 on host b failed", job.now());
+  job.ask({0});
+  job.ask({0});
+  CHECK(job.record.number == 3);
+  job.ask({0});
+  CHECK(job.exit_code == 1);
+  CHECK(job.end ==
+        "the ranks of the job have changed 3 times, and may not do so again (--reset-limit); "
+        "generation 1: new ranks were ready; generation 2: rank 1 on host b failed; generation 3: "
+        "the ranks asked for it, after an error of theirs");
+}
+
+TEST_CASE("a limit of resets within a time forgets old ones") {
+  GenerationLimits limits;
+  limits.resets = ResetLimit{.resets = 1, .seconds = 60};
+  RecordedJob job(limits);
+  job.begin({{"a", "", 2}});
+  job.ask({0, 1});
+  job.ask({0, 1});
+  CHECK(job.record.number == 1);
+  job.wait(61);
+  job.ask({0, 1});
+  CHECK(job.record.number == 2);
+  job.ask({0, 1});
+  CHECK(job.exit_code == 1);
+}
+
+TEST_CASE("with --restart-ranks a failed rank is started again on its host") {
+  GenerationLimits limits;
+  limits.restarts_ranks = true;
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  SUBCASE("after its failure") {
+    job.generations.ended(2, 137, "rank 2 was killed", job.now());
+    CHECK(job.said.back() == "rank 2 was killed; it is started again in 1 s");
+    CHECK(job.ended_processes.empty());
+    job.ask({0, 1, 3});
+  }
+  SUBCASE("after its silence") {
+    job.ask({0, 1, 3});
+    job.wait(5);
+    job.wait(25);
+    CHECK(job.ended_processes == std::vector<int>{2});
+  }
+  SUBCASE("after its silence, when it is the last one there") {
+    job.generations.ended(3, 137, "rank 3 was killed", job.now());
+    job.ask({0, 1});
+    job.wait(5);
+    job.wait(25);
+    CHECK(job.ended == std::vector<int>{1});
+    CHECK(job.ranks() == "0 1");
+    return;
+  }
+  CHECK(job.ended.empty());
+  CHECK(job.ranks() == "0 1 3");
+  job.wait(1.1);
+  CHECK(job.started == std::vector<std::string>{"b:1"});
+  job.ask({4});
+  job.ask({0, 1, 3});
+  CHECK(job.ranks() == "0 1 3 4+");
+}
+
+// The request of a process that has not committed since its ranks met.
+void ask_uncommitted(RecordedJob& job, std::initializer_list<int> who) {
+  for (const int process : who) {
+    job.generations.requested(process,
+                              {.number = ++job.requests[process],
+                               .generation = job.places.at(process),
+                               .has_committed = false},
+                              job.now());
+  }
+}
+
+TEST_CASE("the same exception on a second host with no commit between ends the job") {
+  RecordedJob job;
+  job.begin({{"a", "", 2}, {"b", "", 1}, {"c", "", 1}, {"d", "", 1}});
+  job.ask({0, 1, 2, 3, 4});
+  const std::string error = "ValueError: sample 7 is empty";
+  job.generations.ended(2, 1, "rank 2 on host b exited with code 1", job.now(), error);
+  job.ask({0, 1, 3, 4});
+  CHECK(job.ranks() == "0 1 3 4");
+  SUBCASE("it follows the program") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), error);
+    CHECK_FALSE(job.exit_code);
+    ask_uncommitted(job, {0, 1, 4});
+    CHECK(job.exit_code == 1);
+    CHECK(job.end ==
+          "rank 2 on host c exited with code 1; rank 2 on host b had failed with the same "
+          "exception (ValueError: sample 7 is empty) in generation 0, and no rank has committed "
+          "since: the program or its data is the cause, not a host");
+    return;
+  }
+  SUBCASE("the second failure is another one") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), "OSError: gone");
+    ask_uncommitted(job, {0, 1, 4});
+  }
+  SUBCASE("a rank has committed between") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), error);
+    ask_uncommitted(job, {0, 1});
+    job.ask({4});
+    CHECK(job.record.number == 2);
+    // The failures before the commit do not count.
+    job.generations.ended(4, 1, "rank 2 on host d exited with code 1", job.now(), error);
+    job.ask({0, 1});
+    CHECK(job.record.number == 3);
+    return;
+  }
+  SUBCASE("it has no exception") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now());
+    ask_uncommitted(job, {0, 1, 4});
+  }
+  SUBCASE("Horovod raised it") {
+    const std::string ours = "horovod.exceptions.HorovodInternalError: rank 1 was lost";
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), ours);
+    ask_uncommitted(job, {0, 1, 4});
+    job.generations.ended(4, 1, "rank 2 on host d exited with code 1", job.now(), ours);
+    ask_uncommitted(job, {0, 1});
+    CHECK(job.record.number == 3);
+    return;
+  }
+  CHECK(job.record.number == 2);
+  CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE(
+    "the same exception of a rank that was started again with no commit between ends the job") {
+  GenerationLimits limits;
+  limits.least = 2;
+  RecordedJob job(limits);
+  job.begin({{"a", "", 2}});
+  job.ask({0, 1});
+  const std::string error = "ValueError: sample 7 is empty";
+  job.generations.ended(1, 1, "rank 1 on host a exited with code 1", job.now(), error);
+  job.ask({0});
+  job.wait(1);
+  job.ask({2});
+  CHECK(job.ranks() == "0 2+");
+  job.generations.ended(2, 1, "rank 1 on host a exited with code 1", job.now(), error);
+  ask_uncommitted(job, {0});
+  CHECK(job.exit_code == 1);
+  CHECK(job.end.find("the program or its data is the cause") != std::string::npos);
+}
+
+TEST_CASE("the ranks learn of a lost host and the cause") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.host_lost(0, "host a was lost: it gave no sign of life", job.now());
+  REQUIRE(job.losses.size() == 1);
+  CHECK(job.losses[0] == "0: host a was lost: it gave no sign of life");
+  job.ask({2, 3});
+  CHECK(job.ranks() == "2 3");
+}
+
+}  // namespace
+}  // namespace hvd::launcher
