@@ -133,7 +133,7 @@ addition() {
 # horovod_environment: Horovod itself, which is compiled; PyTorch's headers of today ask for C++20.
 horovod_environment() {
   local venv=$PWD/build/venv-horovod sources=$PWD/build/horovod-0.28.1
-  environment horovod torch==2.13.0 'setuptools<80' wheel packaging cmake==3.27.9 cffi cloudpickle psutil pyyaml
+  environment horovod torch==2.13.0 numpy 'setuptools<80' wheel packaging cmake==3.27.9 cffi cloudpickle psutil pyyaml
   if [[ ! -f $venv/ready || -f $venv/ready-horovod ]]; then return; fi
   if {
     rm -rf "$sources" &&
