@@ -6,7 +6,7 @@ import secrets
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from elastic_test import RANK, begun, sums, wait_for_generation
+from elastic_jobs import RANK, begun, sums, wait_for_generation
 from harness import *
 
 from join_test import BY_AGENT, BY_LAUNCHER, Joining

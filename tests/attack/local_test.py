@@ -7,7 +7,7 @@ import sys
 import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
-from elastic_test import RANK, wait_for_generation
+from elastic_jobs import RANK, wait_for_generation
 from harness import *
 
 from other_user_test import ATTACKER, NOBODY, secrets_of_ranks

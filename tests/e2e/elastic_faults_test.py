@@ -4,7 +4,7 @@ import clock_test
 
 from harness import *
 
-from elastic_test import RANK, begun, discovery, running_on, sums, wait_for_generation
+from elastic_jobs import RANK, begun, discovery, running_on, sums, wait_for_generation
 from slow_link import SlowLink
 
 TELL, COMMITTED = ("--tell", 3), r"\d has committed 3"

@@ -3,7 +3,7 @@
 
 from harness import *
 
-from elastic_test import RANK, agents, begun, discovery, sums, wait_for_generation
+from elastic_jobs import RANK, begun, discovery, sums, wait_for_generation
 
 
 def steps_of(folder):
@@ -98,7 +98,7 @@ def test_a_job_that_ends_while_new_processes_wait_leaves_nothing():
 @world()
 def test_a_host_that_is_lost_while_its_processes_prepare_costs_the_ranks_nothing():
     job, folder = takes_in("run")
-    os.kill(max(agents("b")), signal.SIGKILL)
+    os.kill(max(agents("b")["agent"]), signal.SIGKILL)
     wait_for_sentence(job, "host b")
     wait_for_steps(folder, job, 100)
     (folder / "end").touch()

@@ -68,6 +68,15 @@ def wait_until(condition, seconds, words, interval=0.02):
         time.sleep(interval)
 
 
+def interpreters(variable):
+    """Those that a variable names and the hosts of the test have: their home is not that of the machine, where
+    pyenv keeps older Pythons. At least one, or the test is skipped."""
+    found = [name for name in os.environ.get(variable, "").split(":") if name and pathlib.Path(name).exists()]
+    if not found:
+        raise Skip(f"{variable} names no interpreter that is here")
+    return found
+
+
 def scratch(where="/tmp"):
     """A new folder; a test that passes removes it, and a test that fails keeps it."""
     FOLDERS.append(pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir=where)))

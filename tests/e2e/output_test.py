@@ -4,7 +4,7 @@ import collections
 import contextlib
 import signal as signals
 
-from elastic_test import RANK, discovery
+from elastic_jobs import RANK, discovery
 from harness import *
 
 sys.path.insert(0, str(ROOT / "tests" / "attack"))

@@ -10,7 +10,7 @@ import time
 
 from harness import *
 
-import elastic_test
+import elastic_jobs
 
 RUNS = int(os.environ.get("HVD_SOAK_RUNS", 100))
 NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]
@@ -38,7 +38,7 @@ WAYS = {
 
 @world()
 def test_a_thousand_generations_leave_nothing_behind():
-    elastic_test.leave_nothing_behind(1000)
+    elastic_jobs.leave_nothing_behind(1000)
 
 
 @world()

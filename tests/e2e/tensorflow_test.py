@@ -3,8 +3,8 @@
 
 from harness import *
 
-# Apart from PYTHONS of other files: each TensorFlow has its own environment, the newest first.
-PYTHONS = [one for one in os.environ.get("HVD_TEST_TENSORFLOWS", "").split(":") if one]
+# Each TensorFlow has its own environment, the newest first.
+VARIABLE = "HVD_TEST_TENSORFLOWS"
 EXAMPLES = ROOT / "examples"
 TWO_HOSTS = ("-np", 2, "-H", "a:1,b:1")
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
@@ -12,11 +12,6 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
 
 def start(where, python, program, *arguments):
     return Job(*where, python, program, *arguments, environment=clean_environment(**QUIET))
-
-
-def need_tensorflow():
-    if not PYTHONS:
-        raise Skip("HVD_TEST_TENSORFLOWS names no interpreter with TensorFlow")
 
 
 def trained(job, accuracy):
@@ -52,8 +47,7 @@ def has(python, module):
 
 
 def test_hello_with_a_launcher_and_without():
-    need_tensorflow()
-    for python in PYTHONS:
+    for python in interpreters(VARIABLE):
         job = start(("-np", 2), python, WORKERS / "tensorflow_hello.py")
         job.ends_with(0, 200)
         for rank in range(2):
@@ -63,21 +57,20 @@ def test_hello_with_a_launcher_and_without():
         said = r"rocm False cuda False mpi False (True|False) nccl 0 threads False"
         expect(len(re.findall(said, job.out)) == 2,
                job.describe())
-    done = subprocess.run([PYTHONS[0], WORKERS / "tensorflow_hello.py"], capture_output=True,
+    done = subprocess.run([interpreters(VARIABLE)[0], WORKERS / "tensorflow_hello.py"], capture_output=True,
                           text=True, env=clean_environment(**QUIET), timeout=200)
     expect("Hello, rank = 0, local_rank = 0, size = 1, local_size = 1" in done.stdout, done)
 
 
 def test_scripts_train_on_one_host():
-    need_tensorflow()
-    keras_digits(("-np", 2), PYTHONS[0])
-    tensorflow_digits(("-np", 2), PYTHONS[0])
+    python = interpreters(VARIABLE)[0]
+    keras_digits(("-np", 2), python)
+    tensorflow_digits(("-np", 2), python)
 
 
 def test_a_script_for_tensorflow_1_trains():
-    need_tensorflow()
-    folder = scratch(BUILD)
-    job = start(("-np", 2), PYTHONS[0], WORKERS / "tensorflow1_train.py", folder)
+    python, folder = interpreters(VARIABLE)[0], scratch(BUILD)
+    job = start(("-np", 2), python, WORKERS / "tensorflow1_train.py", folder)
     job.ends_with(0, 200)
     found = re.findall(r"rank (\d) of 2: loss (\S+), weights (\S+) (\S+) (\S+)", job.out)
     expect(sorted(line[0] for line in found) == ["0", "1"], job.describe())
@@ -91,15 +84,13 @@ def test_a_script_for_tensorflow_1_trains():
 
 @world()
 def test_a_keras_script_trains_on_two_hosts():
-    need_tensorflow()
-    for python in PYTHONS:
+    for python in interpreters(VARIABLE):
         keras_digits(TWO_HOSTS, python)
 
 
 @world()
 def test_a_loop_with_a_tape_trains_on_two_hosts():
-    need_tensorflow()
-    for python in PYTHONS:
+    for python in interpreters(VARIABLE):
         tensorflow_digits(TWO_HOSTS, python)
 
 
