@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """Elastic jobs of programs without hvd.elastic: when the ranks change, all of them start again."""
 from harness import *
-from elastic_test import discovery, interpreters
+from elastic_jobs import discovery
 
 PLAIN = WORKERS / "plain_rank.py"
 JAX = WORKERS / "jax_restarted.py"
@@ -51,8 +51,8 @@ def test_a_ddp_program_grows_survives_a_kill_and_shrinks_from_its_checkpoint():
 @world("a b c")
 def test_a_jax_program_grows_survives_a_kill_and_shrinks():
     python, folder = interpreters("HVD_TEST_JAX")[0], scratch()
-    job = Job("-np", 2, "--min-np", 1, "--start-timeout", 30, *discovery(folder, "a:1", "b:1"), python, JAX, 400,
-              folder / "step")
+    job = Job("-np", 2, "--min-np", 1, "--start-timeout", 30, *discovery(folder, "a:1", "b:1"), python, JAX,
+              folder / "step", folder / "stop")
     begin(job, 0, 2)
     discovery(folder, "a:1", "b:1", "c:1")
     begin(job, 1, 3)
@@ -60,6 +60,7 @@ def test_a_jax_program_grows_survives_a_kill_and_shrinks():
     begin(job, 2, 2)
     discovery(folder, "c:1")
     begin(job, 3, 1)
+    (folder / "stop").touch()
     job.ends_with(0, 200)
     job.leaves_nothing()
     steps = [int(step) for step in re.findall(r"rank 0 of \d begins in step (\d+)", job.out)]

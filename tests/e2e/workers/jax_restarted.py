@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
 """A program of JAX's own distributed runtime, which the launcher starts again when the ranks change.
 
-usage: jax_restarted.py STEPS CHECKPOINT
+usage: jax_restarted.py CHECKPOINT STOP
 
 All processes meet in jax.distributed, which needs each of them to begin and to know the devices of the others. Rank 0
-saves each step. The steps have no collective: those of JAX on processors connect to the address that a host's name
-has, which is 127.0.1.1 on Debian.
+saves each step, and all end when there is a file STOP. The steps have no collective: those of JAX on processors
+connect to the address that a host's name has, which is 127.0.1.1 on Debian.
 """
 import os
 import pathlib
@@ -14,14 +14,14 @@ import time
 
 import jax
 
-steps, checkpoint = int(sys.argv[1]), pathlib.Path(sys.argv[2])
+checkpoint, stop = map(pathlib.Path, sys.argv[1:])
 jax.distributed.initialize(num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
                            process_id=int(os.environ["JAX_PROCESS_ID"]))
 rank, size = jax.process_index(), jax.process_count()
 assert len(jax.devices()) == size, jax.devices()
 step = int(checkpoint.read_text()) if checkpoint.exists() else 0
 print(f"generation {os.environ['HOROVOD_GENERATION']}: rank {rank} of {size} begins in step {step}", flush=True)
-while step < steps:
+while not stop.exists():
     step = int(jax.jit(lambda number: number + 1)(step))
     if rank == 0:
         new = checkpoint.with_suffix(".new")
