@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace hvd::test {
 
@@ -24,7 +24,7 @@ class DelayedDelivery {
   // Does what is left at once.
   ~DelayedDelivery() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
     }
     changed_.notify_all();
@@ -33,7 +33,7 @@ class DelayedDelivery {
   DelayedDelivery(const DelayedDelivery&) = delete;
 
   void post(std::pair<int32_t, int32_t> way, std::function<void()> delivery) {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     auto due =
         Clock::now() + std::chrono::microseconds(random_() % static_cast<unsigned>(most_.count()));
     due = std::max(due, last_[way]);
@@ -44,12 +44,12 @@ class DelayedDelivery {
 
  private:
   void run() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stopping_ || !deliveries_.empty()) {
       if (deliveries_.empty()) {
-        changed_.wait(lock);
+        changed_.wait(lock.native());
       } else if (!stopping_ && deliveries_.begin()->first > Clock::now()) {
-        changed_.wait_until(lock, deliveries_.begin()->first);
+        changed_.wait_until(lock.native(), deliveries_.begin()->first);
       } else {
         const auto delivery = std::move(deliveries_.begin()->second);
         deliveries_.erase(deliveries_.begin());
@@ -60,13 +60,13 @@ class DelayedDelivery {
     }
   }
 
-  std::mutex mutex_;  // guards all below
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::mt19937 random_;
+  std::mt19937 random_ HVD_GUARDED_BY(mutex_);
   const std::chrono::microseconds most_;
-  std::multimap<Clock::time_point, std::function<void()>> deliveries_;
-  std::map<std::pair<int32_t, int32_t>, Clock::time_point> last_;
-  bool stopping_ = false;
+  std::multimap<Clock::time_point, std::function<void()>> deliveries_ HVD_GUARDED_BY(mutex_);
+  std::map<std::pair<int32_t, int32_t>, Clock::time_point> last_ HVD_GUARDED_BY(mutex_);
+  bool stopping_ HVD_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

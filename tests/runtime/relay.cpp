@@ -48,7 +48,7 @@ Relay::Relay() : doorbell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 
 Relay::~Relay() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake();
@@ -68,7 +68,7 @@ uint16_t Relay::route(uint16_t target) {
   HVD_CHECK(::listen(listener.get(), 64) == 0);
   HVD_CHECK(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     routes_.push_back({std::move(listener), target});
   }
   wake();
@@ -76,14 +76,14 @@ uint16_t Relay::route(uint16_t target) {
 }
 
 void Relay::delay(unsigned seed, std::chrono::microseconds most) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   random_.seed(seed);
   most_ = most;
 }
 
 void Relay::stall() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stalled_ = true;
     withheld_ = false;
   }
@@ -92,7 +92,7 @@ void Relay::stall() {
 
 void Relay::resume() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stalled_ = false;
     for (Pair& pair : pairs_) pair.from[0].ready = pair.from[1].ready = false;
   }
@@ -101,7 +101,7 @@ void Relay::resume() {
 
 bool Relay::cut_one(unsigned pick) {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (pairs_.empty()) return false;
     auto pair = pairs_.begin();
     std::advance(pair, pick % pairs_.size());
@@ -113,25 +113,25 @@ bool Relay::cut_one(unsigned pick) {
 }
 
 bool Relay::wait_for_bytes(uint64_t count) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return moved_ >= count || abandoned_; });
+  MutexLock lock(mutex_);
+  while (moved_ < count && !abandoned_) changed_.wait(lock.native());
   return moved_ >= count;
 }
 
 bool Relay::wait_for_withheld() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return withheld_ || abandoned_; });
+  MutexLock lock(mutex_);
+  while (!withheld_ && !abandoned_) changed_.wait(lock.native());
   return withheld_;
 }
 
 void Relay::abandon() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   abandoned_ = true;
   changed_.notify_all();
 }
 
 void Relay::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     const auto now = Clock::now();
     auto until = Clock::time_point::max();

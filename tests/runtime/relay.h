@@ -8,13 +8,13 @@
 #include <deque>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace hvd::test {
@@ -66,25 +66,25 @@ class Relay {
   };
 
   void run();
-  void accept_all();
-  void move(Pair& pair);
-  void read(Pair& pair, int side);
-  void write(Pair& pair, int side);
-  void close_cut();
+  void accept_all() HVD_REQUIRES(mutex_);
+  void move(Pair& pair) HVD_REQUIRES(mutex_);
+  void read(Pair& pair, int side) HVD_REQUIRES(mutex_);
+  void write(Pair& pair, int side) HVD_REQUIRES(mutex_);
+  void close_cut() HVD_REQUIRES(mutex_);
   void wake();
 
   UniqueFd doorbell_;
-  std::mutex mutex_;  // guards all below
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Route> routes_;
-  std::list<Pair> pairs_;
-  std::mt19937 random_;
-  std::chrono::microseconds most_{0};
-  uint64_t moved_ = 0;
-  bool stalled_ = false;
-  bool withheld_ = false;
-  bool abandoned_ = false;
-  bool stopping_ = false;
+  std::deque<Route> routes_ HVD_GUARDED_BY(mutex_);
+  std::list<Pair> pairs_ HVD_GUARDED_BY(mutex_);
+  std::mt19937 random_ HVD_GUARDED_BY(mutex_);
+  std::chrono::microseconds most_ HVD_GUARDED_BY(mutex_){0};
+  uint64_t moved_ HVD_GUARDED_BY(mutex_) = 0;
+  bool stalled_ HVD_GUARDED_BY(mutex_) = false;
+  bool withheld_ HVD_GUARDED_BY(mutex_) = false;
+  bool abandoned_ HVD_GUARDED_BY(mutex_) = false;
+  bool stopping_ HVD_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

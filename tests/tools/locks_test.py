@@ -44,7 +44,7 @@ class Locks(unittest.TestCase):
         commented = []
         for folder in (*FOLDERS, "tests"):
             for path in (ROOT / folder).rglob("*"):
-                if path.suffix in (".h", ".cpp") and re.search(r"//.*\bguarded by \w*mutex",
+                if path.suffix in (".h", ".cpp") and re.search(r"//.*\b(guarded by \w*mutex|guards all below)",
                                                               path.read_text(encoding="utf-8")):
                     commented.append(str(path.relative_to(ROOT)))
         self.assertEqual(commented, [], "say HVD_GUARDED_BY(mutex) in place of the comment")

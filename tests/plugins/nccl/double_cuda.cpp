@@ -5,9 +5,9 @@
 #include <deque>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "base/mutex.h"
 #include "plugins/nccl/double.h"
 
 namespace hvd::test_double {
@@ -16,7 +16,7 @@ struct Stream {
   explicit Stream(int of) : device(of), thread([this] { work(); }) {}
   ~Stream() {
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       closing = true;
     }
     changed.notify_all();
@@ -24,15 +24,15 @@ struct Stream {
   }
   void add(std::function<void()> next) {
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       queue.push_back(std::move(next));
     }
     changed.notify_all();
   }
   void work() {
-    std::unique_lock lock(mutex);
+    MutexLock lock(mutex);
     for (;;) {
-      changed.wait(lock, [this] { return closing || !queue.empty(); });
+      while (!closing && queue.empty()) changed.wait(lock.native());
       if (queue.empty()) return;
       const std::function<void()> next = std::move(queue.front());
       queue.pop_front();
@@ -43,32 +43,32 @@ struct Stream {
   }
 
   const int device;
-  std::mutex mutex;  // guards all below
+  Mutex mutex;
   std::condition_variable changed;
-  std::deque<std::function<void()>> queue;
-  bool closing = false;
+  std::deque<std::function<void()>> queue HVD_GUARDED_BY(mutex);
+  bool closing HVD_GUARDED_BY(mutex) = false;
   std::thread thread;
 };
 
 // One record of an event, which streams may wait for after the next was made.
 struct Record {
   void reach() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     reached = true;
     changed.notify_all();
   }
   void wait() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return reached; });
+    MutexLock lock(mutex);
+    while (!reached) changed.wait(lock.native());
   }
   bool is_reached() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return reached;
   }
 
-  std::mutex mutex;  // guards all below
+  Mutex mutex;
   std::condition_variable changed;
-  bool reached = false;
+  bool reached HVD_GUARDED_BY(mutex) = false;
 };
 struct Event {
   std::shared_ptr<Record> last;  // nullptr: never recorded
@@ -101,10 +101,10 @@ int64_t variable(const char* name, int64_t otherwise) {
 }
 
 void log(const std::string& line) {
-  static std::mutex* const mutex = new std::mutex;
+  static Mutex* const mutex = new Mutex;
   const char* path = std::getenv("HVD_DOUBLE_LOG");
   if (path == nullptr) return;
-  const std::lock_guard lock(*mutex);
+  const MutexLock lock(*mutex);
   std::ofstream(path, std::ios::app) << line << '\n';
 }
 
