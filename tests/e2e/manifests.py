@@ -1,0 +1,189 @@
+"""The manifests of packaging/kubernetes: read, rendered as kubectl does, and held against the fields that are known."""
+import copy
+
+from harness import *
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+FOLDER = ROOT / "packaging" / "kubernetes"
+
+# A schema is a type, a tuple of values, a list with the schema of its items, or an object with the schema of each
+# field; "!" behind a name: the field is required. MAP holds strings by any name.
+MAP = "map"
+QUANTITIES = {"cpu": str, "memory": str, "nvidia.com/gpu": (int, str)}
+NAMED = {"name!": str, "labels": MAP}
+PROBE = {"tcpSocket": {"port!": int}, "periodSeconds": int}
+CONTAINER = {
+    "name!": str, "image!": str, "command": [str], "args": [str], "env": [{"name!": str, "value!": str}],
+    "ports": [{"containerPort!": int, "name": str}], "resources": {"requests": QUANTITIES, "limits": QUANTITIES},
+    "securityContext": {"allowPrivilegeEscalation": bool, "capabilities": {"drop": [str]}},
+    "volumeMounts": [{"name!": str, "mountPath!": str, "readOnly": bool}], "readinessProbe": PROBE}
+VOLUME = {"name!": str, "secret": {"secretName!": str, "defaultMode": int},
+          "emptyDir": {"medium": ("Memory",), "sizeLimit": str}}
+POD = {"metadata": {"labels": MAP}, "spec!": {
+    "containers!": [CONTAINER], "volumes": [VOLUME], "subdomain": str, "restartPolicy": ("Never", "OnFailure"),
+    "automountServiceAccountToken": bool, "enableServiceLinks": bool,
+    "securityContext": {"runAsNonRoot": bool, "runAsUser": int, "runAsGroup": int, "fsGroup": int,
+                        "seccompProfile": {"type!": ("RuntimeDefault",)}}}}
+SELECTOR = {"matchLabels!": MAP}
+REPLICAS = {"replicas!": int, "restartPolicy": ("Never", "OnFailure"), "template!": POD}
+JOB = {"completionMode": ("Indexed",), "completions": int, "parallelism": int, "backoffLimit": int, "suspend": bool,
+       "template!": POD}
+POLICY = {"event!": ("PodFailed", "PodEvicted", "TaskCompleted"),
+          "action!": ("AbortJob", "CompleteJob", "RestartJob", "TerminateJob")}
+SCHEMAS = {
+    ("v1", "Service"): {"metadata!": NAMED, "spec!": {
+        "clusterIP": ("None",), "publishNotReadyAddresses": bool, "selector!": MAP,
+        "ports": [{"name": str, "port!": int}]}},
+    ("networking.k8s.io/v1", "NetworkPolicy"): {"metadata!": NAMED, "spec!": {
+        "podSelector!": SELECTOR, "policyTypes": [("Ingress", "Egress")],
+        "ingress": [{"from": [{"podSelector": SELECTOR}]}]}},
+    ("batch/v1", "Job"): {"metadata!": NAMED, "spec!": JOB},
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): {"metadata!": NAMED, "spec!": {
+        "network": {"enableDNSHostnames": bool, "subdomain": str, "publishNotReadyAddresses": bool},
+        "failurePolicy": {"maxRestarts": int}, "suspend": bool, "ttlSecondsAfterFinished": int,
+        "replicatedJobs!": [{"name!": str, "replicas": int, "template!": {"spec!": JOB}}]}},
+    ("batch.volcano.sh/v1alpha1", "Job"): {"metadata!": NAMED, "spec!": {
+        "schedulerName": ("volcano",), "minAvailable": int, "maxRetry": int, "queue": str, "policies": [POLICY],
+        "plugins": {"svc": [str], "ssh": [str], "env": [str]}, "ttlSecondsAfterFinished": int,
+        "tasks!": [{"name!": str, "replicas!": int, "policies": [POLICY], "template!": POD}]}},
+    ("kubeflow.org/v2beta1", "MPIJob"): {"metadata!": NAMED, "spec!": {
+        "slotsPerWorker": int, "launcherCreationPolicy": ("AtStartup", "WaitForWorkersReady"),
+        "runPolicy": {"cleanPodPolicy": ("None", "Running", "All"), "backoffLimit": int,
+                      "ttlSecondsAfterFinished": int, "activeDeadlineSeconds": int},
+        "mpiReplicaSpecs!": {"Launcher!": REPLICAS, "Worker!": REPLICAS}}},
+    ("kustomize.config.k8s.io/v1beta1", "Kustomization"): {
+        "resources!": [str], "images": [{"name!": str, "newName": str, "newTag": str}],
+        "patches": [{"target!": {"kind!": str, "name!": str}, "patch!": str}]},
+}
+# A misspelt label is ignored, and the job does not wait.
+KUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
+
+
+def faults_in(value, schema, place):
+    """A sentence for each part of a value that its schema does not allow."""
+    if schema == MAP:
+        schema = dict.fromkeys(value, str) if isinstance(value, dict) else dict
+    if isinstance(schema, dict):
+        if not isinstance(value, dict):
+            yield f"{place} is not an object"
+            return
+        known = {name.rstrip("!"): (part, name.endswith("!")) for name, part in schema.items()}
+        yield from (f"{place}.{name} is missing" for name, (_, needed) in known.items() if needed and name not in value)
+        for name, part in value.items():
+            if name in known:
+                yield from faults_in(part, known[name][0], f"{place}.{name}")
+            else:
+                yield f"{place}.{name} is not a field"
+    elif isinstance(schema, list):
+        if not isinstance(value, list):
+            yield f"{place} is not a list"
+            return
+        for number, item in enumerate(value):
+            yield from faults_in(item, schema[0], f"{place}[{number}]")
+    elif isinstance(schema, tuple) and not isinstance(schema[0], type):
+        if value not in schema:
+            yield f"{place} is {value!r}, not one of {', '.join(schema)}"
+    elif not isinstance(value, schema) or isinstance(value, bool) and schema is not bool:
+        yield f"{place} is {value!r}, of another type"
+
+
+def faults_of(thing):
+    kind = thing.get("apiVersion"), thing.get("kind")
+    if kind not in SCHEMAS:
+        return [f"{kind[0]} has no {kind[1]}"]
+    schema = {**SCHEMAS[kind], "apiVersion!": str, "kind!": str}
+    faults = list(faults_in(thing, schema, kind[1]))
+    for label in thing.get("metadata", {}).get("labels", {}):
+        if label.startswith("kueue.x-k8s.io/") and label not in KUEUE_LABELS:
+            faults.append(f"{kind[1]}.metadata.labels: Kueue reads no label {label}")
+    if not faults and kind[1] in ("Job", "JobSet", "MPIJob"):
+        faults += faults_of_pods(thing)
+    return faults
+
+
+def templates_of(job):
+    """The (template, number of pods) of each part of a job, by the name of its pods without their number."""
+    name, spec = job["metadata"]["name"], job["spec"]
+    if job["kind"] == "MPIJob":
+        return {f"{name}-{kind.lower()}": (part["template"], part["replicas"])
+                for kind, part in spec["mpiReplicaSpecs"].items()}
+    if job["kind"] == "JobSet":
+        return {f"{name}-{part['name']}-{part.get('replicas', 1) - 1}": (
+            part["template"]["spec"]["template"], part["template"]["spec"]["completions"])
+            for part in spec["replicatedJobs"]}
+    if "tasks" in spec:
+        return {f"{name}-{task['name']}": (task["template"], task["replicas"]) for task in spec["tasks"]}
+    return {name: (spec["template"], spec.get("completions", 1))}
+
+
+def faults_of_pods(job):
+    for name, (template, count) in templates_of(job).items():
+        # The pod of an MPIJob's launcher has no host name that others use.
+        host = "launcher" if job["kind"] == "MPIJob" and name.endswith("-launcher") else f"{name}-{count - 1}"
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", host):
+            yield f"{host} is not a name of a host in DNS: at most 63 letters, digits and dashes"
+        spec = template["spec"]
+        volumes = {volume["name"] for volume in spec.get("volumes", ())}
+        for container in spec["containers"]:
+            for mount in container.get("volumeMounts", ()):
+                if mount["name"] not in volumes:
+                    yield f"{name} mounts {mount['name']}, which is no volume of the pod"
+
+
+def read_all(path):
+    if yaml is None:
+        raise Skip("python3-yaml is missing")
+    return [thing for thing in yaml.safe_load_all(path.read_text()) if thing]
+
+
+def patched(thing, patch):
+    """A copy of an object with the changes of a JSON patch."""
+    thing = copy.deepcopy(thing)
+    for change in yaml.safe_load(patch):
+        *parents, last = [part.replace("~1", "/") for part in change["path"].strip("/").split("/")]
+        at = thing
+        for part in parents:
+            at = at[int(part)] if isinstance(at, list) else at[part]
+        last = int(last) if isinstance(at, list) else last
+        if change["op"] == "replace":
+            at[last]  # it must be there
+        expect(change["op"] in ("replace", "add"), change)
+        at[last] = change["value"]
+    return thing
+
+
+def rendered(folder):
+    """The objects that a folder of Kustomize makes."""
+    settings, = read_all(folder / "kustomization.yaml")
+    expect(not (faults := faults_of(settings)), f"{folder}: {faults}")
+    things = []
+    for name in settings["resources"]:
+        path = folder / name
+        things += rendered(path) if path.is_dir() else read_all(path)
+    for change in settings.get("patches", ()):
+        target = change["target"]
+        found = [n for n, thing in enumerate(things)
+                 if (thing["kind"], thing["metadata"]["name"]) == (target["kind"], target["name"])]
+        expect(len(found) == 1, f"{folder}: {target} is not one object")
+        things[found[0]] = patched(things[found[0]], change["patch"])
+    for image in settings.get("images", ()):
+        containers = [container for thing in things if thing["kind"] == "Job"
+                      for container in thing["spec"]["template"]["spec"]["containers"]]
+        changed = [each for each in containers if each["image"].rpartition(":")[0] == image["name"]]
+        expect(changed, f"{folder}: no container has the image {image['name']}")
+        for container in changed:
+            container["image"] = f"{image['newName']}:{image['newTag']}"
+    return things
+
+
+def one(things, kind):
+    thing, = [thing for thing in things if thing["kind"] == kind]
+    return thing
+
+
+def variables_of(container):
+    return {each["name"]: each["value"] for each in container.get("env", ())}
