@@ -1,4 +1,4 @@
-"""What tests of hvd.elastic share: a small model, its loss on a rank, and a meeting of all ranks."""
+"""A small model for tests of hvd.elastic, its loss on a rank, and a meeting of all ranks."""
 
 import contextlib
 
