@@ -81,6 +81,7 @@ class Generations {
   using Time = Clock::time_point;
   // `history` outlives this object.
   Generations(const GenerationLimits& limits, GenerationActions& actions, JobHistory& history);
+  Generations(const Generations&) = delete;
 
   // The hosts that the job may use now, in their order.
   void discovered(std::vector<Host> hosts, Time now);
