@@ -63,6 +63,10 @@ class BeastParser : public Base {
       consumed += count;
       if (error == http::error::need_more) break;
       if (error) return refuse(error);
+      // Beast holds the first line and the fields to the limit each, where both come at once.
+      if (!head_was_done && (head_bytes_ += count) > limits_.head_bytes) {
+        return refuse(http::error::header_limit);
+      }
       if (!head_was_done && parser_->is_header_done()) break;
       if (count == 0) break;
     }
@@ -80,6 +84,7 @@ class BeastParser : public Base {
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(limits_.head_bytes));
     parser_->body_limit(limits_.body_bytes);
+    head_bytes_ = 0;
     this->fault_ = 0;
   }
 
@@ -103,6 +108,7 @@ class BeastParser : public Base {
   }
 
   HttpLimits limits_;
+  size_t head_bytes_ = 0;  // of the present message, so far
   std::optional<http::parser<kIsRequest, BytesBody>> parser_;
 };
 

@@ -10,8 +10,7 @@ class Notification {
  public:
   using Time = asio::steady_timer::time_point;
 
-  explicit Notification(asio::any_io_executor executor)
-      : timer_(std::move(executor), Time::max()) {}
+  explicit Notification(const asio::any_io_executor& executor) : timer_(executor, Time::max()) {}
   void notify() { timer_.cancel(); }
   // Returns after a notify(), or false when the waiting coroutine was cancelled.
   Task<bool> wait() {
