@@ -214,7 +214,7 @@ int main(int argc, char** argv) {
   if (options->join.empty()) {
     auto received = receive_opening(STDIN_FILENO, nullptr);
     if (!received.ok()) return fail(received.status().message());
-    opening = std::move(*received);
+    opening = *received;
     if (const auto* order = std::get_if<Reattach>(&opening)) return hand_over(*order);
   }
   const OpenSession* const session =

@@ -63,6 +63,7 @@ Deadlines::Finding Deadlines::silent(Time now) {
   const Time named = *asking_since_ + kUntilNamed;
   if (now >= named && !std::exchange(has_named_silent_, true)) {
     std::vector<std::string> names;
+    names.reserve(silent.size());
     for (const int process : silent) names.push_back(table_.whose(process));
     finding.reminders.push_back(cat("the next generation waits for ", join(names, ", "), ", up to ",
                                     limits_.return_seconds, " s"));

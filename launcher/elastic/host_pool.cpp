@@ -12,6 +12,7 @@ HostPool::HostPool(const Rules& rules, HostCooldown::Random random)
 
 void HostPool::discovered(std::vector<Host> hosts) {
   std::vector<std::string> names;
+  names.reserve(hosts.size());
   for (const Host& host : hosts) names.push_back(host.name);
   if (rules_.finds_hosts) {
     cooldown_.set_discovered(names);

@@ -51,6 +51,7 @@ Result<pid_t> spawn_shell(std::string command, const Pipe& output, const Pipe& e
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment()) variables.push_back(cat(name, "=", value));
   std::vector<char*> pointers;
+  pointers.reserve(variables.size() + 1);
   for (std::string& variable : variables) pointers.push_back(variable.data());
   pointers.push_back(nullptr);
   posix_spawn_file_actions_t actions;

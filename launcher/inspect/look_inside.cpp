@@ -111,6 +111,7 @@ int show_records(const UniqueFd& socket) {
 Status several(const std::string& question, const std::vector<RunningLauncher>& launchers,
                const std::string& more = "") {
   std::vector<std::string> pids;
+  pids.reserve(launchers.size());
   for (const RunningLauncher& one : launchers) pids.push_back(one.pid);
   return invalid_argument(cat("several are running; write horovodrun ", question, " PID", more,
                               ", with one of ", join(pids, ", ")));

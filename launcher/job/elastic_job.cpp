@@ -187,7 +187,7 @@ Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
   const auto now = Clock::now();
   const bool is_resize = words.size() == 2 && words[0] == "resize";
   const bool is_removal = words.size() == 2 && words[0] == "remove";
-  const auto number = is_resize || is_removal ? parse_int(words[1]) : std::nullopt;
+  const auto number = parse_int(is_resize || is_removal ? words[1] : "");
   Result<std::string> sentence =
       invalid_argument("this is no order to change the ranks: is it of another release?");
   if (is_resize && number && *number >= 1 && *number <= kMaxSlots) {
@@ -405,7 +405,7 @@ std::string ElasticJob::original_place_key(std::string_view worker) {
     }
     ++request;
   }
-  const std::string key = rendezvous::place_answer_key(process, request);
+  std::string key = rendezvous::place_answer_key(process, request);
   generations_.original_requested(process, request, Clock::now());
   arm();
   return key;

@@ -41,10 +41,10 @@ TfApi api_of_graph() {
     std::memcpy(value, &bits, sizeof *value);
   };
   api.string_size = [](Construction*, const char*, int32_t* list, int32_t* total, Status*) {
-    *list = *total = static_cast<int8_t>(graph->byte());
+    *list = *total = graph->byte() - 128;
   };
   api.numbers = [](Construction*, const char*, int64_t* values, int size, Status*) {
-    for (int i = 0; i < size; ++i) values[i] = static_cast<int8_t>(graph->byte());
+    for (int i = 0; i < size; ++i) values[i] = graph->byte() - 128;
   };
   api.string = [](Construction*, const char*, char* value, size_t size, Status*) {
     for (size_t i = 0; i < size; ++i) value[i] = static_cast<char>(graph->byte());

@@ -300,6 +300,7 @@ Status Mesh::connect(KeyValueStore& store, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const RendezvousSocket rendezvous, RendezvousSocket::open());
   HVD_ASSIGN_OR_RETURN(std::vector<Candidate> chosen, own_addresses());
   std::vector<Bytes> addresses;
+  addresses.reserve(chosen.size());
   for (const Candidate& candidate : chosen) addresses.push_back(candidate.bytes);
   HVD_ASSIGN_OR_RETURN(remote_, RemoteLinks::open(loop_, options_.credentials, options_.rank,
                                                   addresses, options_.ports));

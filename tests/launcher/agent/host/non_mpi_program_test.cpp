@@ -28,7 +28,7 @@ std::string with_library(std::string program, const std::string& name) {
          at += sizeof(Elf64_Dyn)) {
       Elf64_Dyn entry;
       std::memcpy(&entry, program.data() + at, sizeof entry);
-      const size_t old = program.find(std::string("libc.so.6", 10));
+      const size_t old = program.find(std::string_view("libc.so.6\0", 10));
       if (entry.d_tag != DT_NEEDED || old == std::string::npos) continue;
       // Names lie as far from each other in the file as in the table of names.
       entry.d_un.d_val += program.size() - old;

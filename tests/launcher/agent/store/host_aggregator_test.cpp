@@ -122,6 +122,7 @@ TEST_CASE("where a rank does not come, the others are found all the same") {
   Hosts hosts(2, 2);
   const std::vector<int> ranks = {0, 1, 3};  // rank 2 does not come
   std::vector<std::unique_ptr<HttpStore>> stores;
+  stores.reserve(ranks.size());
   for (const int rank : ranks) stores.push_back(hosts.store_of(rank));
   for (const auto& result : hosts.exchange(ranks, stores, "a", 0.6)) {
     CHECK(result.status().code() == Code::kDeadlineExceeded);
@@ -156,6 +157,7 @@ TEST_CASE("when the forwarding rank ends, another forwards, and the rest get its
   }
   for (size_t alive = 3; alive > 1; --alive) {
     std::vector<pollfd> entries;
+    entries.reserve(ranks.size());
     for (const UniqueFd& rank : ranks) entries.push_back({rank.get(), POLLIN, 0});
     REQUIRE(::poll(entries.data(), entries.size(), 10'000) == 1);
     size_t forwarder = 0;
