@@ -31,7 +31,7 @@ struct SshQuery::Answer {
 };
 
 struct SshQuery::Group {
-  explicit Group(net::asio::any_io_executor executor) : answered(std::move(executor)) {}
+  explicit Group(const net::asio::any_io_executor& executor) : answered(executor) {}
 
   net::Notification answered;
   bool is_asking = false;  // the query of the first host runs
