@@ -61,12 +61,12 @@ class BeastParser : public Base {
       const size_t count = parser_->put(
           boost::asio::const_buffer(bytes.data() + consumed, bytes.size() - consumed), error);
       consumed += count;
-      if (error == http::error::need_more) break;
-      if (error) return refuse(error);
-      // Beast holds the first line and the fields to the limit each, where both come at once.
+      // Beast may hold the first line and the fields to the limit each.
       if (!head_was_done && (head_bytes_ += count) > limits_.head_bytes) {
         return refuse(http::error::header_limit);
       }
+      if (error == http::error::need_more) break;
+      if (error) return refuse(error);
       if (!head_was_done && parser_->is_header_done()) break;
       if (count == 0) break;
     }

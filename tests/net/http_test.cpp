@@ -72,12 +72,14 @@ TEST_CASE("a malformed or too large request has the status to answer with") {
   CHECK(fault("GET / HTTP/1.1\r\nA: " + std::string(2000, 'a') + "\r\n\r\n",
               {.head_bytes = 1000}) == 431);
   CHECK(fault("GET / HTTP/1.1\r\nA: " + std::string(2000, 'a'), {.head_bytes = 1000}) == 431);
-  // The first line and the fields together, also where both come at once.
+  // The first line and the fields together, at once, and each in a piece of its own.
   const std::string long_line = "GET /" + std::string(600, 'a') + " HTTP/1.1\r\n";
   const std::string head = long_line + "A: " + std::string(600, 'a') + "\r\n\r\n";
-  const auto parser = make_request_parser({.head_bytes = 1000});
-  CHECK_FALSE(feed_all(*parser, head, head.size()).ok());
-  CHECK(parser->fault() == 431);
+  for (const size_t piece : {head.size(), long_line.size()}) {
+    const auto parser = make_request_parser({.head_bytes = 1000});
+    CHECK_FALSE(feed_all(*parser, head, piece).ok());
+    CHECK(parser->fault() == 431);
+  }
   CHECK(fault("PUT / HTTP/1.1\r\nContent-Length: 11\r\n\r\n12345678901", {.body_bytes = 10}) ==
         413);
   CHECK(fault("PUT / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", {}) != 0);
