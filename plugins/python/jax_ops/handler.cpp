@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,14 +38,25 @@ int code_of(int status) {
   return status == HVD_UNIMPLEMENTED ? kFfiUnimplemented : kFfiInternal;
 }
 
-std::string shape_text(const int64_t* shape, int64_t rank) {
+std::string shape_text(std::span<const int64_t> shape) {
   std::string text = "(";
-  for (int64_t d = 0; d < rank; ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
-  return text + (rank == 1 ? ",)" : ")");
+  for (size_t d = 0; d < shape.size(); ++d) text += (d ? ", " : "") + std::to_string(shape[d]);
+  return text + (shape.size() == 1 ? ",)" : ")");
 }
 
+// A result of the program. XLA keeps the memory until the call is complete, but frees its own description
+// of the buffer (FfiBuffer and its dimensions) when the handler returns.
+struct Result {
+  explicit Result(const FfiBuffer& buffer)
+      : data(buffer.data), bytes(bytes_of(buffer)), shape(buffer.dims, buffer.dims + buffer.rank) {}
+
+  void* data;
+  size_t bytes;
+  std::vector<int64_t> shape;
+};
+
 // Copies the runtime's outputs into the program's buffers. Returns an error message, or "".
-std::string copy_outputs(hvd_handle handle, const std::vector<FfiBuffer>& results, char* error) {
+std::string copy_outputs(hvd_handle handle, const std::vector<Result>& results, char* error) {
   for (size_t i = 0; i < results.size(); ++i) {
     hvd_output output{};
     output.struct_size = sizeof output;
@@ -51,20 +64,20 @@ std::string copy_outputs(hvd_handle handle, const std::vector<FfiBuffer>& result
         HVD_OK) {
       return error;
     }
-    const FfiBuffer& result = results[i];
-    if (output.ndim != result.rank ||
-        !std::equal(output.shape, output.shape + output.ndim, result.dims)) {
-      return "the result has the shape " + shape_text(output.shape, output.ndim) + " and not " +
-             shape_text(result.dims, result.rank) +
+    const Result& result = results[i];
+    const std::span<const int64_t> shape(output.shape, static_cast<size_t>(output.ndim));
+    if (!std::equal(shape.begin(), shape.end(), result.shape.begin(), result.shape.end())) {
+      return "the result has the shape " + shape_text(shape) + " and not " +
+             shape_text(result.shape) +
              ", which ranks with equal inputs would give: inside jax.jit shapes are fixed";
     }
-    const size_t bytes = bytes_of(result);
-    if (bytes > 0) std::memcpy(result.data, output.data, bytes);
+    if (result.bytes > 0) std::memcpy(result.data, output.data, result.bytes);
   }
   return "";
 }
 
-// A submitted call, and its completion.
+// A submitted call, and its completion. It outlives the handler's call and XLA's records of it: what it
+// needs of them is copied, and `api` is XLA's own table, which exists as long as the process.
 class SubmittedCall : public python::Awaited {
  public:
   SubmittedCall(hvd_handle handle, const FfiApi& api, const XlaRequest& request,
@@ -72,7 +85,7 @@ class SubmittedCall : public python::Awaited {
       : Awaited(handle), api_(api), name_(request.name) {
     if (request.keeps_shapes()) return;
     for (int64_t i = 0; i < results.size; ++i) {
-      results_.push_back(*static_cast<const FfiBuffer*>(results.items[i]));
+      results_.emplace_back(*static_cast<const FfiBuffer*>(results.items[i]));
     }
   }
 
@@ -107,7 +120,7 @@ class SubmittedCall : public python::Awaited {
  private:
   const FfiApi& api_;
   const std::string name_;
-  std::vector<FfiBuffer> results_;
+  std::vector<Result> results_;
   FfiFuture* future_ = nullptr;
 };
 
