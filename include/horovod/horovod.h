@@ -203,6 +203,8 @@ typedef struct hvd_submission {
   uint32_t split_count;  /* for an alltoall: 0 splits evenly, else the size of the process set */
   const hvd_tensor* tensors; /* copied by hvd_submit with names and shapes, without their data */
   const int32_t* splits;     /* rows for each rank; copied */
+  const char* program; /* the compiled program that makes the call, as reports of stalls show it;
+                              * NULL: none. The text must exist until hvd_shutdown returns */
 } hvd_submission;
 
 /* Submits work and returns at once. Waits for no other rank, and the work is never complete when it

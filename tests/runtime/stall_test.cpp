@@ -159,6 +159,21 @@ TEST_CASE("the missing ranks are named, with those that are mute") {
   CHECK(has(text, "rank 2 on host host2, pid 102: does not answer"));
 }
 
+TEST_CASE("the report names the compiled program of the last submission") {
+  StallReport report;
+  StallReport::Rank rank{1, "host1", 101, true, {}};
+  rank.answer.last_name = "before";
+  rank.answer.last_program = "jit_step; this rank compiled the program again (compilation 2)";
+  report.missing.push_back(rank);
+  CHECK(has(text_of(report),
+            "'before' 0.0 s ago in the compiled program jit_step; this rank compiled the program "
+            "again (compilation 2)"));
+  CHECK(has(json_of(report, 0), "\"program\":\"jit_step; this rank"));
+  report.missing[0].answer.last_program.clear();
+  CHECK(!has(text_of(report), "program"));
+  CHECK(!has(json_of(report, 0), "program"));
+}
+
 TEST_CASE("a rank that does not answer is not missing where it is no member") {
   Inquired inquired(10);
   inquired.waits(0, "a", 10);

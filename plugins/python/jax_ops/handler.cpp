@@ -140,7 +140,8 @@ size_t bytes_of_all(const FfiValues& values) {
 FfiError* execute(FfiCall* call) {
   const FfiApi& api = *call->api;
   if (library() == nullptr) return error_of(api, kFfiInternal, "horovod.jax is not loaded.");
-  const XlaRequest request = read_request(*call);
+  XlaRequest request = read_request(*call);
+  request.program_description = description_of(request.program);
   if (!request.problem.empty()) {
     return error_of(api, kFfiInvalidArgument, request.name + ": " + request.problem);
   }

@@ -1,12 +1,28 @@
 #include "library.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
 
+#include "base/mutex.h"
 #include "xla_ffi.h"
 
 namespace hvd::jax {
 
 namespace {
+
+// A program's descriptions, one for each compilation. They are never freed: stall reports keep pointers.
+struct Compilations {
+  Mutex mutex;
+  std::map<std::string, std::deque<std::string>> programs HVD_GUARDED_BY(mutex);
+};
+
+Compilations& compilations() {
+  static Compilations* const compilations = new Compilations;
+  return *compilations;
+}
 
 struct Binding {
   Library library{};
@@ -24,6 +40,13 @@ Binding& binding() {
 
 const Library* library() { return binding().is_bound ? &binding().library : nullptr; }
 
+const char* description_of(const std::string& program) {
+  Compilations& all = compilations();
+  const MutexLock lock(all.mutex);
+  const auto found = all.programs.find(program);
+  return found == all.programs.end() ? nullptr : found->second.back().c_str();
+}
+
 int interface_minor() { return binding().minor; }
 
 }  // namespace hvd::jax
@@ -37,5 +60,18 @@ __attribute__((visibility("default"))) void horovod_jax_bind(const hvd::jax::Lib
   hvd::jax::binding().minor = std::min<int>(minor, hvd::jax::kFfiMinor);
   hvd::jax::binding().library = *library;
   hvd::jax::binding().is_bound = true;
+}
+
+// JAX compiles a program of this name, which contains our operations.
+__attribute__((visibility("default"))) void horovod_jax_note_compilation(const char* program) {
+  hvd::jax::Compilations& all = hvd::jax::compilations();
+  const hvd::MutexLock lock(all.mutex);
+  auto& descriptions = all.programs[program];
+  const size_t count = descriptions.size() + 1;
+  std::string text = program;
+  if (count > 1) {
+    text += "; this rank compiled the program again (compilation " + std::to_string(count) + ")";
+  }
+  descriptions.push_back(std::move(text));
 }
 }

@@ -1,6 +1,8 @@
-// The functions of the libhorovod that Python has opened, and the version of XLA's interface. Python sets both when it
-// imports this module; handler.cpp reads them on XLA's threads.
+// The functions of the libhorovod that Python has opened, the version of XLA's interface, and the programs that JAX has
+// compiled. Python sets the first two when it imports this module; handler.cpp reads all on XLA's threads.
 #pragma once
+
+#include <string>
 
 #include "horovod/horovod.h"
 
@@ -16,6 +18,10 @@ struct Library {
 
 // Returns NULL until Python has set the library.
 const Library* library();
+
+// Returns the program's name and how often this rank has compiled it, for reports of stalls. NULL for a program that
+// horovod_jax_note_compilation has not named. The text exists as long as the process. Any thread.
+const char* description_of(const std::string& program);
 
 // Returns the minor version of the FFI that this XLA accepts and this handler supports.
 int interface_minor();

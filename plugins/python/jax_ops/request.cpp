@@ -55,10 +55,10 @@ void read_attributes(const FfiAttributes& attributes, XlaRequest* request) {
     if (name == "process_set") take_number(attributes, i, &request->process_set);
     if (name == "prescale") take(attributes, i, kFloat64, &request->prescale);
     if (name == "postscale") take(attributes, i, kFloat64, &request->postscale);
-    if (name == "name" && attributes.types[i] == kFfiString) {
-      const auto* text = static_cast<const FfiBytes*>(attributes.items[i]);
-      request->name.assign(text->data, text->size);
-    }
+    if (attributes.types[i] != kFfiString) continue;
+    const auto* text = static_cast<const FfiBytes*>(attributes.items[i]);
+    if (name == "name") request->name.assign(text->data, text->size);
+    if (name == "program") request->program.assign(text->data, text->size);
   }
 }
 
@@ -121,6 +121,7 @@ hvd_submission XlaRequest::submission() const {
   made.postscale = postscale;
   made.tensor_count = static_cast<uint32_t>(tensors.size());
   made.tensors = tensors.data();
+  made.program = program_description;
   return made;
 }
 

@@ -15,8 +15,11 @@ struct XlaRequest {
   int32_t reduce_op = 0, root_rank = 0, process_set = 0;
   double prescale = 1, postscale = 1;
   std::string name;
+  std::string program;  // the compiled program that makes the call; empty: unknown
   std::vector<std::string> member_names;
   std::vector<hvd_tensor> tensors;
+  const char* program_description =
+      nullptr;          // for reports of stalls; exists as long as the process
   std::string problem;  // one sentence for an unreadable call; else empty
 
   // Outputs have the shapes of the inputs, and the runtime writes them directly.

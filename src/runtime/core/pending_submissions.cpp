@@ -24,6 +24,7 @@ bool PendingSubmissions::collect(std::vector<Submission*>* refused) {
       last_.when = now;
       last_.name.assign(submission->name->text);
       last_.op = submission->request.op;
+      last_.program = submission->program;
     }
     submission->since = now;
     submission->stall_reports = 0;

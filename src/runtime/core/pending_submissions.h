@@ -24,6 +24,7 @@ struct LastSubmission {
   Clock::time_point when{};
   std::string name;  // empty: nothing yet
   int32_t op = 0;
+  const char* program = nullptr;  // that made it, or nullptr; the user's memory
 };
 
 class PendingSubmissions {

@@ -154,6 +154,7 @@ void StallInspector::answer(const StallAsk& ask) {
     answer.last_name = last.name;
     answer.last_op = last.op;
     answer.last_seconds = seconds_of(Clock::now() - last.when);
+    if (last.program != nullptr) answer.last_program = last.program;
   }
   const auto& states = answer.states;
   if (std::find(states.begin(), states.end(), StallState::kMissing) != states.end()) {

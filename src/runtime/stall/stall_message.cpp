@@ -88,6 +88,7 @@ void encode(const StallAnswer& answer, ByteWriter& out) {
   out.put_text(answer.last_name)
       .put(answer.last_op)
       .put(answer.last_seconds)
+      .put_text(answer.last_program)
       .put_text(answer.stack)
       .put_text(answer.note);
 }
@@ -106,6 +107,7 @@ Status decode(ByteView message, StallAnswer* answer) {
   answer->last_name = in.get_text();
   answer->last_op = in.get<int32_t>();
   answer->last_seconds = get_seconds(in);
+  answer->last_program = in.get_text();
   answer->stack = in.get_text();
   answer->note = in.get_text();
   return in.finish("an answer about waiting work");

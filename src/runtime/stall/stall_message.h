@@ -56,7 +56,8 @@ struct StallAnswer {
   std::vector<StallState> states;  // state of each name in the question, in the same order
   std::string last_name;           // submitted last; empty: nothing yet
   int32_t last_op = 0;
-  double last_seconds = 0;  // ago
+  double last_seconds = 0;   // ago
+  std::string last_program;  // compiled program that submitted it; empty: none
   // For a rank that misses an operation: its Python stack; without Python, the kernel's
   // information.
   std::string stack;

@@ -52,6 +52,9 @@ std::string details(const StallReport::Rank& rank) {
   } else {
     text += cat(": last submitted ", op_name(answer.last_op), " '", printable(answer.last_name),
                 "' ", tenths(answer.last_seconds), " s ago");
+    if (!answer.last_program.empty()) {
+      text += cat(" in the compiled program ", printable(answer.last_program));
+    }
   }
   if (answer.stack.empty()) return text + (answer.note.empty() ? "" : "; " + answer.note);
   text += "; Python, innermost call first:";
@@ -76,7 +79,9 @@ std::string json_of(const StallReport::Rank& rank) {
   std::string last = "null";
   if (!answer.last_name.empty()) {
     last = cat("{\"name\":", quoted(answer.last_name), ",\"op\":", quoted(op_name(answer.last_op)),
-               ",\"seconds_ago\":", tenths(answer.last_seconds), "}");
+               ",\"seconds_ago\":", tenths(answer.last_seconds),
+               answer.last_program.empty() ? "" : cat(",\"program\":", quoted(answer.last_program)),
+               "}");
   }
   return cat("{\"rank\":", rank.rank, ",\"host\":", quoted(rank.host), ",\"pid\":", rank.pid,
              ",\"answered\":", rank.answered ? "true" : "false", ",\"last_submitted\":", last,

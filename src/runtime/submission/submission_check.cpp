@@ -188,6 +188,7 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
   for (uint32_t i = 0; i < count; ++i) {
     HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));
   }
+  to->program = from.program;
   to->stream = request.device == HVD_CPU ? nullptr : from.stream;
   to->ready_event = request.device == HVD_CPU ? nullptr : from.ready_event;
   return copy_splits(from, set.size(), to);
