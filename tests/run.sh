@@ -178,6 +178,8 @@ environments() {
   # pip builds the wheel with this.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
+    # The first JAX whose XLA calls the runtime itself.
+    environment jax-0.5 jax==0.5.3 optax numpy
     old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     old_environment 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment easybuild easybuild==5.4.1 pycodestyle
@@ -210,6 +212,7 @@ name_environments() {
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done
+  if made jax-0.5; then export HVD_TEST_OLD_JAX=$PWD/build/venv-jax-0.5/bin/python3; fi
   if made ccl; then export HVD_TEST_CCL=$PWD/build/venv-ccl/lib/libccl.so.1; fi
 }
 

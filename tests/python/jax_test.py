@@ -189,6 +189,107 @@ class JaxTest(rank_base.RankBase):
         self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
 
 
+class JaxValuesTest(rank_base.RankBase):
+    """Without jax_enable_x64, JAX has no types of 64 bits."""
+
+    def setUp(self):
+        super().setUp()
+        self.assertFalse(jax.config.jax_enable_x64)
+
+    def test_broadcast_parameters_keeps_the_type_of_each_leaf(self):
+        def tree(rank):
+            return {"seen": 2**40 + rank, "small": 1e-50 * (rank + 1), "yes": rank % 2 == 0,
+                    "none": None, "text": "text", "jax": jnp.full(2, rank, jnp.bfloat16),
+                    "int64": numpy.int64(2**41 + rank), "float64": numpy.array([[1e-300 * (rank + 1)]]),
+                    "float32": numpy.full(3, rank, "float32"), "scalar": numpy.float64(1e300 + rank),
+                    "key": jax.random.key(rank), "keys": jax.random.split(jax.random.key(rank, impl="rbg"), 3),
+                    "old_key": jax.random.PRNGKey(rank)}
+
+        root = self.size - 1
+        got, want = hvd.broadcast_parameters(tree(self.rank), root), tree(root)
+        for name, value in got.items():
+            self.assertIs(type(value), type(want[name]), name)
+            if name.startswith("key"):
+                self.assertEqual(value.dtype, want[name].dtype)
+                numpy.testing.assert_array_equal(jax.random.key_data(value), jax.random.key_data(want[name]))
+                numpy.testing.assert_array_equal(
+                    jax.vmap(jax.random.uniform)(value.reshape(-1)),
+                    jax.vmap(jax.random.uniform)(want[name].reshape(-1)))
+                continue
+            if hasattr(value, "dtype"):
+                self.assertEqual((value.dtype, value.shape), (want[name].dtype, want[name].shape), name)
+            numpy.testing.assert_array_equal(value, want[name], name)
+
+    def test_eager_collectives_cut_no_value(self):
+        big = numpy.array([2**40 + self.rank, -1])
+        small = numpy.full((self.size, 1), 1e-50 * (self.rank + 1))
+        every = [2**40 + rank for rank in range(self.size)]
+        for got, want in [
+                (hvd.allreduce(big, op=hvd.Max), [every[-1], -1]),
+                (hvd.allreduce({"a": big}, op=hvd.Sum)["a"], [sum(every), -self.size]),
+                (hvd.allgather(big[:1]), every),
+                (hvd.broadcast(big, self.size - 1), [every[-1], -1]),
+                (hvd.alltoall(numpy.full(self.size, every[self.rank])), every),
+                (hvd.alltoall(numpy.full(self.size, every[self.rank]), [1] * self.size)[0], every),
+                (hvd.reducescatter(numpy.full(self.size, every[self.rank]), op=hvd.Sum), [sum(every)])]:
+            self.assertIsInstance(got, numpy.ndarray)
+            self.assertEqual((got.dtype, got.tolist()), (numpy.int64, want))
+        got = hvd.reducescatter(small, op=hvd.Sum)
+        numpy.testing.assert_allclose(got, [[1e-50 * sum(range(1, self.size + 1))]], rtol=1e-15, atol=0)
+        for value, kind in [(2**40 + self.rank, int), (1e-50 * (self.rank + 1), float), (self.rank == 0, bool)]:
+            got = hvd.allreduce(value, op=hvd.Max)
+            self.assertIs(type(got), kind)
+            self.assertIs(type(hvd.broadcast(value, 0)), kind)
+        self.assertEqual(hvd.allreduce(2**40 + self.rank, op=hvd.Max), every[-1])
+        self.assertEqual(hvd.broadcast(1e-50 * (self.rank + 1), 0), 1e-50)
+        mean = hvd.allreduce(0.1 * (self.rank + 1))
+        self.assertAlmostEqual(mean, sum(0.1 * (rank + 1) for rank in range(self.size)) / self.size, places=15)
+        self.assertIsInstance(hvd.allreduce(numpy.ones(2, "float32")), jax.Array)
+        for function in (hvd.allreduce, lambda x: hvd.broadcast(x, 0)):
+            with self.assertRaisesRegex(OverflowError, "more than 64 bits; send it by broadcast_object"):
+                function(2**70)
+
+    def test_traced_functions_refuse_values_that_jax_would_cut(self):
+        for value in (2**40, numpy.array([2**40]), numpy.array([2**63], "uint64"), 1e-50, 1e300, numpy.array([1e-50])):
+            for function in (lambda v: hvd.allreduce(v, op=hvd.Sum), lambda v: hvd.broadcast(v, 0)):
+                with self.assertRaisesRegex(OverflowError, "does not fit into .*set jax_enable_x64"):
+                    jax.jit(lambda x: function(value) + x)(jnp.ones(1))
+        with self.assertRaises(OverflowError):
+            hvd.allgather([2**40])
+        for value in (2**20, numpy.array([-2**31]), 0.5, numpy.array([0.0, numpy.inf])):
+            got = jax.jit(lambda x: hvd.broadcast(value, 0) + 0 * x)(jnp.ones(()))
+            numpy.testing.assert_array_equal(got, value)
+
+    def test_keys(self):
+        key = hvd.broadcast(jax.random.key(self.rank), self.size - 1)
+        self.assertEqual(jax.random.uniform(key), jax.random.uniform(jax.random.key(self.size - 1)))
+        key = jax.jit(lambda k: hvd.broadcast(k, self.size - 1))(jax.random.key(self.rank))
+        self.assertEqual(jax.random.uniform(key), jax.random.uniform(jax.random.key(self.size - 1)))
+        for function in (hvd.allreduce, hvd.allgather, jax.jit(hvd.allreduce)):
+            with self.assertRaisesRegex(ValueError, "key<fry>.*not supported"):
+                function(jax.random.split(jax.random.key(0), self.size))
+
+    def test_elastic_state_keeps_types(self):
+        def values(rank):
+            return {"seen": 2**40 + rank, "seed": numpy.int64(2**41 + rank), "offsets": numpy.array([2**42 + rank]),
+                    "rate": 1e-50 * (rank + 1), "key": jax.random.key(rank)}
+
+        def plain(state):
+            return {name: jax.random.key_data(value).tolist() if name == "key" else value
+                    for name, value in state.items()}
+
+        state = hvd.elastic.ObjectState(tree={"nested": values(self.rank)}, **values(self.rank))
+        state.sync()
+        for step in ("sync", "commit and restore"):
+            for got in (state.tree["nested"], {name: getattr(state, name) for name in values(0)}):
+                self.assertEqual(plain(got), plain(values(0)), step)
+                for name, value in values(0).items():
+                    self.assertIs(type(got[name]), type(value), name)
+            state.commit()
+            state.seen, state.tree = 0, None
+            state.restore()
+
+
 class JaxTableTest(table_case.TableCase):
     make_facade = table_facades.Jax
 

@@ -2,6 +2,18 @@
 
 Collectives on arrays and trees of arrays, inside `jax.jit` and `jax.grad` or not, and
 `DistributedOptimizer` for the optimizers of optax.
+
+Ranks match collectives by name. A call without `name` inside `jax.jit` is numbered in its program, as
+`grouped_allreduce.jit_step.2`. A compilation more on one rank, for a smaller last batch or by `jax.eval_shape`,
+changes no name. Inside of one program collectives need no order. The programs themselves do: JAX begins a program
+when the one before it has ended. Two ranks that run two programs in different order therefore wait for each other,
+even if the programs are independent and all their calls are named; the report of the stall names the programs.
+All ranks must also decide alike where a condition, such as `jax.lax.cond`, contains a collective.
+
+A result has the type of the argument. Without jax_enable_x64, JAX has no type of 64 bits: such a result is a numpy
+array, a number of Python gives a number of Python, and OverflowError is raised where JAX would cut the value.
+`jax.vmap` of a reduction or broadcast is one collective on the whole batch. `jax.pmap`, `jax.shard_map` and sharded
+arrays on several devices of a process are refused: start one rank for each device.
 """
 
 from horovod._framework import need as _need

@@ -2,16 +2,23 @@
 
 Rules for all of them:
 
-* Every rank must make the same call under the same name. Unnamed calls are named by their order
-  (inside `jit`: the order in which they are traced), so all ranks must then make them in the same
-  order.
+* Every rank must make the same call under the same name. Unnamed calls are named by their order, so all
+  ranks must then make them in the same order. Inside `jit` the order is that of the program, and the name
+  begins with the program's: `grouped_allreduce.jit_step.2`. A trace or a compilation more on one rank, as by
+  `jax.eval_shape` or by a smaller last batch, changes no name.
 * Arrays are on any device, and travel through host memory; of type uint8 to uint64, int8 to int64,
-  float16, bfloat16, float32, float64 or bool. Results are new arrays.
+  float16, bfloat16, float32, float64 or bool. Results are new arrays of the same type: JAX arrays, numpy
+  arrays where JAX has no such type (64 bits without jax_enable_x64), and numbers of Python for such numbers.
+  A value that JAX would cut inside `jit` raises OverflowError.
 * Inside `jit`, on the CPU, XLA calls the runtime itself, without Python; no thread of XLA's waits for
-  other ranks, whatever the order in which it runs a program. Calls of one name must follow one
-  another. Where XLA cannot (HOROVOD_JAX_FFI=0, an old JAX, another device) Python is called back, in
-  the order of the program. Results have the shapes that ranks with equal inputs give. A compiled
-  program keeps the process set that it was traced with. `vmap` and `pmap` are refused.
+  other ranks, whatever the order in which it runs the collectives of one program. All ranks must run their
+  programs in the same order, since JAX begins a program when the one before has ended. Calls of one name must
+  follow one another. Where XLA cannot (HOROVOD_JAX_FFI=0, an old JAX, another device) Python is called back,
+  in the order of the program. Results have the shapes that ranks with equal inputs give. A compiled
+  program keeps the process set that it was traced with.
+* `jax.grad`, `jax.jvp`, `jax.hessian` and others differentiate sums, averages and what moves rows, to any order.
+  `jax.vmap` of a reduction or a broadcast is the same collective on the batch; other collectives refuse it.
+  `jax.pmap`, `jax.shard_map` and sharded arrays on several devices of a process are refused.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
   it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
   not initialised. Inside `jit` JAX raises an error of its own with these words, which
@@ -24,53 +31,41 @@ from typing import Any, Callable, Optional, Sequence, Tuple, Union, overload
 
 import jax
 import jax.numpy as jnp
-import numpy
 from jax import Array
 
-from horovod import _basics, _ops
 from horovod._frontend import ReduceOp, whole_op, whole_root
-from horovod._ops import Average, Kind, Max, Min, Product, Sum
-from horovod.jax import _compiled
-from horovod.jax._compiled import Request
+from horovod._ops import Adasum, Average, Kind
+from horovod.jax import _compiled, _values
+from horovod.jax._request import Request, perform
 from horovod.numpy import _collectives as host
-from horovod.numpy._arrays import number_of
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
-def _is_traced(*arrays: Any) -> bool:
-    return any(isinstance(array, jax.core.Tracer) for array in arrays)
+def _call(request: Request, values: Sequence[Any], shapes: Callable[..., Sequence[Tuple[int, ...]]]) -> Sequence[Any]:
+    """Returns the results of the collective for the values. `shapes`: returns the shapes of the results, which a
+    traced function must know, for the arguments."""
+    if not _compiled.is_tracing(*values):
+        arrays = [_values.on_host(value, request.label) for value in values]
+        results = perform(request, request.name, arrays)
+        return [_values.like(result, value) for result, value in zip(results, values)]
+    arrays = [_values.traced(value, request.label) for value in values]
+    return _compiled.call(request, arrays, shapes(*arrays))
 
 
-def _on_host(request: Request, function: Callable[..., Sequence[Any]], arrays: Sequence[Any],
-             shapes: Sequence[Tuple[int, ...]]) -> Sequence[Array]:
-    """Calls `function` with numpy arrays now, or traces an operation that performs `request` when the
-    traced program runs. Results have the types of `arrays`, and, if traced, the `shapes`."""
-    if not _is_traced(*arrays):
-        return [jnp.asarray(result) for result in function(*map(numpy.asarray, arrays))]
-    if not request.prescale or not request.postscale:
-        raise ValueError(f"{request.name}: a prescale or postscale factor of 0 leaves nothing to "
-                         "reduce.")
-    for array in arrays:
-        if number_of(array.dtype) is None:
-            raise ValueError(f"{request.name}: arrays of type {array.dtype} are not supported.")
-    return _compiled.call(request, function, arrays, shapes)
+def _request(kind: Kind, name: Optional[str], process_set: ProcessSet, **others: Any) -> Request:
+    id_of(process_set)  # raises an error for a set that was not added
+    return Request(kind, name, process_set, **others)
 
 
-def _differentiable(forward: Callable[..., Any], backward: Callable[..., Any],
-                    arrays: Sequence[Any]) -> Any:
-    """Returns forward(*arrays). `backward` returns the tuple of gradients from the gradients of the
-    results."""
-    if not _is_traced(*arrays):
-        return forward(*arrays)
-    function = jax.custom_vjp(forward)
-    function.defvjp(lambda *given: (forward(*given), None),
-                    lambda _, grads: tuple(backward(grads)))
-    return function(*arrays)
+def _one(request: Request, value: Any, shape: Callable[[Any], Tuple[int, ...]]) -> Any:
+    return _call(request, [_array(value)], lambda array: [shape(array)])[0]
 
 
-def _name(op: str, name: Optional[str], process_set: ProcessSet) -> str:
-    # The name is chosen when the program is traced, so that each run of it uses the same name.
-    return name if name is not None else _ops.auto_name(op, id_of(process_set))[len(op) + 1 :]
+def _array(value: Any) -> Any:
+    """Returns the value itself if it is an array or a number, else the array that JAX makes of it."""
+    if hasattr(value, "dtype") or isinstance(value, (bool, int, float, complex)):
+        return value
+    return _values.traced(value, "a list")
 
 
 def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
@@ -80,34 +75,33 @@ def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
 
     `tensor`: the same shapes and types on all ranks; a tree is one request. `op`: Average, Sum, Min,
     Max, Product or Adasum; an average of integers is truncated towards zero. `prescale_factor`
-    multiplies the inputs and `postscale_factor` the results; neither may be 0. Differentiable, except
-    with Min, Max and Product: all ranks must then differentiate too.
+    multiplies the inputs and `postscale_factor` the results; neither may be 0. Differentiable to any order and
+    in both modes with Average and Sum, and by `jax.grad` with Adasum; not with Min, Max and Product. All ranks
+    must then differentiate too. `jax.vmap` reduces the batch as one array, except with Adasum.
     """
     op = whole_op(op)
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     if not leaves:
         return tensor
-    leaves = [leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf) for leaf in leaves]
-    name = _name("grouped_allreduce", name, process_set)
+    request = _request(Kind.ALLREDUCE, name, process_set, reduce_op=op, prescale=float(prescale_factor),
+                       postscale=float(postscale_factor))
 
-    def reduce(suffix: str, arrays: Sequence[Any]) -> Sequence[Array]:
-        def run(*values: Any) -> Sequence[Any]:
-            return host.grouped_allreduce(values, None, name + suffix, op, prescale_factor,
-                                          postscale_factor, process_set)
+    def reduce(*values: Any) -> Sequence[Any]:
+        return tuple(_call(request, values, lambda *arrays: [array.shape for array in arrays]))
 
-        request = Request(Kind.ALLREDUCE, f"grouped_allreduce.{name}{suffix}", id_of(process_set),
-                          op, 0, float(prescale_factor), float(postscale_factor))
-        return tuple(_on_host(request, run, arrays, [array.shape for array in arrays]))
+    values = list(map(_array, leaves))
+    if op == Adasum and _compiled.is_tracing(*values):  # no linear function
+        reduce = _with_gradient(reduce, lambda grads: allreduce(
+            list(grads), name and f"{name}.gradient", op, prescale_factor, postscale_factor, process_set))
+        values = [_values.traced(value, request.label) for value in values]
+    return jax.tree_util.tree_unflatten(tree, reduce(*values))
 
-    def backward(grads: Sequence[Any]) -> Sequence[Array]:
-        if op in (Min, Max, Product):
-            raise NotImplementedError(
-                "An allreduce with Min, Max or Product has no gradient; use jax.lax.stop_gradient."
-            )
-        return reduce(".gradient", grads)
 
-    reduced = _differentiable(lambda *given: reduce("", given), backward, leaves)
-    return jax.tree_util.tree_unflatten(tree, reduced)
+def _with_gradient(forward: Callable[..., Any], backward: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Returns `forward` as a function whose gradients `backward` makes of the gradients of the results."""
+    function = jax.custom_vjp(forward)
+    function.defvjp(lambda *given: (function(*given), None), lambda _, grads: tuple(backward(grads)))
+    return function
 
 
 def allgather(tensor: Any, name: Optional[str] = None,
@@ -118,24 +112,8 @@ def allgather(tensor: Any, name: Optional[str] = None,
     others and the type must agree. Differentiable: the gradient is that of one's own rows, averaged over
     the ranks.
     """
-    tensor = jnp.asarray(tensor)
-    name = _name("allgather", name, process_set)
-    shape = tuple(tensor.shape)
-
-    def forward(given: Any) -> Array:
-        request = Request(Kind.ALLGATHER, f"allgather.{name}", id_of(process_set))
-        return _on_host(request, lambda value: [host.allgather(value, name, process_set)], [given],
-                        [(shape[0] * process_set.size(), *shape[1:]) if shape else ()])[0]
-
-    def backward(grad: Any) -> Sequence[Array]:
-        averaged = allreduce(grad, f"{name}.gradient", Average, process_set=process_set)
-        start = shape[0] * process_set.rank()
-        if not _is_traced(averaged):  # a compiled program has as many rows on each rank
-            rows = host.allgather(numpy.array([shape[0]]), f"{name}.gradient.rows", process_set)
-            start = int(rows[: process_set.rank()].sum())
-        return (averaged[start : start + shape[0]],)
-
-    return _differentiable(forward, backward, [tensor])
+    return _one(_request(Kind.ALLGATHER, name, process_set), tensor,
+                lambda array: (array.shape[0] * process_set.size(), *array.shape[1:]) if array.shape else ())
 
 
 def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
@@ -145,21 +123,11 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
     `tensor`: any shape, the same shape and type on all ranks. `root_rank` is a rank of the job.
     Differentiable: the root gets the gradient averaged over the ranks, the others zeros.
     """
-    tensor = jnp.asarray(tensor)
-    name = _name("broadcast", name, process_set)
-
-    def forward(given: Any) -> Array:
-        request = Request(Kind.BROADCAST, f"broadcast.{name}", id_of(process_set),
-                          root_rank=whole_root(root_rank))
-        return _on_host(request,
-                        lambda value: [host.broadcast(value, root_rank, name, process_set)],
-                        [given], [given.shape])[0]
-
-    def backward(grad: Any) -> Sequence[Array]:
-        averaged = allreduce(grad, f"{name}.gradient", Average, process_set=process_set)
-        return (averaged if _basics.rank() == root_rank else jnp.zeros_like(averaged),)
-
-    return _differentiable(forward, backward, [tensor])
+    if _values.is_key(tensor):
+        data = broadcast(jax.random.key_data(tensor), root_rank, name, process_set)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(tensor))
+    request = _request(Kind.BROADCAST, name, process_set, root_rank=whole_root(root_rank))
+    return _one(request, tensor, lambda array: array.shape)
 
 
 @overload
@@ -181,18 +149,11 @@ def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional
     rank. Differentiable without `splits`.
     """
     if splits is not None:
-        output, received = host.alltoall(numpy.asarray(tensor), splits, name, process_set)
-        return jnp.asarray(output), jnp.asarray(received)
-    name = _name("alltoall", name, process_set)
-
-    def move(suffix: str, given: Any) -> Array:
-        request = Request(Kind.ALLTOALL, f"alltoall.{name}{suffix}", id_of(process_set))
-        return _on_host(request,
-                        lambda value: [host.alltoall(value, None, name + suffix, process_set)],
-                        [given], [given.shape])[0]
-
-    return _differentiable(lambda given: move("", given),
-                           lambda grad: (move(".gradient", grad),), [jnp.asarray(tensor)])
+        given = _array(tensor)
+        output, received = host.alltoall(_values.on_host(given, f"alltoall.{name or 'noname'}"), splits, name,
+                                         process_set)
+        return _values.like(output, given), jnp.asarray(received)
+    return _one(_request(Kind.ALLTOALL, name, process_set), tensor, lambda array: array.shape)
 
 
 def reducescatter(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
@@ -201,26 +162,15 @@ def reducescatter(tensor: Any, name: Optional[str] = None, op: ReduceOp = Averag
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
     `tensor`: at least one dimension; where the rows do not divide evenly, the first ranks get one
-    more. `op`: Average or Sum. Differentiable outside `jit`, and inside where rows divide evenly:
-    the gradient of an average is gathered as it is, that of a sum times the number of ranks.
+    more. `op`: Average or Sum. Differentiable: the gradient of an average is gathered as it is, that of a sum
+    times the number of ranks.
     """
-    tensor = jnp.asarray(tensor)
-    name = _name("reducescatter", name, process_set)
-    op = whole_op(op)
-    shape, ranks = tuple(tensor.shape), process_set.size()
-    rows = shape[0] // ranks + (process_set.rank() < shape[0] % ranks) if shape else 0
+    request = _request(Kind.REDUCESCATTER, name, process_set, reduce_op=whole_op(op),
+                       prescale=float(prescale_factor), postscale=float(postscale_factor))
 
-    def forward(given: Any) -> Array:
-        def run(value: Any) -> Sequence[Any]:
-            return [host.reducescatter(value, name, op, process_set, prescale_factor,
-                                       postscale_factor)]
+    def shape(array: Any) -> Tuple[int, ...]:
+        ranks, rank = process_set.size(), process_set.rank()
+        rows = array.shape[0] // ranks + (rank < array.shape[0] % ranks) if array.shape else 0
+        return (rows, *array.shape[1:])
 
-        request = Request(Kind.REDUCESCATTER, f"reducescatter.{name}", id_of(process_set), op, 0,
-                          float(prescale_factor), float(postscale_factor))
-        return _on_host(request, run, [given], [(rows, *shape[1:])])[0]
-
-    def backward(grad: Any) -> Sequence[Array]:
-        factor = prescale_factor * postscale_factor * (ranks if op == Sum else 1)
-        return (allgather(grad * factor, f"{name}.gradient", process_set),)
-
-    return _differentiable(forward, backward, [tensor])
+    return _one(request, tensor, shape)

@@ -1,96 +1,102 @@
-"""Collectives inside compiled programs: one primitive of JAX, which XLA runs by our handler.
+"""Collectives inside traced functions: one primitive of JAX, which XLA runs by our handler.
 
-The handler never waits for other ranks, so programs need no order among their collectives: ranks match
+The handler never waits for other ranks, so a program needs no order among its collectives: ranks match
 them by name. Where this JAX cannot, or the program is not for the CPU, the host is called back in the
-order of the program.
+order of the program. A JAX that traces without a compilation, as `jax.eval_shape` does, or that compiles again for
+other shapes changes no name: unnamed calls are numbered in each program, when the program is lowered.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence, Tuple
+import inspect
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import jax
 import numpy
+from jax._src import core as _core
+from jax._src import effects
 from jax.experimental import io_callback
+from jax.extend import core
+from jax.interpreters import mlir
 
-from horovod.jax import _native
-
-
-class Request(NamedTuple):
-    """The arguments of a call besides its arrays, as in include/horovod/horovod.h."""
-
-    kind: int
-    name: str
-    process_set: int
-    reduce_op: int = 1
-    root_rank: int = 0
-    prescale: float = 1.0
-    postscale: float = 1.0
+from horovod.jax import _derivatives, _native, _values
+from horovod.jax._request import Request, perform
+from horovod.numpy._arrays import number_of
+from horovod.process_sets import id_of
 
 
-def _make_primitive() -> Any:
-    from jax._src import effects
-    from jax.extend import core
-    from jax.interpreters import batching, mlir
+class CollectiveEffect(effects.Effect):
+    """An effect: other ranks wait for this call, even if this program does not use its result."""
 
-    class CollectiveEffect(effects.Effect):
-        """An effect: other ranks wait for this call, even if this program does not use its result."""
+    def __str__(self) -> str:
+        return "Horovod"
 
-        def __str__(self) -> str:
-            return "Horovod"
 
-    effect = CollectiveEffect()
-    for allowed in (effects.lowerable_effects, effects.control_flow_allowed_effects,
-                    effects.custom_derivatives_allowed_effects):
-        allowed.add_type(CollectiveEffect)
-    made = core.Primitive("horovod")
-    made.multiple_results = True
+class _Program:
+    """A program that JAX lowers, and how many unnamed calls it contains so far."""
 
-    def abstract(*arrays: Any, request: Request, shapes: Tuple[Tuple[int, ...], ...]) -> Any:
-        return [array.update(shape=shape) for array, shape in zip(arrays, shapes)], {effect}
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._counts: Dict[Tuple[str, int], int] = {}
 
-    def lower(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
-        devices = getattr(ctx.module_context.axis_context, "num_devices", 1)
-        if devices > 1:
-            raise NotImplementedError(
-                f"{request.name}: a program on {devices} devices of this process cannot contain "
-                "Horovod's collectives; start one rank for each device.")
-        lowering = jax.ffi.ffi_lowering(_native.TARGET, has_side_effect=True)
-        attributes = {key: numpy.int64(value) if isinstance(value, int) else
-                      numpy.float64(value) if isinstance(value, float) else value
-                      for key, value in request._asdict().items()}
-        return lowering(ctx, *operands, **attributes)
+    def next_name(self, prefix: str, process_set: int) -> str:
+        """Returns a name for an unnamed call: equal on all ranks whose programs make the same calls."""
+        key = (prefix, process_set)
+        self._counts[key] = self._counts.get(key, 0) + 1
+        return f"{self.name}.{self._counts[key]}"
 
-    def refuse_vmap(*_: Any, request: Request, **__: Any) -> Any:
+
+def _program_of(ctx: Any) -> _Program:
+    # What JAX keeps alive with a program is the only place that all parts of its lowering share.
+    kept = ctx.module_context.keepalives
+    for each in kept:
+        if isinstance(each, _Program):
+            return each
+    program = _Program(ctx.module_context.module.operation.attributes["sym_name"].value)
+    kept.append(program)
+    _native.note_compilation(program.name)
+    return program
+
+
+def _base_name(ctx: Any, program: _Program, request: Request) -> str:
+    base = request.name or program.next_name(request.prefix, id_of(request.process_set))
+    # jax.checkpoint computes the call again for the gradient, perhaps while the first one is in flight.
+    return base + ".remat" * str(ctx.name_stack).count("rematted_computation")
+
+
+def _check_devices(request: Request, devices: int) -> None:
+    if devices > 1:
         raise NotImplementedError(
-            f"{request.name}: Horovod's collectives cannot be inside jax.vmap; give them the whole "
-            "batch as one array.")
-
-    made.def_effectful_abstract_eval(abstract)
-    made.def_impl(jax.jit(made.bind, static_argnames=("request", "shapes")))
-    mlir.register_lowering(made, lower, platform="cpu")
-    batching.primitive_batchers[made] = refuse_vmap
-    return made
+            f"{request.label}: a program on {devices} devices of this process, as jax.pmap, jax.shard_map and "
+            "sharded arrays make it, cannot contain Horovod's collectives; start one rank for each device.")
 
 
-_problem = _native.load()
-_primitive: Any = None if _problem else _make_primitive()
+def _devices_of(ctx: Any) -> int:
+    context = ctx.module_context.axis_context
+    if hasattr(context, "mesh"):  # jax.shard_map
+        return int(context.mesh.size)
+    if hasattr(context, "num_devices"):
+        return int(context.num_devices or 1)
+    return int(context.axis_env.nreps)  # jax.pmap
 
 
-def uses_ffi() -> bool:
-    """Returns whether compiled programs call the native handler, and not Python."""
-    return _primitive is not None and jax.default_backend() == "cpu"
+def _lower_to_handler(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
+    _check_devices(request, _devices_of(ctx))
+    program = _program_of(ctx)
+    lowering = jax.ffi.ffi_lowering(_native.TARGET, has_side_effect=True)
+    return lowering(ctx, *operands, kind=numpy.int64(request.kind), program=program.name,
+                    name=request.full_name(_base_name(ctx, program, request)),
+                    process_set=numpy.int64(id_of(request.process_set)),
+                    reduce_op=numpy.int64(request.reduce_op), root_rank=numpy.int64(request.root_rank),
+                    prescale=numpy.float64(request.prescale), postscale=numpy.float64(request.postscale))
 
 
-def call(request: Request, function: Callable[..., Sequence[Any]], arrays: Sequence[Any],
-         shapes: Sequence[Tuple[int, ...]]) -> Sequence[Any]:
-    """Traces an operation that performs `request` when the traced program runs; `function` does the same
-    on numpy arrays. Results have the types of `arrays` and the `shapes`."""
-    if uses_ffi():
-        return _primitive.bind(*arrays, request=request, shapes=tuple(map(tuple, shapes)))
+def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
+    _check_devices(request, _devices_of(ctx))
+    base = _base_name(ctx, _program_of(ctx), request)
 
     def run(*values: Any) -> Sequence[Any]:
-        results = function(*map(numpy.asarray, values))
+        results = perform(request, base, [numpy.asarray(value) for value in values])
         for result, shape in zip(results, shapes):
             if result.shape != tuple(shape):
                 raise ValueError(
@@ -99,5 +105,75 @@ def call(request: Request, function: Callable[..., Sequence[Any]], arrays: Seque
                 )
         return tuple(results)
 
-    types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, arrays))
-    return io_callback(run, types, *arrays, ordered=True)
+    types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
+    lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True),
+                              multiple_results=True)
+    return lowering(ctx, *operands)
+
+
+def _make_primitive(effect: Any, lower: Callable[..., Any], **lowering: Any) -> Any:
+    made = core.Primitive("horovod")
+    made.multiple_results = True
+
+    def abstract(*arrays: Any, request: Request, shapes: Tuple[Tuple[int, ...], ...]) -> Any:
+        return [array.update(shape=shape) for array, shape in zip(arrays, shapes)], {effect}
+
+    def run_now(*arrays: Any, request: Request, shapes: Any) -> Any:
+        results = perform(request, request.name, [numpy.asarray(array) for array in arrays])
+        return [_values.as_jax(result) for result in results]
+
+    made.def_effectful_abstract_eval(abstract)
+    made.def_impl(run_now)
+    # Each call of a program has a name of its own, so that no two can share one lowering.
+    if "cacheable" in inspect.signature(mlir.register_lowering).parameters:
+        lowering["cacheable"] = False
+    mlir.register_lowering(made, lower, **lowering)
+    _derivatives.register(made)
+    return made
+
+
+def _make_native() -> Any:
+    for allowed in (effects.lowerable_effects, effects.control_flow_allowed_effects,
+                    effects.custom_derivatives_allowed_effects, effects.remat_allowed_effects):
+        allowed.add_type(CollectiveEffect)
+    return _make_primitive(CollectiveEffect(), _lower_to_handler, platform="cpu")
+
+
+def _make_callback() -> Any:
+    (ordered,) = jax.make_jaxpr(lambda: io_callback(lambda: None, (), ordered=True))().effects
+    return _make_primitive(ordered, _lower_to_callback)
+
+
+_problem = _native.load()
+_primitive: Any = None if _problem else _make_native()
+_callback_primitive: Any = _make_callback()
+
+
+def uses_ffi() -> bool:
+    """Returns whether compiled programs call the native handler, and not Python."""
+    return _primitive is not None and jax.default_backend() == "cpu"
+
+
+def is_tracing(*arrays: Any) -> bool:
+    """Returns whether a call with these arrays belongs to a function that JAX traces."""
+    return not _core.trace_state_clean() or any(isinstance(array, jax.core.Tracer) for array in arrays)
+
+
+def _manual_devices() -> int:
+    """Returns the number of devices of the jax.shard_map, or of the jax.pmap of newer versions, that is traced."""
+    mesh = jax.sharding.get_abstract_mesh() if hasattr(jax.sharding, "get_abstract_mesh") else None
+    sizes = zip(mesh.axis_sizes, mesh.axis_types) if mesh is not None and mesh.axis_names else ()
+    return int(numpy.prod([size for size, type_ in sizes if "manual" in str(type_).lower()], dtype=int))
+
+
+def call(request: Request, arrays: Sequence[Any], shapes: Sequence[Tuple[int, ...]]) -> Sequence[Any]:
+    """Traces an operation that performs `request` when the traced function runs. Results have the types of
+    `arrays` and the `shapes`."""
+    if not request.prescale or not request.postscale:
+        raise ValueError(f"{request.label}: a prescale or postscale factor of 0 leaves nothing to reduce.")
+    for array in arrays:
+        if number_of(array.dtype) is None:
+            raise ValueError(f"{request.label}: arrays of type {array.dtype} are not supported.")
+    _check_devices(request, _manual_devices())
+    primitive = _primitive if uses_ffi() else _callback_primitive
+    return primitive.bind(*arrays, request=request, shapes=tuple(map(tuple, shapes)))

@@ -7,13 +7,14 @@ import os
 import pathlib
 import re
 import warnings
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import jax
 
 from horovod._library import library
 
 TARGET = "horovod"
+_handlers: List[ctypes.PyDLL] = []  # the handler's library, once XLA has it
 # In the order of jax_ops/library.h.
 _FUNCTIONS = ["hvd_submit", "hvd_wait", "hvd_poll", "hvd_get_output", "hvd_release"]
 
@@ -44,12 +45,20 @@ def _register() -> None:
         raise ImportError(f"{where} has no jax.ffi, which 0.5 and later have.")
     minor = _interface(where)
     native = ctypes.PyDLL(path)
+    native.horovod_jax_note_compilation.argtypes = [ctypes.c_char_p]
     addresses = [library().address_of(name) for name in _FUNCTIONS]
     native.horovod_jax_bind((ctypes.c_void_p * len(addresses))(*addresses), minor)
     try:
         ffi.register_ffi_target(TARGET, ffi.pycapsule(native.horovod_jax_execute), platform="cpu")
     except Exception as error:
         raise ImportError(f"{where} does not take Horovod's handler: {error}.") from None
+    _handlers.append(native)
+
+
+def note_compilation(program: str) -> None:
+    """Counts the compilations of a program, for reports of stalls."""
+    if _handlers:
+        _handlers[0].horovod_jax_note_compilation(program.encode())
 
 
 def load() -> Optional[str]:

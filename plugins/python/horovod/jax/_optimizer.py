@@ -7,10 +7,12 @@ from typing import Any, Optional
 import jax
 import numpy
 
-from horovod import _ops
+from horovod import _identity, _ops
 from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average
+from horovod.jax import _values
 from horovod.jax._collectives import allreduce
+from horovod.jax._wrappers import deciding_wrapper
 from horovod.jax.compression import Compression, compress_all, decompress_all
 from horovod.numpy import _collectives as host
 from horovod.process_sets import ProcessSet, global_process_set, id_of
@@ -18,18 +20,48 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
     """Returns the tree of arrays of the rank `root_rank` on every rank. All ranks must call it, with
-    trees of the same structure. Leaves that are neither arrays nor numbers keep their values."""
+    trees of the same structure. A leaf keeps its type: a JAX array, a key of `jax.random.key`, a numpy array, or a
+    number of Python. Leaves that are neither arrays nor numbers keep their values."""
     leaves, tree = jax.tree_util.tree_flatten(params)
-    handles = [
-        host.broadcast_async(numpy.asarray(leaf), root_rank, f"parameters.{index}")
-        if hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float)) else None
+    sent = [
+        _sent(leaf, f"parameters.{index}")
+        if hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float, complex)) else None
         for index, leaf in enumerate(leaves)
     ]
+    handles = [None if array is None else host.broadcast_async(array, root_rank, f"parameters.{index}")
+               for index, array in enumerate(sent)]
     received = iter(_ops.run_all(handle for handle in handles if handle is not None))
     return jax.tree_util.tree_unflatten(tree, [
-        leaf if handle is None else jax.numpy.asarray(next(received))
+        leaf if handle is None else _received(next(received), leaf)
         for leaf, handle in zip(leaves, handles)
     ])
+
+
+def _sent(leaf: Any, what: str) -> numpy.ndarray:
+    return _values.on_host(jax.random.key_data(leaf) if _values.is_key(leaf) else leaf, what)
+
+
+def _received(result: numpy.ndarray, leaf: Any) -> Any:
+    """Returns the result as the kind of value that the leaf is."""
+    if _values.is_key(leaf):
+        return jax.random.wrap_key_data(jax.numpy.asarray(result), impl=jax.random.key_impl(leaf))
+    if isinstance(leaf, numpy.ndarray):
+        return result
+    if isinstance(leaf, numpy.generic):
+        return result[()]
+    return _values.like(result, leaf)
+
+
+def _check_place(process_set: ProcessSet) -> None:
+    """Raises NotImplementedError if this call of `update` would run on a part of the ranks only."""
+    if not process_set.included() or (process_set.size() == 1 and not _identity.is_elastic()):
+        return
+    wrapper = deciding_wrapper()
+    if wrapper is not None:
+        raise NotImplementedError(
+            f"DistributedOptimizer: {wrapper.name} around it decides by the gradients of this rank alone whether to "
+            "update, so some ranks would reduce and others not; put it inside, where it sees the reduced gradients, "
+            f"which are equal on all ranks: hvd.DistributedOptimizer({wrapper.inside}).")
 
 
 def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = Average,
@@ -40,9 +72,15 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = A
     over all ranks, as one request; also inside `jax.jit`.
 
     All ranks must call `update` equally often, with trees of the same structure. `op`: as for
-    `allreduce`. `gradient_predivide_factor`: f splits the division of an average in two: by f before
+    `allreduce`. Without `name`, requests are numbered as those of `allreduce`. `gradient_predivide_factor`: f splits the division of an average in two: by f before
     the sum and by size / f after it; only with Average. `compression`: the type of gradients in
     transfer, `Compression.none`, `.fp16` or `.bf16`. Raises ValueError for invalid arguments.
+
+    A wrapper of optax that skips updates by the gradients goes inside, where gradients are equal on all ranks:
+    `hvd.DistributedOptimizer(optax.apply_if_finite(...))`. Around this optimizer, `optax.apply_if_finite`, and
+    `optax.MultiSteps` with a `should_skip_update_fn`, are refused: `update` raises NotImplementedError.
+    `optax.MultiSteps` without one may be around it or inside. The same is true of a condition of your own, such as
+    `jax.lax.cond`: all ranks must decide alike.
     """
     if not hasattr(optimizer, "update") or not hasattr(optimizer, "_replace"):
         raise ValueError("DistributedOptimizer takes an optimizer of optax, such as optax.adam(1e-3), not "
@@ -52,6 +90,7 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = A
     id_of(process_set)
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        _check_place(process_set)
         leaves, tree = jax.tree_util.tree_flatten(updates)
         sent, contexts = compress_all(compression, leaves)
         reduced = allreduce(sent, name, op, 1.0 / gradient_predivide_factor,
