@@ -38,7 +38,7 @@ class OrderTest(unittest.TestCase):
         done = subprocess.run(
             [LAUNCHER, "-np", "2", "--stall-check-warning-time-seconds", "1",
              "--stall-check-shutdown-time-seconds", "3", sys.executable, "-c", SCRIPT],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+            capture_output=True, text=True, timeout=120)
         self.assertNotIn("done", done.stdout, done.stderr)
         self.assertNotEqual(done.returncode, 0)
         for pattern in (

@@ -163,8 +163,8 @@ class OptaxTest(rank_base.RankBase):
                 if self.size == 1:  # one rank agrees with itself
                     self.train(around, compiled)
                     continue
-                with self.assertRaisesRegex(NotImplementedError,
-                                            r"DistributedOptimizer: optax.*this rank alone.*DistributedOptimizer\(optax"):
+                sentence = r"DistributedOptimizer: optax.*this rank alone.*DistributedOptimizer\(optax"
+                with self.assertRaisesRegex(NotImplementedError, sentence):
                     self.train(around, compiled)
 
     def test_plain_multi_steps_around_and_inside(self):

@@ -47,7 +47,7 @@ class _Program:
 
 
 def _program_of(ctx: Any) -> _Program:
-    # What JAX keeps alive with a program is the only place that all parts of its lowering share.
+    # All parts of a lowering share the list of what JAX keeps alive with the program.
     kept = ctx.module_context.keepalives
     for each in kept:
         if isinstance(each, _Program):
@@ -108,7 +108,12 @@ def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) 
     types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
     lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True),
                               multiple_results=True)
-    return lowering(ctx, *operands)
+    # The token of our effect orders the callback in place of the token of io_callback's effect.
+    inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_callback_effect)}))
+    results = lowering(inner, *operands)
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(
+        mlir.TokenSet({_callback_effect: inner.tokens_out.get(_io_effect)})))
+    return results
 
 
 def _make_primitive(effect: Any, lower: Callable[..., Any], **lowering: Any) -> Any:
@@ -139,14 +144,19 @@ def _make_native() -> Any:
     return _make_primitive(CollectiveEffect(), _lower_to_handler, platform="cpu")
 
 
-def _make_callback() -> Any:
-    (ordered,) = jax.make_jaxpr(lambda: io_callback(lambda: None, (), ordered=True))().effects
-    return _make_primitive(ordered, _lower_to_callback)
+# The effect of calls in the order of the program.
+(_io_effect,) = jax.make_jaxpr(lambda: io_callback(lambda: None, (), ordered=True))().effects
 
 
+class OrderedCollectiveEffect(type(_io_effect)):  # type: ignore[misc]
+    """The same for collectives, which jax.checkpoint may compute again."""
+
+
+effects.remat_allowed_effects.add_type(OrderedCollectiveEffect)
+_callback_effect = OrderedCollectiveEffect()
 _problem = _native.load()
 _primitive: Any = None if _problem else _make_native()
-_callback_primitive: Any = _make_callback()
+_callback_primitive: Any = _make_primitive(_callback_effect, _lower_to_callback)
 
 
 def uses_ffi() -> bool:

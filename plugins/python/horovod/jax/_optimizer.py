@@ -72,9 +72,10 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = A
     over all ranks, as one request; also inside `jax.jit`.
 
     All ranks must call `update` equally often, with trees of the same structure. `op`: as for
-    `allreduce`. Without `name`, requests are numbered as those of `allreduce`. `gradient_predivide_factor`: f splits the division of an average in two: by f before
-    the sum and by size / f after it; only with Average. `compression`: the type of gradients in
-    transfer, `Compression.none`, `.fp16` or `.bf16`. Raises ValueError for invalid arguments.
+    `allreduce`. Without `name`, requests are numbered as those of `allreduce`. `gradient_predivide_factor`: f
+    splits the division of an average in two: by f before the sum and by size / f after it; only with Average.
+    `compression`: the type of gradients in transfer, `Compression.none`, `.fp16` or `.bf16`. Raises ValueError
+    for invalid arguments.
 
     A wrapper of optax that skips updates by the gradients goes inside, where gradients are equal on all ranks:
     `hvd.DistributedOptimizer(optax.apply_if_finite(...))`. Around this optimizer, `optax.apply_if_finite`, and
