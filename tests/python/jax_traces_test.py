@@ -49,7 +49,8 @@ class TracesTest(rank_base.RankBase):
                     jax.eval_shape(lambda x: function(x), jnp.ones(4))
 
     def test_the_last_batch_of_one_rank_is_smaller(self):
-        optax = rank_base.need("optax")
+        import optax
+
         for _ in self.ways():
             optimizer = hvd.DistributedOptimizer(optax.sgd(0.5))
             other = hvd.DistributedOptimizer(optax.sgd(0.25))
@@ -146,7 +147,8 @@ class OptaxTest(rank_base.RankBase):
         return numpy.full(3, 1 - 0.1 * sum(means), "float32")
 
     def test_wrappers_that_decide_by_the_gradients(self):
-        optax = rank_base.need("optax")
+        import optax
+
         ours = hvd.DistributedOptimizer(optax.sgd(0.1))
         skip = optax.skip_not_finite
         for compiled in (True, False):
@@ -168,7 +170,8 @@ class OptaxTest(rank_base.RankBase):
                     self.train(around, compiled)
 
     def test_plain_multi_steps_around_and_inside(self):
-        optax = rank_base.need("optax")
+        import optax
+
         for compiled in (True, False):
             around = optax.MultiSteps(hvd.DistributedOptimizer(optax.sgd(0.1)), 2)
             inside = hvd.DistributedOptimizer(optax.MultiSteps(optax.sgd(0.1), 2).gradient_transformation())
