@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy
 import tensorflow as tf
 
 import horovod.tensorflow.keras as hvd
@@ -15,6 +16,7 @@ import horovod.tensorflow.keras as hvd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tutorials"))
 from digits import load
 
+BATCH = 32  # samples of a rank
 options = argparse.ArgumentParser()
 options.add_argument("--epochs", type=int, default=10)
 options.add_argument("--pause", type=float, default=0, help="seconds between batches")
@@ -27,7 +29,7 @@ model = tf.keras.Sequential([tf.keras.layers.Input((64,)),
                              tf.keras.layers.Dense(10)])
 model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.003)),
               tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-state = hvd.elastic.KerasState(model, batch=0, epoch=0)
+state = hvd.elastic.KerasState(model, batch=0, epoch=0, ranks=hvd.size())
 
 
 class Pause(tf.keras.callbacks.Callback):
@@ -38,13 +40,21 @@ class Pause(tf.keras.callbacks.Callback):
 @hvd.elastic.run
 def train(state):
     print(f"rank {hvd.rank()} of {hvd.size()} begins in epoch {state.epoch}", flush=True)
-    share = len(images) // hvd.size()
-    mine = slice(hvd.rank() * share, (hvd.rank() + 1) * share)
-    model.fit(images[mine], labels[mine], batch_size=32, verbose=0,
-              epochs=options.epochs - state.epoch,
-              callbacks=[Pause(), hvd.elastic.UpdateBatchStateCallback(state),
-                         hvd.elastic.UpdateEpochStateCallback(state),
-                         hvd.elastic.CommitStateCallback(state)])
+    # Ranks that have changed divide the epoch into other batches: no sample of it comes a second time.
+    state.batch = -(-state.batch * state.ranks // hvd.size())
+    state.ranks = hvd.size()
+    steps = len(images) // (BATCH * hvd.size())
+    callbacks = [Pause(), hvd.elastic.UpdateBatchStateCallback(state),
+                 hvd.elastic.UpdateEpochStateCallback(state), hvd.elastic.CommitStateCallback(state)]
+    while state.epoch < options.epochs:
+        if state.batch >= steps:  # the ranks have changed after the last batch
+            state.epoch, state.batch = state.epoch + 1, 0
+            continue
+        order = numpy.random.default_rng(state.epoch).permutation(len(images))
+        mine = order[state.batch * BATCH * hvd.size() + hvd.rank()::hvd.size()]
+        model.fit(images[mine], labels[mine], batch_size=BATCH, shuffle=False, verbose=0,
+                  steps_per_epoch=steps - state.batch, initial_epoch=state.epoch,
+                  epochs=state.epoch + 1, callbacks=callbacks)
 
 
 train(state)

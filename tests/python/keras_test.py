@@ -246,8 +246,8 @@ class KerasTest(rank_base.RankBase):
                       callbacks=[*made, Reads()])
         for callback, seen in made.items():
             self.assertEqual(seen, 2 * [0, 1, 2, 3], type(callback).__name__)
-        self.assertEqual(commits, 2 * [2, 4, 0])
-        self.assertEqual(steps, [1, 4])  # the first epoch continues after 3 batches
+        self.assertEqual(commits, [5, 7, 0, 2, 4, 0])  # the first epoch continues after 3 batches
+        self.assertEqual(steps, [4, 4])
         self.assertEqual(said.getvalue().count("learning rate has been raised"), self.rank == 0)
 
     def test_a_run_of_training_begins_to_count_batches(self):

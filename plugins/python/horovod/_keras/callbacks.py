@@ -127,12 +127,14 @@ class LearningRateSchedule:
         self.end_epoch: Any = end_epoch
         self.momentum_correction = momentum_correction
         self.steps_per_epoch: Any = steps_per_epoch
+        self._finds_steps = not steps_per_epoch
         self.current_epoch = 0
         self._momentum: Any = None
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        if self.staircase or self.steps_per_epoch:
+        if self.staircase or not self._finds_steps:
             return
+        # The next call of `fit` may continue an epoch, with fewer batches.
         self.steps_per_epoch = (self.params or {}).get("steps")
         if not self.steps_per_epoch:
             raise ValueError(

@@ -107,28 +107,22 @@ class CommitState:
 
 class UpdateBatchState:
     """`state.batch` is the number of the batch that comes next in its epoch. Put it in front of
-    CommitStateCallback. In an epoch that continues after `state.batch` batches, params["steps"], the
-    number of batches that all callbacks see, is the number of those that are left."""
-
-    params: Any
+    CommitStateCallback. Where it is not 0 when `fit` begins, `fit` continues that epoch: the program leaves
+    out the first `state.batch` batches of its data, and sets `steps_per_epoch` to the number of the others.
+    """
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
-        self._steps: Optional[int] = None
-
-    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Remembers the number of batches in an epoch."""
-        self._steps = (self.params or {}).get("steps")
+        self._done = 0
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Sets the number of batches in this epoch."""
-        if self._steps:
-            self.params["steps"] = max(self._steps - self.state.batch, 0)
+        """Remembers how many batches of this epoch were done before."""
+        self._done = self.state.batch
 
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Says which batch comes next."""
-        self.state.batch = batch + 1
+        """Sets the batch that comes next."""
+        self.state.batch = self._done + batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """The next epoch begins with its first batch."""
@@ -137,20 +131,27 @@ class UpdateBatchState:
 
 class UpdateEpochState:
     """`state.epoch` is the number of the epoch that comes next, counted over all calls of `fit`. Put it
-    in front of CommitStateCallback."""
+    in front of CommitStateCallback. Both `fit(initial_epoch=state.epoch, epochs=N)` and
+    `fit(epochs=N - state.epoch)` continue after it."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
         self.state = state
-        self._first = 0
+        self._done = 0
+        self._first: Optional[int] = None
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Remembers which epoch this call of `fit` begins with."""
-        self._first = self.state.epoch
+        """Remembers how many epochs were done before this call of `fit`."""
+        self._done, self._first = self.state.epoch, None
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
+        """Remembers the number of this call's first epoch: `initial_epoch` sets it."""
+        if self._first is None:
+            self._first = epoch
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Says which epoch comes next."""
-        self.state.epoch = self._first + epoch + 1
+        """Sets the epoch that comes next."""
+        self.state.epoch = self._done + epoch - (self._first or 0) + 1
 
 
 def elastic_for(keras: Any, module: str) -> Dict[str, Any]:
