@@ -96,15 +96,50 @@ class TrainingTest(rank_base.RankBase):
         self.assertIs(local[0][0], own)
         self.assertEqual(float(local[0][1]), self.rank + 1)
         self.assertIs(shared[0][0], w)
-        numpy.testing.assert_array_equal(shared[0][1], [self.rank + 1.0] * 2)
+        numpy.testing.assert_array_equal(shared[0][1], [everybody] * 2)
+        mine = tf.ones(2) * (self.rank + 1.0)
         reduce = hvd._make_allreduce_grads_fn("name", "", "", hvd.Compression.none, False, hvd.Sum, 1.0,
                                               None)
         for function in (tape._allreduce_grads, reduce):
-            got = function([shared[0][1], None], [w, own])
+            got = function([mine, None], [w, own])
             numpy.testing.assert_array_equal(got[0], [everybody] * 2)
             self.assertIsNone(got[1])
-            got = function([shared[0][1]], use_generic_names=True)
+            got = function([mine], use_generic_names=True)
             numpy.testing.assert_array_equal(got[0], [everybody] * 2)
+
+    def test_local_and_global_gradients_are_those_of_gradient(self):
+        w, own = tf.Variable([1.0, 2.0]), tf.Variable(3.0)
+        for scale in (True, False):
+            with tf.GradientTape(persistent=True) as tape:
+                loss = tf.reduce_sum(w * w) * (self.rank + 1.0) + own * (self.rank + 1.0)
+            tape = hvd.DistributedGradientTape(tape, scale_local_gradients=scale)
+            tape.register_local_source(own)
+            both = tape.get_local_and_global_gradients
+            for run in (both, tf.function(lambda: both(loss, [w, own], use_generic_names=True))):
+                ((_, mine),), ((_, reduced),) = run() if run is not both else both(loss, [w, own])
+                numpy.testing.assert_allclose(mine, (self.rank + 1) / (self.size if scale else 1), rtol=1e-6)
+                numpy.testing.assert_allclose(reduced, [self.size + 1, 2 * (self.size + 1)], rtol=1e-6)
+
+    def test_a_process_set_that_does_not_exist_is_refused(self):
+        w = tf.Variable(1.0)
+        with tf.GradientTape(persistent=True) as tape:
+            loss = 2 * w
+        never = hvd.ProcessSet(range(self.size + 1))
+        for call in (lambda: hvd.DistributedGradientTape(tape, process_set=never),
+                     lambda: hvd.PartialDistributedGradientTape(tape, process_set=never),
+                     lambda: hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), process_set=never)):
+            with self.assertRaisesRegex(ValueError, "was not added|does not exist|not registered"):
+                call()
+        if self.size > 1:
+            added = hvd.add_process_set([0])
+            tapes = [hvd.DistributedGradientTape(tape, process_set=added, scale_local_gradients=scale)
+                     for scale in (True, False)]
+            hvd.remove_process_set(added)
+            for one in tapes:
+                one.register_local_source(w)
+                for function in (one.gradient, one.get_local_and_global_gradients):
+                    with self.assertRaises(ValueError):
+                        function(loss, [w])
 
     def test_gradients_that_travel_together(self):
         weights = [tf.Variable(tf.ones([count])) for count in (3, 400, 5, 7)]
@@ -308,9 +343,9 @@ class TrainingTest(rank_base.RankBase):
             self.assertIsNone(grads[2])
         self.assertEqual(asked, [1, 1])
         # A step with NaN that was not applied does not influence the next one.
-        helper = LocalGradientAggregationHelper(2, reduce)
+        helper, variable = LocalGradientAggregationHelper(2, reduce), tf.Variable([1.0, 2.0])
         for step in (float("nan"), float("nan"), 1.0, 2.0):
-            grads = helper.compute_gradients([tf.constant([step, step])], [tf.Variable([1.0, 2.0])])
+            grads = helper.compute_gradients([tf.constant([step, step])], [variable])
         numpy.testing.assert_allclose(grads[0], [3.0 * self.size] * 2)
         with self.assertRaisesRegex(ValueError, "backward_passes_per_step must be a number above 0"):
             LocalGradientAggregationHelper(0, reduce)

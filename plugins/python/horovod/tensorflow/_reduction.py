@@ -70,7 +70,9 @@ class Reduction(NamedTuple):
                  local: AbstractSet[Any] = frozenset(), generic_names: bool = False) -> List[Any]:
         """Returns the reduced gradients in order. None stays None. Gradients of variables whose keys
         are in `local` stay local, divided by the number of ranks if so configured. `generic_names`:
-        names depend on the gradients' places in the list, and not on the names of tensors."""
+        names depend on the gradients' places in the list, and not on the names of tensors. Raises
+        ValueError for a process set that does not exist, also where no gradient is shared."""
+        id_of(self.process_set)
         results = list(grads)
         keys = [key_of(v) for v in variables] if variables is not None else [None] * len(results)
         shared = []

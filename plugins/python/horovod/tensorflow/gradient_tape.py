@@ -51,10 +51,10 @@ class _DistributedGradientTape(tf.GradientTape):
     def get_local_and_global_gradients(self, target: Any, sources: Any,
                                        output_gradients: Any = None,
                                        use_generic_names: bool = False) -> Tuple[List, List]:
-        """Returns two lists of pairs of a source and its gradient on this rank, which is not reduced:
-        those of local sources, and all others. `use_generic_names` is accepted for existing scripts."""
+        """`gradient`, as two lists of pairs of a source and its gradient: those of local sources, which
+        stay this rank's own, and all others, which are reduced over all ranks; all ranks must call it."""
         variables = tf.nest.flatten(sources, expand_composites=False)
-        grads = super().gradient(target, variables, output_gradients)
+        grads = self.gradient(target, variables, output_gradients, use_generic_names=use_generic_names)
         pairs = list(zip(variables, grads))
         return ([pair for pair in pairs if key_of(pair[0]) in self._local_sources],
                 [pair for pair in pairs if key_of(pair[0]) not in self._local_sources])
