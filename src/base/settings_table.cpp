@@ -268,6 +268,10 @@ constexpr Setting kTable[] = {
      "without one."},
     {"reset_limit", "", "", "HOROVOD_RESET_LIMIT", kInt, "N", "1000", kLibraries,
      "Most restarts of Horovod in one call of a function of hvd.elastic.run."},
+    {"count_passes", "", "", "HOROVOD_COUNT_PASSES", kFlag, "", "0", kLibraries,
+     "Count each backward pass in `iterations` of optimizers of Keras 2, as Horovod 0.28 does, not "
+     "each "
+     "update."},
     {"jax_ffi", "", "", "HOROVOD_JAX_FFI", kFlag, "", "1", kLibraries,
      "Call the runtime from compiled JAX programs by XLA's FFI where its version is known, else by "
      "Python."},

@@ -27,7 +27,7 @@ STEPS, BATCH = 4, 2  # batches of an epoch, samples of a batch
 
 
 class Interrupt(Exception):
-    """What a commit raises when hosts have changed."""
+    """A commit raises it when hosts have changed."""
 
 
 class Interrupts(keras.callbacks.Callback):

@@ -72,7 +72,8 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         takes gradients as they are. Keras 3 has no such methods: `apply` and `apply_gradients` reduce, but
         not what a DistributedGradientTape has returned. `backward_passes_per_step`: gradients of so many
         batches are added on this rank, or averaged where `average_aggregated_gradients`, before they
-        are reduced and applied. `sparse_as_dense`: tf.IndexedSlices become tensors first.
+        are reduced and applied; with Keras 2 a schedule of the learning rate then advances once in so many
+        batches, so divide its numbers of steps. `sparse_as_dense`: tf.IndexedSlices become tensors first.
         `gradient_predivide_factor`: f splits the average in two: divided by f before the sum and by
         size / f after it. `groups`: a number of groups, or lists of variables, whose gradients
         travel together (on TensorFlow; elsewhere all do). With op=hvd.Adasum each rank steps by

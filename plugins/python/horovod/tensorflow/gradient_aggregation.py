@@ -40,7 +40,8 @@ class LocalGradientAggregationHelper:
                  process_set: ProcessSet = global_process_set, scale_local_gradients: bool = True,
                  name: str = "") -> None:
         id_of(process_set)
-        self._aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients)
+        self._aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients,
+                                             sparse_as_dense)
         self._allreduce = allreduce_func
         self._dense = sparse_as_dense
         self._own = Reduction(process_set=process_set, scale_local_gradients=scale_local_gradients)
@@ -53,14 +54,15 @@ class LocalGradientAggregationHelper:
     def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
         """Those of all ranks in a step's last pass; the sums so far in others, for nobody to use.
 
-        `grads`: tensors, IndexedSlices or None, one for each of `vars`. All ranks must call it as
-        often."""
+        `grads`: tensors, IndexedSlices or None, one for each of `vars`. Each variable has its own sum, and
+        in the last pass None becomes the sum of earlier passes. All ranks must call it as often."""
         return self._aggregation.reduce(grads, vars, self._reduce)
 
     def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any = None,
                         *args: Any, **kwargs: Any) -> Any:
-        """Calls the closure in a step's last pass only."""
-        return self._aggregation.apply(apply_grads_closure)
+        """Calls the closure in a step's last pass only. Raises ValueError if a variable has a gradient in an
+        earlier pass, and the last call of `compute_gradients` did not have it."""
+        return self._aggregation.apply(lambda pairs: apply_grads_closure())
 
     def _reduce(self, grads: List[Any], variables: List[Any]) -> List[Any]:
         shared = [i for i, (grad, variable) in enumerate(zip(grads, variables))

@@ -51,17 +51,20 @@ class _DistributedOptimizer(_V1):
         return list(zip(self._aggregation.reduce(grads, variables, reduction), variables))
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the optimizer's own, in every `backward_passes_per_step`-th call."""
-        pairs = list(grads_and_vars)
-        def apply() -> Any:
+        """As the optimizer's own, in every `backward_passes_per_step`-th call. Each call adds one to
+        `global_step`."""
+        def apply(pairs: List[Tuple[Any, Any]]) -> Any:
+            variables = [variable for grad, variable in pairs
+                         if grad is not None and key_of(variable) not in self._local]
+            if self._reduction.takes_steps and variables:
+                return _adasum.step(
+                    lambda: self._optimizer.apply_gradients(pairs, *args, **kwargs), variables,
+                    lambda changes: self._reduction(changes, variables))
             return self._optimizer.apply_gradients(pairs, *args, **kwargs)
 
-        variables = [variable for grad, variable in pairs
-                     if grad is not None and key_of(variable) not in self._local]
-        if self._reduction.takes_steps and variables:
-            return self._aggregation.apply(lambda: _adasum.step(
-                apply, variables, lambda changes: self._reduction(changes, variables)))
-        return self._aggregation.apply(apply)
+        step = kwargs.get("global_step", args[0] if args else None)
+        return self._aggregation.apply(
+            apply, list(grads_and_vars), None if step is None else lambda: _count(step))
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         return self._optimizer.get_slot(*args, **kwargs)
@@ -71,6 +74,10 @@ class _DistributedOptimizer(_V1):
 
     def variables(self, *args: Any, **kwargs: Any) -> Any:
         return self._optimizer.variables(*args, **kwargs)
+
+
+def _count(global_step: Any) -> Any:
+    return tf.compat.v1.assign_add(global_step, tf.ones([], global_step.dtype.base_dtype))
 
 
 def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking: bool = False,
@@ -85,9 +92,10 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking
 
     `optimizer`: of Keras, or of TensorFlow 1 (`tf.compat.v1.train`). `backward_passes_per_step`: the
     number of calls whose gradients this rank sums, or averages with `average_aggregated_gradients`,
-    before it reduces and applies them. The other arguments are those of `DistributedGradientTape`. With
-    op=hvd.Adasum each rank takes its own step, and the changes of the variables are combined, for each
-    variable on its own. Raises ValueError for invalid arguments.
+    before it reduces and applies them. Each variable has its own sum, so passes may have gradients of
+    different variables. `global_step` counts each call. The other arguments are those of
+    `DistributedGradientTape`. With op=hvd.Adasum each rank takes its own step, and the changes of the
+    variables are combined, for each variable on its own. Raises ValueError for invalid arguments.
     """
     if not isinstance(optimizer, _V1):
         from horovod._keras import facade
@@ -98,5 +106,6 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking
             average_aggregated_gradients, num_groups, groups, process_set, scale_local_gradients)
     reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups,
                           process_set, scale_local_gradients).checked(num_groups)
-    aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients)
+    aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients,
+                                   sparse_as_dense)
     return _DistributedOptimizer(optimizer, name, use_locking, reduction, aggregation)

@@ -1,0 +1,39 @@
+"""Counts of the passes of an optimizer of Keras 2, where several passes make a step."""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from typing import Any, Callable, Optional
+
+import tensorflow as tf
+
+from horovod import _basics
+
+
+def count_of(optimizer: Any, steps: int) -> Optional[Callable[[], Any]]:
+    """Returns a function that counts a pass which does not end its step; None where `iterations` counts
+    updates alone. Warns once if a schedule of the learning rate meets several
+    passes."""
+    if steps == 1:
+        return None
+    if os.environ.get("HOROVOD_COUNT_PASSES", "").strip().lower() in ("1", "true", "yes", "on"):
+        with tf.init_scope():
+            iterations = optimizer.iterations  # older optimizers make it now
+        return lambda: iterations.assign_add(1)
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    if any(callable(getattr(inner, name, None)) for name in ("_learning_rate", "learning_rate")):
+        _warn_of_schedule(steps)
+    return None
+
+
+@functools.lru_cache(maxsize=None)  # once in a process for each number of passes
+def _warn_of_schedule(steps: int) -> None:
+    if _basics.is_initialized() and _basics.rank() != 0:
+        return
+    warnings.warn(
+        f"DistributedOptimizer: the schedule of the learning rate advances once in {steps} batches, with each "
+        f"update (backward_passes_per_step={steps}). Horovod 0.28 advances it with each batch: divide the "
+        f"schedule's numbers of steps by {steps}, or set HOROVOD_COUNT_PASSES=1 to count as it does, which also "
+        "changes the bias correction of Adam and its kin.", stacklevel=4)
