@@ -182,24 +182,30 @@ class _Keras2(Distributed):
         import tensorflow as tf
 
         from horovod.tensorflow import _adasum
+        from horovod.tensorflow._pass_count import count_of
 
-        pairs = list(grads_and_vars)
-        variables = [variable for grad, variable in pairs if grad is not None]
-        original = super().apply_gradients
-
-        def apply() -> Any:
-            return original(pairs, *args, **kwargs)
-
-        if not variables:
-            return apply()
+        pairs, original = list(grads_and_vars), super().apply_gradients
         passes, reduce = self._hvd_passes(), super()._allreduce
-        if passes.steps > 1:
-            with tf.init_scope():
-                getattr(self, "_create_all_weights", getattr(self, "build", None))(variables)
-        if not self._hvd["reduction"].takes_steps:
-            return passes.apply(apply)
-        return passes.apply(lambda: _adasum.step(
-            apply, variables, lambda changes: reduce(changes, variables)))
+
+        def make_state(pairs: List[Tuple[Any, Any]]) -> List[Any]:
+            variables = [variable for grad, variable in pairs if grad is not None]
+            if passes.steps > 1:
+                with tf.init_scope():
+                    if hasattr(self, "_create_all_weights"):
+                        self._create_all_weights(variables)
+                    else:  # such an optimizer accepts no other variables later
+                        self.build([variable for _, variable in pairs])
+            return variables
+
+        def apply(pairs: List[Tuple[Any, Any]]) -> Any:
+            variables = make_state(pairs)
+            if not variables or not self._hvd["reduction"].takes_steps:
+                return original(pairs, *args, **kwargs)
+            return _adasum.step(lambda: original(pairs, *args, **kwargs), variables,
+                                lambda changes: reduce(changes, variables))
+
+        make_state(pairs)
+        return passes.apply(apply, pairs, count_of(self, passes.steps))
 
 
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
@@ -242,7 +248,7 @@ def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, 
     if major_of(keras) >= 3:
         plan["copy"] = keras.ops.copy
     else:
-        plan["aggregate"] = lambda: backend.LocalAggregation(steps, average)
+        plan["aggregate"] = lambda: backend.LocalAggregation(steps, average, sparse_as_dense)
     return plan
 
 
