@@ -272,14 +272,18 @@ class LoopsTest(rank_base.RankBase):
                 numpy.testing.assert_allclose(table, want, rtol=1e-5)
 
     def test_mixed_precision(self):
-        if KERAS_3:
-            self.skipTest("Keras 3's LossScaleOptimizer changes gradients before they are applied")
-        scaled = [lambda one: keras.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(one)),
-                  lambda one: hvd.DistributedOptimizer(keras.mixed_precision.LossScaleOptimizer(one))]
+        scaled = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
         for make in MAKERS:
-            for scale in scaled:
-                optimizer = scale(make())
-                self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), -0.2 * self.mean)
+            for optimizer in (scaled(hvd.DistributedOptimizer(make())),
+                              hvd.DistributedOptimizer(scaled(make()))):
+                def step():
+                    if not KERAS_3:
+                        return optimizer.minimize(self.loss, [self.w])
+                    with tf.GradientTape() as tape:
+                        loss = optimizer.scale_loss(self.loss())
+                    optimizer.apply_gradients(zip(tape.gradient(loss, [self.w]), [self.w]))
+
+                self.check_steps(step, -0.2 * self.mean)
 
     def test_graphs_of_tensorflow_1(self):
         if KERAS_3:

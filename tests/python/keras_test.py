@@ -91,15 +91,18 @@ class KerasTest(rank_base.RankBase):
         scaled = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
         self.check_training(lambda: keras.optimizers.SGD(0.1, momentum=0.9),
                             lambda one: hvd.DistributedOptimizer(scaled(one)))
+        self.check_training(lambda: scaled(keras.optimizers.SGD(0.1, momentum=0.9)),
+                            lambda one: scaled(hvd.DistributedOptimizer(one.inner_optimizer)))
         # An overflow on one rank counts on all ranks.
-        optimizer = hvd.DistributedOptimizer(scaled(keras.optimizers.SGD(0.1)))
-        model = network()
-        model.compile(optimizer, "mse")
-        x, y = data(self.rank)
-        before = model.get_weights()
-        model.fit(x * (numpy.inf if self.rank == 0 else 1), y, batch_size=8, epochs=1, verbose=0)
-        for got, want in zip(model.get_weights(), before):
-            numpy.testing.assert_array_equal(got, want)
+        for wrap in (lambda one: hvd.DistributedOptimizer(scaled(one)),
+                     lambda one: scaled(hvd.DistributedOptimizer(one))):
+            model = network()
+            model.compile(wrap(keras.optimizers.SGD(0.1)), "mse")
+            x, y = data(self.rank)
+            before = model.get_weights()
+            model.fit(x * (numpy.inf if self.rank == 0 else 1), y, batch_size=8, epochs=1, verbose=0)
+            for got, want in zip(model.get_weights(), before):
+                numpy.testing.assert_array_equal(got, want)
         if KERAS_3:
             for keywords in [{"backward_passes_per_step": 2}, {"op": hvd.Adasum}]:
                 if self.size > 1 or "op" not in keywords:

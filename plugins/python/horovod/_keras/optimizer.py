@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
+from horovod._keras import loss_scale
 from horovod._keras._frameworks import backend_of, is_reduced, major_of
 from horovod.process_sets import ProcessSet, id_of
 
@@ -85,7 +86,11 @@ class _OfKeras3(Distributed):
 
 class _Keras3Around(_OfKeras3):
     """Wraps an optimizer such as LossScaleOptimizer. Reduces gradients before the optimizer tests them,
-    so that they are finite on all ranks or on none."""
+    so that they are finite on all ranks or on none, except those of local variables."""
+
+    def has_reduced_all(self) -> bool:
+        """Returns whether all gradients of this step are equal on all ranks."""
+        return not self._hvd["local"] and not self.__dict__.get("_hvd_reduced")
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         grads, variables = list(grads), list(trainable_variables or self._trainable_variables)
@@ -212,6 +217,7 @@ def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     """Returns a class like `base`, with its name, that follows `plan`: reduction, local (keys of
     variables whose gradients stay local), key_of (a variable), factor (of summed gradients),
     aggregate."""
+    loss_scale.prepare(keras)
     if major_of(keras) >= 3:
         mixin: Type[Any] = _Keras3Around if _is_around(keras, base) else _Keras3
         more = {"__module__": base.__module__}
@@ -228,8 +234,7 @@ def _is_around(keras: Any, base: Type[Any]) -> bool:
 
 def is_distributed(optimizer: Any) -> bool:
     """Returns whether the optimizer is distributed, or wraps one that is."""
-    inner = getattr(optimizer, "inner_optimizer", None)
-    return isinstance(optimizer, Distributed) or (inner is not None and is_distributed(inner))
+    return any(isinstance(each, Distributed) for each in loss_scale.wrapped(optimizer))
 
 
 def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, op: int,

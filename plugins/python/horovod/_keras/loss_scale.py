@@ -1,0 +1,92 @@
+"""LossScaleOptimizer of Keras around a distributed optimizer: all ranks make a step, or none does.
+
+LossScaleOptimizer applies gradients only if they are finite. Ranks that decided this alone would skip a reduction
+in which other ranks wait, and would have different loss scales."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Iterator, List, Type
+
+from horovod._keras._frameworks import backend_of, major_of
+from horovod._ops import Sum
+
+
+def wrapped(optimizer: Any) -> Iterator[Any]:
+    """Returns the optimizer, the one that it wraps, and so on."""
+    while optimizer is not None:
+        yield optimizer
+        optimizer = getattr(optimizer, "inner_optimizer", None)
+
+
+def prepare(keras: Any) -> None:
+    """Patches LossScaleOptimizer, which Model.compile puts around optimizers. Other optimizers than those that
+    wrap a distributed one work as before."""
+    if major_of(keras) >= 3:
+        _patch(keras.optimizers.LossScaleOptimizer, "check_finite", functools.partial(_checking, keras))
+        return
+    base = keras.mixed_precision.LossScaleOptimizer
+    for owner in [base, *base.__subclasses__()]:  # one for legacy optimizers, and one for others
+        if "apply_gradients" in vars(owner):
+            _patch(owner, "apply_gradients", functools.partial(_applying, keras))
+
+
+def _patch(owner: Type[Any], name: str, make: Callable[[Any], Any]) -> None:
+    original = vars(owner)[name]
+    if not getattr(original, "_hvd_prepared", False):
+        patched = functools.wraps(original)(make(original))
+        patched._hvd_prepared = True
+        setattr(owner, name, patched)
+
+
+def _distributed(optimizer: Any) -> Any:
+    """Returns the distributed optimizer whose ranks must agree, or None."""
+    return next((each for each in wrapped(optimizer) if hasattr(type(each), "_hvd")), None)
+
+
+def _checking(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    def check_finite(self: Any, grads: Any) -> Any:
+        # Keras calls this before its condition, in each pass, with gradients that are not yet reduced.
+        finite, ours = original(self, grads), _distributed(self)
+        if ours is None or (ours is self and ours.has_reduced_all()):
+            return finite
+        ops = keras.ops
+        return ops.equal(_total(keras, ours, ops.cast(ops.logical_not(finite), "int32")), 0)
+
+    return check_finite
+
+
+def _applying(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    def apply_gradients(self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        ours, pairs = _distributed(self), list(grads_and_vars)
+        if ours is None:
+            return original(self, pairs, *args, **kwargs)
+        # The loss scale stays the same until all passes of a step have been added.
+        return ours._hvd_passes().apply(
+            lambda: original(self, _agreed(keras, ours, pairs), *args, **kwargs))
+
+    return apply_gradients
+
+
+def _agreed(keras: Any, ours: Any, pairs: List[Any]) -> List[Any]:
+    """Returns the pairs of gradients and variables, with a gradient that is not finite if a rank has one."""
+    import tensorflow as tf
+
+    if not ours._hvd["reduction"].takes_steps and not ours._hvd["local"]:
+        return pairs  # reduced
+    there = [i for i, (grad, _) in enumerate(pairs) if grad is not None]
+    if not there:
+        return pairs
+    values = [getattr(pairs[i][0], "values", pairs[i][0]) for i in there]
+    finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
+    failed = _total(keras, ours, tf.cast(tf.logical_not(finite), tf.int32))
+    grad, variable = pairs[there[0]]
+    pairs[there[0]] = (tf.where(failed > 0, tf.constant(float("nan"), values[0].dtype),
+                                tf.convert_to_tensor(grad)), variable)
+    return pairs
+
+
+def _total(keras: Any, ours: Any, flag: Any) -> Any:
+    """Returns the number of ranks with this flag. A sum, since a rank that has joined adds 0."""
+    return backend_of(keras).allreduce(flag, op=Sum, process_set=ours.process_set,
+                                     name="keras.overflows")
