@@ -19,13 +19,18 @@ def wrapped(optimizer: Any) -> Iterator[Any]:
         optimizer = getattr(optimizer, "inner_optimizer", None)
 
 
+def class_of(keras: Any) -> Type[Any]:
+    """Returns LossScaleOptimizer."""
+    return (keras.optimizers if major_of(keras) >= 3 else keras.mixed_precision).LossScaleOptimizer
+
+
 def prepare(keras: Any) -> None:
     """Patches LossScaleOptimizer, which Model.compile puts around optimizers. Other optimizers than those that
     wrap a distributed one work as before."""
     if major_of(keras) >= 3:
-        _patch(keras.optimizers.LossScaleOptimizer, "check_finite", functools.partial(_checking, keras))
+        _patch(class_of(keras), "check_finite", functools.partial(_checking, keras))
         return
-    base = keras.mixed_precision.LossScaleOptimizer
+    base = class_of(keras)
     for owner in [base, *base.__subclasses__()]:  # one for legacy optimizers, and one for others
         if "apply_gradients" in vars(owner):
             _patch(owner, "apply_gradients", functools.partial(_applying, keras))

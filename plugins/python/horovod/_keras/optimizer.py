@@ -18,6 +18,10 @@ class Distributed:
 
     _hvd: Dict[str, Any]
 
+    def __repr__(self) -> str:
+        # Saved models contain the name of the class's module, so most classes keep that of their base.
+        return f"<{_MODULE}.{type(self).__name__} object at {id(self):#x}>"
+
     @property
     def process_set(self) -> ProcessSet:
         """The ranks that reduce. Functions that TensorFlow or JAX has compiled keep the former set."""
@@ -64,10 +68,6 @@ class Distributed:
 
 class _OfKeras3(Distributed):
     """Reduces gradients before it applies them, since Keras 3 has no method that computes gradients."""
-
-    def __repr__(self) -> str:
-        # Saved models contain the name of the class's module, so the class keeps Keras's.
-        return f"<{_MODULE}.{type(self).__name__} object at {id(self):#x}>"
 
     def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
         # Past __setattr__, which would track it as a part of the model.
@@ -218,18 +218,38 @@ def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     variables whose gradients stay local), key_of (a variable), factor (of summed gradients),
     aggregate."""
     loss_scale.prepare(keras)
+    more: Dict[str, Any] = {"_hvd": plan, "__doc__": base.__doc__, "__module__": base.__module__}
     if major_of(keras) >= 3:
         mixin: Type[Any] = _Keras3Around if _is_around(keras, base) else _Keras3
-        more = {"__module__": base.__module__}
     else:
+        mixin = _Keras2
         # Keras 2 saves an optimizer under the name by which Keras exports its class.
-        mixin, exported = _Keras2, ("_keras_api_names", "_keras_api_names_v1")
-        more = {"__module__": _MODULE, **{key: vars(base)[key] for key in exported if key in vars(base)}}
-    return type(base.__name__, (mixin, base), {"_hvd": plan, "__doc__": base.__doc__, **more})
+        exported = {key: vars(base)[key] for key in ("_keras_api_names", "_keras_api_names_v1")
+                    if key in vars(base)}
+        if exported:
+            more.update(exported, __module__=_MODULE)
+    made = type(base.__name__, (mixin, base), more)
+    _register(keras, base, made)
+    return made
+
+
+def _register(keras: Any, base: Type[Any], made: Type[Any]) -> None:
+    """Registers a derived class under the name by which `base` is registered, so that saved models contain
+    this name. Models that are loaded get `base`."""
+    registered = keras.utils.get_registered_name(base)
+    package, separator, name = registered.partition(">")
+    if separator:
+        objects = keras.utils.get_custom_objects()
+        before = objects.get(registered)
+        keras.utils.register_keras_serializable(package, name)(made)
+        if before is None:
+            del objects[registered]
+        else:
+            objects[registered] = before
 
 
 def _is_around(keras: Any, base: Type[Any]) -> bool:
-    return issubclass(base, keras.optimizers.LossScaleOptimizer)
+    return issubclass(base, loss_scale.class_of(keras))
 
 
 def is_distributed(optimizer: Any) -> bool:
@@ -269,18 +289,25 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, 
     config = optimizer.get_config()
     if name:
         config["name"] = name
-    if major_of(keras) >= 3 and _is_around(keras, type(optimizer)):
-        if plan["steps"] > 1 or plan["reduction"].takes_steps:
-            raise ValueError(
-                f"DistributedOptimizer cannot combine several passes or changes (op=hvd.Adasum) around a "
-                f"{type(optimizer).__name__}; give it the optimizer inside, and make a "
-                f"{type(optimizer).__name__} of the result.")
-    elif major_of(keras) >= 3 and plan["steps"] > 1:
-        if config.get("gradient_accumulation_steps"):
-            raise ValueError("Give either backward_passes_per_step or Keras's own "
-                             "gradient_accumulation_steps, not both.")
-        config["gradient_accumulation_steps"] = plan["steps"]
-    return make_class(keras, type(optimizer), plan).from_config(config)
+    made = make_class(keras, type(optimizer), plan)
+    if not _is_around(keras, type(optimizer)):
+        if major_of(keras) >= 3 and plan["steps"] > 1:
+            if config.get("gradient_accumulation_steps"):
+                raise ValueError("Give either backward_passes_per_step or Keras's own "
+                                 "gradient_accumulation_steps, not both.")
+            config["gradient_accumulation_steps"] = plan["steps"]
+        return made.from_config(config)
+    if major_of(keras) < 3:
+        config.pop("name", None)  # it has no name of its own
+    elif plan["steps"] > 1 or plan["reduction"].takes_steps:
+        raise ValueError(
+            f"DistributedOptimizer cannot combine several passes or changes (op=hvd.Adasum) around a "
+            f"{type(optimizer).__name__}; give it the optimizer inside, and make a "
+            f"{type(optimizer).__name__} of the result.")
+    # from_config would look the class of the inner optimizer up by name, and Keras does not find all of them.
+    inner = optimizer.inner_optimizer
+    config["inner_optimizer"] = type(inner).from_config(inner.get_config())
+    return made(**config)
 
 
 def distribute_in_place(keras: Any, optimizer: Any, plan: Dict[str, Any]) -> None:
