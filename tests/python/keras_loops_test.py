@@ -1,6 +1,7 @@
 """horovod.tensorflow: Keras optimizers in custom training loops: the place and time of the reduction."""
 
 import os
+import warnings
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
@@ -97,6 +98,133 @@ class LoopsTest(rank_base.RankBase):
 
         self.check_steps(step, -0.2 * self.total)
         numpy.testing.assert_allclose(other, 1 - 0.4 * self.total, rtol=1e-5)
+
+    def clipped(self, grads):
+        return [grad * 1.0 for grad in grads]
+
+    def test_changed_gradients_of_a_tape_are_averaged_or_refused(self):
+        if not KERAS_3:
+            self.skipTest("Keras 2 reduces where it computes gradients")
+        for op, want in ((hvd.Average, self.mean), (hvd.Sum, self.total)):
+            optimizer = hvd.DistributedOptimizer(MAKERS[0](), op=op)
+
+            def step(**keywords):
+                optimizer.apply_gradients(zip(self.clipped(self.tape(op=op, **keywords)), [self.w]))
+
+            if op == hvd.Average or self.size == 1:
+                self.check_steps(step, -0.2 * want)
+                continue
+            for run in (step, tf.function(step)):
+                with self.assertRaisesRegex(ValueError, "a second time"):
+                    run()
+            # The next step computes gradients without such a tape.
+            def plain():
+                with tf.GradientTape() as tape:
+                    loss = self.loss()
+                optimizer.apply_gradients(zip(tape.gradient(loss, [self.w]), [self.w]))
+
+            self.check_steps(plain, -0.2 * want)
+            scaled = keras.optimizers.LossScaleOptimizer(hvd.DistributedOptimizer(MAKERS[0](), op=op))
+            with self.assertRaisesRegex(ValueError, "a second time"):
+                scaled.apply_gradients(zip(self.tape(op=op), [self.w]))
+
+    def test_changed_gradients_that_a_tape_left_to_a_rank_are_refused(self):
+        if not KERAS_3 or self.size == 1:
+            self.skipTest("Keras 3 reduces where it applies gradients")
+        layer = keras.layers.Dense(1, use_bias=False)
+        layer.build((1, 1))
+        optimizer = hvd.DistributedOptimizer(MAKERS[0]())
+
+        def step():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(layer(tf.ones([1, 1])))
+            ours = hvd.PartialDistributedGradientTape(tape, local_layers=layer)
+            optimizer.apply_gradients(zip(self.clipped(ours.gradient(loss, [layer.kernel])), [layer.kernel]))
+
+        for run in (step, tf.function(step)):
+            with self.assertRaisesRegex(ValueError, "a second time"):
+                run()
+
+    def warnings_of(self, optimizer, step, steps=3):
+        """How often `steps` calls of step(optimizer) warn that each rank trains alone."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(steps):
+                step(optimizer)
+        return sum("each rank trains alone" in str(one.message) for one in caught)
+
+    def local(self):
+        with tf.GradientTape() as tape:
+            loss = self.loss()
+        return tape.gradient(loss, [self.w])
+
+    def test_a_step_without_a_reduction_warns_once(self):
+        want = 0 if KERAS_3 or self.size == 1 else 1
+        for make in MAKERS:
+            self.setUp()  # a new variable, which no function knows
+            for gradients, count in (
+                    (self.local, want), (lambda: self.clipped(self.local()), want),
+                    (self.tape, 0), (lambda: self.clipped(self.tape()), 0),
+                    (lambda: [hvd.allreduce(grad) for grad in self.local()], 0),
+                    (lambda: hvd.grouped_allreduce(self.local()), 0)):
+                def step(optimizer):
+                    optimizer.apply_gradients(zip(gradients(), [self.w]))
+
+                self.assertEqual(self.warnings_of(hvd.DistributedOptimizer(make()), step), count)
+                optimizer = hvd.DistributedOptimizer(make())
+                traced = tf.function(lambda: step(optimizer))
+                self.assertEqual(self.warnings_of(optimizer, lambda _: traced()), count)
+                if gradients in (self.local, self.tape):
+                    compute = tf.function(gradients)
+                    self.check_functions(make, compute, count)
+                    self.check_functions(make, compute, count)  # `compute` is traced already
+
+    def check_functions(self, make, compute, count):
+        """Checks the warnings where one function computes gradients, and another one applies them."""
+        first, second, third = (hvd.DistributedOptimizer(make()) for _ in range(3))
+
+        @tf.function
+        def apply(grad):
+            first.apply_gradients([(grad, self.w)])
+
+        @tf.function
+        def outer():
+            third.apply_gradients(zip(compute(), [self.w]))
+
+        self.assertEqual(self.warnings_of(first, lambda _: apply(compute()[0])), count)
+        self.assertEqual(self.warnings_of(
+            second, lambda _: second.apply_gradients(zip(compute(), [self.w]))), count)
+        self.assertEqual(self.warnings_of(third, lambda _: outer()), count)
+
+    def test_a_train_step_of_a_model_warns_once(self):
+        class Own(keras.Model):
+            def __init__(self, reduces):
+                super().__init__()
+                self.dense, self.norm = keras.layers.Dense(1), hvd.SyncBatchNormalization()
+                self.reduces = reduces
+
+            def call(self, x, training=False):
+                return self.norm(self.dense(x), training=training)
+
+            def train_step(self, data):
+                with tf.GradientTape() as tape:
+                    loss = tf.reduce_mean((self(data[0], training=True) - data[1]) ** 2)
+                if self.reduces:
+                    tape = hvd.DistributedGradientTape(tape)
+                grads, _ = tf.clip_by_global_norm(tape.gradient(loss, self.trainable_variables), 1.0)
+                self.optimizer.apply_gradients(zip(grads, self.trainable_variables))
+                return {"loss": loss}
+
+        want = 0 if KERAS_3 or self.size == 1 else 1
+        x = numpy.ones((8, 2), "float32")
+        for make in MAKERS:
+            for reduces in (False, True):
+                for eagerly in (False, True):
+                    hvd.allreduce(tf.constant(1.0))  # such as the number of samples
+                    model = Own(reduces)
+                    model.compile(hvd.DistributedOptimizer(make()), run_eagerly=eagerly)
+                    count = self.warnings_of(model, lambda one: one.fit(x, x[:, :1], batch_size=4, verbose=0), 1)
+                    self.assertEqual(count, 0 if reduces else want)
 
     def test_methods_that_compute_gradients_reduce_them(self):
         if KERAS_3:

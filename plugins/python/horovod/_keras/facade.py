@@ -69,8 +69,11 @@ def functions_for(keras: Any) -> Dict[str, Any]:
 
         All ranks must train the same model. With Keras 2 the methods that compute gradients reduce
         (`minimize`, which Model.fit calls, `compute_gradients`, `get_gradients`), and `apply_gradients`
-        takes gradients as they are. Keras 3 has no such methods: `apply` and `apply_gradients` reduce, but
-        not what a DistributedGradientTape has returned. `backward_passes_per_step`: gradients of so many
+        takes gradients as they are, with one warning where nothing has reduced them. Keras 3 has no such
+        methods: `apply` and `apply_gradients` reduce, but not what a DistributedGradientTape has returned;
+        ValueError where such gradients have changed since (clipped) and a second reduction gives another
+        result (op=hvd.Sum or hvd.Product, and local layers). With a LossScaleOptimizer, which compile adds
+        under mixed_float16, all ranks make a step or none does. `backward_passes_per_step`: gradients of so many
         batches are added on this rank, or averaged where `average_aggregated_gradients`, before they
         are reduced and applied; with Keras 2 a schedule of the learning rate then advances once in so many
         batches, so divide its numbers of steps. `sparse_as_dense`: tf.IndexedSlices become tensors first.

@@ -9,7 +9,6 @@ import functools
 from typing import Any, Callable, Iterator, List, Type
 
 from horovod._keras._frameworks import backend_of, major_of
-from horovod._ops import Sum
 
 
 def wrapped(optimizer: Any) -> Iterator[Any]:
@@ -40,7 +39,7 @@ def _patch(owner: Type[Any], name: str, make: Callable[[Any], Any]) -> None:
     original = vars(owner)[name]
     if not getattr(original, "_hvd_prepared", False):
         patched = functools.wraps(original)(make(original))
-        patched._hvd_prepared = True
+        patched._hvd_prepared = True  # type: ignore[attr-defined]
         setattr(owner, name, patched)
 
 
@@ -66,9 +65,12 @@ def _applying(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         ours, pairs = _distributed(self), list(grads_and_vars)
         if ours is None:
             return original(self, pairs, *args, **kwargs)
+        from horovod.tensorflow._pass_count import count_of
+
         # The loss scale stays the same until all passes of a step have been added.
-        return ours._hvd_passes().apply(
-            lambda: original(self, _agreed(keras, ours, pairs), *args, **kwargs))
+        passes = ours._hvd_passes()
+        return passes.apply(lambda pairs: original(self, _agreed(keras, ours, pairs), *args, **kwargs), pairs,
+                            count_of(ours, passes.steps))
 
     return apply_gradients
 
@@ -93,5 +95,4 @@ def _agreed(keras: Any, ours: Any, pairs: List[Any]) -> List[Any]:
 
 def _total(keras: Any, ours: Any, flag: Any) -> Any:
     """Returns the number of ranks with this flag. A sum, since a rank that has joined adds 0."""
-    return backend_of(keras).allreduce(flag, op=Sum, process_set=ours.process_set,
-                                     name="keras.overflows")
+    return backend_of(keras).total(flag, ours.process_set)

@@ -29,6 +29,10 @@ def Reduction(*arguments: Any) -> _dense.Reduction:
     return functools.partial(_dense.Reduction, reduce_all=_reduce_all)(*arguments)
 
 
+def total(flag: Any, process_set: Any) -> Any:
+    return hvd.allreduce(flag, name="keras.overflows", op=hvd.Sum, process_set=process_set)
+
+
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
     values = hvd.broadcast_parameters([variable.value for variable in variables], root_rank)
     for variable, value in zip(variables, values):

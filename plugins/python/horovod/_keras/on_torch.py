@@ -44,6 +44,10 @@ def Reduction(*arguments: Any) -> _dense.Reduction:
     return functools.partial(_dense.Reduction, reduce_all=_reduce_all)(*arguments)
 
 
+def total(flag: Any, process_set: Any) -> Any:
+    return hvd.allreduce(flag, name="keras.overflows", op=hvd.Sum, process_set=process_set)
+
+
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
     hvd.broadcast_parameters([(f"keras.{i}", variable.value.data)
                               for i, variable in enumerate(variables)], root_rank)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
+from horovod import _basics
 from horovod._keras import loss_scale
 from horovod._keras._frameworks import backend_of, is_reduced, major_of
+from horovod._ops import Product, Sum
 from horovod.process_sets import ProcessSet, id_of
 
 # Programs look for this name in the text of an optimizer or in its class.
@@ -76,12 +79,35 @@ class _OfKeras3(Distributed):
             for grad, variable in zip(grads, variables) if is_reduced(grad)}
 
     def _reduce(self, grads: List[Any], variables: Sequence[Any]) -> None:
-        """Reduces all gradients over the ranks, except those that a tape has already reduced."""
+        """Reduces all gradients over the ranks, except those that a tape has already reduced. Raises ValueError for
+        those computed from reduced ones, where a second reduction gives another result."""
         plan, reduced = self._hvd, self.__dict__.get("_hvd_reduced", ())
         rest = [i for i, variable in enumerate(variables) if plan["key_of"](variable) not in reduced]
+        if plan["record"] is not None:
+            _refuse_twice(plan, [grads[i] for i in rest], [variables[i] for i in rest])
         results = self._allreduce([grads[i] for i in rest], [variables[i] for i in rest])
         for i, grad in zip(rest, results):
             grads[i] = grad
+        if plan["record"] is not None:
+            plan["record"].forget(variables)
+
+
+def _refuse_twice(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequence[Any]) -> None:
+    """Raises ValueError if the optimizer would reduce gradients of a distributed tape, which have changed since,
+    again, and the result would differ."""
+    reduction, record = plan["reduction"], plan["record"]
+    if reduction.process_set.size() == 1:
+        return
+    for variable, grad in zip(variables, grads):
+        if grad is None:
+            continue
+        kind = record.kind_of(variable, grads)
+        if kind == record.LOCAL or (kind == record.REDUCED and reduction.op in (Sum, Product)):
+            record.forget(variables)  # the next step may be another
+            raise ValueError(
+                f"{variable.name}: the optimizer would reduce this gradient a second time, since it is not the "
+                f"tensor that DistributedGradientTape returned, but one computed from it (clipped, scaled). Give such "
+                f"gradients to an optimizer without hvd.DistributedOptimizer, or use tf.GradientTape.")
 
 
 class _Keras3Around(_OfKeras3):
@@ -161,12 +187,14 @@ class _Keras2(Distributed):
         pairs = list((getattr(own, "compute_gradients", None) or own._compute_gradients)(
             *args, **kwargs))
         variables = [variable for _, variable in pairs]
+        self._hvd["record"].note()
         return list(zip(self._allreduce([grad for grad, _ in pairs], variables), variables))
 
     _compute_gradients = compute_gradients
 
     def get_gradients(self, loss: Any, params: Any) -> List[Any]:
         """As the optimizer's own, of all ranks, in graphs of TensorFlow 1."""
+        self._hvd["record"].note()
         return self._allreduce(super().get_gradients(loss, params), list(params))
 
     def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
@@ -190,6 +218,7 @@ class _Keras2(Distributed):
         from horovod.tensorflow._pass_count import count_of
 
         pairs, original = list(grads_and_vars), super().apply_gradients
+        self._hvd_check_reduced([pair for pair in pairs if pair[0] is not None])
         passes, reduce = self._hvd_passes(), super()._allreduce
 
         def make_state(pairs: List[Tuple[Any, Any]]) -> List[Any]:
@@ -213,10 +242,32 @@ class _Keras2(Distributed):
         return passes.apply(apply, pairs, count_of(self, passes.steps))
 
 
+    def _hvd_check_reduced(self, pairs: Sequence[Tuple[Any, Any]]) -> None:
+        """Warns once if no reduction ran for these gradients: this rank trains alone."""
+        plan, record = self._hvd, self._hvd["record"]
+        if ("_hvd_warned" in self.__dict__ or plan["reduction"].takes_steps or not _basics.is_initialized()
+                or self.process_set.size() == 1):
+            return
+        applied = self.__dict__.setdefault("_hvd_applied", {})  # past __setattr__, which would track it
+        shared = [(grad, variable) for grad, variable in pairs if plan["key_of"](variable) not in plan["local"]]
+        keys = [id(variable) for _, variable in shared]
+        before = max((applied.get(key, 0) for key in keys), default=-1)
+        if (shared and not all(is_reduced(grad) for grad, _ in shared)
+                and not record.may_have_run(*zip(*shared), before)):
+            self.__dict__["_hvd_warned"] = True
+            warnings.warn(
+                f"{type(self).__name__}.apply_gradients: nothing has reduced these gradients over the ranks, so each "
+                f"rank trains alone. In Keras 2 a DistributedOptimizer reduces in minimize and compute_gradients. "
+                f"Compute the gradients with hvd.DistributedGradientTape(tape) of horovod.tensorflow, or call "
+                f"optimizer.minimize(loss, variables, tape=tape).", stacklevel=3)
+        applied.update(dict.fromkeys(keys, record.calls()))
+        record.forget([variable for _, variable in pairs])
+
+
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     """Returns a class like `base`, with its name, that follows `plan`: reduction, local (keys of
     variables whose gradients stay local), key_of (a variable), factor (of summed gradients),
-    aggregate."""
+    record (of reductions, on TensorFlow), aggregate."""
     loss_scale.prepare(keras)
     more: Dict[str, Any] = {"_hvd": plan, "__doc__": base.__doc__, "__module__": base.__module__}
     if major_of(keras) >= 3:
@@ -269,7 +320,8 @@ def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, 
         compression if compression is not None else backend.Compression.none, sparse_as_dense, op,
         factor, groups, process_set, scale_local).checked(num_groups)
     plan = {"reduction": reduction, "local": {backend.key_of(variable) for variable in local},
-            "key_of": backend.key_of, "factor": 1 if average else steps, "steps": steps}
+            "key_of": backend.key_of, "factor": 1 if average else steps, "steps": steps,
+            "record": getattr(backend, "reduced", None)}
     if major_of(keras) >= 3:
         plan["copy"] = keras.ops.copy
     else:

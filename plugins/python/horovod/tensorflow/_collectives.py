@@ -27,7 +27,7 @@ from horovod._compression import check_compression
 from horovod._frontend import ReduceOp, choose_op
 from horovod._ops import Average, Sum
 from horovod.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow import _nodes
+from horovod.tensorflow import _nodes, _reduced
 from horovod.tensorflow.compression import Compression
 
 
@@ -81,6 +81,7 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     `postscale_factor` the results; neither may be 0.
     """
     op = choose_op(average, op)
+    _reduced.note()
     if isinstance(tensor, tf.IndexedSlices):
         return _allreduce_sparse(tensor, name, op, prescale_factor * postscale_factor, process_set,
                                  ignore_name_scope)
@@ -97,6 +98,7 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
     """`allreduce` of a list of tensors as one request: all or none are reduced. tf.IndexedSlices in the
     list are reduced by separate requests. An empty list makes no request, and returns one."""
     op = choose_op(average, op)
+    _reduced.note()
     if not isinstance(tensors, (list, tuple)):
         raise ValueError("grouped_allreduce takes a list or tuple of tensors.")
     dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
@@ -205,6 +207,7 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
     one."""
     number = _nodes.group_of(process_set)
     check_compression(compression)
+    _reduced.note()
     if isinstance(tensors, (list, tuple)) and not tensors:
         return []
     pairs = [compression.compress(tensor) for tensor in _members("reducescatter", tensors)]

@@ -10,7 +10,7 @@ from horovod import _basics
 from horovod._compression import check_choices, check_predivision, checked_groups
 from horovod._ops import Adasum, Average, steps_travel
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-from horovod.tensorflow import _nodes
+from horovod.tensorflow import _nodes, _reduced
 from horovod.tensorflow._collectives import allreduce, grouped_allreduce, reduce_dense
 from horovod.tensorflow.compression import Compression
 
@@ -75,6 +75,7 @@ class Reduction(NamedTuple):
         id_of(self.process_set)
         results = list(grads)
         keys = [key_of(v) for v in variables] if variables is not None else [None] * len(results)
+        _reduced.note(variables or (), [key in local for key in keys])
         shared = []
         for i, grad in enumerate(results):
             if grad is None:

@@ -10,7 +10,14 @@ from horovod import _basics
 from horovod._basics import rank, size  # noqa: F401, for scripts
 from horovod._keras import major_of
 from horovod._ops import Sum
-from horovod.tensorflow._collectives import allreduce
+from horovod.process_sets import global_process_set
+from horovod.tensorflow._collectives import reduce_dense
+from horovod.tensorflow.compression import Compression
+
+
+def _sum(tensor: Any) -> Any:
+    # Not hvd.allreduce, which counts as a reduction of gradients.
+    return reduce_dense([tensor], None, Compression.none, Sum, 1.0, 1.0, global_process_set)[0]
 
 
 def _moments(inputs: Any, axes: Sequence[int], mask: Any = None) -> Tuple[Any, Any]:
@@ -22,10 +29,10 @@ def _moments(inputs: Any, axes: Sequence[int], mask: Any = None) -> Tuple[Any, A
         weights *= tf.cast(mask, dtype)[..., tf.newaxis]
     sums = tf.stack([tf.reduce_sum(weights, axes, keepdims=True),
                      tf.reduce_sum(wide * weights, axes, keepdims=True)])
-    counts, sums = tf.unstack(allreduce(sums, op=Sum))
+    counts, sums = tf.unstack(_sum(sums))
     mean = sums / counts
     squares = tf.reduce_sum(tf.square(wide - mean) * weights, axes, keepdims=True)
-    return mean, allreduce(squares, op=Sum) / counts
+    return mean, _sum(squares) / counts
 
 
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
