@@ -1,5 +1,5 @@
-// float16 and bfloat16 as bits, to and from float32, rounding to nearest even. Without branches,
-// so that loops over them become vector instructions. Internal linkage on purpose: sources that
+// float16 and bfloat16 as bits, to and from float32, rounding to nearest even. Every NaN of float32 becomes the
+// same one. Without branches, so that loops over them become vector instructions. Internal linkage on purpose: sources that
 // are compiled for other instruction sets include this, and must not share code with the rest.
 #pragma once
 
@@ -46,10 +46,9 @@ inline uint16_t half_of_float(float value) {
   const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0.5f) - bits_of_float(0.5f);
   const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   const uint32_t normal = (rounded - (112u << 23)) >> 13;
-  const uint32_t special = magnitude > 0x7f800000u ? 0x7e00u : 0x7c00u;
   uint32_t half = magnitude < (113u << 23) ? subnormal : normal;
-  half = magnitude >= 0x477ff000u ? special : half;
-  return static_cast<uint16_t>(half | sign);
+  half = (magnitude >= 0x477ff000u ? 0x7c00u : half) | sign;
+  return static_cast<uint16_t>(magnitude > 0x7f800000u ? 0x7e00u : half);
 }
 
 inline float float_of_bfloat(uint16_t bfloat) {
@@ -59,8 +58,7 @@ inline float float_of_bfloat(uint16_t bfloat) {
 inline uint16_t bfloat_of_float(float value) {
   const uint32_t bits = bits_of_float(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const uint32_t quiet = (bits >> 16) | 0x40u;
-  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+  return static_cast<uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
 
 }  // namespace

@@ -288,3 +288,75 @@ TEST_CASE("truth values are true or false, whatever their bits") {
   reduce_function(HVD_BOOL, HVD_PRODUCT)(&result, pointers, 3, 1, scale_by(1), scale_by(1));
   CHECK(result == 0);
 }
+
+namespace {
+
+// Reduces inputs, of which one or none has a NaN at each place: the result has the one form of a NaN there,
+// and none elsewhere.
+template <typename T, typename Bits>
+void check_nans(hvd_dtype dtype, hvd_reduce_op op, ReduceFunction reduce, size_t inputs_count,
+                Bits one, Bits nan, T (*load)(Bits)) {
+  const size_t count = 1037;
+  std::vector<std::vector<Bits>> inputs(inputs_count, std::vector<Bits>(count, one));
+  std::vector<const void*> pointers;
+  for (size_t k = 0; k < inputs_count; ++k) {
+    for (size_t i = k; i < count; i += inputs_count + 1) {
+      const auto sign = static_cast<Bits>(Bits{1} << (sizeof(Bits) * 8 - 1));
+      inputs[k][i] = static_cast<Bits>(nan | (k + 1) | (i % 2 == 0 ? sign : Bits{0}));
+    }
+    pointers.push_back(inputs[k].data());
+  }
+  size_t wrong = 0;
+  for (const int32_t divisor : {1, 2, 3}) {
+    for (const bool in_place : {false, true}) {
+      std::vector<Bits> apart(count), own = inputs.back();
+      if (in_place) pointers.back() = own.data();
+      Bits* const result = in_place ? own.data() : apart.data();
+      const Scale after = divisor > 1 && op == HVD_SUM ? divide_by(divisor) : scale_by(1);
+      reduce(result, pointers.data(), inputs_count, count, scale_by(1), after);
+      pointers.back() = inputs.back().data();
+      for (size_t i = 0; i < count; ++i) {
+        const bool has_nan = i % (inputs_count + 1) < inputs_count;
+        if (has_nan ? result[i] != nan : std::isnan(load(result[i]))) ++wrong;
+      }
+    }
+  }
+  INFO("type ", static_cast<int>(dtype), " reduction ", static_cast<int>(op), " of ", inputs_count);
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a NaN of any input is the result of every reduction, in one form") {
+  for (const auto find : all_variants()) {
+    for (const hvd_reduce_op op : {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT}) {
+      for (const size_t inputs : {size_t{2}, size_t{3}, size_t{4}}) {
+        check_nans<float, uint16_t>(HVD_FLOAT16, op, find(HVD_FLOAT16, op), inputs, 0x3c00, 0x7e00,
+                                    float_of_half);
+        check_nans<float, uint16_t>(HVD_BFLOAT16, op, find(HVD_BFLOAT16, op), inputs, 0x3f80,
+                                    0x7fc0, float_of_bfloat);
+        check_nans<float, uint32_t>(HVD_FLOAT32, op, find(HVD_FLOAT32, op), inputs, 0x3f800000,
+                                    0x7fc00000, same_bits<float, uint32_t>);
+        check_nans<double, uint64_t>(HVD_FLOAT64, op, find(HVD_FLOAT64, op), inputs,
+                                     0x3ff0000000000000, 0x7ff8000000000000,
+                                     same_bits<double, uint64_t>);
+      }
+    }
+  }
+}
+
+TEST_CASE("a minimum of zeros is -0 and a maximum +0 where both occur, in any order") {
+  const float zeros[] = {0.0f, -0.0f, 0.0f};
+  for (const auto find : all_variants()) {
+    for (const size_t first : {size_t{0}, size_t{1}}) {
+      const void* pointers[] = {&zeros[first], &zeros[first + 1]};
+      float least = 1, greatest = 1;
+      find(HVD_FLOAT32, HVD_MIN)(&least, pointers, 2, 1, scale_by(1), scale_by(1));
+      find(HVD_FLOAT32, HVD_MAX)(&greatest, pointers, 2, 1, scale_by(1), scale_by(1));
+      CHECK(least == 0);
+      CHECK(std::signbit(least));
+      CHECK(greatest == 0);
+      CHECK(!std::signbit(greatest));
+    }
+  }
+}

@@ -18,18 +18,27 @@ struct Scale {
   int64_t divisor = 0;      // 0: multiply
   bool is_inexact = false;  // the factor of the divisor is rounded, and a product is no quotient
   bool active = false;
+  bool keeps_finite = false;  // see finite_sum
 };
 Scale scale_by(double factor);
 // `divisor`: at least 1.
 Scale divide_by(int32_t divisor);
+// For the sum of the quotients of an average: a float16 sum that only the rounding of finite quotients carries
+// beyond the largest number becomes that number, and not infinite.
+Scale finite_sum();
 
 // result[i] = after * (before * inputs[0][i] op before * inputs[1][i] op ...), in that order.
 // `result` may be one of the inputs; no other overlap. input_count is at least 1.
 using ReduceFunction = void (*)(void* result, const void* const* inputs, size_t input_count,
                                 size_t count, const Scale& before, const Scale& after);
 
-// Returns null when the operation does not support the type.
+// Returns null when the operation does not support the type. A NaN of any input is the result, for minima and
+// maxima too; all NaNs have the same bits.
 ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op);
+
+// The same for float16 and bfloat16 inputs and a float32 result, which is a part of a sum or product and not
+// rounded yet. Null for other types.
+ReduceFunction part_function(hvd_dtype dtype, hvd_reduce_op op);
 
 // Fills with the neutral element: 0 for sum, 1 for product, the extremes for min and max.
 void fill_neutral(void* out, hvd_dtype dtype, hvd_reduce_op op, size_t count);
@@ -37,12 +46,15 @@ void fill_neutral(void* out, hvd_dtype dtype, hvd_reduce_op op, size_t count);
 // The variants, one per instruction set; see reduce_kernels_body.h.
 namespace baseline {
 ReduceFunction find(int dtype, int op);
-}
+ReduceFunction find_part(int dtype, int op);
+}  // namespace baseline
 namespace avx2 {
 ReduceFunction find(int dtype, int op);
-}
+ReduceFunction find_part(int dtype, int op);
+}  // namespace avx2
 namespace avx512 {
 ReduceFunction find(int dtype, int op);
-}
+ReduceFunction find_part(int dtype, int op);
+}  // namespace avx512
 
 }  // namespace hvd::collectives

@@ -8,4 +8,5 @@ namespace {
 #include "collectives/kernels/reduce_kernels_body.h"
 }
 ReduceFunction find(int dtype, int op) { return find_kernel(dtype, op); }
+ReduceFunction find_part(int dtype, int op) { return find_part_kernel(dtype, op); }
 }  // namespace hvd::collectives::avx2

@@ -10,6 +10,7 @@ struct Truth {
 template <typename T, typename Arithmetic, bool kSigned>
 struct IntegerElement {
   using Storage = T;
+  using Output = T;
   using Value = T;
   static constexpr bool kDirect = true;
   static constexpr bool kScalesInPassing = false;  // a division per element prevents vectorization
@@ -42,21 +43,36 @@ struct IntegerElement {
   }
 };
 
-// `scale` multiplies also for a divisor whose inverse is exact.
+inline float without_payload(float value) { return value == value ? value : __builtin_nanf(""); }
+inline double without_payload(double value) { return value == value ? value : __builtin_nan(""); }
+inline uint32_t raw_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
+inline uint64_t raw_bits(double value) { return __builtin_bit_cast(uint64_t, value); }
+
+// `scale` multiplies also for a divisor whose inverse is exact. A NaN of any input is the result, and all NaNs
+// have the same bits: a processor keeps the payload of either operand, and compilers exchange operands. Minima and
+// maxima do not depend on the order either: -0 is below +0.
 template <typename T>
 struct FloatElement {
   using Storage = T;
+  using Output = T;
   using Value = T;
   static constexpr bool kDirect = true;
   static constexpr bool kScalesInPassing = true;
   static constexpr bool kDividesInPassing = sizeof(T) == sizeof(float);
   static constexpr bool kIsFloat = true;
   static inline T load(T value) { return value; }
-  static inline T store(T value) { return value; }
+  static inline T store(T value) { return without_payload(value); }
   static inline T sum(T a, T b) { return a + b; }
   static inline T product(T a, T b) { return a * b; }
-  static inline T min(T a, T b) { return a < b ? a : b; }
-  static inline T max(T a, T b) { return a < b ? b : a; }
+  // One order gives b where a or b is NaN, or both are zeros, the other order gives a. The bits of both together
+  // are a NaN in the first case, and -0 or +0 in the second.
+  static inline T min(T a, T b) {
+    return __builtin_bit_cast(T, raw_bits(a < b ? a : b) | raw_bits(b < a ? b : a));
+  }
+  static inline T max(T a, T b) {
+    const T greater = __builtin_bit_cast(T, raw_bits(a > b ? a : b) & raw_bits(b > a ? b : a));
+    return a == a && b == b ? greater : a + b;
+  }
   static inline T scale(T value, const Scale& scale) {
     return value * static_cast<T>(scale.factor);
   }
@@ -67,21 +83,39 @@ struct FloatElement {
 
 struct HalfElement : FloatElement<float> {
   using Storage = Half;
+  using Output = Half;
   static constexpr bool kDirect = false;
   static inline float load(Half value) { return float_of_half(value.bits); }
   static inline Half store(float value) { return {half_of_float(value)}; }
+  static inline float scale(float value, const Scale& scale) {
+    const float scaled = value * static_cast<float>(scale.factor);
+    if (!scale.keeps_finite) return scaled;
+    constexpr float kLargest = 65504.0f;
+    const float size = __builtin_fabsf(scaled);
+    const bool is_rounded = size > kLargest && size < 1.01f * kLargest;
+    return is_rounded ? __builtin_copysignf(kLargest, scaled) : scaled;
+  }
 };
 
 struct BFloat16Element : FloatElement<float> {
   using Storage = BFloat16Bits;
+  using Output = BFloat16Bits;
   static constexpr bool kDirect = false;
   static inline float load(BFloat16Bits value) { return float_of_bfloat(value.bits); }
   static inline BFloat16Bits store(float value) { return {bfloat_of_float(value)}; }
 };
 
+// Half precision whose result stays in float32: a part of a sum.
+template <typename E>
+struct PartOf : E {
+  using Output = float;
+  static inline float store(float value) { return without_payload(value); }
+};
+
 // Sum and max are "or", product and min are "and"; scales have no effect.
 struct TruthElement {
   using Storage = Truth;
+  using Output = Truth;
   using Value = uint8_t;
   static constexpr bool kDirect = false;
   static constexpr bool kIsFloat = false;
@@ -110,7 +144,7 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
 // is a subnormal float32, the bits may differ, but not those of the result: the sum is a multiple of the smallest
 // bfloat16, hence the quotient is the middle of two bfloat16, which the operations return, or far from it.
 template <typename E>
-inline void store_quotients(typename E::Storage* __restrict out,
+inline void store_quotients(typename E::Output* __restrict out,
                             const typename E::Value* __restrict sums, size_t count,
                             const Scale by) {
   if constexpr (kFusesMultiplyAdd && !E::kDirect) {
@@ -155,7 +189,7 @@ inline void store_quotients<FloatElement<double>>(double* __restrict out,
     }
     if (unusual == 0) return;
   }
-  for (size_t i = 0; i < count; ++i) out[i] = sums[i] / divisor;
+  for (size_t i = 0; i < count; ++i) out[i] = without_payload(sums[i] / divisor);
 }
 
 // The step that follows the reduction.
@@ -165,9 +199,10 @@ enum class Finish { kNothing, kScale, kDivide };
 // buffer below. The result does not overlap the inputs, or is one of them.
 template <typename E, int kOp, Finish kFinish>
 inline typename E::Value combine_two(typename E::Value a, typename E::Value b, const Scale& after) {
-  if constexpr (kFinish == Finish::kScale) return E::scale(combine<E, kOp>(a, b), after);
-  if constexpr (kFinish == Finish::kDivide) return E::divide(combine<E, kOp>(a, b), after);
-  return combine<E, kOp>(a, b);
+  typename E::Value result = combine<E, kOp>(a, b);
+  if constexpr (kFinish == Finish::kScale) result = E::scale(result, after);
+  if constexpr (kFinish == Finish::kDivide) result = E::divide(result, after);
+  return E::store(result);
 }
 template <typename E, int kOp, Finish kFinish>
 void reduce_apart(typename E::Storage* __restrict result, const typename E::Storage* __restrict a,
@@ -200,7 +235,7 @@ void reduce(void* result, const void* const* inputs, size_t input_count, size_t 
             const Scale& before, const Scale& after) {
   using Storage = typename E::Storage;
   using Value = typename E::Value;
-  auto* out = static_cast<Storage*>(result);
+  auto* out = static_cast<typename E::Output*>(result);
   const bool divides = E::kIsFloat && after.is_inexact;
   if constexpr (E::kDirect) {
     if (input_count == 1 && result == inputs[0] && !before.active && !after.active) return;
@@ -266,6 +301,12 @@ ReduceFunction find_operation(int op) {
     default:
       return nullptr;
   }
+}
+
+ReduceFunction find_part_kernel(int dtype, int op) {
+  if (dtype == HVD_FLOAT16) return find_operation<PartOf<HalfElement>>(op);
+  if (dtype == HVD_BFLOAT16) return find_operation<PartOf<BFloat16Element>>(op);
+  return nullptr;
 }
 
 ReduceFunction find_kernel(int dtype, int op) {
