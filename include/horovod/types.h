@@ -31,18 +31,18 @@ typedef enum hvd_dtype {
  *   average    sum divided, cut      sum divided             refused
  *              towards zero
  *   sum        wraps around          sum                     any is true (or)
- *   min, max   yes                   yes                     all (and), any (or)
+ *   min, max   yes                   NaN if any is NaN       all (and), any (or)
  *   product    wraps around          yes                     all are true (and)
  *   adasum     refused               allreduce only          refused
  *
- * float16 and bfloat16 accumulate in float32, with one rounding per host and one at the end.
- * Adasum computes in float64, for each tensor of a group on its own. It combines vectors a and b to
- * (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b, which adds orthogonal vectors and averages equal ones.
- * It combines ranks 2i and 2i+1, then pairs of these results, and so on. A rank without a partner
- * waits for the next level. Factors (prescale, postscale) multiply in float32 for float16, bfloat16 and
- * float32, and in float64 for float64 and integers, whose result is truncated towards zero. They do not
- * change bool. An average without a postscale factor is the sum divided by the number of ranks, correctly
- * rounded, also where some of them have joined; other backends' averages may differ in the last bit. */
+ * float16 and bfloat16 add and multiply in float32 and are rounded once, also between hosts. There only an average
+ * may send 16 bits: then it is rounded once per host too. A NaN of any rank is the result, with the same bits on all.
+ * The sum of an average of integers has 32 bits for types of 8 bits, else 64: only int64 and uint64 wrap around.
+ * Adasum computes in float64, for each tensor of a group. It combines vectors a and b to (1 - a.b / 2|a|^2) a +
+ * (1 - a.b / 2|b|^2) b, which adds orthogonal vectors and averages equal ones: ranks 2i and 2i+1, then pairs of results.
+ * Factors (prescale, postscale) multiply in float32 for float16, bfloat16 and float32, in float64 for others; integers
+ * are cut towards zero, bool does not change. An average without a postscale factor is divided with correct rounding,
+ * by the number of ranks, also where some have joined. Other backends differ: docs/schedulers.md. */
 typedef enum hvd_reduce_op {
   HVD_AVERAGE = 0,
   HVD_SUM = 1,

@@ -1,6 +1,7 @@
 // Allreduce between hosts: every algorithm, over every shape of a world, against a plain oracle.
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "base/half.h"
@@ -11,32 +12,6 @@ using namespace hvd;
 using namespace hvd::test;
 
 namespace {
-
-constexpr int64_t kAlways = int64_t{1} << 40;
-
-struct NamedTuning {
-  const char* name;
-  hvd_tuning tuning;
-};
-
-hvd_tuning tuning_with(int64_t whole, int64_t doubling, int64_t ring_from, int32_t direct_hosts) {
-  hvd_tuning tuning{};
-  tuning.struct_size = sizeof tuning;
-  tuning.whole_limit = whole;
-  tuning.doubling_limit = doubling;
-  tuning.ring_from = ring_from;
-  tuning.direct_hosts = direct_hosts;
-  tuning.chunk = 4096;
-  return tuning;
-}
-
-std::vector<NamedTuning> all_algorithms() {
-  return {{"one-shot", tuning_with(kAlways, -1, -1, 1000)},
-          {"recursive doubling", tuning_with(-1, kAlways, -1, 1)},
-          {"two-shot", tuning_with(-1, -1, -1, 1000)},
-          {"halving-doubling", tuning_with(-1, -1, -1, 1)},
-          {"ring", tuning_with(-1, -1, 1, 1)}};
-}
 
 std::vector<std::vector<int>> worlds_of_hosts() {
   return test::fewer<std::vector<int>>({{0, 1, 2},
@@ -200,6 +175,39 @@ TEST_CASE("in every algorithm all ranks get the same bits") {
     for (const auto& result : results) {
       CHECK(std::memcmp(result.data(), results[0].data(), result.size() * sizeof(float)) == 0);
     }
+  }
+}
+
+TEST_CASE("one-shot and two-shot give an element the same sum, whatever its batch is") {
+  // The tuning of HOROVOD_REPRODUCIBLE.
+  hvd_tuning tuning = tuning_with(0, -1, 0, std::numeric_limits<int32_t>::max());
+  for (const auto& hosts : {std::vector<int>{0, 1, 2, 3, 4}, {0, 0, 1, 2, 3, 4, 5}}) {
+    CAPTURE(name_of_world(hosts));
+    World world(hosts);
+    require_all_ok(world.run([&](Rank& rank) -> Status {
+      std::vector<float> values(60'000);
+      uint32_t state = 99u + static_cast<uint32_t>(rank.rank());
+      for (float& value : values) value = std::exp(20 * random_value(state)) - 1e4f;
+      const auto sum_of_parts = [&](size_t part, std::vector<float>* sums) -> Status {
+        *sums = values;
+        for (size_t first = 0; first < sums->size(); first += part) {
+          const size_t count = std::min(part, sums->size() - first);
+          std::vector<hvd_batch_tensor> tensors{{sums->data() + first, sums->data() + first,
+                                                 static_cast<int64_t>(count), 1, nullptr, nullptr}};
+          hvd_batch batch = batch_of(HVD_ALLREDUCE, HVD_FLOAT32, tensors);
+          batch.tuning = &tuning;
+          HVD_RETURN_IF_ERROR(rank.run(batch));
+        }
+        return {};
+      };
+      std::vector<float> whole, parts;
+      HVD_RETURN_IF_ERROR(sum_of_parts(60'000, &whole));
+      for (const size_t part : {size_t{700}, size_t{3900}, size_t{17'000}}) {
+        HVD_RETURN_IF_ERROR(sum_of_parts(part, &parts));
+        if (whole != parts) return internal_error(cat("parts of ", part, " differ"));
+      }
+      return {};
+    }));
   }
 }
 

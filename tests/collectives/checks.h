@@ -1,4 +1,4 @@
-// Batches and verdicts of threads for the tests of collectives; world.h holds their world.
+// Batches, algorithms and verdicts of threads for the tests of collectives; world.h holds their world.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,6 +18,33 @@ inline hvd_batch batch_of(int op, hvd_dtype dtype, std::vector<hvd_batch_tensor>
   batch.tensor_count = static_cast<uint32_t>(tensors.size());
   batch.tensors = tensors.data();
   return batch;
+}
+
+struct NamedTuning {
+  const char* name;
+  hvd_tuning tuning;
+};
+
+inline hvd_tuning tuning_with(int64_t whole, int64_t doubling, int64_t ring_from,
+                              int32_t direct_hosts) {
+  hvd_tuning tuning{};
+  tuning.struct_size = sizeof tuning;
+  tuning.whole_limit = whole;
+  tuning.doubling_limit = doubling;
+  tuning.ring_from = ring_from;
+  tuning.direct_hosts = direct_hosts;
+  tuning.chunk = 4096;
+  return tuning;
+}
+
+// Every algorithm between hosts, whatever the size.
+inline std::vector<NamedTuning> all_algorithms() {
+  constexpr int64_t kAlways = int64_t{1} << 40;
+  return {{"one-shot", tuning_with(kAlways, -1, -1, 1000)},
+          {"recursive doubling", tuning_with(-1, kAlways, -1, 1)},
+          {"two-shot", tuning_with(-1, -1, -1, 1000)},
+          {"halving-doubling", tuning_with(-1, -1, -1, 1)},
+          {"ring", tuning_with(-1, -1, 1, 1)}};
 }
 
 inline Status pass_barrier(Rank& rank) {

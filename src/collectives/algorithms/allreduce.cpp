@@ -34,7 +34,7 @@ Coroutine allreduce_small(Flow& flow, Group& group, Reduction& reduction) {
   co_await pack_small(flow, group, reduction, step);
   SmallArrived arrived(group, step);
   co_await flow.until(arrived);
-  reduce_small(group, reduction, step, group.small_result());
+  reduce_small(group, reduction, step, reduction.reduce, reduction.after, group.small_result());
   reduction.unpacker.write(group.small_result(), reduction.count);
   end_small(group, step);
 }

@@ -3,8 +3,7 @@
 // over the ranks of a host. Every host has as many drivers as the host with the fewest ranks has
 // ranks. In a group with one rank per host, the sockets send the user's memory itself.
 //
-// A sum in half precision is rounded once per host, for its part, and once at the end: sums of some
-// of the hosts travel in float32. The error therefore does not grow with the number of hosts.
+// Half precision: host_part.h says what is rounded where.
 #include "collectives/algorithms/allreduce_across.h"
 
 #include <algorithm>
@@ -26,6 +25,8 @@ InterHostConfig config_for(Group& group, const hvd_batch& batch, const Reduction
   config.dtype = batch.dtype;
   config.op = batch.reduce_op;
   config.streams = static_cast<size_t>(tuning.streams);
+  config.part = host_part_of(batch, reduction, sends_partial_sums(config.algorithm),
+                             group.size() > group.host_count());
   return config;
 }
 
@@ -61,8 +62,8 @@ class Tensors {
         results_(outputs_),
         buffers_(config.window) {}
 
-  // The next piece, with this host's part in it.
-  std::byte* pack() {
+  // The next piece. This host's part is in `inter_host.part_of_next` of it.
+  std::byte* pack(InterHostAllreduce& inter_host) {
     const size_t count = count_of(packed_);
     const size_t size = count * reduction_.element;
     std::byte* place = place_of(outputs_, packed_, size);
@@ -78,7 +79,8 @@ class Tensors {
     });
     if (reduction_.before.active || batch_.dtype == HVD_BOOL) {
       const void* const input = place;
-      reduction_.reduce(place, &input, 1, count, reduction_.before, reduction_.none);
+      config_.part.reduce(inter_host.part_of_next(place), &input, 1, count, reduction_.before,
+                          config_.part.within);
     }
     ++packed_;
     return place;
@@ -133,7 +135,7 @@ Coroutine allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduc
   Tensors tensors(batch, reduction, config);
   while (tensors.unpacked() < config.pieces) {
     if (inter_host.may_add()) {
-      inter_host.add(tensors.pack());
+      inter_host.add(tensors.pack(inter_host));
       inter_host.advance();
     } else {
       PiecesFinished finished(inter_host, tensors.unpacked() + 1);
@@ -145,13 +147,15 @@ Coroutine allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduc
 
 // ---- Several ranks on some host -----------------------------------------------------------------
 
-// The leader runs the inter-host allreduce of what its host has reduced.
+// The leader reduces its host's payloads and runs the inter-host allreduce of them.
 Coroutine inter_host_small(Flow& flow, Group& group, const hvd_batch& batch,
-                           const Reduction& reduction, std::byte* result) {
+                           const Reduction& reduction, uint64_t step, std::byte* result) {
   InterHostConfig config = config_for(group, batch, reduction, tuning_of(batch));
   cut(config, reduction.count, reduction.count);
   InterHostAllreduce& inter_host = group.inter_host();
   inter_host.begin(reduction, config);
+  reduce_small(group, reduction, step, config.part.reduce, config.part.within,
+               inter_host.part_of_next(result));
   inter_host.add(result);
   PiecesFinished finished(inter_host, 1);
   co_await flow.until(finished);
@@ -164,8 +168,7 @@ Coroutine small_across(Flow& flow, Group& group, const hvd_batch& batch, Reducti
   if (group.is_leader()) {
     SmallArrived arrived(group, step);
     co_await flow.until(arrived);
-    reduce_small(group, reduction, step, result);
-    co_await inter_host_small(flow, group, batch, reduction, result);
+    co_await inter_host_small(flow, group, batch, reduction, step, result);
     group.post(kShared, step + 1);
   } else {
     OneReached shared(group, 0, kShared, step + 1);
@@ -193,6 +196,7 @@ class DrivenStream {
     config.last = slice(on_host.chunks() - 1).count;
     // The window equals the number of result buffers.
     config.window = 2;
+    part_ = config.part;
     inter_host.begin(reduction, config);
   }
 
@@ -206,8 +210,8 @@ class DrivenStream {
       for (size_t i = 0; i < group_.local_count(); ++i) {
         inputs[i] = group_.sub_region().slot(i, step) + own.first * reduction_.element;
       }
-      reduction_.reduce(result, inputs, group_.local_count(), own.count, reduction_.before,
-                        reduction_.none);
+      part_.reduce(inter_host.part_of_next(result), inputs, group_.local_count(), own.count,
+                   reduction_.before, part_.within);
     }
     group_.post_all(kReduced, step + 1);
     if (is_driver) inter_host.add(result);
@@ -226,6 +230,7 @@ class DrivenStream {
   Group& group_;
   Reduction& reduction_;
   size_t drivers_;
+  HostPart part_;
 };
 
 // Waits for a condition; a driver advances its inter-host allreduce meanwhile.

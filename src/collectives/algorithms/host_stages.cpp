@@ -12,13 +12,13 @@ Coroutine pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t st
   group.post_small(step);
 }
 
-void reduce_small(Group& group, const Reduction& reduction, uint64_t step, std::byte* result) {
+void reduce_small(Group& group, const Reduction& reduction, uint64_t step, ReduceFunction reduce,
+                  const Scale& after, std::byte* result) {
   const void* inputs[kMaxLocalRanks];
   for (size_t i = 0; i < group.local_count(); ++i) {
     inputs[i] = group.sub_region().small(i, step).payload;
   }
-  reduction.reduce(result, inputs, group.local_count(), reduction.count, reduction.before,
-                   group.host_count() > 1 ? reduction.none : reduction.after);
+  reduce(result, inputs, group.local_count(), reduction.count, reduction.before, after);
 }
 
 void end_small(Group& group, uint64_t step) {

@@ -16,9 +16,9 @@ constexpr size_t kBlockBytes = 4096;
 
 // Copies this rank's small payload into its slot in shared memory.
 Coroutine pack_small(Flow& flow, Group& group, Reduction& reduction, uint64_t step);
-// Reduces the small payloads of the host's ranks for a step; the payloads must have arrived. In a
-// group of several hosts, the postscale is left to the inter-host stage.
-void reduce_small(Group& group, const Reduction& reduction, uint64_t step, std::byte* result);
+// Reduces the small payloads of the host's ranks for a step; the payloads must have arrived.
+void reduce_small(Group& group, const Reduction& reduction, uint64_t step, ReduceFunction reduce,
+                  const Scale& after, std::byte* result);
 void end_small(Group& group, uint64_t step);
 
 // One allreduce in chunks. Its member functions are the stages of a chunk on its host.

@@ -36,7 +36,7 @@ void InterHostAllreduce::begin(const Reduction& reduction, const InterHostConfig
     last_schedule_ = make_schedule(config.algorithm, hosts, host, config.last, element_);
     scheduled_config_ = config;
   }
-  accumulates_float32_ = schedule_.partial && is_half(config.dtype);
+  accumulates_float32_ = config.part.is_float32 || (schedule_.partial && is_half(config.dtype));
   reduce_ = accumulates_float32_
                 ? reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(config.op))
                 : reduction.reduce;
@@ -85,7 +85,7 @@ void InterHostAllreduce::add(std::byte* data) {
   HVD_CHECK(may_add());
   Piece& piece = slot_of(added_);
   piece.data = data;
-  if (accumulates_float32_) {
+  if (accumulates_float32_ && !config_.part.is_float32) {
     to_float32(reinterpret_cast<float*>(float32_of(piece)), data, config_.dtype, count_of(added_));
   }
   ++added_;
@@ -266,10 +266,10 @@ void InterHostAllreduce::reduce(Piece& piece) {
   if (inputs_.size() == transfers.size()) inputs_.push_back(own);
   const bool last = piece.hop == schedule.last_reducing;
   reduce_(own, inputs_.data(), inputs_.size(), part.count, reduction_->none,
-          last && !accumulates_float32_ ? reduction_->after : reduction_->none);
+          last && !accumulates_float32_ ? config_.part.after : reduction_->none);
   if (last && accumulates_float32_) {
     to_storage_type(piece.data + part.first * element_, reinterpret_cast<const float*>(own),
-                    config_.dtype, part.count, reduction_->after);
+                    config_.dtype, part.count, config_.part.after);
   }
 }
 

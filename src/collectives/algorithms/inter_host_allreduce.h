@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/algorithms/flow.h"
+#include "collectives/algorithms/host_part.h"
 #include "collectives/algorithms/schedule.h"
 #include "collectives/kernels/reduction.h"
 #include "collectives/mesh/peer_stream.h"
@@ -25,6 +26,7 @@ struct InterHostConfig {
   size_t last = 0;    // elements of the last piece
   size_t window = 1;  // most pieces in flight
   size_t streams = 1;
+  HostPart part;
 };
 
 class InterHostAllreduce {
@@ -33,8 +35,12 @@ class InterHostAllreduce {
 
   // `reduction` must outlive the operation.
   void begin(const Reduction& reduction, const InterHostConfig& config);
-  // Adds the next piece, which holds this host's part, and the result once the piece is finished.
-  // Call only while may_add().
+  // The memory for this host's part of the next piece: float32, or `piece` itself. Call only while may_add().
+  std::byte* part_of_next(std::byte* piece) {
+    return config_.part.is_float32 ? float32_of(slot_of(added_)) : piece;
+  }
+  // Adds the next piece, whose part is in that memory; `piece` holds the result once it is finished. Call only
+  // while may_add().
   void add(std::byte* piece);
   bool may_add() const { return added_ < config_.pieces && added_ - finished_ < config_.window; }
   size_t added() const { return added_; }

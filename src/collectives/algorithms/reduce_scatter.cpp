@@ -3,11 +3,13 @@
 // result. A member with fewer rows than others leaves the end of its places unused.
 //
 // Between hosts the ranks of a host reduce all places, and the leaders send each host its members'
-// places and nothing else.
+// places and nothing else. The parts of half precision may be in float32 then (host_part.h).
 #include <vector>
 
 #include "base/dtype.h"
 #include "collectives/algorithms/collectives.h"
+#include "collectives/algorithms/host_part.h"
+#include "collectives/kernels/half_conversion.h"
 #include "collectives/kernels/reduction.h"
 #include "collectives/kernels/tensor_list.h"
 
@@ -50,6 +52,8 @@ class Scattering {
                                 static_cast<hvd_reduce_op>(batch.reduce_op))),
         before_(scale_before(batch)),
         after_(scale_after(batch)),
+        part_(host_part_of(batch, Reduction(batch), false, group.size() > group.host_count())),
+        part_element_(group.host_count() > 1 && part_.is_float32 ? sizeof(float) : element_),
         output_(tensors_, OwnRows{{element_, group.size(), group.index()}}),
         sizes_(group.size()),
         position_(group.size()),
@@ -66,7 +70,8 @@ class Scattering {
       first_on_host_[host] = next;
       for (const size_t member : group.members_of(host)) position_[member] = next++;
     }
-    place_ = sub_region_.chunk() / group.size();
+    // The parts of all places fit into a result buffer.
+    place_ = sub_region_.chunk() / group.size() * element_ / part_element_;
     place_ -= place_ % (place_ < 64 ? element_ : 64);
     place_ = std::min(place_, largest);
     steps = largest == 0 ? 0 : (largest + place_ - 1) / place_;
@@ -93,7 +98,7 @@ class Scattering {
   void reduce_own(size_t index) {
     size_t offset = position_[group_.index()] * place_;
     output_.next(size_at(group_.index(), index), [&](std::byte* data, size_t size) {
-      if (data != nullptr) reduce_slots(data, index, offset, size, after_);
+      if (data != nullptr) reduce_slots(reduce_, data, index, offset, size, after_);
       offset += size;
     });
     group_.post_all(kConsumed, first + index + 1);
@@ -106,8 +111,8 @@ class Scattering {
                                  group_.local_index(), element_);
     if (share.count > 0) {
       const size_t offset = share.first * element_;
-      reduce_slots(sub_region_.result(first + index) + offset, index, offset,
-                   share.count * element_, scale_by(1));
+      reduce_slots(part_.reduce, sub_region_.result(first + index) + share.first * part_element_,
+                   index, offset, share.count * element_, part_.within);
     }
     group_.post_all(kReduced, first + index + 1);
   }
@@ -116,23 +121,33 @@ class Scattering {
     for (size_t host = 0; host < group_.host_count(); ++host) {
       if (host == group_.host_index()) continue;
       PeerStream& peer_stream = group_.peer_stream(host);
-      transfers.send(peer_stream, result + first_on_host_[host] * place_,
-                     group_.members_of(host).size() * place_);
+      transfers.send(peer_stream, result + first_on_host_[host] * part_place(),
+                     group_.members_of(host).size() * part_place());
       transfers.receive(peer_stream, received_from(host), stride());
     }
   }
   void reduce_hosts(size_t index) {
     std::byte* own =
-        sub_region_.result(first + index) + first_on_host_[group_.host_index()] * place_;
+        sub_region_.result(first + index) + first_on_host_[group_.host_index()] * part_place();
     std::vector<const void*> inputs(group_.host_count());
     for (size_t host = 0; host < inputs.size(); ++host) {
       inputs[host] = host == group_.host_index() ? own : received_from(host);
     }
-    reduce_(own, inputs.data(), inputs.size(), stride() / element_, scale_by(1), after_);
+    const size_t count = stride() / part_element_;
+    if (part_.is_float32) {
+      reduce_function(HVD_FLOAT32, static_cast<hvd_reduce_op>(batch_.reduce_op))(
+          own, inputs.data(), inputs.size(), count, scale_by(1), scale_by(1));
+      round_in_place(own, count);
+    } else {
+      reduce_(own, inputs.data(), inputs.size(), count, scale_by(1), part_.after);
+    }
     group_.post(kShared, first + index + 1);
   }
   void unpack(size_t index) {
-    output_.write(sub_region_.result(first + index) + position_[group_.index()] * place_,
+    // The results of the own host lie at the front of its parts.
+    const size_t host = first_on_host_[group_.host_index()];
+    output_.write(sub_region_.result(first + index) + host * part_place() +
+                      (position_[group_.index()] - host) * place_,
                   size_at(group_.index(), index));
     group_.post_all(kConsumed, first + index + 1);
   }
@@ -145,14 +160,27 @@ class Scattering {
     const size_t before = std::min(sizes_[member], index * place_);
     return std::min(sizes_[member] - before, place_);
   }
-  void reduce_slots(std::byte* to, size_t index, size_t offset, size_t size, const Scale& after) {
+  void reduce_slots(ReduceFunction reduce, std::byte* to, size_t index, size_t offset, size_t size,
+                    const Scale& after) {
     const void* inputs[kMaxLocalRanks];
     for (size_t i = 0; i < group_.local_count(); ++i) {
       inputs[i] = sub_region_.slot(i, first + index) + offset;
     }
-    reduce_(to, inputs, group_.local_count(), size / element_, before_, after);
+    reduce(to, inputs, group_.local_count(), size / element_, before_, after);
   }
-  size_t stride() const { return group_.local_count() * place_; }
+  // Rounds float32 to the storage type: in blocks, since the two overlap.
+  void round_in_place(std::byte* memory, size_t count) {
+    constexpr size_t kBlock = 1024;
+    uint16_t block[kBlock];
+    for (size_t first = 0; first < count; first += kBlock) {
+      const size_t size = std::min(kBlock, count - first);
+      to_storage_type(block, reinterpret_cast<const float*>(memory) + first, batch_.dtype, size,
+                      part_.after);
+      std::memcpy(memory + first * element_, block, size * element_);
+    }
+  }
+  size_t part_place() const { return place_ / element_ * part_element_; }
+  size_t stride() const { return group_.local_count() * part_place(); }
   std::byte* received_from(size_t host) {
     return group_.scratch(stride() * group_.host_count()) + host * stride();
   }
@@ -164,6 +192,8 @@ class Scattering {
   std::span<const hvd_batch_tensor> tensors_;
   ReduceFunction reduce_;
   Scale before_, after_;
+  HostPart part_;
+  size_t part_element_;                // bytes of an element between hosts
   std::vector<Walk<RowsFor>> inputs_;  // by member: the rows that it gets
   Walk<OwnRows> output_;
   std::vector<size_t> sizes_;     // bytes that each member gets

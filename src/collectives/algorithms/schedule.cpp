@@ -161,6 +161,10 @@ Algorithm choose_algorithm(const Tuning& tuning, size_t hosts, size_t bytes) {
   return bytes < tuning.ring_from ? Algorithm::kHalvingDoubling : Algorithm::kRing;
 }
 
+bool sends_partial_sums(Algorithm algorithm) {
+  return algorithm != Algorithm::kOneShot && algorithm != Algorithm::kTwoShot;
+}
+
 Schedule make_schedule(Algorithm algorithm, size_t hosts, size_t host, size_t count,
                        size_t element) {
   ScheduleBuilder builder(hosts, host, count, element);

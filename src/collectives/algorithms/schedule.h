@@ -22,6 +22,9 @@ enum class Algorithm : uint8_t {
 // Returns the algorithm for a batch of this many bytes; equal on all hosts.
 Algorithm choose_algorithm(const Tuning& tuning, size_t hosts, size_t bytes);
 
+// Whether hosts send sums of several hosts, not only their own data.
+bool sends_partial_sums(Algorithm algorithm);
+
 // Elements that travel to or from a host.
 struct Transfer {
   size_t host;

@@ -1,6 +1,7 @@
 // Every collective, over every shape of a world, against a plain oracle.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "base/dtype.h"
@@ -140,7 +141,12 @@ Status check_average(Rank& rank, hvd_dtype dtype, size_t count, bool has_joined,
   for (size_t i = 0; i < count && !joins; ++i) {
     double sum = 0;
     for (int r = 0; r < rank.size() - (has_joined ? 1 : 0); ++r) sum += value(r, i);
-    if (values[i] != of(sum, rank.size())) {
+    // A host of several ranks rounds its quotients of float16 before it sends them.
+    const bool rounds_twice = dtype == HVD_FLOAT16 && rank.group().host_count() > 1 &&
+                              rank.group().size() > rank.group().host_count();
+    const T right = of(sum, rank.size());
+    const bool is_near = std::abs(static_cast<double>(values[i]) - static_cast<double>(right)) <= 1;
+    if (values[i] != right && !(rounds_twice && is_near)) {
       return internal_error(cat("average ", i, " of ", count, ", type ", static_cast<int>(dtype)));
     }
   }

@@ -1,0 +1,28 @@
+#include "collectives/algorithms/host_part.h"
+
+#include "collectives/kernels/half_conversion.h"
+
+namespace hvd::collectives {
+
+HostPart host_part_of(const hvd_batch& batch, const Reduction& reduction, bool sends_partial_sums,
+                      bool several_ranks) {
+  HostPart part{false, reduction.reduce, reduction.none, reduction.after};
+  if (!is_half(batch.dtype)) return part;
+  const bool adds = batch.reduce_op == HVD_SUM || batch.reduce_op == HVD_PRODUCT;
+  const bool is_average = reduction.after.divisor > 0;
+  const bool fits = !reduction.before.active || (is_average && several_ranks);
+  if (fits && (!adds || !several_ranks)) return part;
+  if (fits && is_average && !sends_partial_sums) {
+    if (batch.dtype == HVD_FLOAT16) {
+      part.within = reduction.after;
+      part.after = finite_sum();
+    }
+    return part;
+  }
+  part.is_float32 = true;
+  part.reduce = part_function(static_cast<hvd_dtype>(batch.dtype),
+                              static_cast<hvd_reduce_op>(batch.reduce_op));
+  return part;
+}
+
+}  // namespace hvd::collectives
