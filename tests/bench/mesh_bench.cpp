@@ -5,7 +5,8 @@
 //
 //   mesh_bench [ranks [hosts [bytes...]]]
 //
-// HVD_BENCH_ENCRYPT=1 encrypts the links between hosts, and prints the processor time of its records.
+// HVD_BENCH_RATE=1gbit limits what each host sends, HVD_BENCH_DTYPE and HVD_BENCH_REDUCTION choose the
+// reduction. HVD_BENCH_ENCRYPT=1 encrypts the links between hosts, and prints the processor time of its records.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -16,6 +17,7 @@
 #include <ctime>
 #include <vector>
 
+#include "base/dtype.h"
 #include "collectives/world.h"
 #include "net_hosts.h"
 #include "stream_pair.h"
@@ -135,19 +137,26 @@ hvd_tuning tuning_from_environment() {
   return tuning;
 }
 
-// An allreduce in place, ready to be run again and again.
+// An allreduce of `bytes` in place, ready to be run again and again. HVD_BENCH_DTYPE and
+// HVD_BENCH_REDUCTION: numbers of types.h; an average is 0.
 class Allreduce {
  public:
-  Allreduce(Rank& rank, size_t count) : rank_(rank), values_(count, 1.0f) {
+  Allreduce(Rank& rank, size_t bytes) : rank_(rank), values_(bytes / sizeof(float), 0.0f) {
+    const auto dtype = static_cast<hvd_dtype>(number("HVD_BENCH_DTYPE", HVD_FLOAT32));
+    const int reduction = number("HVD_BENCH_REDUCTION", HVD_SUM);
     tensor_.input = tensor_.output = values_.data();
-    tensor_.count = static_cast<int64_t>(count);
+    tensor_.count = static_cast<int64_t>(bytes / hvd::size_of(dtype));
     tensor_.row = 1;
     batch_.struct_size = sizeof batch_;
     batch_.op = HVD_ALLREDUCE;
-    batch_.reduce_op = HVD_SUM;
-    batch_.dtype = HVD_FLOAT32;
+    batch_.reduce_op = reduction == HVD_AVERAGE ? HVD_SUM : reduction;
+    batch_.dtype = dtype;
     batch_.device = HVD_CPU;
     batch_.prescale = batch_.postscale = 1;
+    if (reduction == HVD_AVERAGE) {
+      batch_.divisor = rank.size();
+      batch_.postscale = 1.0 / rank.size();
+    }
     batch_.tensor_count = 1;
     batch_.tensors = &tensor_;
     batch_.tuning = &tuning_;
@@ -169,7 +178,7 @@ class Allreduce {
 
 // In turns, so that both meet the same weather.
 void measure_line(Rank& rank, size_t bytes, hvd::bench::StreamPair* pair) {
-  Allreduce allreduce(rank, bytes / 4);
+  Allreduce allreduce(rank, bytes);
   std::vector<char> out(pair != nullptr ? bytes : 0, 'x');
   std::vector<char> in(out.size());
   std::vector<double> ours, plain;

@@ -1,5 +1,6 @@
 // Hosts for benchmarks: network namespaces of forked processes, joined by a bridge. Gone with the
-// processes; nothing outside changes. Needs root.
+// processes; nothing outside changes. Needs root. HVD_BENCH_RATE limits what each host sends, in words
+// of tc: 1gbit.
 #pragma once
 
 #include <sched.h>
@@ -71,6 +72,10 @@ class NetHosts {
               " && ip link set veth", host, " master br0 up"));
     shell(cat("nsenter -t ", pid, " -n sh -c 'ip link set lo up && ip addr add ", address(host),
               "/24 dev eth0 && ip link set eth0 up'"));
+    if (const char* rate = std::getenv("HVD_BENCH_RATE")) {
+      shell(cat("nsenter -t ", pid, " -n tc qdisc add dev eth0 root tbf rate ", rate,
+                " burst 512kb limit 4mb"));
+    }
     return {pid, down[1]};
   }
   std::vector<Holder> holders_;
