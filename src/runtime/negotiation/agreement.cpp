@@ -1,6 +1,7 @@
 #include "runtime/negotiation/agreement.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/text.h"
 
@@ -161,6 +162,20 @@ std::optional<std::string> scalar(const Proposal& proposal) {
   return {};
 }
 
+// Names a factor that is no number: the lowest rank's.
+std::optional<std::string> factors(const Proposal& proposal) {
+  for (const Variant& variant : proposal.variants) {
+    const Request& request = variant.request;
+    const bool is_before = !std::isfinite(request.prescale);
+    if (!reduces(request.op) || (!is_before && std::isfinite(request.postscale))) continue;
+    return cat(op_name(request.op), " '", printable(proposal.name), "': its ",
+               is_before ? "prescale" : "postscale", " factor is ",
+               is_before ? request.prescale : request.postscale, " on rank ", variant.rank,
+               "; a factor must be a finite number");
+  }
+  return {};
+}
+
 // Compares the variants of the proposal, which keeps two ranks that differ.
 template <typename Look>
 std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
@@ -236,7 +251,8 @@ void merge(Proposal* into, Proposal&& other) {
 
 Status verdict(const Proposal& proposal, std::string_view joined) {
   if (proposal.variants.empty()) return internal_error("a name was proposed without a request");
-  auto sentence = compare(proposal, terms);
+  auto sentence = factors(proposal);
+  if (!sentence) sentence = compare(proposal, terms);
   if (!sentence) sentence = absence(proposal, joined);
   if (!sentence) sentence = scalar(proposal);
   if (!sentence) sentence = compare(proposal, places);
