@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -100,6 +101,65 @@ TEST_CASE("averages divide, integers toward zero; minimum, maximum and product r
     CHECK(reduce(HVD_MIN, HVD_FLOAT32, 3.0f, -1.0f) == -1.0f);
     CHECK(reduce(HVD_MAX, HVD_INT64, int64_t{3}, int64_t{-1}) == 3);
     CHECK(reduce(HVD_PRODUCT, HVD_FLOAT32, 3.0f, -2.0f) == -6.0f);
+  });
+}
+
+TEST_CASE("an average of integers does not wrap around, in an allreduce and a reducescatter") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(4, options);
+  require_started(ranks);
+  ranks.each([&](int rank) {
+    const auto check = [&](int32_t dtype, auto value, double postscale, auto right) {
+      Work work(HVD_ALLREDUCE, "average", std::vector(300, value), dtype);
+      work.submission.reduce_op = HVD_AVERAGE;
+      work.submission.postscale = postscale;
+      const Status status = work.run(ranks[rank]);
+      CHECK_MESSAGE(status.ok(), status.message());
+      CHECK(work.result<decltype(value)>() ==
+            std::vector(300, static_cast<decltype(value)>(right)));
+    };
+    check(HVD_UINT8, uint8_t{100}, 1, 100);
+    check(HVD_UINT8, uint8_t{255}, 1, 255);
+    check(HVD_INT8, int8_t{-128}, 1, -128);
+    check(HVD_INT16, int16_t{32767}, 1, 32767);
+    check(HVD_UINT16, uint16_t{65535}, 1, 65535);
+    check(HVD_INT32, int32_t{-2147483647}, 1, -2147483647);
+    check(HVD_UINT32, uint32_t{4294967295u}, 1, 4294967295u);
+    check(HVD_INT64, int64_t{1} << 60, 1, int64_t{1} << 60);
+    check(HVD_UINT8, uint8_t{100}, 4, 255);  // the nearest number
+    // Ranks get rows 0 and 1, 2, 3, 4.
+    Work rows(HVD_REDUCESCATTER, "rows", std::vector<uint8_t>(5, 200), HVD_UINT8);
+    rows.submission.reduce_op = HVD_AVERAGE;
+    REQUIRE(rows.submit(ranks[rank]).ok());
+    const Status status = *ranks[rank].wait(rows.handle, Deadline::never());
+    CHECK_MESSAGE(status.ok(), status.message());
+    hvd_output output{};
+    output.struct_size = sizeof output;
+    REQUIRE(ranks[rank].output(rows.handle, 0, &output).ok());
+    REQUIRE(output.shape[0] == (rank == 0 ? 2 : 1));
+    const auto* data = static_cast<const uint8_t*>(output.data);
+    CHECK(std::all_of(data, data + output.shape[0], [](uint8_t one) { return one == 200; }));
+    CHECK(ranks[rank].release(rows.handle).ok());
+  });
+}
+
+TEST_CASE("a factor that is no finite number is refused on every rank, by one sentence") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(2, options);
+  require_started(ranks);
+  ranks.each([&](int rank) {
+    const auto refusal = [&](double prescale, double postscale) {
+      Work work = sum_of("w", {1.0f});
+      work.submission.prescale = prescale;
+      work.submission.postscale = postscale;
+      return work.run(ranks[rank]).message();
+    };
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    CHECK(refusal(nan, 1) ==
+          "allreduce 'w': its prescale factor is nan on rank 0; a factor must be a finite number");
+    CHECK(refusal(1, rank == 1 ? std::numeric_limits<double>::infinity() : 1) ==
+          "allreduce 'w': its postscale factor is inf on rank 1; a factor must be a finite number");
+    CHECK(refusal(1, 1) == "");
   });
 }
 

@@ -133,9 +133,9 @@ void BatchExecutor::measure(Run* run) {
   uint64_t elements = 0;
   for (const hvd_batch_tensor& tensor : run->tensors)
     elements += static_cast<uint64_t>(tensor.count);
-  instruments_->metrics.batch(run->tensors.size(), elements * dtype_size(run->batch.dtype),
+  instruments_->metrics.batch(run->tensors.size(), elements * dtype_size(run->dtype),
                               fusion_threshold_);
-  run->traced = instruments_->trace.start_batch(run->batch.op, run->batch.dtype, run->submissions);
+  run->traced = instruments_->trace.start_batch(run->batch.op, run->dtype, run->submissions);
 }
 
 // The plugin's own word for it, or its name and the operation's.
@@ -160,6 +160,7 @@ Status BatchExecutor::start(BatchQueue* queue, Run* run) {
     refuse(run);
     return {};
   }
+  HVD_RETURN_IF_ERROR(run->widen(*queue->set));
   if (run->traced != 0) trace_run(*run);
   const int code = run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
@@ -174,7 +175,7 @@ bool BatchExecutor::one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit>
                                     std::vector<ByteView>* tensors) {
   std::unique_ptr<Run> run = make_run(queue, units, items);
   const bool possible = run->reduces_one_shot();
-  const size_t element = dtype_size(run->batch.dtype);
+  const size_t element = dtype_size(run->dtype);
   for (const hvd_batch_tensor& tensor : run->tensors) {
     tensors->emplace_back(static_cast<const std::byte*>(tensor.input),
                           static_cast<size_t>(tensor.count) * element);
@@ -188,7 +189,7 @@ Status BatchExecutor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> 
   std::unique_ptr<Run> run = make_run(queue, units, items);
   size_t bytes = 0;
   for (const hvd_batch_tensor& tensor : run->tensors) {
-    bytes += static_cast<size_t>(tensor.count) * dtype_size(run->batch.dtype);
+    bytes += static_cast<size_t>(tensor.count) * dtype_size(run->dtype);
   }
   const bool is_possible = idle(*queue) && queue->set->ranks.size() == 2 &&
                            run->submissions.size() == units.size() && run->reduces_one_shot();
@@ -218,7 +219,7 @@ void BatchExecutor::refuse(Run* run) {
   finish(run, unimplemented(cat("no operation plugin here runs ", op_name(batch.op),
                                 reduces(batch.op) ? cat(" (", reduce_op_name(batch.reduce_op), ")")
                                                   : std::string(),
-                                " of ", dtype_name(batch.dtype), " on ",
+                                " of ", dtype_name(run->dtype), " on ",
                                 batch.device == HVD_CPU ? "the CPU" : "this device",
                                 "; convert the tensor, or add a plugin that does")));
   run->submissions.clear();
@@ -235,6 +236,7 @@ Status BatchExecutor::make_outputs(const BatchQueue& queue, Run* run) {
 
 void BatchExecutor::finish(Run* run, const Status& status) {
   run->take_made(framework_);
+  if (status.ok()) run->wide.narrow();
   instruments_->trace.end_batch(run->traced);
   for (Submission* submission : run->submissions) {
     if (!status.ok() && submission->status.ok()) submission->status = status;

@@ -20,6 +20,7 @@ int64_t sum_of(const int64_t* rows, int32_t size) {
 
 void BatchExecutor::Run::clear() {
   op = nullptr;
+  wide.clear();
   tensors.clear();
   member.clear();
   owner.clear();
@@ -45,11 +46,14 @@ void BatchExecutor::Run::fill(const SetMembers& set, std::span<const PlanUnit> u
   if (batch.device != HVD_CPU) add_devices();
   batch.keeps_tensors = std::all_of(submissions.begin(), submissions.end(),
                                     [](const Submission* one) { return one->keeps_tensors; });
+  // A library must not keep the copies.
+  if (is_wide()) batch.keeps_tensors = 0;
   batch.tensors = tensors.data();
   batch.tensor_count = static_cast<uint32_t>(tensors.size());
 }
 
-void BatchExecutor::Run::describe(const SetMembers& set, const Request& request, int32_t dtype) {
+void BatchExecutor::Run::describe(const SetMembers& set, const Request& request, int32_t of) {
+  dtype = of;
   batch = {};
   batch.struct_size = sizeof batch;
   batch.op = request.op;
@@ -63,16 +67,17 @@ void BatchExecutor::Run::describe(const SetMembers& set, const Request& request,
   if (request.reduce_op == HVD_AVERAGE) {
     if (batch.postscale == 1) batch.divisor = set.size();
     batch.postscale /= set.size();
+    if (request.device == HVD_CPU) batch.dtype = sum_type_of_average(dtype);
   }
   batch.tuning = &tuning;
 }
 
-void BatchExecutor::Run::add(const SetMembers& set, const AgreedItem& item, int32_t dtype) {
+void BatchExecutor::Run::add(const SetMembers& set, const AgreedItem& item, int32_t of) {
   if (item.submission != nullptr) submissions.push_back(item.submission);
   const Request& request = *item.request;
   for (size_t i = 0; i < request.tensors.size(); ++i) {
     const TensorSpec& spec = request.tensors[i];
-    if (spec.dtype != dtype) continue;
+    if (spec.dtype != of) continue;
     hvd_batch_tensor tensor{};
     if (item.submission != nullptr) {
       tensor.input = item.submission->tensors[i].input;
@@ -127,7 +132,9 @@ bool BatchExecutor::Run::has_work(size_t members) const {
 }
 
 bool BatchExecutor::Run::reduces_one_shot() const {
-  if (op == nullptr || batch.op != HVD_ALLREDUCE || batch.device != HVD_CPU) return false;
+  if (op == nullptr || batch.op != HVD_ALLREDUCE || batch.device != HVD_CPU || is_wide()) {
+    return false;
+  }
   const auto& vtable = op->vtable<hvd_op_v1>();
   return vtable.struct_size >= offsetof(hvd_op_v1, reduce_wholes) + sizeof vtable.reduce_wholes &&
          vtable.reduce_wholes != nullptr;
@@ -174,6 +181,22 @@ Status BatchExecutor::Run::make_output(const SetMembers& set, size_t index) {
   }
   tensor.output = output.data.get();
   return {};
+}
+
+Status BatchExecutor::Run::widen(const SetMembers& set) {
+  if (!is_wide()) return {};
+  std::vector<int64_t> kept;
+  for (const hvd_batch_tensor& tensor : tensors) {
+    if (batch.op == HVD_ALLREDUCE) {
+      kept.push_back(tensor.count);
+      continue;
+    }
+    const auto rows = static_cast<size_t>(tensor.row == 0 ? 0 : tensor.count / tensor.row);
+    const auto own =
+        collectives::scattered_rows(rows, set.ranks.size(), static_cast<size_t>(set.index));
+    kept.push_back(static_cast<int64_t>(own.count) * tensor.row);
+  }
+  return wide.widen(dtype, batch.dtype, kept, &tensors);
 }
 
 void BatchExecutor::Run::keep_tensors() {

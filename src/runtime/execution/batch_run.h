@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/execution/batch_executor.h"
+#include "runtime/execution/wide_average.h"
 
 namespace hvd::runtime {
 
@@ -10,6 +11,8 @@ struct BatchExecutor::Run {
   hvd_batch batch{};
   hvd_tuning tuning{};               // batch.tuning points to it or is null
   const OpenedPlugin* op = nullptr;  // the plugin that runs the batch
+  int32_t dtype = HVD_FLOAT32;       // of the users' tensors; batch.dtype is that of the sum
+  WideAverage wide;
   std::vector<hvd_batch_tensor> tensors;
   std::vector<uint32_t> member;          // index of each tensor in its submission
   std::vector<Submission*> owner;        // each tensor's submission; null: this rank has joined
@@ -31,6 +34,9 @@ struct BatchExecutor::Run {
   // Whether its outputs belong to the runtime: made before it runs, or by the op on a device.
   bool has_own_outputs() const;
   Status make_outputs(const SetMembers& set);
+  bool is_wide() const { return batch.dtype != dtype; }
+  // Copies the tensors to the type of the sum. Afterwards: the op runs, and narrow() of `wide` ends the batch.
+  Status widen(const SetMembers& set);
   // Takes the outputs that the op has made on a device; the framework releases them.
   void take_made(const hvd_framework* framework);
   // A library may use the tensors until the process ends: it keeps the outputs of the runtime, and the
@@ -38,8 +44,8 @@ struct BatchExecutor::Run {
   void keep_tensors();
 
  private:
-  void describe(const SetMembers& set, const Request& request, int32_t dtype);
-  void add(const SetMembers& set, const AgreedItem& item, int32_t dtype);
+  void describe(const SetMembers& set, const Request& request, int32_t of);
+  void add(const SetMembers& set, const AgreedItem& item, int32_t of);
   void add_rows(const SetMembers& set, const AgreedItem& item, size_t tensor, hvd_batch_tensor* to);
   void add_devices();
   Status make_output(const SetMembers& set, size_t index);
