@@ -218,6 +218,10 @@ constexpr Setting kTable[] = {
      "Largest allreduce that hosts exchange by recursive doubling; 0: as measured best."},
     {"ring_from", "", "", "HOROVOD_ALLREDUCE_RING_FROM", kInt, "BYTES", "0", kTuning,
      "Smallest allreduce that many hosts exchange around a ring; 0: as measured best."},
+    {"reproducible", "", "", "HOROVOD_REPRODUCIBLE", kFlag, "", "0", kTuning,
+     "Sum in one order whatever is packed together: equal runs give equal bits, also from five "
+     "hosts "
+     "on. Slower there."},
 
     {"autotune", "--autotune", "autotune.enabled", "HOROVOD_AUTOTUNE", kFlag, "", "0", kAutotune,
      "Search for good parameters while the job runs; parameters that you set stay as they are.",

@@ -37,7 +37,7 @@ CoreOptions core_options(const Identity& identity, const Settings& settings,
   }
   options.calls_helper_early = !budget.helper_shares_core;
   options.fusion.threshold = static_cast<uint64_t>(parameters.fusion_threshold);
-  options.tuning = tuning_of(parameters);
+  options.tuning = tuning_of(parameters, settings.flag("reproducible"));
   options.fusion.groups_alone = settings.flag("disable_group_fusion");
   options.cache_capacity =
       static_cast<uint32_t>(std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
@@ -69,6 +69,15 @@ Status check_encryption(const RuntimeOptions& options, const Identity& identity)
   return failed_precondition(cat("HOROVOD_ENCRYPT is set, but ", join(options.own_links, " and "),
                                  " would open connections between hosts that it does not encrypt; "
                                  "use the built-in one in its place, or unset HOROVOD_ENCRYPT"));
+}
+
+void warn_of_other_orders(const RuntimeOptions& options, int32_t rank) {
+  if (rank != 0 || !options.settings.flag("reproducible")) return;
+  for (const std::string& link : options.own_links) {
+    if (!link.starts_with("the backend")) continue;
+    log::warning(cat("HOROVOD_REPRODUCIBLE is set, but ", link,
+                     " chooses the order of its sums itself: it may differ between runs"));
+  }
 }
 
 std::string list_of(const std::vector<int32_t>& ranks) {
@@ -128,6 +137,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
         agree_on_backends(*host_, identity_, options.backends, options.start_deadline));
   }
   HVD_RETURN_IF_ERROR(check_encryption(options, identity_));
+  warn_of_other_orders(options, identity_.rank);
   auto controller = open_controller(options);
   if (!controller.ok()) return controller.error();
   host_->vtable()->publish(host_.get(), collectives::kInterruptionName, nullptr);

@@ -152,7 +152,8 @@ Coroutine adasum(Flow& flow, Group& group, const hvd_batch& batch) {
   while (!work.one_is_left()) {
     work.multiply();
     const std::span<Products> products = work.products();
-    SmallAllreduce sums(HVD_SUM, HVD_FLOAT64, products.data(), 3 * products.size());
+    SmallAllreduce sums(HVD_SUM, HVD_FLOAT64, products.data(), 3 * products.size(),
+                        work.scatter().tuning);
     co_await allreduce(flow, group, sums.batch());
     work.combine_pairs();
   }

@@ -8,8 +8,12 @@ namespace hvd::collectives {
 
 class SmallAllreduce {
  public:
-  SmallAllreduce(hvd_reduce_op op, hvd_dtype dtype, void* values, size_t count)
+  // `tuning`: that of the batch of which this is a step.
+  SmallAllreduce(hvd_reduce_op op, hvd_dtype dtype, void* values, size_t count,
+                 const hvd_tuning* tuning = nullptr)
       : tensor_{values, values, static_cast<int64_t>(count), 1, nullptr, nullptr} {
+    batch_.struct_size = sizeof batch_;
+    batch_.tuning = tuning;
     batch_.op = HVD_ALLREDUCE;
     batch_.reduce_op = op;
     batch_.dtype = dtype;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/log/log.h"
 #include "base/text.h"
@@ -44,13 +45,18 @@ TunedParameters parameters_of(const Settings& settings) {
   return parameters;
 }
 
-hvd_tuning tuning_of(const TunedParameters& parameters) {
+hvd_tuning tuning_of(const TunedParameters& parameters, bool reproducible) {
   hvd_tuning tuning{};
   tuning.struct_size = sizeof tuning;
   tuning.whole_limit = std::llround(parameters.whole_limit);
   tuning.doubling_limit = std::llround(parameters.doubling_limit);
   tuning.ring_from = std::llround(parameters.ring_from);
   tuning.drivers = parameters.hierarchical ? 1 : 0;
+  if (reproducible) {
+    // One-shot and two-shot alone: the others add in an order that depends on an element's place in its batch.
+    tuning.direct_hosts = std::numeric_limits<int32_t>::max();
+    tuning.doubling_limit = -1;
+  }
   return tuning;
 }
 
@@ -69,11 +75,13 @@ std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t ho
   options.meter.warmups = count("autotune_warmup_samples", 0);
   options.meter.steps_per_sample = count("autotune_steps_per_sample", 1);
   options.tuner.start = parameters_of(settings);
+  options.reproducible = settings.flag("reproducible");
+  const bool has_choice = hosts > kFewHosts && !options.reproducible;
   // Parameters that the user has set are fixed; inter-host algorithms need several hosts.
   options.tuner.free = {!settings.is_set("fusion_threshold"), !settings.is_set("cycle_time"),
                         hosts > 1 && !settings.is_set("whole_limit"),
-                        hosts > kFewHosts && !settings.is_set("doubling_limit"),
-                        hosts > kFewHosts && !settings.is_set("ring_from")};
+                        has_choice && !settings.is_set("doubling_limit"),
+                        has_choice && !settings.is_set("ring_from")};
   options.tuner.hierarchy_is_free =
       hosts > 1 && most_ranks > 1 && !settings.is_set("hierarchical_allreduce");
   options.tuner.points = count("autotune_points", 1);
@@ -124,7 +132,7 @@ void TuningService::receive(int32_t from, ByteView message) {
     return;
   }
   core_->tune(window_of(parameters), static_cast<uint64_t>(parameters.fusion_threshold),
-              tuning_of(parameters));
+              tuning_of(parameters, options_.reproducible));
 }
 
 void TuningService::log(const Autotuner::Sample& sample) {

@@ -19,6 +19,7 @@ struct TuningOptions {
   AutotunerOptions tuner;
   std::string log_path;  // empty: none
   bool cache_enabled = true;
+  bool reproducible = false;
 };
 
 // The options of autotuning from the settings; empty when it is off. hosts: number of hosts of the
@@ -27,7 +28,8 @@ std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t ho
                                             int32_t most_ranks);
 // The parameters that the settings give the runtime core from the start.
 TunedParameters parameters_of(const Settings& settings);
-hvd_tuning tuning_of(const TunedParameters& parameters);
+// `reproducible`: the algorithms that add each element in the order of the hosts, whatever the size of a batch.
+hvd_tuning tuning_of(const TunedParameters& parameters, bool reproducible);
 std::chrono::microseconds window_of(const TunedParameters& parameters);
 
 class TuningService final : public Service, public PlanListener {

@@ -50,19 +50,33 @@ Status compare_versions(const std::vector<std::vector<std::string>>& choices) {
                                  "; install the same major and minor version on all hosts"));
 }
 
-std::string holder_of(const std::vector<std::vector<std::string>>& choices, size_t rank) {
+// A flag that all ranks need alike, by its line in a record.
+struct SharedFlag {
+  size_t line;
+  const char* variable;
+  const char* advice;
+};
+constexpr SharedFlag kSharedFlags[] = {
+    // A rank that encrypts does not understand one that does not.
+    {4, "HOROVOD_ENCRYPT", "set it alike on all ranks, as horovodrun --encrypt does"},
+    // The ranks would run one batch by different algorithms.
+    {5, "HOROVOD_REPRODUCIBLE", "set it alike on all ranks"}};
+
+std::string holder_of(const std::vector<std::vector<std::string>>& choices, size_t rank,
+                      size_t line) {
   const std::string& host = choices[rank][2];
   return cat("rank ", rank, host.empty() ? "" : " on host ", printable(host), " has ",
-             choices[rank][4] == "1" ? "1" : "0");
+             choices[rank][line] == "1" ? "1" : "0");
 }
 
-// A rank that encrypts does not understand one that does not.
-Status compare_encryption(const std::vector<std::vector<std::string>>& choices) {
-  for (size_t rank = 1; rank < choices.size(); ++rank) {
-    if ((choices[rank][4] == "1") == (choices[0][4] == "1")) continue;
-    return failed_precondition(
-        cat("HOROVOD_ENCRYPT differs between the ranks: ", holder_of(choices, 0), ", ",
-            holder_of(choices, rank), "; set it alike on all ranks, as horovodrun --encrypt does"));
+Status compare_flags(const std::vector<std::vector<std::string>>& choices) {
+  for (const SharedFlag& flag : kSharedFlags) {
+    for (size_t rank = 1; rank < choices.size(); ++rank) {
+      if ((choices[rank][flag.line] == "1") == (choices[0][flag.line] == "1")) continue;
+      return failed_precondition(
+          cat(flag.variable, " differs between the ranks: ", holder_of(choices, 0, flag.line), ", ",
+              holder_of(choices, rank, flag.line), "; ", flag.advice));
+    }
   }
   return {};
 }
@@ -81,11 +95,11 @@ Status compare_backends(const std::vector<std::string>& records) {
                              : cat(name, ": ", printable(why, kLongestTrouble)));
     }
     choices.push_back(split(std::string_view(records[rank]).substr(1), '\n'));
-    choices.back().resize(5);
+    choices.back().resize(6);
     ranks[choices.back()[0]].push_back(static_cast<int32_t>(rank));
   }
   HVD_RETURN_IF_ERROR(compare_versions(choices));
-  HVD_RETURN_IF_ERROR(compare_encryption(choices));
+  HVD_RETURN_IF_ERROR(compare_flags(choices));
   if (ranks.size() < 2) return {};
   std::string found;
   for (const auto& [words, those] : ranks) {

@@ -1,4 +1,4 @@
-// Compares the selected backends of all ranks, and whether they encrypt, before any rank opens a
+// Compares the selected backends of all ranks, and the flags that all need alike, before any rank opens a
 // backend: ranks that differ would wait for each other forever. The start of the runtime calls it once.
 // Blocks until all ranks have answered.
 #pragma once

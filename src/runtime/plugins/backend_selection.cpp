@@ -112,9 +112,10 @@ Result<BackendSelection> select_backends(const Settings& settings) {
   // With one library for messages and tensors, no built-in op runs what the library does not run.
   selection.uses_own_ops = selection.controller == nullptr || memory == nullptr ||
                            std::string_view(selection.controller->name) != memory->name;
-  selection.words = cat("controller ", name_of(selection.controller), " and operations ",
-                        name_of(memory), "\n", HVD_VERSION, "\n", settings.text("hostname"), "\n",
-                        plugin::own_path(), "\n", settings.flag("encrypt") ? "1" : "0");
+  selection.words =
+      cat("controller ", name_of(selection.controller), " and operations ", name_of(memory), "\n",
+          HVD_VERSION, "\n", settings.text("hostname"), "\n", plugin::own_path(), "\n",
+          settings.flag("encrypt") ? "1" : "0", "\n", settings.flag("reproducible") ? "1" : "0");
   return selection;
 }
 

@@ -18,8 +18,8 @@ struct BackendSelection {
   std::vector<const hvd_plugin*> ops;      // none where the settings name what is built in
   // Whether the built-in operations run what they can: they have their own links.
   bool uses_own_ops = true;
-  // Five lines: the choice in words, the version of this library, this rank's host, the library's path,
-  // and whether links are encrypted (1 or 0).
+  // Six lines: the choice in words, the version of this library, this rank's host, the library's path,
+  // whether links are encrypted (1 or 0), and whether sums have one order (1 or 0).
   std::string words;
   // The chosen plugins, in words: they open connections of their own, which no key of ours covers.
   std::vector<std::string> own_links;

@@ -109,6 +109,18 @@ TEST_CASE("ranks of which only some encrypt are named with their values and the 
                  "rank 0 has 0, rank 1 has 1"));
 }
 
+TEST_CASE("ranks of which only some sum in one order are named with their values") {
+  const auto record = [](const char* host, const char* reproducible) {
+    return hvd::cat("+own\n3.4.0\n", host, "\n/l\n0\n", reproducible);
+  };
+  CHECK(compare_backends({record("a", "1"), record("b", "1")}).ok());
+  CHECK(compare_backends({record("a", "0"), "+own\n3.4.0\nb\n/l\n0"}).ok());
+  CHECK(compare_backends({record("a", "0"), record("b", "1")}).message() ==
+        "HOROVOD_REPRODUCIBLE differs between the ranks: rank 0 on host a has 0, rank 1 on host b "
+        "has "
+        "1; set it alike on all ranks");
+}
+
 TEST_CASE("variables that contradict each other get one sentence") {
   CHECK(contains(refusal({{"rank", "4"}, {"size", "4"}}), "HOROVOD_RANK is 4"));
   CHECK(contains(refusal({{"rank", "-1"}, {"size", "4"}}), "must be from 0 to 3"));
