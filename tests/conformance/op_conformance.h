@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -322,8 +323,60 @@ inline void check_factors(const PluginLinks& links, const std::vector<int32_t>& 
       int sum = 0;
       for (int r = 0; r < size; ++r) sum += r % 2 == 0 ? -7 : -4;
       average.add(2 * size, 1, kept, [&](size_t) { return rank.rank() % 2 == 0 ? -7 : -4; });
+      if (!set.claims(average)) continue;
       CHECK(set.run(average));
       check_outcome(average, 0, [&](size_t) { return sum / size; });
+    }
+  });
+}
+
+// A NaN of one rank is the result of every reduction, on every rank.
+inline void check_nans(const PluginLinks& links, const std::vector<int32_t>& machines) {
+  run_plugin_world(links, machines, [](PluginRank& rank) {
+    OpSet set = OpSet::everyone(rank);
+    for (const hvd_dtype dtype : {HVD_FLOAT32, HVD_FLOAT16, HVD_BFLOAT16, HVD_FLOAT64}) {
+      for (const int op : kReductions) {
+        for (const int64_t count : {7, 5000, 70'001}) {
+          OpCase work(HVD_ALLREDUCE, dtype);
+          work.batch.reduce_op = op;
+          if (!set.claims(work)) continue;
+          // Rank r has a NaN at every element i with i % (size + 1) == r.
+          const auto ranks = static_cast<size_t>(set.size());
+          work.add(count, 1, count, [&](size_t i) {
+            return i % (ranks + 1) == static_cast<size_t>(set.index()) ? std::nan("") : 1.0;
+          });
+          CHECK(set.run(work));
+          const std::vector<double> values = work.outcome(0);
+          size_t wrong = 0;
+          for (size_t i = 0; i < values.size(); ++i) {
+            if (std::isnan(values[i]) != (i % (ranks + 1) < ranks)) ++wrong;
+          }
+          INFO("reduction ", op, " of ", name_of(dtype), ", ", count, " elements");
+          CHECK(wrong == 0);
+        }
+      }
+    }
+  });
+}
+
+// An average of float16 is finite where its inputs are.
+inline void check_half_averages(const PluginLinks& links, const std::vector<int32_t>& machines) {
+  run_plugin_world(links, machines, [](PluginRank& rank) {
+    OpSet set = OpSet::everyone(rank);
+    for (const int op : {HVD_ALLREDUCE, HVD_REDUCESCATTER}) {
+      for (const int64_t rows : {set.size(), 6000 * set.size()}) {
+        OpCase work(op, HVD_FLOAT16);
+        work.batch.postscale = 1.0 / set.size();
+        work.batch.divisor = set.size();
+        if (!set.claims(work)) continue;
+        work.add(rows, 1, op == HVD_ALLREDUCE ? rows : rows / set.size(),
+                 [](size_t) { return 60000.0; });
+        CHECK(set.run(work));
+        // A library rounds to multiples of 32 at each step.
+        const std::vector<double> values = work.outcome(0);
+        CHECK(std::all_of(values.begin(), values.end(),
+                          [](double value) { return std::abs(value - 60000) <= 96; }));
+      }
     }
   });
 }
@@ -384,6 +437,7 @@ inline void check_joined(const PluginLinks& links) {
     for (const int op : kReductions) {
       OpCase work(HVD_ALLREDUCE, HVD_FLOAT64);
       work.batch.reduce_op = op;
+      if (!set.claims(work)) continue;
       hvd_batch_tensor& tensor = work.add(3000, 1, 3000, [](size_t) { return 3.0; });
       if (rank.rank() == 1) tensor.input = tensor.output = nullptr;
       CHECK(set.run(work));
@@ -458,6 +512,11 @@ inline std::vector<std::vector<int32_t>> op_worlds() {
   return {{0}, {0, 0}, {0, 0, 0}, {0, 1}, {0, 1, 0, 1}};
 }
 
+inline std::vector<std::vector<int32_t>> numeric_worlds() {
+  return fewer<std::vector<int32_t>>(
+      {{0, 0, 1, 1}, {0, 0, 0, 0}, {0, 1, 2, 3}, {0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}}, 2);
+}
+
 }  // namespace hvd::test
 
 #define HVD_OP_CONFORMANCE(name, links)                                                          \
@@ -469,6 +528,14 @@ inline std::vector<std::vector<int32_t>> op_worlds() {
   TEST_CASE(name ": factors are applied, an integer average truncates toward zero") {            \
     for (const auto& world : hvd::test::op_worlds()) {                                           \
       hvd::test::check_factors(links, world);                                                    \
+    }                                                                                            \
+  }                                                                                              \
+  TEST_CASE(name ": a NaN of any rank is the result of every reduction, on every rank") {        \
+    for (const auto& world : hvd::test::numeric_worlds()) hvd::test::check_nans(links, world);   \
+  }                                                                                              \
+  TEST_CASE(name ": an average of float16 does not overflow") {                                  \
+    for (const auto& world : hvd::test::numeric_worlds()) {                                      \
+      hvd::test::check_half_averages(links, world);                                              \
     }                                                                                            \
   }                                                                                              \
   TEST_CASE(name ": sets run side by side, each in its order") {                                 \

@@ -288,6 +288,8 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
 
 template <typename T>
 T combine(int32_t reduce_op, T a, T b) {
+  const bool has_nan = a != a || b != b;
+  if (has_nan) return static_cast<T>(a + b);
   switch (reduce_op) {
     case HVD_MIN:
       return std::min(a, b);

@@ -80,7 +80,11 @@ std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
 bool can_run(const hvd_batch& batch, bool has_halves) {
   const bool adds = batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
   const bool is_half = batch.dtype == HVD_FLOAT16 || batch.dtype == HVD_BFLOAT16;
-  return is_known(batch) && (has_halves || !adds || !is_half);
+  const bool is_float = is_half || batch.dtype == HVD_FLOAT32 || batch.dtype == HVD_FLOAT64;
+  // oneCCL drops a NaN on some ranks and keeps it on others.
+  const bool loses_nan =
+      adds && is_float && (batch.reduce_op == HVD_MIN || batch.reduce_op == HVD_MAX);
+  return is_known(batch) && !loses_nan && (has_halves || !adds || !is_half);
 }
 
 void CclBatch::finish() {

@@ -19,8 +19,8 @@ struct Members {
   abi::Communicator* communicator = nullptr;
 };
 
-// Whether oneCCL can run it; the same answer on all members. HVD_CPU memory alone. `has_halves`: all
-// ranks' processors have what it needs to add float16 and bfloat16.
+// Whether oneCCL can run it; the same answer on all members. HVD_CPU memory alone, and no minimum or maximum of
+// floating-point numbers. `has_halves`: all ranks' processors have what it needs to add float16 and bfloat16.
 bool can_run(const hvd_batch& batch, bool has_halves);
 
 class CclBatch : public QueuedBatch {

@@ -1,6 +1,7 @@
 #include "ops/common/batch_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 #include <span>
@@ -21,6 +22,26 @@ size_t bytes_of(const hvd_batch& batch, int64_t count) {
 
 std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
   return {batch.tensors, batch.tensor_count};
+}
+
+// A library adds float16 in float16, which overflows where an average does not: the inputs of an average are
+// multiplied by the power of two that makes up for the number of members, and the sum by the rest of the quotient.
+bool divides_first(const hvd_batch& batch) {
+  return batch.dtype == HVD_FLOAT16 && collectives::scale_after(batch).divisor > 1;
+}
+
+double power_above(int64_t members) {
+  return static_cast<double>(std::bit_ceil(static_cast<uint64_t>(members)));
+}
+
+Scale before_sum(const hvd_batch& batch) {
+  if (!divides_first(batch)) return collectives::scale_before(batch);
+  return collectives::scale_by(batch.prescale / power_above(batch.divisor));
+}
+
+Scale after_sum(const hvd_batch& batch) {
+  if (!divides_first(batch)) return collectives::scale_after(batch);
+  return collectives::scale_by(power_above(batch.divisor) / batch.divisor);
 }
 
 }  // namespace
@@ -49,7 +70,7 @@ void scale(void* result, const void* input, int32_t dtype, int64_t count, const 
 void pack_reduce(const hvd_batch& batch, std::byte* buffer) {
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
     if (tensor.input != nullptr) {
-      scale(buffer, tensor.input, batch.dtype, tensor.count, collectives::scale_before(batch));
+      scale(buffer, tensor.input, batch.dtype, tensor.count, before_sum(batch));
     } else {
       collectives::fill_neutral(buffer, static_cast<hvd_dtype>(batch.dtype),
                                 static_cast<hvd_reduce_op>(batch.reduce_op),
@@ -62,7 +83,7 @@ void pack_reduce(const hvd_batch& batch, std::byte* buffer) {
 void unpack_reduce(const hvd_batch& batch, const std::byte* buffer) {
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
     if (tensor.output != nullptr) {
-      scale(tensor.output, buffer, batch.dtype, tensor.count, collectives::scale_after(batch));
+      scale(tensor.output, buffer, batch.dtype, tensor.count, after_sum(batch));
     }
     buffer += bytes_of(batch, tensor.count);
   }
@@ -77,7 +98,7 @@ void pack_scatter(const hvd_batch& batch, int32_t size, std::byte* buffer) {
       const auto* input = static_cast<const std::byte*>(tensor.input);
       if (input != nullptr) {
         scale(buffer, input + static_cast<size_t>(first) * width, batch.dtype, count,
-              collectives::scale_before(batch));
+              before_sum(batch));
       } else {
         collectives::fill_neutral(buffer, static_cast<hvd_dtype>(batch.dtype),
                                   static_cast<hvd_reduce_op>(batch.reduce_op),
@@ -92,7 +113,7 @@ void unpack_scatter(const hvd_batch& batch, int32_t index, int32_t size, const s
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
     const int64_t count = kept_of(tensor, index, size).second;
     if (tensor.output != nullptr) {
-      scale(tensor.output, buffer, batch.dtype, count, collectives::scale_after(batch));
+      scale(tensor.output, buffer, batch.dtype, count, after_sum(batch));
     }
     buffer += bytes_of(batch, count);
   }
@@ -162,7 +183,7 @@ int64_t total_count(const hvd_batch& batch) {
 
 bool is_direct(const hvd_batch& batch) {
   return batch.tensor_count == 1 && batch.tensors[0].input != nullptr &&
-         batch.tensors[0].output != nullptr;
+         batch.tensors[0].output != nullptr && !divides_first(batch);
 }
 
 bool is_known(const hvd_batch& batch) {

@@ -20,10 +20,11 @@ std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t inde
 void scale(void* result, const void* input, int32_t dtype, int64_t count,
            const collectives::Scale& by);
 
-// Packs the tensors of a batch one after another, times its prescale. A joined rank, which lacks the
-// tensors, packs the neutral element of the reduction.
+// Packs the tensors of a batch one after another, times its prescale, and an average of float16 divided by a power
+// of two: the sum of float16 then does not overflow. A joined rank, which lacks the tensors, packs the neutral
+// element of the reduction.
 void pack_reduce(const hvd_batch& batch, std::byte* buffer);
-// Unpacks the results, times the batch's postscale or divided by its divisor.
+// Unpacks the results, times the batch's postscale or divided by its divisor, or by the rest of it.
 void unpack_reduce(const hvd_batch& batch, const std::byte* buffer);
 
 // For a reducescatter: packs member 0's slices of all tensors, then member 1's, ...
@@ -43,7 +44,7 @@ void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer)
 
 // The number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);
-// True for a single tensor with both input and output, which needs no buffer.
+// True for a single tensor with both input and output, which needs no buffer. An average of float16 needs one.
 bool is_direct(const hvd_batch& batch);
 // True for HVD_CPU memory and a type and reduction that are defined for each other.
 bool is_known(const hvd_batch& batch);

@@ -1,5 +1,5 @@
-// MPI's handle of each element type and reduction. Registers types and operations that MPI lacks
-// (float16, bfloat16) as user-defined ones. World owns it; batches read it.
+// MPI's handle of each element type and reduction. Registers types and operations that MPI lacks as user-defined
+// ones: float16 and bfloat16, and the minima and maxima of float32 and float64, of which a NaN must be the result. World owns it; batches read it.
 #pragma once
 
 #include "horovod/types.h"
@@ -21,8 +21,9 @@ class Reductions {
 
  private:
   MPI_Datatype types_[13]{};
-  MPI_Op plain_[6]{};    // by hvd_reduce_op
-  MPI_Op half_[2][6]{};  // float16, bfloat16
+  MPI_Op plain_[6]{};  // by hvd_reduce_op
+  // By type and hvd_reduce_op: the user-defined ones.
+  MPI_Op own_[13][6]{};
 };
 
 }  // namespace hvd::ops::mpi

@@ -65,10 +65,16 @@ std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, 
   const auto type = type_of(batch.dtype);
   const auto operation = operation_of(batch.reduce_op, is_bool);
   if (!type || !operation) return std::nullopt;
+  const bool is_extreme = batch.reduce_op == HVD_MIN || batch.reduce_op == HVD_MAX;
+  // NCCL drops a NaN.
+  if (is_extreme && is_floating(*type)) return std::nullopt;
   NcclReduction reduction{*type, *operation, 1};
   if (is_bool || (batch.prescale == 1 && batch.postscale == 1)) return reduction;
   if (batch.reduce_op != HVD_SUM) return std::nullopt;
   if (batch.prescale == 1 && batch.postscale == 1.0 / size) {
+    // NCCL's sum has the type of the inputs, and wraps around.
+    const bool is_narrow = !is_floating(*type) && *type != abi::kInt64 && *type != abi::kUint64;
+    if (is_narrow && size > 1) return std::nullopt;
     reduction.operation = abi::kAverage;
     return reduction;
   }

@@ -15,8 +15,8 @@ struct NcclReduction {
 };
 
 // Returns the reduction of a batch in a set of `size` ranks, or nullopt when NCCL lacks it: 16-bit
-// integers, Adasum, factors of integers other than an average, and factors of reductions other than a
-// sum.
+// integers, Adasum, minima and maxima of floating-point numbers, averages of integers below 64 bits, factors
+// of integers other than an average, and factors of reductions other than a sum.
 std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors);
 
 // Stores a factor as a value of a floating-point type. `to`: at least 8 bytes.

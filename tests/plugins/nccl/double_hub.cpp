@@ -48,13 +48,19 @@ Bytes reduce(std::vector<Part>& parts, size_t index) {
   const size_t count = result.size() / width_of(call.type);
   const auto function =
       collectives::reduce_function(dtype, static_cast<hvd_reduce_op>(reduce_op_of(call.operation)));
+  const auto quotient = collectives::divide_by(static_cast<int32_t>(parts.size()));
+  // A sum of float16 overflows: NCCL divides what it adds.
+  const bool divides_first = call.operation == abi::kAverage && dtype == HVD_FLOAT16;
+  const collectives::Scale before = divides_first ? quotient : collectives::Scale{};
+  ops::scale(result.data(), result.data(), dtype, static_cast<int64_t>(count), before);
   for (size_t rank = 1; rank < parts.size(); ++rank) {
-    const void* const inputs[] = {result.data(), parts[rank].inputs[index].data()};
+    Bytes input = parts[rank].inputs[index];
+    ops::scale(input.data(), input.data(), dtype, static_cast<int64_t>(count), before);
+    const void* const inputs[] = {result.data(), input.data()};
     function(result.data(), inputs, 2, count, {}, {});
   }
-  if (call.operation == abi::kAverage) {
-    ops::scale(result.data(), result.data(), dtype, static_cast<int64_t>(count),
-               collectives::divide_by(static_cast<int32_t>(parts.size())));
+  if (call.operation == abi::kAverage && !divides_first) {
+    ops::scale(result.data(), result.data(), dtype, static_cast<int64_t>(count), quotient);
   }
   return result;
 }

@@ -345,7 +345,7 @@ TEST_CASE("an allreduce goes by hosts where it is asked to, and sums the same") 
       runs(HVD_FLOAT32, 1, 0.25, 2.5);
       runs(HVD_FLOAT64, 0.5, 1, 5);
       runs(HVD_INT32, 1, 1, 10);
-      runs(HVD_INT32, 1, 0.25, 2);  // rounded once, so not by hosts
+      runs(HVD_INT64, 1, 0.25, 2);  // rounded once, so not by hosts
     });
   }
   CHECK(log.count("init 0 of 4") == 2);
