@@ -140,6 +140,11 @@ CheckAnswer check_build(const Options& options) {
         "leaves out plugins of HOROVOD_PLUGIN_PATH, since they open connections that it does not "
         "encrypt");
   }
+  if (settings.flag("verbose")) {
+    say("NCCL, CCL, MPI and libgloo differ from the built-in operations in rounding, NaN and "
+        "overflow: "
+        "docs/schedulers.md, section \"What a backend computes\"");
+  }
   CheckAnswer answer{settings.flag("json") ? check_as_json(rows)
                                            : format_check(rows, settings.flag("verbose"))};
   if (!settings.is_set("require")) return answer;

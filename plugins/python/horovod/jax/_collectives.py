@@ -74,7 +74,8 @@ def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
     """Returns the array, or the tree of arrays, reduced over all ranks, element by element.
 
     `tensor`: the same shapes and types on all ranks; a tree is one request. `op`: Average, Sum, Min,
-    Max, Product or Adasum; an average of integers is truncated towards zero. `prescale_factor`
+    Max, Product or Adasum; an average of integers is truncated towards zero (its sum wraps
+    around only in 64 bits), and a NaN of any rank is the result. `prescale_factor`
     multiplies the inputs and `postscale_factor` the results; neither may be 0. Differentiable to any order and
     in both modes with Average and Sum, and by `jax.grad` with Adasum; not with Min, Max and Product. All ranks
     must then differentiate too. `jax.vmap` reduces the batch as one array, except with Adasum.

@@ -106,9 +106,10 @@ def allreduce(tensor: Array, average: Optional[bool] = None, name: Optional[str]
     """Returns the array reduced over all ranks, element by element; `tensor` stays as it is.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
-    Max, Product or Adasum; an average of integers is cut towards zero. Inputs are multiplied by
-    `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average` is the
-    deprecated way to say Average or Sum.
+    Max, Product or Adasum; an average of integers is cut towards zero (its sum wraps around
+    only in 64 bits), and a NaN of any rank is the result. Inputs are multiplied by
+    `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average`
+    is the deprecated way to say Average or Sum.
     """
     return _allreduce([tensor], False, name, choose_op(average, op), prescale_factor, postscale_factor,
                       process_set)[0]

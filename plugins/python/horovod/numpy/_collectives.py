@@ -83,8 +83,9 @@ def allreduce(tensor: Any, average: Optional[bool] = None, name: Optional[str] =
     """Returns the array reduced over all ranks, element by element. Does not change `tensor`.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
-    Max, Product or Adasum; an average of integers is truncated towards zero. `prescale_factor`
-    multiplies the inputs and `postscale_factor` the results; neither may be 0. `average` is the
+    Max, Product or Adasum; an average of integers is truncated towards zero (its sum wraps
+    around only in 64 bits), and a NaN of any rank is the result. `prescale_factor` multiplies
+    the inputs and `postscale_factor` the results; neither may be 0. `average` is the
     deprecated argument for Average or Sum.
     """
     return _ops.run(allreduce_async(tensor, None, name, _frontend.choose_op(average, op),

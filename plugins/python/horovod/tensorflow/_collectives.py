@@ -77,7 +77,8 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
 
     `tensor`: the same shape and type on all ranks; or tf.IndexedSlices, whose rows of all ranks are
     gathered (only Sum and Average). `op`: Average (the default), Sum, Min, Max, Product, Adasum; an
-    average of integers is truncated towards zero. `prescale_factor` multiplies the inputs and
+    average of integers is truncated towards zero (its sum wraps around only in 64 bits), and a
+    NaN of any rank is the result. `prescale_factor` multiplies the inputs and
     `postscale_factor` the results; neither may be 0.
     """
     op = choose_op(average, op)

@@ -106,10 +106,11 @@ def allreduce(
     """Returns the tensor reduced over all ranks, element by element. Does not change `tensor`.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
-    Max, Product or Adasum; an average of integers is truncated towards zero. `prescale_factor`
-    multiplies the inputs and `postscale_factor` the results; neither may be 0. `average` is the
-    deprecated argument for Average or Sum. Differentiable, except with Min, Max and Product: all ranks
-    must then run backward too.
+    Max, Product or Adasum; an average of integers is truncated towards zero (its sum wraps
+    around only in 64 bits), and a NaN of any rank is the result. `prescale_factor` multiplies
+    the inputs and `postscale_factor` the results; neither may be 0. `average` is the
+    deprecated argument for Average or Sum. Differentiable, except with Min, Max and Product:
+    all ranks must then run backward too.
     """
     op = _frontend.choose_op(average, op)
     if compression is not Compression.none:
