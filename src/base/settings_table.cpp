@@ -270,6 +270,10 @@ constexpr Setting kTable[] = {
     {"torch_process_group", "", "", "HOROVOD_TORCH_PROCESS_GROUP", kFlag, "", "1", kLibraries,
      "Create torch's default process group for a script that makes DistributedDataParallel modules "
      "without one."},
+    {"torch_check_gradients", "", "", "HOROVOD_TORCH_CHECK_GRADIENTS", kFlag, "", "0", kLibraries,
+     "Compare gradients at step() with copies from the end of backward, to find every write "
+     "between; "
+     "costs memory and time."},
     {"reset_limit", "", "", "HOROVOD_RESET_LIMIT", kInt, "N", "1000", kLibraries,
      "Most restarts of Horovod in one call of a function of hvd.elastic.run."},
     {"count_passes", "", "", "HOROVOD_COUNT_PASSES", kFlag, "", "0", kLibraries,

@@ -30,6 +30,18 @@ def test_weights_are_those_of_one_process_on_two_hosts():
 
 
 @world()
+def test_changes_of_gradients_between_backward_and_step_on_two_hosts():
+    # Between hosts, gradients of 64 KiB are reduced during backward; on one host, those of 4 MiB.
+    job = Job("-np", 2, "-H", "a:1,b:1", PYTHONS[-1], "tests/python/gradient_writes_test.py",
+              *(f"GradientWritesTest.test_{name}" for name in (
+                  "clipping_is_that_of_one_process", "a_grad_scaler_decides_alike_on_all_ranks",
+                  "other_writes_are_refused_on_every_rank")))
+    job.ends_with(0, 170)
+    job.leaves_nothing()
+    expect(re.search(r"test_clipping_is_that_of_one_process .*ok", job.err), job.describe())
+
+
+@world()
 def test_weights_are_those_of_one_process_here_and_on_another_host():
     identical(8, "-H", "localhost:4,b:4")
 

@@ -20,10 +20,10 @@ class GradientsTest(RankCase):
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0))
         return params, optimizer
 
-    def backward(self, params, factor=1.0):
-        """Gives the parameter of index i the gradient (rank + 1) * (i + 1) * factor."""
+    def backward(self, params, factor=1.0, without=None):
+        """Gives the parameter of index i, unless it is `without`, the gradient (rank + 1) * (i + 1) * factor."""
         sum((param * ((self.rank + 1) * (i + 1) * factor)).sum()
-            for i, param in enumerate(params)).backward()
+            for i, param in enumerate(params) if param is not without).backward()
 
     def assert_grads(self, params, factor=1.0, message=None):
         for i, param in enumerate(params):
@@ -127,11 +127,11 @@ class GradientsTest(RankCase):
                 loss = loss + table.sum() * (self.rank + 1)
             if step == 6 and self.rank == self.size - 1:
                 wide.grad = torch.zeros(80, 130, dtype=torch.float64).t()
-            loss.backward()
             if step == 5:  # on all ranks, like the gradient of an embedding
                 table.grad = torch.sparse_coo_tensor(
                     torch.tensor([[7]]), torch.full((1, 90), self.rank + 1.0, dtype=torch.float64),
                     (200, 90))
+            loss.backward()
             optimizer.synchronize()
             mean = self.mean(lambda rank: rank + 1.0)
             want = 1.0 / self.size if step in (3, 4) else mean
@@ -262,9 +262,11 @@ class GradientsTest(RankCase):
                 if step == 5:  # like pruning, or model.half()
                     params[1].data, params[1].grad = change(params[1].data), None
                 optimizer.zero_grad(set_to_none=False)
-                self.backward(params)
                 if step == 6 and self.rank == 0:
                     params[1].grad = None
+                    self.backward(params, without=params[1])
+                else:
+                    self.backward(params)
                 optimizer.synchronize()
                 without = 2 / self.size if step == 6 and self.size > 1 else 0
                 for i, param in enumerate(params):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import torch
 
 from horovod import _ops
-from horovod._ops import Adasum
-from horovod.torch._allreduce import allreduce_async_
+from horovod._ops import Adasum, Max
+from horovod.torch._allreduce import allreduce_, allreduce_async_
 from horovod.torch._attributes import Attributes
 
 
@@ -57,6 +57,17 @@ class AdasumMixin(Attributes):
         if failure is not None:
             raise failure
         return loss
+
+    def _agree_on_overflow(self, found: Dict[Any, torch.Tensor]) -> None:
+        """Makes GradScaler skip a step on all ranks, or on none: the gradients stay local, and an overflow
+        too. `found`: 1 by device if it has an infinite gradient."""
+        if not self.process_set.included():
+            return
+        total = torch.tensor([max((value.item() for value in found.values()), default=0.0)])
+        allreduce_(total, None, f"overflow.{next(iter(self._parameter_names.values()))}", Max,
+                   process_set=self.process_set)
+        for value in found.values():
+            value.fill_(total.item())
 
     def _start(self, name: str, delta: torch.Tensor) -> Any:
         compressed, context = self._compression.compress(delta)

@@ -7,6 +7,7 @@ from typing import Callable, List, Sequence, Tuple, Union
 import torch
 
 from horovod.torch import _gradient_bucket
+from horovod.torch._gradient_states import GradientCopies, GradientStates
 
 # Work in flight: a handle, or a function that waits for it and stores the result.
 Pending = Union[int, Callable[[], None]]
@@ -18,9 +19,12 @@ class Bucket:
     A bucket lives for many steps. `works` is empty between synchronize and the next backward pass.
     """
 
-    def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int) -> None:
+    def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int,
+                 copies: bool = False) -> None:
+        """`copies`: detect writes to gradients by copies."""
         self.name = name
         self.params = list(params)
+        self.states = (GradientCopies if copies else GradientStates)(self.params)
         self.works: List[Pending] = []
         self.is_agreed = False  # the ranks have reduced this bucket once
         self.rearm(passes)
@@ -28,6 +32,10 @@ class Bucket:
     def hooked(self) -> List[torch.Tensor]:
         """Returns the parameters whose hooks report that the gradient is complete."""
         return self.params
+
+    def is_wanted(self) -> bool:
+        """Returns False for a bucket whose parameters were frozen meanwhile, on all ranks."""
+        return any(param.requires_grad or param.grad is not None for param in self.params)
 
     def rearm(self, passes: int) -> None:
         """Prepares the bucket for a step of `passes` backward passes."""
@@ -39,9 +47,11 @@ class PackedBucket(Bucket):
     """Small gradients that travel together after the backward pass. Only the last gradient has a hook,
     so that the others cost nothing during the backward pass."""
 
-    def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int) -> None:
+    def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int,
+                 copies: bool = False) -> None:
         self.names = [name for name, _ in named]
-        super().__init__(f"{self.names[0]}+{len(named) - 1}", [param for _, param in named], passes)
+        super().__init__(f"{self.names[0]}+{len(named) - 1}", [param for _, param in named], passes,
+                         copies)
         self.gradients = _gradient_bucket.GradientBucket(self.params)
 
     def hooked(self) -> List[torch.Tensor]:

@@ -15,6 +15,8 @@ _ALIGNMENT = 64
 # than to name it. The second constant limits the number of such tensors.
 _LARGE = 16 << 10
 _MOST_APART = 100
+# A positive number, not larger than 2, of every floating-point type.
+_NOTICE = 0x3F3F3F3F3F3F3F3F
 
 # The most bytes of one gradient, and of all gradients, that wait for the end of the backward pass. On
 # one host the ranks' own cores move the data, so an early start gains nothing. Between hosts, large
@@ -52,6 +54,7 @@ class GradientBucket:
         self._repeats = 0  # steps with the gradients of the step before
         self._may_settle = True
         self._was_same = False
+        self._has_notice = False
         self._allocate()
 
     def _allocate(self) -> None:
@@ -62,7 +65,11 @@ class GradientBucket:
             self._offsets.append(end)
             if index not in self._apart:
                 end += -(-self._bytes(index) // _ALIGNMENT) * _ALIGNMENT
-        self._memory = _memory.registered_buffer(max(end, _ALIGNMENT))
+        self._memory = _memory.registered_buffer(end + _ALIGNMENT)
+        # The last elements carry the notice: zero, but on a rank that has one.
+        self._notice = ctypes.c_uint64.from_buffer(self._memory, end)
+        end += _ALIGNMENT
+        self.set_notice(self._has_notice)
         start = ctypes.addressof(self._memory)
         self._native = _native.bucket_new(
             start, end // self._element, _tensors.DTYPES[self._dtype], self._element,
@@ -80,6 +87,19 @@ class GradientBucket:
         self._held: list = [None] * len(self.params)  # from gather to scatter
         self._keep = [self._held, self._memory, self._spares]
         self._lists = (self.params, self._residents, self._held, self._keep, _submission.PLAIN)
+
+    def set_notice(self, has_notice: bool) -> None:
+        """Sets whether this rank has a notice for the others, who find it in `has_notice` after the
+        reduction. For reductions that keep what is not zero: Sum and Average."""
+        self._has_notice = has_notice
+        self._notice.value = _NOTICE if has_notice else 0
+
+    def has_notice(self) -> bool:
+        """Returns whether a rank had a notice in the reduction that is complete; then forgets it."""
+        if not self._notice.value:
+            return False
+        self.set_notice(False)
+        return True
 
     def takes(self, index: int, grad: torch.Tensor) -> bool:
         """Returns whether the slot has room for this gradient, whatever its device and layout are."""

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
 from horovod import _basics, _ops
-from horovod._ops import Adasum
+from horovod._ops import Adasum, Average, Max, Min
 from horovod.process_sets import ProcessSet, id_of
-from horovod.torch import _ddp, _gradient_bucket
+from horovod.torch import _ddp, _gradient_bucket, _torch_calls
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
 from horovod.torch._buckets import Bucket, PackedBucket, Pending
+from horovod.torch._notice import Notice
 from horovod.torch._rows import sparse_allreduce_async
 from horovod.torch.compression import Compression
 
-_reducers: weakref.WeakSet[GradientReducer] = weakref.WeakSet()
-
 
 def _forget(process_set: int) -> None:
-    for reducer in list(_reducers) if process_set == -1 else []:
+    for reducer in _torch_calls.watchers() if process_set == -1 else []:
         reducer.forget()
+
+
+def _checks_copies() -> bool:
+    return (os.environ.get("HOROVOD_TORCH_CHECK_GRADIENTS", "0").strip().lower()
+            in ("1", "true", "yes", "on"))
 
 
 _ops.also_forget(_forget)
@@ -56,15 +61,28 @@ class GradientReducer:
         self._hooked: List[Any] = []  # this list keeps graph nodes with hooks alive
         self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
+        self.names: Dict[int, str] = {}  # of the added parameters, by id
+        self._frozen: List[torch.Tensor] = []  # added parameters that have no bucket yet
+        # The gradients of this step were reduced before the step; gradients have come since.
+        self.is_reduced = self.is_fresh = False
+        self._is_early = False  # GradScaler or clipping has reduced them
+        self._notice = Notice()
+        self._copies = _checks_copies()
         _ddp.watch(self)
-        _reducers.add(self)
+        _torch_calls.watch(self)
 
     def add(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
-        """Makes a bucket of each (name, params), and packs small single parameters into one. Skips
-        parameters that require no gradient."""
+        """Makes a bucket of each (name, params), and packs small single parameters into one. Parameters
+        that require no gradient get a bucket in the first step in which they do."""
         if not self.active:
             return
+        for name, params in named:
+            for index, param in enumerate(params):
+                self.names.setdefault(id(param), name if index == 0 else f"{name}.{index}")
         self._added += [(name, list(params)) for name, params in named]
+        self._make_buckets(named)
+
+    def _make_buckets(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
         _ddp.tell(param for _, params in named for param in params if _ddp.owns(param))
         named = [(name, [param for param in params if not _ddp.owns(param)])
                  for name, params in named]
@@ -73,11 +91,13 @@ class GradientReducer:
         if self.compression is Compression.none and self.op != Adasum:
             for members in _gradient_bucket.choose([param for _, param in alone.values()]):
                 packed.update(map(id, members))
-                self._add(PackedBucket([alone[id(param)] for param in members], self.passes))
+                self._add(PackedBucket([alone[id(param)] for param in members], self.passes,
+                                       self._copies))
         for name, params in named:
+            self._frozen += [param for param in params if not param.requires_grad]
             params = [param for param in params if param.requires_grad and id(param) not in packed]
             if params:
-                self._add(Bucket(name, params, self.passes))
+                self._add(Bucket(name, params, self.passes, self._copies))
 
     def has(self, bucket: Bucket) -> bool:
         """Returns whether this reducer also reduces a parameter of the bucket."""
@@ -90,9 +110,8 @@ class GradientReducer:
             self.drain()
             for hook in self._hooks:
                 hook.remove()
-            added, self._added = self._added, []
-            self.buckets, self._hooked, self._hooks = [], [], []
-            self.add(added)
+            self.buckets, self._hooked, self._hooks, self._frozen = [], [], [], []
+            self._make_buckets(self._added)
 
     def _add(self, bucket: Bucket) -> None:
         self.buckets.append(bucket)
@@ -118,6 +137,7 @@ class GradientReducer:
 
     def _on_gradient(self, bucket: Bucket, index: int) -> None:
         # This function runs once per parameter and step during the backward pass: every line costs time.
+        self.is_fresh = True
         left = bucket.passes_left[index] - 1
         if left < 0 or bucket.works:
             if self.is_interrupted:
@@ -126,7 +146,8 @@ class GradientReducer:
                     "interrupted step() or synchronize() are being reduced: call that again first, "
                     "which goes on where it was."
                 )
-            others = [other for other in _reducers if other is not self and other.has(bucket)]
+            others = [other for other in _torch_calls.watchers()
+                      if other is not self and other.has(bucket)]
             if others:
                 raise AssertionError(
                     f"Gradient {bucket.name} was computed once more before step() or synchronize(); "
@@ -142,10 +163,11 @@ class GradientReducer:
         if left == 0:
             bucket.incomplete -= 1
             if bucket.incomplete == 0:
-                if isinstance(bucket, PackedBucket):
+                if isinstance(bucket, PackedBucket) or self._copies:
                     self.complete += 1
                 elif bucket not in self._kept:
                     self._start(bucket)
+                    bucket.states.record()
 
     def _start(self, bucket: Bucket) -> None:
         if isinstance(bucket, PackedBucket):
@@ -245,8 +267,11 @@ class GradientReducer:
         self.in_flight = self.complete = 0
         self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
         self._left, self._kept, self._made_dense = None, {}, {}
+        self.end_step()
+        self._notice.forget()
         for bucket in self.buckets:
             bucket.works, bucket.is_agreed = [], False
+            bucket.states.forget()
             bucket.rearm(self.passes)
 
     def has_work(self) -> bool:
@@ -267,17 +292,72 @@ class GradientReducer:
             self._kept[bucket] = [param.grad.clone() for param in bucket.params]
         self._left = None
 
+    def begin_pass(self) -> None:
+        """Records what the program has written before a backward pass."""
+        for bucket in self.buckets:
+            if not bucket.works:
+                bucket.states.begin_pass()
+
+    def end_pass(self) -> None:
+        """Records the gradients that are not submitted, at the end of a backward pass."""
+        for bucket in self.buckets:
+            if not bucket.works and bucket.states.end_pass():
+                self.is_fresh = True
+
+    def fail_pass(self) -> None:
+        """Forgets the records: the pass has left gradients in any state."""
+        for bucket in self.buckets:
+            if not bucket.works:
+                bucket.states.forget()
+
+    def owns(self, ids: Set[int]) -> bool:
+        """Returns whether this reducer reduces a parameter or gradient with one of these ids."""
+        return any(id(param) in ids or (param.grad is not None and id(param.grad) in ids)
+                   for bucket in self.buckets for param in bucket.params)
+
+    def reduce_early(self) -> None:
+        """Reduces the gradients for a function that reads them before the step."""
+        if not self.is_reduced or self.is_fresh:
+            self.synchronize()
+            self.is_reduced = self._is_early = True
+
+    def is_reduced_early(self) -> bool:
+        """Returns whether all gradients were reduced for a function that has read them."""
+        return self._is_early and not self.is_fresh
+
+    def end_step(self) -> None:
+        """Notes that gradients which come now belong to another step."""
+        self.is_reduced = self._is_early = False
+
     def synchronize(self) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets."""
         self._left = None
-        if len(self.buckets) == 1 and self._run_alone(self.buckets[0]):
-            return
+        if self._is_early and self.op not in (Average, Min, Max):
+            self._refuse_a_second_sum()
+        if not self.is_interrupted:
+            self._notice.find(self)
+        if len(self.buckets) != 1 or not self._run_alone(self.buckets[0]):
+            self._reduce()
+        self.is_fresh = False
+        if self._notice.is_sent():
+            self._share_notice()
+
+    def _refuse_a_second_sum(self) -> None:
+        raise AssertionError(
+            "A backward pass has added to gradients that GradScaler or a function that clips has read, "
+            f"and so reduced, before: with this op, {next(iter(self.names.values()))} and others would "
+            "be multiplied. Call it once in each step, after the last backward pass, or call "
+            "optimizer.zero_grad() before the pass."
+        )
+
+    def _reduce(self) -> None:
+        if not self.is_interrupted:
+            self._notice.send(self)
         if self.in_flight < len(self.buckets) and not self.is_interrupted:
             for bucket in self.buckets:
                 # A bucket of parameters that were frozen meanwhile, on all ranks, has no gradients to
                 # reduce.
-                if not bucket.works and bucket not in self._kept and any(
-                        param.requires_grad or param.grad is not None for param in bucket.params):
+                if not bucket.works and bucket not in self._kept and bucket.is_wanted():
                     self._start(bucket)
         self.drain()
         while self._kept:
@@ -288,15 +368,42 @@ class GradientReducer:
             param, dimensions = self._made_dense.popitem()
             param.grad = param.grad.to_sparse(dimensions)
 
+    def is_needed(self) -> bool:
+        """Returns whether there is something to reduce, now or once it is unfrozen."""
+        return bool(self.buckets or self._frozen)
+
+    def unfrozen(self) -> List[torch.Tensor]:
+        """Returns the parameters that require a gradient by now and have no bucket."""
+        if not self._frozen:
+            return []
+        return [param for param in self._frozen if param.requires_grad and not _ddp.owns(param)]
+
+    def _share_notice(self) -> None:
+        """Raises on all ranks if a rank has found a written gradient; else makes the buckets of the
+        parameters that all ranks have unfrozen, and reduces them."""
+        names = self._notice.share(self)
+        if not names:
+            return
+        unfrozen, first = self.unfrozen(), len(self.buckets)
+        self._frozen = [param for param in self._frozen if not any(param is other for other in unfrozen)]
+        self._make_buckets([(f"unfrozen.{self.names[id(param)]}", [param]) for param in unfrozen])
+        for bucket in self.buckets[first:]:
+            self._start(bucket)
+        self.drain()
+
     def _run_alone(self, bucket: Bucket) -> bool:
         """Reduces a step in one call, if all gradients are small and complete. Returns False
         otherwise."""
         if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works:
             return False
+        self._notice.send(self)
         bucket.rearm(self.passes)
         self.in_flight = self.complete = 0
         try:
-            return bucket.gradients.run(self._terms(bucket))
+            is_reduced = bucket.gradients.run(self._terms(bucket))
+            if is_reduced:
+                self._notice.wait()
+            return is_reduced
         except BaseException:
             if bucket.gradients.interrupted is not None:
                 bucket.works = [self._end_of(bucket.gradients, bucket.gradients.interrupted, ())]
@@ -316,6 +423,7 @@ class GradientReducer:
         try:
             for bucket in self.buckets:
                 self._finish(bucket)
+            self._notice.wait()
         except BaseException:
             self._note_interruption()
             raise
@@ -339,4 +447,5 @@ class GradientReducer:
                 del works[0]
             if self._failure is None:
                 bucket.is_agreed = True
+        bucket.states.forget()
         bucket.rearm(self.passes)

@@ -17,6 +17,7 @@ from horovod._ops import Adasum as Adasum, Average, Sum, steps_travel
 from horovod.common.util import split_list as split_list
 from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.torch import _torch_calls
 from horovod.torch._adasum import AdasumMixin
 from horovod.torch._allreduce import allreduce_async
 from horovod.torch._attributes import Attributes, Options
@@ -61,8 +62,9 @@ class _DistributedOptimizer(Attributes):
         Use `skip_synchronize` around the `step` that follows. All ranks must call it; parameters
         without a gradient take part with zeros.
         """
-        self._reducer.synchronize()
-        self._synchronized = True
+        if not self._reducer.is_reduced_early():
+            self._reducer.synchronize()
+        self._reducer.is_reduced = self._synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -73,30 +75,38 @@ class _DistributedOptimizer(Attributes):
         finally:
             self._should_synchronize = True
 
-    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+    def step(self, closure: Optional[Callable[[], Any]] = None, **more: Any) -> Any:
         """Waits for the reduced gradients, then does the optimizer's own step.
 
-        All ranks must call it. With a `closure`, the gradients of each of its evaluations are
+        All ranks must call it. Gradients that GradScaler or a function of torch.nn.utils has unscaled or
+        clipped are reduced already. Raises AssertionError on all ranks if a gradient was written in
+        another way since backward. With a `closure`, the gradients of each of its evaluations are
         reduced, and with LBFGS its losses too, on which it decides whether to evaluate once more; all
         ranks must evaluate it equally often. Where a signal's handler has raised in the first
         evaluation, or while its gradients were being reduced, the next call goes on from there.
         """
         if not self._should_synchronize:
-            self._synchronized = False
-            return super().step() if closure is None else super().step(closure)
+            self._end_step()
+            return super().step(*(() if closure is None else (closure,)), **more)
         if closure is not None:
             self._reducer.settle()
-            return super().step(self._synchronized_closure(closure))
+            return super().step(self._synchronized_closure(closure), **more)
         self._reducer.interrupted_loss = None
         if self._synchronized:
             warnings.warn(
-                "optimizer.step() after optimizer.synchronize() reduces the gradients a second "
-                "time; write 'with optimizer.skip_synchronize(): optimizer.step()'.",
+                "optimizer.step() called without optimizer.skip_synchronize() after "
+                "optimizer.synchronize() reduces the gradients a second time; write 'with "
+                "optimizer.skip_synchronize(): optimizer.step()'.",
                 stacklevel=2,
             )
-        self.synchronize()
+        if self._synchronized or not self._reducer.is_reduced_early():
+            self._reducer.synchronize()
+        self._end_step()
+        return super().step(**more)
+
+    def _end_step(self) -> None:
         self._synchronized = False
-        return super().step()
+        self._reducer.end_step()
 
     def _synchronized_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         reducer, is_first = self._reducer, True
@@ -108,7 +118,9 @@ class _DistributedOptimizer(Attributes):
             try:
                 if loss is None:
                     loss = self._shared(closure())
-                    reducer.synchronize()
+                    if not reducer.is_reduced_early():  # by a closure that clips
+                        reducer.synchronize()
+                    reducer.end_step()
                     is_reduced = True
                 result = loss()
             except HorovodInternalError:
@@ -145,7 +157,7 @@ class _DistributedOptimizer(Attributes):
                 "would be lost. If another model's loss has made them, or no step follows, "
                 "call optimizer.synchronize() first, on all ranks."
             )
-        self._synchronized = False
+        self._end_step()
         if self._drops_gradients and not args and not kwargs and not _profiles():
             for group in self.param_groups:
                 for param in group["params"]:
@@ -161,7 +173,7 @@ class _DistributedOptimizer(Attributes):
     def _forget_step(self) -> None:
         self._reducer.drain()
         self._reducer.interrupted_loss = None
-        self._synchronized = False
+        self._end_step()
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """As the optimizer's own; all ranks must add the same parameters."""
@@ -264,7 +276,10 @@ def DistributedOptimizer(
     ranks of a host share: read `param.grad` in each step instead of keeping a view of it. A pickle is
     an optimizer of the class of `optimizer`, with its state. A deep copy is distributed too.
 
-    All ranks must wrap the same parameters in the same order and call `step` equally often.
+    All ranks must wrap the same parameters in the same order and call `step` equally often. Clipping by
+    torch.nn.utils and GradScaler get reduced gradients; `step` refuses other changes of gradients since
+    backward on all ranks, unless they come between `synchronize` and `skip_synchronize`. Parameters that
+    are unfrozen later are reduced from then on. See docs/clipping.md.
 
     Args:
       named_parameters: `model.named_parameters()`, for names in messages and timelines.
@@ -295,6 +310,7 @@ def DistributedOptimizer(
         groups = num_groups if groups is None else groups
     id_of(process_set)
     names = _names(optimizer, named_parameters)
+    _torch_calls.install()
 
     def again(plain: Any, named: Any, passes: int,
               found: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -311,6 +327,7 @@ def DistributedOptimizer(
     reducer = GradientReducer(compression, backward_passes_per_step, op, gradient_predivide_factor,
                         sparse_as_dense, process_set)
     params = [param for group in optimizer.param_groups for param in group["params"]]
+    reducer.names.update({id(param): names[id(param)] for param in params})
     reducer.add(list(_buckets(params, names, groups)))
 
     distributed = _derive(optimizer, _DistributedOptimizer, names, again, options)

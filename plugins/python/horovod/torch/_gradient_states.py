@@ -1,0 +1,113 @@
+"""Records of the gradients of a bucket after backward, to detect later writes to them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, List, NamedTuple, Optional, Sequence, Set
+
+import torch
+
+
+class _Record(NamedTuple):
+    """Gradients, and what each of them was: its version, or a copy."""
+
+    grads: List[Any]
+    states: List[Any]
+
+
+def _version(grad: Optional[torch.Tensor]) -> int:
+    try:
+        return -1 if grad is None else grad._version
+    except RuntimeError:  # inference tensors have no version
+        return -1
+
+
+class GradientStates:
+    """The identities and versions of the gradients of `params`, at the end of the last backward pass or
+    at their submission.
+
+    A pass may add to gradients that are not submitted: `begin_pass` and `end_pass` distinguish these
+    changes from writes of the program. Writes that leave `_version` as it is are not detected.
+    """
+
+    def __init__(self, params: Sequence[torch.Tensor]) -> None:
+        self._params = params
+        self.forget()
+
+    def forget(self) -> None:
+        """Detects no writes until the next record."""
+        self._last: Optional[_Record] = None
+        self._before: Optional[_Record] = None  # at the beginning of the pass that runs
+        self._written: Set[int] = set()  # before a later pass, which has not added to them
+
+    def begin_pass(self) -> None:
+        """Notes what was written since the last record."""
+        self._before = self._read()
+        if self._last is not None:
+            self._written.update(self._changed(self._last, self._before))
+
+    def end_pass(self) -> bool:
+        """Records the gradients, unless no pass of this step has added to them yet. Returns whether this
+        pass has."""
+        before, self._before = self._before, None
+        now = self._read()
+        if before is None or self._is_same(before, now):
+            has_added = before is None
+        else:
+            has_added = True
+            if self._written:
+                self._written.difference_update(self._changed(before, now))
+        if has_added or self._last is not None:
+            self._last = now
+        return has_added
+
+    def record(self) -> None:
+        """Records the gradients, which are being submitted."""
+        self._last, self._written = self._read(), set()
+
+    def first_written(self) -> Optional[int]:
+        """Returns the index of the first parameter whose gradient was written since the record."""
+        if self._last is None:
+            return None
+        now = self._read()
+        if not self._written and self._is_same(self._last, now):
+            return None
+        return min(self._written.union(self._changed(self._last, now)), default=None)
+
+    def _changed(self, was: _Record, now: _Record) -> List[int]:
+        # A gradient that the program itself has made is local, like those of backward.
+        return [index for index, grad in enumerate(was.grads)
+                if grad is not None and (now.grads[index] is not grad or not self._is_equal(
+                    was.states[index], now.states[index]))]
+
+    def _is_same(self, was: _Record, now: _Record) -> bool:
+        return was.states == now.states and all(map(operator.is_, was.grads, now.grads))
+
+    def _is_equal(self, was: Any, now: Any) -> bool:
+        return was == now
+
+    def _read(self) -> _Record:
+        grads = [param.grad for param in self._params]
+        try:
+            return _Record(grads, [grad._version for grad in grads])
+        except (AttributeError, RuntimeError):
+            return _Record(grads, [_version(grad) for grad in grads])
+
+
+class GradientCopies(GradientStates):
+    """As GradientStates, but with copies of the gradients: detects every write that changes a value."""
+
+    def _read(self) -> _Record:
+        grads = [param.grad for param in self._params]
+        return _Record(grads, [None if grad is None else grad.detach().clone() for grad in grads])
+
+    def _is_same(self, was: _Record, now: _Record) -> bool:
+        return (all(map(operator.is_, was.grads, now.grads))
+                and all(map(self._is_equal, was.states, now.states)))
+
+    def _is_equal(self, was: Any, now: Any) -> bool:
+        if was is None or now is None:
+            return was is now
+        if was.layout is not torch.strided or now.layout is not torch.strided:
+            was, now = was.to_dense(), now.to_dense()
+        return was.shape == now.shape and bool(((was == now) | ((was != was) & (now != now))).all())

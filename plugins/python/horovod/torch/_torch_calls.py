@@ -1,0 +1,132 @@
+"""The calls of torch that reducers of gradients must know: backward, and functions that read gradients.
+
+`torch.autograd.backward` reports the beginning and end of each pass. Functions that clip gradients, and
+GradScaler, reduce the gradients of distributed optimizers before they read them. A reducer that `watch` was
+given has the methods begin_pass, end_pass, fail_pass, owns, reduce_early and end_step.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from typing import Any, Callable, Dict, Iterable, List
+
+import torch
+
+from horovod._redirect import redirect
+from horovod.torch import _adasum
+
+try:
+    from torch.amp.grad_scaler import GradScaler
+except ImportError:  # before torch 2.3
+    from torch.cuda.amp.grad_scaler import GradScaler
+
+_watchers: List[weakref.ref] = []  # in the order of their creation, which is equal on all ranks
+
+
+class _State:
+    is_installed = False
+    passes = 0  # backward passes that run: activation checkpointing runs one within another
+
+
+def watch(reducer: Any) -> None:
+    """Calls the methods of `reducer`, while it lives."""
+    _watchers.append(weakref.ref(reducer, _watchers.remove))
+
+
+def watchers() -> List[Any]:
+    """Returns the reducers that live."""
+    return [reducer for reducer in (reference() for reference in _watchers) if reducer is not None]
+
+
+def _backward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if _State.passes or not _watchers:
+        return original(*args, **kwargs)
+    reducers = watchers()
+    for reducer in reducers:
+        reducer.begin_pass()
+    _State.passes += 1
+    try:
+        result = original(*args, **kwargs)
+    except BaseException:
+        for reducer in reducers:
+            reducer.fail_pass()
+        raise
+    finally:
+        _State.passes -= 1
+    for reducer in reducers:
+        reducer.end_pass()
+    return result
+
+
+def _owners(tensors: Iterable[torch.Tensor]) -> List[Any]:
+    """Returns the reducers of these parameters or gradients."""
+    ids = set(map(id, tensors))
+    return [reducer for reducer in watchers() if reducer.owns(ids)]
+
+
+def _reads_gradients(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls a function whose first argument is a parameter, or several, after their reduction. A hook
+    that clips during a backward pass gets the gradients as they are."""
+    if _watchers and not _State.passes:
+        if args:
+            first, rest = args[0], args[1:]
+        else:
+            name = next(iter(inspect.signature(original).parameters))
+            if name not in kwargs:
+                return original(**kwargs)
+            first, rest = kwargs.pop(name), ()
+        tensors = [first] if isinstance(first, torch.Tensor) else list(first)
+        for reducer in _owners(tensors):
+            reducer.reduce_early()
+        args = (first if isinstance(first, torch.Tensor) else tensors, *rest)
+    return original(*args, **kwargs)
+
+
+def _params(optimizer: Any) -> List[torch.Tensor]:
+    return [param for group in optimizer.param_groups for param in group["params"]]
+
+
+def _unscale(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any,
+             **kwargs: Any) -> Dict[Any, torch.Tensor]:
+    for reducer in _owners(_params(optimizer)):
+        reducer.reduce_early()
+    found = original(scaler, optimizer, *args, **kwargs)
+    if isinstance(optimizer, _adasum.AdasumMixin):
+        optimizer._agree_on_overflow(found)
+    return found
+
+
+def _step(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    owners = _owners(_params(optimizer)) if scaler.is_enabled() else []
+    for reducer in owners:  # an optimizer that unscales by itself does not reach _unscale
+        reducer.reduce_early()
+    result = original(scaler, optimizer, *args, **kwargs)
+    for reducer in owners:
+        reducer.end_step()  # the scaler may have skipped the step
+    return result
+
+
+def _wrap(method: str, call: Callable[..., Any]) -> None:
+    """Makes a method of GradScaler and of its subclasses run `call(the original, ...)`."""
+    original = getattr(GradScaler, method)
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return call(original, *args, **kwargs)
+
+    setattr(GradScaler, method, wrapped)
+
+
+def install() -> None:
+    """Changes the functions of torch, once."""
+    if _State.is_installed:
+        return
+    _State.is_installed = True
+    redirect(torch.autograd.backward, _backward)
+    for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"):
+        if hasattr(torch.nn.utils, name):  # the last two came with torch 2.6
+            redirect(getattr(torch.nn.utils, name), _reads_gradients)
+    _wrap("_unscale_grads_", _unscale)
+    _wrap("step", _step)

@@ -1,0 +1,471 @@
+"""Gradients that are written between backward() and step(): right, as in one process, or refused on every rank.
+
+The layers of more than 4 MiB are reduced during backward, those of 1 KiB by step(): both kinds must agree.
+"""
+
+import os
+import warnings
+
+from torch.nn.utils import clip_grad_norm_ as clip_imported_before  # a name that exists before horovod.torch
+
+import rank_case
+from rank_case import RankCase, hvd, torch
+
+WIDTHS = [16, 1040]  # 1 KiB, and more than 4 MiB
+HAS_CPU_SCALER = hasattr(torch.amp, "GradScaler") if hasattr(torch, "amp") else False
+
+
+def make_model(width, seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Tanh(), torch.nn.Linear(width, width),
+                               torch.nn.Tanh(), torch.nn.Linear(width, 2))
+
+
+def data(rank, step):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(5, 4, generator=generator)
+
+
+def loss_of(model, rank, step):
+    return model(data(rank, step)).square().mean()
+
+
+def plain(parameters, **_):
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+class TrainingCase(RankCase):
+    def distributed(self, model, **arguments):
+        return hvd.DistributedOptimizer(plain(model.parameters()), model.named_parameters(), **arguments)
+
+    def assert_same_weights(self, model, reference, message, tolerance=1e-6):
+        for (name, got), want in zip(model.named_parameters(), reference.parameters()):
+            self.assertLess((got - want).abs().max().item(), tolerance, f"{message}: {name}")
+            rows = hvd.allgather(got.detach().reshape(1, -1))
+            self.assertTrue(all(torch.equal(row, rows[0]) for row in rows), f"{message}: {name} differs")
+
+    def assert_equals_one_process(self, train, message, width, scaler=lambda: None, **arguments):
+        """`train(model, optimizer, scaler, losses)` makes one step; `losses` has the loss of each pass."""
+        model, reference = make_model(width), make_model(width)
+        optimizer, alone = self.distributed(model, **arguments), plain(reference.parameters())
+        mine, theirs = scaler(), scaler()
+        passes = arguments.get("backward_passes_per_step", 1)
+        count = self.size if arguments.get("op", hvd.Average) == hvd.Average else 1
+        for step in range(3):
+            numbers = [step * passes + index for index in range(passes)]
+            optimizer.zero_grad()
+            train(model, optimizer, mine, [
+                lambda number=number: loss_of(model, self.rank, number) for number in numbers])
+            alone.zero_grad()
+            train(reference, alone, theirs, [
+                lambda number=number: sum(loss_of(reference, rank, number) for rank in range(self.size))
+                / count for number in numbers])
+        self.assert_same_weights(model, reference, message)
+        if mine is not None:
+            self.assertEqual(mine.get_scale(), theirs.get_scale(), message)
+
+    def refused(self, optimizer, pattern, call=None):
+        with self.assertRaisesRegex(AssertionError, pattern):
+            (call or optimizer.step)()
+        optimizer.zero_grad()
+
+
+class GradientWritesTest(TrainingCase):
+    def test_clipping_is_that_of_one_process(self):
+        def clip(function):
+            def train(model, optimizer, _, losses):
+                for loss in losses:
+                    loss().backward()
+                function(model)
+                optimizer.step()
+            return train
+
+        functions = {
+            "norm": lambda model: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02),
+            "imported before": lambda model: clip_imported_before(list(model.parameters()), max_norm=0.02),
+            "one": lambda model: torch.nn.utils.clip_grad_norm_(parameters=model[2].weight, max_norm=0.01),
+            "value": lambda model: torch.nn.utils.clip_grad_value_(model.parameters(), 1e-4),
+        }
+        if hasattr(torch.nn.utils, "get_total_norm"):
+            functions["total norm"] = lambda model: torch.nn.utils.clip_grads_with_norm_(
+                model.parameters(), 0.02,
+                torch.nn.utils.get_total_norm([param.grad for param in model.parameters()]))
+        kinds = [{}, {"groups": 2}, {"compression": hvd.Compression.none, "backward_passes_per_step": 2},
+                 {"op": hvd.Sum}]
+        for width in WIDTHS:
+            for name, function in functions.items():
+                for arguments in kinds if name == "norm" and width == 16 else [{}]:
+                    self.assert_equals_one_process(clip(function), f"{name} {width} {arguments}", width,
+                                                   **arguments)
+
+    def test_clipping_after_synchronize_and_in_closures(self):
+        def documented(model, optimizer, _, losses):
+            losses[0]().backward()
+            if hasattr(optimizer, "skip_synchronize"):
+                optimizer.synchronize()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+            else:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                optimizer.step()
+
+        def closure(model, optimizer, _, losses):
+            def evaluate():
+                optimizer.zero_grad()
+                loss = losses[0]()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                return loss
+            optimizer.step(evaluate)
+
+        for width in WIDTHS:
+            for op in (hvd.Average, hvd.Sum):
+                self.assert_equals_one_process(documented, f"documented {width}", width, op=op)
+                self.assert_equals_one_process(closure, f"closure {width}", width, op=op)
+
+    def test_clipping_in_each_of_several_passes(self):
+        def train(model, optimizer, _, losses):
+            for loss in losses:
+                loss().backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+            optimizer.step()
+
+        for width in WIDTHS:
+            self.assert_equals_one_process(train, f"{width}", width, backward_passes_per_step=2)
+        if self.size < 2:
+            return
+        model = make_model(16)
+        optimizer = self.distributed(model, op=hvd.Sum, backward_passes_per_step=2)
+        loss_of(model, self.rank, 0).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+        loss_of(model, self.rank, 1).backward()
+        self.refused(optimizer, "would be multiplied.*optimizer.zero_grad",
+                     lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02))
+
+    def test_a_grad_scaler_decides_alike_on_all_ranks(self):
+        if not HAS_CPU_SCALER:
+            self.skipTest("this torch unscales on GPUs only")
+
+        def scaler():
+            return torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+
+        def train(clips, overflows):
+            def step_(model, optimizer, scaler, losses):
+                steps.append(None)
+                loss = losses[0]()
+                if (len(steps) + 1) // 2 in overflows and (self.rank == 0 or optimizer.__class__ is torch.optim.SGD):
+                    loss = loss * float("inf")
+                scaler.scale(loss).backward()
+                if clips:
+                    scaler.unscale_(optimizer)
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                scaler.step(optimizer)
+                scaler.update()
+            return step_
+
+        for width in WIDTHS:
+            for clips in (False, True):
+                for overflows in ((), (2, 3)):
+                    for arguments in ({}, {"groups": 2}, {"op": hvd.Sum})[: 3 if width == 16 else 1]:
+                        steps = []
+                        self.assert_equals_one_process(
+                            train(clips, overflows), f"{width} {clips} {overflows} {arguments}", width,
+                            scaler, **arguments)
+
+    def test_an_optimizer_that_unscales_by_itself(self):
+        if not HAS_CPU_SCALER:
+            self.skipTest("this torch unscales on GPUs only")
+        model, reference = make_model(1040), make_model(1040)
+        kinds = []
+        for each in (model, reference):
+            try:
+                kinds.append(torch.optim.Adam(each.parameters(), lr=1e-3, eps=1e-3, fused=True))
+            except (RuntimeError, TypeError) as error:
+                self.skipTest(f"no fused optimizer for the CPU: {error}")
+        optimizer, alone = hvd.DistributedOptimizer(kinds[0], model.named_parameters()), kinds[1]
+        scalers = [torch.amp.GradScaler("cpu", init_scale=1024.0) for _ in range(2)]
+        for step in range(3):
+            for each, made, scaler, ranks in ((model, optimizer, scalers[0], [self.rank]),
+                                              (reference, alone, scalers[1], range(self.size))):
+                made.zero_grad()
+                scaler.scale(sum(loss_of(each, rank, step) for rank in ranks) / len(ranks)).backward()
+                scaler.step(made)
+                scaler.update()
+        self.assert_same_weights(model, reference, "fused", 1e-5)
+
+    def test_adasum_and_a_grad_scaler_agree_on_the_step(self):
+        if not HAS_CPU_SCALER:
+            self.skipTest("this torch unscales on GPUs only")
+        model = make_model(16)
+        optimizer = self.distributed(model, op=hvd.Adasum)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        before = [param.detach().clone() for param in model.parameters()]
+        loss = loss_of(model, self.rank, 0) * (float("inf") if self.rank == 0 else 1)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        self.assertEqual(scaler.get_scale(), 512.0)
+        for param, was in zip(model.parameters(), before):
+            self.assertTrue(torch.equal(param, was))
+
+    def test_other_writes_are_refused_on_every_rank(self):
+        if self.size < 2:
+            self.skipTest("one rank reduces nothing")
+
+        def halve(param):
+            with torch.no_grad():
+                param.grad.mul_(0.5)
+
+        def replace(param):
+            param.grad = param.grad * 0.5
+
+        def drop(param):
+            param.grad = None
+
+        for width in WIDTHS:
+            kinds = ({}, {"groups": 2}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum},
+                     {"op": hvd.Max}, {"backward_passes_per_step": 2})
+            for arguments in kinds[: 6 if width == 16 else 3]:
+                model = make_model(width)
+                optimizer = self.distributed(model, **arguments)
+                for write in (None, halve, replace, drop):
+                    for writer in (self.rank, self.size - 1):  # all ranks, and one
+                        for index in range(arguments.get("backward_passes_per_step", 1)):
+                            loss_of(model, self.rank, index).backward()
+                        if write is not None and self.rank == writer:
+                            write(model[2].weight)
+                        if write is None:
+                            optimizer.step()
+                            optimizer.zero_grad()
+                        else:
+                            self.refused(optimizer, r"The gradient of 2\.weight was written on rank .*"
+                                                    r"synchronize\(\).*skip_synchronize")
+
+    def test_sparse_gradients(self):
+        if self.size < 2:
+            self.skipTest("one rank reduces nothing")
+        for arguments in ({}, {"sparse_as_dense": True}):
+            table = torch.nn.Embedding(10, 4, sparse=True)
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=0.1),
+                                                 table.named_parameters(), **arguments)
+            for writes in (False, True, False):
+                table(torch.tensor([self.rank, 3])).sum().backward()
+                if writes:
+                    table.weight.grad = table.weight.grad * 2
+                    self.refused(optimizer, "The gradient of weight was written")
+                else:
+                    optimizer.step()
+                    optimizer.zero_grad()
+
+    def test_a_copy_shows_writes_without_a_version(self):
+        if self.size < 2:
+            self.skipTest("one rank reduces nothing")
+        os.environ["HOROVOD_TORCH_CHECK_GRADIENTS"] = "1"
+        try:
+            optimizers = [(model, self.distributed(model, **arguments)) for width in WIDTHS
+                          for arguments in ({}, {"groups": 2}) for model in [make_model(width)]]
+        finally:
+            del os.environ["HOROVOD_TORCH_CHECK_GRADIENTS"]
+        for model, optimizer in optimizers:
+            for write in (None, lambda grad: grad.data.mul_(0.5), lambda grad: grad.numpy().fill(0), None):
+                loss_of(model, self.rank, 0).backward()
+                if write is None:
+                    optimizer.step()
+                    optimizer.zero_grad()
+                else:
+                    write(model[2].weight.grad)
+                    self.refused(optimizer, r"The gradient of 2\.weight was written")
+
+    def test_legal_writes_are_not_refused(self):
+        model, reference = make_model(1040), make_model(1040)
+        other = make_model(16)
+        optimizer = self.distributed(model, backward_passes_per_step=2)
+        second = hvd.DistributedOptimizer(plain(other.parameters()))
+        alone = plain(reference.parameters())
+        for step in range(3):
+            for param in model.parameters():
+                param.grad = None
+            loss_of(model, self.rank, 2 * step).backward()
+            for param in model.parameters():  # before the last pass
+                param.grad.mul_(2)
+            loss_of(other, self.rank, step).backward()
+            loss_of(model, self.rank, 2 * step + 1).backward()
+            loss_of(other.eval(), self.rank, step)
+            second.step()
+            second.zero_grad()
+            optimizer.step()
+            alone.zero_grad()
+            for rank in range(self.size):
+                (2 * loss_of(reference, rank, 2 * step) / self.size).backward()
+                (loss_of(reference, rank, 2 * step + 1) / self.size).backward()
+            alone.step()
+        self.assert_same_weights(model, reference, "accumulated")
+
+    def test_hooks_before_ours_and_checkpoints(self):
+        from torch.utils.checkpoint import checkpoint
+
+        model, reference = make_model(1040), make_model(1040)
+        for each in (model, reference):
+            for param in each.parameters():
+                param.register_hook(lambda grad: grad * 0.5)
+        optimizer, alone = self.distributed(model), plain(reference.parameters())
+        for step in range(2):
+            optimizer.zero_grad()
+            inner = model[1](model[0](data(self.rank, step)))
+            checkpoint(model[2:], inner, use_reentrant=True).square().mean().backward()
+            optimizer.step()
+            alone.zero_grad()
+            (sum(loss_of(reference, rank, step) for rank in range(self.size)) / self.size).backward()
+            alone.step()
+        self.assert_same_weights(model, reference, "hooks")
+
+    def test_ranks_whose_graphs_differ_meet_in_a_collective_before_the_step(self):
+        for width in WIDTHS:
+            model, reference = make_model(width), make_model(width)
+            extra, twin = make_model(16, 1), make_model(16, 1)
+            optimizer = hvd.DistributedOptimizer(plain([*model.parameters(), *extra.parameters()]))
+            alone = plain([*reference.parameters(), *twin.parameters()])
+
+            def loss(base, more, rank, step):
+                both = (step + rank) % 2
+                return loss_of(base, rank, step) + (loss_of(more, rank, step) if both else 0)
+
+            for step in range(4):
+                optimizer.zero_grad()
+                mine = loss(model, extra, self.rank, step)
+                mine.backward()
+                hvd.allreduce(mine.detach())
+                torch.nn.utils.clip_grad_norm_([*model.parameters(), *extra.parameters()], 0.02)
+                optimizer.step()
+                alone.zero_grad()
+                (sum(loss(reference, twin, rank, step) for rank in range(self.size)) / self.size).backward()
+                torch.nn.utils.clip_grad_norm_([*reference.parameters(), *twin.parameters()], 0.02)
+                alone.step()
+            self.assert_same_weights(model, reference, f"{width}")
+            self.assert_same_weights(extra, twin, f"extra {width}")
+
+    def test_two_passes_over_different_parameters(self):
+        for width in WIDTHS:
+            models = [make_model(width), make_model(width, 1)]
+            references = [make_model(width), make_model(width, 1)]
+            optimizer = hvd.DistributedOptimizer(plain([p for m in models for p in m.parameters()]))
+            alone = plain([p for m in references for p in m.parameters()])
+            for step in range(3):
+                optimizer.zero_grad()
+                for index in ((0, 1) if self.rank % 2 else (1, 0)):
+                    loss_of(models[index], self.rank, step).backward()
+                hvd.allreduce(torch.ones(1))
+                optimizer.step()
+                alone.zero_grad()
+                for model in references:
+                    (sum(loss_of(model, rank, step) for rank in range(self.size)) / self.size).backward()
+                alone.step()
+            for model, reference in zip(models, references):
+                self.assert_same_weights(model, reference, f"{width}")
+
+    def test_the_warning_has_the_words_by_which_scripts_filter(self):
+        model = make_model(16)
+        optimizer = self.distributed(model)
+        loss_of(model, self.rank, 0).backward()
+        optimizer.synchronize()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            optimizer.step()
+        self.assertIn("optimizer.step() called without optimizer.skip_synchronize()",
+                      "".join(str(warning.message) for warning in caught))
+
+
+class UnfreezingTest(TrainingCase):
+    def test_parameters_that_are_unfrozen_later_are_reduced(self):
+        for width in WIDTHS:
+            for groups in (None, 2, "listed"):
+                kinds = ({}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum},
+                         {"backward_passes_per_step": 2})
+                for arguments in kinds[: 4 if width == 16 else 1]:
+                    self.unfreeze(width, groups, **arguments)
+
+    def unfreeze(self, width, groups, **arguments):
+        model, reference = make_model(width), make_model(width)
+        for each in (model, reference):
+            each[2].requires_grad_(False)
+            each[0].requires_grad_(False)
+        if groups == "listed":
+            groups = [list(model[0].parameters()), [*model[2].parameters(), *model[4].parameters()]]
+        optimizer, alone = self.distributed(model, groups=groups, **arguments), plain(reference.parameters())
+        passes = arguments.get("backward_passes_per_step", 1)
+        count = 1 if "op" in arguments else self.size
+        for step in range(6):
+            for each in (model, reference):
+                if step == 2:
+                    each[2].requires_grad_(True)
+                elif step == 4:
+                    each[0].requires_grad_(True)
+            optimizer.zero_grad()
+            alone.zero_grad()
+            for number in range(passes * step, passes * (step + 1)):
+                loss_of(model, self.rank, number).backward()
+                (sum(loss_of(reference, rank, number) for rank in range(self.size)) / count).backward()
+            optimizer.step()
+            alone.step()
+        self.assert_same_weights(model, reference, f"{width} {groups} {arguments}",
+                                 1e-3 if "compression" in arguments else 1e-6)
+
+    def test_all_parameters_frozen_at_first(self):
+        model, reference = make_model(16), make_model(16)
+        for each in (model, reference):
+            each.requires_grad_(False)
+        optimizer, alone = self.distributed(model), plain(reference.parameters())
+        optimizer.step()
+        for each in (model, reference):
+            each.requires_grad_(True)
+        for step in range(3):
+            optimizer.zero_grad()
+            loss_of(model, self.rank, step).backward()
+            optimizer.step()
+            alone.zero_grad()
+            (sum(loss_of(reference, rank, step) for rank in range(self.size)) / self.size).backward()
+            alone.step()
+        self.assert_same_weights(model, reference, "frozen at first")
+
+    def test_parameters_that_only_some_ranks_unfreeze_are_named_on_all(self):
+        if self.size < 2:
+            self.skipTest("one rank reduces nothing")
+        for arguments in ({}, {"groups": 2}):
+            model = make_model(16)
+            model[0].requires_grad_(False)
+            optimizer = self.distributed(model, **arguments)
+            for step in range(2):
+                loss_of(model, self.rank, step).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            if self.rank == 1:
+                model[0].requires_grad_(True)
+            loss_of(model, self.rank, 2).backward()
+            self.refused(optimizer, r"Rank 1 has set requires_grad of 0\.weight")
+
+    def test_parameters_outside_the_process_set_stay_local(self):
+        if self.size < 2:
+            self.skipTest("one rank is in every set")
+        others = hvd.add_process_set([self.size - 1])
+        self.addCleanup(hvd.remove_process_set, others)
+        model, reference = make_model(16), make_model(16)
+        for each in (model, reference):
+            each[0].requires_grad_(False)
+        optimizer, alone = self.distributed(model, process_set=others), plain(reference.parameters())
+        for step in range(4):
+            for each, made in ((model, optimizer), (reference, alone)):
+                if step == 2:
+                    each[0].requires_grad_(True)
+                made.zero_grad()
+                loss_of(each, self.rank, step).backward()
+                torch.nn.utils.clip_grad_norm_(each.parameters(), 0.02)
+                with torch.no_grad():
+                    each[2].weight.grad.mul_(0.5)
+                made.step()
+        for got, want in zip(model.parameters(), reference.parameters()):
+            self.assertTrue(torch.equal(got, want))
+
+
+if __name__ == "__main__":
+    rank_case.main()
