@@ -212,6 +212,32 @@ class MxnetTest(rank_base.RankBase):
             self.run_steps(net, lambda: trainer.step(4))
             self.assert_trained(net, 5)
 
+    def test_clipping_is_that_of_one_process_or_refused(self):
+        from mxnet.gluon.utils import clip_global_norm
+
+        nets = [make_net(0), make_net(0)]
+        trainer, alone = (make(net.collect_params(), "sgd", {"learning_rate": 0.1}) for make, net in
+                          zip((hvd.DistributedTrainer, mx.gluon.Trainer), nets))
+        for net in nets:  # the shapes are unknown until the first batch
+            net(inputs(0, 0))
+        for param, copy in zip(*(net.collect_params().values() for net in nets)):
+            copy.set_data(param.data())
+        for step in range(3):
+            for net, made, ranks in zip(nets, (trainer, alone), ([self.rank], range(self.size))):
+                data = mx.nd.concat(*(inputs(rank, step) for rank in ranks), dim=0)
+                with mx.autograd.record():
+                    loss = (net(data) - data.sum(axis=1, keepdims=True)).square().sum() / len(ranks)
+                loss.backward()
+                gradients = [param.grad() for param in net.collect_params().values()]
+                if made is trainer and self.size > 1:
+                    with self.assertRaisesRegex(AssertionError, r"dense.*allreduce_grads\(\).*update"):
+                        clip_global_norm(gradients, 0.5)
+                made.allreduce_grads()
+                clip_global_norm(gradients, 0.5)
+                made.update(1)
+        for got, want in zip(*(net.collect_params().values() for net in nets)):
+            self.same(got.data(), want.data().asnumpy(), message=got.name)
+
     def test_a_step_waits_for_nobody(self):
         net = make_net(0)
         trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1,

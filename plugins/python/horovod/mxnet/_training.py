@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import types
 import warnings
-from typing import Any, Callable, Dict, List, Optional
+import weakref
+from typing import Any, Callable, Dict, List, Optional, Set
 
 import mxnet
 
 from horovod import _ops
 from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average
+from horovod._redirect import redirect
 from horovod.mxnet import _arrays, _engine
 from horovod.mxnet._collectives import allreduce_async, broadcast_async
 from horovod.mxnet.compression import Compression
@@ -129,6 +131,22 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
                  self._gradient_predivide_factor, self._process_set)
 
 
+_trainers: weakref.WeakSet = weakref.WeakSet()
+
+
+@functools.lru_cache(maxsize=None)
+def _redirect_once() -> None:
+    redirect(mxnet.gluon.utils.clip_global_norm, _clip)
+
+
+def _clip(original: Callable[..., Any], arrays: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls clip_global_norm, unless it would clip the gradients of this rank alone."""
+    ids = {id(array) for array in arrays}
+    for trainer in list(_trainers):
+        trainer._check_reduced(ids)
+    return original(arrays, *args, **kwargs)
+
+
 class DistributedTrainer(mxnet.gluon.Trainer):
     """A Gluon trainer whose `step` uses gradients averaged over all ranks.
 
@@ -136,6 +154,9 @@ class DistributedTrainer(mxnet.gluon.Trainer):
     `allreduce_grads` and `update`) equally often. `step` waits for nothing: each gradient travels as soon
     as MXNet has computed it. A failure, such as the death of a rank, is an MXNetError where weights
     or what depends on them are read, and a HorovodInternalError of the next `step`.
+
+    To change gradients, call `allreduce_grads`, then change them, then call `update`:
+    `gluon.utils.clip_global_norm` raises AssertionError for gradients that are not reduced yet.
     """
 
     def __init__(self, params: Any, optimizer: Any, optimizer_params: Optional[Dict[str, Any]] = None,
@@ -159,8 +180,29 @@ class DistributedTrainer(mxnet.gluon.Trainer):
             optimizer = optimizer._optimizer
         super().__init__(params, optimizer, optimizer_params=optimizer_params, kvstore=None)
         self._hvd = (compression, gradient_predivide_factor, prefix or "", num_groups, process_set)
+        self._is_reduced = False  # since the last update
+        _redirect_once()
+        _trainers.add(self)
+
+    def _check_reduced(self, ids: Set[int]) -> None:
+        process_set = self._hvd[-1]
+        if self._is_reduced or not process_set.included() or process_set.size() == 1:
+            return
+        for param in self._params:
+            if param._grad is not None and any(id(grad) in ids for grad in param._grad):
+                raise AssertionError(
+                    f"clip_global_norm was given the gradient of {param.name}, which "
+                    "hvd.DistributedTrainer has not reduced yet, so each rank would clip in another way: "
+                    "call trainer.allreduce_grads() before, and trainer.update(batch_size) in place of "
+                    "trainer.step(batch_size) after it."
+                )
+
+    def _update(self, ignore_stale_grad: bool = False) -> None:
+        self._is_reduced = False
+        super()._update(ignore_stale_grad)
 
     def _allreduce_grads(self) -> None:
+        self._is_reduced = True
         compression, factor, prefix, num_groups, process_set = self._hvd
         if not process_set.included() or process_set.size() == 1:
             return
