@@ -8,7 +8,8 @@
 extern "C" {
 #endif
 
-/* One tensor of a batch. Counts are elements. */
+/* One tensor of a batch. Counts are elements. The output may be the input itself on some members and not
+ * on others. */
 typedef struct hvd_batch_tensor {
   const void* input; /* NULL on a joined rank, which contributes the neutral element */
   void* output;      /* as large as this rank's result */
@@ -61,7 +62,7 @@ typedef struct hvd_batch {
    * entry of an empty output is NULL. The hvd_framework that the op has published releases them. */
   void** made_outputs;
   /* 1: when done gets HVD_TENSORS_IN_USE, the tensors exist until the process ends. 0: when done is
-   * called, the op must have finished with their memory. */
+   * called, the op must have finished with their memory. Members may differ in it. */
   int32_t keeps_tensors;
   /* An average: the number of members, and postscale is 1 / divisor, rounded. An op that divides the sum
    * by it gives correctly rounded quotients, and exact ones of integers. 0: postscale is a factor. */

@@ -80,6 +80,14 @@ def test_mpi_of_mpich_conforms_when_it_is_aborted():
     conforms("mpi_mpich", HYDRA, 3, (), "-tc=backend*abort*", aborts=True)
 
 
+MANY = ("-tc=backend: many ranks*",)  # more than Open MPI's sums by slices take
+
+
+def test_mpi_with_many_ranks_whose_tensors_lie_differently():
+    conforms("mpi_openmpi", (*OPENMPI, "--oversubscribe"), 18, MCA, *MANY)
+    conforms("mpi_mpich", HYDRA, 18, (), *MANY)
+
+
 @world("a b", "--no-decoys")
 def test_mpi_of_open_mpi_conforms_on_two_hosts():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
@@ -177,6 +185,10 @@ def test_gloo_conforms():
     conforms_without_launcher("gloo", 4, [()] * 4)
 
 
+def test_gloo_with_many_ranks_whose_tensors_lie_differently():
+    conforms_without_launcher("gloo", 18, [()] * 18, *MANY)
+
+
 def test_gloo_lets_an_abort_end_a_call_that_waits_for_a_silent_rank():
     # Gloo's own time limit, which would end the call, is 300 s.
     conforms_without_launcher("gloo", 2, [()] * 2, "-tc=silent*", seconds=100)
@@ -213,6 +225,10 @@ def test_oneccl_conforms():
     for ranks in (2, 4):
         conforms_without_launcher("ccl", ranks, [()] * ranks, "-tc=backend*", "-tce=*abort*", **oneccl())
     conforms_without_launcher("ccl", 3, [()] * 3, "-tc=backend*abort*", HVD_BACKEND_ENDS="1", **oneccl())
+
+
+def test_oneccl_with_many_ranks_whose_tensors_lie_differently():
+    conforms_without_launcher("ccl", 18, [()] * 18, *MANY, **oneccl())
 
 
 @world("a b", "--no-decoys")

@@ -81,37 +81,42 @@ Status MpiBatch::start_operations() {
 Status MpiBatch::allreduce() {
   direct_ = may_use_tensors() && is_direct(batch_);
   const int64_t total = total_count(batch_);
-  const void* from = MPI_IN_PLACE;
+  const bool by_slices = goes_by_slices(total);
   std::byte* to = nullptr;
+  const std::byte* from = nullptr;
   if (direct_) {
     const hvd_batch_tensor& tensor = batch_.tensors[0];
-    to = static_cast<std::byte*>(tensor.output);
-    if (batch_.prescale != 1 && batch_.dtype != HVD_BOOL) {
+    from = to = static_cast<std::byte*>(tensor.output);
+    if (by_slices && (batch_.prescale == 1 || batch_.dtype == HVD_BOOL)) {
+      from = static_cast<const std::byte*>(tensor.input);
+    } else {
       scale(to, tensor.input, batch_.dtype, total, collectives::scale_before(batch_));
-    } else if (tensor.input != tensor.output) {
-      from = tensor.input;
     }
   } else {
-    to = room(&memory_->received, total);
+    from = to = room(&memory_->received, total);
     if (to == nullptr) return internal_error("there is no memory to pack an allreduce");
     pack_reduce(batch_, to);
   }
-  if (goes_by_slices(total)) {
+  if (by_slices) {
     sum_ = to;
-    summand_ = from == MPI_IN_PLACE ? to : static_cast<const std::byte*>(from);
+    summand_ = from;
     total_ = total;
     return send_slices();
   }
+  return reduce_in_place(to, total);
+}
+
+// MPI demands MPI_IN_PLACE on all members or on none, and Open MPI picks its algorithm by it. Members
+// whose tensors lie differently (in place, packed, joined) therefore all reduce in place.
+Status MpiBatch::reduce_in_place(std::byte* at, int64_t total) {
   memory_->requests.reserve(static_cast<size_t>(total / kPiece) + 1);
   for (int64_t first = 0; first < total; first += kPiece) {
-    const size_t offset = static_cast<size_t>(first) * width();
     HVD_RETURN_IF_ERROR(
-        check(world_.api().iallreduce(
-                  from == MPI_IN_PLACE ? from : static_cast<const std::byte*>(from) + offset,
-                  to + offset, static_cast<int>(std::min(kPiece, total - first)),
-                  world_.reductions().type(batch_.dtype),
-                  world_.reductions().operation(batch_.dtype, batch_.reduce_op), comm_.comm,
-                  next_request()),
+        check(world_.api().iallreduce(MPI_IN_PLACE, at + static_cast<size_t>(first) * width(),
+                                      static_cast<int>(std::min(kPiece, total - first)),
+                                      world_.reductions().type(batch_.dtype),
+                                      world_.reductions().operation(batch_.dtype, batch_.reduce_op),
+                                      comm_.comm, next_request()),
               "MPI_Iallreduce"));
   }
   return {};

@@ -40,6 +40,7 @@ class MpiBatch : public RunningBatch {
   bool may_use_tensors() const;
   Status start_operations();
   Status allreduce();
+  Status reduce_in_place(std::byte* at, int64_t total);
   Status reducescatter();
   Status allgather();
   Status broadcast();
