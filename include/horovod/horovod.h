@@ -205,11 +205,19 @@ typedef struct hvd_submission {
   const int32_t* splits;     /* rows for each rank; copied */
   const char* program; /* the compiled program that makes the call, as reports of stalls show it;
                               * NULL: none. The text must exist until hvd_shutdown returns */
+  const int64_t* wide_splits; /* instead of `splits`, or NULL: numbers of 64 bits. One above
+                               * 2147483647 fails with HVD_INVALID_ARGUMENT on all ranks */
 } hvd_submission;
 
 /* Submits work and returns at once. Waits for no other rank, and the work is never complete when it
  * returns. The caller must release *handle. HVD_ALREADY_EXISTS: work with this name is in flight; it
- * continues. */
+ * continues.
+ *
+ * Memory in flight: until work is complete or has failed, its inputs and outputs belong to it. An output
+ * must not overlap memory of other work in flight or of another tensor of its group, and an input must not
+ * overlap an output; both addresses of one tensor may be the same. Inputs may overlap, and so may all that
+ * is only the input of the root of a broadcast. Else hvd_submit returns HVD_INVALID_ARGUMENT with both
+ * names, the work in flight continues, and the refused work fails on all other ranks with that reason. */
 HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                        size_t error_size);
 

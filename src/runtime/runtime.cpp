@@ -41,14 +41,20 @@ Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
   Submission* submission = handles_.claim(&claimed);
   std::string_view name;
   bool shared = false;
-  Status status = copy_submission(from, identity_.rank, *set, submission, &name, &shared);
-  if (status.ok()) {
-    status = submit_named(name, shared, submission);
-  } else {
+  if (Status status = copy_submission(from, identity_.rank, *set, submission, &name, &shared);
+      !status.ok()) {
     handles_.unclaim(submission);
+    return status;
   }
-  if (status.ok()) *handle = claimed;
-  return status;
+  HVD_RETURN_IF_ERROR(submit_named(name, shared, submission));
+  if (submission->request.refusal.empty()) {
+    *handle = claimed;
+    return {};
+  }
+  // The ranks that wait for this name fail with the reason; the user has no handle.
+  Status refused = invalid_argument(submission->request.refusal);
+  handles_.release(claimed);
+  return refused;
 }
 
 Status Runtime::submit_named(std::string_view name, bool shared, Submission* submission) {

@@ -76,6 +76,10 @@ class OpCase {
   void in_place() {
     for (hvd_batch_tensor& tensor : tensors_) tensor.output = const_cast<void*>(tensor.input);
   }
+  // As on a rank that has joined: it has no tensors.
+  void joined() {
+    for (hvd_batch_tensor& tensor : tensors_) tensor.input = tensor.output = nullptr;
+  }
   // Gives the memory of the tensors another content, as a user who needs it for something else.
   void overwrite() {
     for (const Piece& piece : memory_) std::memset(piece.bytes.get(), kOverwritten, piece.size);

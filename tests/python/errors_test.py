@@ -77,6 +77,64 @@ class ErrorsTest(RankCase):
             first = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
         self.assert_equal_tensors(hvd.synchronize(first), torch.full((2,), float(self.size)))
 
+    def test_memory_in_flight_is_refused_by_name_on_all_ranks(self):
+        self.needs_two()
+        flat = torch.ones(100)
+        parts = {"whole": flat, "view": flat[50:], "in place": flat[10:60]}
+        for what, part in parts.items():
+            # Rank 1 submits after the barrier: until then the first operation is in flight on rank 0.
+            others = torch.ones(len(part))
+            if self.rank == 1:
+                hvd.barrier()
+            first = hvd.allreduce_async_(flat, name="first", op=hvd.Sum)
+            if self.rank == 0:
+                with self.assertRaisesRegex(ValueError, "allreduce.second.*its output overlaps the output "
+                                                        "of allreduce 'allreduce.first'") as caught:
+                    hvd.allreduce_async_(part, name="second", op=hvd.Sum)
+                self.assertNotIsInstance(caught.exception, hvd.HorovodInternalError)
+                hvd.barrier()
+            else:
+                if self.rank > 1:
+                    hvd.barrier()
+                second = hvd.allreduce_async_(others, name="second", op=hvd.Sum)
+                with self.assertRaisesRegex(ValueError, "rank 0 refused allreduce 'allreduce.second'"):
+                    hvd.synchronize(second)
+            self.assert_equal_tensors(hvd.synchronize(first), torch.full((100,), float(self.size)), what)
+            flat.fill_(1)
+
+    def test_a_group_with_overlapping_members_is_refused(self):
+        flat = torch.ones(6)
+        with self.assertRaisesRegex(ValueError, "the output of its tensor 1 overlaps"):
+            hvd.grouped_allreduce_([flat[:4], flat[2:]], name="group", op=hvd.Sum)
+        hvd.barrier()
+        self.assert_equal_tensors(flat, torch.ones(6))
+
+    def test_disjoint_and_interleaved_views_of_one_buffer_are_in_flight_at_once(self):
+        flat = torch.full((1000,), float(self.rank))
+        views = [flat[:300], flat[300:600], flat[600::2], flat[601::2]]
+        for handle in [hvd.allreduce_async_(view, name=f"view.{index}", op=hvd.Sum)
+                       for index, view in enumerate(views)]:
+            hvd.synchronize(handle)
+        self.assert_equal_tensors(flat, torch.full((1000,), float(sum(range(self.size)))))
+
+    def test_parameters_that_share_memory_are_broadcast(self):
+        tied = torch.full((40,), float(self.rank + 3))
+        flat = torch.full((30,), float(self.rank + 3))
+        hvd.broadcast_parameters({"a": tied, "b": tied.view(8, 5), "flat": flat, "part": flat[10:20],
+                                  "column": flat.view(5, 6)[:, 1]}, root_rank=0)
+        for tensor in (tied, flat):
+            self.assert_equal_tensors(tensor, torch.full_like(tensor, 3.0))
+
+    def test_a_split_above_the_limit_names_tensor_and_limit_on_all_ranks(self):
+        splits = [1] * self.size
+        if self.rank == 0:
+            splits[-1] = 2_200_000_000 - self.size
+        for given in (splits, torch.tensor(splits)):
+            with self.assertRaisesRegex(ValueError, "alltoall 'alltoall.rows': 2[0-9]* rows for rank "
+                                                    f"{self.size - 1} .* limit of 2147483647"):
+                hvd.alltoall(torch.ones(self.size), given, name="rows")
+            hvd.barrier()
+
     def test_a_root_that_does_not_exist(self):
         for root in [-1, self.size]:
             with self.assertRaisesRegex(ValueError, "(?i)root"):

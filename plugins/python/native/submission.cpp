@@ -34,7 +34,7 @@ struct Parts {
   std::vector<hvd_tensor> tensors;
   std::vector<std::vector<int64_t>> shapes;
   std::vector<std::string> names;
-  std::vector<int32_t> splits;
+  std::vector<int64_t> splits;
 };
 
 bool read_text(PyObject* text, std::string* out) {
@@ -46,21 +46,18 @@ bool read_text(PyObject* text, std::string* out) {
   return true;
 }
 
-template <typename Number>
-bool read_numbers(PyObject* sequence, std::vector<Number>* out) {
+bool read_numbers(PyObject* sequence, std::vector<int64_t>* out) {
   const Py_ssize_t count = PySequence_Size(sequence);
   if (count < 0) return false;
   out->resize(static_cast<size_t>(count));
   for (Py_ssize_t i = 0; i < count; ++i) {
     Reference item(PySequence_GetItem(sequence, i));
     if (!item) return false;
-    const long long value = PyLong_AsLongLong(item.get());
+    int overflow = 0;
+    const long long value = PyLong_AsLongLongAndOverflow(item.get(), &overflow);
     if (value == -1 && PyErr_Occurred() != nullptr) return false;
-    if (static_cast<long long>(static_cast<Number>(value)) != value) {
-      PyErr_Format(PyExc_ValueError, "%lld is too large", value);
-      return false;
-    }
-    (*out)[static_cast<size_t>(i)] = static_cast<Number>(value);
+    // The library refuses a number beyond its range by name.
+    (*out)[static_cast<size_t>(i)] = overflow > 0 ? INT64_MAX : overflow < 0 ? INT64_MIN : value;
   }
   return true;
 }
@@ -117,7 +114,7 @@ PyObject* submit(PyObject* module, PyObject* arguments) {
   submission.tensor_count = static_cast<uint32_t>(parts.tensors.size());
   submission.tensors = parts.tensors.data();
   submission.split_count = static_cast<uint32_t>(parts.splits.size());
-  submission.splits = parts.splits.data();
+  submission.wide_splits = parts.splits.data();
   Reference entry(PyTuple_Pack(2, finish, keep));
   return entry ? hand_over(state, submission, entry.get()) : nullptr;
 }

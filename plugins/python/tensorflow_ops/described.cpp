@@ -104,8 +104,8 @@ Described::Described(const TfApi& api, const PendingOperation& work, const Names
   if (shapes.empty()) read_shapes(api, work);
   if (work.operation->has_splits) {
     const Tensor* rows_tensor = work.inputs[count];
-    const auto* rows = static_cast<const int32_t*>(api.data(rows_tensor));
-    splits.assign(rows, rows + api.bytes(rows_tensor) / sizeof(int32_t));
+    const auto* rows = static_cast<const int64_t*>(api.data(rows_tensor));
+    splits.assign(rows, rows + api.bytes(rows_tensor) / sizeof(int64_t));
   }
 }
 

@@ -35,7 +35,7 @@ class Described {
   Described& operator=(const Described&) = delete;
 
   std::vector<hvd_tensor> tensors;
-  std::vector<int32_t> splits;
+  std::vector<int64_t> splits;
 
  private:
   void read_shapes(const TfApi& api, const PendingOperation& work);

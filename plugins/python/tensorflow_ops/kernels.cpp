@@ -108,7 +108,7 @@ void compute(void* made, Context* context, Done* done) {
   submission.tensor_count = static_cast<uint32_t>(described.tensors.size());
   submission.tensors = described.tensors.data();
   submission.split_count = static_cast<uint32_t>(described.splits.size());
-  submission.splits = described.splits.data();
+  submission.wide_splits = described.splits.data();
   std::vector<char> error(kErrorSize);
   const int status = library()->submit(&submission, &work->handle, error.data(), error.size());
   if (status != HVD_OK) return finish(work, status, error.data());

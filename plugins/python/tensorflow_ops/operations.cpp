@@ -92,7 +92,7 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
     // taken from the tensors at run time.
     api.op_attribute(builder, "shapes: list(int) = []");
     api.op_input(builder, "tensors: T");
-    if (operation.has_splits) api.op_input(builder, "splits: int32");
+    if (operation.has_splits) api.op_input(builder, "splits: int64");
     if (operation.has_call) api.op_input(builder, "call: int64");
     api.op_output(builder, "results: T");
     if (operation.has_splits) api.op_output(builder, "received_splits: int32");

@@ -92,10 +92,17 @@ std::optional<std::string> registrations(const RankRequest& a, const RankRequest
              "order");
 }
 
+// What a rank has refused before the ranks could compare it.
+std::optional<std::string> refusal(const RankRequest& by) {
+  if (by.request.refusal.empty()) return {};
+  return cat("rank ", by.rank, " refused ", by.request.refusal);
+}
+
 // The first term that differs.
 std::optional<std::string> terms(const RequestPair& pair) {
   const Request& a = pair.a.request;
   const Request& b = pair.b.request;
+  if (a.refusal != b.refusal) return refusal(a.refusal.empty() ? pair.b : pair.a);
   if (is_registration(a.op) || is_registration(b.op)) return registrations(pair.a, pair.b);
   if (auto sentence = dtypes(pair)) return sentence;
   if (operation(a) != operation(b)) {
@@ -251,7 +258,10 @@ void merge(Proposal* into, Proposal&& other) {
 
 Status verdict(const Proposal& proposal, std::string_view joined) {
   if (proposal.variants.empty()) return internal_error("a name was proposed without a request");
-  auto sentence = factors(proposal);
+  std::optional<std::string> sentence = factors(proposal);
+  for (const Variant& variant : proposal.variants) {
+    if (!sentence) sentence = refusal({variant.rank, variant.request});
+  }
   if (!sentence) sentence = compare(proposal, terms);
   if (!sentence) sentence = absence(proposal, joined);
   if (!sentence) sentence = scalar(proposal);

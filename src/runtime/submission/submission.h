@@ -22,6 +22,8 @@ struct Submission {
   struct Tensor {
     const void* input = nullptr;
     void* output = nullptr;
+    size_t bytes = 0;    // of each of them
+    bool reads = false;  // this rank's input
   };
   // An output that the runtime owns.
   struct Output {

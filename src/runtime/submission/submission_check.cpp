@@ -1,5 +1,7 @@
 #include "runtime/submission/submission_check.h"
 
+#include <cstdint>
+
 #include "base/check.h"
 #include "base/text.h"
 #include "runtime/wire/request.h"
@@ -107,9 +109,24 @@ Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, Tenso
   }
   spec->dtype = tensor.dtype;
   spec->shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-  to->tensors[index] = {tensor.input, writes_to_caller(from.op) ? tensor.output : nullptr};
+  to->tensors[index] = {tensor.input, writes_to_caller(from.op) ? tensor.output : nullptr,
+                        static_cast<size_t>(bytes), reads};
   to->bytes += static_cast<uint64_t>(bytes);
   return {};
+}
+
+// Refuses more rows for one rank than a split holds, on all ranks: others cannot see this rank's.
+bool holds_rows(const hvd_submission& from, int64_t rows, int32_t member, Submission* to) {
+  if (rows <= INT32_MAX) return true;
+  to->request.refusal = cat(label(from), ": ", rows, " rows for rank ", member,
+                            " of its process set are more than the limit of ", INT32_MAX,
+                            "; send them in several calls, or make rows larger");
+  to->request.splits.clear();
+  return false;
+}
+
+int64_t split_of(const hvd_submission& from, int32_t member) {
+  return from.wide_splits != nullptr ? from.wide_splits[member] : from.splits[member];
 }
 
 Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
@@ -124,25 +141,28 @@ Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
         return invalid_argument(cat(label(from), ": ", rows, " rows do not split evenly over ",
                                     size, " ranks; give splits"));
       }
+      if (!holds_rows(from, rows / size, 0, to)) return {};
       splits.assign(static_cast<size_t>(size), static_cast<int32_t>(rows / size));
       continue;
     }
-    if (from.split_count != static_cast<uint32_t>(size) || from.splits == nullptr) {
+    if (from.split_count != static_cast<uint32_t>(size) ||
+        (from.splits == nullptr && from.wide_splits == nullptr)) {
       return invalid_argument(
           cat(label(from), ": it has ", from.split_count, " splits for ", size, " ranks"));
     }
     int64_t sum = 0;
+    splits.clear();
     for (int32_t i = 0; i < size; ++i) {
-      if (from.splits[i] < 0) {
-        return invalid_argument(cat(label(from), ": split ", i, " is ", from.splits[i]));
-      }
-      sum += from.splits[i];
+      const int64_t split = split_of(from, i);
+      if (split < 0) return invalid_argument(cat(label(from), ": split ", i, " is ", split));
+      if (!holds_rows(from, split, i, to)) return {};
+      sum += split;
+      splits.push_back(static_cast<int32_t>(split));
     }
     if (sum > rows) {
       return invalid_argument(
           cat(label(from), ": its splits name ", sum, " rows, the tensor has ", rows));
     }
-    splits.assign(from.splits, from.splits + size);
   }
   return {};
 }
@@ -171,6 +191,7 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
   *shared_name = is_nameless;
 
   Request& request = to->request;
+  request.refusal.clear();
   request.op = from.op;
   request.reduce_op = reduces(from.op) ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
   request.root = from.op == HVD_BROADCAST ? from.root_rank : 0;

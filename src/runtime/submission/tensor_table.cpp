@@ -12,26 +12,37 @@ Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
   Name* known = find_next(set, name);
   if (known == nullptr) {
     auto entry = std::make_unique<Name>(set, std::string(name));
-    entry->in_flight = 1;
-    submission->name = entry.get();
+    count(entry.get(), submission);
     const Key key{set, entry->text};
     names_.emplace(key, std::move(entry));
     return {};
   }
-  if (known->in_flight > 0 && !shared) {
+  if (known->in_flight > known->refused && !shared) {
     return already_exists(cat("'", printable(name),
                               "' has the same name as another tensor that "
                               "is in flight; wait for the first, or give each its own name"));
   }
-  ++known->in_flight;
-  submission->name = known;
+  count(known, submission);
   return {};
+}
+
+void TensorTable::count(Name* name, Submission* submission) {
+  submission->name = name;
+  ++name->in_flight;
+  std::string& refusal = submission->request.refusal;
+  if (refusal.empty()) refusal = memory_.insert(*submission);
+  if (!refusal.empty()) ++name->refused;
 }
 
 void TensorTable::remove(std::span<Submission* const> submissions) {
   MutexLock lock(mutex_);
   for (Submission* submission : submissions) {
     Name* name = submission->name;
+    if (submission->request.refusal.empty()) {
+      memory_.remove(*submission);
+    } else {
+      --name->refused;
+    }
     if (--name->in_flight == 0 && !name->kept) erase(*name);
   }
 }

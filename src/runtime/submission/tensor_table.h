@@ -1,4 +1,4 @@
-// The names in flight on this rank, for each process set. A name in the response cache keeps its entry
+// The names in flight on this rank, for each process set, and the memory of their tensors. A name in the response cache keeps its entry
 // between uses, so that a repeated step allocates nothing. When names come in the order of the last
 // step, each is found next to the previous one without a look-up. Runtime owns it.
 #pragma once
@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
+#include "runtime/submission/memory_table.h"
 #include "runtime/submission/submission.h"
 
 namespace hvd::runtime {
@@ -26,6 +27,7 @@ struct Name {
 
   // Guarded by TensorTable::mutex_. An annotation cannot name the mutex: a Name has no reference to its table.
   uint32_t in_flight = 0;
+  uint32_t refused = 0;  // of those in flight: refused ones, which other ranks have to learn of
   bool kept = false;
   size_t place = 0;  // index of a kept name in the table's order
 
@@ -39,7 +41,8 @@ struct Name {
 
 class TensorTable {
  public:
-  // Adds a submission under its name. kAlreadyExists when one is in flight and `shared` is false.
+  // Adds a submission under its name, and its memory. kAlreadyExists when one is in flight and `shared`
+  // is false. When the memory is in use, the submission gets that refusal and is added without memory.
   Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
   // Removes complete submissions, and their names unless these are kept.
   void remove(std::span<Submission* const> submissions);
@@ -63,7 +66,10 @@ class TensorTable {
   void put_at(Name* name, size_t place) HVD_REQUIRES(mutex_);
   void erase(const Name& name) HVD_REQUIRES(mutex_) { names_.erase(Key{name.set, name.text}); }
 
+  void count(Name* name, Submission* submission) HVD_REQUIRES(mutex_);
+
   Mutex mutex_;  // also guards fields of Name, as said there
+  MemoryTable memory_ HVD_GUARDED_BY(mutex_);
   std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_ HVD_GUARDED_BY(mutex_);
   // Names that are kept, as they came the last time, and the place of the next.
   std::vector<Name*> order_ HVD_GUARDED_BY(mutex_);

@@ -49,6 +49,8 @@ struct Request {
   double postscale = 1;
   std::vector<TensorSpec> tensors;  // more than one: a group, which runs whole or not at all
   std::vector<int32_t> splits;      // alltoall: rows to each member of the process set
+  // A rank that refuses its user's submission announces it with the reason: it fails on all ranks.
+  std::string refusal;
 
   bool operator==(const Request&) const = default;
 };

@@ -22,6 +22,7 @@ void put_request(const Request& request, ByteWriter& out) {
   }
   out.put(static_cast<uint32_t>(request.splits.size()));
   for (const int32_t rows : request.splits) out.put(rows);
+  out.put_text(request.refusal);
 }
 
 Status get_request(ByteReader& in, Request* request) {
@@ -53,6 +54,7 @@ Status get_request(ByteReader& in, Request* request) {
   }
   request->splits.resize(in.get_count(sizeof(int32_t)));
   for (int32_t& rows : request->splits) rows = in.get<int32_t>();
+  request->refusal = in.get_text();
   return {};
 }
 

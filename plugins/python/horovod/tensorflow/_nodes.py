@@ -51,14 +51,14 @@ def to_tensor(value: Any, what: str) -> tf.Tensor:
 
 
 def to_splits(splits: Any) -> tf.Tensor:
-    """Returns the number of rows for each rank, as int32. Raises ValueError unless it is a vector of
+    """Returns the number of rows for each rank, as int64. Raises ValueError unless it is a vector of
     integers."""
     if splits is None:
-        return tf.zeros([0], tf.int32)
+        return tf.zeros([0], tf.int64)
     tensor = to_tensor(splits, "alltoall: splits") if not isinstance(splits, str) else None
     if tensor is None or not tensor.dtype.is_integer or tensor.shape.rank not in (1, None):
         raise ValueError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
-    return tf.cast(tensor, tf.int32)
+    return tf.cast(tensor, tf.int64)
 
 
 def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 import torch
@@ -18,6 +19,33 @@ from horovod.torch.mpi_ops import (
     size as size,
     synchronize as synchronize,
 )
+
+
+def _memory_of(tensor: Any) -> Tuple[int, int]:
+    """Returns the addresses [first, last) of a dense tensor; an empty range for other values."""
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or not tensor.numel():
+        return 0, 0
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    first = tensor.data_ptr()
+    return first, first + extent * tensor.element_size()
+
+
+def _broadcast_all(entries: Iterable[Tuple[Optional[str], Any]], root_rank: int) -> None:
+    """Broadcasts the tensors in place, all at once. One that shares memory with another of them (tied
+    weights, a view of a buffer) starts when those before it are complete."""
+    handles: List[int] = []
+    starts: List[int] = []  # the memory in flight, ascending
+    ends: List[int] = []
+    for name, tensor in entries:
+        first, last = _memory_of(tensor)
+        place = bisect.bisect_left(starts, last)
+        if first < last and place > 0 and ends[place - 1] > first:
+            _ops.run_all(handles)
+            handles, starts, ends, place = [], [], [], 0
+        starts.insert(place, first)
+        ends.insert(place, last)
+        handles.append(broadcast_async_(tensor, root_rank, name))
+    _ops.run_all(handles)
 
 
 def broadcast_parameters(
@@ -40,10 +68,7 @@ def broadcast_parameters(
                 "broadcast_parameters takes a dict, or an iterable of tensors or of (name, "
                 f"tensor) pairs, not a {type(params).__name__}."
             ) from None
-    handles = [
-        broadcast_async_(tensor, root_rank, name) for name, tensor in entries if tensor is not None
-    ]
-    _ops.run_all(handles)
+    _broadcast_all([entry for entry in entries if entry[1] is not None], root_rank)
 
 
 class _Slot:
@@ -126,11 +151,8 @@ def broadcast_optimizer_state(
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     if not is_root:
         structure = _put_in(structure, tensors)
-    handles = [
-        broadcast_async_(tensor, root_rank, f"optimizer_state.{index}")
-        for index, tensor in enumerate(tensors)
-    ]
-    _ops.run_all(handles)
+    _broadcast_all([(f"optimizer_state.{index}", tensor) for index, tensor in enumerate(tensors)],
+                   root_rank)
     if sizes != structure["sizes"]:  # raised after the other ranks have got their data
         raise ValueError(
             f"broadcast_optimizer_state: the optimizer here has groups of {sizes} parameters, but on "
