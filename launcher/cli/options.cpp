@@ -140,11 +140,6 @@ CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::stri
   return line;
 }
 
-std::string plain(double number) {
-  const auto whole = static_cast<int64_t>(number);
-  return static_cast<double>(whole) == number ? cat(whole) : cat(number);
-}
-
 // The name of a setting in the user's spelling, if that is known.
 std::string name_of(const CommandLine& line, std::string_view key) {
   for (const Given& given : line.flags) {
@@ -154,41 +149,6 @@ std::string name_of(const CommandLine& line, std::string_view key) {
   if (!variable.empty() && environment_variable(variable)) return variable;
   return split(setting(key).flags, ',').front();
 }
-
-struct NumberRange {
-  const char* key;
-  double low, high;
-};
-constexpr NumberRange kRanges[] = {
-    {"num_proc", 1, 1 << 24},
-    {"slots_per_host", 1, kMaxSlotsPerHost},
-    {"nnodes", 1, 1 << 24},
-    {"min_num_proc", 1, 1 << 24},
-    {"max_num_proc", 1, 1 << 24},
-    {"elastic_timeout", 0, 1e8},
-    {"host_timeout", 0.1, 1e6},
-    {"leave_grace", 0, 1e6},
-    {"ssh_port", 1, 65535},
-    {"start_timeout", 0.1, 1e8},
-    {"lease", 1, 1e8},
-    {"link_timeout", 1, 1e6},
-    {"kill_grace", 0, 1e8},
-    {"timeout", 0.001, 1e8},
-    {"max_restarts", 0, 1e6},
-    {"spares", 0, 1 << 24},
-    {"token_fd", 0, 1 << 20},
-    {"fusion_threshold", 0, 1ll << 40},
-    {"cycle_time", 0, 1e6},
-    {"cache_capacity", 0, 1 << 20},
-    {"autotune_warmup_samples", 0, 1 << 20},
-    {"autotune_steps_per_sample", 0, 1 << 20},
-    {"autotune_points", 0, 1 << 20},
-    {"autotune_noise", 0, 1},
-    {"stall_check_time", 0, 1e8},
-    {"stall_shutdown_time", 0, 1e8},
-    {"num_nccl_streams", 0, 1 << 20},
-    {"gloo_timeout_seconds", 0, 1e8},
-};
 
 // A detached launcher reads no standard input, and is the launcher of its ranks.
 Status check_detached(const Settings& settings, const CommandLine& line) {
@@ -214,21 +174,8 @@ Status check_detached(const Settings& settings, const CommandLine& line) {
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
 Status check_values(const Settings& settings, const CommandLine& line) {
-  for (const NumberRange& range : kRanges) {
-    if (!settings.is_set(range.key)) continue;
-    const double value = settings.number(range.key);
-    if (value >= range.low && value <= range.high) continue;
-    const Setting& entry = setting(range.key);
-    const std::string name = name_of(line, range.key);
-    const bool has_units = entry.flag_unit != 1;
-    const auto unit = static_cast<double>(name == entry.variable ? 1 : entry.flag_unit);
-    return invalid_argument(cat(name, " ", plain(value / unit),
-                                " is out of range; it lies between ", plain(range.low / unit),
-                                " and ", plain(range.high / unit),
-                                !has_units  ? ""
-                                : unit == 1 ? cat(" bytes; ", entry.flags, " takes MiB")
-                                            : cat(" MiB; ", entry.variable, " takes bytes")));
-  }
+  HVD_RETURN_IF_ERROR(
+      settings.check_ranges([&](std::string_view key) { return name_of(line, key); }));
   for (const Setting& each : all_settings()) {
     const std::vector<std::string> values = choices_of(each);
     if (values.empty() || !settings.is_set(each.key)) continue;

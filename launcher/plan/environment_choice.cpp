@@ -75,6 +75,7 @@ Result<EnvironmentChoice> read_environment_choice(const Settings& settings) {
   for (const std::string& text : settings.list("env")) {
     if (Status status = add(text, choice); !status.ok()) return status.with_context("-x");
   }
+  HVD_RETURN_IF_ERROR(check_numbers(choice.values));
   return choice;
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/check.h"
@@ -33,6 +34,43 @@ Status check_value(const Setting& setting, std::string_view value) {
   return invalid_argument(cat("'", printable(value), "' is not ", wanted));
 }
 
+std::string plain(double number) {
+  constexpr double kWhole = 1e15;  // below it a double is exact as a whole number; NaN is not below
+  if (!(std::abs(number) < kWhole)) return cat(number);
+  const auto whole = static_cast<int64_t>(number);
+  return static_cast<double>(whole) == number ? cat(whole) : cat(number);
+}
+
+const NumberRange* range_of(std::string_view key) {
+  for (const NumberRange& range : all_ranges()) {
+    if (key == range.key) return &range;
+  }
+  return nullptr;
+}
+
+// "; unset it for the default 1"
+std::string about_default(const Setting& entry) {
+  if (entry.default_value[0] == '\0') return "; unset it, or give a number in this range";
+  return cat("; unset it for the default ", entry.default_value);
+}
+
+// "; it lies between 0 and 1", with the unit; `unit`: the size of one unit that the user gives.
+std::string about_range(const NumberRange& range, const Setting& entry, int64_t unit) {
+  const auto size = static_cast<double>(unit);
+  return cat("; it lies between ", plain(range.low / size), " and ", plain(range.high / size),
+             entry.flag_unit == 1 ? ""
+             : unit == 1          ? cat(" bytes; ", entry.flags, " takes MiB")
+                                  : cat(" MiB; ", entry.variable, " takes bytes"));
+}
+
+// The error of a variable whose value has another type.
+Status about_type(const Setting& entry, const Status& status) {
+  const NumberRange* range = range_of(entry.key);
+  if (range == nullptr) return status.with_context(entry.variable);
+  return invalid_argument(cat(entry.variable, ": ", status.message(), about_range(*range, entry, 1),
+                              about_default(entry)));
+}
+
 }  // namespace
 
 const Setting& setting(std::string_view key) {
@@ -49,7 +87,7 @@ Result<Settings> Settings::from_environment() {
     const char* value = std::getenv(entry.variable);
     if (value == nullptr || (value[0] == '\0' && entry.type != SettingType::kFlag)) continue;
     if (Status status = settings.set(entry.key, value); !status.ok()) {
-      return status.with_context(entry.variable);
+      return about_type(entry, status);
     }
   }
   return settings;
@@ -64,6 +102,41 @@ Status Settings::set(std::string_view key, std::string_view value) {
   }
   values_.insert_or_assign(std::string(key), std::string(value));
   return {};
+}
+
+Status Settings::check_ranges(
+    const std::function<std::string(std::string_view key)>& name_of) const {
+  for (const NumberRange& range : all_ranges()) {
+    if (!is_set(range.key)) continue;
+    const double value = number(range.key);
+    if (value >= range.low && value <= range.high) continue;  // not of NaN
+    const Setting& entry = setting(range.key);
+    const std::string name = name_of(range.key);
+    const bool is_variable = name == entry.variable;
+    const int64_t unit = is_variable ? 1 : entry.flag_unit;
+    return invalid_argument(cat(name, " ", plain(value / static_cast<double>(unit)),
+                                " is out of range", about_range(range, entry, unit),
+                                is_variable ? about_default(entry) : ""));
+  }
+  return {};
+}
+
+Status Settings::check_ranges() const {
+  return check_ranges([](std::string_view key) { return std::string(setting(key).variable); });
+}
+
+Status check_numbers(std::span<const std::pair<std::string, std::string>> variables) {
+  Settings settings;
+  for (const auto& [name, value] : variables) {
+    for (const Setting& entry : all_settings()) {
+      const bool is_number = entry.type == SettingType::kInt || entry.type == SettingType::kDouble;
+      if (!is_number || name != entry.variable || value.empty()) continue;
+      if (Status status = settings.set(entry.key, value); !status.ok()) {
+        return about_type(entry, status);
+      }
+    }
+  }
+  return settings.check_ranges();
 }
 
 bool Settings::is_set(std::string_view key) const {

@@ -2,6 +2,7 @@
 // environment. --help, config files, man page and docs come from this table.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -34,7 +35,15 @@ struct Setting {
   bool is_inverse_in_config = false;  // the config key says the opposite
 };
 
+// The least and the greatest value of a number, in units of its variable.
+struct NumberRange {
+  const char* key;
+  double low, high;
+};
+
 std::span<const Setting> all_settings();
+// The range of every number that a user sets. A launcher sets the others (identity).
+std::span<const NumberRange> all_ranges();
 // Known variables that are no knobs.
 std::span<const char* const> other_variables();
 // Ends the process when the key is not in the table: a defect, not an input.
@@ -51,6 +60,10 @@ class Settings {
   Status set(std::string_view key, std::string_view value);
   // The same with a value as a flag or a config file gives it.
   Status set_in_units(std::string_view key, std::string_view value);
+  // An error for the first number out of its range, with the name that `name_of` gives its key.
+  Status check_ranges(const std::function<std::string(std::string_view key)>& name_of) const;
+  // The same with the names of variables.
+  Status check_ranges() const;
   // Not empty when it was set by anybody.
   bool is_set(std::string_view key) const;
   std::string text(std::string_view key) const;
@@ -71,6 +84,9 @@ std::optional<bool> parse_flag(std::string_view text);
 // known one: of the table, or of this version's or the original's others.
 std::vector<std::string> about_misspelt_variables(
     std::span<const std::pair<std::string, std::string>> variables);
+
+// An error for a number of the table among the variables that is none, or out of its range.
+Status check_numbers(std::span<const std::pair<std::string, std::string>> variables);
 
 // A variable that is no knob (PATH, HOME, another launcher's); empty optional when unset.
 std::optional<std::string> environment_variable(std::string_view name);

@@ -426,9 +426,49 @@ constexpr const char* kOtherVariables[] = {
     "HOROVOD_WITHOUT_TENSORFLOW",
 };
 
+constexpr int kMostRanks = 1 << 24;
+constexpr int kMostSlots = 1 << 16;
+
+constexpr NumberRange kRanges[] = {
+    {"num_proc", 1, kMostRanks},
+    {"slots_per_host", 1, kMostSlots},
+    {"nnodes", 1, kMostRanks},
+    {"min_num_proc", 1, kMostRanks},
+    {"max_num_proc", 1, kMostRanks},
+    {"elastic_timeout", 0, 1e8},
+    {"host_timeout", 0.1, 1e6},
+    {"leave_grace", 0, 1e6},
+    {"ssh_port", 1, 65535},
+    {"start_timeout", 0.1, 1e8},
+    {"lease", 1, 1e8},
+    {"link_timeout", 1, 1e6},
+    {"kill_grace", 0, 1e8},
+    {"timeout", 0.001, 1e8},
+    {"max_restarts", 0, 1e6},
+    {"spares", 0, kMostRanks},
+    {"token_fd", 0, 1 << 20},
+    {"store_fd", 0, 1 << 20},
+    {"fusion_threshold", 0, 1ll << 40},
+    {"whole_limit", -1, 1ll << 40},
+    {"doubling_limit", -1, 1ll << 40},
+    {"ring_from", -1, 1ll << 40},
+    {"cycle_time", 0, 1e6},
+    {"cache_capacity", 0, 1 << 20},
+    {"autotune_warmup_samples", 0, 1 << 20},
+    {"autotune_steps_per_sample", 0, 1 << 20},
+    {"autotune_points", 0, 1 << 20},
+    {"autotune_noise", 0, 1},
+    {"stall_check_time", 0, 1e8},
+    {"stall_shutdown_time", 0, 1e8},
+    {"num_nccl_streams", 0, 1 << 20},
+    {"gloo_timeout_seconds", 0, 1e8},
+    {"reset_limit", 0, 1e9},
+};
+
 }  // namespace
 
 std::span<const Setting> all_settings() { return kTable; }
+std::span<const NumberRange> all_ranges() { return kRanges; }
 std::span<const char* const> other_variables() { return kOtherVariables; }
 
 }  // namespace hvd

@@ -2,9 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace hvd {
 
@@ -13,7 +16,42 @@ TEST_CASE("a value of the wrong type is refused with the variable's name") {
   const auto settings = Settings::from_environment();
   ::unsetenv("HOROVOD_LEASE");
   REQUIRE_FALSE(settings.ok());
-  CHECK(settings.status().message() == "HOROVOD_LEASE: 'soon' is not a number");
+  CHECK(settings.status().message() ==
+        "HOROVOD_LEASE: 'soon' is not a number; it lies between 1 and 100000000; unset it for the "
+        "default 60");
+}
+
+TEST_CASE("a number out of its range is refused with name, range and default") {
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  const auto error_of = [](const std::string& name, const std::string& value) {
+    return check_numbers(Variables{{name, value}}).message();
+  };
+  CHECK(error_of("HOROVOD_CYCLE_TIME", "nan") ==
+        "HOROVOD_CYCLE_TIME nan is out of range; it lies between 0 and 1000000; unset it for the "
+        "default 1");
+  CHECK(error_of("HOROVOD_CACHE_CAPACITY", "-5")
+            .starts_with(
+                "HOROVOD_CACHE_CAPACITY -5 is out of range; it lies between 0 and 1048576; "));
+  CHECK(error_of("HOROVOD_CACHE_CAPACITY", "1e18")
+            .starts_with("HOROVOD_CACHE_CAPACITY: '1e18' is not a whole number; it lies between 0 "
+                         "and 1048576; "));
+  CHECK(error_of("HOROVOD_CACHE_CAPACITY", "0").empty());
+  CHECK(error_of("PATH", "x").empty());
+}
+
+TEST_CASE("every number that a user sets has a range, and its default lies in it") {
+  for (const Setting& entry : all_settings()) {
+    if (entry.type != SettingType::kInt && entry.type != SettingType::kDouble) continue;
+    if (std::string_view(entry.section) == "identity") continue;  // the launcher's
+    CAPTURE(entry.key);
+    const auto ranges = all_ranges();
+    const auto range = std::ranges::find_if(
+        ranges, [&](const NumberRange& one) { return std::string_view(one.key) == entry.key; });
+    REQUIRE(range != ranges.end());
+    if (entry.default_value[0] == '\0') continue;
+    const double value = Settings().number(entry.key);
+    CHECK((value >= range->low && value <= range->high));
+  }
 }
 
 TEST_CASE("an explicit value wins over the environment, which wins over the default") {

@@ -66,6 +66,36 @@ def test_an_environment_variable_of_the_wrong_type():
             environment=clean_environment(HOROVOD_LEASE="soon"))
 
 
+NUMBERS = [("HOROVOD_FUSION_THRESHOLD", "-1", "0 and 1099511627776", "134217728"),
+           ("HOROVOD_FUSION_THRESHOLD", "1e18", "0 and 1099511627776", "134217728"),
+           ("HOROVOD_CACHE_CAPACITY", "-5", "0 and 1048576", "1024"),
+           ("HOROVOD_CYCLE_TIME", "nan", "0 and 1000000", "1"),
+           ("HOROVOD_ALLREDUCE_RING_FROM", "-2", "-1 and 1099511627776", "0"),
+           ("HOROVOD_STALL_CHECK_TIME_SECONDS", "inf", "0 and 100000000", "60")]
+
+
+def test_numbers_out_of_their_range_in_the_launcher():
+    for name, value, limits, default in NUMBERS:
+        words = [name, value, f"it lies between {limits}", f"unset it for the default {default}"]
+        refused(["-np", 2, *TOUCH], *words, environment=clean_environment(**{name: value}))
+        refused(["-np", 2, "-x", f"{name}={value}", *TOUCH], *words)
+    refused(["-np", 2, "--cycle-time-ms", "nan", *TOUCH], "--cycle-time-ms nan", "between 0 and 1000000")
+    config = scratch() / "config.yaml"
+    config.write_text("params:\n  cache_capacity: -5\n")
+    refused(["-np", 2, "--config-file", config, *TOUCH], "-5", "between 0 and 1048576")
+
+
+def test_numbers_out_of_their_range_without_a_launcher():
+    program = "import horovod.numpy as hvd\nhvd.init()\n"
+    for name, value, limits, default in NUMBERS:
+        done = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, timeout=60,
+                              check=False, env=clean_environment(**{name: value}))
+        last = done.stderr.strip().splitlines()[-1]
+        expect(done.returncode == 1 and "Disagreement" not in last, done)
+        expect(re.search(f"HorovodArgumentError: {name}.*{value}.*it lies between {limits}.*"
+                         f"unset it for the default {default}$", last), done)
+
+
 def test_a_program_that_is_missing_here():
     refused(["-np", 2, "no-such-program"], "no-such-program", "localhost")
 

@@ -245,7 +245,9 @@ def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
         (ctypes.c_int32 * len(ranks))(*ranks), _joined,
     )
     with _interruptible():
-        _ops.check(library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error)), error)
+        status = library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error))
+        # Without process sets, each rank refuses what it finds in its own environment.
+        _ops.check(status, error, negotiated=bool(sets))
 
 
 def shutdown() -> None:

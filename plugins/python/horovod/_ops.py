@@ -304,10 +304,11 @@ def reset() -> None:
         forget(-1)
 
 
-def check(status: int, error: ctypes.Array[ctypes.c_char]) -> None:
-    """Raises the exception for a failed call of init or shutdown."""
+def check(status: int, error: ctypes.Array[ctypes.c_char], *, negotiated: bool = True) -> None:
+    """Raises the exception for a failed call of init or shutdown. `negotiated`: other ranks may have a
+    part in a value that is refused."""
     if status != _OK:
-        _fail(status, error.value.decode(errors="replace"), negotiated=True)
+        _fail(status, error.value.decode(errors="replace"), negotiated)
 
 
 def _fail(status: int, message: str, negotiated: bool) -> NoReturn:

@@ -124,6 +124,7 @@ void note_provisional(const hvd::runtime::Identity& identity, const hvd_init_opt
 Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
                   bool* is_void) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
+  HVD_RETURN_IF_ERROR(settings.check_ranges());
   apply_log_settings(settings);
   const auto backends = hvd::runtime::select_backends(settings);
   const double seconds =

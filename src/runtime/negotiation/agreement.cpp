@@ -92,7 +92,7 @@ std::optional<std::string> registrations(const RankRequest& a, const RankRequest
              "order");
 }
 
-// What a rank has refused before the ranks could compare it.
+// The error of a submission that a rank has refused before the ranks could compare it.
 std::optional<std::string> refusal(const RankRequest& by) {
   if (by.request.refusal.empty()) return {};
   return cat("rank ", by.rank, " refused ", by.request.refusal);

@@ -181,7 +181,7 @@ TEST_CASE("a flag may count in other units than its variable") {
   ::setenv("HOROVOD_FUSION_THRESHOLD", "-5", 1);
   CHECK(error_of({"-np", "1", "x"}) ==
         "HOROVOD_FUSION_THRESHOLD -5 is out of range; it lies between 0 and 1099511627776 bytes; "
-        "--fusion-threshold-mb takes MiB");
+        "--fusion-threshold-mb takes MiB; unset it for the default 134217728");
   ::unsetenv("HOROVOD_FUSION_THRESHOLD");
   CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "9223372036854775807", "x"}) ==
         "--fusion-threshold-mb: '9223372036854775807' is too large");
