@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import numbers
 import warnings
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import numpy
 
@@ -21,6 +21,15 @@ def _share_state(model: Any) -> None:
     sync = getattr(model, "jax_state_sync", None)
     if sync is not None and getattr(model, "_jax_state", None) is not None:
         sync()
+
+
+def _sums_of_passes(optimizer: Any) -> List[Any]:
+    """The sums of gradients that an optimizer of Keras 3 reduces after its last pass."""
+    sums: List[Any] = []
+    while optimizer is not None:
+        sums += [each for each in getattr(optimizer, "_accumulated_gradients", ()) if each is not None]
+        optimizer = getattr(optimizer, "inner_optimizer", None)
+    return sums
 
 
 class BroadcastGlobalVariables:
@@ -52,7 +61,8 @@ class BroadcastGlobalVariables:
         _share_state(self.model)
         optimizer = self.model.optimizer
         own = optimizer.variables if optimizer is not None else []
-        local = {backend.key_of(variable) for variable in self._local}
+        # Each rank keeps the sum of its own passes, the first of which has already run.
+        local = {backend.key_of(variable) for variable in self._local + _sums_of_passes(optimizer)}
         variables = [variable for variable in
                      list(self.model.weights) + list(own() if callable(own) else own)
                      if backend.key_of(variable) not in local]
