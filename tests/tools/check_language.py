@@ -21,6 +21,7 @@ CLEAN = (
     "tests/open_descriptors.h", "tests/cross.sh", "tests/emulate.sh", "tests/gpu.sh",
     "tests/not_emulated.txt", "tests/not_sanitized.txt", "tests/quick.txt", "tests/required.txt", "tests/run.sh",
     "tests/attack/", "tests/base/", "tests/bench/", "tests/collectives/", "tests/conformance/", "tests/e2e/",
+    "tests/equivalence/",
     "tests/fuzz/", "tests/hosts/", "tests/launcher/", "tests/net/", "tests/plants/", "tests/plugin/", "tests/plugins/",
     "tests/python/", "tests/rendezvous/", "tests/runtime/", "tests/tools/",
 )
