@@ -126,12 +126,16 @@ def test_one_process_of_another_launcher_needs_no_plugin():
 
 
 def test_signs_of_several_that_start_no_other_process_make_a_world_of_one():
-    """The variables of a script of sbatch, and those of a worker of torchrun."""
+    """The variables of a script of sbatch. Those of a worker of torchrun are refused without the plugin."""
     _, variables = only_library()
-    for signs in ({"SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"},
-                  {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}):
-        job = say(PYTHON, "-c", SAY, environment=clean_environment(**signs, **variables))
-        expect(job.out.count("rank 0 of 1") == 1, job.describe())
+    script = {"SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}
+    job = say(PYTHON, "-c", SAY, environment=clean_environment(**script, **variables))
+    expect(job.out.count("rank 0 of 1") == 1, job.describe())
+    worker = {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
+              "TORCHELASTIC_RUN_ID": "run"}
+    job = say(PYTHON, "-c", SAY, environment=clean_environment(**worker, **variables))
+    expect(re.search(r"refused: torchrun .* rank 1 of 4, .*no bootstrap plugin named torch", job.out),
+           job.describe())
 
 
 @world("a")

@@ -1,10 +1,12 @@
-// Tests of what the bootstrap plugins parse: lines of PMI-1, and variables of a Slurm step.
+// Tests of what the bootstrap plugins parse: lines of PMI-1, variables of a Slurm step and of torchrun.
 #include <doctest/doctest.h>
 
+#include <map>
 #include <set>
 
 #include "bootstrap/pmi/pmi_wire.h"
 #include "bootstrap/slurm/step.h"
+#include "bootstrap/torch/process_group.h"
 
 using namespace hvd;
 using namespace hvd::bootstrap;
@@ -79,4 +81,69 @@ TEST_CASE("steps have ports of their own, below those that the kernel hands out"
   }
   // 1,000 of 12,000 places; by chance some 40 share theirs.
   CHECK(first.size() > 900);
+}
+
+namespace {
+
+hvd::Result<ProcessGroup> group_of(const std::map<std::string, std::string>& variables) {
+  return process_group_of([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("the process group of torchrun, and the variables that are missing") {
+  std::map<std::string, std::string> variables = {{"RANK", "1"},        {"WORLD_SIZE", "4"},
+                                                  {"LOCAL_RANK", "1"},  {"LOCAL_WORLD_SIZE", "2"},
+                                                  {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
+  const auto group = group_of(variables);
+  REQUIRE(group.ok());
+  CHECK(group->rank == 1);
+  CHECK(group->size == 4);
+  CHECK(group->local_rank == 1);
+  CHECK(group->local_size == 2);
+  CHECK(!group->has_one_host());
+  CHECK(group->port == 29500);
+  for (const char* missing : {"RANK", "MASTER_ADDR", "MASTER_PORT"}) {
+    CAPTURE(missing);
+    auto fewer = variables;
+    fewer.erase(missing);
+    CHECK(group_of(fewer).status().message().find(missing) != std::string::npos);
+  }
+  for (const auto& [name, value] : {std::pair{"RANK", "4"},
+                                    {"RANK", "x"},
+                                    {"LOCAL_RANK", "2"},
+                                    {"LOCAL_WORLD_SIZE", "5"},
+                                    {"MASTER_PORT", "0"}}) {
+    CAPTURE(name);
+    auto wrong = variables;
+    wrong[name] = value;
+    CHECK(group_of(wrong).status().code() == Code::kInvalidArgument);
+  }
+  variables["WORLD_SIZE"] = "1";
+  CHECK(group_of(variables).status().code() == Code::kFailedPrecondition);
+  CHECK(group_of({}).status().code() == Code::kFailedPrecondition);
+}
+
+TEST_CASE("the ports of a process group differ from each other and from MASTER_PORT") {
+  ProcessGroup group;
+  group.address = "a";
+  for (int port = 20000; port < 20100; ++port) {
+    group.port = static_cast<uint16_t>(port);
+    std::set<uint16_t> ports;
+    for (int attempt = 0; attempt < kGroupPorts; ++attempt) {
+      const uint16_t chosen = port_of_group(group, 0, 0, attempt);
+      CHECK(chosen >= 20000);
+      CHECK(chosen < 32000);
+      CHECK(chosen != group.port);
+      ports.insert(chosen);
+      const uint16_t in_range = port_of_group(group, 20000, 20009, attempt);
+      CHECK(in_range >= 20000);
+      CHECK(in_range <= 20009);
+      CHECK(in_range != group.port);
+    }
+    CHECK(ports.size() == kGroupPorts);
+  }
 }

@@ -1,34 +1,17 @@
 // Takes the identity of a rank in a plain step of srun, which offers its tasks no exchange of data.
 // Rank 0 listens on the step's first host, at a port derived from job and step. It sends its
 // message to every client, sealed by MUNGE: only processes of this user can read it.
-#include <poll.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-
-#include <atomic>
-#include <chrono>
-#include <csignal>
-#include <mutex>
-#include <thread>
-
 #include "base/clock.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "bootstrap/bootstrap_plugin.h"
+#include "bootstrap/message_server.h"
 #include "bootstrap/munge.h"
 #include "bootstrap/slurm/step.h"
-#include "net/blocking_stream.h"
 #include "net/resolve.h"
-#include "net/socket_address.h"
 
 namespace hvd::bootstrap {
 namespace {
-
-constexpr double kConnectSeconds = 2;
-constexpr double kReadSeconds = 10;
-constexpr size_t kLongestCredential = 256 * 1024;
 
 Result<int64_t> number_of(const char* variable) {
   const auto text = environment_variable(variable);
@@ -63,52 +46,6 @@ Result<Step> this_step() {
   return step;
 }
 
-// Sends its message to each client that connects, sealed anew by munge. Its thread sleeps in poll() until a
-// client connects.
-class CredentialServer {
- public:
-  CredentialServer(Munge munge, UniqueFd listener, Bytes message)
-      : munge_(munge),
-        listener_(std::move(listener)),
-        message_(std::move(message)),
-        end_(::eventfd(0, EFD_CLOEXEC)) {
-    sigset_t all, before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_BLOCK, &all, &before);
-    thread_ = std::thread([this] { serve(); });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
-  ~CredentialServer() {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t size = ::write(end_.get(), &one, sizeof one);
-    thread_.join();
-  }
-
- private:
-  void serve() {
-    ::pthread_setname_np(::pthread_self(), "hvd-credential");
-    while (true) {
-      pollfd events[] = {{listener_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}};
-      if (::poll(events, 2, -1) < 0) continue;
-      if (events[1].revents != 0) return;
-      const UniqueFd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      if (client) send_to(client.get());
-    }
-  }
-  // A credential fits into a new socket's buffer.
-  void send_to(int client) const {
-    const auto credential = munge_.seal(message_);
-    if (!credential.ok()) return;
-    ::send(client, credential->data(), credential->size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
-
-  const Munge munge_;
-  const UniqueFd listener_;
-  const Bytes message_;
-  const UniqueFd end_;
-  std::thread thread_;
-};
-
 class Slurm final : public Source {
  public:
   Slurm(Step step, Munge munge) : step_(std::move(step)), munge_(munge) {}
@@ -130,12 +67,12 @@ class Slurm final : public Source {
     message.insert(message.end(), value.begin(), value.end());
     Status why;
     for (int attempt = 0; attempt < kStepPorts; ++attempt) {
-      const net::Endpoint all{
-          net::Endpoint::Family::kTcp, {}, "::", port_of_step(step_.job, step_.id, attempt)};
-      auto listener = listen(all);
+      auto listener = listen_everywhere(port_of_step(step_.job, step_.id, attempt));
       if (listener.ok()) {
-        credential_server_ =
-            std::make_unique<CredentialServer>(munge_, *std::move(listener), std::move(message));
+        // MUNGE seals the message anew for each client.
+        server_ = std::make_unique<MessageServer>(
+            *std::move(listener),
+            [munge = munge_, message = std::move(message)] { return munge.seal(message); });
         return {};
       }
       why = listener.error();
@@ -145,22 +82,13 @@ class Slurm final : public Source {
   }
 
   Result<Bytes> get(std::string_view key, double timeout_seconds) override {
-    const Deadline deadline = Deadline::after_seconds(timeout_seconds);
-    Status why = unavailable("it was not tried");
-    std::chrono::milliseconds pause{20};
-    while (!deadline.passed()) {
-      for (int attempt = 0; attempt < kStepPorts; ++attempt) {
-        auto value = ask(port_of_step(step_.job, step_.id, attempt), heading(key));
-        if (value.ok()) return value;
-        why = value.error();
-        if (why.code() == Code::kPermissionDenied) return why;
-      }
-      std::this_thread::sleep_for(pause);
-      pause = std::min(pause * 2, std::chrono::milliseconds(1000));
-    }
+    auto value = ask_until(Deadline::after_seconds(timeout_seconds), kStepPorts, [&](int attempt) {
+      return ask(port_of_step(step_.job, step_.id, attempt), heading(key));
+    });
+    if (value.ok() || value.error().code() != Code::kDeadlineExceeded) return value;
     return deadline_exceeded(cat("rank 0 of step ", step_.job, ".", step_.id,
-                                 " did not answer on host ", step_.first_host, " (", why.message(),
-                                 ")"));
+                                 " did not answer on host ", step_.first_host, " (",
+                                 value.error().message(), ")"));
   }
 
   // No fence is needed: get() waits for rank 0.
@@ -171,29 +99,10 @@ class Slurm final : public Source {
     return cat("horovod ", step_.job, ".", step_.id, " ", key, "\n");
   }
 
-  static Result<UniqueFd> listen(const net::Endpoint& endpoint) {
-    auto address = net::numeric_address(endpoint);
-    auto listener = net::listen_on(*address);
-    if (listener.ok()) return listener;
-    // A host without IPv6.
-    address = net::numeric_address({net::Endpoint::Family::kTcp, {}, "0.0.0.0", endpoint.port});
-    return net::listen_on(*address);
-  }
-
   Result<Bytes> ask(uint16_t port, const std::string& heading) const {
     HVD_ASSIGN_OR_RETURN(const auto addresses,
                          net::resolve({net::Endpoint::Family::kTcp, {}, step_.first_host, port}));
-    HVD_ASSIGN_OR_RETURN(
-        net::BlockingStream stream,
-        net::BlockingStream::connect(addresses, Deadline::after_seconds(kConnectSeconds)));
-    std::string credential;
-    const Deadline deadline = Deadline::after_seconds(kReadSeconds);
-    std::byte buffer[4096];
-    while (credential.size() < kLongestCredential) {
-      HVD_ASSIGN_OR_RETURN(const size_t size, stream.read_some(buffer, deadline));
-      if (size == 0) break;
-      credential += as_text({buffer, size});
-    }
+    HVD_ASSIGN_OR_RETURN(const std::string credential, read_message(addresses));
     HVD_ASSIGN_OR_RETURN(const Bytes message, munge_.unseal(credential));
     if (!as_text(message).starts_with(heading)) {
       return unavailable(cat("the program that answers at port ", port, " is of another step"));
@@ -203,7 +112,7 @@ class Slurm final : public Source {
 
   const Step step_;
   const Munge munge_;
-  std::unique_ptr<CredentialServer> credential_server_;
+  std::unique_ptr<MessageServer> server_;
 };
 
 struct Plugin {

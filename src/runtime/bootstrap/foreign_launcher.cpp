@@ -21,6 +21,17 @@ constexpr const char* kTasksOfStep = "SLURM_STEP_NUM_TASKS";
 constexpr const char* kTask = "SLURM_PROCID";
 constexpr const char* kMpiOfStep = "SLURM_MPI_TYPE";
 
+// A setting, or a program that calls MPI too, which has its ranks whoever started them.
+constexpr std::string_view kMpi = "mpi";
+// The plugin of a plain step of srun.
+constexpr std::string_view kSlurm = "slurm";
+// A setting: whoever started this process, it is a world of one.
+constexpr std::string_view kNone = "none";
+// The plugin of torchrun.
+constexpr std::string_view kTorch = "torch";
+
+constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
+
 // The most that rank 0 has to tell.
 constexpr size_t kLongestInvitation = 64 * 1024;
 
@@ -112,7 +123,8 @@ Result<Bootstrap> bootstrap_from(std::shared_ptr<const SavedBootstrap> saved, De
 // The plugin reports the end of this process to the launcher when the runtime ends. Rank 0 serves its
 // store until its own end.
 Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity identity,
-                                      const Settings& settings, uint64_t epoch, Deadline deadline) {
+                                      const std::string& evidence, const Settings& settings,
+                                      uint64_t epoch, Deadline deadline) {
   if (identity.size == 1) {
     Bootstrap alone;
     alone.identity = identity;
@@ -132,7 +144,8 @@ Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity i
   if (shared.code() == Code::kDeadlineExceeded) {
     return deadline_exceeded(cat(shared.message(), "; all ", identity.size,
                                  " ranks must call hvd.init() within the start timeout, which "
-                                 "HOROVOD_START_TIMEOUT may raise"));
+                                 "HOROVOD_START_TIMEOUT may raise",
+                                 evidence.empty() ? "" : "; ", evidence));
   }
   HVD_RETURN_IF_ERROR(shared);
   HVD_ASSIGN_OR_RETURN(saved->master, parse_invitation(text));
@@ -153,7 +166,14 @@ void warn_of_shell() {
           "many ranks from it, and so does srun without --pty from outside of it"));
 }
 
-constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
+// Variables of torch.distributed may be left from another job; those of other launchers are not exported by
+// hand.
+std::string evidence_of(const ForeignPlace& place) {
+  if (place.bootstrap != kTorch) return {};
+  return cat("RANK and WORLD_SIZE say that this process is rank ", place.rank, " of ", place.size,
+             " (", place.launcher, "): unset them for a program of one process, or ",
+             kDeclareAlone);
+}
 
 // Tasks that cannot know each other are no worlds of one: which plugin is missing, Slurm's or ours.
 Status refuse_lonely_step(bool has_bootstrap) {
@@ -175,7 +195,8 @@ Status refuse_lonely_step(bool has_bootstrap) {
 Status refuse_lonely_rank(const ForeignPlace& place, const Settings& settings,
                           std::string_view reason) {
   return failed_precondition(cat(
-      place.launcher, " started this process as rank ", place.rank,
+      place.launcher, " started this process as ",
+      place.rank >= 0 ? cat("rank ", place.rank) : "one",
       place.size > 0 ? cat(" of ", place.size) : " of several",
       ", but Horovod cannot find the other ranks: ", reason,
       "; install on every host what is missing (",
@@ -185,13 +206,6 @@ Status refuse_lonely_rank(const ForeignPlace& place, const Settings& settings,
       "plugins are searched in ", join(plugin::bootstrap_path(settings.text("plugin_path")), ", "),
       "), or start the program by horovodrun; ", kDeclareAlone));
 }
-
-// A setting, or a program that calls MPI too, which has its ranks whoever started them.
-constexpr std::string_view kMpi = "mpi";
-// The plugin of a plain step of srun.
-constexpr std::string_view kSlurm = "slurm";
-// A setting: whoever started this process, it is a world of one.
-constexpr std::string_view kNone = "none";
 
 std::string word_of(const Settings& settings, const char* key) {
   return to_lower(trim(settings.text(key)));
@@ -206,6 +220,7 @@ struct LauncherDetection {
   bool mpi = false;  // MPI is initialised
   bool wants_mpi = false;
   std::string named;  // by HOROVOD_BOOTSTRAP
+  std::string only;   // the one plugin that is asked; empty: all
   bool any() const {
     return has_bootstrap || step_of_many || several.has_value() || mpi || wants_mpi ||
            !named.empty();
@@ -223,6 +238,12 @@ LauncherDetection detect_launcher(const Settings& settings) {
   detected.wants_mpi =
       word_of(settings, "controller") == kMpi || word_of(settings, "cpu_operations") == kMpi;
   detected.named = word_of(settings, "bootstrap");
+  detected.only = detected.named;
+  // srun or mpirun may have started torchrun once for each host.
+  if (detected.named.empty() && is_worker_of_torchrun() && detected.several &&
+      detected.several->bootstrap == kTorch) {
+    detected.only = kTorch;
+  }
   return detected;
 }
 
@@ -240,7 +261,7 @@ Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const Settings& 
   Status failure, not_mine;
   BootstrapAnswer asked;
   for (const hvd_plugin* record : catalogue.usable(HVD_PLUGIN_BOOTSTRAP)) {
-    if (!detected.named.empty() && detected.named != record->name) continue;
+    if (!detected.only.empty() && detected.only != record->name) continue;
     if (!failure.ok() && !(detected.mpi && record->name == kMpi)) continue;
     auto plugin = std::make_unique<Opened>(settings, record);
     const Status opened = plugin->open();
@@ -310,9 +331,11 @@ Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
   const plugin::Catalogue catalogue = installed_bootstraps(settings);
   HVD_ASSIGN_OR_RETURN(BootstrapAnswer asked, ask(catalogue, timed, detected));
   if (asked.plugin && (asked.identity.size > 1 || !detected.step_of_many)) {
-    HVD_ASSIGN_OR_RETURN(
-        Bootstrap found,
-        bootstrap_by_plugin(std::move(asked.plugin), asked.identity, settings, epoch, deadline));
+    const std::string evidence = detected.several ? evidence_of(*detected.several) : "";
+    HVD_ASSIGN_OR_RETURN(Bootstrap found,
+                         bootstrap_by_plugin(std::move(asked.plugin), asked.identity, evidence,
+                                             settings, epoch, deadline));
+    found.evidence = evidence;
     return std::optional(std::move(found));
   }
   if (detected.several && detected.several->bootstrap != kSlurm) {

@@ -39,6 +39,8 @@ struct Bootstrap {
   // The job's secret in hexadecimal digits, if no variable gave it: Horovod's own launcher gives
   // none.
   std::string secret;
+  // Why this process counts as one of several, for the error if the other ranks do not come; may be empty.
+  std::string evidence;
   // A fault of this rank that all ranks must learn of before they start.
   Status trouble;
   // Interfaces that the bootstrap plugin has published for the plugins of the runtime.

@@ -20,6 +20,7 @@ struct LauncherVariables {
   std::string_view bootstrap;
 };
 constexpr std::string_view kPmi = "pmi";
+constexpr std::string_view kTorch = "torch";
 constexpr std::array kForeignLaunchers = {
     LauncherVariables{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "pmix"},
     LauncherVariables{"a launcher with PMI", "PMI_RANK", "PMI_SIZE", kPmi},
@@ -30,6 +31,15 @@ constexpr std::array kForeignLaunchers = {
 std::optional<int64_t> number_of(const char* variable) {
   const auto text = environment_variable(variable);
   return text ? parse_int(*text) : std::nullopt;
+}
+
+// torchrun, accelerate, DeepSpeed, and scripts that call torch.distributed set RANK and WORLD_SIZE.
+std::optional<ForeignPlace> place_in_process_group() {
+  const auto size = number_of("WORLD_SIZE");
+  if (!size || *size <= 1) return {};
+  return ForeignPlace{
+      is_worker_of_torchrun() ? "torchrun (RANK)" : "a launcher of torch.distributed (WORLD_SIZE)",
+      number_of("RANK").value_or(-1), *size, std::string(kTorch)};
 }
 
 bool has_terminal() {
@@ -54,8 +64,11 @@ bool is_shell(pid_t process) {
 
 }  // namespace
 
+bool is_worker_of_torchrun() { return environment_variable("TORCHELASTIC_RUN_ID").has_value(); }
+
 bool is_in_shell_of_step() {
   if (!environment_variable("SLURM_PTY_PORT") || number_of("SLURM_PROCID") != 0) return false;
+  if (is_worker_of_torchrun()) return false;
   // Open MPI's mpirun and MPICH's hydra set these, PRRTE a namespace of its own.
   if (environment_variable("OMPI_COMM_WORLD_RANK") || environment_variable("MPI_LOCALRANKID"))
     return false;
@@ -68,6 +81,10 @@ bool is_in_shell_of_step() {
 }
 
 std::optional<ForeignPlace> foreign_place() {
+  // srun and mpirun start torchrun once for each host: the inner launcher counts.
+  if (is_worker_of_torchrun()) {
+    if (auto place = place_in_process_group()) return place;
+  }
   if (is_in_shell_of_step()) return {};
   for (const LauncherVariables& known : kForeignLaunchers) {
     const auto rank = number_of(known.rank);
@@ -78,7 +95,7 @@ std::optional<ForeignPlace> foreign_place() {
                           std::string(known.bootstrap)};
     }
   }
-  return {};
+  return place_in_process_group();
 }
 
 std::optional<ForeignPlace> place_among_several() {
@@ -97,6 +114,11 @@ std::optional<ForeignPlace> place_among_several() {
 Status check_launchers(const Settings& settings, const Identity& identity) {
   const auto other = foreign_place();
   if (!other) return {};
+  if (other->bootstrap == kTorch) {
+    // Our agents and programs set RANK and WORLD_SIZE too, and variables of ours win over them.
+    const bool is_same = identity.rank == other->rank && identity.size == other->size;
+    if (is_same || !is_worker_of_torchrun() || !settings.is_set("job")) return {};
+  }
   const std::string theirs = cat(other->launcher, " says rank ", other->rank, " of ", other->size);
   if (settings.is_set("job")) {
     return failed_precondition(cat("two launchers have started this process: horovodrun says rank ",

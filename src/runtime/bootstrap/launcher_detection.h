@@ -12,11 +12,14 @@
 namespace hvd::runtime {
 
 struct ForeignPlace {
-  std::string launcher;  // "Open MPI's mpirun (OMPI_COMM_WORLD_RANK)"
-  int64_t rank = 0;
+  std::string launcher;   // "Open MPI's mpirun (OMPI_COMM_WORLD_RANK)"
+  int64_t rank = 0;       // -1: the variables do not tell it
   int64_t size = 1;       // -1: above 1, but the variables do not tell it
   std::string bootstrap;  // the plugin that finds the other ranks
 };
+
+// Whether torchrun, or accelerate by it, started this process or its parent.
+bool is_worker_of_torchrun();
 
 // Whether a user has started this program in the interactive shell of srun --pty, on the terminal of
 // the step's first task, or in a shell of tmux, screen or script below it. The other tasks of the step

@@ -1,0 +1,128 @@
+#!/usr/bin/python3 -B
+"""Processes that torchrun, or a launcher that sets the same variables, has started: they join one job, or an
+error says why they cannot."""
+import socket
+
+from harness import *
+
+PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
+RANK = WORKERS / "torchrun_rank.py"
+SAY = """
+import os
+import horovod.numpy as hvd
+try:
+    hvd.init()
+    said = f"rank {hvd.rank()} of {hvd.size()}"
+except Exception as refusal:
+    said = "refused: " + str(refusal).strip().splitlines()[0]
+os.write(1, f"{said}\\n".encode())  # in one write
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def torchruns():
+    """Interpreters that have torchrun. The one of torch 1.13 needs Python 3.10 or older."""
+    tried = [python for python in PYTHONS if subprocess.run(
+        [python, "-m", "torch.distributed.run", "--standalone", "--no_python", "true"],
+        stderr=subprocess.DEVNULL, check=False).returncode == 0]
+    if not tried:
+        raise Skip("no torchrun works: HVD_TEST_PYTHONS names interpreters that have torch 2")
+    return tried
+
+
+def torchrun(python, *arguments, **more):
+    return Job("-m", "torch.distributed.run", *arguments, program=python, **more)
+
+
+def joined(job, ranks, local, theirs):
+    job.ends_with(0, 120)
+    total = ranks * (ranks + 1) // 2
+    for rank in range(ranks):
+        line = (f"rank {rank} of {ranks}, local {rank % local} of {local}, is {rank} of {ranks}: "
+                f"{total} {total} {total if theirs else rank + 1}")
+        expect(line in job.out, f"{line!r} is missing\n{job.describe()}")
+
+
+def started_by_hand(variables, seconds=60, **more):
+    """The processes of these variables, each with what it said."""
+    jobs = [Job("-c", SAY, program=PYTHON, environment=clean_environment(**own), **more) for own in variables]
+    for job in jobs:
+        job.wait(seconds)
+    return jobs
+
+
+def test_torchrun_and_torch_distributed_in_one_program():
+    for python in torchruns():
+        for first in ("horovod", "torch"):
+            joined(torchrun(python, "--standalone", "--nproc_per_node", 2, RANK, first), 2, 2, True)
+
+
+def test_launchers_that_leave_the_port_to_rank_0():
+    """DeepSpeed and Kubernetes' PyTorchJob set fewer variables, and rank 0 itself makes the TCPStore."""
+    same = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    for more in ({}, {"LOCAL_WORLD_SIZE": "2"}):
+        jobs = started_by_hand([{**same, **more, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)])
+        for rank, job in enumerate(jobs):
+            expect(job.out == f"rank {rank} of 2\n", job.describe())
+
+
+@world()
+def test_torchrun_on_two_hosts():
+    python = torchruns()[0]
+    port = free_port()
+    jobs = []
+    for node, name in enumerate("ab"):
+        where = ("-t", host.pid_of(name), "-m", "-u", "-i", "-n", "-p")
+        jobs.append(Job(*where, python, "-m", "torch.distributed.run", "--nnodes", 2, "--nproc_per_node", 2,
+                        "--node_rank", node, "--master_addr", "10.77.0.1", "--master_port", port, RANK, "torch",
+                        program="/usr/bin/nsenter", environment=clean_environment(GLOO_SOCKET_IFNAME="eth0")))
+    for job in jobs:
+        job.ends_with(0, 120)
+    said = "".join(job.out for job in jobs)
+    for rank in range(4):
+        line = f"rank {rank} of 4, local {rank % 2} of 2, is {rank} of 4: 10 10 10"
+        expect(line in said, f"{line!r} is missing\n{jobs[0].describe()}\n{jobs[1].describe()}")
+
+
+def test_torchrun_inside_of_one_rank_of_ours_is_refused():
+    script = scratch() / "say.py"
+    script.write_text(SAY)
+    python = torchruns()[0]
+    for ranks in (1, 2):
+        job = Job("-np", ranks, python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", 2, script)
+        job.wait(120)
+        expect("refused: two launchers have started this process: horovodrun says rank" in job.out
+               and "torchrun (RANK) says rank" in job.out and "use one of them" in job.out, job.describe())
+        expect("of 1" not in re.findall(r"^.*rank \d (of \d)$", job.out, re.MULTILINE), job.describe())
+
+
+def test_variables_without_the_other_ranks_are_a_sentence():
+    """A program of one process whose shell has the variables of another job."""
+    port = str(free_port())
+    for variables, words in (
+            ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE is 2, but MASTER_PORT is not set.*unset WORLD_SIZE"),
+            ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, but RANK is not set.*unset WORLD_SIZE"),
+            ({"WORLD_SIZE": "2", "RANK": "5"}, "RANK is '5', which is not a number from 0 to 1"),
+            ({"WORLD_SIZE": "2", "RANK": "1", "MASTER_PORT": port}, "MASTER_ADDR does not name")):
+        (job,) = started_by_hand([variables])
+        expect(re.match(f"refused: .*{words}", job.out), job.describe())
+    there = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "WORLD_SIZE": "2",
+             "HOROVOD_START_TIMEOUT": "2"}
+    for rank in (0, 1):
+        for local in ({}, {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}):
+            (job,) = started_by_hand([{**there, **local, "RANK": str(rank)}], 20)
+            words = rf"WORLD_SIZE say that this process is rank {rank} of 2.*unset.*HOROVOD_BOOTSTRAP=none"
+            expect(re.match(f"refused: .*{words}", job.out),
+                   job.describe())
+    for variables in ({"WORLD_SIZE": "1", "RANK": "0"}, {**there, "RANK": "0", "HOROVOD_BOOTSTRAP": "none"}):
+        (job,) = started_by_hand([variables])
+        expect(job.out == "rank 0 of 1\n", job.describe())
+
+
+if __name__ == "__main__":
+    main()
