@@ -5,34 +5,21 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/text.h"
 #include "base/unique_fd.h"
 #include "net/abstract_names.h"
 #include "net/packet_socket.h"
+#include "runtime/bootstrap/process_ancestry.h"
 
 namespace hvd::runtime {
 namespace {
 
-constexpr int kMostLevels = 64;
 // An agent that is stopped does not keep its ranks from working.
 constexpr int kAgentAnswerMs = 1000;
-
-std::optional<int64_t> parent_of(int64_t pid) {
-  std::ifstream file(cat("/proc/", pid, "/stat"));
-  std::string stat;
-  std::getline(file, stat, '\0');
-  // Behind the name, which may hold anything: the state, and the parent.
-  const size_t close = stat.rfind(')');
-  if (close == std::string::npos || stat.size() < close + 5) return {};
-  const size_t end = stat.find(' ', close + 4);
-  return parse_int(stat.substr(close + 4, end - close - 4));
-}
 
 // Connects to the agent with this process id. Every user can bind such a name, and the kernel reports
 // the process that did.

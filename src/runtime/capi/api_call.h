@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "runtime/bootstrap/elastic_process.h"
+#include "runtime/bootstrap/rank_claim.h"
 #include "runtime/runtime.h"
 
 namespace hvd::runtime::api {
@@ -42,6 +43,8 @@ struct ApiState {
   // Saved by Bootstrap for the life of the process, but not for its forked children.
   std::shared_ptr<const SavedBootstrap>* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;
   pid_t saved_by_process HVD_GUARDED_BY(mutex) = 0;
+  // From init to shutdown.
+  RankClaim* claim HVD_GUARDED_BY(mutex) = nullptr;
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };

@@ -120,6 +120,12 @@ void note_provisional(const hvd::runtime::Identity& identity, const hvd_init_opt
   state.provisional.store(&state.places->emplace_back(identity));
 }
 
+// Adds why this process waits for others that do not come.
+Status with_evidence(const Status& error, const std::string& evidence) {
+  if (error.code() != hvd::Code::kDeadlineExceeded || evidence.empty()) return error;
+  return hvd::deadline_exceeded(hvd::cat(error.message(), "; ", evidence));
+}
+
 // `is_void`: set when a member of the generation was lost before all had met.
 Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
                   bool* is_void) HVD_REQUIRES(state.mutex) {
@@ -200,7 +206,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   };
   if (!runtime.ok()) {
     *is_void = !loss().ok();
-    return *is_void ? loss() : runtime.error();
+    return *is_void ? loss() : with_evidence(runtime.error(), bootstrap.evidence);
   }
   if (is_elastic) state.elastic.load()->has_met();
   Runtime* old = state.current.exchange(runtime->release());
@@ -210,6 +216,16 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   state.session = new std::shared_ptr<void>(std::move(bootstrap.session));
   return {};
 }
+
+Status claim_rank() HVD_REQUIRES(state.mutex) {
+  if (state.claim != nullptr) return {};
+  HVD_ASSIGN_OR_RETURN(auto claim, hvd::runtime::RankClaim::take());
+  state.claim = new hvd::runtime::RankClaim(std::move(claim));
+  return {};
+}
+
+// Children of this process may call hvd_init from now on.
+void drop_claim() HVD_REQUIRES(state.mutex) { delete std::exchange(state.claim, nullptr); }
 
 // A generation that loses a member before its ranks have met is void: this rank asks for the next one.
 Status start(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from)
@@ -244,7 +260,10 @@ Status hvd::runtime::api::complete_init(rendezvous::PlaceRequestFrom from) {
     hvd_init_options wishes{};
     wishes.timeout_seconds = state.start_seconds;
     const Status status = start(wishes, from);
-    if (!status.ok()) state.initialized.store(false);
+    if (!status.ok()) {
+      state.initialized.store(false);
+      drop_claim();
+    }
     state.provisional.store(nullptr);
     HVD_RETURN_IF_ERROR(status);
     tell_early_loss();
@@ -271,7 +290,12 @@ int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
       });
       state.watches_forks = true;
     }
-    HVD_RETURN_IF_ERROR(start(wishes, hvd::rendezvous::PlaceRequestFrom::kInit));
+    HVD_RETURN_IF_ERROR(claim_rank());
+    if (const Status status = start(wishes, hvd::rendezvous::PlaceRequestFrom::kInit);
+        !status.ok()) {
+      drop_claim();
+      return status;
+    }
     state.initialized.store(true);
     tell_early_loss();
     return {};
@@ -286,10 +310,12 @@ int hvd_shutdown(char* error, size_t error_size) {
     if (!state.initialized.load()) return {};
     if (state.provisional.exchange(nullptr) != nullptr) {
       state.initialized.store(false);
+      drop_claim();
       return {};
     }
     Status status = state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
     state.initialized.store(false);
+    drop_claim();
     delete std::exchange(state.session, nullptr);
     return status;
   });

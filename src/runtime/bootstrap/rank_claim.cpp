@@ -1,0 +1,104 @@
+#include "runtime/bootstrap/rank_claim.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+#include "base/secrets/hmac.h"
+#include "base/secrets/secret.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "net/abstract_names.h"
+#include "net/packet_socket.h"
+#include "runtime/bootstrap/launcher_detection.h"
+#include "runtime/bootstrap/process_ancestry.h"
+
+namespace hvd::runtime {
+namespace {
+
+NamedRank rank_of(std::string words, const Variables& variables,
+                  std::initializer_list<const char*> names) {
+  NamedRank rank{std::move(words), {}};
+  for (const char* name : names) rank.key += cat(name, "=", variables(name).value_or(""), "\n");
+  return rank;
+}
+
+// A rank of our agents, of Horovod's own launcher, or of variables set by hand for a job with a store.
+std::optional<NamedRank> rank_of_ours(const Variables& variables) {
+  if (!variables("HOROVOD_STORE") && !variables("HOROVOD_GLOO_RENDEZVOUS_ADDR")) return {};
+  const auto process = variables("HOROVOD_ELASTIC_PROCESS");
+  const auto rank = variables("HOROVOD_RANK");
+  if (!process && !rank) return {};
+  return rank_of(
+      rank ? cat("rank ", *rank) : cat("process ", *process, " of the elastic job"), variables,
+      {"HOROVOD_STORE", "HOROVOD_JOB_SECRET", "HOROVOD_JOB", "HOROVOD_RANK", "HOROVOD_SIZE",
+       "HOROVOD_LOCAL_RANK", "HOROVOD_HOSTNAME", "HOROVOD_ELASTIC_PROCESS",
+       "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"});
+}
+
+// Processes of mpirun or torchrun inside a rank of ours share its variables: the bootstrap refuses them, and names
+// both launchers. Programs and our agents set the variables of torch.distributed as well.
+bool has_two_launchers() {
+  if (!environment_variable("HOROVOD_RANK")) return false;
+  const auto other = foreign_place();
+  return other && (other->bootstrap != "torch" || is_worker_of_torchrun());
+}
+
+bool is_above_one(const std::optional<std::string>& number) {
+  return number && parse_int(*number).value_or(0) > 1;
+}
+
+}  // namespace
+
+std::optional<NamedRank> named_rank(const Variables& variables) {
+  if (auto ours = rank_of_ours(variables)) return ours;
+  if (variables("HOROVOD_RANK") || variables("HOROVOD_STORE")) return {};
+  if (to_lower(trim(variables("HOROVOD_BOOTSTRAP").value_or(""))) == "none") return {};
+  if (is_above_one(variables("WORLD_SIZE")) && variables("RANK") && variables("MASTER_PORT")) {
+    return rank_of(cat("rank ", *variables("RANK")), variables,
+                   {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"});
+  }
+  if (variables("PMIX_NAMESPACE") && variables("PMIX_RANK")) {
+    return rank_of(cat("rank ", *variables("PMIX_RANK")), variables,
+                   {"PMIX_NAMESPACE", "PMIX_RANK"});
+  }
+  if (is_above_one(variables("SLURM_STEP_NUM_TASKS")) && variables("SLURM_PROCID")) {
+    return rank_of(cat("rank ", *variables("SLURM_PROCID")), variables,
+                   {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "PMI_RANK", "PMI_SIZE"});
+  }
+  return {};
+}
+
+Result<RankClaim> RankClaim::take() {
+  RankClaim claim;
+  if (has_two_launchers() || is_in_shell_of_step()) return claim;
+  const auto rank = named_rank(environment_variable);
+  if (!rank) return claim;
+  const std::string name = cat("horovod-rank/", to_hex(sha256(as_bytes(rank->key))).substr(0, 32));
+  {
+    const NoFork no_fork;
+    auto listener = net::listen_for_packets(name);
+    if (listener.ok()) {
+      claim.listener_ = GuardedFd(*std::move(listener));
+      return claim;
+    }
+  }
+  const auto holder = net::connect_to_listener(name, SOCK_SEQPACKET);
+  // Every user can bind the name, which another user of this host may know.
+  if (!holder || holder->pid == ::getpid() || holder->uid != ::geteuid()) return claim;
+  if (is_ancestor(holder->pid)) {
+    return failed_precondition(
+        cat("this process is a child of ", rank->words, " (process ", holder->pid,
+            "), which has called hvd.init(): only one process can be that rank; call hvd.init() "
+            "below `if __name__ == \"__main__\":`, so that children of multiprocessing, which "
+            "import the program again, leave it out, or call hvd.shutdown() in the parent before "
+            "it starts the child"));
+  }
+  return failed_precondition(
+      cat("another process of this host (process ", holder->pid, ") is ", rank->words,
+          " of this job already, by the same variables of the launcher: only one process can be "
+          "that rank; start each process as a rank of its own by the launcher (-np)"));
+}
+
+}  // namespace hvd::runtime

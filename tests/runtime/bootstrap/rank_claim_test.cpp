@@ -1,0 +1,50 @@
+// Tests of the ranks that launchers' variables name.
+#include "runtime/bootstrap/rank_claim.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+using namespace hvd::runtime;
+
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+std::optional<NamedRank> named(const Environment& environment) {
+  return named_rank([&](const char* name) {
+    const auto found = environment.find(name);
+    return found == environment.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("each launcher names a rank, and different ranks have different keys") {
+  for (const Environment& environment : std::vector<Environment>{
+           {{"HOROVOD_STORE", "agent:@x"}, {"HOROVOD_RANK", "3"}},
+           {{"HOROVOD_GLOO_RENDEZVOUS_ADDR", "a"}, {"HOROVOD_RANK", "3"}},
+           {{"PMIX_NAMESPACE", "n"}, {"PMIX_RANK", "3"}},
+           {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"}, {"SLURM_JOB_ID", "7"}},
+           {{"WORLD_SIZE", "4"}, {"RANK", "3"}, {"MASTER_PORT", "29500"}}}) {
+    const auto rank = named(environment);
+    REQUIRE(rank);
+    CHECK(rank->words == "rank 3");
+    for (const auto& [name, value] : environment) {
+      if (value != "3") continue;
+      Environment other = environment;
+      other[name] = "2";
+      CHECK(named(other)->key != rank->key);
+    }
+  }
+  CHECK(named({{"HOROVOD_STORE", "s"}, {"HOROVOD_ELASTIC_PROCESS", "5"}})->words ==
+        "process 5 of the elastic job");
+}
+
+TEST_CASE("a process that may be one of several worlds of one names no rank") {
+  CHECK(!named({}));
+  CHECK(!named({{"HOROVOD_STORE", "tcp:a:1"}}));  // a server assigns the rank
+  CHECK(!named({{"HOROVOD_RANK", "0"}, {"HOROVOD_SIZE", "1"}}));
+  CHECK(!named({{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"MASTER_PORT", "29500"}}));
+  CHECK(!named({{"HOROVOD_BOOTSTRAP", "none"}, {"PMIX_NAMESPACE", "n"}, {"PMIX_RANK", "3"}}));
+}
