@@ -58,6 +58,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
       world_reports_(loop_,
                      [this](pid_t pid, const rendezvous::WorldReport& world) {
                        if (const auto rank = ranks_.rank_of(pid)) {
+                         independence_.on_sign();
                          outbox_.put(Joined{*rank, world.rank, world.size});
                        }
                      }),
@@ -167,12 +168,15 @@ void Agent::watch_over() {
   store_.close();
   aggregator_.close();
   world_reports_.close();
+  const bool is_independent =
+      !is_ending_ && !pmix_.was_used() && independence_.holds(job_.command, job_.working_directory);
   staging_.remove();
   // The message must not overtake output, so it has the same urgency.
-  outbox_.put(
-      Finished{is_given_up && !is_childless() ? cat("could not end ", describe_descendants())
-                                              : std::string()},
-      net::Urgency::kOutput);
+  outbox_.put(Finished{.left_behind = is_given_up && !is_childless()
+                                          ? cat("could not end ", describe_descendants())
+                                          : std::string(),
+                       .is_independent = is_independent},
+              net::Urgency::kOutput);
   is_finished_ = true;
 }
 
@@ -224,6 +228,7 @@ bool Agent::leave() {
 }
 
 void Agent::reap() {
+  independence_.look_at_master_port();
   ranks_.reap(is_ending_, is_killing_);
   // This process may now be the parent of the ended processes' children.
   if (is_killing_) kill_what_is_left();
@@ -363,6 +368,7 @@ void Agent::obey(const Message& message) {
   } else if (const auto* ping = std::get_if<Ping>(&message)) {
     is_suspended_ = false;
     renew_lease();
+    independence_.look_at_master_port();
     if (!is_finished_) outbox_.put(Pong{ping->number});
   } else if (std::holds_alternative<Suspend>(message)) {
     is_suspended_ = true;
@@ -438,6 +444,7 @@ void Agent::handle(const Start& start) {
   if (is_ending_) return;
   phase_ = Phase::kStarted;
   master_port_.release();
+  independence_.begin(master_port_.candidates().port);
   const RankNetwork network{.order = start.order,
                             .store = cat(rendezvous::kAgentScheme, "@", store_.name()),
                             .master_port = master_port_.candidates().port,

@@ -15,6 +15,7 @@
 #include "launcher/agent/preflight/master_port_reservation.h"
 #include "launcher/agent/preflight/reachability.h"
 #include "launcher/agent/ranks/executions.h"
+#include "launcher/agent/ranks/independence.h"
 #include "launcher/agent/ranks/ranks.h"
 #include "launcher/agent/ranks/staging.h"
 #include "launcher/agent/store/host_aggregator.h"
@@ -82,6 +83,7 @@ class Agent {
   PmixHelper pmix_;
   std::optional<Prepared> prepared_;  // until it is sent to the launcher
   WorldReports world_reports_;
+  Independence independence_;
   Staging staging_;
   net::FrameParser parser_;
   UniqueFd signals_;

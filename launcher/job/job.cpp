@@ -80,6 +80,7 @@ class JobLaunch {
   // `signal`: that asked for it, or 0.
   void act(Supervisor::Action action, int signal = 0);
   void tell_the_end();
+  void tell_independence();
   RankContext context_of(int rank) const;
   void end_all(double grace, int signal = 0);
   net::Task<void> part();
@@ -109,8 +110,10 @@ class JobLaunch {
   MasterEndpoints master_endpoints_;
   std::vector<int> failed_hosts_;
   bool is_ended_by_user_ = false;
-  int interrupt_ = 0;   // the signal that came before anything was started
-  size_t started_ = 0;  // hosts
+  int interrupt_ = 0;             // the signal that came before anything was started
+  size_t started_ = 0;            // hosts
+  bool has_met_ = false;          // a rank has joined a world, or used the store
+  size_t independent_hosts_ = 0;  // hosts whose ranks gave no sign that they know of each other
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
@@ -135,7 +138,9 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)),
             exit.signal == SIGTERM ? SIGTERM : 0);
   }
+  void on_independent() override { ++job.independent_hosts_; }
   void on_joined(int rank, int world_rank, int world_size) override {
+    job.has_met_ = true;
     // --check-build -H runs a world of one rank on each host: that is no error.
     if (is_question(job.options_)) return;
     job.act(job.supervisor_.on_joined(rank, world_rank, world_size));
@@ -159,6 +164,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.inspector_.on_host_gone(host);
   }
   void on_store_connection(net::StreamSocket socket) override {
+    job.has_met_ = true;
     job.server_->adopt(std::move(socket));
   }
   JobLaunch& job;
@@ -524,9 +530,20 @@ RankContext JobLaunch::context_of(int rank) const {
   return context;
 }
 
+// Ranks that do not know of each other have each done the whole work, and look like success.
+void JobLaunch::tell_independence() {
+  if (plan_.size() < 2 || has_met_ || independent_hosts_ != events_.size()) return;
+  if (options_.settings.flag("independent")) return;
+  output_->say(
+      cat("each of the ", plan_.size(), " ranks has run ", printable(join(options_.command, " ")),
+          " by itself: none has called hvd.init(), used the job's store, PMIx or "
+          "MASTER_PORT, and no source of the program mentions a rank; call hvd.init() in "
+          "it to train together, or write --independent if each rank is a run of its own"));
+}
+
 void JobLaunch::tell_the_end() {
   std::string report = supervisor_.report();
-  if (report.empty()) return;
+  if (report.empty()) return tell_independence();
   const int rank = supervisor_.failed_rank();
   const std::string words = rank < 0 ? "" : output_->last_errors(rank);
   if (rank >= 0) report += advice_on(words, context_of(rank));

@@ -345,6 +345,7 @@ Status AgentLink::Impl::obey(Message message) {
     if (!finished->left_behind.empty()) {
       log::warning(cat("host ", job_.host_name, ": ", printable(finished->left_behind)));
     }
+    if (finished->is_independent != 0) events_->on_independent();
     is_finished_ = true;
     pings_.stop();
     put(Ping{});  // the agent stays until it knows that this message has arrived

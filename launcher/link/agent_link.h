@@ -46,6 +46,8 @@ class AgentEvents {
   virtual void on_ending(const std::string& why) = 0;
   // All ranks have ended, all output was delivered, and the host has no process or file of the job.
   virtual void on_finished() = 0;
+  // Before on_finished: the host's ranks gave no sign that they know of each other (Finished).
+  virtual void on_independent() {}
   // The link broke before on_finished. Called at most once, as the last event. If the link breaks before
   // start() returns, prepare(), state() or start() returns the error instead, unless hold() was called
   // before and start() was not.

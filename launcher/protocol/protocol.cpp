@@ -104,6 +104,7 @@ void fields(F f, Exited& m) {
 template <typename F>
 void fields(F f, Finished& m) {
   f(m.left_behind);
+  f(m.is_independent);
 }
 template <typename F>
 void fields(F f, Pong& m) {

@@ -130,6 +130,8 @@ struct Joined {
 // The agent's last message: nothing of the job is left on the host.
 struct Finished {
   std::string left_behind;  // a sentence about processes that could not be ended; or empty
+  uint8_t is_independent =
+      0;  // a Python program whose ranks gave no sign that they know of each other
 };
 // Number of input bytes that a rank has consumed.
 struct InputTaken {

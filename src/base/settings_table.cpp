@@ -143,6 +143,8 @@ constexpr Setting kTable[] = {
      "--no-omp-default"},
     {"no_env", "--no-env", "", "", kFlag, "", "0", kEnvironment,
      "Pass on only the variables that -x and --env-file name."},
+    {"independent", "--independent", "", "", kFlag, "", "0", kEnvironment,
+     "Do not warn if no rank has used its rank: each rank is a run of its own."},
     {"no_torch_env", "--no-torch-env", "", "", kFlag, "", "0", kEnvironment,
      "Start ranks without torchrun's variables, such as RANK and MASTER_ADDR."},
 
@@ -284,8 +286,8 @@ constexpr Setting kTable[] = {
      "Call the runtime from compiled JAX programs by XLA's FFI where its version is known, else by "
      "Python."},
     {"bootstrap", "", "", "HOROVOD_BOOTSTRAP", kText, "NAME", "", kLibraries,
-     "Source of the rank under another launcher: pmix, pmi, slurm, mpi, or none for independent "
-     "processes; unset: the first that answers."},
+     "Source of the rank under another launcher: pmix, pmi, slurm, mpi, torch, or none for "
+     "independent processes; unset: the first that answers."},
     {"controller", "", "", "HOROVOD_CONTROLLER", kText, "NAME", "", kLibraries,
      "Controller that carries messages between ranks: mpi; gloo or unset: the built-in one."},
     {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "NAME", "", kLibraries,

@@ -164,6 +164,11 @@ std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrde
   return {};
 }
 
+bool PmixHelper::was_used() const {
+  pollfd said{process_.output[0].get(), POLLIN, 0};
+  return said.fd >= 0 && ::poll(&said, 1, 0) > 0 && (said.revents & POLLIN) != 0;
+}
+
 bool PmixHelper::is_alone() const {
   if (process_.pid < 0) return false;
   const std::vector<pid_t> left = descendants();

@@ -35,6 +35,8 @@ class PmixHelper {
   std::map<int, Environment> serve(const HostJob& job, const StartOrder& order,
                                    const std::string& store);
 
+  // Whether a rank has connected to the helper.
+  bool was_used() const;
   // The helper's pid, or -1. The helper must not end before the ranks.
   pid_t pid() const { return process_.pid; }
   // Returns true when the helper is the only process left of the job.

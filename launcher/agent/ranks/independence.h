@@ -1,0 +1,29 @@
+// Collects the signs that the ranks of this host know of each other. Without any, each rank of a Python
+// program has done the work of the whole job, which looks like success: the launcher warns of it at the
+// end. The agent owns it. Lives on the agent's loop.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hvd::launcher {
+
+class Independence {
+ public:
+  // `master_port`: at which rank 0 of this host may listen; 0: rank 0 is on another host.
+  void begin(uint16_t master_port) { master_port_ = master_port; }
+  // A rank has joined a world.
+  void on_sign() { is_refuted_ = true; }
+  // Looks for a socket at the master port. The agent calls it when it runs anyway: at pings and exits of
+  // ranks. The kernel lists a closed connection for a minute.
+  void look_at_master_port();
+  // Whether there was no sign and the sources of the program have none either.
+  bool holds(const std::vector<std::string>& command, const std::string& folder) const;
+
+ private:
+  uint16_t master_port_ = 0;
+  bool is_refuted_ = false;
+};
+
+}  // namespace hvd::launcher

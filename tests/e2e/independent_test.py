@@ -1,0 +1,89 @@
+#!/usr/bin/python3 -B
+"""Ranks that do not know of each other have each done the whole work: the launcher warns at the end. Programs
+that know, or that another program starts, run without a warning."""
+import ctypes.util
+
+from harness import *
+
+PLAIN = "import helper\nprint('trained', helper.STEPS)\n"
+HELPER = "STEPS = 3\n"
+WARNING = r"each of the \d ranks has run .* by itself: none has called hvd\.init\(\).*--independent"
+
+
+def program(**files):
+    folder = scratch(BUILD)  # all hosts have it
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+def run(folder, *command, flags=(), hosts=("-np", 2)):
+    job = Job(*hosts, *flags, *command, cwd=folder)
+    job.ends_with(0, 60)
+    return job
+
+
+def warnings(job):
+    return [line for line in job.said() if re.search(WARNING, line)]
+
+
+def test_a_plain_script_is_named_once_at_the_end():
+    folder = program(train=PLAIN, helper=HELPER)
+    for command in ((PYTHON, "train.py", "--rate", 1), (PYTHON, "-u", "-m", "train"), (PYTHON, folder / "train.py")):
+        job = run(folder, *command)
+        expect(len(warnings(job)) == 1 and "train" in warnings(job)[0], job.describe())
+        expect(job.out.count("trained 3") == 2, job.describe())
+
+
+def test_programs_that_know_their_rank_and_sweeps_run_without_a_warning():
+    for files in ({"train": PLAIN, "helper": "import os\nSTEPS = os.environ['HOROVOD_RANK']\n"},
+                  {"train": "from helper import STEPS\n", "helper": "from more import *\nSTEPS = 1\n",
+                   "more": "import os; print(os.environ['LOCAL_RANK'])\n"}):
+        job = run(program(**files), PYTHON, "train.py")
+        expect(not warnings(job), job.describe())
+    folder = program(train=PLAIN, helper=HELPER)
+    expect(not warnings(run(folder, PYTHON, "train.py", flags=("--independent",))), "the switch warns")
+    expect(not warnings(run(folder, PYTHON, "train.py", hosts=("-np", 1))), "one rank warns")
+    for command in (("sh", "-c", f"{PYTHON} train.py"), (PYTHON, "-c", "print(1)"), ("hostname",)):
+        expect(not warnings(run(folder, *command)), command)
+    failing = Job("-np", 2, PYTHON, "-m", "train", cwd=program(train="raise SystemExit(3)"))
+    failing.ends_with(3)
+    expect(not warnings(failing), failing.describe())
+
+
+def test_ranks_that_meet_are_seen_where_the_source_shows_nothing():
+    """The words of the sources are in a module outside of the folder, as those of an installed package."""
+    package = program(
+        joins="import horovod.numpy as hvd\nhvd.init()\n",
+        listens="import os, socket, time\n"
+                "place = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])\n"
+                "if os.environ['RANK'] == '0':\n"
+                "    server = socket.create_server(place); server.accept()[0].close()\n"
+                "else:\n"
+                "    deadline = time.monotonic() + 20\n"
+                "    while time.monotonic() < deadline:\n"
+                "        try: socket.create_connection(place).recv(1); break\n"
+                "        except OSError: time.sleep(0.01)\n")
+    modules = ["joins", "listens"]
+    if ctypes.util.find_library("pmix"):
+        (package / "meets.py").write_text(
+            "import ctypes, ctypes.util\n"
+            "pmix = ctypes.CDLL(ctypes.util.find_library('pmix'))\n"
+            "name = ctypes.create_string_buffer(260)\n"
+            "assert pmix.PMIx_Init(name, None, 0) == 0\npmix.PMIx_Finalize(None, 0)\n")
+        modules.append("meets")
+    for module in modules:
+        folder = program(train=f"import sys\nsys.path.append('{package}')\nimport {module}\n")
+        job = run(folder, PYTHON, "train.py")
+        expect(not warnings(job), job.describe())
+
+
+@world()
+def test_a_plain_script_on_two_hosts():
+    folder = program(train=PLAIN, helper=HELPER)
+    job = run(folder, PYTHON, "train.py", hosts=("-np", 4, "-H", "a:2,b:2"))
+    expect(len(warnings(job)) == 1 and "each of the 4 ranks" in warnings(job)[0], job.describe())
+
+
+if __name__ == "__main__":
+    main()
