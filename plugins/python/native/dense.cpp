@@ -150,10 +150,20 @@ bool read_address(const ModuleState* state, PyObject* tensor, void** out) {
   return *out != nullptr || PyErr_Occurred() == nullptr;
 }
 
-bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& framework,
-                DenseTensor* out) {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) != framework.type) return false;
-  if (framework.layout == Py_None) return read_array(state, tensor, out);
+namespace {
+
+// The imaginary part of a conjugated tensor has the negated values of its memory. As a view of every second
+// element, it is dense with one element only.
+bool is_negated(PyObject* tensor, const DenseTensor& found) {
+  for (int32_t i = 0; i < found.view.ndim; ++i) {
+    if (found.shape[i] != 1) return false;
+  }
+  const Reference negated(PyObject_CallMethod(tensor, "is_neg", nullptr));
+  return negated.get() != Py_False;
+}
+
+bool read_tensor(const ModuleState* state, PyObject* tensor, const Framework& framework,
+                 DenseTensor* out) {
   if (framework.exchange != nullptr) return read_exchanged(tensor, *framework.exchange, out);
   Reference layout(PyObject_GetAttr(tensor, state->name_of_layout));
   if (layout.get() != framework.layout) return false;
@@ -176,6 +186,15 @@ bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& fra
   if (!read_address(state, tensor, &out->view.output)) return false;
   out->view.input = out->view.output;
   return PyErr_Occurred() == nullptr;
+}
+
+}  // namespace
+
+bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& framework,
+                DenseTensor* out) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) != framework.type) return false;
+  if (framework.layout == Py_None) return read_array(state, tensor, out);
+  return read_tensor(state, tensor, framework, out) && !is_negated(tensor, *out);
 }
 
 }  // namespace hvd::python
