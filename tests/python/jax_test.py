@@ -86,6 +86,22 @@ class JaxTest(rank_base.RankBase):
         self.assertEqual(received.tolist(), list(range(self.size)))
         self.assertEqual(got.shape, (sum(range(self.size)), 1))
 
+    def test_gradients_of_complex_numbers_are_those_of_one_process(self):
+        whole = [jnp.arange(4.0) + rank + 1j * (jnp.arange(4.0) ** 2 - rank) for rank in range(self.size)]
+
+        def loss(output):
+            return (output.real ** 2 * 3 + output.real * output.imag).sum()
+
+        mine, of_one = whole[self.rank], jax.grad(loss)
+        for op, factor in [(hvd.Sum, 1), (hvd.Average, 1 / self.size)]:
+            # Each rank adds its loss, of the same result.
+            want = of_one(sum(whole) * factor) * factor * self.size
+            for got in self.both_ways(jax.grad(lambda x: loss(hvd.allreduce(x, op=op))), mine):
+                self.assert_same(got.real, want.real, mine.real.dtype)
+                self.assert_same(got.imag, want.imag, mine.real.dtype)
+        for got in self.both_ways(jax.grad(lambda x: loss(hvd.allgather(x))), mine):
+            self.assert_same(got.imag, of_one(mine).imag, mine.real.dtype)
+
     def test_gradients(self):
         mine = self.own()
         weights = jnp.asarray(numpy.cos(numpy.arange(12.0)).reshape(4, 3), jnp.float32)
@@ -180,7 +196,7 @@ class JaxTest(rank_base.RankBase):
         with self.assertRaises(ValueError):
             hvd.allreduce(jnp.ones(2), prescale_factor=0.0)
         with self.assertRaises(ValueError):
-            hvd.allreduce(jnp.ones(2, jnp.complex64))
+            hvd.allreduce(jnp.ones(2, jnp.complex64), op=hvd.Product)
         if self.size > 1:
             with self.assertRaisesRegex(ValueError, "shapes"):
                 hvd.allreduce(jnp.ones(2 + self.rank), name="shapes")

@@ -189,7 +189,8 @@ class NumpyTest(rank_base.RankBase):
 
     def test_wrong_arguments_are_refused(self):
         for call in [lambda: hvd.allreduce(numpy.array(["text"])),
-                     lambda: hvd.allreduce(numpy.array([1j])),
+                     lambda: hvd.allreduce(numpy.array([1j]), op=hvd.Max),
+                     lambda: hvd.allreduce(numpy.ones(2, "longdouble")),
                      lambda: hvd.allreduce(numpy.array([1.0]).astype(">f8")),
                      lambda: hvd.allreduce_([1.0]),
                      lambda: hvd.allreduce_(numpy.broadcast_to(numpy.ones(1), (3,))),

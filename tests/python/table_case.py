@@ -24,6 +24,8 @@ def values(rank, dtype, shape):
     """The input of a rank: small whole numbers, for exact sums and products."""
     count = int(numpy.prod(shape))
     numbers = ((numpy.arange(count) * 7 + 3 * rank) % 5 + 1).reshape(shape).astype("float64")
+    if "complex" in dtype:
+        return numbers + 1j * numpy.flip(numbers * 3 - rank)
     return (numbers % 2) if dtype == "bool" else numbers
 
 
@@ -74,6 +76,8 @@ class TableCase(rank_base.RankBase):
         """Pairs of an op and its result for the values of all ranks."""
         hvd, all_ = self.hvd, self.everybody(dtype, shape)
         total = all_.sum(0)
+        if "complex" in dtype:
+            return [(hvd.Sum, total), (hvd.Average, total / self.size)]
         results = [(hvd.Sum, total.clip(0, 1) if dtype == "bool" else total),
                    (hvd.Min, all_.min(0)), (hvd.Max, all_.max(0)), (hvd.Product, all_.prod(0))]
         if dtype != "bool":
@@ -133,7 +137,8 @@ class TableCase(rank_base.RankBase):
         numbers, name = self.facade.read(got)
         self.assertEqual(name, dtype, message)
         self.assertEqual(numbers.shape, want.shape, message)
-        tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12}
+        tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12,
+                     "complex64": 1e-5, "complex128": 1e-12}
         numpy.testing.assert_allclose(numbers, want, rtol=tolerance.get(dtype, 0), atol=0,
                                       err_msg=str(message))
 
@@ -249,6 +254,23 @@ class TableCase(rank_base.RankBase):
                 for splits in ([1] * (self.size + 1), [99] * self.size, [-1] * self.size):
                     with self.assertRaisesRegex((ValueError, self.facade.refusal), "(?i)split"):
                         self.call(name, array, {"splits": splits})
+        self.assert_usable()
+
+    def test_complex_numbers_are_summed_and_not_compared_or_multiplied(self):
+        hvd = self.hvd
+        for kind, name in self.kinds():
+            if "op" not in inspect.signature(self.functions()[name]).parameters:
+                continue
+            for dtype in self.facade.dtypes:
+                if "complex" not in dtype:
+                    continue
+                array = self.facade.make(values(self.rank, dtype, (2 * self.size, 2)), dtype)
+                for op in (hvd.Min, hvd.Max, hvd.Product, hvd.Adasum):
+                    for way in self.facade.ways(lambda given, op=op, name=name: self.call(
+                            name, given[0], {"op": op}))[: 1 if name.endswith("_") else None]:
+                        with self.assertRaisesRegex(ValueError, "complex numbers are reduced by hvd.Sum",
+                                                    msg=(name, dtype, op)):
+                            way([array])
         self.assert_usable()
 
     def call_with(self, name, given, arguments):

@@ -13,10 +13,16 @@ import numpy
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EVERY = INTEGERS + FLOATS + ["bool"]
+COMPLEX = ["complex64", "complex128"]
+
+
+def wide(array):
+    """The numbers in the widest type of their kind."""
+    return array.astype("complex128" if array.dtype.kind == "c" else "float64")
 
 
 class Facade:
-    dtypes = EVERY
+    dtypes = EVERY + COMPLEX
     disagreement = ValueError
     refusal = ValueError
     takes_empty_lists = ()
@@ -42,18 +48,18 @@ class Numpy(Facade):
     def __init__(self):
         import horovod.numpy as hvd
 
-        self.hvd, self.refused = hvd, numpy.ones(2, "complex64")
+        self.hvd, self.refused = hvd, numpy.ones(2, "longdouble")
         self.beside = {}
         try:
             import ml_dtypes  # noqa: F401
         except ImportError:
-            self.dtypes = [name for name in EVERY if name != "bfloat16"]
+            self.dtypes = [name for name in self.dtypes if name != "bfloat16"]
 
     def make(self, values, dtype):
         return numpy.array(values, self.dtype(dtype) if dtype == "bfloat16" else dtype)
 
     def read(self, array):
-        return array.astype("float64"), array.dtype.name
+        return wide(array), array.dtype.name
 
 
 class Torch(Facade):
@@ -63,8 +69,8 @@ class Torch(Facade):
         import horovod.torch as hvd
 
         self.hvd, self.torch = hvd, torch
-        self.refused = torch.ones(2, dtype=torch.complex64)
-        self.dtypes = [name for name in EVERY if hasattr(torch, name)]
+        self.refused = torch.zeros(2, dtype=torch.complex32)
+        self.dtypes = [name for name in self.dtypes if hasattr(torch, name)]
         self.beside = {
             "Compression": "ops_test.py", "DistributedOptimizer": "optimizer_test.py",
             "SyncBatchNorm": "layers_test.py", "broadcast_optimizer_state": "optimizer_state_test.py",
@@ -78,7 +84,7 @@ class Torch(Facade):
         name = str(array.dtype).split(".")[-1]
         if name in ("uint16", "uint32", "uint64"):  # torch supports few operations on them
             return array.numpy().astype("float64"), name
-        return array.double().numpy(), name
+        return (array if array.is_complex() else array.double()).numpy(), name
 
 
 class Jax(Facade):
@@ -88,7 +94,7 @@ class Jax(Facade):
         import horovod.jax as hvd
 
         self.hvd, self.jax = hvd, jax
-        self.refused = numpy.ones(2, "complex64")
+        self.refused = numpy.ones(2, "S1")
         self.beside = {"DistributedOptimizer": "jax_test.py", "broadcast_parameters": "jax_test.py",
                        "horovod_errors": "jax_compiled_test.py", "Compression": "jax_test.py"}
 
@@ -96,7 +102,7 @@ class Jax(Facade):
         return self.jax.numpy.asarray(numpy.array(values, self.dtype(dtype)))
 
     def read(self, array):
-        return numpy.asarray(array).astype("float64"), array.dtype.name
+        return wide(numpy.asarray(array)), array.dtype.name
 
     def ways(self, function):
         return [function, self.jax.jit(function)]
@@ -112,7 +118,7 @@ class TensorFlow(Facade):
         import horovod.tensorflow as hvd
 
         self.hvd, self.tf = hvd, tensorflow
-        self.refused = tensorflow.ones(2, tensorflow.complex64)
+        self.refused = tensorflow.constant(["a", "b"])
         self.disagreement = tensorflow.errors.FailedPreconditionError
         self.refusal = tensorflow.errors.InvalidArgumentError
         self.takes_empty_lists = ("grouped_allreduce", "grouped_reducescatter")
@@ -144,7 +150,7 @@ class TensorFlow(Facade):
         return self.tf.constant(numpy.array(values, self.dtype(dtype)))
 
     def read(self, array):
-        return self.tf.convert_to_tensor(array).numpy().astype("float64"), array.dtype.name
+        return wide(self.tf.convert_to_tensor(array).numpy()), array.dtype.name
 
     def variable(self, array):
         return self.tf.Variable(array)

@@ -109,6 +109,33 @@ class TensorFlowTest(rank_base.RankBase):
             self.assertEqual(received.numpy().tolist(), list(range(self.size)))
             self.assertEqual(got.shape, (sum(range(self.size)), 1))
 
+    def test_gradients_of_complex_numbers_are_those_of_one_process(self):
+        whole = [numpy.arange(4.0) + rank + 1j * (numpy.arange(4.0) ** 2 - rank)
+                 for rank in range(self.size)]
+
+        def gradient(of):
+            def run(x):
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    output = of(x)
+                    real, imaginary = tf.math.real(output), tf.math.imag(output)
+                    loss = tf.reduce_sum(real ** 2 * 3.0 + real * imaginary)
+                return tape.gradient(loss, x)
+            return run
+
+        mine = tf.constant(whole[self.rank])
+        for op, factor in [(hvd.Sum, 1), (hvd.Average, 1 / self.size)]:
+            # Each rank adds its loss, of the same result.
+            want = gradient(lambda x: x)(tf.constant(sum(whole) * factor)).numpy() * factor * self.size
+            for got in self.both_ways(gradient(lambda x: hvd.allreduce(x, op=op)), mine):
+                numpy.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
+        gathered = gradient(lambda x: x)(mine).numpy()
+        for got in self.both_ways(gradient(hvd.allgather), mine):
+            numpy.testing.assert_allclose(got.numpy(), gathered, rtol=1e-12)
+        variable = tf.Variable(whole[self.rank])
+        hvd.broadcast_variables([variable], 0)
+        numpy.testing.assert_allclose(variable.numpy(), whole[0])
+
     def test_gradients(self):
         weights = tf.reshape(tf.cos(tf.range(12.0)), (4, 3))
         scaled = weights * (self.rank + 1.0)
@@ -294,7 +321,7 @@ class TensorFlowTest(rank_base.RankBase):
 
     def test_wrong_arguments_are_refused(self):
         for call in [lambda: hvd.allreduce(tf.ones(2), prescale_factor=0.0),
-                     lambda: hvd.allreduce(tf.ones(2, tf.complex64)),
+                     lambda: hvd.allreduce(tf.ones(2, tf.complex64), op=hvd.Min),
                      lambda: hvd.allreduce(tf.constant("text")),
                      lambda: hvd.allreduce(tf.ones(2), average=True, op=hvd.Sum),
                      lambda: hvd.grouped_allreduce(tf.ones(2)),

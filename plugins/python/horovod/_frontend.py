@@ -3,6 +3,8 @@
 `arrays` is a framework's module of functions over its arrays. This module uses these functions:
 
     check(array, what)                raises in one sentence unless it can be sent
+    is_complex(array)                 whether it travels as pairs of reals; a module without it has
+                                      no complex arrays
     dense(array)                      itself when it lies row by row, else a copy that does
     empty_like(dense)                 memory to receive into
     describe(dense, output, name)     as _ops.Tensor; `output` takes the result, or is None
@@ -66,7 +68,7 @@ def elementwise(
     """Submits allreduce or broadcast, whose outputs have the shapes of the inputs."""
     raw, results, copies = [], [], []
     for tensor, member in zip(tensors, members):
-        arrays.check(tensor, member or name)
+        _check(arrays, tensor, member or name, kind, arguments)
         dense = arrays.dense(tensor)
         if not in_place:
             result = target = arrays.empty_like(dense)
@@ -101,7 +103,7 @@ def rows(
     """Submits allgather, alltoall or reducescatter, for which the runtime allocates outputs."""
     raw, keep = [], []
     for tensor, member in zip(tensors, members):
-        arrays.check(tensor, member or name)
+        _check(arrays, tensor, member or name, kind, arguments)
         dense = arrays.dense(tensor)
         keep.append(dense)
         raw.append(arrays.describe(dense, None, member))
@@ -115,6 +117,12 @@ def rows(
 
     return _ops.submit(kind, name, raw, keep=keep, finish=finish, process_set=id_of(process_set),
                        place=_place_of(arrays), **arguments)
+
+
+def _check(arrays: Any, tensor: Any, what: str, kind: Kind, arguments: dict) -> None:
+    arrays.check(tensor, what)
+    if hasattr(arrays, "is_complex") and arrays.is_complex(tensor):
+        _ops.check_complex(what, kind, arguments.get("reduce_op", Sum))
 
 
 def _place_of(arrays: Any) -> Optional[_ops.Place]:

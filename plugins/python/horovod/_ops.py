@@ -54,6 +54,20 @@ class Dtype(enum.IntEnum):
     UINT64 = 12
 
 
+def pairs(shape: Sequence[int], is_in_rows: bool) -> tuple:
+    """Returns the shape of complex numbers as pairs of reals, in which the runtime takes them.
+    `is_in_rows`: the operation needs a first dimension, and refuses a number without one."""
+    return (*shape, 2) if shape or not is_in_rows else ()
+
+
+def check_complex(name: Optional[str], kind: int, reduce_op: Any) -> None:
+    """Raises ValueError unless the operation is right for pairs of reals."""
+    if kind in (Kind.ALLREDUCE, Kind.REDUCESCATTER) and reduce_op in (Adasum, Min, Max, Product):
+        called = {Adasum: "Adasum", Min: "Min", Max: "Max", Product: "Product"}[reduce_op]
+        raise ValueError(f"{name}: complex numbers are reduced by hvd.Sum and hvd.Average only, and not by "
+                         f"hvd.{called}; reduce real numbers, such as the absolute values.")
+
+
 _OK = 0
 _INVALID_ARGUMENT = 1
 _NOT_FOUND = 3

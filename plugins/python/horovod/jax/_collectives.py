@@ -7,7 +7,8 @@ Rules for all of them:
   begins with the program's: `grouped_allreduce.jit_step.2`. A trace or a compilation more on one rank, as by
   `jax.eval_shape` or by a smaller last batch, changes no name.
 * Arrays are on any device, and travel through host memory; of type uint8 to uint64, int8 to int64,
-  float16, bfloat16, float32, float64 or bool. Results are new arrays of the same type: JAX arrays, numpy
+  float16, bfloat16, float32, float64, bool, complex64 or complex128 (reduced by Sum and Average only).
+  Results are new arrays of the same type: JAX arrays, numpy
   arrays where JAX has no such type (64 bits without jax_enable_x64), and numbers of Python for such numbers.
   A value that JAX would cut inside `jit` raises OverflowError.
 * Inside `jit`, on the CPU, XLA calls the runtime itself, without Python; no thread of XLA's waits for
@@ -34,7 +35,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from horovod._frontend import ReduceOp, whole_op, whole_root
-from horovod._ops import Adasum, Average, Kind
+from horovod._ops import Adasum, Average, Kind, check_complex
 from horovod.jax import _compiled, _values
 from horovod.jax._request import Request, perform
 from horovod.numpy import _collectives as host
@@ -49,7 +50,26 @@ def _call(request: Request, values: Sequence[Any], shapes: Callable[..., Sequenc
         results = perform(request, request.name, arrays)
         return [_values.like(result, value) for result, value in zip(results, values)]
     arrays = [_values.traced(value, request.label) for value in values]
+    if any(map(_is_complex, arrays)):
+        return _call_with_pairs(request, arrays, shapes(*arrays))
     return _compiled.call(request, arrays, shapes(*arrays))
+
+
+def _is_complex(array: Any) -> bool:
+    return jnp.issubdtype(array.dtype, jnp.complexfloating)
+
+
+def _call_with_pairs(request: Request, arrays: Sequence[Any], shapes: Sequence[Tuple[int, ...]]) -> Sequence[Any]:
+    """The same in a traced function, with complex numbers as pairs of reals, in which they travel."""
+    check_complex(request.label, request.kind, request.reduce_op)
+    for array in arrays:
+        if not array.ndim and request.kind not in (Kind.ALLREDUCE, Kind.BROADCAST):
+            return _compiled.call(request, [array.real], shapes)  # which refuses a number without rows
+    pairs = [jnp.stack([array.real, array.imag], axis=-1) if _is_complex(array) else array for array in arrays]
+    results = _compiled.call(request, pairs, [(*shape, 2) if _is_complex(array) else shape
+                                              for array, shape in zip(arrays, shapes)])
+    return [jax.lax.complex(result[..., 0], result[..., 1]) if _is_complex(array) else result
+            for array, result in zip(arrays, results)]
 
 
 def _request(kind: Kind, name: Optional[str], process_set: ProcessSet, **others: Any) -> Request:
@@ -78,7 +98,8 @@ def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
     around only in 64 bits), and a NaN of any rank is the result. `prescale_factor`
     multiplies the inputs and `postscale_factor` the results; neither may be 0. Differentiable to any order and
     in both modes with Average and Sum, and by `jax.grad` with Adasum; not with Min, Max and Product. All ranks
-    must then differentiate too. `jax.vmap` reduces the batch as one array, except with Adasum.
+    must then differentiate too. `jax.vmap` reduces the batch as one array, except with Adasum. Complex numbers
+    are reduced by Sum and Average only.
     """
     op = whole_op(op)
     leaves, tree = jax.tree_util.tree_flatten(tensor)

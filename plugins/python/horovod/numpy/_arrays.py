@@ -16,10 +16,19 @@ DTYPES = {numpy.dtype(name): getattr(Dtype, name.upper()) for name in [
 ]}
 
 
+# Complex numbers travel as pairs of reals.
+COMPLEX = {numpy.dtype("complex64"): Dtype.FLOAT32, numpy.dtype("complex128"): Dtype.FLOAT64}
+
+
 def number_of(dtype: numpy.dtype) -> Optional[int]:
-    """Returns the library's number of a dtype; None if the library does not know the dtype."""
+    """Returns the library's number of a dtype, or of its reals; None if the library does not know it."""
     # numpy has no bfloat16; JAX uses that of ml_dtypes.
-    return Dtype.BFLOAT16 if dtype.name == "bfloat16" else DTYPES.get(dtype)
+    return Dtype.BFLOAT16 if dtype.name == "bfloat16" else DTYPES.get(dtype, COMPLEX.get(dtype))
+
+
+def is_complex(array: Any) -> bool:
+    """Returns whether the array travels as pairs of reals."""
+    return array.dtype in COMPLEX
 
 
 def check(array: Any, what: str) -> None:
@@ -47,7 +56,7 @@ def describe(array: numpy.ndarray, output: Optional[numpy.ndarray],
         array.__array_interface__["data"][0],
         0 if output is None else output.__array_interface__["data"][0],
         number_of(array.dtype),
-        array.shape,
+        _ops.pairs(array.shape, output is None) if is_complex(array) else array.shape,
         name,
     )
 
@@ -59,7 +68,7 @@ def copy(target: numpy.ndarray, source: numpy.ndarray) -> None:
 
 def take(output: _ops.RawOutput, like: numpy.ndarray) -> numpy.ndarray:
     """Returns a new array with a copy of the runtime's output."""
-    array = numpy.empty(output.shape, like.dtype)
+    array = numpy.empty(output.shape[:-1] if is_complex(like) else output.shape, like.dtype)
     if output.address and array.size:
         ctypes.memmove(array.__array_interface__["data"][0], output.address, array.nbytes)
     return array

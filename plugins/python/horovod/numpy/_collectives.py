@@ -5,8 +5,8 @@ Rules for all of them:
 * Every rank must make the same call under the same name. Unnamed calls are named by their order,
   so all ranks must then make them in the same order.
 * Arrays have any strides, and type uint8 to uint64, int8 to int64, float16, float32, float64, bool,
-  or the bfloat16 of ml_dtypes. Where a result is a new array, an argument may also be whatever
-  `numpy.asarray` takes, such as a number.
+  complex64, complex128 (reduced by Sum and Average only), or the bfloat16 of ml_dtypes. Where a
+  result is a new array, an argument may also be whatever `numpy.asarray` takes, such as a number.
 * The `_async` forms return a handle for `poll` and `synchronize` at once; until then the arrays
   must not be changed. The forms that end in `_` write into the array they are given.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
@@ -86,7 +86,7 @@ def allreduce(tensor: Any, average: Optional[bool] = None, name: Optional[str] =
     Max, Product or Adasum; an average of integers is truncated towards zero (its sum wraps
     around only in 64 bits), and a NaN of any rank is the result. `prescale_factor` multiplies
     the inputs and `postscale_factor` the results; neither may be 0. `average` is the
-    deprecated argument for Average or Sum.
+    deprecated argument for Average or Sum. Complex numbers are reduced by Sum and Average only.
     """
     return _ops.run(allreduce_async(tensor, None, name, _frontend.choose_op(average, op),
                                     prescale_factor, postscale_factor, process_set))

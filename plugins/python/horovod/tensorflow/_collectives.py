@@ -7,7 +7,8 @@ Rules for all of them:
   tensor's, and order does not matter. A name that a graph has already, given or not, or of another
   gradient of the same operation, gets a number: all ranks must make such operations in the same order.
   In front of the name are the calls of functions inside functions that lead to the operation.
-* Types: uint8 to uint64, int8 to int64, float16, bfloat16, float32, float64, bool; else ValueError.
+* Types: uint8 to uint64, int8 to int64, float16, bfloat16, float32, float64, bool, and
+  complex64 and complex128, which are reduced by Sum and Average only; else ValueError.
   Tensors travel through host memory. Gradients flow through all of them, and every rank must then
   compute them.
 * No thread of TensorFlow's waits for other ranks in a graph for longer than 10 ms.
@@ -80,6 +81,7 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     average of integers is truncated towards zero (its sum wraps around only in 64 bits), and a
     NaN of any rank is the result. `prescale_factor` multiplies the inputs and
     `postscale_factor` the results; neither may be 0.
+    Complex numbers are reduced by Sum and Average only.
     """
     op = choose_op(average, op)
     _reduced.note()

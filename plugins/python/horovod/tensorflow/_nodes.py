@@ -16,15 +16,36 @@ from tensorflow.python.ops import control_flow_util
 
 from horovod import _basics
 from horovod._frontend import whole_op, whole_root
-from horovod._ops import Average, Max, Min, Product, Sum
+from horovod._ops import Average, Kind, Max, Min, Product, Sum, check_complex
 from horovod.process_sets import ProcessSet, id_of
 from horovod.tensorflow import _calls
 from horovod.tensorflow._native import operations
 
 DTYPES = frozenset([
     tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64, tf.uint32, tf.uint64, tf.float16,
-    tf.bfloat16, tf.float32, tf.float64, tf.bool,
+    tf.bfloat16, tf.float32, tf.float64, tf.bool, tf.complex64, tf.complex128,
 ])
+
+
+def _pairs(tensors: Sequence[tf.Tensor], is_in_rows: bool = False) -> List[tf.Tensor]:
+    """Returns the tensors with complex numbers as pairs of reals, in which they travel. `is_in_rows`: the
+    operation refuses a number without dimensions."""
+    return [tensor if not tensor.dtype.is_complex else tf.math.real(tensor)
+            if is_in_rows and tensor.shape.rank == 0
+            else tf.stack([tf.math.real(tensor), tf.math.imag(tensor)], axis=-1)
+            for tensor in tensors]
+
+
+def _from_pairs(results: Sequence[tf.Tensor], like: Sequence[tf.Tensor]) -> List[tf.Tensor]:
+    """Inverts `_pairs`."""
+    return [tf.complex(result[..., 0], result[..., 1]) if tensor.dtype.is_complex else result
+            for result, tensor in zip(results, like)]
+
+
+def _check_op(tensors: Sequence[tf.Tensor], kind: Kind, op: int) -> None:
+    for tensor in tensors:
+        if tensor.dtype.is_complex:
+            check_complex(kind.name.lower(), kind, op)
 
 
 def bits_of(factor: float, what: str) -> int:
@@ -163,40 +184,47 @@ def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, p
     TensorFlow may briefly wait for the result, since no other work can run meanwhile. `call`: of a
     gradient, see `_said`."""
     op = whole_op(op)
-    results = _run("allreduce", name, given, call, tensors=tensors, shapes=_shapes_of(tensors),
-                   reduce_op=op, prescale_bits=prescale, postscale_bits=postscale,
+    _check_op(tensors, Kind.ALLREDUCE, op)
+    sent = _pairs(tensors)
+    results = _run("allreduce", name, given, call, tensors=sent, shapes=_shapes_of(sent), reduce_op=op,
+                   prescale_bits=prescale, postscale_bits=postscale,
                    process_set=process_set, is_last=int(is_last or tf.executing_eagerly()))
-    return _shaped(results, tensors)
+    return _from_pairs(_shaped(results, sent), tensors)
 
 
 def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int, process_set: int,
               given: Optional[str] = None) -> List[tf.Tensor]:
     root_rank = whole_root(root_rank)
-    results = _run("broadcast", name, given, None, tensors=tensors, root_rank=root_rank,
+    sent = _pairs(tensors)
+    results = _run("broadcast", name, given, None, tensors=sent, root_rank=root_rank,
                    process_set=process_set)
-    return _shaped(results, tensors)
+    return _from_pairs(_shaped(results, sent), tensors)
 
 
 def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int,
               given: Optional[str] = None, call: Optional[tf.Tensor] = None) -> List[tf.Tensor]:
-    results = _run("allgather", name, given, call, tensors=tensors, process_set=process_set)
-    return [rows_unknown(result, like) for result, like in zip(results, tensors)]
+    sent = _pairs(tensors, True)
+    results = _run("allgather", name, given, call, tensors=sent, process_set=process_set)
+    return _from_pairs([rows_unknown(result, like) for result, like in zip(results, sent)], tensors)
 
 
 def reducescatter(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
                   process_set: int, given: Optional[str] = None) -> List[tf.Tensor]:
     op = whole_op(op)
-    results = _run("reducescatter", name, given, None, tensors=tensors, reduce_op=op,
+    _check_op(tensors, Kind.REDUCESCATTER, op)
+    sent = _pairs(tensors, True)
+    results = _run("reducescatter", name, given, None, tensors=sent, reduce_op=op,
                    prescale_bits=prescale, postscale_bits=postscale, process_set=process_set)
-    return [rows_unknown(result, like) for result, like in zip(results, tensors)]
+    return _from_pairs([rows_unknown(result, like) for result, like in zip(results, sent)], tensors)
 
 
 def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str, process_set: int,
              given: Optional[str] = None,
              call: Optional[tf.Tensor] = None) -> Tuple[tf.Tensor, tf.Tensor]:
-    results, received = _run("alltoall", name, given, call, tensors=[tensor], splits=splits,
+    (sent,) = _pairs([tensor], True)
+    results, received = _run("alltoall", name, given, call, tensors=[sent], splits=splits,
                              process_set=process_set)
-    return rows_unknown(results[0], tensor), received
+    return _from_pairs([rows_unknown(results[0], sent)], [tensor])[0], received
 
 
 def number(what: int, process_set: int = 0, name: Optional[str] = None) -> tf.Tensor:

@@ -110,7 +110,7 @@ def allreduce(
     around only in 64 bits), and a NaN of any rank is the result. `prescale_factor` multiplies
     the inputs and `postscale_factor` the results; neither may be 0. `average` is the
     deprecated argument for Average or Sum. Differentiable, except with Min, Max and Product:
-    all ranks must then run backward too.
+    all ranks must then run backward too. Complex numbers are reduced by Sum and Average only.
     """
     op = _frontend.choose_op(average, op)
     if compression is not Compression.none:

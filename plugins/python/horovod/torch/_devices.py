@@ -76,7 +76,8 @@ def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int,
     for dtype in {tensor.dtype for tensor in tensors}:
         key = (kind, dtype, *reduction)
         if key not in _runs:
-            number = _tensors.DTYPES.get(dtype, -1)
+            known = _tensors.number_of(dtype)
+            number = -1 if known is None else known
             _runs[key] = _ops.runs_on_device(kind, number, *reduction)
         if not _runs[key]:
             return Staged(device)
@@ -88,6 +89,7 @@ class OnDevice:
 
     is_staged = False
     check = staticmethod(_tensors.check_kind)
+    is_complex = staticmethod(_tensors.is_complex)
     dense = staticmethod(_tensors.dense)
     describe = staticmethod(_tensors.describe)
     empty_like = staticmethod(_tensors.empty_like)
@@ -103,7 +105,7 @@ class OnDevice:
         return _ops.Place(self._device, stream.cuda_stream, event.cuda_event, event)
 
     def take(self, output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
-        tensor = cuda.empty(output.shape, like.dtype, self._device)
+        tensor = cuda.empty(_tensors.shape_of(output, like), like.dtype, self._device)
         size = tensor.numel() * tensor.element_size()
         if output.address and size:
             lent = cuda.view(output.address, size, self._device)
@@ -118,6 +120,7 @@ class Staged:
 
     is_staged = True
     check = staticmethod(_tensors.check_kind)
+    is_complex = staticmethod(_tensors.is_complex)
     describe = staticmethod(_tensors.describe)
     splits = staticmethod(_tensors.splits)
 

@@ -100,7 +100,7 @@ class HorovodGroupedAllgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *grad_outputs):
         # Members of integer type or bool have no gradient, and bool has no average.
-        has_gradient = [grad.is_floating_point() for grad in grad_outputs]
+        has_gradient = [grad.is_floating_point() or grad.is_complex() for grad in grad_outputs]
         averaged = _submission.in_graph(
             HorovodGroupedAllreduce, None, None, Average, 1.0, 1.0, ctx.process_set,
             *compress(grad_outputs, has_gradient))

@@ -30,6 +30,20 @@ for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32),
         DTYPES[getattr(torch, _name)] = _dtype
 
 
+# Complex numbers travel as pairs of reals.
+COMPLEX = {torch.complex64: Dtype.FLOAT32, torch.complex128: Dtype.FLOAT64}
+
+
+def number_of(dtype: torch.dtype) -> Optional[Dtype]:
+    """Returns the library's number of the dtype, or of its reals; None if the library does not know it."""
+    return DTYPES.get(dtype, COMPLEX.get(dtype))
+
+
+def is_complex(tensor: torch.Tensor) -> bool:
+    """Returns whether the tensor travels as pairs of reals."""
+    return tensor.dtype in COMPLEX
+
+
 def check(tensor: torch.Tensor, what: str) -> None:
     """Raises, in one sentence, unless `tensor` lies densely in host memory with a known dtype."""
     check_kind(tensor, what)
@@ -49,7 +63,7 @@ def check_kind(tensor: torch.Tensor, what: str) -> None:
             f"{what}: tensors of layout {tensor.layout} cannot be sent; make it dense with "
             ".to_dense(), or use hvd.sparse_allreduce_async."
         )
-    if tensor.dtype not in DTYPES:
+    if number_of(tensor.dtype) is None:
         raise ValueError(f"{what}: tensors of type {tensor.dtype} are not supported.")
 
 
@@ -59,8 +73,8 @@ def describe(tensor: torch.Tensor, output: Optional[torch.Tensor],
     return _ops.Tensor(
         tensor.data_ptr(),
         0 if output is None else output.data_ptr(),
-        DTYPES[tensor.dtype],
-        tensor.shape,
+        number_of(tensor.dtype),
+        _ops.pairs(tensor.shape, output is None) if is_complex(tensor) else tensor.shape,
         name,
     )
 
@@ -71,7 +85,10 @@ def empty_like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor itself when it is contiguous, else a contiguous copy."""
+    """Returns the tensor itself when its memory has its values in order, else a copy. The values of
+    `tensor.conj()`, or of its imaginary part, differ from the memory until they are resolved."""
+    if tensor.is_conj() or tensor.is_neg():
+        return tensor.detach().resolve_conj().resolve_neg().contiguous()
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()
 
 
@@ -81,9 +98,14 @@ def copy(target: torch.Tensor, source: torch.Tensor) -> None:
         target.copy_(source)
 
 
+def shape_of(output: _ops.RawOutput, like: torch.Tensor) -> tuple:
+    """Returns the shape of the runtime's output as a tensor of the dtype of `like`."""
+    return output.shape[:-1] if is_complex(like) else output.shape
+
+
 def take(output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
     """Returns a new tensor with a copy of the runtime's output."""
-    tensor = torch.empty(output.shape, dtype=like.dtype)
+    tensor = torch.empty(shape_of(output, like), dtype=like.dtype)
     if output.address and tensor.numel():
         ctypes.memmove(tensor.data_ptr(), output.address, tensor.numel() * tensor.element_size())
     return tensor

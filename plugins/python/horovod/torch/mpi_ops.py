@@ -5,7 +5,9 @@ Rules for all of them:
 * Every rank must make the same call under the same name. Unnamed calls are named by their order,
   so all ranks must then make them in the same order.
 * Tensors lie in host memory, in any layout of strides, of type uint8, int8, int16, int32, int64,
-  float16, bfloat16, float32, float64 or bool (and uint16, uint32, uint64 where torch has them).
+  float16, bfloat16, float32, float64, bool, complex64 or complex128 (and uint16, uint32, uint64 where
+  torch has them). Complex numbers travel as pairs of reals: Sum and Average reduce them, and Min, Max,
+  Product and Adasum are refused. Their gradients follow torch's convention.
 * The `_async` forms return a handle for `poll` and `synchronize` at once; until then the tensors
   must not be changed. The forms that end in `_` write into the tensor they are given.
 * Forms that return a new tensor pass gradients on; the `_async` forms and those in place do not.
