@@ -21,6 +21,8 @@ constexpr size_t kNoiseLimit = 64 << 10;
 constexpr size_t kHashDigits = 32;
 // Slurm's plugin auth/munge prints this when no munged answers at its socket.
 constexpr std::string_view kMungeIsDown = "Munge encode failed";
+// srun prints this for the number of a job that has ended.
+constexpr std::string_view kJobHasEnded = "Invalid job id specified";
 
 // Returns the machine of an ELF file as `uname -m` prints it; empty for a script or an unknown
 // machine.
@@ -94,6 +96,11 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
         "them by ssh; srun said: ",
         words));
   }
+  if (words.find(kJobHasEnded) != std::string::npos) {
+    return failed_precondition(
+        cat("SLURM_JOB_ID names a job that Slurm does not know (", words,
+            "); unset SLURM_JOB_ID if it is left of an earlier job, or name hosts with -H"));
+  }
   std::string why = words;
   if (!noise.empty()) why += cat(why.empty() ? "" : "; ", "it printed '", noise, "'");
   // A startup file that ends the shell prints no message.
@@ -147,6 +154,7 @@ Status refusal(std::string_view verdict, std::string_view rest, const AgentFile&
     return failed_precondition(cat("its architecture is ", printable(rest),
                                    ", and the agent of this build is for ", agent.machine));
   }
+  while (rest.ends_with(' ') || rest.ends_with(';')) rest.remove_suffix(1);
   const std::string all = tried.empty() ? std::string(rest) : cat(tried, "; ", rest);
   return failed_precondition(cat("no directory there can keep the agent (",
                                  printable(one_line(all), 600),
@@ -227,7 +235,8 @@ std::string agent_command(const AgentFile& agent, std::string_view directory,
       "whole() { set -- $( (sha256sum || shasum -a 256) 2>/dev/null <\"$hp/$hn\"); "
       "case $1 in (\"${hn#horovod-agent-}\"*) return 0;; esac; return 1; }; "
       "set -- \"$ha\" \"${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/horovod}\" "
-      "\"${HOME:+$HOME/.cache/horovod}\" /tmp/horovod-$hu; "
+      "\"${HOME:+$HOME/.cache/horovod}\" /tmp/horovod-$hu /var/tmp/horovod-$hu "
+      "/dev/shm/horovod-$hu; "
       // Look for the agent.
       "for hd; do place || continue; if [ -x \"$hd/$hn\" ] && safe \"$hn\" && whole; then "
       "echo \"$hk run\"; exec \"$hp/$hn\"; fi; done; "

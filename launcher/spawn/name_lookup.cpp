@@ -1,5 +1,6 @@
 #include "launcher/spawn/name_lookup.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <netdb.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -18,6 +20,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "base/words.h"
 #include "net/dns_label.h"
 
 namespace hvd::launcher {
@@ -43,11 +46,31 @@ bool is_internet(const sockaddr* from) {
   return from != nullptr && (from->sa_family == AF_INET || from->sa_family == AF_INET6);
 }
 
+// The address of a name in /etc/hosts, or nothing.
+std::optional<address> address_in_hosts_file(const std::string& name) {
+  std::ifstream file("/etc/hosts");
+  for (std::string line; std::getline(file, line);) {
+    const std::string_view content = std::string_view(line).substr(0, line.find('#'));
+    const auto words = words_of(content);
+    if (words.empty() || std::find(words.begin() + 1, words.end(), name) == words.end()) continue;
+    net::error_code error;
+    const address found = asio::ip::make_address(std::string(words.front()), error);
+    if (!error) return found;
+  }
+  return {};
+}
+
 Result<Addresses> resolve_blocking(const std::string& name) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found);
+  std::string asked = name;
+  if (!address_of_number(name).empty()) {
+    // getaddrinfo takes a number such as 28 for the address 0.0.0.28, but not one with the dot of a full name.
+    if (const auto listed = address_in_hosts_file(name)) return Addresses{*listed};
+    asked += '.';
+  }
+  const int error = ::getaddrinfo(asked.c_str(), nullptr, &hints, &found);
   if (error != 0) {
     const char* why = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
     return not_found(cat("the name '", printable(name), "' does not resolve (", why, ")",
@@ -102,6 +125,14 @@ Addresses own_addresses() {
 }
 
 }  // namespace
+
+std::string address_of_number(const std::string& name) {
+  in_addr parsed{};
+  net::error_code not_an_address;
+  asio::ip::make_address(name, not_an_address);
+  if (!not_an_address || ::inet_aton(name.c_str(), &parsed) == 0) return {};
+  return asio::ip::address_v4(ntohl(parsed.s_addr)).to_string();
+}
 
 net::Task<Result<Addresses>> look_up(std::string name) {
   net::error_code not_an_address;

@@ -15,6 +15,10 @@ namespace hvd::launcher {
 // error is one sentence about the name.
 net::Task<Result<std::vector<net::asio::ip::address>>> look_up(std::string name);
 
+// Returns the IPv4 address for which other programs take a name that is a number: 0.0.0.28 for "28". look_up
+// takes it for a name. Empty for other names and for addresses.
+std::string address_of_number(const std::string& name);
+
 // Returns true for localhost, loopback addresses, this machine's name, and names and addresses of
 // its interfaces. A name that does not resolve is not local.
 net::Task<bool> is_local_host(std::string name);

@@ -30,7 +30,7 @@ def small_disk(name, size, *folders, flags=0):
     cover = (f"import os, sys; sys.path.insert(0, {str(HOSTS.parent)!r}); import namespaces\n"
              "os.makedirs(sys.argv[1], exist_ok=True)\n"
              f"namespaces.cover(sys.argv[1], sys.argv[2:], 0o1777, flags={flags}, options=',size={size}')")
-    for folder in folders or ("/tmp", HOME / ".cache"):
+    for folder in folders or ("/tmp", HOME / ".cache", "/var/tmp", "/dev/shm"):
         inside(name, PYTHON, "-c", cover, folder, *sorted({ROOT, BUILD.resolve()}))
     inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0")  # the launcher keeps agents there
 
@@ -60,6 +60,15 @@ def refused(*patterns, flags=(), seconds=60):
 @world("a b", "--private-tmp")
 def test_a_noexec_tmp_is_gone_around():
     small_disk("b", "64m", "/tmp", flags=ns.MS_NOEXEC)
+    runs()
+
+
+@world("a b", "--private-tmp")
+def test_a_noexec_tmp_and_home_are_gone_around():
+    small_disk("b", "64m", "/tmp", HOME / ".cache", flags=ns.MS_NOEXEC)
+    runs()
+    small_disk("b", "64m", "/var/tmp", flags=ns.MS_NOEXEC)
+    inside("b", "mkdir", "-p", "-m", "700", "/dev/shm/horovod-0")  # the launcher keeps agents there
     runs()
 
 

@@ -155,6 +155,44 @@ def test_a_configuration_that_ssh_refuses_is_ssh_s_own_sentence():
 
 
 @world()
+def test_settings_for_interactive_use_do_not_close_the_link():
+    for line in ("LocalForward 18888 localhost:6006", "ExitOnForwardFailure yes", "StdinNull yes",
+                 "ForkAfterAuthentication yes", "SessionType none"):
+        configure("Host a b", f"  {line}", "Host a", "  ProxyCommand bash -c 'exec 3<>/dev/tcp/10.77.0.1/%p; "
+                  "cat <&3 & cat >&3'", "Host b", f"  {BY_SYSTEM_SSH}")
+        job = Job("-np", 2, "-H", "a:1,b:1", "hostname")
+        job.ends_with(0)
+        expect(sorted(re.findall(r":([ab])$", job.out, re.M)) == ["a", "b"], f"{line}: {job.describe()}")
+
+
+@world()
+def test_a_host_whose_name_is_a_number():
+    with open("/etc/hosts", "a") as names:
+        names.write("10.77.0.2 28\n")
+    configure("StrictHostKeyChecking accept-new")
+    job = Job("-np", 1, "-H", "28:1", "hostname")
+    job.ends_with(0)
+    expect(job.out.strip().endswith("b"), job.describe())
+    # The ssh program itself takes the name for the address 0.0.0.28.
+    configure("StrictHostKeyChecking accept-new", f"Host 28\n  {BY_SYSTEM_SSH}")
+    refused(Job("-np", 1, "-H", "28:1", "hostname"), "host 28", "takes the name 28 for an address",
+            "HostName")
+
+
+@world()
+def test_a_port_of_one_host_in_a_hostfile():
+    restart("b", "Port 2202")
+    configure("StrictHostKeyChecking accept-new")
+    hostfile = scratch() / "hosts"
+    hostfile.write_text("a slots=1\nb slots=1 port=2202\n")
+    job = Job("--hostfile", hostfile, "hostname")
+    job.ends_with(0)
+    expect(sorted(re.findall(r":([ab])$", job.out, re.M)) == ["a", "b"], job.describe())
+    refused(Job("--hostfile", hostfile, "--ssh-command", "ssh", "hostname"), "host b has port=2202",
+            "{port}")
+
+
+@world()
 def test_without_an_ssh_program_hosts_are_reached_by_defaults():
     environment = clean_environment(PATH="/nowhere")
     job = Job("--verbose", "-np", 2, "-H", "a:1,b:1", "/bin/true", environment=environment)

@@ -6,6 +6,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
+#include "launcher/spawn/name_lookup.h"
 #include "net/notification.h"
 
 namespace hvd::launcher {
@@ -102,6 +103,8 @@ net::Task<Result<SshQuery::Answer>> SshQuery::ask(const SpawnTarget& target) con
     }
     co_return failed_precondition(cat("ssh does not accept its configuration: ", complaint));
   }
+  // ssh itself takes a name such as 28 for an address.
+  if (settings->host_name == address_of_number(target.host)) settings->host_name = target.host;
   Answer answer{*std::move(settings), true};
   for (const std::string& file : configuration_files(output)) {
     const auto text = read_ssh_file(file);

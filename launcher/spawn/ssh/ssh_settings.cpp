@@ -54,6 +54,7 @@ void take(SshSettings& settings, std::string_view keyword, std::string_view valu
   if (keyword == "hostname") settings.host_name = value;
   if (keyword == "user") settings.user = value;
   if (keyword == "port") settings.port = static_cast<int>(parse_int(value).value_or(22));
+  if (keyword == "sessiontype") settings.has_session_type = true;
   if (keyword == "hostkeyalias") settings.host_key_alias = value;
   if (keyword == "stricthostkeychecking") settings.strict_host_key_checking = value;
   if (keyword == "identityagent") settings.identity_agent = value;

@@ -29,6 +29,7 @@ struct SshSettings {
   bool identities_only = false;
   bool has_gssapi = false;        // GSSAPIAuthentication yes
   bool has_control_path = false;  // a master connection may exist
+  bool has_session_type = false;  // this ssh knows SessionType (OpenSSH 8.7 and later)
   // The reason why these settings need the system's ssh; empty when libssh suffices.
   std::string beyond_libssh;
 

@@ -5,6 +5,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
+#include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/ssh/new_host_key.h"
 
 namespace hvd::launcher {
@@ -43,6 +44,12 @@ bool refused_new_key(std::string_view messages) {
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> SystemSsh::run(std::string command) {
+  const std::string& host_name = login_.settings.host_name;
+  if (!address_of_number(host_name).empty()) {
+    co_return failed_precondition(cat("the ssh program, which is needed because of ", reason_,
+                                      ", takes the name ", printable(host_name),
+                                      " for an address; set HostName for it in ~/.ssh/config"));
+  }
   ChildCommand child;
   // StrictHostKeyChecking no would also accept a changed or revoked key.
   child.arguments = {
@@ -54,9 +61,18 @@ net::Task<Result<std::unique_ptr<Duplex>>> SystemSsh::run(std::string command) {
       "-o",
       "RemoteCommand=none",
       "-o",
+      "ClearAllForwardings=yes",
+      "-o",
       accepts_new_key_ ? "StrictHostKeyChecking=accept-new" : "StrictHostKeyChecking=yes",
       "-o",
       accepts_new_key_ ? "LogLevel=DEBUG1" : "LogLevel=ERROR"};
+  // Settings for interactive use, which would close the link. An older ssh refuses their names.
+  if (login_.settings.has_session_type) {
+    for (const char* option :
+         {"StdinNull=no", "ForkAfterAuthentication=no", "SessionType=default"}) {
+      child.arguments.insert(child.arguments.end(), {"-o", option});
+    }
+  }
   for (std::string& flag : ssh_flags(login_.target, login_.user)) {
     child.arguments.push_back(std::move(flag));
   }

@@ -16,6 +16,16 @@ TEST_CASE("an address needs no resolver") {
   CHECK((*run_alone(look_up("fd00::1")))[0].is_v6());
 }
 
+TEST_CASE("a number is a name, and not an address") {
+  CHECK(address_of_number("28") == "0.0.0.28");
+  CHECK(address_of_number("0x7f.1") == "127.0.0.1");
+  CHECK(address_of_number("192.0.2.7").empty());
+  CHECK(address_of_number("n28").empty());
+  const auto addresses = run_alone(look_up("28"));
+  REQUIRE_FALSE(addresses.ok());
+  CHECK(addresses.error().message().starts_with("the name '28' does not resolve ("));
+}
+
 TEST_CASE("localhost resolves to a loopback address") {
   const auto addresses = run_alone(look_up("localhost"));
   REQUIRE(addresses.ok());
