@@ -85,7 +85,7 @@ void Agent::greet() {
                          .build = build_,
                          .pid = static_cast<uint32_t>(::getpid()),
                          .hostname = name,
-                         .boot_id = boot_id(),
+                         .machine = host_identity(),
                          .uid = ::getuid(),
                          .cpus = static_cast<uint32_t>(affinity_cores())});
 }

@@ -12,10 +12,10 @@
 
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/allocation/host_choice.h"
 #include "launcher/check/format.h"
 #include "launcher/job/job.h"
 #include "launcher/output/report.h"
-#include "launcher/plan/host_choice.h"
 #include "launcher/plan/installation.h"
 
 namespace hvd::launcher {

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/text.h"
+#include "launcher/allocation/slurm_nodes.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/flag_table.h"
@@ -326,6 +327,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, bool* want
   Status misread;
   CommandLine line = read_words(flags, words, misread);
   Options options;
+  options.is_in_slurm_step = is_in_plain_step(environment_variable);
   const Status unfit = settle(line, options);
   if (wants_json != nullptr) {
     std::string format = options.settings.text("log_format");

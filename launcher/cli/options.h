@@ -15,6 +15,9 @@ namespace hvd::launcher {
 struct Options {
   Settings settings;
   std::vector<std::string> command;  // all words from the first that is not a flag
+  // The launcher runs in a step of Slurm that has a part of the job's resources. Read at the start, since the
+  // job removes the step's variables from this process.
+  bool is_in_slurm_step = false;
 };
 
 // `arguments`: without the program's name. An error is one sentence. `wants_json` becomes true when the

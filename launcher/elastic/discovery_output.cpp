@@ -1,6 +1,7 @@
 #include "launcher/elastic/discovery_output.h"
 
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -19,11 +20,10 @@ class OutputReader {
   explicit OutputReader(int slots_alone) : slots_alone_(slots_alone) {}
 
   void read(std::string_view text) {
-    while (!text.empty() && mentions_ <= kMaxMentions) {
-      ++number_;
-      const std::string_view line = take_line(text);
-      const std::string_view content = trim(line.substr(0, line.find('#')));
-      if (content.empty()) continue;
+    HostfileLines lines(text);
+    while (mentions_ <= kMaxMentions && lines.next()) {
+      number_ = lines.number();
+      const std::string_view content = lines.content();
       bool is_empty = true;
       for (const std::string_view part : split_outside_brackets(content)) {
         const std::string_view item = trim(part);
@@ -32,6 +32,9 @@ class OutputReader {
         if (const Status status = read_item(item); !status.ok()) skip(item, status.message());
       }
       if (is_empty) skip(content, "it names no host");
+    }
+    if (lines.open_comment() != 0) {
+      warn(cat("the comment that begins with /* in line ", lines.open_comment(), " has no */"));
     }
   }
 
@@ -43,13 +46,20 @@ class OutputReader {
  private:
   Status read_item(std::string_view text) {
     const auto words = words_of(text);
-    HVD_ASSIGN_OR_RETURN(const HostItem item, parse_host_words(words));
+    std::set<std::string> more;
+    HVD_ASSIGN_OR_RETURN(const HostItem item, parse_host_words(words, more));
+    for (const std::string& word : more) {
+      if (unknown_.insert(word).second) {
+        warn(cat("line ", number_, ": the word '", word, "' is unknown and has no effect"));
+      }
+    }
     for (const std::string& name : item.names) {
       if (++mentions_ > kMaxMentions) {
         return invalid_argument(cat("the output names hosts more than ", kMaxMentions,
                                     " times; the rest of it is not read"));
       }
-      HVD_RETURN_IF_ERROR(add({name, item.user, item.slots ? item.slots : slots_alone_}));
+      HVD_RETURN_IF_ERROR(
+          add({name, item.user, item.slots ? item.slots : slots_alone_, item.port}));
     }
     return {};
   }
@@ -73,6 +83,9 @@ class OutputReader {
     } else if (earlier.user != host.user) {
       warn(cat("line ", number_, " gives host ", host.name,
                " another user than an earlier line; the last line counts"));
+    } else if (earlier.port != host.port) {
+      warn(cat("line ", number_, " gives host ", host.name,
+               " another port than an earlier line; the last line counts"));
     }
     earlier = std::move(host);
     return {};
@@ -94,6 +107,7 @@ class OutputReader {
   DiscoveryOutput output_;
   std::map<std::string, size_t, std::less<>> index_;  // of hosts, by name
   int64_t total_ = 0;                                 // slots
+  std::set<std::string> unknown_;                     // words, each of which has a warning
   size_t number_ = 0;                                 // of the line
   size_t mentions_ = 0;                               // of hosts
   size_t unsaid_ = 0;                                 // warnings
@@ -102,8 +116,6 @@ class OutputReader {
 }  // namespace
 
 DiscoveryOutput parse_discovery_output(std::string_view text, int slots_alone) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   OutputReader reader(slots_alone);
   reader.read(text);
   return reader.take();

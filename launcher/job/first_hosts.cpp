@@ -5,11 +5,11 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "launcher/allocation/host_choice.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/elastic/script_discovery.h"
 #include "launcher/job/job_signals.h"
 #include "launcher/output/report.h"
-#include "launcher/plan/host_choice.h"
 #include "net/asio.h"
 #include "rendezvous/server/thrown.h"
 

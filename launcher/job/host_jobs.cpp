@@ -8,7 +8,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/plan/host_choice.h"
+#include "launcher/allocation/host_choice.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/worker_env.h"
 
@@ -29,6 +29,7 @@ HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t genera
       generation_(generation),
       is_elastic_(is_elastic),
       identity_(identity),
+      methods_(options.settings, options.is_in_slurm_step),
       grace_(options.settings.number("kill_grace")),
       end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM) {}
 
@@ -62,10 +63,14 @@ SpawnTarget HostJobs::target_of(const Host& host) const {
   SpawnTarget target;
   target.host = host.name;
   target.user = host.user;
-  target.port = static_cast<int>(settings.integer("ssh_port"));
+  target.port = host.port != 0 ? host.port : static_cast<int>(settings.integer("ssh_port"));
   target.identity_file = settings.text("ssh_identity_file");
   target.agent_path = agent_;
   target.agent_dir = settings.text("agent_dir");
+  const LaunchMethod method = methods_.of(host);
+  target.command = method.command;
+  target.is_step = method.is_step;
+  target.may_be_local = method.may_be_local;
   return target;
 }
 
@@ -103,7 +108,7 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   }
   job.remote_init = options_.settings.text("remote_init");
   job.is_compared = plan_.hosts.size() > 1;
-  job.lease_seconds = lease_of(options_.settings);
+  job.lease_seconds = methods_.of(plan_.hosts[static_cast<size_t>(host)]).lease_seconds;
   if (is_elastic_) {
     job.silence_seconds = options_.settings.number("host_timeout");
     job.leave_grace_seconds = options_.settings.number("leave_grace");

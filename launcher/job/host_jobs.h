@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/secrets/secret.h"
+#include "launcher/allocation/launch_method.h"
 #include "launcher/cli/options.h"
 #include "launcher/job/staged_code.h"
 #include "launcher/plan/environment_choice.h"
@@ -32,6 +33,8 @@ class HostJobs {
   Status read();
   HostJob job_of(int host, bool is_local) const;
   SpawnTarget target_of(const Host& host) const;
+  // The shortest lease of any host.
+  double lease_seconds() const { return methods_.lease_seconds(); }
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }
   // Whether the launcher forwards its standard input to this rank.
@@ -50,6 +53,7 @@ class HostJobs {
   const bool is_elastic_;
   const JobIdentity& identity_;
   const Secret results_secret_ = Secret::random();
+  const LaunchMethods methods_;
   const double grace_;
   const int end_signal_;
   std::string agent_;

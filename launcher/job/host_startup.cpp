@@ -8,7 +8,7 @@
 #include "launcher/job/launch_progress.h"
 #include "launcher/job/pmix_order.h"
 #include "launcher/output/terminal_width.h"
-#include "launcher/plan/host_choice.h"
+#include "launcher/plan/same_machine.h"
 #include "launcher/plan/versions.h"
 
 namespace hvd::launcher {
@@ -28,13 +28,10 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, co
       join_queue_(join_queue),
       progress_(loop),
       local_(options.settings.flag("no_env")),
-      by_command_(launch_agent(options.settings)),
       local_sessions_(
           join_queue ? static_cast<Spawner&>(*join_queue) : local_,
           join_queue ? SessionSpawner::Return::kByAgent : SessionSpawner::Return::kNever),
-      remote_sessions_(
-          launch_agent(options.settings).empty() ? static_cast<Spawner&>(ssh_) : by_command_,
-          SessionSpawner::Return::kBySpawner) {}
+      remote_sessions_(remote_, SessionSpawner::Return::kBySpawner) {}
 
 net::Task<HostStartup::Outcome> HostStartup::run(const std::vector<AgentEvents*>& events,
                                                  JobOutput& output) {
@@ -126,11 +123,14 @@ net::Task<void> HostStartup::show_progress(JobOutput& output) {
 bool HostStartup::compare(const std::vector<std::unique_ptr<AgentLink>>& links,
                           JobOutput& output) const {
   std::vector<std::string> names;
+  std::vector<std::string> machines;
   std::vector<Versions> versions;
   for (const auto& link : links) {
     names.push_back(plan_.hosts[names.size()].name);
+    machines.push_back(link->machine());
     versions.push_back(link->versions());
   }
+  for (const std::string& sentence : describe_same_machines(names, machines)) output.say(sentence);
   const bool has_pmix = take_pmix(versions);
   for (const std::string& sentence : describe_differences(names, versions)) output.say(sentence);
   return has_pmix;

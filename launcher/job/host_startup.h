@@ -15,9 +15,8 @@
 #include "launcher/link/join_queue.h"
 #include "launcher/link/session_spawner.h"
 #include "launcher/output/output.h"
-#include "launcher/spawn/command_spawner.h"
 #include "launcher/spawn/local.h"
-#include "launcher/spawn/ssh/ssh_spawner.h"
+#include "launcher/spawn/ssh/remote_spawner.h"
 
 namespace hvd::launcher {
 
@@ -55,8 +54,7 @@ class HostStartup {
   JoinQueue* const join_queue_;
   net::asio::steady_timer progress_;
   LocalSpawner local_;
-  SshSpawner ssh_;
-  CommandSpawner by_command_;
+  RemoteSpawner remote_;
   SessionSpawner local_sessions_, remote_sessions_;
   std::unique_ptr<Preflight> preflight_;
   std::list<Preflight> additions_;

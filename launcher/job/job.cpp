@@ -15,6 +15,7 @@
 #include "base/log/log_format.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/allocation/host_choice.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
@@ -30,7 +31,6 @@
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
-#include "launcher/plan/host_choice.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
@@ -382,7 +382,7 @@ net::Task<void> JobLaunch::start() {
     act(supervisor_.on_output_broken(error, file.string()));
   });
   inspector_.open();
-  loop_watch_.emplace(loop_.get_executor(), lease_of(options_.settings),
+  loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
                       [](const std::string& sentence) { launcher::say(sentence); });
   if (const double seconds = options_.settings.number("timeout"); seconds > 0) {
     timeout_.expires_at(

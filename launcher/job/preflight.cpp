@@ -84,7 +84,7 @@ Preflight::~Preflight() = default;
 
 net::Task<Status> Preflight::bring_up(Progress& host) {
   bool is_local = co_await is_local_host(host.name());
-  if (is_somebody_else(host.start.target.user)) is_local = false;
+  if (is_somebody_else(host.start.target.user) || !host.start.target.may_be_local) is_local = false;
   Spawner& spawner = is_local ? local_ : remote_;
   host.try_command = spawner.try_command(host.start.target);
   auto duplex = co_await spawner.spawn(host.start.target, [&host](SpawnStage stage) {

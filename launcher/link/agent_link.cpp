@@ -52,6 +52,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status hold();
   const MasterCandidates& candidates() const { return candidates_; }
   const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
+  std::string machine() const { return hello_ ? hello_->machine : ""; }
   uint32_t threads() const { return threads_; }
   net::Task<Reached> test_reachability(MasterCandidates candidates);
   net::Task<Status> start(StartOrder order);
@@ -235,6 +236,7 @@ const MasterCandidates& AgentLink::candidates() const { return impl_->candidates
 const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
   return impl_->versions();
 }
+std::string AgentLink::machine() const { return impl_->machine(); }
 uint32_t AgentLink::threads() const { return impl_->threads(); }
 net::Task<Reached> AgentLink::test_reachability(const MasterCandidates& candidates) {
   return impl_->test_reachability(candidates);

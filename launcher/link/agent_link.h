@@ -78,6 +78,8 @@ class AgentLink {
   Status hold();
   // The versions of Python and of the packages on that host, after a prepare that asked for them.
   const std::vector<std::pair<std::string, std::string>>& versions() const;
+  // host_identity() of the agent, after prepare. Empty where its /proc does not say.
+  std::string machine() const;
   // OMP_NUM_THREADS that the agent sets for each rank, or 0; after prepare.
   uint32_t threads() const;
   // The candidates for the master endpoint, from the agent of rank 0's host, after prepare.

@@ -32,6 +32,10 @@ Status check_host(const Host& host) {
                                 "; write -H ", printable(host.name),
                                 " and name the user in ~/.ssh/config"));
   }
+  if (host.port != 0) {
+    return invalid_argument(cat("mpirun takes no port of one host, as in port=", host.port, " of ",
+                                printable(host.name), "; set Port in ~/.ssh/config"));
+  }
   if (host.name.find(':') == std::string::npos) return {};
   return invalid_argument(cat("mpirun takes no address with colons, such as ", printable(host.name),
                               "; give the host's name to -H"));

@@ -9,13 +9,13 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "launcher/allocation/host_choice.h"
 #include "launcher/mpirun/arguments.h"
 #include "launcher/mpirun/jsrun.h"
-#include "launcher/mpirun/program.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/environment_choice.h"
-#include "launcher/plan/host_choice.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/spawn/local_program.h"
 
 namespace hvd::launcher {
 namespace {

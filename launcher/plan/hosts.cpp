@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "launcher/plan/name_ranges.h"
 
 namespace hvd::launcher {
@@ -116,11 +117,22 @@ Status HostList::add(Host host) {
     return invalid_argument(cat("host ", host.name, " was given before with ",
                                 earlier.user.empty() ? "no user" : cat("user ", earlier.user)));
   }
+  if (earlier.port != host.port) {
+    return invalid_argument(cat("host ", host.name, " was given before with ",
+                                earlier.port == 0 ? "no port" : cat("port ", earlier.port)));
+  }
   if (earlier.slots + host.slots > kMaxSlotsPerHost) {
     return invalid_argument(
         cat("host ", host.name, " has more than ", kMaxSlotsPerHost, " slots in all"));
   }
   earlier.slots += host.slots;
+  return {};
+}
+
+Status HostList::add(const HostItem& item, int slots_alone) {
+  for (const std::string& name : item.names) {
+    HVD_RETURN_IF_ERROR(add({name, item.user, item.slots ? item.slots : slots_alone, item.port}));
+  }
   return {};
 }
 
@@ -133,22 +145,16 @@ Result<std::vector<Host>> HostList::take() {
 
 Result<std::vector<Host>> parse_hosts(std::string_view list, int slots_alone) {
   HostList hosts;
-  if (trim(list).empty()) {
-    return invalid_argument("the list of hosts is empty; write it as a:4,b:4");
-  }
+  bool is_empty = true;
   for (const std::string_view part : split_outside_brackets(list)) {
-    const std::string_view text = trim(part);
-    if (text.empty()) {
-      return invalid_argument(
-          cat("an item of '", printable(list), "' is empty; write the list as ", "a:4,b:4"));
+    for (const std::string_view text : words_of(part)) {
+      is_empty = false;
+      const auto item = parse_host_item(text);
+      const Status status = item.ok() ? hosts.add(*item, slots_alone) : item.status();
+      if (!status.ok()) return status.with_context(cat("'", printable(text), "'"));
     }
-    const auto item = parse_host_item(text);
-    Status status = item.status();
-    for (size_t i = 0; status.ok() && i < item->names.size(); ++i) {
-      status = hosts.add({item->names[i], item->user, item->slots ? item->slots : slots_alone});
-    }
-    if (!status.ok()) return status.with_context(cat("'", printable(text), "'"));
   }
+  if (is_empty) return invalid_argument("the list of hosts is empty; write it as a:4,b:4");
   return hosts.take();
 }
 

@@ -18,14 +18,28 @@ struct Host {
   std::string name;  // a name or an address, IPv6 without brackets
   std::string user;  // from "user@host"; empty: ssh's own default
   int slots = 1;
+  int port = 0;              // of sshd; 0: that of -p, else ssh's own default
+  int max_slots = 0;         // an explicit -np may use up to these; 0: no more than `slots`
+  std::string offered = {};  // by the scheduler, for messages: "1 task, 4 GPUs"; may be empty
 
   friend bool operator==(const Host&, const Host&) = default;
+};
+
+// One item: "[user@]name[:slots]", "[user@][address][:slots]", or names with ranges.
+struct HostItem {
+  std::vector<std::string> names;
+  std::string user;
+  int slots = 0;  // 0: not said
+  int port = 0;   // 0: not said
 };
 
 // Hosts in the order of their first mention; a host given again adds its slots.
 class HostList {
  public:
   Status add(Host host);
+  // Each name of the item, with `slots_alone` slots where the item says no number.
+  Status add(const HostItem& item, int slots_alone);
+  bool has(std::string_view name) const { return index_.find(name) != index_.end(); }
   // An error when there are too many slots in all.
   Result<std::vector<Host>> take();
 
@@ -35,12 +49,6 @@ class HostList {
   int64_t total_ = 0;
 };
 
-// One item: "[user@]name[:slots]", "[user@][address][:slots]", or names with ranges.
-struct HostItem {
-  std::vector<std::string> names;
-  std::string user;
-  int slots = 0;  // 0: not said
-};
 Result<HostItem> parse_host_item(std::string_view text);
 
 Result<int> parse_slots(std::string_view text);
@@ -48,8 +56,9 @@ Result<int> parse_slots(std::string_view text);
 // A name that a scheduler gave.
 Status check_host_name(std::string_view name);
 
-// "a:4, user@b:2, [fd00::1]:4, n[01-16]:8, c": a name alone has `slots_alone`, a host given twice
-// has the sum. An error names the item.
+// "a:4, user@b:2, [fd00::1]:4, n[01-16]:8, c": commas and white space separate items, and empty items
+// count for nothing. A name alone has `slots_alone`, a host given twice has the sum. An error names the
+// item.
 Result<std::vector<Host>> parse_hosts(std::string_view list, int slots_alone = 1);
 
 }  // namespace hvd::launcher

@@ -10,6 +10,40 @@
 namespace hvd::launcher {
 namespace {
 
+int most_slots(const Host& host) { return std::max(host.slots, host.max_slots); }
+
+int total_of(const std::vector<Host>& hosts, int (*slots)(const Host&)) {
+  return std::accumulate(hosts.begin(), hosts.end(), 0,
+                         [&](int sum, const Host& host) { return sum + slots(host); });
+}
+
+// The ranks of each host: its slots in the order of hosts; above their sum equally many on each host, as far
+// as its most slots allow.
+std::vector<int> divide(const std::vector<Host>& hosts, int size) {
+  const bool is_above = size > total_of(hosts, [](const Host& host) { return host.slots; });
+  int level = 0;
+  const auto at_level = [&](int each) {
+    int sum = 0;
+    for (const Host& host : hosts) sum += std::min(most_slots(host), each);
+    return sum;
+  };
+  while (is_above && at_level(level) < size) ++level;
+  std::vector<int> ranks;
+  for (const Host& host : hosts) {
+    const int most = is_above ? std::min(most_slots(host), level) : host.slots;
+    ranks.push_back(std::min(most, size));
+    size -= ranks.back();
+  }
+  return ranks;
+}
+
+// The remedy for too few slots.
+std::string_view advice(const std::vector<Host>& hosts) {
+  if (hosts.empty() || hosts.front().offered.empty())
+    return "lower -np or give the hosts more slots";
+  return "lower -np, request more (sbatch --ntasks-per-node=N), or write --slots-per-host N";
+}
+
 // A line for each host, below a heading; each begins on a new line.
 std::string slot_table(const std::vector<Host>& hosts) {
   constexpr size_t kMaxShown = 32;
@@ -18,12 +52,16 @@ std::string slot_table(const std::vector<Host>& hosts) {
   size_t width = kHeading.size();
   for (size_t i = 0; i < shown; ++i) width = std::max(width, hosts[i].name.size());
   std::ostringstream table;
-  const auto row = [&](std::string_view name, std::string_view slots) {
+  const auto row = [&](std::string_view name, std::string_view slots, std::string_view offered) {
     table << "\n  " << std::left << std::setw(static_cast<int>(width)) << name << "  " << std::right
           << std::setw(5) << slots;
+    if (!offered.empty()) table << "  " << offered;
   };
-  row(kHeading, "slots");
-  for (size_t i = 0; i < shown; ++i) row(hosts[i].name, cat(hosts[i].slots));
+  row(kHeading, "slots", "");
+  for (size_t i = 0; i < shown; ++i) {
+    row(hosts[i].name, cat(most_slots(hosts[i])),
+        hosts[i].offered.empty() ? "" : cat("(Slurm: ", hosts[i].offered, ")"));
+  }
   if (shown < hosts.size()) table << "\n  and " << hosts.size() - shown << " more hosts";
   return table.str();
 }
@@ -31,20 +69,18 @@ std::string slot_table(const std::vector<Host>& hosts) {
 }  // namespace
 
 Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> num_proc) {
-  const int total = std::accumulate(hosts.begin(), hosts.end(), 0,
-                                    [](int sum, const Host& host) { return sum + host.slots; });
-  const int size = num_proc.value_or(total);
-  if (size > total) {
-    return invalid_argument(cat(size, " ranks are more than the ", total,
-                                total == 1 ? " slot there is" : " slots there are",
-                                "; lower -np or give the hosts more slots:", slot_table(hosts)));
+  const int size = num_proc.value_or(total_of(hosts, [](const Host& host) { return host.slots; }));
+  if (const int most = total_of(hosts, most_slots); size > most) {
+    return invalid_argument(cat(size, " ranks are more than the ", most,
+                                most == 1 ? " slot there is" : " slots there are", "; ",
+                                advice(hosts), ":", slot_table(hosts)));
   }
   SlotPlan plan;
   plan.slots.reserve(static_cast<size_t>(size));
   std::vector<int> hosts_with;  // by local rank
-  for (const Host& host : hosts) {
-    const int local_size = std::min(host.slots, size - plan.size());
-    if (local_size == 0) break;
+  const std::vector<int> ranks = divide(hosts, size);
+  for (size_t host = 0; host < hosts.size() && ranks[host] > 0; ++host) {
+    const int local_size = ranks[host];
     for (int local_rank = 0; local_rank < local_size; ++local_rank) {
       if (local_rank == static_cast<int>(hosts_with.size())) hosts_with.push_back(0);
       plan.slots.push_back({.rank = plan.size(),
@@ -54,7 +90,7 @@ Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> n
                             .cross_rank = hosts_with[static_cast<size_t>(local_rank)]++,
                             .cross_size = 0});
     }
-    plan.hosts.push_back(host);
+    plan.hosts.push_back(hosts[host]);
   }
   for (Slot& slot : plan.slots) {
     slot.cross_size = hosts_with[static_cast<size_t>(slot.local_rank)];

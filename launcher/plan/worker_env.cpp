@@ -52,7 +52,7 @@ constexpr std::array<std::string_view, 7> kTorch = {
     "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"};
 
 // Means something else on another machine, or nothing.
-constexpr std::array<std::string_view, 33> kLocalOnly = {"HOME",
+constexpr std::array<std::string_view, 42> kLocalOnly = {"HOME",
                                                          "USER",
                                                          "LOGNAME",
                                                          "SHELL",
@@ -84,7 +84,16 @@ constexpr std::array<std::string_view, 33> kLocalOnly = {"HOME",
                                                          "GPG_AGENT_INFO",
                                                          "INVOCATION_ID",
                                                          "JOURNAL_STREAM",
-                                                         "CUDA_VISIBLE_DEVICES"};
+                                                         "CUDA_VISIBLE_DEVICES",
+                                                         "HIP_VISIBLE_DEVICES",
+                                                         "ROCR_VISIBLE_DEVICES",
+                                                         "NVIDIA_VISIBLE_DEVICES",
+                                                         "GPU_DEVICE_ORDINAL",
+                                                         "SLURM_JOB_GPUS",
+                                                         "SLURM_STEP_GPUS",
+                                                         "SLURM_GPUS_ON_NODE",
+                                                         "SLURM_CPUS_ON_NODE",
+                                                         "SLURMD_NODENAME"};
 
 bool matches(std::string_view name, Patterns patterns) {
   return std::any_of(patterns.begin(), patterns.end(),

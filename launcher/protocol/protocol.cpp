@@ -61,7 +61,7 @@ enum class Kind : uint16_t {
 // The fields of each message, in their order on the wire, once for both directions.
 template <typename F>
 void fields(F f, AgentHello& m) {
-  f(m.version), f(m.build), f(m.pid), f(m.hostname), f(m.boot_id), f(m.uid), f(m.cpus);
+  f(m.version), f(m.build), f(m.pid), f(m.hostname), f(m.machine), f(m.uid), f(m.cpus);
 }
 template <typename F>
 void fields(F f, Prepare& m) {

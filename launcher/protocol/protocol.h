@@ -23,7 +23,7 @@ struct AgentHello {
   std::string build;    // the name its file was started by, which carries its content hash
   uint32_t pid = 0;
   std::string hostname;
-  std::string boot_id;  // boot id of the kernel: two names with one boot id may be one machine
+  std::string machine;  // host_identity() of the agent; two hosts with equal ones are one machine
   uint32_t uid = 0;
   uint32_t cpus = 0;  // number of CPUs that the agent may use
 };

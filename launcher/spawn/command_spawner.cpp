@@ -1,5 +1,6 @@
 #include "launcher/spawn/command_spawner.h"
 
+#include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
 
@@ -12,7 +13,8 @@ namespace {
 // answered.
 class CommandShell : public RemoteShell {
  public:
-  CommandShell(std::string line, bool may_ask) : line_(std::move(line)), may_ask_(may_ask) {}
+  CommandShell(std::string line, const SpawnTarget& target)
+      : line_(std::move(line)), may_ask_(target.may_ask), is_step_(target.is_step) {}
 
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override {
     ChildCommand child;
@@ -27,11 +29,13 @@ class CommandShell : public RemoteShell {
     static_cast<void>(co_await (*process)->write(as_bytes(command + "\n")));
     co_return std::unique_ptr<Duplex>(std::move(*process));
   }
-  std::string who_ended() const override { return cat("'", line_, "'"); }
+  // The command of a step is ours and long: --verbose shows it.
+  std::string who_ended() const override { return is_step_ ? "srun" : cat("'", line_, "'"); }
 
  private:
   std::string line_;
   bool may_ask_;
+  bool is_step_;
 };
 
 bool replace_all(std::string& text, std::string_view what, std::string_view by) {
@@ -63,7 +67,8 @@ net::Task<Result<std::unique_ptr<Duplex>>> CommandSpawner::spawn(
     agent = *loaded;
   }
   on_stage(SpawnStage::kConnect);
-  CommandShell shell(command_line(command_, target), target.may_ask);
+  if (target.is_step) log::info(cat("host ", target.host, ": by ", target.command));
+  CommandShell shell(command_line(target.command, target), target);
   co_return co_await start_agent(shell, agent, target.agent_dir, on_stage);
 }
 

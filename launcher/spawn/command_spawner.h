@@ -1,4 +1,4 @@
-// Starts agents by a command of the user that opens a stream to a host: "docker exec -i {host}",
+// Starts agents by the command of a target, which opens a stream to a host: "docker exec -i {host}",
 // "kubectl exec -i {host} --", or another ssh. The command must forward standard input. HostStartup
 // owns it.
 #pragma once
@@ -14,12 +14,10 @@ namespace hvd::launcher {
 
 class CommandSpawner : public Spawner {
  public:
-  explicit CommandSpawner(std::string command) : command_(std::move(command)) {}
   net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
 
  private:
-  std::string command_;
   std::map<std::string, std::shared_ptr<const AgentFile>> agents_;  // by path
 };
 

@@ -13,6 +13,16 @@ std::string boot_id() {
   return std::string(trim(read_proc_file("/proc/sys/kernel/random/boot_id")));
 }
 
+std::string host_identity() {
+  std::string identity = boot_id();
+  for (const char* path : {"/proc/self/ns/pid", "/proc/self/ns/mnt"}) {
+    struct stat space {};
+    if (identity.empty() || ::stat(path, &space) != 0) return {};
+    identity += cat("/", space.st_dev, "/", space.st_ino);
+  }
+  return identity;
+}
+
 Result<std::string> machine_identity() {
   struct stat space {};
   if (::stat("/proc/self/ns/net", &space) != 0) {

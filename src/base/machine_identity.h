@@ -12,6 +12,11 @@ namespace hvd {
 // where /proc does not say.
 std::string boot_id();
 
+// The kernel's start and the pid and mount namespaces: two hosts of a job with equal ones are one machine
+// under two names. Pods and containers of one machine share only the kernel's start. Empty where /proc does
+// not say.
+std::string host_identity();
+
 // The kernel's start and the network namespace, in which abstract Unix sockets are found. No blanks.
 Result<std::string> machine_identity();
 

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "launcher/plan/allocation.h"
+#include "launcher/allocation/allocation.h"
 
 // Lines NAME=value, the environment; then an empty line and what every file holds.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -9,8 +9,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto hosts = hvd::launcher::parse_hostfile(text, "hosts");
   HVD_CHECK(hosts.ok() || !hosts.status().message().empty());
   if (!hosts.ok()) return 0;
-  HVD_CHECK(!hosts->empty());
-  for (const auto& host : *hosts) {
+  HVD_CHECK(!hosts->hosts.empty());
+  for (const auto& host : hosts->hosts) {
     HVD_CHECK(!host.name.empty() && host.name.front() != '-' && host.slots >= 1);
   }
   return 0;

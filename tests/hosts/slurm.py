@@ -58,8 +58,9 @@ class Missing(Exception):
 
 
 class Cluster:
-    def __init__(self, names, cpus=8, gpus=0):
-        """`gpus`: how many each node claims; all are /dev/null. Ordinary users may submit too."""
+    def __init__(self, names, cpus=8, gpus=0, types=(), shards=0):
+        """`gpus`: how many each node claims; all are /dev/null, and divided evenly among `types`. `shards`:
+        parts into which they can be shared. Ordinary users may submit too."""
         for tool in TOOLS:
             if not shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin"):
                 raise Missing(f"there is no {tool}: packaging/packages-test.txt names Slurm's packages")
@@ -67,17 +68,25 @@ class Cluster:
         # The nodes see it too: /etc is the world's.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slurm-", dir="/etc"))
         self.folder.chmod(0o755)
+        each = gpus // max(1, len(types))
+        resources = ",".join([f"gpu:{kind}:{each}" for kind in types] or [f"gpu:{gpus}"])
+        resources += f",shard:{shards}" if shards else ""
         nodes = [f"NodeName={name} NodeAddr={network.address(index)} CPUs={cpus} State=UNKNOWN"
-                 + (f" Gres=gpu:{gpus}" if gpus else "") for index, name in enumerate(names)]
+                 + (f" Gres={resources}" if gpus else "") for index, name in enumerate(names)]
         for index in range(gpus):
             (self.folder / f"gpu{index}").symlink_to("/dev/null")
         if gpus:
-            (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-{gpus - 1}]\n")
+            lines = [f"Name=gpu {f'Type={kind} ' if kind else ''}"
+                     f"File={self.folder}/gpu[{index * each}-{index * each + each - 1}]\n"
+                     for index, kind in enumerate(types or [""])]
+            lines += [f"Name=shard Count={shards}\n"] if shards else []
+            (self.folder / "gres.conf").write_text("".join(lines))
         self.environment = {"SLURM_CONF": str(self.folder / "slurm.conf")}
         (self.folder / "state").mkdir(0o700)
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
             controller=network.LAUNCHER, address=network.LAUNCHER_ADDRESS, folder=self.folder,
-            gpus="GresTypes=gpu\n" if gpus else "", nodes="\n".join(nodes), names=",".join(names)))
+            gpus=f"GresTypes=gpu{',shard' if shards else ''}\n" if gpus else "",
+            nodes="\n".join(nodes), names=",".join(names)))
 
     def __enter__(self):
         key = self.folder / "munge.key"

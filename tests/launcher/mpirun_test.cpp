@@ -4,9 +4,9 @@
 #include "launcher/mpirun/arguments.h"
 #include "launcher/mpirun/flavour.h"
 #include "launcher/mpirun/jsrun.h"
-#include "launcher/mpirun/program.h"
 #include "launcher/mpirun/shell_words.h"
 #include "launcher/mpirun/start.h"
+#include "launcher/spawn/local_program.h"
 
 namespace hvd::launcher {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "base/text.h"
 #include "launcher/plan/text_file.h"
 
 namespace hvd::launcher {
@@ -10,7 +11,10 @@ namespace {
 std::vector<Host> file_of(std::string_view text) {
   auto hosts = parse_hostfile(text, "f");
   REQUIRE_MESSAGE(hosts.ok(), hosts.status().message());
-  return *hosts;
+  return hosts->hosts;
+}
+std::vector<std::string> warnings_of(std::string_view text) {
+  return parse_hostfile(text, "f")->warnings;
 }
 std::string file_error_of(std::string_view text) {
   return parse_hostfile(text, "f").status().message();
@@ -51,7 +55,48 @@ TEST_CASE("ranges, MPICH's users and a number of slots for bare names") {
   CHECK(file_of("n[1-2]:4 user=me ifname=eth1\nx@c user=y\n") ==
         std::vector<Host>{{"n1", "me", 4}, {"n2", "me", 4}, {"c", "y", 1}});
   CHECK(file_error_of("a user=-x\n") == "hostfile f, line 1: '-x' is not a user's name");
-  CHECK(*parse_hostfile("a\nb slots=2\n", "f", 8) == std::vector<Host>{{"a", "", 8}, {"b", "", 2}});
+  CHECK(parse_hostfile("a\nb slots=2\n", "f", 8)->hosts ==
+        std::vector<Host>{{"a", "", 8}, {"b", "", 2}});
+}
+
+TEST_CASE("every word of Open MPI for slots, limits, users and ports counts") {
+  CHECK(file_of("aa slots=4 max_slots=4\nbb max_slots=4\ncc slots=4\n") ==
+        std::vector<Host>{{"aa", "", 4}, {"bb", "", 4}, {"cc", "", 4}});
+  for (const char* word :
+       {"slots", "cpu", "count", "slots_max", "slots-max", "max-slots", "cpu_max", "cpu-max",
+        "max_cpu", "max-cpu", "count_max", "count-max", "max_count", "max-count"}) {
+    CHECK_MESSAGE((file_of(cat("a ", word, "=3\n")) == std::vector<Host>{{"a", "", 3}}), word);
+  }
+  for (const char* word : {"user", "username", "user_name", "user-name"}) {
+    CHECK_MESSAGE(
+        (file_of(cat("a slots=2 ", word, "=bob\n")) == std::vector<Host>{{"a", "bob", 2}}), word);
+  }
+  CHECK(file_of("a port=2222\n") == std::vector<Host>{{"a", "", 1, 2222}});
+  CHECK(file_error_of("a port=0\n") ==
+        "hostfile f, line 1: '0' is not a port, which is 1 to 65535");
+  CHECK(file_error_of("a port=22\na\n") ==
+        "hostfile f, line 2: host a was given before with port 22");
+  CHECK(file_error_of("a cpu=2 slots=3\n") ==
+        "hostfile f, line 1: host a is given both 2 and 3 slots");
+}
+
+TEST_CASE("comments end lines, or reach over lines") {
+  CHECK(file_of("a slots=2 // all of it\n/* b slots=2\n c */ d /* two */ slots=3\n") ==
+        std::vector<Host>{{"a", "", 2}, {"d", "", 3}});
+  CHECK(file_error_of("a\n/* b\nc\n") ==
+        "hostfile f, line 2: the comment that begins with /* has no */");
+}
+
+TEST_CASE("an unknown word that may be a number of slots is refused, others are named once") {
+  CHECK(file_error_of("a\nb np=4\n") ==
+        "hostfile f, line 2: unknown word 'np' on a line without a number of slots; write 'host "
+        "slots=4'");
+  CHECK(file_error_of("a SLOTS=2\n").starts_with("hostfile f, line 1: unknown word 'SLOTS'"));
+  CHECK(
+      warnings_of("a slots=4 gpus=4\nb slots=4 gpus=4\nc:2 rack=1\n") ==
+      std::vector<std::string>{"hostfile f, line 1: the word 'gpus' is unknown and has no effect",
+                               "hostfile f, line 3: the word 'rack' is unknown and has no effect"});
+  CHECK(warnings_of("a binding=user:0 ifname=eth1 ifhn=b\n").empty());
 }
 
 TEST_CASE("a file that cannot be read is named with the reason") {

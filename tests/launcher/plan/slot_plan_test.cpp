@@ -47,6 +47,29 @@ TEST_CASE("-np caps the job, and hosts without a rank are not in it") {
   CHECK(plan.slots[1].cross_size == 1);
 }
 
+TEST_CASE("more ranks than slots are divided evenly where a scheduler gives more") {
+  const Host a{"a", "", 1, 0, 4, "1 task, 4 GPUs"}, b{"b", "", 1, 0, 2, "1 task"},
+      c{"c", "", 1, 0, 4, ""};
+  const auto ranks = [&](int size) {
+    std::vector<int> counts(3);
+    for (const Slot& slot : plan_of({a, b, c}, size).slots)
+      ++counts[static_cast<size_t>(slot.host)];
+    return counts;
+  };
+  CHECK(ranks(2) == std::vector<int>{1, 1, 0});
+  CHECK(ranks(3) == std::vector<int>{1, 1, 1});
+  CHECK(ranks(6) == std::vector<int>{2, 2, 2});
+  CHECK(ranks(7) == std::vector<int>{3, 2, 2});
+  CHECK(ranks(10) == std::vector<int>{4, 2, 4});
+  CHECK(plan_of({a, b}).size() == 2);
+  const std::string error = plan_slots({a, b}, 7).status().message();
+  CHECK_MESSAGE(
+      error.find("7 ranks are more than the 6 slots there are; lower -np, request more (sbatch "
+                 "--ntasks-per-node=N), or write --slots-per-host N:") == 0,
+      error);
+  CHECK_MESSAGE(error.find("a         4  (Slurm: 1 task, 4 GPUs)") != std::string::npos, error);
+}
+
 TEST_CASE("more ranks than slots is an error that shows the hosts") {
   CHECK(plan_slots({{"a", "", 4}, {"host-b", "", 16}}, 21).status().message() ==
         "21 ranks are more than the 20 slots there are; lower -np or give the hosts more slots:\n"

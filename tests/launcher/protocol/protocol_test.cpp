@@ -90,7 +90,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(hello.build == "build");
   CHECK(hello.pid == 3);
   CHECK(hello.hostname == "b");
-  CHECK(hello.boot_id == "boot");
+  CHECK(hello.machine == "boot");
   CHECK(hello.uid == 1000);
   CHECK(hello.cpus == 64);
   CHECK(again(Prepared{not_found("no python"), {}, {}}).status == not_found("no python"));

@@ -10,8 +10,9 @@ TEST_CASE("the command spawner does what a spawner owes") {
   ScratchFolder folder;
   net::asio::io_context loop(1);
   // In the place of `docker exec -i {host}`, whose far end is no child of the command either.
-  CommandSpawner spawner("setsid --fork --wait sh -c 'exec \"$@\"' {host}");
+  CommandSpawner spawner;
   SpawnTarget target;
+  target.command = "setsid --fork --wait sh -c 'exec \"$@\"' {host}";
   target.host = "c0";
   target.agent_dir = folder.path().string();
   check_spawner(loop, spawner, target);
@@ -20,8 +21,9 @@ TEST_CASE("the command spawner does what a spawner owes") {
 TEST_CASE("a command that is run again must not ask the user") {
   for (const bool may_ask : {true, false}) {
     net::asio::io_context loop(1);
-    CommandSpawner spawner("echo may ask: ${SSH_ASKPASS_REQUIRE-yes} >&2; exit 1; ssh");
+    CommandSpawner spawner;
     SpawnTarget target;
+    target.command = "echo may ask: ${SSH_ASKPASS_REQUIRE-yes} >&2; exit 1; ssh";
     target.host = "c0";
     target.agent_path = "/bin/true";
     target.may_ask = may_ask;

@@ -1,4 +1,4 @@
-#include "launcher/plan/allocation.h"
+#include "launcher/allocation/allocation.h"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,13 @@ namespace {
 using Texts = std::map<std::string, std::string, std::less<>>;
 
 Result<std::optional<Allocation>> find(const Texts& variables, const Texts& files = {},
-                                       int slots_alone = 1) {
+                                       std::optional<int> slots_per_host = {},
+                                       const std::vector<SlurmNode>& nodes = {},
+                                       bool has_num_proc = false) {
   AllocationSources sources;
+  sources.slots_per_host = slots_per_host;
+  sources.slurm_nodes = [&] { return nodes; };
+  sources.has_num_proc = has_num_proc;
   sources.variable = [&](std::string_view name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     if (found == variables.end()) return {};
@@ -25,11 +30,12 @@ Result<std::optional<Allocation>> find(const Texts& variables, const Texts& file
     if (found == files.end()) return {};
     return Result<std::string>(found->second);
   };
-  return find_allocation(sources, slots_alone);
+  return find_allocation(sources);
 }
 
-Allocation allocation(const Texts& variables, const Texts& files = {}, int slots_alone = 1) {
-  auto found = find(variables, files, slots_alone);
+Allocation allocation(const Texts& variables, const Texts& files = {},
+                      std::optional<int> slots_per_host = {}) {
+  auto found = find(variables, files, slots_per_host);
   REQUIRE_MESSAGE(found.ok(), found.status().message());
   REQUIRE(found->has_value());
   return **found;
@@ -67,6 +73,38 @@ TEST_CASE("Slurm's heterogeneous jobs have all their groups' hosts") {
                     {"SLURM_JOB_NODELIST_HET_GROUP_1", "g[1-2]"},
                     {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "8(x2)"}})
             .hosts == std::vector<Host>{{"a", "", 1}, {"g1", "", 8}, {"g2", "", 8}});
+}
+
+TEST_CASE(
+    "without a number of tasks, a node has a rank for each GPU, and -np may use what it has") {
+  const std::vector<SlurmNode> nodes = {{"a", "gpu:4", 4, -1}, {"b", "", 0, -1}};
+  Texts variables = {{"SLURM_JOB_NODELIST", "a,b"},
+                     {"SLURM_TASKS_PER_NODE", "1(x2)"},
+                     {"SLURM_JOB_CPUS_PER_NODE", "8(x2)"},
+                     {"SLURM_CPUS_PER_TASK", "4"}};
+  const auto hosts = [&](bool has_num_proc = false, std::optional<int> slots_per_host = {}) {
+    const auto found = find(variables, {}, slots_per_host, nodes, has_num_proc);
+    REQUIRE(found.ok());
+    std::vector<std::pair<int, int>> slots;
+    for (const Host& host : (*found)->hosts) slots.emplace_back(host.slots, host.max_slots);
+    return slots;
+  };
+  using Slots = std::vector<std::pair<int, int>>;
+  CHECK(hosts() == Slots{{4, 0}, {1, 2}});
+  CHECK(hosts(true) == Slots{{1, 4}, {1, 2}});
+  CHECK(hosts(false, 3) == Slots{{3, 0}, {3, 0}});
+  CHECK((*find(variables, {}, {}, nodes))->hosts[0].offered == "1 task, 4 GPUs, CPUs for 2 tasks");
+  variables["SLURM_NTASKS"] = "2";  // the user asks for them
+  CHECK(hosts() == Slots{{1, 4}, {1, 2}});
+  variables["SLURM_STEP_ID"] = "0";  // the step's own number
+  CHECK(hosts() == Slots{{4, 0}, {1, 2}});
+}
+
+TEST_CASE("a node in two components of a heterogeneous job is refused") {
+  CHECK(error_of({{"SLURM_HET_SIZE", "2"},
+                  {"SLURM_JOB_NODELIST_HET_GROUP_0", "a"},
+                  {"SLURM_JOB_NODELIST_HET_GROUP_1", "a"}})
+            .starts_with("node a is in two components of the heterogeneous job; "));
 }
 
 TEST_CASE("within a step of Slurm's that has one task, the job's own number counts") {
@@ -177,6 +215,14 @@ TEST_CASE("SGE's file has the number of slots behind the host") {
             .hosts == std::vector<Host>{{"a.org", "", 4}, {"b", "", 2}});
   CHECK(error_of({{"PE_HOSTFILE", "/f"}}, {{"/f", "a\n"}}) ==
         "PE_HOSTFILE: /f, line 1: the number of slots is missing");
+}
+
+TEST_CASE("OAR's file has a line for each slot, and Cobalt's one for each host") {
+  CHECK(allocation({{"OAR_JOB_ID", "7"}, {"OAR_NODEFILE", "/f"}}, {{"/f", "a\na\nb\n"}}).hosts ==
+        std::vector<Host>{{"a", "", 2}, {"b", "", 1}});
+  const Texts cobalt = {{"COBALT_JOBID", "7"}, {"COBALT_NODEFILE", "/f"}};
+  CHECK(allocation(cobalt, {{"/f", "a\nb\n"}}).hosts ==
+        std::vector<Host>{{"a", "", 1}, {"b", "", 1}});
 }
 
 TEST_CASE("the Kubernetes MPI Operator's file, also beside no variable at all") {

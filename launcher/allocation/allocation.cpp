@@ -1,5 +1,6 @@
-#include "launcher/plan/allocation.h"
+#include "launcher/allocation/allocation.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -16,13 +17,15 @@ using Found = Result<std::optional<Allocation>>;
 
 class AllocationFinder {
  public:
-  AllocationFinder(const AllocationSources& sources, int slots_alone)
-      : sources_(sources), slots_alone_(slots_alone) {}
+  explicit AllocationFinder(const AllocationSources& sources)
+      : sources_(sources), slots_alone_(sources.slots_per_host.value_or(1)) {}
 
   Found slurm() const;
   Found lsf() const;
   Found pbs() const;
   Found sge() const;
+  Found oar() const;
+  Found cobalt() const;
   Found volcano() const;
   Found kubernetes() const;
 
@@ -31,10 +34,16 @@ class AllocationFinder {
   std::string variable(std::string_view name) const {
     return std::string(trim(sources_.variable(name).value_or("")));
   }
-  Status add_slurm_group(HostList& hosts, const std::string& suffix) const;
-  Result<std::vector<int>> slurm_slots(const std::string& suffix, size_t count) const;
-  // One host a line, as often as it has slots, or with the number of its slots behind it.
-  Found from_file(std::string source, const std::string& variable_name, bool has_counts) const;
+  Status add_slurm_group(HostList& hosts, const std::string& suffix,
+                         const std::vector<SlurmNode>& nodes) const;
+  Result<std::vector<int>> slurm_tasks(const std::string& suffix, size_t count) const;
+  std::vector<int> slurm_cpus(const std::string& suffix, size_t count) const;
+  bool are_tasks_asked(const std::string& suffix) const;
+  Host slurm_host(const std::string& name, int tasks, bool are_asked, int gpus, int cpus) const;
+  // How a file says the number of a host's slots: the host is named once for each slot, the number is the
+  // second word of the line, or the file does not say it.
+  enum class Count { kByLines, kBySecondWord, kNone };
+  Found from_file(std::string source, const std::string& variable_name, Count count) const;
 
   const AllocationSources& sources_;
   int slots_alone_;
@@ -52,7 +61,7 @@ Status add_named(HostList& hosts, std::string_view name, int slots) {
   return hosts.add({std::string(name), "", slots});
 }
 
-Result<std::vector<int>> AllocationFinder::slurm_slots(const std::string& suffix,
+Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix,
                                                        size_t count) const {
   const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
   const std::string value = variable(name);
@@ -71,7 +80,54 @@ Result<std::vector<int>> AllocationFinder::slurm_slots(const std::string& suffix
                               ": start horovodrun outside of srun, or name hosts with -H"));
 }
 
-Status AllocationFinder::add_slurm_group(HostList& hosts, const std::string& suffix) const {
+// The CPUs of the job on each node, divided by those of a task; 0 where they are unknown.
+std::vector<int> AllocationFinder::slurm_cpus(const std::string& suffix, size_t count) const {
+  auto cpus = parse_repeated_counts(variable("SLURM_JOB_CPUS_PER_NODE" + suffix));
+  if (!cpus.ok() || cpus->size() != count) return std::vector<int>(count, 0);
+  std::string of_a_task = variable("SLURM_CPUS_PER_TASK" + suffix);
+  if (of_a_task.empty()) of_a_task = variable("SLURM_CPUS_PER_TASK");
+  const auto divisor = parse_int(of_a_task);
+  if (divisor && *divisor > 1) {
+    for (int& each : *cpus) each = static_cast<int>(each / *divisor);
+  }
+  return *cpus;
+}
+
+// Whether the user asks for a number of tasks. A step's own number, and Slurm's default, which is
+// SLURM_TASKS_PER_NODE alone, are no such wish.
+bool AllocationFinder::are_tasks_asked(const std::string& suffix) const {
+  if (is_in_plain_step(sources_.variable))
+    return !variable("SLURM_NTASKS_PER_NODE" + suffix).empty();
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"}) {
+    if (!variable(name + suffix).empty()) return true;
+  }
+  return false;
+}
+
+// Without -np, a node has the tasks that the user asks for, else its GPUs, else Slurm's tasks. An explicit
+// -np may use all that the node has.
+Host AllocationFinder::slurm_host(const std::string& name, int tasks, bool are_asked, int gpus,
+                                  int cpus) const {
+  Host host{name, "", tasks};
+  if (sources_.slots_per_host) {
+    host.slots = *sources_.slots_per_host;
+    return host;
+  }
+  if (!are_asked && !sources_.has_num_proc && gpus > 0) host.slots = gpus;
+  if (gpus == 0 && cpus == 0) return host;
+  const int most = std::max({tasks, gpus, cpus});
+  if (most > host.slots) host.max_slots = most;
+  const auto counted = [](int count, const char* what) {
+    return cat(count, " ", what, count == 1 ? "" : "s");
+  };
+  host.offered = counted(tasks, "task");
+  if (gpus > 0) host.offered += ", " + counted(gpus, "GPU");
+  if (cpus > 0) host.offered += cat(", CPUs for ", counted(cpus, "task"));
+  return host;
+}
+
+Status AllocationFinder::add_slurm_group(HostList& hosts, const std::string& suffix,
+                                         const std::vector<SlurmNode>& nodes) const {
   std::string name = "SLURM_JOB_NODELIST" + suffix;
   if (variable(name).empty()) name = "SLURM_NODELIST" + suffix;  // the name in old releases
   const std::string list = variable(name);
@@ -82,11 +138,20 @@ Status AllocationFinder::add_slurm_group(HostList& hosts, const std::string& suf
     names.insert(names.end(), some->begin(), some->end());
     if (names.size() > kMaxNames) return invalid_argument(cat(name, " names too many hosts"));
   }
-  HVD_ASSIGN_OR_RETURN(const auto slots, slurm_slots(suffix, names.size()));
+  HVD_ASSIGN_OR_RETURN(const auto tasks, slurm_tasks(suffix, names.size()));
+  const auto cpus = slurm_cpus(suffix, names.size());
+  const bool are_asked = are_tasks_asked(suffix);
   for (size_t i = 0; i < names.size(); ++i) {
-    if (Status status = add_named(hosts, names[i], slots[i]); !status.ok()) {
-      return status.with_context(name);
+    const auto node = std::find_if(nodes.begin(), nodes.end(),
+                                   [&](const SlurmNode& each) { return each.name == names[i]; });
+    if (Status status = check_host_name(names[i]); !status.ok()) return status.with_context(name);
+    if (hosts.has(names[i])) {
+      return invalid_argument(cat("node ", names[i],
+                                  " is in two components of the heterogeneous job; ",
+                                  "request components on different nodes, or name hosts with -H"));
     }
+    const int gpus = node == nodes.end() ? 0 : node->gpus;
+    HVD_RETURN_IF_ERROR(hosts.add(slurm_host(names[i], tasks[i], are_asked, gpus, cpus[i])));
   }
   return {};
 }
@@ -98,15 +163,16 @@ Found AllocationFinder::slurm() const {
   const std::string groups = variable("SLURM_HET_SIZE");
   if (!is_one && groups.empty()) return std::optional<Allocation>();
   HostList hosts;
+  const std::vector<SlurmNode> nodes = sources_.slurm_nodes();
   if (groups.empty()) {
-    HVD_RETURN_IF_ERROR(add_slurm_group(hosts, ""));
+    HVD_RETURN_IF_ERROR(add_slurm_group(hosts, "", nodes));
   } else {
     const auto count = parse_int(groups);
     if (!count || *count < 1 || *count > 128) {
       return invalid_argument(cat("SLURM_HET_SIZE=", printable(groups), " is no number of groups"));
     }
     for (int64_t i = 0; i < *count; ++i) {
-      HVD_RETURN_IF_ERROR(add_slurm_group(hosts, cat("_HET_GROUP_", i)));
+      HVD_RETURN_IF_ERROR(add_slurm_group(hosts, cat("_HET_GROUP_", i), nodes));
     }
   }
   return found(cat("Slurm job ", printable(job)), hosts);
@@ -140,11 +206,11 @@ Found AllocationFinder::lsf() const {
     }
     return found(source, hosts);
   }
-  return from_file(source, "LSB_DJOB_HOSTFILE", false);
+  return from_file(source, "LSB_DJOB_HOSTFILE", Count::kByLines);
 }
 
 Found AllocationFinder::from_file(std::string source, const std::string& variable_name,
-                                  bool has_counts) const {
+                                  Count count) const {
   const std::string path = variable(variable_name);
   if (path.empty()) return std::optional<Allocation>();
   const auto text = sources_.file(path);
@@ -155,8 +221,8 @@ Found AllocationFinder::from_file(std::string source, const std::string& variabl
   for (int number = 1; !rest.empty(); ++number) {
     const auto words = words_of(take_line(rest));
     if (words.empty()) continue;
-    Result<int> slots = 1;
-    if (has_counts) {
+    Result<int> slots = count == Count::kNone ? slots_alone_ : 1;
+    if (count == Count::kBySecondWord) {
       slots = words.size() > 1 ? parse_slots(words[1])
                                : Result<int>(invalid_argument("the number of slots is missing"));
     }
@@ -170,12 +236,22 @@ Found AllocationFinder::from_file(std::string source, const std::string& variabl
 
 Found AllocationFinder::pbs() const {
   const std::string job = variable("PBS_JOBID");
-  return from_file(cat("PBS job ", printable(job)), "PBS_NODEFILE", false);
+  return from_file(cat("PBS job ", printable(job)), "PBS_NODEFILE", Count::kByLines);
 }
 
 Found AllocationFinder::sge() const {
   const std::string job = variable("JOB_ID");
-  return from_file(cat("SGE job ", printable(job)), "PE_HOSTFILE", true);
+  return from_file(cat("SGE job ", printable(job)), "PE_HOSTFILE", Count::kBySecondWord);
+}
+
+Found AllocationFinder::oar() const {
+  const std::string job = variable("OAR_JOB_ID");
+  return from_file(cat("OAR job ", printable(job)), "OAR_NODEFILE", Count::kByLines);
+}
+
+Found AllocationFinder::cobalt() const {
+  const std::string job = variable("COBALT_JOBID");
+  return from_file(cat("Cobalt job ", printable(job)), "COBALT_NODEFILE", Count::kNone);
 }
 
 // Volcano's plugin `svc` gives each pod of a job the variable VC_TASK_HOSTS for each task, and its
@@ -223,8 +299,8 @@ Found AllocationFinder::kubernetes() const {
   const auto text = sources_.file(kOperatorHostfile);
   if (!text) return std::optional<Allocation>();
   if (!text->ok()) return text->status();
-  HVD_ASSIGN_OR_RETURN(auto hosts, parse_hostfile(**text, kOperatorHostfile, slots_alone_));
-  return std::optional(Allocation{"the MPI Operator", std::move(hosts)});
+  HVD_ASSIGN_OR_RETURN(Hostfile file, parse_hostfile(**text, kOperatorHostfile, slots_alone_));
+  return std::optional(Allocation{"the MPI Operator", std::move(file.hosts)});
 }
 
 // A launcher that starts several copies of a program, and the variables by which a copy knows it.
@@ -283,12 +359,12 @@ Result<std::vector<int>> parse_repeated_counts(std::string_view text) {
   return counts;
 }
 
-Found find_allocation(const AllocationSources& sources, int slots_alone) {
+Found find_allocation(const AllocationSources& sources) {
   HVD_RETURN_IF_ERROR(refuse_copies(sources.variable));
-  const AllocationFinder finder(sources, slots_alone);
-  for (const auto find :
-       {&AllocationFinder::slurm, &AllocationFinder::lsf, &AllocationFinder::pbs,
-        &AllocationFinder::sge, &AllocationFinder::volcano, &AllocationFinder::kubernetes}) {
+  const AllocationFinder finder(sources);
+  for (const auto find : {&AllocationFinder::slurm, &AllocationFinder::lsf, &AllocationFinder::pbs,
+                          &AllocationFinder::sge, &AllocationFinder::oar, &AllocationFinder::cobalt,
+                          &AllocationFinder::volcano, &AllocationFinder::kubernetes}) {
     Found allocation = (finder.*find)();
     if (!allocation.ok() || *allocation) return allocation;
   }

@@ -1,4 +1,4 @@
-#include "launcher/mpirun/program.h"
+#include "launcher/spawn/local_program.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,12 +13,13 @@
 
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/output/report.h"
 
 namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMostOutput = 1 << 20;
+// A shell reports the end by a signal as this and the signal's number.
+constexpr int kExitSignal = 128;
 
 // The arguments or the environment of a program, as the system wants them; borrows nothing.
 class Strings {
@@ -35,7 +36,7 @@ class Strings {
   std::vector<char*> pointers_;
 };
 
-std::vector<std::string> joined(const Environment& environment) {
+std::vector<std::string> joined(const VariablesOfProgram& environment) {
   std::vector<std::string> texts;
   for (const auto& [name, value] : environment) texts.push_back(cat(name, "=", value));
   return texts;
@@ -48,7 +49,7 @@ Status cannot_run(const std::string& program, int error) {
 
 // Standard output and error go to `output` when it is given; nothing is read from standard input
 // then, and the program has a process group of its own.
-Result<pid_t> start(const std::vector<std::string>& command, const Environment& environment,
+Result<pid_t> start(const std::vector<std::string>& command, const VariablesOfProgram& environment,
                     std::optional<int> output) {
   Strings arguments(command);
   Strings variables(joined(environment));
@@ -113,14 +114,16 @@ Result<std::string> output_of(const std::vector<std::string>& command, Deadline 
   return text;
 }
 
-Status become_program(const std::vector<std::string>& command, const Environment& environment) {
+Status become_program(const std::vector<std::string>& command,
+                      const VariablesOfProgram& environment) {
   Strings arguments(command);
   Strings variables(joined(environment));
   ::execvpe(command.front().c_str(), arguments.get(), variables.get());
   return cannot_run(command.front(), errno);
 }
 
-Result<int> run_program(const std::vector<std::string>& command, const Environment& environment) {
+Result<int> run_program(const std::vector<std::string>& command,
+                        const VariablesOfProgram& environment) {
   sigset_t handed_on;
   sigemptyset(&handed_on);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {

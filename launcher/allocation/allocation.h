@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/allocation/slurm_nodes.h"
 #include "launcher/plan/hosts.h"
 
 namespace hvd::launcher {
@@ -27,6 +28,12 @@ struct AllocationSources {
   std::function<std::vector<std::pair<std::string, std::string>>()> variables;
   // Nothing when there is no such file.
   std::function<std::optional<Result<std::string>>(const std::string&)> file;
+  // The nodes of the job of Slurm; none where they are unknown.
+  std::function<std::vector<SlurmNode>()> slurm_nodes = [] { return std::vector<SlurmNode>(); };
+  // --slots-per-host, where the user gives it.
+  std::optional<int> slots_per_host;
+  // Whether the user gives -np: then slots are tasks, and the plan may use more of what a node has.
+  bool has_num_proc = false;
 };
 
 // Hostfile that the MPI Operator writes into a launcher's pod.
@@ -35,10 +42,8 @@ constexpr char kOperatorHostfile[] = "/etc/mpi/hostfile";
 // Not ok where another launcher has started several of this one, each of which would start a job.
 Status refuse_copies(const Variables& variable);
 
-// Nothing when no scheduler has given any. `slots_alone`: of hosts whose number of slots it does
-// not say. An error names the variable or the file.
-Result<std::optional<Allocation>> find_allocation(const AllocationSources& sources,
-                                                  int slots_alone = 1);
+// Nothing when no scheduler has given any. An error names the variable or the file.
+Result<std::optional<Allocation>> find_allocation(const AllocationSources& sources);
 
 // "4(x2),3" is {4, 4, 3}, as Slurm writes SLURM_TASKS_PER_NODE.
 Result<std::vector<int>> parse_repeated_counts(std::string_view text);

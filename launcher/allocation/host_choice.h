@@ -14,12 +14,7 @@ namespace hvd::launcher {
 // within a rank of another job, whose scheduler's hosts are not this one's.
 Result<std::vector<Host>> choose_hosts(const Settings& settings);
 
-// The command that gives a stream to a host in place of this launcher's own ssh, or empty:
-// --launch-agent, --ssh-command, or the script that the Kubernetes MPI Operator has left for it.
-std::string launch_agent(const Settings& settings);
-
-// --lease; without it a shorter one in steps of Slurm, which itself takes half a minute to see that a
-// node is gone, and whose own network carries the link.
-double lease_of(const Settings& settings);
+// Those of the scheduler's job, without asking programs of the scheduler; none without one.
+std::vector<Host> hosts_of_allocation(const Settings& settings);
 
 }  // namespace hvd::launcher

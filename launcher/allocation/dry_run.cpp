@@ -1,7 +1,8 @@
-#include "launcher/plan/dry_run.h"
+#include "launcher/allocation/dry_run.h"
 
 #include <nlohmann/json.hpp>
 
+#include "launcher/allocation/launch_method.h"
 #include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
@@ -29,8 +30,19 @@ std::string plan_as_json(const SlotPlan& plan, const Settings& settings) {
     rank["env"] = std::move(env);
     ranks.push_back(std::move(rank));
   }
+  const LaunchMethods methods(settings, is_in_plain_step(environment_variable));
+  Json hosts = Json::array();
+  for (const Host& host : plan.hosts) {
+    const LaunchMethod method = methods.of(host);
+    Json each = Json::object();
+    each["host"] = host.name;
+    each["start"] = method.is_step ? "step" : method.command.empty() ? "ssh" : "command";
+    each["lease"] = method.lease_seconds;
+    hosts.push_back(std::move(each));
+  }
   Json root = Json::object();
   root["size"] = plan.size();
+  root["hosts"] = std::move(hosts);
   root["ranks"] = std::move(ranks);
   return root.dump() + "\n";
 }

@@ -1,0 +1,115 @@
+#include "launcher/allocation/host_choice.h"
+
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log/log.h"
+#include "base/text.h"
+#include "launcher/allocation/allocation.h"
+#include "launcher/allocation/slurm_nodes.h"
+#include "launcher/plan/hostfile.h"
+#include "launcher/plan/text_file.h"
+
+namespace hvd::launcher {
+namespace {
+
+Result<std::optional<Allocation>> allocation(const Settings& settings,
+                                             std::function<std::vector<SlurmNode>()> slurm_nodes) {
+  AllocationSources sources;
+  sources.slurm_nodes = std::move(slurm_nodes);
+  sources.has_num_proc = settings.is_set("num_proc");
+  if (settings.is_set("slots_per_host")) {
+    sources.slots_per_host = static_cast<int>(settings.integer("slots_per_host"));
+  }
+  sources.variable = environment_variable;
+  sources.variables = environment;
+  sources.file = [](const std::string& path) -> std::optional<Result<std::string>> {
+    if (::access(path.c_str(), F_OK) != 0) return {};
+    return read_text_file(path, "the list of hosts");
+  };
+  return find_allocation(sources);
+}
+
+// LaunchMethods says it where scontrol does not answer.
+std::vector<SlurmNode> slurm_nodes() {
+  const std::string job = slurm_job_id();
+  if (job.empty()) return {};
+  auto nodes = read_slurm_nodes(job);
+  return nodes.ok() ? *std::move(nodes) : std::vector<SlurmNode>();
+}
+
+// Flux names the hosts of a job by a command, in no variable.
+void warn_about_flux(const Settings& settings) {
+  if (settings.is_set("job") || !environment_variable("FLUX_URI")) return;
+  if (!environment_variable("FLUX_JOB_ID") && !environment_variable("FLUX_ENCLOSING_ID")) return;
+  log::warning(
+      "in a job of Flux, all ranks run on this machine unless -H names its hosts; "
+      "write -H \"$(flux hostlist local)\"");
+}
+
+Result<std::vector<Host>> all_hosts(const Settings& settings) {
+  const auto slots_alone = static_cast<int>(settings.integer("slots_per_host"));
+  if (!settings.is_set("job")) HVD_RETURN_IF_ERROR(refuse_copies(environment_variable));
+  if (settings.is_set("hosts")) {
+    auto hosts = parse_hosts(settings.text("hosts"), slots_alone);
+    if (!hosts.ok()) return hosts.status().with_context("-H");
+    return hosts;
+  }
+  if (settings.is_set("hostfile")) {
+    const std::string path = settings.text("hostfile");
+    HVD_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "hostfile"));
+    HVD_ASSIGN_OR_RETURN(Hostfile file,
+                         parse_hostfile(text, path == "-" ? "standard input" : path, slots_alone));
+    for (const std::string& warning : file.warnings) log::warning(warning);
+    return std::move(file.hosts);
+  }
+  if (!settings.is_set("job")) {
+    HVD_ASSIGN_OR_RETURN(const auto found, allocation(settings, slurm_nodes));
+    if (found) return found->hosts;
+  }
+  warn_about_flux(settings);
+  const std::string local = settings.is_set("num_proc") ? "num_proc" : "slots_per_host";
+  if (settings.is_set(local)) {
+    return std::vector<Host>{{"localhost", "", static_cast<int>(settings.integer(local))}};
+  }
+  return invalid_argument(
+      "say how many ranks to start, with -np N, or where, with -H or -hostfile");
+}
+
+// A command reaches each host at a port of its own by {port} alone.
+Status check_ports(const std::vector<Host>& hosts, const Settings& settings) {
+  for (const auto& [key, flag] :
+       {std::pair("launch_agent", "--launch-agent"), std::pair("ssh_command", "--ssh-command")}) {
+    if (!settings.is_set(key) || settings.text(key).find("{port}") != std::string::npos) continue;
+    for (const Host& host : hosts) {
+      if (host.port == 0) continue;
+      return invalid_argument(cat("host ", host.name, " has port=", host.port,
+                                  ", and the command of ", flag, " has no {port}; write ",
+                                  "-p {port} into the command, or remove port= from the hostfile"));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Host>> choose_hosts(const Settings& settings) {
+  HVD_ASSIGN_OR_RETURN(std::vector<Host> hosts, all_hosts(settings));
+  HVD_RETURN_IF_ERROR(check_ports(hosts, settings));
+  if (!settings.is_set("nnodes")) return hosts;
+  const auto wanted = static_cast<size_t>(settings.integer("nnodes"));
+  if (wanted > hosts.size()) {
+    return invalid_argument(cat("--nnodes ", wanted, " is more than the ", hosts.size(),
+                                hosts.size() == 1 ? " host" : " hosts",
+                                " there are; name more with -H"));
+  }
+  hosts.resize(wanted);
+  return hosts;
+}
+
+std::vector<Host> hosts_of_allocation(const Settings& settings) {
+  const auto found = allocation(settings, [] { return std::vector<SlurmNode>(); });
+  return found.ok() && *found ? (*found)->hosts : std::vector<Host>();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,198 @@
+#include "launcher/allocation/launch_method.h"
+
+#include <netdb.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log/log.h"
+#include "base/text.h"
+#include "launcher/allocation/host_choice.h"
+
+namespace hvd::launcher {
+namespace {
+
+// Slurm itself takes half a minute to see that a node is gone, and its own network carries the link.
+constexpr double kLeaseInStep = 12;
+
+// Variables by which srun finds the job, and those of SPANK's plugins. Every other one of Slurm is a request
+// of the job or of the site, which would change the step.
+constexpr std::string_view kOfTheJob[] = {
+    "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER",
+    "SLURM_JWT",  "SLURM_NETWORK",     "SLURM_NODE_ALIASES", "SLURM_JOB_ID",
+    "SLURM_JOBID"};
+
+bool is_request(std::string_view name) {
+  if (name.starts_with("SRUN_")) return true;
+  if (!name.starts_with("SLURM_") || name.starts_with("SLURM_SPANK_")) return false;
+  return std::find(std::begin(kOfTheJob), std::end(kOfTheJob), name) == std::end(kOfTheJob);
+}
+
+// In the step, before the agent: keeps of the step's own variables what describes the node. Ranks get the
+// launcher's variables for everything else. Without single quotes.
+constexpr std::string_view kKeepsOfTheNode =
+    "for hv in $(env | sed -n \"s/^\\(SLURM_[A-Za-z0-9_]*\\)=.*/\\1/p\"); do case $hv in "
+    "(SLURM_STEP_GPUS|SLURM_GPUS_ON_NODE|SLURM_CPUS_ON_NODE|SLURM_TOPOLOGY_ADDR*|SLURM_CONF|"
+    "SLURM_CLUSTER_NAME|SLURM_JOB_ID|SLURM_JOBID) ;; (*) unset $hv;; esac; done; "
+    "[ -z \"$SLURM_STEP_GPUS\" ] || export SLURM_JOB_GPUS=$SLURM_STEP_GPUS; exec \"$@\"";
+
+bool is_on_path(const char* program) {
+  for (const std::string& folder : split(environment_variable("PATH").value_or(""), ':')) {
+    if (!folder.empty() && ::access(cat(folder, "/", program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// The MPI Operator's script, whose kubectl passes no standard input on.
+constexpr std::string_view kKubexec = "/kubexec.sh";
+
+// The command, with the operator's script run as if it said `kubectl exec -i`.
+std::string with_input(const std::string& command) {
+  const std::string script = command.substr(0, command.find(' '));
+  if (!script.ends_with(kKubexec)) return command;
+  return cat("/bin/sh -c \"$(sed 's/kubectl exec /&-i /' ", script, ")\" ", command);
+}
+
+std::string command_of(const Settings& settings) {
+  if (settings.is_set("launch_agent")) return with_input(settings.text("launch_agent"));
+  if (settings.is_set("ssh_command")) {
+    std::string command = settings.text("ssh_command");
+    if (settings.is_set("ssh_port")) command += cat(" -p ", settings.integer("ssh_port"));
+    if (settings.is_set("ssh_identity_file")) {
+      command += " -i " + shell_quote(settings.text("ssh_identity_file"));
+    }
+    return command;
+  }
+  const std::string script = environment_variable("OMPI_MCA_plm_rsh_agent").value_or("");
+  return script.ends_with(kKubexec) ? with_input(script) : "";
+}
+
+// Users who name hosts in a faked allocation set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME.
+std::string job_with_steps(const Settings& settings) {
+  if (settings.is_set("ssh_port") || settings.is_set("ssh_identity_file")) return {};
+  if (!environment_variable("SLURM_CLUSTER_NAME") || !is_on_path("srun")) return {};
+  return slurm_job_id();
+}
+
+std::string_view first_label(std::string_view name) { return name.substr(0, name.find('.')); }
+
+bool is_address(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return false;
+  ::freeaddrinfo(found);
+  return true;
+}
+
+bool has_address(const std::string& node, const std::string& address) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(node.c_str(), nullptr, &hints, &found) != 0) return false;
+  bool is_found = false;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    char text[NI_MAXHOST];
+    is_found |= ::getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof text, nullptr, 0,
+                              NI_NUMERICHOST) == 0 &&
+                text == address;
+  }
+  ::freeaddrinfo(found);
+  return is_found;
+}
+
+bool is_own_user(const std::string& user) {
+  if (user.empty()) return true;
+  const passwd* self = ::getpwuid(::geteuid());
+  return self != nullptr && user == self->pw_name;
+}
+
+std::vector<std::string> requests_in_environment() {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : environment()) {
+    if (is_request(name)) names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace
+
+LaunchMethods::LaunchMethods(const Settings& settings, bool is_in_step)
+    : settings_(settings), command_(command_of(settings)), is_in_step_(is_in_step) {
+  if (!command_.empty()) return;
+  job_ = job_with_steps(settings);
+  if (job_.empty()) return;
+  removed_variables_ = requests_in_environment();
+  auto nodes = read_slurm_nodes(job_);
+  if (nodes.ok()) {
+    nodes_ = *std::move(nodes);
+    return;
+  }
+  log::warning(cat("Slurm's generic resources of each node are unknown (", nodes.status().message(),
+                   "): steps get those that srun gives them"));
+  for (const Host& host : hosts_of_allocation(settings)) nodes_.push_back({host.name, "", 0, -1});
+}
+
+LaunchMethods::LaunchMethods(const Settings& settings, std::string job,
+                             std::vector<SlurmNode> nodes, std::vector<std::string> variables,
+                             bool is_in_step)
+    : settings_(settings),
+      job_(std::move(job)),
+      nodes_(std::move(nodes)),
+      removed_variables_(std::move(variables)),
+      is_in_step_(is_in_step) {
+  std::erase_if(removed_variables_, [](const std::string& name) { return !is_request(name); });
+}
+
+LaunchMethod LaunchMethods::of(const Host& host) const {
+  LaunchMethod method;
+  method.command = command_;
+  method.lease_seconds = settings_.number("lease");
+  const SlurmNode* node = host.port == 0 && is_own_user(host.user) ? node_of(host) : nullptr;
+  if (node == nullptr) return method;
+  method.command = step_on(*node);
+  method.is_step = true;
+  // A step sees its own GPUs, and ranks on other nodes all GPUs of the job there.
+  method.may_be_local = !is_in_step_;
+  if (!settings_.is_set("lease")) method.lease_seconds = kLeaseInStep;
+  return method;
+}
+
+double LaunchMethods::lease_seconds() const {
+  const double lease = settings_.number("lease");
+  return nodes_.empty() || settings_.is_set("lease") ? lease : std::min(lease, kLeaseInStep);
+}
+
+// By the node's name, the first label of its name, or one of its addresses.
+const SlurmNode* LaunchMethods::node_of(const Host& host) const {
+  if (job_.empty()) return nullptr;
+  for (const SlurmNode& node : nodes_) {
+    if (node.name == host.name) return &node;
+  }
+  if (is_address(host.name)) {
+    for (const SlurmNode& node : nodes_) {
+      if (has_address(node.name, host.name)) return &node;
+    }
+    return nullptr;
+  }
+  for (const SlurmNode& node : nodes_) {
+    if (first_label(node.name) == first_label(host.name)) return &node;
+  }
+  return nullptr;
+}
+
+std::string LaunchMethods::step_on(const SlurmNode& node) const {
+  std::string command = "env";
+  for (const std::string& name : removed_variables_) command += cat(" -u ", name);
+  command += cat(" SLURM_JOB_ID=", shell_quote(job_), " SLURM_JOBID=", shell_quote(job_),
+                 " srun --overlap --whole --mem=0 --mpi=none --cpu-bind=none --nodes=1 --ntasks=1");
+  if (node.component >= 0) command += cat(" --het-group=", node.component);
+  if (!node.resources.empty()) command += cat(" --gres=", shell_quote(node.resources));
+  return command + cat(" --nodelist=", shell_quote(node.name),
+                       " --chdir=/ --export=ALL --unbuffered --quiet /bin/sh -c '", kKeepsOfTheNode,
+                       "' {host}");
+}
+
+}  // namespace hvd::launcher

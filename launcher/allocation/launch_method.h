@@ -1,0 +1,47 @@
+// How the launcher starts the agent of each host: by a step of Slurm, by a command, or by ssh. Read once
+// for each job; HostJobs and --dry-run ask it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+#include "launcher/allocation/slurm_nodes.h"
+#include "launcher/plan/hosts.h"
+
+namespace hvd::launcher {
+
+struct LaunchMethod {
+  std::string command;   // gives a stream to the host, for CommandSpawner; empty: ssh
+  bool is_step = false;  // of Slurm
+  bool may_be_local =
+      true;  // the launcher's own host may have an agent that is a child of the launcher
+  double lease_seconds = 0;
+};
+
+class LaunchMethods {
+ public:
+  // The settings outlive this object. In a job of Slurm, asks scontrol for its nodes.
+  LaunchMethods(const Settings& settings, bool is_in_step);
+  // For tests: in a job of Slurm with these nodes.
+  LaunchMethods(const Settings& settings, std::string job, std::vector<SlurmNode> nodes,
+                std::vector<std::string> variables, bool is_in_step);
+
+  LaunchMethod of(const Host& host) const;
+  // The shortest lease of any host.
+  double lease_seconds() const;
+
+ private:
+  const SlurmNode* node_of(const Host& host) const;
+  std::string step_on(const SlurmNode& node) const;
+
+  const Settings& settings_;
+  std::string command_;  // of --launch-agent, of --ssh-command, or of the MPI Operator
+  std::string job_;      // of Slurm; empty: no host is reached by a step
+  std::vector<SlurmNode> nodes_;
+  std::vector<std::string> removed_variables_;  // of the step's srun
+  bool is_in_step_ = false;
+};
+
+}  // namespace hvd::launcher

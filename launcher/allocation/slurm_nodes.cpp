@@ -1,0 +1,173 @@
+#include "launcher/allocation/slurm_nodes.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/plan/name_ranges.h"
+#include "launcher/spawn/local_program.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr double kAnswerSeconds = 20;
+
+// "gpu:a100:2(IDX:0-1),shard:8" by entries; a comma within parentheses separates none.
+std::vector<std::string> entries_of(std::string_view resources) {
+  std::vector<std::string> entries(1);
+  int depth = 0;
+  for (const char c : resources) {
+    if (c == '(') ++depth;
+    if (depth == 0 && c == ',') {
+      entries.emplace_back();
+    } else if (depth == 0) {
+      entries.back() += c;
+    }
+    if (c == ')') --depth;
+  }
+  return entries;
+}
+
+// An entry "gpu:a100:2", "gpu:2" or "gpu".
+struct Resource {
+  explicit Resource(const std::string& entry) {
+    const size_t colon = entry.rfind(':');
+    const auto number = colon == std::string::npos
+                            ? std::nullopt
+                            : parse_int(std::string_view(entry).substr(colon + 1));
+    kind = number ? entry.substr(0, colon) : entry;
+    count = std::clamp<int64_t>(number.value_or(1), 0, kMaxNames);
+  }
+  std::string name() const { return kind.substr(0, kind.find(':')); }
+  bool has_type() const { return kind.find(':') != std::string::npos; }
+
+  std::string kind;  // name, or name and type
+  int64_t count = 1;
+};
+
+// A job, or a component of one, while its lines are read.
+struct Block {
+  struct Line {
+    std::string_view names;
+    std::string_view resources;
+  };
+  std::vector<Line> lines;
+  std::set<std::string> untyped;  // names that the job requests without a type
+  int component = -1;
+};
+
+// Entries without their indices, and without those of which the job has none there. Where the job requests a
+// resource without a type, srun refuses a step that names the types.
+void take_resources(std::string_view resources, const std::set<std::string>& untyped,
+                    SlurmNode& node) {
+  std::vector<std::pair<std::string, int64_t>> counts;
+  for (const std::string& entry : entries_of(resources)) {
+    if (entry.empty() || entry == "(null)") continue;
+    const Resource resource(entry);
+    if (resource.count == 0) continue;
+    if (resource.name() == "gpu") node.gpus += static_cast<int>(resource.count);
+    const std::string kind = untyped.contains(resource.name()) ? resource.name() : resource.kind;
+    const auto same = std::find_if(counts.begin(), counts.end(),
+                                   [&](const auto& each) { return each.first == kind; });
+    if (same != counts.end()) {
+      same->second += resource.count;
+    } else {
+      counts.emplace_back(kind, resource.count);
+    }
+  }
+  for (const auto& [kind, count] : counts) {
+    node.resources += cat(node.resources.empty() ? "" : ",", kind, ":", count);
+  }
+}
+
+// "gres:gpu:4,gres:shard:2" of TresPerNode=, TresPerJob=, TresPerTask= or TresPerSocket=; since Slurm 23.02
+// "gres/gpu:4".
+void take_request(std::string_view request, std::set<std::string>& untyped) {
+  for (std::string& entry : entries_of(request)) {
+    if (entry.starts_with("gres:") || entry.starts_with("gres/")) entry.erase(0, 5);
+    const Resource resource(entry);
+    if (!resource.has_type()) untyped.insert(resource.name());
+  }
+}
+
+std::string_view value_in(std::string_view word, std::string_view key) {
+  return word.starts_with(key) ? word.substr(key.size()) : std::string_view();
+}
+
+void take_line_of_job(const std::vector<std::string_view>& words, Block& block) {
+  Block::Line line;
+  for (const std::string_view word : words) {
+    if (const auto offset = parse_int(value_in(word, "HetJobOffset="))) {
+      block.component = static_cast<int>(std::clamp<int64_t>(*offset, 0, kMaxNames));
+    }
+    // A line of one node, or of nodes that are alike, begins with them; JOB_GRES= is that of the whole job.
+    if (word.data() == words.front().data()) line.names = value_in(word, "Nodes=");
+    if (const auto value = value_in(word, "GRES="); !value.empty()) line.resources = value;
+    if (word.starts_with("TresPer")) take_request(word.substr(word.find('=') + 1), block.untyped);
+  }
+  if (!line.names.empty()) block.lines.push_back(line);
+}
+
+Status add_nodes(const Block& block, std::vector<SlurmNode>& nodes) {
+  for (const Block::Line& line : block.lines) {
+    for (const std::string_view part : split_outside_brackets(line.names)) {
+      auto names = expand_names(part);
+      if (!names.ok()) return names.status().with_context("scontrol show job: Nodes=");
+      for (std::string& name : *names) {
+        if (nodes.size() > kMaxNames) {
+          return invalid_argument("scontrol show job names too many nodes");
+        }
+        SlurmNode node{std::move(name), "", 0, block.component};
+        take_resources(line.resources, block.untyped, node);
+        nodes.push_back(std::move(node));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text) {
+  std::vector<SlurmNode> nodes;
+  Block block;
+  while (!text.empty()) {
+    const auto words = words_of(take_line(text));
+    if (!words.empty() && words.front().starts_with("JobId=")) {
+      HVD_RETURN_IF_ERROR(add_nodes(block, nodes));
+      block = {};
+    }
+    take_line_of_job(words, block);
+  }
+  HVD_RETURN_IF_ERROR(add_nodes(block, nodes));
+  return nodes;
+}
+
+Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job) {
+  HVD_ASSIGN_OR_RETURN(const std::string text, output_of({"scontrol", "show", "job", "-d", job},
+                                                         Deadline::after_seconds(kAnswerSeconds)));
+  HVD_ASSIGN_OR_RETURN(auto nodes, parse_slurm_nodes(text));
+  if (nodes.empty()) {
+    return unavailable(
+        cat("scontrol show job -d ", job, " printed: ", printable(one_line(text), 300)));
+  }
+  return nodes;
+}
+
+bool is_in_plain_step(const std::function<std::optional<std::string>(std::string_view)>& variable) {
+  constexpr int64_t kFirstSpecialStep = 0xfffffff0;
+  const auto step = parse_int(trim(variable("SLURM_STEP_ID").value_or("")));
+  return step && *step < kFirstSpecialStep;
+}
+
+std::string slurm_job_id() {
+  // Each component has a number of its own, which the leader's steps do not take.
+  if (auto leader = environment_variable("SLURM_JOB_ID_HET_GROUP_0")) return *leader;
+  return environment_variable("SLURM_JOB_ID").value_or("");
+}
+
+}  // namespace hvd::launcher

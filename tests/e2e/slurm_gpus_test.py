@@ -1,0 +1,221 @@
+#!/usr/bin/python3 -B
+"""Jobs of Slurm on nodes with GPUs: each rank sees the GPUs of the job on its node, however they were requested, and
+the launcher's SLURM_* variables but for those that describe its node. Also heterogeneous jobs, and slots."""
+import shlex
+
+from harness import *
+
+import slurm
+
+PLACE = pathlib.Path("/etc/of-root")
+# A rank prints a line of words: rank, host, and values of variables.
+VARIABLES = ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_NTASKS", "SLURM_JOB_ID",
+             "SLURMD_NODENAME")
+RANK = "echo rank=$HOROVOD_RANK host=$(hostname) " + " ".join(f"{name}=${name}" for name in VARIABLES)
+
+# The user's request, the command in the script, and the indices of the GPUs that ranks see on each node.
+ALL = "0,1,2,3"
+FORMS = [
+    ("--gres=gpu:4", "horovodrun", (ALL, ALL)),
+    ("--gpus-per-node=4 --ntasks-per-node=4", "horovodrun", (ALL, ALL)),
+    ("--gpus-per-node=4 --ntasks-per-node=1", "horovodrun -np 8", (ALL, ALL)),
+    ("--gpus=8 --ntasks-per-node=4", "horovodrun", (ALL, ALL)),
+    ("--gpus=8 --ntasks=8", "horovodrun", (ALL, ALL)),
+    ("--gpus-per-socket=4 --sockets-per-node=1 --ntasks-per-node=4", "horovodrun", (ALL, ALL)),
+    ("--gpus=8 --ntasks-per-gpu=1", "horovodrun", (ALL, ALL)),
+    ("--gpus-per-node=4 --ntasks-per-gpu=1", "horovodrun", (ALL, ALL)),
+    ("--gpus-per-task=1 --ntasks-per-node=4", "horovodrun", (ALL, ALL)),
+    ("--exclusive --ntasks-per-node=2", "horovodrun", (ALL, ALL)),
+    ("--gres=gpu:a100:1,gpu:h100:1 --ntasks-per-node=2", "horovodrun", ("0,2", "0,2")),
+    ("--gres=shard:2 --ntasks-per-node=1", "horovodrun", ("0", "0")),
+    ("--gpus=6 --ntasks=6", "horovodrun", None),
+    ("--gpus-per-node=4 --ntasks-per-node=2", "srun --overlap -N1 -n1 --gpus-per-node=1 horovodrun -np 4",
+     (ALL, ALL)),
+]
+
+
+def cluster():
+    try:
+        return slurm.Cluster(["a", "b"], gpus=4, types=("a100", "h100"), shards=8)
+    except slurm.Missing as missing:
+        raise Skip(str(missing)) from None
+
+
+def batch(made, options, command, then=""):
+    """Runs a script by sbatch, and returns what it prints."""
+    PLACE.mkdir(0o755, exist_ok=True)
+    out = PLACE / "job.out"
+    out.unlink(missing_ok=True)
+    script = PLACE / "job.sh"
+    script.write_text(f"#!/bin/bash\nexport PATH={LAUNCHER.parent}:$PATH\n{command}\n{then}\n")
+    done = subprocess.run(["sbatch", "--wait", "-o", out, "-t5", *shlex.split(options), script],
+                          env=clean_environment(**made.environment), cwd=PLACE, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=200, check=False)
+    text = out.read_text() if out.exists() else ""
+    expect(done.returncode == 0, f"sbatch {options}: {command}\n{done.stdout}\n{text}")
+    return text
+
+
+def ranks_in(text):
+    lines = [line[line.index("rank="):] for line in text.splitlines() if "rank=" in line]
+    found = [dict(word.partition("=")[::2] for word in line.split()) for line in lines]
+    return sorted(found, key=lambda each: int(each["rank"]))
+
+
+def gpus_by_node(text):
+    """The indices that `scontrol show job -d` prints for each node."""
+    found = {}
+    for names, resources in re.findall(r"^ *Nodes=(\S+) .*GRES=(\S+)", text, re.M):
+        indices = []
+        for part in re.findall(r"gpu[^(]*\(IDX:([^)]*)\)", resources):
+            for piece in part.split(","):
+                first, _, last = piece.partition("-")
+                if first:
+                    indices += range(int(first), int(last or first) + 1)
+        for name in ("a", "b"):
+            if re.search(rf"\b{name}\b", names) or re.fullmatch(r"\[?a-b\]?", names):
+                found[name] = ",".join(map(str, sorted(indices)))
+    return found
+
+
+def check_form(made, options, command, wanted):
+    text = batch(made, f"-N2 {options}", f"{command} sh -c {shlex.quote(RANK)}",
+                 "scontrol show job -d $SLURM_JOB_ID")
+    ranks = ranks_in(text)
+    place = f"{options}: {command}\n{text}"
+    expect({each["host"] for each in ranks} == {"a", "b"}, place)
+    given = gpus_by_node(text)
+    for each in ranks:
+        seen = each["CUDA_VISIBLE_DEVICES"]
+        if wanted:
+            expect(seen == wanted["ab".index(each["host"])], place)
+        else:
+            expect(seen == given[each["host"]], place)
+        if "shard" not in options:
+            expect(each["SLURM_JOB_GPUS"] == seen, place)
+            expect(each["SLURM_GPUS_ON_NODE"] == str(len(seen.split(","))), place)
+        expect(each["SLURMD_NODENAME"] == each["host"], place)
+        for name in ("SLURM_NTASKS", "SLURM_JOB_ID"):
+            expect(each[name] == ranks[0][name], f"{name} differs: {place}")
+    seen = {each["host"]: each["CUDA_VISIBLE_DEVICES"] for each in ranks}
+    counts = [sum(each["host"] == name for each in ranks) for name in "ab"]
+    return f"| `{options}` | `{command}` | {counts[0]} + {counts[1]} | {seen['a']} | {seen['b']} |"
+
+
+@world("a b", "--no-decoys")
+def test_ranks_see_the_gpus_of_the_job_on_their_node():
+    with cluster() as made:
+        rows = [check_form(made, *form) for form in FORMS]
+    table = "\n".join(rows)
+    print(table)
+    page = (ROOT / "docs/schedulers.md").read_text()
+    for row in rows:
+        expect(row in page, f"docs/schedulers.md lacks the line\n{row}\nof the table\n{table}")
+
+
+@world("a b", "--no-decoys")
+def test_a_node_whose_free_gpus_have_other_indices():
+    with cluster() as made:
+        held = subprocess.Popen(["srun", "-w", "b", "--gres=gpu:a100:2", "sleep", "600"],
+                                env=clean_environment(**made.environment), stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: "RUNNING" in subprocess.run(
+                ["squeue", "-h", "-o", "%T"], env=clean_environment(**made.environment), text=True,
+                capture_output=True, check=False).stdout, 60, "the job that holds GPUs of node b")
+            check_form(made, "--gpus-per-node=2 --ntasks-per-node=2", "horovodrun", ("0,1", "2,3"))
+        finally:
+            held.terminate()
+            held.wait()
+
+
+@world("a b", "--no-decoys")
+def test_the_components_of_a_heterogeneous_job_are_one_job():
+    with cluster() as made:
+        options = "-N1 -w a --ntasks-per-node=1 : -N1 -w b --ntasks-per-node=2 --gres=gpu:h100:1"
+        text = batch(made, options, f"horovodrun sh -c {shlex.quote(RANK)}")
+        ranks = ranks_in(text)
+        expect([each["host"] for each in ranks] == ["a", "b", "b"], text)
+        expect([each["CUDA_VISIBLE_DEVICES"] for each in ranks[1:]] == ["2", "2"], text)
+        elastic = batch(made, options, "horovodrun -np 3 --min-np 3 sh -c 'echo on $(hostname)'")
+        expect(sorted(re.findall(r"on ([ab])$", elastic, re.M)) == ["a", "b", "b"], elastic)
+
+
+@world("a b", "--no-decoys")
+def test_slots_of_nodes():
+    count = "sh -c 'echo on $(hostname)'"
+    with cluster() as made:
+        def ranks(options, command):
+            text = batch(made, options, f"{command} {count}")
+            found = re.findall(r"on ([ab])$", text, re.M)
+            return [found.count(name) for name in "ab"]
+        for options, command, wanted in [
+            ("-N2 --gpus-per-node=2", "horovodrun", [2, 2]),
+            ("-N2 --gpus-per-node=2", "horovodrun -np 2", [1, 1]),
+            ("-N2 --gpus-per-node=4", "horovodrun -np 6", [3, 3]),
+            ("-N2 --ntasks-per-node=1 --gpus-per-node=4", "horovodrun", [1, 1]),
+            ("-N2", "horovodrun", [1, 1]),
+            ("-N2", "horovodrun --slots-per-host 3", [3, 3]),
+            ("-N2 --ntasks-per-node=1 --cpus-per-task=4", "horovodrun", [1, 1]),
+            ("-N1 -w a --gpus-per-node=4", "srun -n1 --gpus-per-node=4 horovodrun -np 4", [4, 0]),
+            ("-N1 -w a --gpus-per-node=3", "srun -n1 --gpus-per-node=3 horovodrun", [3, 0]),
+        ]:
+            got = ranks(options, command)
+            expect(got == wanted, f"{options}: {command}: {got} and not {wanted}")
+        text = batch(made, "-N2", f"horovodrun -np 9 {count} || echo refused with $?")
+        expect("refused with 2" in text and "9 ranks are more than the " in text, text)
+        expect("(Slurm: 1 task" in text and "--slots-per-host N" in text, text)
+
+
+@world("a b", "--no-decoys")
+def test_variables_that_srun_reads_change_no_step():
+    with cluster() as made:
+        for setting in ("SLURM_LABELIO=1", "SLURM_EXACT=1", "SLURM_DEBUG=3", "SLURM_STDINMODE=none",
+                        "SLURM_STDOUTMODE=/dev/null", "SLURM_NTASKS_PER_TRES=1", "SRUN_CPUS_PER_TASK=99"):
+            text = batch(made, "-N2 --ntasks-per-node=1",
+                         f"export {setting}; timeout 60 horovodrun sh -c 'echo on $(hostname)'")
+            expect(sorted(re.findall(r"on ([ab])$", text, re.M)) == ["a", "b"], f"{setting}: {text}")
+
+
+@world("a b c", "--no-decoys")
+def test_named_nodes_are_steps_and_other_hosts_are_reached_by_ssh():
+    with cluster() as made:
+        text = batch(made, "-N2 --gpus-per-node=2", "horovodrun -H a:1,b:1,c:1 sh -c "
+                     "'echo on $(hostname) gpus $CUDA_VISIBLE_DEVICES.'; "
+                     "horovodrun -H a:1,b.cluster:1,c:1 --dry-run true; horovodrun -H b:1 -p 22 --dry-run true")
+        expect(sorted(re.findall(r"on (.*)\.$", text, re.M)) == ["a gpus 0,1", "b gpus 0,1", "c gpus "], text)
+        starts = re.findall(r'"host":"([^"]*)","start":"([a-z]*)","lease":([0-9.]*)', text)
+        expect(starts == [("a", "step", "12.0"), ("b.cluster", "step", "12.0"), ("c", "ssh", "60.0"),
+                          ("b", "ssh", "60.0")], text)
+
+
+@world("a b", "--no-decoys")
+def test_errors_name_the_cause_first():
+    with cluster() as made:
+        done = subprocess.run([LAUNCHER, "true"], stdin=subprocess.DEVNULL, text=True, capture_output=True,
+                              env=clean_environment(**made.environment, SLURM_JOB_ID="99999",
+                                                    SLURM_CLUSTER_NAME="hosts", SLURM_JOB_NODELIST="a,b",
+                                                    SLURM_TASKS_PER_NODE="1(x2)"), timeout=100, check=False)
+        expect(done.returncode == 2, done.stderr)
+        sentence = next(line for line in done.stderr.splitlines() if "host a: " in line)
+        expect("Invalid job id" in sentence and "--overlap" not in sentence, done.stderr)
+        expect("SLURM_JOB_ID" in sentence and "-H" in sentence, done.stderr)
+
+
+@world("a b", "--no-decoys")
+def test_the_scripts_of_the_examples():
+    with cluster() as made:
+        for name, ranks in (("gpus_per_task", 4), ("one_task_per_node", 4), ("heterogeneous", 3)):
+            out = PLACE / "out"
+            PLACE.mkdir(0o755, exist_ok=True)
+            environment = clean_environment(**made.environment)
+            environment["PATH"] = f"{LAUNCHER.parent}:{environment['PATH']}"
+            done = subprocess.run(["sbatch", "--wait", "-o", out, f"{name}.sh"], env=environment,
+                                  cwd=ROOT / "examples/slurm", stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=300, check=False)
+            text = out.read_text()
+            expect(done.returncode == 0 and f"on {ranks} processes" in text, f"{name}: {done.stderr}\n{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "launcher/allocation/slurm_nodes.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto nodes = hvd::launcher::parse_slurm_nodes(text);
+  HVD_CHECK(nodes.ok() || !nodes.status().message().empty());
+  if (!nodes.ok()) return 0;
+  for (const auto& node : *nodes) {
+    HVD_CHECK(!node.name.empty() && node.gpus >= 0 && node.component >= -1);
+    HVD_CHECK(node.resources.find('(') == std::string::npos);
+  }
+  return 0;
+}

@@ -1,0 +1,88 @@
+#include "launcher/allocation/slurm_nodes.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+
+namespace hvd::launcher {
+namespace {
+
+std::vector<SlurmNode> nodes_in(std::string_view text) {
+  auto nodes = parse_slurm_nodes(text);
+  REQUIRE_MESSAGE(nodes.ok(), nodes.status().message());
+  return *std::move(nodes);
+}
+
+}  // namespace
+
+TEST_CASE("each node has its own resources, and not the sum of the job") {
+  const auto nodes = nodes_in(
+      "JobId=7 JobName=wrap\n"
+      "   NodeList=a,n[1-2]\n"
+      "   JOB_GRES=gpu:a100:5,gpu:h100:2,shard:3\n"
+      "     Nodes=a CPU_IDs=0-3 Mem=0 GRES=gpu:a100:2(IDX:0-1),gpu:h100:0(IDX:)\n"
+      "     Nodes=n[1-2] CPU_IDs=0,2 Mem=0 "
+      "GRES=gpu:a100:1(IDX:1),gpu:h100:1(IDX:2,3),shard:3(3/8,0/8)\n"
+      "   MinCPUsNode=1 MinMemoryNode=0\n"
+      "   TresPerNode=gres:gpu:a100:1,gres:gpu:h100:1,gres:shard:3\n");
+  REQUIRE(nodes.size() == 3);
+  CHECK(nodes[0].name == "a");
+  CHECK(nodes[0].resources == "gpu:a100:2");
+  CHECK(nodes[0].gpus == 2);
+  CHECK(nodes[0].component == -1);
+  CHECK(nodes[2].name == "n2");
+  CHECK(nodes[2].resources == "gpu:a100:1,gpu:h100:1,shard:3");
+  CHECK(nodes[2].gpus == 2);
+}
+
+TEST_CASE("a resource that the job requests without a type has none in the step either") {
+  for (const char* request : {"TresPerNode=gres:gpu:4", "TresPerJob=gres:gpu:8",
+                              "TresPerTask=gres/gpu:1", "TresPerSocket=gres:gpu"}) {
+    const auto nodes =
+        nodes_in(std::string("JobId=7 JobName=wrap\n"
+                             "     Nodes=a-b CPU_IDs=0 Mem=0 "
+                             "GRES=gpu:a100:2(IDX:0-1),gpu:h100:2(IDX:2-3),shard:x:2(1/8)\n   ") +
+                 request + "\n");
+    REQUIRE(nodes.size() == 1);
+    CHECK_MESSAGE(nodes[0].resources == "gpu:4,shard:x:2", request);
+    CHECK(nodes[0].gpus == 4);
+  }
+  CHECK(nodes_in("JobId=7\n Nodes=a GRES=gpu:a100:1(IDX:0)\n TresPerNode=gres:gpu:a100:1\n")[0]
+            .resources == "gpu:a100:1");
+}
+
+TEST_CASE("a node without resources has none") {
+  const auto nodes =
+      nodes_in("     Nodes=a CPU_IDs=0-1 Mem=0 GRES=\n     Nodes=b CPU_IDs=0 Mem=0 GRES=(null)\n");
+  REQUIRE(nodes.size() == 2);
+  CHECK(nodes[0].resources.empty());
+  CHECK(nodes[1].resources.empty());
+  CHECK(nodes_in("slurm_load_jobs error: Invalid job id specified\n").empty());
+}
+
+TEST_CASE("the components of a heterogeneous job have numbers") {
+  const auto nodes = nodes_in(
+      "JobId=7 HetJobId=7 HetJobOffset=0 JobName=x\n     Nodes=a CPU_IDs=0 Mem=0 GRES=\n"
+      "JobId=8 HetJobId=7 HetJobOffset=1 JobName=x\n     Nodes=b CPU_IDs=0 Mem=0 "
+      "GRES=gpu:1(IDX:3)\n");
+  REQUIRE(nodes.size() == 2);
+  CHECK(nodes[0].component == 0);
+  CHECK(nodes[1].component == 1);
+  CHECK(nodes[1].resources == "gpu:1");
+}
+
+TEST_CASE("batch, interactive and external steps are no parts of a job") {
+  const auto in_step = [](const char* number) {
+    return is_in_plain_step([number](std::string_view name) -> std::optional<std::string> {
+      return name == "SLURM_STEP_ID" && number != nullptr ? std::optional<std::string>(number)
+                                                          : std::nullopt;
+    });
+  };
+  CHECK(in_step("0"));
+  CHECK(in_step("12"));
+  CHECK_FALSE(in_step(nullptr));
+  CHECK_FALSE(in_step("4294967290"));
+  CHECK_FALSE(in_step("4294967291"));
+}
+
+}  // namespace hvd::launcher
