@@ -27,8 +27,6 @@ constexpr std::string_view kMpi = "mpi";
 constexpr std::string_view kSlurm = "slurm";
 // A setting: whoever started this process, it is a world of one.
 constexpr std::string_view kNone = "none";
-// The plugin of torchrun.
-constexpr std::string_view kTorch = "torch";
 
 constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
 
@@ -169,7 +167,7 @@ void warn_of_shell() {
 // Variables of torch.distributed may be left from another job; those of other launchers are not exported by
 // hand.
 std::string evidence_of(const ForeignPlace& place) {
-  if (place.bootstrap != kTorch) return {};
+  if (place.bootstrap != kTorchBootstrap) return {};
   return cat("RANK and WORLD_SIZE say that this process is rank ", place.rank, " of ", place.size,
              " (", place.launcher, "): unset them for a program of one process, or ",
              kDeclareAlone);
@@ -241,8 +239,8 @@ LauncherDetection detect_launcher(const Settings& settings) {
   detected.only = detected.named;
   // srun or mpirun may have started torchrun once for each host.
   if (detected.named.empty() && is_worker_of_torchrun() && detected.several &&
-      detected.several->bootstrap == kTorch) {
-    detected.only = kTorch;
+      detected.several->bootstrap == kTorchBootstrap) {
+    detected.only = kTorchBootstrap;
   }
   return detected;
 }

@@ -20,7 +20,6 @@ struct LauncherVariables {
   std::string_view bootstrap;
 };
 constexpr std::string_view kPmi = "pmi";
-constexpr std::string_view kTorch = "torch";
 constexpr std::array kForeignLaunchers = {
     LauncherVariables{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "pmix"},
     LauncherVariables{"a launcher with PMI", "PMI_RANK", "PMI_SIZE", kPmi},
@@ -39,7 +38,7 @@ std::optional<ForeignPlace> place_in_process_group() {
   if (!size || *size <= 1) return {};
   return ForeignPlace{
       is_worker_of_torchrun() ? "torchrun (RANK)" : "a launcher of torch.distributed (WORLD_SIZE)",
-      number_of("RANK").value_or(-1), *size, std::string(kTorch)};
+      number_of("RANK").value_or(-1), *size, std::string(kTorchBootstrap)};
 }
 
 bool has_terminal() {
@@ -114,7 +113,7 @@ std::optional<ForeignPlace> place_among_several() {
 Status check_launchers(const Settings& settings, const Identity& identity) {
   const auto other = foreign_place();
   if (!other) return {};
-  if (other->bootstrap == kTorch) {
+  if (other->bootstrap == kTorchBootstrap) {
     // Our agents and programs set RANK and WORLD_SIZE too, and variables of ours win over them.
     const bool is_same = identity.rank == other->rank && identity.size == other->size;
     if (is_same || !is_worker_of_torchrun() || !settings.is_set("job")) return {};

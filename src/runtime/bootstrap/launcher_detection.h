@@ -4,12 +4,16 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "base/settings.h"
 #include "runtime/bootstrap/identity.h"
 
 namespace hvd::runtime {
+
+// The plugin of torchrun, and of other launchers for torch.distributed.
+constexpr std::string_view kTorchBootstrap = "torch";
 
 struct ForeignPlace {
   std::string launcher;   // "Open MPI's mpirun (OMPI_COMM_WORLD_RANK)"

@@ -42,7 +42,7 @@ std::optional<NamedRank> rank_of_ours(const Variables& variables) {
 bool has_two_launchers() {
   if (!environment_variable("HOROVOD_RANK")) return false;
   const auto other = foreign_place();
-  return other && (other->bootstrap != "torch" || is_worker_of_torchrun());
+  return other && (other->bootstrap != kTorchBootstrap || is_worker_of_torchrun());
 }
 
 bool is_above_one(const std::optional<std::string>& number) {
