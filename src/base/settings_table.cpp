@@ -286,8 +286,8 @@ constexpr Setting kTable[] = {
      "Call the runtime from compiled JAX programs by XLA's FFI where its version is known, else by "
      "Python."},
     {"bootstrap", "", "", "HOROVOD_BOOTSTRAP", kText, "NAME", "", kLibraries,
-     "Source of the rank under another launcher: pmix, pmi, slurm, mpi, torch, or none for "
-     "independent processes; unset: the first that answers."},
+     "Source of the rank under another launcher: pmix, pmi, slurm, mpi, torch, none (independent); "
+     "unset: the first that answers."},
     {"controller", "", "", "HOROVOD_CONTROLLER", kText, "NAME", "", kLibraries,
      "Controller that carries messages between ranks: mpi; gloo or unset: the built-in one."},
     {"cpu_operations", "", "", "HOROVOD_CPU_OPERATIONS", kText, "NAME", "", kLibraries,

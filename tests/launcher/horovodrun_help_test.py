@@ -74,7 +74,7 @@ class Questions(unittest.TestCase):
         result = run("-np", "6", "-H", "a:4,no-such-host:4", "--dry-run", "python3", "train.py")
         self.assertEqual((result.returncode, result.stderr), (0, b""))
         plan = json.loads(result.stdout)
-        self.assertEqual(list(plan), ["size", "ranks"])
+        self.assertEqual(list(plan), ["size", "hosts", "ranks"])
         self.assertEqual((plan["size"], len(plan["ranks"])), (6, 6))
         last = plan["ranks"][5]
         self.assertEqual(list(last), ["rank", "host", "local_rank", "local_size", "cross_rank",
