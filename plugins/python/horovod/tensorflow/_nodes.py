@@ -222,8 +222,8 @@ def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str, process_set: int,
              given: Optional[str] = None,
              call: Optional[tf.Tensor] = None) -> Tuple[tf.Tensor, tf.Tensor]:
     (sent,) = _pairs([tensor], True)
-    results, received = _run("alltoall", name, given, call, tensors=[sent], splits=splits,
-                             process_set=process_set)
+    results, received = _run("alltoall", name, given, call, tensors=[sent],
+                             splits=tf.cast(splits, tf.int64), process_set=process_set)
     return _from_pairs([rows_unknown(results[0], sent)], [tensor])[0], received
 
 
