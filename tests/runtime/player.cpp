@@ -20,6 +20,7 @@ struct Running {
   int index = 0;  // index of this rank in the step's process set
   int members = 1;
   std::vector<Tensor> inputs;
+  std::vector<std::byte> odd_tensor;  // of Odd::kGroup: in place
   std::vector<std::vector<std::byte>> outputs;
   hvd_handle handle = 0;
 };
@@ -169,7 +170,14 @@ class Player {
     std::string name = step.name;
     submission.name = step.op == HVD_BARRIER ? nullptr : name.c_str();
     std::vector<hvd_tensor> tensors = tensors_of(running, submission.op);
-    if (is_odd && step.odd == Odd::kGroup) tensors.push_back(tensors[0]);
+    if (is_odd && step.odd == Odd::kGroup) {
+      // In memory of its own: a group whose tensors overlap is refused on this rank.
+      hvd_tensor more = tensors[0];
+      running->odd_tensor = running->inputs[0].bytes;
+      more.input = running->odd_tensor.data();
+      if (more.output != nullptr) more.output = running->odd_tensor.data();
+      tensors.push_back(more);
+    }
     submission.tensor_count = static_cast<uint32_t>(tensors.size());
     submission.tensors = tensors.data();
     std::vector<int32_t> splits;
