@@ -364,6 +364,22 @@ class GradientWritesTest(TrainingCase):
             for model, reference in zip(models, references):
                 self.assert_same_weights(model, reference, f"{width}")
 
+    def test_one_rank_reads_the_norm_after_the_step(self):
+        weights = []
+        for logs in (False, True):
+            torch.manual_seed(3)
+            model = torch.nn.Linear(4, 1)
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1),
+                                                 model.named_parameters(), op=hvd.Sum)
+            for step in range(4):
+                optimizer.zero_grad()
+                model(torch.full((1, 4), float(step + 1 + self.rank))).sum().backward()
+                optimizer.step()
+                if logs and self.rank == 0:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)
+            weights.append(model.weight.detach().clone())
+        self.assertTrue(torch.equal(*weights))
+
     def test_the_warning_has_the_words_by_which_scripts_filter(self):
         model = make_model(16)
         optimizer = self.distributed(model)

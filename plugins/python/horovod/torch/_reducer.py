@@ -66,6 +66,7 @@ class GradientReducer:
         # The gradients of this step were reduced before the step; gradients have come since.
         self.is_reduced = self.is_fresh = False
         self._is_early = False  # GradScaler or clipping has reduced them
+        self._is_stepped = False  # no backward pass since the step, which has reduced them
         self._notice = Notice()
         self._copies = _checks_copies()
         _ddp.watch(self)
@@ -294,6 +295,7 @@ class GradientReducer:
 
     def begin_pass(self) -> None:
         """Records what the program has written before a backward pass."""
+        self._is_stepped = False
         for bucket in self.buckets:
             if not bucket.works:
                 bucket.states.begin_pass()
@@ -316,8 +318,9 @@ class GradientReducer:
                    for bucket in self.buckets for param in bucket.params)
 
     def reduce_early(self) -> None:
-        """Reduces the gradients for a function that reads them before the step."""
-        if not self.is_reduced or self.is_fresh:
+        """Reduces the gradients for a function that reads them before the step. After the step they are
+        reduced: one rank may read them alone."""
+        if self.is_fresh or not (self.is_reduced or self._is_stepped):
             self.synchronize()
             self.is_reduced = self._is_early = True
 
@@ -325,9 +328,11 @@ class GradientReducer:
         """Returns whether all gradients were reduced for a function that has read them."""
         return self._is_early and not self.is_fresh
 
-    def end_step(self) -> None:
-        """Notes that gradients which come now belong to another step."""
+    def end_step(self, is_stepped: bool = False) -> None:
+        """Notes that gradients which come now belong to another step. `is_stepped`: the present ones are
+        those of the step that ends."""
         self.is_reduced = self._is_early = False
+        self._is_stepped = is_stepped
 
     def synchronize(self) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets."""

@@ -104,7 +104,7 @@ def _step(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any,
         reducer.reduce_early()
     result = original(scaler, optimizer, *args, **kwargs)
     for reducer in owners:
-        reducer.end_step()  # the scaler may have skipped the step
+        reducer.end_step(True)  # the scaler may have skipped the step
     return result
 
 

@@ -86,7 +86,7 @@ class _DistributedOptimizer(Attributes):
         evaluation, or while its gradients were being reduced, the next call goes on from there.
         """
         if not self._should_synchronize:
-            self._end_step()
+            self._end_step(True)
             return super().step(*(() if closure is None else (closure,)), **more)
         if closure is not None:
             self._reducer.settle()
@@ -101,12 +101,12 @@ class _DistributedOptimizer(Attributes):
             )
         if self._synchronized or not self._reducer.is_reduced_early():
             self._reducer.synchronize()
-        self._end_step()
+        self._end_step(True)
         return super().step(**more)
 
-    def _end_step(self) -> None:
+    def _end_step(self, is_stepped: bool = False) -> None:
         self._synchronized = False
-        self._reducer.end_step()
+        self._reducer.end_step(is_stepped)
 
     def _synchronized_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         reducer, is_first = self._reducer, True
@@ -120,7 +120,7 @@ class _DistributedOptimizer(Attributes):
                     loss = self._shared(closure())
                     if not reducer.is_reduced_early():  # by a closure that clips
                         reducer.synchronize()
-                    reducer.end_step()
+                    reducer.end_step(True)
                     is_reduced = True
                 result = loss()
             except HorovodInternalError:
