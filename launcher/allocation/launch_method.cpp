@@ -132,6 +132,9 @@ LaunchMethods::LaunchMethods(const Settings& settings, bool is_in_step)
   }
   log::warning(cat("Slurm's generic resources of each node are unknown (", nodes.status().message(),
                    "): steps get those that srun gives them"));
+  if (environment_variable("SLURM_JOB_ID_HET_GROUP_1")) {
+    log::warning("without scontrol, only the first component of this heterogeneous job is reached");
+  }
   for (const Host& host : hosts_of_allocation(settings)) nodes_.push_back({host.name, "", 0, -1});
 }
 
@@ -185,7 +188,7 @@ const SlurmNode* LaunchMethods::node_of(const Host& host) const {
 
 std::string LaunchMethods::step_on(const SlurmNode& node) const {
   std::string command = "env";
-  for (const std::string& name : removed_variables_) command += cat(" -u ", name);
+  for (const std::string& name : removed_variables_) command += cat(" -u ", shell_quote(name));
   command += cat(" SLURM_JOB_ID=", shell_quote(job_), " SLURM_JOBID=", shell_quote(job_),
                  " srun --overlap --whole --mem=0 --mpi=none --cpu-bind=none --nodes=1 --ntasks=1");
   if (node.component >= 0) command += cat(" --het-group=", node.component);

@@ -101,6 +101,7 @@ Status Runtime::submit_registration(std::string_view name, bool shared, Request 
   Submission* submission = handles_.claim(&claimed);
   submission->request = std::move(request);
   submission->tensors.clear();
+  submission->program = nullptr;
   submission->process_set = 0;
   submission->set = 0;
   submission->bytes = 0;

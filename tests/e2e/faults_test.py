@@ -32,7 +32,7 @@ def small_disk(name, size, *folders, flags=0):
              f"namespaces.cover(sys.argv[1], sys.argv[2:], 0o1777, flags={flags}, options=',size={size}')")
     for folder in folders or ("/tmp", HOME / ".cache", "/var/tmp", "/dev/shm"):
         inside(name, PYTHON, "-c", cover, folder, *sorted({ROOT, BUILD.resolve()}))
-    inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0")  # the launcher keeps agents there
+    inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0", "/dev/shm/horovod-0")  # for agents
 
 
 def bashrc(text):

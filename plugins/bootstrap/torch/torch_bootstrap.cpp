@@ -15,6 +15,16 @@
 namespace hvd::bootstrap {
 namespace {
 
+// The network gets nothing of ranks that meet at a loopback address.
+Result<UniqueFd> listen_for(const std::string& master, uint16_t port) {
+  const bool is_v6 = master == "::1";
+  if (!is_v6 && master != "localhost" && !master.starts_with("127."))
+    return listen_everywhere(port);
+  const auto address =
+      net::numeric_address({net::Endpoint::Family::kTcp, {}, is_v6 ? "::1" : "127.0.0.1", port});
+  return net::listen_on(*address);
+}
+
 class Torch final : public Source {
  public:
   Torch(ProcessGroup group, net::PortRange ports) : group_(std::move(group)), ports_(ports) {}
@@ -31,8 +41,8 @@ class Torch final : public Source {
     const std::string message = cat(heading(key), as_text(value));
     Status why;
     for (int attempt = 0; attempt < kGroupPorts; ++attempt) {
-      auto listener =
-          group_.has_one_host() ? net::listen_on(here(attempt)) : listen_everywhere(port(attempt));
+      auto listener = group_.has_one_host() ? net::listen_on(here(attempt))
+                                            : listen_for(group_.address, port(attempt));
       if (listener.ok()) {
         server_ = std::make_unique<MessageServer>(
             *std::move(listener), [message] { return Result<std::string>(message); });

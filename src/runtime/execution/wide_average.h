@@ -25,7 +25,10 @@ class WideAverage {
   // Stores the results in the outputs that the tensors had, the nearest number where they do not fit. Without
   // widen, does nothing.
   void narrow();
-  void clear() { results_.clear(); }
+  void clear() {
+    results_.clear();
+    memory_.reset();
+  }
 
  private:
   struct WideResult {
