@@ -76,9 +76,10 @@ net::Task<Result<SshSettings>> SshQuery::settings_of(const SpawnTarget& target) 
 net::Task<Result<SshQuery::Answer>> SshQuery::ask(const SpawnTarget& target) const {
   ChildCommand child;
   // With -v, ssh names the files that it reads.
-  child.arguments = {"ssh", "-v", "-G", "-T"};
+  // With ForkAfterAuthentication, ssh wants a command.
+  child.arguments = {"ssh", "-v", "-G", "-T", "-o", "RemoteCommand=none"};
   for (std::string& flag : ssh_flags(target, user_)) child.arguments.push_back(std::move(flag));
-  child.arguments.insert(child.arguments.end(), {"--", target.host});
+  child.arguments.insert(child.arguments.end(), {"--", target.host, "true"});
   child.joins_errors = true;
   child.end = ChildEnd::kTerminate;
   const auto process = ChildProcess::start(co_await net::asio::this_coro::executor, child);
