@@ -112,14 +112,14 @@ TEST_CASE("the process group of torchrun, and the variables that are missing") {
     fewer.erase(missing);
     CHECK(group_of(fewer).status().message().find(missing) != std::string::npos);
   }
-  for (const auto& [name, value] : {std::pair{"RANK", "4"},
-                                    {"RANK", "x"},
-                                    {"LOCAL_RANK", "2"},
-                                    {"LOCAL_WORLD_SIZE", "5"},
-                                    {"MASTER_PORT", "0"}}) {
-    CAPTURE(name);
+  for (const auto& variable : {std::pair{"RANK", "4"},
+                               {"RANK", "x"},
+                               {"LOCAL_RANK", "2"},
+                               {"LOCAL_WORLD_SIZE", "5"},
+                               {"MASTER_PORT", "0"}}) {
+    CAPTURE(variable.first);
     auto wrong = variables;
-    wrong[name] = value;
+    wrong[variable.first] = variable.second;
     CHECK(group_of(wrong).status().code() == Code::kInvalidArgument);
   }
   variables["WORLD_SIZE"] = "1";

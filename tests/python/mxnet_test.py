@@ -236,7 +236,8 @@ class MxnetTest(rank_base.RankBase):
                 clip_global_norm(gradients, 0.5)
                 made.update(1)
         for got, want in zip(*(net.collect_params().values() for net in nets)):
-            self.same(got.data(), want.data().asnumpy(), message=got.name)
+            numpy.testing.assert_allclose(got.data().asnumpy(), want.data().asnumpy(), rtol=1e-6, atol=1e-7,
+                                          err_msg=got.name)
 
     def test_a_step_waits_for_nobody(self):
         net = make_net(0)
