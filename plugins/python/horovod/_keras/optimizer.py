@@ -291,11 +291,10 @@ def _register(keras: Any, base: Type[Any], made: Type[Any]) -> None:
     package, separator, name = registered.partition(">")
     if separator:
         objects = keras.utils.get_custom_objects()
-        before = objects.get(registered)
+        before = objects.pop(registered, None)  # some versions refuse a name that is taken
         keras.utils.register_keras_serializable(package, name)(made)
-        if before is None:
-            del objects[registered]
-        else:
+        del objects[registered]
+        if before is not None:
             objects[registered] = before
 
 
