@@ -66,7 +66,9 @@ def test_a_noexec_tmp_is_gone_around():
 @world("a b", "--private-tmp")
 def test_a_noexec_tmp_and_home_are_gone_around():
     small_disk("b", "64m", "/tmp", HOME / ".cache", flags=ns.MS_NOEXEC)
+    small_disk("b", "64m", "/var/tmp")  # the machine's own stays as it is
     runs()
+    inside("b", "umount", "--lazy", "/var/tmp")
     small_disk("b", "64m", "/var/tmp", flags=ns.MS_NOEXEC)
     inside("b", "mkdir", "-p", "-m", "700", "/dev/shm/horovod-0")  # the launcher keeps agents there
     runs()

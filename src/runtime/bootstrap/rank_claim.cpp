@@ -59,6 +59,8 @@ std::optional<NamedRank> named_rank(const Variables& variables) {
     return rank_of(cat("rank ", *variables("RANK")), variables,
                    {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"});
   }
+  // Ranks of a hydra that runs inside of a rank of PMIx share the outer variables; its own name no job.
+  if (variables("PMI_FD")) return {};
   if (variables("PMIX_NAMESPACE") && variables("PMIX_RANK")) {
     return rank_of(cat("rank ", *variables("PMIX_RANK")), variables,
                    {"PMIX_NAMESPACE", "PMIX_RANK"});
