@@ -124,6 +124,7 @@ Deadline Agent::next_deadline() const {
   consider(ranks_.deadline());
   consider(outside_signals_.deadline());
   consider(link_.deadline());
+  if (ranks_.is_starting() && !is_ending_) consider(Deadline::after_seconds(0));
   if (is_linked_ && !is_suspended_) consider(lease_);
   if (!is_ending_) consider(leave_by_);
   if (is_ending_ && !is_finished_) {
@@ -142,6 +143,7 @@ void Agent::watch_over() {
   if (ranks_.deadline().passed()) ranks_.on_deadline();
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
   if (link_.deadline().passed()) link_.on_deadline();
+  if (ranks_.is_starting() && !is_ending_) conclude_start(ranks_.start_more());
   if (is_linked_ && !is_suspended_ && lease_.passed()) {
     const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
     fail(cat("the launcher gave no sign of life for ", lease, " s"));
@@ -451,18 +453,24 @@ void Agent::handle(const Start& start) {
                             .ports = ports_,
                             .interfaces = interfaces_};
   const auto served = pmix_.serve(job_, start.order, cat("unix:@", store_.name()));
-  const Status status = ranks_.start([&](const Environment& rank) {
-    Environment more =
-        merged(pmix_rank_environment(served, rank, start.order), rank_environment(network, rank));
-    if (!job_.insecure_compat) return more;
-    const auto process = parse_int(value_of(rank, "HOROVOD_ELASTIC_PROCESS"));
-    for (const auto& [number, own] : start.order.of_ranks) {
-      if (process == number) more = merged(std::move(more), own);
-    }
-    return merged(
-        original_worker_environment(store_.loopback_port(), link_.input(), rank, environment_),
-        more);
-  });
+  conclude_start(
+      ranks_.start(network.master_port, [this, network, served](const Environment& rank) {
+        Environment more = merged(pmix_rank_environment(served, rank, network.order),
+                                  rank_environment(network, rank));
+        if (!job_.insecure_compat) return more;
+        const auto process = parse_int(value_of(rank, "HOROVOD_ELASTIC_PROCESS"));
+        for (const auto& [number, own] : network.order.of_ranks) {
+          if (process == number) more = merged(std::move(more), own);
+        }
+        return merged(
+            original_worker_environment(store_.loopback_port(), link_.input(), rank, environment_),
+            more);
+      }));
+}
+
+// Reports the result of the start to the launcher once the last rank has started, or one has failed.
+void Agent::conclude_start(const Status& status) {
+  if (status.ok() && ranks_.is_starting()) return;
   if (status.ok()) link_.survive(job_.lease_seconds);
   outbox_.put(Started{status});
   if (!status.ok()) end(job_.kill_grace_seconds);

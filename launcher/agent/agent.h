@@ -48,6 +48,7 @@ class Agent {
   void handle(const net::Frame& frame);
   void handle(const Prepare& order);
   void handle(const Start& order);
+  void conclude_start(const Status& status);
   bool is_non_mpi() const;
   void announce();
   Status open_listeners(uint32_t store_credit);

@@ -70,7 +70,12 @@ Result<std::vector<Host>> all_hosts(const Settings& settings) {
   warn_about_flux(settings);
   const std::string local = settings.is_set("num_proc") ? "num_proc" : "slots_per_host";
   if (settings.is_set(local)) {
-    return std::vector<Host>{{"localhost", "", static_cast<int>(settings.integer(local))}};
+    const auto slots = settings.integer(local);
+    if (slots > kMaxSlotsPerHost) {
+      return invalid_argument(cat("-np ", slots, " is more than the ", kMaxSlotsPerHost,
+                                  " ranks that one host may have; name more hosts with -H"));
+    }
+    return std::vector<Host>{{"localhost", "", static_cast<int>(slots)}};
   }
   return invalid_argument(
       "say how many ranks to start, with -np N, or where, with -H or -hostfile");

@@ -20,7 +20,7 @@ void order_pmix(const SlotPlan& plan, std::vector<StartOrder>& orders) {
   for (const Slot& slot : plan.slots) ranks[static_cast<size_t>(slot.host)].push_back(slot.rank);
   for (StartOrder& order : orders) {
     order.environment.emplace_back("HOROVOD_PMIX_HOSTS", join(names, ","));
-    order.environment.emplace_back("HOROVOD_PMIX_RANKS", to_map(ranks));
+    order.environment.emplace_back("HOROVOD_PMIX_RANKS", to_ranges(ranks));
   }
 }
 

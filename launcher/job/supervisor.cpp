@@ -61,9 +61,14 @@ Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
                 " was killed by the kernel's out-of-memory killer (signal 9); the "
                 "ranks of that host need less memory or more of it, or fewer of them")};
   }
-  const std::string why =
-      exit.out_of_memory ? "; the kernel's out-of-memory killer has ended a process on that host"
-                         : "";
+  std::string why = exit.out_of_memory
+                        ? "; the kernel's out-of-memory killer has ended a process on that host"
+                        : "";
+  if (exit.master_port_user) {
+    why += cat("; user ", *exit.master_port_user,
+               " of that host has taken the job's MASTER_PORT, at which other ranks may have met a "
+               "program of that user; start the job again, which takes another port");
+  }
   if (exit.signal != 0) {
     return {kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
                                            " (", signal_name(exit.signal), ")", why)};

@@ -262,7 +262,15 @@ net::Task<void> AgentLink::part() { return impl_->part(); }
 void AgentLink::close() { impl_->close(); }
 
 void AgentLink::Impl::put(const Message& message) {
-  put(net::FrameType::kControl, 0, 0, encode(message), net::Urgency::kControl);
+  const Bytes bytes = encode(message);
+  if (bytes.size() > net::kMaxPayload) {
+    return lose(invalid_argument(
+        cat("the orders for host ", job_.host_name, " take ", bytes.size() >> 20,
+            " MiB, more than the ", net::kMaxPayload >> 20,
+            " MiB that one message carries; start fewer ranks there, or give them a smaller "
+            "environment (-x, --env-file) or command")));
+  }
+  put(net::FrameType::kControl, 0, 0, bytes, net::Urgency::kControl);
 }
 
 void AgentLink::Impl::put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,

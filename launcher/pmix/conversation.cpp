@@ -6,6 +6,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kOrderTexts = 6;
+constexpr int kRankLimit = 1 << 22;
 
 std::optional<int> parse_rank(std::string_view text) {
   const auto rank = parse_int(text);
@@ -40,6 +41,22 @@ std::optional<PmixTexts> take_texts(std::string& bytes) {
   }
 }
 
+std::string to_ranges(const std::vector<std::vector<int>>& ranks) {
+  std::vector<std::string> hosts;
+  hosts.reserve(ranks.size());
+  for (const auto& of_host : ranks) {
+    std::vector<std::string> ranges;
+    for (size_t first = 0, end = 0; first < of_host.size(); first = end) {
+      end = first + 1;
+      while (end < of_host.size() && of_host[end] == of_host[end - 1] + 1) ++end;
+      ranges.push_back(end - first == 1 ? cat(of_host[first])
+                                        : cat(of_host[first], "-", of_host[end - 1]));
+    }
+    hosts.push_back(hvd::join(ranges, ","));
+  }
+  return hvd::join(hosts, ";");
+}
+
 std::string to_map(const std::vector<std::vector<int>>& ranks) {
   std::vector<std::string> hosts;
   hosts.reserve(ranks.size());
@@ -54,12 +71,18 @@ std::string to_map(const std::vector<std::vector<int>>& ranks) {
 
 Result<std::vector<std::vector<int>>> parse_map(std::string_view text) {
   std::vector<std::vector<int>> ranks;
+  int count = 0;
   for (const std::string& of_host : split(text, ';')) {
     ranks.emplace_back();
-    for (const std::string& number : split(of_host, ',')) {
-      const auto rank = parse_rank(number);
-      if (!rank) return no_map(text);
-      ranks.back().push_back(*rank);
+    for (const std::string& range : split(of_host, ',')) {
+      const size_t dash = range.find('-');
+      const auto first = parse_rank(range.substr(0, dash));
+      const auto last = dash == std::string::npos ? first : parse_rank(range.substr(dash + 1));
+      if (!first || !last || *last < *first || *last - *first >= kRankLimit - count) {
+        return no_map(text);
+      }
+      count += *last - *first + 1;
+      for (int rank = *first; rank <= *last; ++rank) ranks.back().push_back(rank);
     }
   }
   return ranks;

@@ -32,8 +32,11 @@ struct PmixOrder {
 PmixTexts to_texts(const PmixOrder& order);
 Result<PmixOrder> parse_pmix_order(const PmixTexts& texts);
 
-// "0,1;2,3"
+// "0-1;2,4": the ranks of each host. A job of very many ranks fits into one variable.
+std::string to_ranges(const std::vector<std::vector<int>>& ranks);
+// "0,1;2,4", as PMIx writes it.
 std::string to_map(const std::vector<std::vector<int>>& ranks);
+// Reads both forms.
 Result<std::vector<std::vector<int>>> parse_map(std::string_view text);
 
 // The PMIx variables of a rank of this host.

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,6 +86,8 @@ struct RankExit {
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start, or
   // since the last exit that reported it.
   bool out_of_memory = false;
+  // Rank 0 has failed, and the process of this other user listens at MASTER_PORT.
+  std::optional<uint32_t> master_port_user = {};
 };
 
 }  // namespace hvd::launcher

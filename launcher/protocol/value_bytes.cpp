@@ -124,6 +124,7 @@ void put(ByteWriter& to, const RankExit& exit) {
   to.put(static_cast<int32_t>(exit.rank)).put(static_cast<int32_t>(exit.code));
   to.put(static_cast<int32_t>(exit.signal)).put(static_cast<uint8_t>(exit.by_agent));
   to.put(static_cast<uint8_t>(exit.after_grace)).put(static_cast<uint8_t>(exit.out_of_memory));
+  to.put(exit.master_port_user ? static_cast<int64_t>(*exit.master_port_user) : int64_t{-1});
 }
 void get(ByteReader& from, RankExit& exit) {
   exit.rank = from.get<int32_t>();
@@ -132,6 +133,9 @@ void get(ByteReader& from, RankExit& exit) {
   exit.by_agent = from.get<uint8_t>() != 0;
   exit.after_grace = from.get<uint8_t>() != 0;
   exit.out_of_memory = from.get<uint8_t>() != 0;
+  if (const auto user = from.get<int64_t>(); user >= 0) {
+    exit.master_port_user = static_cast<uint32_t>(user);
+  }
 }
 
 }  // namespace hvd::launcher

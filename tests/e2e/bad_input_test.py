@@ -43,6 +43,29 @@ def test_a_hostfile_with_a_bad_line():
         refused(["-np", 2, "-hostfile", file.name, *TOUCH], "line 4", "two", re.escape(file.name))
 
 
+def test_more_than_one_message_carries():
+    refused(["-np", 70000, *TOUCH], "-np 70000", "65536", "-H")
+    refused(["-np", 60000, *TOUCH], r"orders for host localhost take \d+ MiB, more than the 16 MiB", seconds=60)
+
+
+def test_a_line_of_an_env_file_is_not_shown():
+    with tempfile.NamedTemporaryFile("w", suffix=".env") as file:
+        file.write("A=1\nAWS SECRET=hunter2\n")
+        file.flush()
+        refused(["-np", 1, "--env-file", file.name, *TOUCH], "line 2", "NAME=VALUE", "(?s)^(?!.*hunter2)")
+
+
+def test_a_fifo_that_nobody_writes_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        fifo = pathlib.Path(folder, "hosts")
+        os.mkfifo(fifo)
+        job = Job("-np", 1, "--hostfile", fifo, "echo", "started")
+        wait_until(lambda: f"waiting for hostfile from {fifo}" in job.err, 60, job.describe)
+        fifo.write_text("localhost\n")
+        job.ends_with(0)
+        expect(job.out == "[0]<stdout>:started\n", job.describe())
+
+
 def test_more_ranks_than_slots():
     refused(["-np", 5, "-H", "a:2,b:2", *TOUCH], r"\b5\b", r"\b4\b")
 

@@ -34,6 +34,10 @@ TEST_CASE("orders that make no sense are refused") {
   }
   CHECK(!parse_environments({"A=1", "x"}).ok());
   CHECK(!parse_map("0,,1").ok());
+  CHECK(!parse_map("3-1").ok());
+  CHECK(!parse_map("0-").ok());
+  CHECK(!parse_map("0-4194304").ok());
+  CHECK(!parse_map("0-4194302;0-1").ok());
 }
 
 TEST_CASE("ranks are known to PMIx when all hosts have it") {
@@ -50,7 +54,21 @@ TEST_CASE("ranks are known to PMIx when all hosts have it") {
   CHECK(orders[1].environment[0] ==
         std::pair<std::string, std::string>{"HOROVOD_PMIX_HOSTS", "a,b"});
   CHECK(orders[1].environment[1] ==
-        std::pair<std::string, std::string>{"HOROVOD_PMIX_RANKS", "0,1;2"});
+        std::pair<std::string, std::string>{"HOROVOD_PMIX_RANKS", "0-1;2"});
+  CHECK(*parse_map("0-1;2") == std::vector<std::vector<int>>{{0, 1}, {2}});
+}
+
+TEST_CASE("the ranks of the largest job fit into one variable") {
+  constexpr size_t kMaxVariable = 128 << 10;
+  std::vector<std::vector<int>> ranks(1000);
+  for (int rank = 0; rank < 1'000'000; ++rank) {
+    ranks[static_cast<size_t>(rank / 1000)].push_back(rank);
+  }
+  ranks.push_back({1'000'000, 1'000'002, 1'000'003, 1'000'004});
+  const std::string text = to_ranges(ranks);
+  CHECK(text.size() < kMaxVariable);
+  CHECK(text.ends_with(";999000-999999;1000000,1000002-1000004"));
+  CHECK(*parse_map(text) == ranks);
 }
 
 }  // namespace hvd::launcher

@@ -194,7 +194,7 @@ Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
 
 }  // namespace
 
-std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands) {
+std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands) {
   std::vector<Result<RankProcess>> started;
   auto report = make_pipe();
   for (size_t i = 0; i < commands.size(); ++i) {
@@ -224,7 +224,7 @@ std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& com
 }
 
 Result<RankProcess> start_rank(const RankCommand& command) {
-  return std::move(start_ranks({command}).front());
+  return std::move(start_ranks({&command, 1}).front());
 }
 
 }  // namespace hvd::launcher

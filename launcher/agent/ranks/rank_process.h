@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct RankProcess {
 // Starts all ranks at once. Returns when each has executed its program or failed; a failed one
 // leaves no process behind, and its error is one sentence. When the system cannot create a process,
 // the ranks after it are not started.
-std::vector<Result<RankProcess>> start_ranks(const std::vector<RankCommand>& commands);
+std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands);
 Result<RankProcess> start_rank(const RankCommand& command);
 
 }  // namespace hvd::launcher

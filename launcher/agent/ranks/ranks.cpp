@@ -7,16 +7,24 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <span>
 
 #include "base/check.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/agent/host/out_of_memory.h"
+#include "launcher/agent/host/port_user.h"
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
 #include "rendezvous/server/descriptor_limit.h"
 
 namespace hvd::launcher {
+namespace {
+
+// About one second of starts on two cores.
+constexpr size_t kRanksAtOnce = 1024;
+
+}  // namespace
 
 Ranks::~Ranks() {
   for (const auto& rank : ranks_) {
@@ -44,20 +52,30 @@ void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::strin
   }
 }
 
-Status Ranks::start(const MoreEnvironment& more) {
+Status Ranks::start(uint16_t master_port, MoreEnvironment more) {
+  master_port_ = master_port;
   oom_kills_ = out_of_memory_kills();
-  for (RankCommand& command : commands_) {
-    command.environment = merged(command.environment, more(command.environment));
+  more_ = std::move(more);
+  return start_more();
+}
+
+Status Ranks::start_more() {
+  const size_t first = next_;
+  next_ = std::min(commands_.size(), first + kRanksAtOnce);
+  const std::span<RankCommand> commands = std::span(commands_).subspan(first, next_ - first);
+  for (RankCommand& command : commands) {
+    command.environment = merged(command.environment, more_(command.environment));
   }
-  auto started = start_ranks(commands_);
+  auto started = start_ranks(commands);
   Status status;
   for (size_t i = 0; i < started.size(); ++i) {
     if (started[i].ok())
-      adopt(*ranks_[i], *std::move(started[i]));
+      adopt(*ranks_[first + i], *std::move(started[i]));
     else if (status.ok())
       status = started[i].status();
   }
-  is_started_ = status.ok();
+  is_started_ = status.ok() && next_ == commands_.size();
+  if (is_started_ || !status.ok()) more_ = nullptr;
   return status;
 }
 
@@ -287,6 +305,9 @@ void Ranks::reap(bool by_agent, bool is_killing) {
       const auto kills = out_of_memory_kills();
       exit.out_of_memory = kills && oom_kills_ && *kills > *oom_kills_;
       oom_kills_ = kills;
+      if (rank.number == 0 && master_port_ != 0 && !exit.by_agent) {
+        exit.master_port_user = other_user_at(master_port_);
+      }
     }
     outbox_.put(Exited{exit});
   }

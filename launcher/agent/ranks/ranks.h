@@ -32,8 +32,11 @@ class Ranks {
   // `program` is the executable of the command on this host, `environment` that of all ranks.
   void prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
                const Environment& environment);
-  // Starts all ranks at once; returns the first error.
-  Status start(const MoreEnvironment& more);
+  // `master_port`: where rank 0 of this host may listen, or 0. Starts the first ranks; returns the first error. The caller calls start_more() while is_starting().
+  Status start(uint16_t master_port, MoreEnvironment more);
+  // Starts at most kRanksAtOnce further ranks, so that the agent can read its link between two calls.
+  Status start_more();
+  bool is_starting() const { return next_ < commands_.size() && more_; }
   void signal(int number);
   // Sends the signal to one rank's process group, and SIGKILL after the grace. The other ranks go on.
   void end(int rank, int signal, double grace_seconds);
@@ -44,7 +47,7 @@ class Ranks {
   // `by_agent`: the agent ends the ranks; `is_killing`: by SIGKILL.
   void reap(bool by_agent, bool is_killing = false);
   // Returns true when no rank runs, also before the start.
-  bool have_ended() const { return running_ == 0; }
+  bool have_ended() const { return running_ == 0 && !is_starting(); }
 
   // Returns snapshots of the running ranks, a paragraph for each; with stacks, also of their
   // descendants.
@@ -96,7 +99,10 @@ class Ranks {
   std::function<void(pid_t, int)> on_other_;
   std::vector<RankCommand> commands_;  // how each rank of ranks_ is started, by the same index
   std::vector<std::unique_ptr<Rank>> ranks_;
+  MoreEnvironment more_;  // while ranks are left to start
+  size_t next_ = 0;       // index of the next rank to start
   uint32_t output_credit_ = 0;
+  uint16_t master_port_ = 0;
   size_t running_ = 0;
   size_t open_outputs_ = 0;
   bool is_started_ = false;

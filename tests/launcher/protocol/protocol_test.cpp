@@ -96,14 +96,19 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Prepared{not_found("no python"), {}, {}}).status == not_found("no python"));
   CHECK(again(Prepared{}).status.ok());
   CHECK(again(Started{internal_error("x")}).status == internal_error("x"));
-  const RankExit exit =
-      again(Exited{{.rank = 3, .code = 4, .signal = 5, .by_agent = true, .after_grace = true}})
-          .exit;
+  const RankExit exit = again(Exited{{.rank = 3,
+                                      .code = 4,
+                                      .signal = 5,
+                                      .by_agent = true,
+                                      .after_grace = true,
+                                      .master_port_user = 7}})
+                            .exit;
   CHECK(exit.rank == 3);
   CHECK(exit.code == 4);
   CHECK(exit.signal == 5);
   CHECK(exit.by_agent);
   CHECK(exit.after_grace);
+  CHECK(exit.master_port_user == 7);
   CHECK(again(Finished{"sudo"}).left_behind == "sudo");
   CHECK(again(Signal{15}).number == 15);
   CHECK(again(End{2.5, 15}).grace_seconds == 2.5);

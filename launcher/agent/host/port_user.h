@@ -1,0 +1,15 @@
+// Finds another user who listens at a TCP port of this host: MASTER_PORT is free for a moment before rank 0
+// listens there, and any user of the host can take it. class Ranks asks when rank 0 has failed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+
+namespace hvd::launcher {
+
+// The user of a process that listens at this port and is not this process's user; nothing if there is none.
+std::optional<uid_t> other_user_at(uint16_t port);
+
+}  // namespace hvd::launcher
