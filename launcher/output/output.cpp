@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/files/own_file.h"
 #include "base/json_text.h"
 #include "base/log/json_record.h"
 #include "base/log/log_format.h"
@@ -126,18 +127,24 @@ Status JobOutput::open_files(int rank, bool waits) {
   if (style_.directory.empty()) return {};
   const auto folder =
       std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size_));
-  std::error_code error;
-  if (waits) std::filesystem::create_directories(folder, error);
-  if (error) return system_error(cat("cannot make directory ", folder.string()), error.value());
+  UniqueFd own_folder;
+  if (waits) {
+    std::error_code error;
+    std::filesystem::create_directories(style_.directory, error);
+    if (error) return system_error(cat("cannot make directory ", style_.directory), error.value());
+    HVD_ASSIGN_OR_RETURN(own_folder, open_own_folder(folder.string()));
+  }
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     Channel& target = channel(rank, stream);
-    target.path = folder / (stream == OutputStream::kStdout ? "stdout" : "stderr");
+    const char* const name = stream == OutputStream::kStdout ? "stdout" : "stderr";
+    target.path = folder / name;
     const int how = style_.is_continued ? O_APPEND : O_TRUNC;
     if (waits) {
-      const UniqueFd file(::open(target.path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666));
+      HVD_ASSIGN_OR_RETURN(const UniqueFd file,
+                           open_own_file_in(own_folder, name, how, target.path));
       // The sink needs a descriptor of its own, since `file` closes.
       const UniqueFd second(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
-      if (!file || !second) return system_error(cat("cannot write to ", target.path), errno);
+      if (!second) return system_error(cat("cannot write to ", target.path), errno);
       target.file = std::make_unique<Sink>(executor_, file.get(), thread_);
     } else {
       target.file = std::make_unique<Sink>(executor_, target.path, how, thread_);

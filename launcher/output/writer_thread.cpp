@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/files/own_file.h"
 #include "base/mutex.h"
 
 namespace hvd::launcher {
@@ -67,11 +68,16 @@ void WriterThread::write(const File& file, std::string_view bytes, Done done) {
 void WriterThread::open(const File& file, const std::string& path, int flags, Done done) {
   const auto step = [path, flags](UniqueFd& target) {
     std::error_code error;
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    std::filesystem::create_directories(folder.parent_path(), error);
     if (error) return error.value();
+    const auto own = open_own_folder(folder);
+    if (!own.ok()) return errno;
     // A FIFO without a reader is an error, and does not hold up the other files.
-    target.reset(::open(path.c_str(), flags | O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
-    return target ? 0 : errno;
+    auto file = open_own_file_in(*own, std::filesystem::path(path).filename(), flags, path);
+    if (!file.ok()) return errno;
+    target = *std::move(file);
+    return 0;
   };
   add({.file = file, .bytes = {}, .step = step, .done = {std::move(done)}});
 }

@@ -73,6 +73,65 @@ def test_a_rank_in_a_world_of_its_own_is_seen_among_names_of_another_user():
         world_test.test_a_rank_in_a_world_of_its_own_ends_the_job()
 
 
+# Listens at the port in place of rank 0, as a user of the host who waits for it can.
+THIEF = """
+import os, socket, sys
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+taken = socket.socket()
+taken.bind(("0.0.0.0", int(sys.argv[1])))
+taken.listen()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+FIRST_LISTENS = """
+import os, socket, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+listener = socket.socket()
+listener.bind(("0.0.0.0", int(os.environ["MASTER_PORT"])))
+"""
+
+
+@world()
+def test_another_user_at_the_master_port_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        go = pathlib.Path(folder, "go")
+        job = Job("-np", 1, "-H", "a:1", "--port-range", "20400-20400", PYTHON, "-c", FIRST_LISTENS, go)
+        thief = subprocess.Popen([HOSTS, "exec", "a", "sh", "-c", """
+            until grep -q horovod-port-20400 /proc/net/unix; do sleep 0.05; done
+            until "$@" 2>/dev/null; do sleep 0.05; done""", "-", PYTHON, "-c", THIEF, "20400"],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            expect(thief.stdout.readline() == "ready\n", "the port was not taken")
+            go.touch()
+            job.ends_with(1)
+            expect(re.search("rank 0 on host a exited with code 1; user 65534 of that host has taken the "
+                             "job's MASTER_PORT", job.err), job.describe())
+        finally:
+            thief.communicate()
+        job.leaves_nothing()
+
+
+def test_output_and_timeline_do_not_follow_the_link_of_another_user():
+    with tempfile.TemporaryDirectory() as folder:
+        precious = pathlib.Path(folder, "precious")
+        precious.write_text("kept")
+        shared = pathlib.Path(folder, "out")
+        (shared / "rank.0").mkdir(parents=True)
+        (shared / "rank.0" / "stdout").symlink_to(precious)
+        job = Job("-np", 1, "--output-filename", shared, "echo", "x")
+        job.ends_with(2)
+        expect("rank.0/stdout: it is a symbolic link" in job.err, job.describe())
+        (shared / "rank.0" / "stdout").unlink()
+        os.chown(shared / "rank.0", 65534, 65534)
+        job = Job("-np", 1, "--output-filename", shared, "echo", "x")
+        job.ends_with(2)
+        expect("rank.0: it belongs to another user, of uid 65534" in job.err, job.describe())
+        expect(precious.read_text() == "kept", "the file behind the link was written")
+
+
 @world()
 def test_jobs_are_listed_among_names_of_another_user():
     with strangers(""):

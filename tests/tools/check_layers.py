@@ -35,6 +35,7 @@ SUBFOLDERS = {
     },
     "src/base": {
         ".": [],
+        "files": ["."],
         "limits": ["."],
         "log": ["."],
         "secrets": ["."],

@@ -1,9 +1,12 @@
 #include "runtime/autotune/tuning_service.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "base/files/own_file.h"
 #include "base/log/log.h"
 #include "base/text.h"
 
@@ -94,14 +97,18 @@ std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t ho
 TuningService::TuningService(RuntimeCore* core, const TuningOptions& options)
     : core_(core), options_(options), meter_(options.meter), tuner_(options.tuner) {
   if (!core_->is_root()) return;
-  if (!options_.log_path.empty()) {
-    log_.open(options_.log_path, std::ios::trunc);
-    log_ << "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
-            "cycle_time_ms,tensor_fusion_threshold,score,whole_limit,doubling_limit,ring_from"
-         << std::endl;
-    if (!log_) log::warning(cat("cannot write the autotune log to ", options_.log_path));
-  }
+  if (!options_.log_path.empty()) open_log();
   if (!tuner_.done()) core_->set_plan_listener(this);
+}
+
+void TuningService::open_log() {
+  const auto file = open_own_file(options_.log_path, O_TRUNC);
+  if (!file.ok()) return log::warning(cat("autotune log: ", file.status().message()));
+  log_.open(cat("/proc/self/fd/", file->get()), std::ios::trunc);
+  log_ << "hierarchical_allreduce,hierarchical_allgather,torus_allreduce,cache_enabled,"
+          "cycle_time_ms,tensor_fusion_threshold,score,whole_limit,doubling_limit,ring_from"
+       << std::endl;
+  if (!log_) log::warning(cat("cannot write the autotune log to ", options_.log_path));
 }
 
 void TuningService::planning(const std::vector<PlanItem>& items, uint64_t bytes) {

@@ -41,6 +41,7 @@ class TuningService final : public Service, public PlanListener {
   void planned(const std::vector<PlanItem>& items) override;
 
  private:
+  void open_log();
   void log(const Autotuner::Sample& sample);
   void tell_all();
 

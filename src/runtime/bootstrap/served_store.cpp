@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -34,6 +33,9 @@ std::thread quiet_thread(std::function<void()> body) {
   return thread;
 }
 
+// Most of the descriptors are for the user's program.
+constexpr size_t kMostUnproven = 1024;
+
 // Addresses of 4 or 16 bytes; loopback alone where there is nothing else.
 Result<std::vector<Bytes>> addresses_of(const net::InterfaceChoice& choice) {
   HVD_ASSIGN_OR_RETURN(std::vector<net::InterfaceAddress> all, net::interface_addresses());
@@ -50,19 +52,6 @@ Result<std::vector<Bytes>> addresses_of(const net::InterfaceChoice& choice) {
   return addresses;
 }
 
-// Strangers get at most a quarter of the descriptors of the user's program.
-rendezvous::ServerLimits limits_within_program() {
-  constexpr rlim_t kShare = 4;
-  constexpr size_t kLeast = 64;
-  constexpr size_t kMost = 1024;
-  rendezvous::ServerLimits limits;
-  rlimit descriptors{};
-  if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return limits;
-  const size_t share = std::max<size_t>(kLeast, descriptors.rlim_cur / kShare);
-  limits.unproven = std::min(kMost, share);
-  return limits;
-}
-
 std::string list_of(std::span<const net::Endpoint> endpoints) {
   std::string text;
   for (const net::Endpoint& endpoint : endpoints) {
@@ -77,7 +66,7 @@ ServedStore::ServedStore(const Secret& secret)
     : work_(loop_.get_executor()),
       server_(std::make_unique<rendezvous::Server>(
           loop_.get_executor(),
-          rendezvous::ServerOptions{.secret = secret, .limits = limits_within_program()})) {}
+          rendezvous::ServerOptions{.secret = secret, .limits = {.unproven = kMostUnproven}})) {}
 
 Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
                                                         const Settings& settings) {

@@ -1,11 +1,12 @@
 #include "runtime/stall/stall_inspector.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 
+#include "base/files/own_file.h"
 #include "base/log/log.h"
 #include "base/text.h"
 
@@ -173,9 +174,14 @@ void StallInspector::publish(const StallReport& report) {
   if (!options_.report_path.empty()) {
     const double epoch =
         std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-    std::ofstream file(options_.report_path, std::ios::app);
-    file << json_of(report, epoch) << std::endl;
-    if (!file) log::warning(cat("cannot write the stall report to ", options_.report_path));
+    const std::string line = json_of(report, epoch) + "\n";
+    const auto file = open_own_file(options_.report_path, O_APPEND);
+    if (!file.ok()) {
+      log::warning(cat("stall report: ", file.status().message()));
+    } else if (::write(file->get(), line.data(), line.size()) !=
+               static_cast<ssize_t>(line.size())) {
+      log::warning(cat("cannot write the stall report to ", options_.report_path));
+    }
   }
   if (report.fatal()) core_->fail(aborted(cause_of(report)));
 }

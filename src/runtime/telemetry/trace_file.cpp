@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/files/own_file.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -29,8 +30,9 @@ TraceFile::TraceFile(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(
 
 Result<TraceFile> TraceFile::create(const std::string& path) {
   // Not emptied when opened: a file without a byte is no JSON.
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (fd.get() < 0) return system_error(cat("cannot write the timeline ", path), errno);
+  Result<UniqueFd> opened = open_own_file(path, O_RDWR, "the timeline ");
+  if (!opened.ok()) return opened.status();
+  UniqueFd fd = *std::move(opened);
   struct stat about {};
   if (::fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
     return invalid_argument(cat("cannot write the timeline ", path, ": it is not a regular file"));
