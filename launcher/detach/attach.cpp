@@ -47,6 +47,11 @@ int follow(SpoolReader& reader, const std::string& pid) {
   TailLines before(kLinesBefore);
   bool is_running = reader.is_running();
   while (auto said = reader.next()) before.add(*std::move(said));
+  if (reader.begins_late()) say("the oldest output is gone: the spool had no room for it");
+  if (const size_t dropped = before.dropped(); dropped > 0) {
+    say(cat(dropped, dropped == 1 ? " older line is" : " older lines are",
+            " not shown; attach shows the last ", kLinesBefore));
+  }
   for (const Said& said : before.take()) {
     if (const int code = show(said); code != 0) return code;
   }

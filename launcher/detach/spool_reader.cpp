@@ -137,6 +137,7 @@ bool SpoolReader::go_to_next_file() {
   // The file is complete now that another one exists.
   if (read_more()) return true;
   has_gap_ = number_ >= 0 && next != number_ + 1;
+  begins_late_ |= number_ < 0 && next != 0;
   number_ = next;
   bytes_.clear();
   position_ = 0;

@@ -24,6 +24,8 @@ class SpoolReader {
 
   // The next lines; none when all has been read that is there.
   std::optional<Said> next();
+  // Whether the oldest output was gone at the first next(), since the spool had no room for it.
+  bool begins_late() const { return begins_late_; }
   // Whether the launcher lives. Read on after it has ended.
   bool is_running() const;
   // None: the launcher has not reported the end of its job.
@@ -51,6 +53,7 @@ class SpoolReader {
   size_t position_ = 0;
   bool is_damaged_ = false;  // the rest of file_ cannot be read
   bool has_gap_ = false;     // files between the last one and this one are gone
+  bool begins_late_ = false;
 };
 
 }  // namespace hvd::launcher

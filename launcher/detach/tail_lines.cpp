@@ -34,10 +34,12 @@ void TailLines::add(Said said) {
     Said& first = pieces_.front();
     const size_t lines = count_lines(first.bytes);
     if (lines_ - lines < most_) {
+      dropped_ += lines_ - most_;
       skip_lines(first.bytes, lines_ - most_);
       lines_ = most_;
     } else {
       lines_ -= lines;
+      dropped_ += lines;
       pieces_.pop_front();
     }
   }

@@ -13,6 +13,8 @@ class TailLines {
   explicit TailLines(size_t most) : most_(most) {}
 
   void add(Said said);
+  // Lines that were added and are not among the last.
+  size_t dropped() const { return dropped_; }
   // In their order; none of them stays.
   std::deque<Said> take();
 
@@ -20,6 +22,7 @@ class TailLines {
   const size_t most_;
   std::deque<Said> pieces_;
   size_t lines_ = 0;  // in pieces_
+  size_t dropped_ = 0;
 };
 
 // Lines that end in `text`, with "\n", "\r" or "\r\n".

@@ -302,6 +302,11 @@ Status JobLaunch::find_places() {
       output_->say(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
     }
   }
+  const bool has_torch = !options_.settings.flag("no_torch_env");
+  for (const std::string& name : ineffective_names(host_jobs_.environment_choice(), has_torch)) {
+    output_->say(
+        cat("-x ", name, " has no effect: horovodrun itself sets this variable for each rank"));
+  }
   for (const std::string& name : unset_names(environment(), host_jobs_.environment_choice())) {
     output_->say(
         cat("-x ", name, ": no such variable is set here, so ranks get none of that name"));

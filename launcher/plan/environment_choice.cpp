@@ -53,13 +53,18 @@ Status parse_env_file(std::string_view text, std::string_view path, EnvironmentC
     const std::string_view name = trim(line.substr(0, equals));
     Status status;
     if (name.find_first_of(" \t") != std::string_view::npos) {
-      status = invalid_argument(cat("'", printable(line), "' is not NAME=VALUE"));
+      status = invalid_argument("a name with a blank");
     } else if (equals == std::string_view::npos) {
       status = add(name, choice);
     } else {
       status = add(cat(name, "=", unquoted(trim(line.substr(equals + 1)))), choice);
     }
-    if (!status.ok()) return status.with_context(cat("env file ", path, ", line ", number));
+    if (status.ok()) continue;
+    // The line may hold a secret.
+    return invalid_argument(cat("env file ", path, ", line ", number,
+                                " is neither NAME=VALUE, NAME, a pattern such as NAME* nor a "
+                                "comment; correct it (its text is not shown, since it may be a "
+                                "secret)"));
   }
   return {};
 }
@@ -93,6 +98,13 @@ Environment chosen_environment(const Environment& inherited, const Environment& 
     }
   }
   return overlay(overlay(std::move(chosen), flags), choice.values);
+}
+
+std::vector<std::string> ineffective_names(const EnvironmentChoice& choice, bool torch) {
+  std::vector<std::string> names = choice.names;
+  for (const auto& variable : choice.values) names.push_back(variable.first);
+  std::erase_if(names, [&](const std::string& name) { return !is_set_by_launcher(name, torch); });
+  return names;
 }
 
 std::vector<std::string> unset_names(const Environment& inherited,

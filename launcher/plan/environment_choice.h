@@ -31,6 +31,10 @@ Status parse_env_file(std::string_view text, std::string_view path, EnvironmentC
 Environment chosen_environment(const Environment& inherited, const Environment& flags,
                                const EnvironmentChoice& choice, bool is_local);
 
+// The names given that have no effect, since the launcher sets these variables for each rank. `torch`: also
+// those of torchrun.
+std::vector<std::string> ineffective_names(const EnvironmentChoice& choice, bool torch);
+
 // The names given without a value that are not set.
 std::vector<std::string> unset_names(const Environment& inherited, const EnvironmentChoice& choice);
 

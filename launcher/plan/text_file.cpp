@@ -1,10 +1,12 @@
 #include "launcher/plan/text_file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "base/log/log.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -12,6 +14,16 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMaxSize = 64 << 20;
+constexpr int kQuietMilliseconds = 2000;
+
+// Waits until a FIFO, pipe or terminal has bytes or has ended, and says that it waits.
+void wait_for_first_bytes(const UniqueFd& file, const std::string& path, std::string_view what) {
+  pollfd readable{.fd = file.get(), .events = POLLIN, .revents = 0};
+  if (::poll(&readable, 1, kQuietMilliseconds) != 0) return;
+  log::warning(cat("waiting for ", what, " from ", path == "-" ? "standard input" : path,
+                   ", to which no process has written yet"));
+  while (::poll(&readable, 1, -1) < 0 && errno == EINTR) continue;
+}
 
 }  // namespace
 
@@ -19,13 +31,19 @@ Result<std::string> read_text_file(const std::string& path, std::string_view wha
   const std::string cannot = path == "-" ? cat("cannot read ", what, " from standard input")
                                          : cat("cannot read ", what, " ", path);
   const UniqueFd file(path == "-" ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
-                                  : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+                                  : ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!file) return system_error(cannot, errno);
+  wait_for_first_bytes(file, path, what);
   std::string text;
   char buffer[65536];
   for (;;) {
     const ssize_t size = ::read(file.get(), buffer, sizeof buffer);
     if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) {
+      pollfd readable{.fd = file.get(), .events = POLLIN, .revents = 0};
+      ::poll(&readable, 1, -1);
+      continue;
+    }
     if (size < 0) return system_error(cannot, errno);
     if (size == 0) return text;
     text.append(buffer, static_cast<size_t>(size));

@@ -102,6 +102,10 @@ bool matches(std::string_view name, Patterns patterns) {
 
 }  // namespace
 
+bool is_set_by_launcher(std::string_view name, bool torch) {
+  return matches(name, kOwn) && (torch || !matches(name, kTorch));
+}
+
 Environment host_environment(const Environment& inherited, bool is_local) {
   Environment environment;
   const auto outer = std::find_if(inherited.begin(), inherited.end(), [](const auto& variable) {

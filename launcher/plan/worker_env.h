@@ -20,6 +20,10 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 // launcher's user, terminal and machine.
 Environment host_environment(const Environment& inherited, bool is_local);
 
+// Whether the launcher sets this variable for each rank, whatever the user gives. `torch`: also the variables of
+// torchrun.
+bool is_set_by_launcher(std::string_view name, bool torch);
+
 // The identity variables of a slot.
 Environment slot_environment(const SlotPlan& plan, const Slot& slot);
 

@@ -22,10 +22,12 @@ TEST_CASE("the last lines of both streams stay, in their order") {
   tail.add({.bytes = "1\n2\n"});
   CHECK(text_of(tail) == "1\n2\n");
   tail.add({.bytes = "1\n2\n3\n4\n5\n"});
+  CHECK(tail.dropped() == 2);
   CHECK(text_of(tail) == "3\n4\n5\n");
   tail.add({.bytes = "1\n2\n"});
   tail.add({.is_error = 1, .bytes = "3\n"});
   tail.add({.bytes = "4\n"});
+  CHECK(tail.dropped() == 3);
   CHECK(text_of(tail) == "2\n!3\n4\n");
 }
 

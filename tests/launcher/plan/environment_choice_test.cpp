@@ -81,10 +81,18 @@ TEST_CASE("a file of variables") {
   CHECK(choice.values ==
         Environment{{"B", "two words"}, {"C", "it"}, {"D", ""}, {"A", "2"}, {"E", "a#b"}});
   CHECK(choice.names == std::vector<std::string>{"PATH"});
-  CHECK(parse_env_file("A=1\nB C=2\n", "f", choice).message() ==
-        "env file f, line 2: 'B C=2' is not NAME=VALUE");
-  CHECK(parse_env_file("=2\n", "f", choice).message() ==
-        "env file f, line 1: '' is no name of a variable, and no pattern such as NAME*");
+  for (const char* text :
+       {"A=1\nB secret\n", "A=1\nB C=secret\n", "A=1\n=secret\n", "A=1\nA*=secret\n"}) {
+    CHECK(parse_env_file(text, "f", choice).message() ==
+          "env file f, line 2 is neither NAME=VALUE, NAME, a pattern such as NAME* nor a comment; "
+          "correct it (its text is not shown, since it may be a secret)");
+  }
+}
+
+TEST_CASE("variables that the launcher sets for each rank are named") {
+  const auto choice = choice_of({"HOROVOD_RANK=1", "A=1", "MASTER_ADDR", "HOROVOD_*"});
+  CHECK(ineffective_names(choice, true) == std::vector<std::string>{"MASTER_ADDR", "HOROVOD_RANK"});
+  CHECK(ineffective_names(choice, false) == std::vector<std::string>{"HOROVOD_RANK"});
 }
 
 }  // namespace hvd::launcher
