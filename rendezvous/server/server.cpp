@@ -8,6 +8,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
+#include "net/descriptor_share.h"
 #include "net/resolve.h"
 #include "rendezvous/server/session.h"
 
@@ -23,6 +24,11 @@ constexpr std::chrono::milliseconds kPause{100};
 // Time between two warnings of it.
 constexpr std::chrono::seconds kBetweenWarnings{60};
 
+ServerLimits within_descriptors(ServerLimits limits) {
+  limits.unproven = net::descriptor_share(limits.unproven);
+  return limits;
+}
+
 }  // namespace
 
 class Server::Impl : public std::enable_shared_from_this<Impl> {
@@ -31,7 +37,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       : executor_(std::move(executor)),
         core_(std::make_shared<ServerCore>(
             options.secret, Monitor::token(options.monitor_secret.value_or(options.secret)),
-            options.size, options.limits, options.open_monitor)),
+            options.size, within_descriptors(options.limits), options.open_monitor)),
         expiry_(executor_),
         unsigned_at_ports_(options.insecure_compat_at_ports) {
     core_->expiry_changed = [this] { arm_expiry(); };

@@ -12,8 +12,8 @@ namespace hvd::rendezvous {
 struct ServerLimits {
   net::HttpLimits http = {};
   size_t sessions = 100'000;
-  // Connections at one time whose clients have not proven the secret. One more ends the oldest: its
-  // client may connect again.
+  // Connections at one time whose clients have not proven the secret, at most a quarter of the
+  // descriptors. One more ends the oldest: its client may connect again.
   size_t unproven = 100'000;
   // Time in which a new connection must prove that it knows the secret.
   std::chrono::milliseconds handshake{10'000};

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "base/text.h"
+#include "net/descriptor_share.h"
 #include "net/socket_address.h"
 #include "net/tls/tls_context.h"
 #include "net/tls/tls_key.h"
@@ -138,7 +139,7 @@ Result<TlsFront> TlsFront::make(TlsServerOptions options) {
 void TlsFront::take(StreamSocket socket, Adopt adopt) const {
   auto& unproven = server_->unproven;
   std::erase_if(unproven, [](const auto& handshake) { return handshake.expired(); });
-  if (unproven.size() >= server_->options.limits.unproven) {
+  if (unproven.size() >= descriptor_share(server_->options.limits.unproven)) {
     // The first client has had the most time.
     unproven.front().lock()->end();
     unproven.pop_front();
