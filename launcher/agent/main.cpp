@@ -20,6 +20,7 @@
 #include "horovod/version.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/guardian.h"
+#include "launcher/agent/host/leftovers.h"
 #include "launcher/agent/loop/cipher.h"
 #include "launcher/agent/loop/join.h"
 #include "launcher/agent/loop/link.h"
@@ -170,7 +171,7 @@ std::string job_folder() {
   uint64_t number = 0;
   [[maybe_unused]] const ssize_t size = ::getrandom(&number, sizeof number, 0);
   const char* const where = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-  return cat(where, "/horovod-job-", number % 1'000'000'000'000);
+  return cat(where, "/", kJobFolder, number % 1'000'000'000'000);
 }
 
 int run_agent(const Options& options, const OpenSession* session, std::string build,
@@ -219,6 +220,7 @@ int main(int argc, char** argv) {
   }
   const OpenSession* const session =
       options->join.empty() ? std::get_if<OpenSession>(&opening) : nullptr;
+  remove_unused_agents(argv[0]);
   const std::string folder = job_folder();
   const std::string staging = staging_directory();
   return run_guarded(

@@ -1,5 +1,7 @@
 // horovod-pmix FOLDER HOST_NAME HOST: an agent's helper. Says its library's version, hears the order
 // on standard input, says the ranks' environments, and serves until its standard input ends.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -69,6 +71,10 @@ int main(int argc, char** argv) {
   ::prctl(PR_SET_NAME, "horovod-pmix");
   const std::string folder = argv[1];
   if (::mkdir(folder.c_str(), 0700) != 0) return fail(system_error(folder, errno));
+  // A later job removes a folder that nobody has locked. Open until the end of the process.
+  if (const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); lock >= 0) {
+    ::flock(lock, LOCK_SH);
+  }
   const auto version = start_pmix_server(folder, argv[2], static_cast<size_t>(*parse_int(argv[3])));
   Status status = version.status();
   if (status.ok() && say({*version})) status = serve(folder);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/agent/host/leftovers.h"
 #include "launcher/agent/host/process_tree.h"
 #include "net/port_range.h"
 #include "net/tcp_transport.h"
@@ -83,6 +84,8 @@ void PmixHelper::begin(const HostJob& job, const Environment& environment,
   on_answer_ = std::move(on_answer);
   const UniqueFd file = program_file();
   if (!file || value_of(job.environment, "HOROVOD_PMIX") == "0") return answer();
+  const size_t name = folder_.rfind('/') + 1;
+  remove_unlocked_folders(folder_.substr(0, name), kJobFolder);
   RankCommand command;
   command.path = cat("/proc/self/fd/", file.get());
   command.arguments = {"horovod-pmix", folder_, safe_name(job.host_name), cat(job.host)};
@@ -107,6 +110,7 @@ void PmixHelper::read() {
   const auto texts = take_texts(heard_);
   if (!texts) return;
   if (texts->size() == 1) version_ = texts->front();
+  lock_ = lock_folder(folder_);  // ranks use it also after the helper's end
   answer();
 }
 

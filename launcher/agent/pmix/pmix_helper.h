@@ -18,6 +18,9 @@ namespace hvd::launcher {
 // Returns the helper's executable file; empty in a build without a helper.
 std::string_view pmix_program();
 
+// The beginning of the name of a job's folder on a host.
+inline constexpr std::string_view kJobFolder = "horovod-job-";
+
 class PmixHelper {
  public:
   // `folder` is for files of the job and does not exist yet. The agent's guardian removes it.
@@ -54,6 +57,7 @@ class PmixHelper {
 
   net::EventLoop& loop_;
   std::string folder_;
+  UniqueFd lock_;  // on folder_
   RankProcess process_;
   std::string heard_;
   std::string version_;
