@@ -6,9 +6,9 @@ import os
 import sys
 import time
 
-import torch
+import numpy
 
-import horovod.torch as hvd
+import horovod.numpy as hvd
 
 what = sys.argv[1] if len(sys.argv) > 1 else ""
 if what == "mpi" and sys.argv[2] == "mpi4py":
@@ -27,7 +27,7 @@ if what == "mpi":
     assert hvd.allgather_object(comm.Get_rank()) == part.allgather(comm.Get_rank())
     hvd.shutdown()
     hvd.init(comm=comm)
-total = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum).item()
+total = hvd.allreduce(numpy.array([hvd.rank() + 1.0], "f"), op=hvd.Sum).item()
 print(f"rank {hvd.rank()} of {hvd.size()}, local {hvd.local_rank()} of {hvd.local_size()}, "
       f"cross {hvd.cross_rank()} of {hvd.cross_size()}, sum {total:g} on {os.uname().nodename}",
       flush=True)
@@ -39,5 +39,5 @@ if what in ("fail", "sleep"):
 if what == "twice":
     hvd.shutdown()
     hvd.init()
-    total = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum).item()
+    total = hvd.allreduce(numpy.array([hvd.rank() + 1.0], "f"), op=hvd.Sum).item()
     print(f"again rank {hvd.rank()} of {hvd.size()}, sum {total:g}", flush=True)
