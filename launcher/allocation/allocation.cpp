@@ -128,23 +128,13 @@ Host AllocationFinder::slurm_host(const std::string& name, int tasks, bool are_a
 
 Status AllocationFinder::add_slurm_group(HostList& hosts, const std::string& suffix,
                                          const std::vector<SlurmNode>& nodes) const {
-  std::string name = "SLURM_JOB_NODELIST" + suffix;
-  if (variable(name).empty()) name = "SLURM_NODELIST" + suffix;  // the name in old releases
-  const std::string list = variable(name);
-  std::vector<std::string> names;
-  for (const std::string_view part : split_outside_brackets(list)) {
-    const auto some = expand_names(trim(part));
-    if (!some.ok()) return some.status().with_context(name);
-    names.insert(names.end(), some->begin(), some->end());
-    if (names.size() > kMaxNames) return invalid_argument(cat(name, " names too many hosts"));
-  }
+  HVD_ASSIGN_OR_RETURN(const auto names, slurm_node_names(sources_.variable, suffix));
   HVD_ASSIGN_OR_RETURN(const auto tasks, slurm_tasks(suffix, names.size()));
   const auto cpus = slurm_cpus(suffix, names.size());
   const bool are_asked = are_tasks_asked(suffix);
   for (size_t i = 0; i < names.size(); ++i) {
     const auto node = std::find_if(nodes.begin(), nodes.end(),
                                    [&](const SlurmNode& each) { return each.name == names[i]; });
-    if (Status status = check_host_name(names[i]); !status.ok()) return status.with_context(name);
     if (hosts.has(names[i])) {
       return invalid_argument(cat("node ", names[i],
                                   " is in two components of the heterogeneous job; ",
@@ -160,20 +150,12 @@ Found AllocationFinder::slurm() const {
   const std::string job = variable("SLURM_JOB_ID");
   const bool is_one =
       !variable("SLURM_JOB_NODELIST").empty() || !variable("SLURM_NODELIST").empty();
-  const std::string groups = variable("SLURM_HET_SIZE");
-  if (!is_one && groups.empty()) return std::optional<Allocation>();
+  if (!is_one && variable("SLURM_HET_SIZE").empty()) return std::optional<Allocation>();
+  HVD_ASSIGN_OR_RETURN(const auto suffixes, slurm_suffixes(sources_.variable));
   HostList hosts;
   const std::vector<SlurmNode> nodes = sources_.slurm_nodes();
-  if (groups.empty()) {
-    HVD_RETURN_IF_ERROR(add_slurm_group(hosts, "", nodes));
-  } else {
-    const auto count = parse_int(groups);
-    if (!count || *count < 1 || *count > 128) {
-      return invalid_argument(cat("SLURM_HET_SIZE=", printable(groups), " is no number of groups"));
-    }
-    for (int64_t i = 0; i < *count; ++i) {
-      HVD_RETURN_IF_ERROR(add_slurm_group(hosts, cat("_HET_GROUP_", i), nodes));
-    }
+  for (const std::string& suffix : suffixes) {
+    HVD_RETURN_IF_ERROR(add_slurm_group(hosts, suffix, nodes));
   }
   return found(cat("Slurm job ", printable(job)), hosts);
 }

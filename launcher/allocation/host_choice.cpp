@@ -13,10 +13,17 @@
 namespace hvd::launcher {
 namespace {
 
-Result<std::optional<Allocation>> allocation(const Settings& settings,
-                                             std::function<std::vector<SlurmNode>()> slurm_nodes) {
+// LaunchMethods says it where scontrol does not answer.
+std::vector<SlurmNode> slurm_nodes() {
+  const std::string job = slurm_job_id();
+  if (job.empty()) return {};
+  auto nodes = read_slurm_nodes(job);
+  return nodes.ok() ? *std::move(nodes) : std::vector<SlurmNode>();
+}
+
+Result<std::optional<Allocation>> allocation(const Settings& settings) {
   AllocationSources sources;
-  sources.slurm_nodes = std::move(slurm_nodes);
+  sources.slurm_nodes = slurm_nodes;
   sources.has_num_proc = settings.is_set("num_proc");
   if (settings.is_set("slots_per_host")) {
     sources.slots_per_host = static_cast<int>(settings.integer("slots_per_host"));
@@ -28,14 +35,6 @@ Result<std::optional<Allocation>> allocation(const Settings& settings,
     return read_text_file(path, "the list of hosts");
   };
   return find_allocation(sources);
-}
-
-// LaunchMethods says it where scontrol does not answer.
-std::vector<SlurmNode> slurm_nodes() {
-  const std::string job = slurm_job_id();
-  if (job.empty()) return {};
-  auto nodes = read_slurm_nodes(job);
-  return nodes.ok() ? *std::move(nodes) : std::vector<SlurmNode>();
 }
 
 // Flux names the hosts of a job by a command, in no variable.
@@ -64,7 +63,7 @@ Result<std::vector<Host>> all_hosts(const Settings& settings) {
     return std::move(file.hosts);
   }
   if (!settings.is_set("job")) {
-    HVD_ASSIGN_OR_RETURN(const auto found, allocation(settings, slurm_nodes));
+    HVD_ASSIGN_OR_RETURN(const auto found, allocation(settings));
     if (found) return found->hosts;
   }
   warn_about_flux(settings);
@@ -110,11 +109,6 @@ Result<std::vector<Host>> choose_hosts(const Settings& settings) {
   }
   hosts.resize(wanted);
   return hosts;
-}
-
-std::vector<Host> hosts_of_allocation(const Settings& settings) {
-  const auto found = allocation(settings, [] { return std::vector<SlurmNode>(); });
-  return found.ok() && *found ? (*found)->hosts : std::vector<Host>();
 }
 
 }  // namespace hvd::launcher

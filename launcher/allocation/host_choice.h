@@ -14,7 +14,4 @@ namespace hvd::launcher {
 // within a rank of another job, whose scheduler's hosts are not this one's.
 Result<std::vector<Host>> choose_hosts(const Settings& settings);
 
-// Those of the scheduler's job, without asking programs of the scheduler; none without one.
-std::vector<Host> hosts_of_allocation(const Settings& settings);
-
 }  // namespace hvd::launcher

@@ -9,7 +9,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "launcher/allocation/host_choice.h"
+#include "net/asio.h"
 
 namespace hvd::launcher {
 namespace {
@@ -78,29 +78,34 @@ std::string job_with_steps(const Settings& settings) {
 
 std::string_view first_label(std::string_view name) { return name.substr(0, name.find('.')); }
 
-bool is_address(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return false;
-  ::freeaddrinfo(found);
-  return true;
+// One form for each spelling of an address; an IPv4 address that is mapped into IPv6 is itself. Nothing for a name.
+std::optional<std::string> address_in(const std::string& text) {
+  net::error_code error;
+  const auto address = net::asio::ip::make_address(text, error);
+  if (error) return {};
+  if (!address.is_v6() || !address.to_v6().is_v4_mapped()) return address.to_string();
+  return net::asio::ip::make_address_v4(net::asio::ip::v4_mapped, address.to_v6()).to_string();
 }
 
-bool has_address(const std::string& node, const std::string& address) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(node.c_str(), nullptr, &hints, &found) != 0) return false;
-  bool is_found = false;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
-    char text[NI_MAXHOST];
-    is_found |= ::getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof text, nullptr, 0,
-                              NI_NUMERICHOST) == 0 &&
-                text == address;
+// The node of each address; those of a node that cannot be looked up are missing.
+std::map<std::string, size_t> addresses_of(const std::vector<SlurmNode>& nodes) {
+  std::map<std::string, size_t> addresses;
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* found = nullptr;
+    if (::getaddrinfo(nodes[node].name.c_str(), nullptr, &hints, &found) != 0) continue;
+    for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+      char text[NI_MAXHOST];
+      if (::getnameinfo(each->ai_addr, each->ai_addrlen, text, sizeof text, nullptr, 0,
+                        NI_NUMERICHOST) != 0) {
+        continue;
+      }
+      if (const auto address = address_in(text)) addresses.emplace(*address, node);
+    }
+    ::freeaddrinfo(found);
   }
-  ::freeaddrinfo(found);
-  return is_found;
+  return addresses;
 }
 
 bool is_own_user(const std::string& user) {
@@ -132,10 +137,8 @@ LaunchMethods::LaunchMethods(const Settings& settings, bool is_in_step)
   }
   log::warning(cat("Slurm's generic resources of each node are unknown (", nodes.status().message(),
                    "): steps get those that srun gives them"));
-  if (environment_variable("SLURM_JOB_ID_HET_GROUP_1")) {
-    log::warning("without scontrol, only the first component of this heterogeneous job is reached");
-  }
-  for (const Host& host : hosts_of_allocation(settings)) nodes_.push_back({host.name, "", 0, -1});
+  nodes = slurm_nodes_in(environment_variable);
+  if (nodes.ok()) nodes_ = *std::move(nodes);  // choose_hosts() reports an error
 }
 
 LaunchMethods::LaunchMethods(const Settings& settings, std::string job,
@@ -153,7 +156,7 @@ LaunchMethod LaunchMethods::of(const Host& host) const {
   LaunchMethod method;
   method.command = command_;
   method.lease_seconds = settings_.number("lease");
-  const SlurmNode* node = host.port == 0 && is_own_user(host.user) ? node_of(host) : nullptr;
+  const SlurmNode* node = node_of(host);
   if (node == nullptr) return method;
   method.command = step_on(*node);
   method.is_step = true;
@@ -168,17 +171,30 @@ double LaunchMethods::lease_seconds() const {
   return nodes_.empty() || settings_.is_set("lease") ? lease : std::min(lease, kLeaseInStep);
 }
 
+std::string LaunchMethods::question_about(const Host& host) const {
+  if (!may_be_node(host) || node_of(host) != nullptr) return {};
+  return "exec scontrol show job -d " + shell_quote(job_);
+}
+
+void LaunchMethods::set_nodes(std::vector<SlurmNode> nodes) {
+  nodes_ = std::move(nodes);
+  addresses_.reset();
+}
+
+bool LaunchMethods::may_be_node(const Host& host) const {
+  return !job_.empty() && host.port == 0 && is_own_user(host.user);
+}
+
 // By the node's name, the first label of its name, or one of its addresses.
 const SlurmNode* LaunchMethods::node_of(const Host& host) const {
-  if (job_.empty()) return nullptr;
+  if (!may_be_node(host)) return nullptr;
   for (const SlurmNode& node : nodes_) {
     if (node.name == host.name) return &node;
   }
-  if (is_address(host.name)) {
-    for (const SlurmNode& node : nodes_) {
-      if (has_address(node.name, host.name)) return &node;
-    }
-    return nullptr;
+  if (const auto address = address_in(host.name)) {
+    if (!addresses_) addresses_ = addresses_of(nodes_);
+    const auto found = addresses_->find(*address);
+    return found == addresses_->end() ? nullptr : &nodes_[found->second];
   }
   for (const SlurmNode& node : nodes_) {
     if (first_label(node.name) == first_label(host.name)) return &node;

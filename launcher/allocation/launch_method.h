@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,13 @@ class LaunchMethods {
   LaunchMethod of(const Host& host) const;
   // The shortest lease of any host.
   double lease_seconds() const;
+  // A shell command that prints the nodes of the job for parse_slurm_nodes(), if this host may be a node that has
+  // joined the job since; empty otherwise.
+  std::string question_about(const Host& host) const;
+  void set_nodes(std::vector<SlurmNode> nodes);
 
  private:
+  bool may_be_node(const Host& host) const;
   const SlurmNode* node_of(const Host& host) const;
   std::string step_on(const SlurmNode& node) const;
 
@@ -40,6 +46,8 @@ class LaunchMethods {
   std::string command_;  // of --launch-agent, of --ssh-command, or of the MPI Operator
   std::string job_;      // of Slurm; empty: no host is reached by a step
   std::vector<SlurmNode> nodes_;
+  // The node of each address. Looked up once, when the first host is named by an address.
+  mutable std::optional<std::map<std::string, size_t>> addresses_;
   std::vector<std::string> removed_variables_;  // of the step's srun
   bool is_in_step_ = false;
 };

@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/words.h"
+#include "launcher/plan/hosts.h"
 #include "launcher/plan/name_ranges.h"
 #include "launcher/spawn/local_program.h"
 
@@ -56,6 +57,7 @@ struct Block {
     std::string_view resources;
   };
   std::vector<Line> lines;
+  std::string_view all;           // the names of all nodes
   std::set<std::string> untyped;  // names that the job requests without a type
   int component = -1;
 };
@@ -101,6 +103,7 @@ std::string_view value_in(std::string_view word, std::string_view key) {
 void take_line_of_job(const std::vector<std::string_view>& words, Block& block) {
   Block::Line line;
   for (const std::string_view word : words) {
+    if (const auto value = value_in(word, "NodeList="); !value.empty()) block.all = value;
     if (const auto offset = parse_int(value_in(word, "HetJobOffset="))) {
       block.component = static_cast<int>(std::clamp<int64_t>(*offset, 0, kMaxNames));
     }
@@ -113,21 +116,27 @@ void take_line_of_job(const std::vector<std::string_view>& words, Block& block) 
 }
 
 Status add_nodes(const Block& block, std::vector<SlurmNode>& nodes) {
-  for (const Block::Line& line : block.lines) {
-    for (const std::string_view part : split_outside_brackets(line.names)) {
+  std::set<std::string> known;
+  const auto add = [&](std::string_view list, std::string_view resources) -> Status {
+    if (list.empty() || list == "(null)") return {};
+    for (const std::string_view part : split_outside_brackets(list)) {
       auto names = expand_names(part);
-      if (!names.ok()) return names.status().with_context("scontrol show job: Nodes=");
+      if (!names.ok()) return names.status().with_context("scontrol show job: nodes");
       for (std::string& name : *names) {
+        if (!known.insert(name).second) continue;
         if (nodes.size() > kMaxNames) {
           return invalid_argument("scontrol show job names too many nodes");
         }
         SlurmNode node{std::move(name), "", 0, block.component};
-        take_resources(line.resources, block.untyped, node);
+        take_resources(resources, block.untyped, node);
         nodes.push_back(std::move(node));
       }
     }
-  }
-  return {};
+    return {};
+  };
+  for (const Block::Line& line : block.lines) HVD_RETURN_IF_ERROR(add(line.names, line.resources));
+  // A node that joined the job while it runs has no line of its own.
+  return add(block.all, "");
 }
 
 }  // namespace
@@ -158,7 +167,51 @@ Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job) {
   return nodes;
 }
 
-bool is_in_plain_step(const std::function<std::optional<std::string>(std::string_view)>& variable) {
+Result<std::vector<std::string>> slurm_node_names(const SlurmVariables& variable,
+                                                  const std::string& suffix) {
+  std::string name = "SLURM_JOB_NODELIST" + suffix;
+  std::string list(trim(variable(name).value_or("")));
+  if (list.empty()) {
+    name = "SLURM_NODELIST" + suffix;  // the name in old releases
+    list = trim(variable(name).value_or(""));
+  }
+  std::vector<std::string> names;
+  for (const std::string_view part : split_outside_brackets(list)) {
+    const auto some = expand_names(trim(part));
+    if (!some.ok()) return some.status().with_context(name);
+    names.insert(names.end(), some->begin(), some->end());
+    if (names.size() > kMaxNames) return invalid_argument(cat(name, " names too many hosts"));
+  }
+  for (const std::string& each : names) {
+    if (Status status = check_host_name(each); !status.ok()) return status.with_context(name);
+  }
+  return names;
+}
+
+Result<std::vector<std::string>> slurm_suffixes(const SlurmVariables& variable) {
+  const std::string groups(trim(variable("SLURM_HET_SIZE").value_or("")));
+  if (groups.empty()) return std::vector<std::string>{""};
+  const auto count = parse_int(groups);
+  if (!count || *count < 1 || *count > 128) {
+    return invalid_argument(cat("SLURM_HET_SIZE=", printable(groups), " is no number of groups"));
+  }
+  std::vector<std::string> suffixes;
+  for (int64_t i = 0; i < *count; ++i) suffixes.push_back(cat("_HET_GROUP_", i));
+  return suffixes;
+}
+
+Result<std::vector<SlurmNode>> slurm_nodes_in(const SlurmVariables& variable) {
+  HVD_ASSIGN_OR_RETURN(const auto suffixes, slurm_suffixes(variable));
+  std::vector<SlurmNode> nodes;
+  for (size_t i = 0; i < suffixes.size(); ++i) {
+    HVD_ASSIGN_OR_RETURN(auto names, slurm_node_names(variable, suffixes[i]));
+    const int component = suffixes[i].empty() ? -1 : static_cast<int>(i);
+    for (std::string& name : names) nodes.push_back({std::move(name), "", 0, component});
+  }
+  return nodes;
+}
+
+bool is_in_plain_step(const SlurmVariables& variable) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
   const auto step = parse_int(trim(variable("SLURM_STEP_ID").value_or("")));
   return step && *step < kFirstSpecialStep;

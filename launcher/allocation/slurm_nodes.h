@@ -25,9 +25,22 @@ Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text);
 // Asks scontrol about this job. An error says why there is no answer.
 Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job);
 
+using SlurmVariables = std::function<std::optional<std::string>(std::string_view)>;
+
+// The nodes that SLURM_JOB_NODELIST names, with this end of the variable's name: empty, or "_HET_GROUP_1". An
+// error names the variable.
+Result<std::vector<std::string>> slurm_node_names(const SlurmVariables& variable,
+                                                  const std::string& suffix);
+
+// The components of a heterogeneous job by the ends of their variables' names; {""} for other jobs.
+Result<std::vector<std::string>> slurm_suffixes(const SlurmVariables& variable);
+
+// The nodes that the variables name, in their components, where scontrol does not answer: without resources.
+Result<std::vector<SlurmNode>> slurm_nodes_in(const SlurmVariables& variable);
+
 // Whether these variables are those of a step that has a part of the job's resources: the numbers of the
 // batch, the interactive and the external step, which have all of a node's, are special.
-bool is_in_plain_step(const std::function<std::optional<std::string>(std::string_view)>& variable);
+bool is_in_plain_step(const SlurmVariables& variable);
 
 // The job's number where it is known to scontrol and srun: that of its leader in a heterogeneous job. Empty
 // outside of Slurm.

@@ -8,7 +8,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/allocation/host_choice.h"
+#include "launcher/elastic/script_run.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/worker_env.h"
 
@@ -72,6 +72,16 @@ SpawnTarget HostJobs::target_of(const Host& host) const {
   target.is_step = method.is_step;
   target.may_be_local = method.may_be_local;
   return target;
+}
+
+net::Task<void> HostJobs::find_node(net::asio::any_io_executor executor, Host host) {
+  const std::string question = methods_.question_about(host);
+  if (question.empty()) co_return;
+  auto run = ScriptRun::start(executor, question, {}, [](std::string_view) {});
+  if (!run.ok()) co_return;
+  const ScriptAnswer answer = co_await (*run)->end();
+  auto nodes = parse_slurm_nodes(answer.output);
+  if (answer.is_good() && nodes.ok() && !nodes->empty()) methods_.set_nodes(*std::move(nodes));
 }
 
 HostJob HostJobs::job_of(int host, bool is_local) const {

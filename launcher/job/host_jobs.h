@@ -33,6 +33,8 @@ class HostJobs {
   Status read();
   HostJob job_of(int host, bool is_local) const;
   SpawnTarget target_of(const Host& host) const;
+  // Before target_of() of a host that starts while the job runs: it may have joined the allocation of Slurm.
+  net::Task<void> find_node(net::asio::any_io_executor executor, Host host);
   // The shortest lease of any host.
   double lease_seconds() const { return methods_.lease_seconds(); }
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
@@ -53,7 +55,7 @@ class HostJobs {
   const bool is_elastic_;
   const JobIdentity& identity_;
   const Secret results_secret_ = Secret::random();
-  const LaunchMethods methods_;
+  LaunchMethods methods_;
   const double grace_;
   const int end_signal_;
   std::string agent_;

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kProgressEvery{200};
 }  // namespace
 
 HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, const SlotPlan& plan,
-                         const HostJobs& host_jobs, JoinQueue* join_queue)
+                         HostJobs& host_jobs, JoinQueue* join_queue)
     : loop_(loop),
       options_(options),
       plan_(plan),
@@ -86,6 +86,8 @@ HostStart HostStartup::start_of(int host, AgentEvents* events) const {
 }
 
 net::Task<Result<std::unique_ptr<AgentLink>>> HostStartup::add(int host, AgentEvents* events) {
+  co_await host_jobs_.find_node(loop_.get_executor(), plan_.hosts[static_cast<size_t>(host)]);
+  if (is_cancelled_) co_return aborted("the job ends");
   std::vector<HostStart> starts;
   starts.push_back(start_of(host, events));
   const auto addition =

@@ -24,7 +24,7 @@ class HostStartup {
  public:
   // All arguments outlive this object. `join_queue`: the queue in which the hosts have joined, or null.
   HostStartup(net::asio::io_context& loop, const Options& options, const SlotPlan& plan,
-              const HostJobs& host_jobs, JoinQueue* join_queue);
+              HostJobs& host_jobs, JoinQueue* join_queue);
 
   struct Outcome {
     std::vector<std::unique_ptr<AgentLink>> links;  // empty after cancel() or an error
@@ -50,7 +50,7 @@ class HostStartup {
   net::asio::io_context& loop_;
   const Options& options_;
   const SlotPlan& plan_;
-  const HostJobs& host_jobs_;
+  HostJobs& host_jobs_;
   JoinQueue* const join_queue_;
   net::asio::steady_timer progress_;
   LocalSpawner local_;

@@ -47,7 +47,7 @@ ReturnToService=2
 SlurmdTimeout=20
 KillWait=5
 SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1,permit_job_expansion
 {gpus}{nodes}
 PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 """

@@ -59,4 +59,17 @@ TEST_CASE("other hosts, users and ports are reached by ssh") {
   }
 }
 
+TEST_CASE("a host that an address names is the node of that address in any spelling") {
+  const std::vector<SlurmNode> nodes = {{"10.1.2.3", "", 0, -1}, {"fd81::1", "", 0, -1}};
+  for (const char* name : {"10.1.2.3", "::ffff:10.1.2.3", "::ffff:0a01:0203"}) {
+    const LaunchMethod method = method_of({name, "", 1}, nodes);
+    CHECK_MESSAGE(has(method.command, " --nodelist=10.1.2.3 "), name);
+  }
+  for (const char* name : {"fd81::1", "fd81:0:0:0:0:0:0:1", "FD81::0001"}) {
+    const LaunchMethod method = method_of({name, "", 1}, nodes);
+    CHECK_MESSAGE(has(method.command, " --nodelist=fd81::1 "), name);
+  }
+  CHECK_FALSE(method_of({"10.1.2.4", "", 1}, nodes).is_step);
+}
+
 }  // namespace hvd::launcher

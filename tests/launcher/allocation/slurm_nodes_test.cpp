@@ -3,6 +3,9 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace hvd::launcher {
 namespace {
@@ -51,6 +54,18 @@ TEST_CASE("a resource that the job requests without a type has none in the step 
             .resources == "gpu:a100:1");
 }
 
+TEST_CASE("a node that joined the job has no line, and is in the list of nodes") {
+  const auto nodes = nodes_in(
+      "JobId=1 HetJobId=1 HetJobOffset=0\n   ReqNodeList=a ExcNodeList=c\n   NodeList=a,n[1-2]\n"
+      "     Nodes=a CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)\n");
+  REQUIRE(nodes.size() == 3);
+  CHECK(nodes[0].resources == "gpu:2");
+  CHECK(nodes[2].name == "n2");
+  CHECK(nodes[2].resources.empty());
+  CHECK(nodes[2].component == 0);
+  CHECK(nodes_in("JobId=1\n   NodeList=(null)\n").empty());
+}
+
 TEST_CASE("a node without resources has none") {
   const auto nodes =
       nodes_in("     Nodes=a CPU_IDs=0-1 Mem=0 GRES=\n     Nodes=b CPU_IDs=0 Mem=0 GRES=(null)\n");
@@ -83,6 +98,31 @@ TEST_CASE("batch, interactive and external steps are no parts of a job") {
   CHECK_FALSE(in_step(nullptr));
   CHECK_FALSE(in_step("4294967290"));
   CHECK_FALSE(in_step("4294967291"));
+}
+
+TEST_CASE("without scontrol, the variables name the nodes of each component") {
+  const std::map<std::string, std::string, std::less<>> variables = {
+      {"SLURM_HET_SIZE", "2"},
+      {"SLURM_JOB_NODELIST", "a"},
+      {"SLURM_JOB_NODELIST_HET_GROUP_0", "a"},
+      {"SLURM_JOB_NODELIST_HET_GROUP_1", "n[1-2],b"}};
+  const auto variable = [&](std::string_view name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+  const auto nodes = slurm_nodes_in(variable);
+  REQUIRE(nodes.ok());
+  std::vector<std::pair<std::string, int>> found;
+  for (const SlurmNode& node : *nodes) found.emplace_back(node.name, node.component);
+  CHECK(found ==
+        std::vector<std::pair<std::string, int>>{{"a", 0}, {"n1", 1}, {"n2", 1}, {"b", 1}});
+  const auto alone = slurm_nodes_in([](std::string_view name) -> std::optional<std::string> {
+    if (name == "SLURM_NODELIST") return "c";
+    return {};
+  });
+  REQUIRE(alone.ok());
+  REQUIRE(alone->size() == 1);
+  CHECK((*alone)[0].component == -1);
 }
 
 }  // namespace hvd::launcher
