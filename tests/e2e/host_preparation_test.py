@@ -2,6 +2,8 @@
 """Preparation of hosts before ranks start: an error names each difference and failure on a host."""
 from harness import *
 
+import network
+
 TWO = ("-np", 4, "-H", "a:2,b:2")
 
 
@@ -80,6 +82,20 @@ def test_an_error_of_remote_init_that_spans_lines_is_shown_on_one():
     expect(re.search('exit code 1: Lmod has detected .* are unknown:; "cray-python"; .*; '
                      "module --ignore_cache load", said), job.describe())
     expect("\\x" not in said, job.describe())
+
+
+@world("a b", "--no-decoys")
+def test_one_machine_under_two_names_is_named_and_machines_with_one_kernel_are_not():
+    # Hosts of a world, like pods of a node, have one boot id, and namespaces of their own.
+    address = network.address(0)
+    for hosts, ranks, is_same in ((f"a:2,{address}:2", 4, True), (f"a:1,b:1,{address}:1", 3, True),
+                                  ("a:2,b:2", 4, False)):
+        job = Job("-H", hosts, "echo", "ran")
+        job.ends_with(0)
+        found = [sentence for sentence in job.said() if "are one machine" in sentence]
+        expect(len(found) == is_same and job.out.count("ran") == ranks, job.describe())
+        expect(not is_same or re.match(f"hosts a and {address} are one machine: .*local ranks twice", found[0]),
+               job.describe())
 
 
 if __name__ == "__main__":
