@@ -6,13 +6,13 @@ HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and with th
 sdist, HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
 """
 import contextlib
-import hashlib
 import json
 import shlex
 import stat
 import zipfile
 
 from harness import *
+from roots import call, download, make_root, mirrors
 
 DEBIAN = ROOT / "packaging/debian.sh"
 TARBALL = ROOT / "packaging/tarball.sh"
@@ -21,17 +21,10 @@ IMAGE = ROOT / "packaging/oci/image.sh"
 LMOD = "/usr/share/lmod/lmod/init/bash"
 BUILDER = os.environ.get("HVD_TEST_WHEEL", "")
 EASYBUILD = os.environ.get("HVD_TEST_EASYBUILD", "")
-WEEK = 7 * 24 * 3600
 # The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
 OURS = ("horovod-doc", "horovodrun", "libhorovod-dev", "libhorovod1", "python3-horovod")
 # Files that change by each installation of each package.
 RECORDS = ("var/lib/dpkg/", "var/lib/apt/", "var/cache/", "var/log/", "tmp/", "run/")
-
-
-def call(*command, seconds, **more):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
-                          stdin=subprocess.DEVNULL, timeout=seconds, **more)
-    return done.returncode, done.stdout + done.stderr
 
 
 def need_roots():
@@ -83,56 +76,6 @@ def dependencies(deb):
     wanted = re.sub(r"(?m)^[\w-]+:", ",", fields).replace("\n", " ").split(",")
     names = {re.split(r"[\s:(|]", each.strip())[0] for each in wanted}
     return names - {""} - set(OURS)
-
-
-def mirrors():
-    """This machine's own mirror of Debian, and the way to it."""
-    _, words = call("apt-get", "indextargets", "--format", "deb $(REPO_URI) $(RELEASE) $(COMPONENT)",
-                    "Identifier: Packages", "Origin: Debian", seconds=60)
-    lines = sorted({line for line in words.splitlines() if re.fullmatch(r"deb \S+ bookworm\S* main", line)})
-    _, words = call("apt-config", "dump", seconds=60)
-    proxies = re.findall(r"(?m)^Acquire::https?::Proxy.*;$", words)
-    return [*(f"--aptopt={line}" for line in proxies)], lines or ["deb http://deb.debian.org/debian bookworm main"]
-
-
-def download(*command):
-    """Runs a command that takes packages from a mirror; skips the test if that needs more than 15 minutes."""
-    try:
-        # A namespace of its own: past its time, all its processes and mounts end with it.
-        return call("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *command, seconds=900)
-    except subprocess.TimeoutExpired:
-        raise Skip(f"{pathlib.Path(command[0]).name} took more than 900 s with {' '.join(mirrors()[1])}") from None
-
-
-def make_root(path, packages, is_kept=False):
-    """A root with Debian's packages alone. All that needs the network is here, and skips the test if it fails.
-
-    A root that is kept is made once for the same packages, and again after a week, since Debian corrects packages.
-    """
-    options, lines = mirrors()
-    included = ",".join(sorted(packages))
-    kept = BUILD / "roots" / f"{hashlib.sha256(' '.join([included, *lines]).encode()).hexdigest()[:16]}.tar"
-    if is_kept and kept.exists() and time.time() - kept.stat().st_mtime < WEEK:
-        unpack_root(kept, path)
-        return
-    with tempfile.TemporaryDirectory(dir=BUILD, prefix="root-") as made:
-        target = pathlib.Path(made) / "root.tar" if is_kept else path
-        code, words = download("mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
-                               f"--format={'tar' if is_kept else 'directory'}", *options, f"--include={included}",
-                               "bookworm", target, *lines)
-        if code != 0:
-            raise Skip(f"mmdebstrap: {' '.join((words.strip() or 'failed').splitlines()[-3:])}")
-        if is_kept:
-            kept.parent.mkdir(exist_ok=True)
-            target.rename(kept)
-            unpack_root(kept, path)
-
-
-def unpack_root(archive, path):
-    path.mkdir()
-    # The devices of a root are those of this machine.
-    code, words = call("tar", "--numeric-owner", "--exclude=./dev/*", "-xpf", archive, "-C", path, seconds=300)
-    expect(code == 0, words)
 
 
 def inside(root, *command, seconds=300):

@@ -354,7 +354,7 @@ def test_an_elastic_job_loses_nothing_when_a_node_is_removed_and_given_back(clus
     done = ask("remove", "b")
     expect(done.returncode == 0, done)
     job.wait_for(r"\d+ begins 1 \d+/2 ", 2, 60)
-    slurm_command(cluster, "/usr/bin/scontrol", "update", f"JobId={number}", "NumNodes=1")
+    slurm_command(cluster, "/usr/bin/scontrol", "update", f"JobId={number}", "NodeList=a")
     job.ends_with(0, 120)
     step = int(re.search(r"\d begins 1 \d/2 at (\d+)", job.out)[1])
     expect(re.findall(r"ends with (\d+) in 1", job.out) == [str(step * 4 + (300 - step) * 2)] * 2, job.describe())
@@ -364,10 +364,25 @@ def test_an_elastic_job_loses_nothing_when_a_node_is_removed_and_given_back(clus
 @on_cluster()
 def test_an_elastic_job_goes_on_when_slurm_takes_a_node(cluster):
     job, number = elastic_in_allocation(cluster, 300)
-    slurm_command(cluster, "/usr/bin/scontrol", "update", f"JobId={number}", "NumNodes=1")
+    slurm_command(cluster, "/usr/bin/scontrol", "update", f"JobId={number}", "NodeList=a")
     job.wait_for(r"\d+ begins \d \d+/2 ", 2, 60)
     job.ends_with(0, 120)
     expect(len(re.findall(r"ends with \d+ in", job.out)) == 2, job.describe())
+
+
+@on_cluster()
+def test_a_node_that_joins_the_allocation_is_reached_by_a_step(cluster):
+    job = salloc(cluster, "--job-name=elastic", "--no-kill", "-N1", "-w", "a", "--ntasks-per-node=1", LAUNCHER, "-np",
+                 1, "--min-np", 1, "--slots", 1, "--host-discovery-script", NODES, PYTHON,
+                 WORKERS / "elastic_rank.py", 300)
+    job.wait_for(r"\d+ begins 0 \d+/1 ", 1, 240)
+    number = slurm_command(cluster, "/usr/bin/squeue", "--noheader", "--name=elastic", "--format=%A")
+    slurm_command(cluster, "/usr/bin/salloc", "--quiet", "-N1", "-w", "b", f"--dependency=expand:{number}", "sh", "-c",
+                  "cd /tmp && scontrol update JobId=$SLURM_JOB_ID NumNodes=0")
+    job.wait_for(r"\d+ begins \d \d+/2 ", 2, 60)
+    nodes = slurm_command(cluster, "/usr/bin/squeue", "--noheader", "--steps", f"--jobs={number}", "--format=%N")
+    expect("b" in nodes.split(), f"no step on node b: {nodes}\n{job.describe()}")
+    job.ends_with(0, 120)
 
 
 @on_cluster()
