@@ -3,7 +3,9 @@
 The layers of more than 4 MiB are reduced during backward, those of 1 KiB by step(): both kinds must agree.
 """
 
+import concurrent.futures
 import os
+import threading
 import warnings
 
 from torch.nn.utils import clip_grad_norm_ as clip_imported_before  # a name that exists before horovod.torch
@@ -379,6 +381,126 @@ class GradientWritesTest(TrainingCase):
                     torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)
             weights.append(model.weight.detach().clone())
         self.assertTrue(torch.equal(*weights))
+
+    def test_one_rank_reads_the_norm_after_the_pass_of_another_model(self):
+        """As a GAN does that logs the gradients of its generator after the pass of its discriminator."""
+        for width in WIDTHS:
+            weights = []
+            for logs in (False, True):
+                models = [make_model(width, seed) for seed in (3, 4)]
+                optimizers = [self.distributed(model, op=hvd.Sum) for model in models]
+                other = torch.nn.Linear(4, 1)  # it has no optimizer of ours
+                for step in range(3):
+                    for index in (0, 1):
+                        optimizers[index].zero_grad()
+                        loss_of(models[index], self.rank, step).backward()
+                        if logs and self.rank == 0 and index == 1:
+                            torch.nn.utils.clip_grad_norm_(models[0].parameters(), 1e9)
+                        optimizers[index].step()
+                    other(torch.ones(1, 4)).sum().backward()
+                    if logs and self.rank == 0:
+                        for model in models:
+                            torch.nn.utils.clip_grad_norm_(model.parameters(), 1e9)
+                weights.append([param.detach().clone() for model in models for param in model.parameters()])
+            for name, (got, want) in enumerate(zip(*weights)):
+                self.assertTrue(torch.equal(got, want), f"{width}: parameter {name}")
+
+    def test_a_rank_without_gradients_clips_after_the_model_dropped_them(self):
+        for width in WIDTHS:
+            for drop in (True, False):
+                model, reference = make_model(width), make_model(width)
+                optimizer, alone = self.distributed(model), plain(reference.parameters())
+                for step in range(3):
+                    for each in (model, reference):
+                        each.zero_grad(set_to_none=drop)
+                    if self.rank == 0 or step == 0:
+                        loss_of(model, self.rank, step).backward()
+                    else:  # a pass that does not reach the model
+                        (torch.ones(1, requires_grad=True) * 2).backward()
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                    optimizer.step()
+                    ranks = range(self.size) if step == 0 else [0]
+                    (sum(loss_of(reference, rank, step) for rank in ranks) / self.size).backward()
+                    torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.02)
+                    alone.step()
+                self.assert_same_weights(model, reference, f"{width} {drop}")
+
+    def test_two_threads_train_two_models(self):
+        """A thread clips and writes while the other one is in its backward pass."""
+        class Slow(torch.autograd.Function):
+            @staticmethod
+            def forward(context, value):
+                return value * 1
+
+            @staticmethod
+            def backward(context, grad):
+                is_in_pass.set()
+                may_end.wait(20)
+                return grad
+
+        for width in WIDTHS:
+            is_in_pass, may_end = threading.Event(), threading.Event()
+            models, references = [[make_model(width, seed) for seed in (5, 6)] for _ in range(2)]
+            optimizers = [self.distributed(model) for model in models]
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            failures = []
+
+            def first():
+                try:
+                    Slow.apply(loss_of(models[0], self.rank, 0)).backward()
+                    torch.nn.utils.clip_grad_norm_(models[0].parameters(), 0.02)
+                    optimizers[0].step()
+                except BaseException as error:
+                    failures.append(error)
+
+            thread = threading.Thread(target=first)
+            thread.start()
+            self.assertTrue(is_in_pass.wait(20))
+            try:
+                for step in range(2):
+                    optimizers[1].zero_grad()
+                    loss_of(models[1], self.rank, step).backward()
+                    torch.nn.utils.clip_grad_norm_(models[1].parameters(), 0.02)
+                    optimizers[1].step()
+                optimizers[1].zero_grad()
+                if self.size > 1:
+                    loss_of(models[1], self.rank, 0).backward()
+                    models[1][2].weight.grad.mul_(2)
+                    self.refused(optimizers[1], r"The gradient of 2\.weight was written")
+            finally:
+                may_end.set()
+                thread.join(20)
+            self.assertEqual(failures, [])
+            for model, reference, steps in zip(models, references, (1, 2)):
+                alone = plain(reference.parameters())
+                for step in range(steps):
+                    alone.zero_grad()
+                    (sum(loss_of(reference, rank, step) for rank in range(self.size)) / self.size).backward()
+                    torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.02)
+                    alone.step()
+                self.assert_same_weights(model, reference, f"{width}")
+
+    def test_passes_of_a_step_run_in_several_threads(self):
+        for width in WIDTHS:
+            model, reference = make_model(width), make_model(width)
+            optimizer = self.distributed(model, backward_passes_per_step=2)
+            alone = plain(reference.parameters())
+            with concurrent.futures.ThreadPoolExecutor(1) as one, concurrent.futures.ThreadPoolExecutor(1) as two:
+                for step in range(3):
+                    model.zero_grad()
+                    for index, pool in enumerate((one, two)):
+                        pool.submit(lambda: loss_of(model, self.rank, 2 * step + index).backward()).result(20)
+                    (one if step % 2 else two).submit(
+                        torch.nn.utils.clip_grad_norm_, model.parameters(), 0.02).result(20)
+                    optimizer.step()
+                    alone.zero_grad()
+                    for index in range(2):
+                        (sum(loss_of(reference, rank, 2 * step + index)
+                             for rank in range(self.size)) / self.size).backward()
+                    torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.02)
+                    alone.step()
+            self.assert_same_weights(model, reference, f"{width}")
 
     def test_the_warning_has_the_words_by_which_scripts_filter(self):
         model = make_model(16)

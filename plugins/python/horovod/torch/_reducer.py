@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
@@ -66,7 +67,9 @@ class GradientReducer:
         # The gradients of this step were reduced before the step; gradients have come since.
         self.is_reduced = self.is_fresh = False
         self._is_early = False  # GradScaler or clipping has reduced them
-        self._is_stepped = False  # no backward pass since the step, which has reduced them
+        self._is_stepped = False  # the present gradients are those of the step, which has reduced them
+        self._thread = threading.get_ident()  # that made this reducer, or synchronized or ended its last step
+        self._recorder: Optional[int] = None  # the thread whose backward pass runs and is recorded
         self._notice = Notice()
         self._copies = _checks_copies()
         _ddp.watch(self)
@@ -293,21 +296,41 @@ class GradientReducer:
             self._kept[bucket] = [param.grad.clone() for param in bucket.params]
         self._left = None
 
-    def begin_pass(self) -> None:
-        """Records what the program has written before a backward pass."""
-        self._is_stepped = False
+    def begin_pass(self, thread: int) -> None:
+        """Records what the program has written before a backward pass, unless the pass is that of another
+        optimizer, whose thread trains at the same time."""
+        if thread != self._thread and (self.is_reduced or _torch_calls.runs_pass(self._recorder)):
+            if self._recorder != self._thread:
+                self._recorder = None  # either thread may compute these gradients
+            return
+        self._recorder = thread
         for bucket in self.buckets:
             if not bucket.works:
                 bucket.states.begin_pass()
 
-    def end_pass(self) -> None:
+    def end_pass(self, thread: int) -> None:
         """Records the gradients that are not submitted, at the end of a backward pass."""
+        if self._recorder != thread:
+            return
+        self._recorder = None
         for bucket in self.buckets:
             if not bucket.works and bucket.states.end_pass():
                 self.is_fresh = True
+        if self._is_stepped:
+            self._is_stepped = not self.is_fresh and not self._are_dropped()
 
-    def fail_pass(self) -> None:
+    def _are_dropped(self) -> bool:
+        """Returns whether the program has dropped all gradients of the step, or set them to zero. If a rank's
+        pass has then added none, other ranks may nevertheless have some, and reduce them."""
+        grads = [param.grad for bucket in self.buckets for param in bucket.params]
+        return all(grad is None or not (grad.coalesce().values() if grad.is_sparse else grad).any()
+                   for grad in grads)
+
+    def fail_pass(self, thread: int) -> None:
         """Forgets the records: the pass has left gradients in any state."""
+        if self._recorder != thread:
+            return
+        self._recorder, self._is_stepped = None, False
         for bucket in self.buckets:
             if not bucket.works:
                 bucket.states.forget()
@@ -333,10 +356,11 @@ class GradientReducer:
         those of the step that ends."""
         self.is_reduced = self._is_early = False
         self._is_stepped = is_stepped
+        self._thread = threading.get_ident()
 
     def synchronize(self) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets."""
-        self._left = None
+        self._thread, self._recorder, self._left = threading.get_ident(), None, None
         if self._is_early and self.op not in (Average, Min, Max):
             self._refuse_a_second_sum()
         if not self.is_interrupted:

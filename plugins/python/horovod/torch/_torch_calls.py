@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import weakref
-from typing import Any, Callable, Dict, Iterable, List
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set
 
 import torch
 
@@ -22,12 +23,15 @@ try:
 except ImportError:  # before torch 2.3
     from torch.cuda.amp.grad_scaler import GradScaler
 
-_watchers: List[weakref.ref] = []  # in the order of their creation, which is equal on all ranks
+# In the order of their creation, which is equal on all ranks. The function keeps the list where this module is
+# imported again.
+_watchers: List[weakref.ref] = vars(torch.autograd.backward).setdefault("_hvd_watchers", [])
+_passes: Set[int] = set()  # the threads that run a backward pass
+_task_id = getattr(torch._C, "_current_graph_task_id", None)  # torch 2.1 or later
 
 
 class _State:
     is_installed = False
-    passes = 0  # backward passes that run: activation checkpointing runs one within another
 
 
 def watch(reducer: Any) -> None:
@@ -40,23 +44,40 @@ def watchers() -> List[Any]:
     return [reducer for reducer in (reference() for reference in _watchers) if reducer is not None]
 
 
+def _is_in_pass() -> bool:
+    """Returns whether this thread runs in a backward pass, of its own or as a thread of the autograd engine."""
+    if not _passes:
+        return False
+    if threading.get_ident() in _passes:
+        return True
+    if _task_id is not None:
+        return bool(_task_id() != -1)
+    return isinstance(threading.current_thread(), threading._DummyThread)
+
+
+def runs_pass(thread: Optional[int]) -> bool:
+    """Returns whether this thread runs a backward pass."""
+    return thread in _passes
+
+
 def _backward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    if _State.passes or not _watchers:
+    # Activation checkpointing runs one pass within another.
+    if not _watchers or _is_in_pass():
         return original(*args, **kwargs)
-    reducers = watchers()
+    thread, reducers = threading.get_ident(), watchers()
     for reducer in reducers:
-        reducer.begin_pass()
-    _State.passes += 1
+        reducer.begin_pass(thread)
+    _passes.add(thread)
     try:
         result = original(*args, **kwargs)
     except BaseException:
         for reducer in reducers:
-            reducer.fail_pass()
+            reducer.fail_pass(thread)
         raise
     finally:
-        _State.passes -= 1
+        _passes.discard(thread)
     for reducer in reducers:
-        reducer.end_pass()
+        reducer.end_pass(thread)
     return result
 
 
@@ -69,7 +90,7 @@ def _owners(tensors: Iterable[torch.Tensor]) -> List[Any]:
 def _reads_gradients(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Calls a function whose first argument is a parameter, or several, after their reduction. A hook
     that clips during a backward pass gets the gradients as they are."""
-    if _watchers and not _State.passes:
+    if _watchers and not _is_in_pass():
         if args:
             first, rest = args[0], args[1:]
         else:
@@ -110,12 +131,14 @@ def _step(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any,
 
 def _wrap(method: str, call: Callable[..., Any]) -> None:
     """Makes a method of GradScaler and of its subclasses run `call(the original, ...)`."""
-    original = getattr(GradScaler, method)
+    current = getattr(GradScaler, method)
+    original = getattr(current, "_hvd_original", current)  # where this module is imported again
 
     @functools.wraps(original)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         return call(original, *args, **kwargs)
 
+    wrapped._hvd_original = original  # type: ignore[attr-defined]
     setattr(GradScaler, method, wrapped)
 
 
