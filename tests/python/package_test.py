@@ -1,5 +1,6 @@
 """The package itself: effects, requirements and errors of its import. Runs as one process."""
 
+import importlib
 import importlib.util
 import os
 import shutil
@@ -13,7 +14,8 @@ import rank_case
 from rank_case import hvd
 
 import horovod.common
-from horovod import _elastic, _library
+from horovod import _elastic, _library, _redirect
+from horovod.torch import _torch_calls
 
 
 def run(program, **environment):
@@ -22,6 +24,71 @@ def run(program, **environment):
         [sys.executable, "-c", program], env={**os.environ, **environment}, timeout=120,
         capture_output=True, text=True,
     )
+
+
+class RedirectTest(unittest.TestCase):
+    def make(self, first, second):
+        def function(number, *, scale=2):
+            return first + second + number * scale
+        return function
+
+    def test_a_function_with_free_variables_is_redirected_once(self):
+        function, calls = self.make(1, 2), []
+
+        def call(original, *args, **kwargs):
+            calls.append((args, kwargs))
+            return original(*args, **kwargs)
+
+        _redirect.redirect(function, lambda *unused: self.fail("the first redirection is replaced"))
+        _redirect.redirect(function, call)
+        self.assertEqual((function(3), function(3, scale=4)), (9, 15))
+        self.assertEqual(calls, [((3,), {}), ((3,), {"scale": 4})])
+        self.assertEqual(function.__code__.co_freevars, ("first", "second"))
+
+    def test_torch_compiles_redirected_functions(self):
+        if not hasattr(rank_case.torch, "compile"):
+            self.skipTest("this torch compiles nothing")
+        torch, function = rank_case.torch, self.make(1, 2)
+
+        def call(original, *args):
+            torch._dynamo.graph_break()
+            return original(*args)
+
+        _redirect.redirect(function, call)
+        layer = torch.nn.Linear(3, 3)
+        layer(torch.ones(2, 3)).sum().backward()
+
+        def clipped(values):
+            values = function(values)
+            return values + torch.nn.utils.clip_grad_norm_(layer.parameters(), 1e9)
+
+        compiled = torch.compile(clipped, backend="eager")
+        self.assertTrue(torch.equal(compiled(torch.ones(2)), clipped(torch.ones(2))))
+
+    def test_a_module_that_is_imported_again_reduces_once(self):
+        class Reducer:
+            def __init__(self):
+                self.calls = []
+
+            def begin_pass(self, thread):
+                self.calls.append("begin")
+
+            def end_pass(self, thread):
+                self.calls.append("end")
+
+            def owns(self, ids):
+                return True
+
+            def reduce_early(self):
+                self.calls.append("reduce")
+
+        reducer, model = Reducer(), rank_case.torch.nn.Linear(2, 1)
+        _torch_calls.watch(reducer)
+        importlib.reload(_torch_calls).install()
+        model(rank_case.torch.ones(1, 2)).sum().backward()
+        rank_case.torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        # Clipping calls other functions that read gradients, in some versions.
+        self.assertEqual(reducer.calls[:2] + sorted(set(reducer.calls[2:])), ["begin", "end", "reduce"])
 
 
 class PackageTest(unittest.TestCase):

@@ -5,23 +5,36 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 
 def redirect(function: Any, call: Callable[..., Any]) -> None:
     """Makes a function of a framework run `call(the original, ...)`, also where a program has imported the
-    function by its name already: the function itself changes, not the name in its module."""
-    original = types.FunctionType(function.__code__, function.__globals__, function.__name__,
-                                  function.__defaults__, function.__closure__)
-    original.__kwdefaults__ = function.__kwdefaults__
-    if hasattr(function, "__wrapped__"):
-        original.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined]
-    function.__signature__ = inspect.signature(original)
-
-    def entry(*args: Any, _call: Any, **kwargs: Any) -> Any:
-        return _call(*args, **kwargs)
-
-    function.__defaults__ = None
+    function by its name already: the function itself changes, not the name in its module. A second
+    redirection, by a module that is imported again, replaces the first one."""
+    original = getattr(function, "_hvd_original", None)
+    if original is None:
+        original = types.FunctionType(function.__code__, function.__globals__, function.__name__,
+                                      function.__defaults__, function.__closure__)
+        original.__kwdefaults__ = function.__kwdefaults__
+        if hasattr(function, "__wrapped__"):
+            original.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined]
+        function.__signature__ = inspect.signature(original)
+        function._hvd_original = original
+        function.__defaults__ = None
+        function.__code__ = _entry(original.__name__, original.__code__.co_freevars)
     function.__kwdefaults__ = {"_call": functools.partial(call, original)}
-    function.__code__ = entry.__code__.replace(co_freevars=original.__code__.co_freevars,
-                                               co_name=original.__name__)
+
+
+def _entry(name: str, free: Sequence[str]) -> types.CodeType:
+    """Returns the code of a function that calls `_call`. A function accepts only code with as many free
+    variables as it has, and the compiler must know them: compilers of bytecode read them all."""
+    use = f"\n        {', '.join(free)}" if free else ""  # after the return, so that it never runs
+    source = (f"def outer({', '.join(free)}):\n"
+              "    def entry(*_arguments, _call, **_keywords):\n"
+              f"        return _call(*_arguments, **_keywords){use}\n"
+              "    return entry\n")
+    made: dict = {}
+    exec(compile(source, __file__, "exec"), made)  # noqa: S102
+    code = made["outer"](*[None] * len(free)).__code__
+    return code.replace(co_name=name)

@@ -131,7 +131,8 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
                  self._gradient_predivide_factor, self._process_set)
 
 
-_trainers: weakref.WeakSet = weakref.WeakSet()
+# The function keeps the trainers where this module is imported again.
+_trainers: weakref.WeakSet = vars(mxnet.gluon.utils.clip_global_norm).setdefault("_hvd_trainers", weakref.WeakSet())
 
 
 @functools.lru_cache(maxsize=None)

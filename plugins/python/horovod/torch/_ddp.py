@@ -114,7 +114,7 @@ def _end_group() -> None:
 
 def _serve(ddp: Any) -> None:
     """Patches the class: its modules find a process group, and register their parameters."""
-    plain = ddp.__init__
+    plain = getattr(ddp.__init__, "_hvd_original", ddp.__init__)  # where this module is imported again
 
     @functools.wraps(plain)
     def __init__(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
@@ -125,6 +125,7 @@ def _serve(ddp: Any) -> None:
         plain(self, module, *args, **kwargs)
         _take(self)
 
+    __init__._hvd_original = plain  # type: ignore[attr-defined]
     ddp.__init__ = __init__
 
 
