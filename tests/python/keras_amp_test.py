@@ -1,10 +1,15 @@
-"""horovod.keras and horovod.tensorflow.keras: loss scaling, where gradients overflow on single ranks.
+"""horovod.keras and horovod.tensorflow.keras: loss scaling, where gradients overflow on single ranks, and loops that
+give gradients to an optimizer.
 
     keras_amp_test.py [tensorflow | torch | jax]    the backend, for Keras 3
 """
 
+import contextlib
+import functools
 import os
 import sys
+import threading
+import time
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
@@ -18,7 +23,7 @@ if BACKEND == "tensorflow":
 
     keras = tf.keras
 else:
-    rank_base.need(BACKEND)
+    torch = rank_base.need(BACKEND)
     keras = rank_base.need("keras")
     import horovod.keras as hvd
 
@@ -118,6 +123,24 @@ class AmpTest(rank_base.RankBase):
         for module in OPTIMIZERS:
             self.check_fit(hvd.DistributedOptimizer(scaled(module.SGD(0.1, momentum=0.9))),
                            scaled(module.SGD(0.1, momentum=0.9)))
+
+    def test_a_class_that_tests_gradients_in_its_own_way(self):
+        if not KERAS_3:
+            self.skipTest("Keras 2 has no such method")
+        ops = keras.ops
+
+        class Own(SCALED):
+            def check_finite(self, grads):
+                return ops.all(ops.stack([ops.all(ops.isfinite(grad)) for grad in grads if grad is not None]))
+
+        class Derived(Own):
+            def check_finite(self, grads):
+                return super().check_finite(grads)
+
+        for made in (Own, Derived):
+            own = functools.partial(made, initial_scale=256.0, dynamic_growth_steps=3)
+            self.check_fit(own(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))), scaled(keras.optimizers.SGD(0.1)))
+            self.check_fit(hvd.DistributedOptimizer(own(keras.optimizers.SGD(0.1))), scaled(keras.optimizers.SGD(0.1)))
 
     def test_compile_adds_the_loss_scale(self):
         keras.mixed_precision.set_global_policy("mixed_float16")
@@ -335,6 +358,99 @@ class LoopTest(rank_base.RankBase):
                     return numpy.asarray(value)
 
                 self.check(run, passes=passes)
+
+
+class StepsTest(rank_base.RankBase):
+    """Loops that give gradients to an optimizer of Keras 3."""
+
+    def setUp(self):
+        super().setUp()
+        if not KERAS_3:
+            self.skipTest("accumulation_test.py and keras_loops_test.py test Keras 2")
+
+    def apply(self, optimizer, grads, variables):
+        with torch.no_grad() if BACKEND == "torch" else contextlib.nullcontext():
+            optimizer.apply(grads, variables)
+
+    def test_passes_over_different_variables(self):
+        """A variable gets the sum of its own gradients; one that has none in a step stays as it is."""
+        for lists_all in (False,) if BACKEND == "jax" else (False, True):  # JAX compiles each operation
+            variables = {name: keras.Variable([1.0, 1.0], name=name) for name in "abc"}
+            optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.5), backward_passes_per_step=2)
+            optimizer.build(list(variables.values()))
+            values, velocities = dict.fromkeys("abc", 1.0), dict.fromkeys("abc", 0.0)
+            passes = "a b a b b a ab a c c abc c a a".split()
+            for number, (one, two) in enumerate(zip(passes[::2], passes[1::2])):
+                for pass_, names in enumerate((one, two)):
+                    chosen = "abc" if lists_all else names
+                    grads = [keras.ops.convert_to_tensor([1.0, 2.0]) * float((self.rank + 1) * (number + pass_ + 1))
+                             if name in names else None for name in chosen]
+                    self.apply(optimizer, grads, [variables[name] for name in chosen])
+                for name in set(one + two):
+                    total = sum(number + pass_ + 1 for pass_, names in enumerate((one, two)) if name in names)
+                    velocities[name] = 0.5 * velocities[name] - 0.1 * total * (self.size + 1) / 2
+                    values[name] += velocities[name]
+                for name, variable in variables.items():
+                    self.assertAlmostEqual(float(keras.ops.convert_to_numpy(variable)[0]), values[name], 4,
+                                           f"{name} after step {number}")
+
+    def test_a_gradient_that_allreduce_has_summed_is_refused(self):
+        if self.size == 1 or BACKEND == "jax":
+            self.skipTest("one rank reduces nothing; arrays of JAX have no mark")
+        if BACKEND == "tensorflow":
+            from horovod.tensorflow import allreduce, grouped_allreduce
+        else:
+            allreduce, grouped_allreduce = hvd.allreduce, None
+        for op in (hvd.Sum, hvd.Average):
+            for call in (allreduce, grouped_allreduce):
+                if call is None:
+                    continue
+                w = keras.Variable([1.0, 1.0])
+                optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=op)
+                optimizer.build([w])
+                grad = keras.ops.convert_to_tensor([1.0, 2.0]) * float(self.rank + 1)
+                grad = call(grad, op=op) if call is allreduce else call([grad], op=op)[0]
+                if op == hvd.Sum:
+                    with self.assertRaisesRegex(ValueError, "hvd.allreduce has reduced this gradient.*Leave out"):
+                        self.apply(optimizer, [grad], [w])
+                else:
+                    self.apply(optimizer, [grad], [w])
+                    numpy.testing.assert_allclose(keras.ops.convert_to_numpy(w)[0], 1 - 0.1 * (self.size + 1) / 2)
+
+    def test_two_optimizers_in_different_order(self):
+        """Two threads train a model each; ranks begin with another one of them, and one model overflows."""
+        if self.size == 1 or BACKEND == "tensorflow":
+            self.skipTest("eager calls of TensorFlow are numbered in their order")
+        variables = [keras.Variable([1.0, 1.0]) for _ in range(2)]
+        # Keras on JAX has no loss scale in loops outside of compiled functions.
+        wrap, scale = (scaled, 256.0) if BACKEND == "torch" else (lambda one: one, 1.0)
+        optimizers = [wrap(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))) for _ in range(2)]
+        for optimizer, variable in zip(optimizers, variables):
+            optimizer.build([variable])
+        failures = []
+
+        def train(index):
+            try:
+                for step in range(3):
+                    factor = scale * (self.rank + 1) * (index + 1)
+                    if BACKEND == "torch" and index == 1 and step == 1 and self.rank == 0:
+                        factor = float("inf")  # halves the scale
+                    self.apply(optimizers[index], [keras.ops.convert_to_tensor([1.0, 2.0]) * factor],
+                               [variables[index]])
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=train, args=(index,)) for index in range(2)]
+        for thread in threads if self.rank % 2 else threads[::-1]:
+            thread.start()
+            time.sleep(0.3)  # the first request waits for the other ranks meanwhile
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        # Torch skips the second step of the second one, and divides the last gradient by half of the scale.
+        for index, variable in enumerate(variables):
+            want = 1 - 0.1 * (self.size + 1) / 2 * (index + 1) * 3
+            numpy.testing.assert_allclose(keras.ops.convert_to_numpy(variable)[0], want, rtol=1e-5)
 
 
 if __name__ == "__main__":

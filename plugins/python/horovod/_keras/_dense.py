@@ -11,7 +11,8 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 class Reduction(NamedTuple):
     """The counterpart of horovod.tensorflow._reduction.Reduction. `reduce_all` is the backend's
-    function: (arrays, name, compression, op, prescale, postscale, process_set) -> arrays."""
+    function: (arrays, name, compression, op, prescale, postscale, process_set) -> arrays. `name`: of the
+    requests, another one for each optimizer."""
 
     compression: Any = None
     sparse_as_dense: bool = False
@@ -21,6 +22,7 @@ class Reduction(NamedTuple):
     process_set: ProcessSet = global_process_set
     scale_local_gradients: bool = True
     reduce_all: Any = None
+    name: str = "keras.gradients"
 
     def checked(self, num_groups: int = 0) -> Reduction:
         """Returns itself. Raises ValueError with one sentence for invalid arguments."""
@@ -41,7 +43,7 @@ class Reduction(NamedTuple):
                     results[i] = grad / self.process_set.size()
         factor = self.gradient_predivide_factor
         if shared:
-            reduced = self.reduce_all([results[i] for i in shared], "keras.gradients",
+            reduced = self.reduce_all([results[i] for i in shared], self.name,
                                       self.compression, self.op, 1.0 / factor, factor,
                                       self.process_set)
             for i, array in zip(shared, reduced):

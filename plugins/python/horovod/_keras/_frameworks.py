@@ -32,6 +32,16 @@ def mark_reduced(grad: Any) -> None:
         grad._hvd_reduced = True
 
 
+def mark_allreduced(tensor: Any) -> Any:
+    """Marks the result of an allreduce that a script has called, and returns it."""
+    tensor._hvd_allreduced = True
+    return tensor
+
+
+def is_allreduced(grad: Any) -> bool:
+    return getattr(grad, "_hvd_allreduced", False)
+
+
 def is_reduced(grad: Any) -> bool:
     return getattr(grad, "_hvd_reduced", False)
 

@@ -27,12 +27,31 @@ def prepare(keras: Any) -> None:
     """Patches LossScaleOptimizer, which Model.compile puts around optimizers. Other optimizers than those that
     wrap a distributed one work as before."""
     if major_of(keras) >= 3:
-        _patch(class_of(keras), "check_finite", functools.partial(_checking, keras))
+        base = class_of(keras)
+        prepare_class(keras, base)
+        _patch(base, "__init__", functools.partial(_initializing, keras))
         return
     base = class_of(keras)
     for owner in [base, *base.__subclasses__()]:  # one for legacy optimizers, and one for others
         if "apply_gradients" in vars(owner):
             _patch(owner, "apply_gradients", functools.partial(_applying, keras))
+
+
+def prepare_class(keras: Any, made: Type[Any]) -> None:
+    """Patches the methods of a class of Keras 3 that is LossScaleOptimizer, or derives from it, and tests gradients
+    in another way."""
+    base = class_of(keras)
+    for owner in made.__mro__:
+        if issubclass(owner, base) and "check_finite" in vars(owner):
+            _patch(owner, "check_finite", functools.partial(_checking, keras))
+
+
+def _initializing(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        prepare_class(keras, type(self))
+        original(self, *args, **kwargs)
+
+    return __init__
 
 
 def _patch(owner: Type[Any], name: str, make: Callable[[Any], Any]) -> None:
@@ -51,9 +70,14 @@ def _distributed(optimizer: Any) -> Any:
 def _checking(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     def check_finite(self: Any, grads: Any) -> Any:
         # Keras calls this before its condition, in each pass, with gradients that are not yet reduced.
-        finite, ours = original(self, grads), _distributed(self)
-        if ours is None or (ours is self and ours.has_reduced_all()):
-            return finite
+        ours = _distributed(self)
+        if ours is None or "_hvd_checks" in self.__dict__ or (ours is self and ours.has_reduced_all()):
+            return original(self, grads)  # also where a derived class calls the method of its base
+        self.__dict__["_hvd_checks"] = True  # past __setattr__, which would track it
+        try:
+            finite = original(self, grads)
+        finally:
+            del self.__dict__["_hvd_checks"]
         ops = keras.ops
         return ops.equal(_total(keras, ours, ops.cast(ops.logical_not(finite), "int32")), 0)
 
@@ -95,4 +119,4 @@ def _agreed(keras: Any, ours: Any, pairs: List[Any]) -> List[Any]:
 
 def _total(keras: Any, ours: Any, flag: Any) -> Any:
     """Returns the number of ranks with this flag. A sum, since a rank that has joined adds 0."""
-    return backend_of(keras).total(flag, ours.process_set)
+    return backend_of(keras).total(flag, f"keras.overflows.{ours._hvd['number']}", ours.process_set)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any, List, Sequence
 
+import jax
+
 import horovod.jax as hvd
 from horovod._keras import _dense
 from horovod._keras._dense import key_of  # noqa: F401
@@ -29,8 +31,13 @@ def Reduction(*arguments: Any) -> _dense.Reduction:
     return functools.partial(_dense.Reduction, reduce_all=_reduce_all)(*arguments)
 
 
-def total(flag: Any, process_set: Any) -> Any:
-    return hvd.allreduce(flag, name="keras.overflows", op=hvd.Sum, process_set=process_set)
+def is_traced(value: Any) -> bool:
+    """Returns whether the value is not known yet, in a function that is being compiled."""
+    return isinstance(value, jax.core.Tracer)
+
+
+def total(flag: Any, name: str, process_set: Any) -> Any:
+    return hvd.allreduce(flag, name=name, op=hvd.Sum, process_set=process_set)
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
+import tensorflow as tf
+
 from horovod._ops import Sum
 from horovod.tensorflow import _reduced as reduced  # noqa: F401
 from horovod.tensorflow import functions, mpi_ops
@@ -16,8 +18,13 @@ allreduce, allgather, broadcast = mpi_ops.allreduce, mpi_ops.allgather, mpi_ops.
 reducescatter = mpi_ops.reducescatter
 
 
-def total(flag: Any, process_set: Any) -> Any:
-    return reduce_dense([flag], "keras.overflows", Compression.none, Sum, 1.0, 1.0, process_set)[0]
+def is_traced(value: Any) -> bool:
+    """Returns whether the value is not known yet, in a graph that is being made."""
+    return not tf.executing_eagerly()
+
+
+def total(flag: Any, name: str, process_set: Any) -> Any:
+    return reduce_dense([flag], name, Compression.none, Sum, 1.0, 1.0, process_set)[0]
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:

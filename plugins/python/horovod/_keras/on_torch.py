@@ -10,6 +10,7 @@ import torch
 import horovod.torch as hvd
 from horovod._keras import _dense
 from horovod._keras._dense import key_of  # noqa: F401
+from horovod._keras._frameworks import mark_allreduced
 from horovod.torch.compression import Compression  # noqa: F401
 
 
@@ -18,7 +19,7 @@ def _tensor(value: Any) -> torch.Tensor:
 
 
 def allreduce(value: Any, **arguments: Any) -> torch.Tensor:
-    return hvd.allreduce(_tensor(value), **arguments)
+    return mark_allreduced(hvd.allreduce(_tensor(value), **arguments))
 
 
 def allgather(value: Any, **arguments: Any) -> torch.Tensor:
@@ -44,8 +45,13 @@ def Reduction(*arguments: Any) -> _dense.Reduction:
     return functools.partial(_dense.Reduction, reduce_all=_reduce_all)(*arguments)
 
 
-def total(flag: Any, process_set: Any) -> Any:
-    return hvd.allreduce(flag, name="keras.overflows", op=hvd.Sum, process_set=process_set)
+def is_traced(value: Any) -> bool:
+    """Returns whether the value is not known yet, in a function that is being compiled."""
+    return False
+
+
+def total(flag: Any, name: str, process_set: Any) -> Any:
+    return hvd.allreduce(flag, name=name, op=hvd.Sum, process_set=process_set)
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:

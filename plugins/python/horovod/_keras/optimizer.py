@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from horovod import _basics
 from horovod._keras import loss_scale
-from horovod._keras._frameworks import backend_of, is_reduced, major_of
+from horovod._keras._frameworks import backend_of, is_allreduced, is_reduced, major_of
 from horovod._ops import Product, Sum
 from horovod.process_sets import ProcessSet, id_of
 
 # Programs look for this name in the text of an optimizer or in its class.
 _MODULE = "horovod._keras"
+# Optimizers that ranks use in different order, or in several threads, send requests with different names.
+_numbers = itertools.count()
 
 
 class Distributed:
@@ -73,6 +76,7 @@ class _OfKeras3(Distributed):
     """Reduces gradients before it applies them, since Keras 3 has no method that computes gradients."""
 
     def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
+        _refuse_allreduced(self._hvd["reduction"], grads, variables)
         # Past __setattr__, which would track it as a part of the model.
         self.__dict__["_hvd_reduced"] = {
             self._hvd["key_of"](variable)
@@ -90,6 +94,19 @@ class _OfKeras3(Distributed):
             grads[i] = grad
         if plan["record"] is not None:
             plan["record"].forget(variables)
+
+
+def _refuse_allreduced(reduction: Any, grads: Sequence[Any], variables: Sequence[Any]) -> None:
+    """Raises ValueError if the script has reduced a gradient by allreduce, and a second reduction gives another
+    result."""
+    if reduction.op not in (Sum, Product) or reduction.process_set.size() == 1:
+        return
+    for grad, variable in zip(grads, variables):
+        if is_allreduced(grad) and not is_reduced(grad):
+            raise ValueError(
+                f"{variable.name}: hvd.allreduce has reduced this gradient, and the optimizer would reduce it a "
+                f"second time. Leave out hvd.allreduce, or give such gradients to an optimizer without "
+                f"hvd.DistributedOptimizer.")
 
 
 def _refuse_twice(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequence[Any]) -> None:
@@ -136,7 +153,33 @@ class _Keras3(_OfKeras3):
         if trainable_variables is not None:
             trainable_variables = list(trainable_variables)
         self._note(grads, trainable_variables or self._trainable_variables)
+        if self.gradient_accumulation_steps:
+            if trainable_variables is None and self.built and len(grads) == len(self._trainable_variables):
+                trainable_variables = list(self._trainable_variables)
+            if trainable_variables:
+                self._add_earlier(grads, trainable_variables)
         return super().apply(grads, trainable_variables)
+
+    def _add_earlier(self, grads: List[Any], variables: List[Any]) -> None:
+        """Adds variables that had gradients in earlier passes of this step, and have none in its last pass: Keras
+        would drop their sums. In a compiled function all passes have gradients of the same variables."""
+        plan = self._hvd
+        if plan["is_traced"](self._iterations.value):
+            return
+        had = self.__dict__.setdefault("_hvd_had", {})  # past __setattr__, which would track it
+        if (int(self._iterations.value) + 1) % self.gradient_accumulation_steps:
+            had.update((plan["key_of"](variable), variable)
+                       for grad, variable in zip(grads, variables) if grad is not None)
+            return
+        at = {plan["key_of"](variable): i for i, variable in enumerate(variables)}
+        for key, variable in had.items():
+            i = at.get(key)
+            if i is None:
+                grads.append(plan["zeros_of"](variable))
+                variables.append(variable)
+            elif grads[i] is None:
+                grads[i] = plan["zeros_of"](variable)
+        had.clear()
 
     def _backend_apply_gradients(self, grads: Any, trainable_variables: Any) -> Any:
         # Bypass __setattr__, which would track the list as a part of the model.
@@ -267,8 +310,10 @@ class _Keras2(Distributed):
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     """Returns a class like `base`, with its name, that follows `plan`: reduction, local (keys of
     variables whose gradients stay local), key_of (a variable), factor (of summed gradients),
-    record (of reductions, on TensorFlow), aggregate."""
+    record (of reductions, on TensorFlow), aggregate, number (of the optimizer, equal on all ranks)."""
     loss_scale.prepare(keras)
+    if _is_around(keras, base) and major_of(keras) >= 3:
+        loss_scale.prepare_class(keras, base)
     more: Dict[str, Any] = {"_hvd": plan, "__doc__": base.__doc__, "__module__": base.__module__}
     if major_of(keras) >= 3:
         mixin: Type[Any] = _Keras3Around if _is_around(keras, base) else _Keras3
@@ -318,11 +363,15 @@ def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, 
     reduction = backend.Reduction(
         compression if compression is not None else backend.Compression.none, sparse_as_dense, op,
         factor, groups, process_set, scale_local).checked(num_groups)
-    plan = {"reduction": reduction, "local": {backend.key_of(variable) for variable in local},
+    number = next(_numbers)
+    if hasattr(reduction, "name"):  # TensorFlow names gradients by their tensors
+        reduction = reduction._replace(name=f"keras.gradients.{number}")
+    plan = {"number": number, "reduction": reduction, "local": {backend.key_of(variable) for variable in local},
             "key_of": backend.key_of, "factor": 1 if average else steps, "steps": steps,
             "record": getattr(backend, "reduced", None)}
     if major_of(keras) >= 3:
-        plan["copy"] = keras.ops.copy
+        plan.update(copy=keras.ops.copy, is_traced=backend.is_traced,
+                    zeros_of=lambda variable: keras.ops.zeros(variable.shape, variable.dtype))
     else:
         plan["aggregate"] = lambda: backend.LocalAggregation(steps, average, sparse_as_dense)
     return plan

@@ -26,6 +26,7 @@ import tensorflow as tf
 
 from horovod._compression import check_compression
 from horovod._frontend import ReduceOp, choose_op
+from horovod._keras._frameworks import mark_allreduced
 from horovod._ops import Average, Sum
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import _nodes, _reduced
@@ -86,10 +87,10 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     op = choose_op(average, op)
     _reduced.note()
     if isinstance(tensor, tf.IndexedSlices):
-        return _allreduce_sparse(tensor, name, op, prescale_factor * postscale_factor, process_set,
-                                 ignore_name_scope)
-    return reduce_dense([tensor], name, compression, op, prescale_factor, postscale_factor,
-                        process_set, ignore_name_scope)[0]
+        return mark_allreduced(_allreduce_sparse(tensor, name, op, prescale_factor * postscale_factor, process_set,
+                                                 ignore_name_scope))
+    return mark_allreduced(reduce_dense([tensor], name, compression, op, prescale_factor, postscale_factor,
+                                        process_set, ignore_name_scope)[0])
 
 
 def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
@@ -116,7 +117,7 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
             results[i] = _allreduce_sparse(tensor, name and f"{name}.{i}", op,
                                            prescale_factor * postscale_factor, process_set,
                                            ignore_name_scope)
-    return results
+    return [mark_allreduced(result) for result in results]
 
 
 def allgather(tensor: Any, name: Optional[str] = None, ignore_name_scope: bool = False,

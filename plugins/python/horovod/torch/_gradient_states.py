@@ -15,13 +15,6 @@ class _Record(NamedTuple):
     states: List[Any]
 
 
-def _version(grad: Optional[torch.Tensor]) -> int:
-    try:
-        return -1 if grad is None else grad._version
-    except RuntimeError:  # inference tensors have no version
-        return -1
-
-
 class GradientStates:
     """The identities and versions of the gradients of `params`, at the end of the last backward pass or
     at their submission.
@@ -87,11 +80,12 @@ class GradientStates:
         return was == now
 
     def _read(self) -> _Record:
+        # This runs three times in each step, for each gradient: every line costs time.
         grads = [param.grad for param in self._params]
         try:
-            return _Record(grads, [grad._version for grad in grads])
-        except (AttributeError, RuntimeError):
-            return _Record(grads, [_version(grad) for grad in grads])
+            return _Record(grads, [None if grad is None else grad._version for grad in grads])
+        except RuntimeError:  # inference tensors have no version
+            return _Record(grads, [None if grad is None or grad.is_inference() else grad._version for grad in grads])
 
 
 class GradientCopies(GradientStates):
