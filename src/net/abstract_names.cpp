@@ -1,5 +1,6 @@
 #include "net/abstract_names.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -28,7 +29,10 @@ std::optional<Listener> connect_to_listener(std::string_view name, int type) {
   UniqueFd socket(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un address = abstract_address(name, size);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return {};
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    if (errno == EAGAIN) return Listener{UniqueFd(), 0, static_cast<uid_t>(-1)};
+    return {};
+  }
   ucred peer{};
   size = sizeof peer;
   if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};

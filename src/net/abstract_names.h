@@ -19,12 +19,11 @@ namespace hvd::net {
 std::vector<std::string> listening_names(std::string_view prefix);
 
 struct Listener {
-  UniqueFd socket;  // connected
-  pid_t pid;        // id of the process that listens
-  uid_t uid;
+  UniqueFd socket;  // connected; empty if the listener's queue of connections is full
+  pid_t pid;        // id of the process that listens; 0 if the queue is full
+  uid_t uid;        // not known if the queue is full
 };
-// Connects to a socket of `type` without waiting. Returns nothing when no such socket listens, or
-// when its queue of connections is full.
+// Connects to a socket of `type` without waiting. Returns nothing when no such socket listens.
 std::optional<Listener> connect_to_listener(std::string_view name, int type);
 
 }  // namespace hvd::net

@@ -33,15 +33,18 @@ TEST_CASE("the peer of a socket is the process and user that listen there") {
   CHECK_FALSE(connect_to_listener(name, SOCK_STREAM));
 }
 
-TEST_CASE("a listener whose queue is full does not block a caller") {
+TEST_CASE("a listener whose queue is full does not block a caller, which finds that it listens") {
   const std::string name = cat("horovod-test/", random_hex(8));
   const UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   socklen_t size = 0;
   const sockaddr_un address = abstract_address(name, size);
   REQUIRE(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
   REQUIRE(::listen(listener.get(), 0) == 0);
-  CHECK(connect_to_listener(name, SOCK_SEQPACKET));
-  CHECK_FALSE(connect_to_listener(name, SOCK_SEQPACKET));
+  CHECK(connect_to_listener(name, SOCK_SEQPACKET)->pid == ::getpid());
+  const auto found = connect_to_listener(name, SOCK_SEQPACKET);
+  REQUIRE(found);
+  CHECK_FALSE(found->socket);
+  CHECK(found->pid == 0);
 }
 
 }  // namespace

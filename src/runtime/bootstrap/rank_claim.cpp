@@ -87,6 +87,14 @@ Result<RankClaim> RankClaim::take() {
     }
   }
   const auto holder = net::connect_to_listener(name, SOCK_SEQPACKET);
+  if (holder && !holder->socket) {
+    // The holder accepts nobody, so that each refused process leaves a connection in its queue.
+    return failed_precondition(
+        cat("another process of this host is ", rank->words,
+            " of this job already, by the same variables of the launcher, and has refused many "
+            "processes: only one process can be that rank; start each process as a rank of its own "
+            "by the launcher (-np), and call hvd.init() below `if __name__ == \"__main__\":`"));
+  }
   // Every user can bind the name, which another user of this host may know.
   if (!holder || holder->pid == ::getpid() || holder->uid != ::geteuid()) return claim;
   if (is_ancestor(holder->pid)) {

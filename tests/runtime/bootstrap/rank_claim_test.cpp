@@ -3,7 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <stdlib.h>
+
 #include <map>
+
+#include "base/secrets/secret.h"
 
 using namespace hvd::runtime;
 
@@ -39,6 +43,23 @@ TEST_CASE("each launcher names a rank, and different ranks have different keys")
   }
   CHECK(named({{"HOROVOD_STORE", "s"}, {"HOROVOD_ELASTIC_PROCESS", "5"}})->words ==
         "process 5 of the elastic job");
+}
+
+TEST_CASE("a claim is held also where refused processes have filled the queue of its socket") {
+  const std::string job = hvd::random_hex(8);
+  ::setenv("HOROVOD_STORE", job.c_str(), 1);
+  ::setenv("HOROVOD_RANK", "3", 1);
+  {
+    const auto claim = RankClaim::take();
+    REQUIRE(claim.ok());
+    // This process is admitted, and leaves a connection each time.
+    hvd::Status refused;
+    for (int i = 0; i < 10000 && refused.ok(); ++i) refused = RankClaim::take().status();
+    CHECK(refused.message().find("is rank 3 of this job already") != std::string::npos);
+  }
+  CHECK(RankClaim::take().ok());
+  ::unsetenv("HOROVOD_STORE");
+  ::unsetenv("HOROVOD_RANK");
 }
 
 TEST_CASE("a process that may be one of several worlds of one names no rank") {
