@@ -5,10 +5,12 @@ import os
 import cases
 import torch
 import torch.nn.functional as F
+import torch_scaler
+from torch_scaler import scaler
 from torch_training import adam, batches, case, hvd, loop, loss_of, network, sgd, start, weights_of
 
 OVERFLOWS = [(1, 0), (3, -1)]  # steps and ranks
-SCALER = None if hasattr(getattr(torch, "amp", None), "GradScaler") else "this PyTorch has no GradScaler for CPUs"
+FUSED = None if torch_scaler.IS_OF_TORCH else "this PyTorch fuses optimizers on GPUs only"
 
 
 @case(quick=True)
@@ -127,10 +129,6 @@ def clipping_in_a_step_hook(training):
 # Mixed precision.
 
 
-def scaler(**keywords):
-    return torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2, **keywords)
-
-
 def with_scaler(training, make=sgd, clip=None, passes=1, **keywords):
     """Counts the steps of the optimizer: all ranks must skip those in which one rank overflows."""
     if passes > 1:
@@ -152,37 +150,37 @@ def with_scaler(training, make=sgd, clip=None, passes=1, **keywords):
     return weights_of(model, scales=scales)
 
 
-@case(skip=SCALER)
+@case()
 def grad_scaler(training):
     return with_scaler(training)
 
 
-@case(skip=SCALER)
+@case()
 def grad_scaler_and_clipping(training):
     return with_scaler(training, clip=0.1)
 
 
-@case(skip=SCALER)
+@case()
 def grad_scaler_and_accumulation(training):
     return with_scaler(training, passes=2)
 
 
-@case(skip=SCALER)
+@case()
 def grad_scaler_and_groups(training):
     return with_scaler(training, groups=1)
 
 
-@case(skip=SCALER, double=True, layers="1_KiB")
+@case(double=True, layers="1_KiB")
 def grad_scaler_and_adam(training):
     return with_scaler(training, adam)
 
 
-@case(skip=SCALER, double=True, layers="1_KiB")
+@case(skip=FUSED, double=True, layers="1_KiB")
 def grad_scaler_and_a_fused_optimizer(training):
     return with_scaler(training, lambda params: torch.optim.AdamW(params, lr=0.01, fused=True))
 
 
-@case(skip=SCALER)
+@case()
 def grad_scaler_after_synchronize(training):
     model, optimizer = start(training)
     amp = scaler()
