@@ -49,13 +49,18 @@ def test_numpy_with_two_ranks_on_each_host():
 
 
 @world()
+def test_numpy_with_one_rank_on_each_host():
+    train(PYTHON, "numpy", ONE_EACH)
+
+
+@world()
 def test_tensorflow_with_one_rank_on_each_host():
     train(interpreter("HVD_TEST_TENSORFLOWS"), "tensorflow", ONE_EACH)
 
 
 @world()
 def test_tensorflow_with_two_ranks_on_each_host():
-    for python in interpreters("HVD_TEST_TENSORFLOWS")[:2]:
+    for python in interpreters("HVD_TEST_TENSORFLOWS"):
         train(python, "tensorflow", TWO_EACH)
 
 
@@ -68,6 +73,18 @@ def test_jax_with_two_ranks_on_each_host():
 def test_jax_and_its_keras_with_one_rank_on_each_host():
     train(interpreter("HVD_TEST_JAX"), "jax", ONE_EACH)
     train(interpreter("HVD_TEST_JAX"), "keras", ONE_EACH, KERAS_BACKEND="jax")
+
+
+@world()
+def test_keras_of_jax_with_two_ranks_on_each_host():
+    train(interpreter("HVD_TEST_JAX"), "keras", TWO_EACH, KERAS_BACKEND="jax")
+
+
+@world()
+def test_keras_of_pytorch_with_one_rank_on_each_host():
+    if PYTHONS[-1] == PYTHON:
+        raise Skip("Debian has no Keras 3")
+    train(PYTHONS[-1], "keras", ONE_EACH, KERAS_BACKEND="torch")
 
 
 @world()
