@@ -35,6 +35,6 @@ def _entry(name: str, free: Sequence[str]) -> types.CodeType:
               f"        return _call(*_arguments, **_keywords){use}\n"
               "    return entry\n")
     made: dict = {}
-    exec(compile(source, __file__, "exec"), made)  # noqa: S102
+    exec(compile(source, __file__, "exec"), made)
     code = made["outer"](*[None] * len(free)).__code__
     return code.replace(co_name=name)

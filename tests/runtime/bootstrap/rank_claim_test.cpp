@@ -2,7 +2,6 @@
 #include "runtime/bootstrap/rank_claim.h"
 
 #include <doctest/doctest.h>
-
 #include <stdlib.h>
 
 #include <map>
