@@ -60,8 +60,16 @@ def test_tensorflow_with_one_rank_on_each_host():
 
 @world()
 def test_tensorflow_with_two_ranks_on_each_host():
-    for python in interpreters("HVD_TEST_TENSORFLOWS"):
+    for python in interpreters("HVD_TEST_TENSORFLOWS")[:2]:
         train(python, "tensorflow", TWO_EACH)
+
+
+@world()
+def test_older_tensorflow_with_two_ranks_on_each_host():
+    pythons = interpreters("HVD_TEST_TENSORFLOWS")[2:3]
+    if not pythons:
+        raise Skip("there are at most two versions of TensorFlow")
+    train(pythons[0], "tensorflow", TWO_EACH)
 
 
 @world()
