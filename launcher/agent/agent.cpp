@@ -34,6 +34,19 @@ constexpr double kKillAgainSeconds = 0.1;
 // or those that hang in the kernel.
 constexpr double kGiveUpSeconds = 10;
 
+// The reason after SIGTERM to every process of the host, which a scheduler sends, and no user by hand.
+std::string scheduler_ended(const Environment& environment) {
+  for (const auto& [name, variable] :
+       {std::pair("Slurm", "SLURM_JOB_ID"), std::pair("PBS", "PBS_JOBID"),
+        std::pair("LSF", "LSB_JOBID")}) {
+    const std::string job(value_of(environment, variable));
+    if (job.empty()) continue;
+    return cat(name, " has sent SIGTERM to every process of its job ", printable(job),
+               " there, as when the job is cancelled or has reached its time limit");
+  }
+  return "every process of the job there has got SIGTERM, as from a scheduler or service manager";
+}
+
 }  // namespace
 
 Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
@@ -59,6 +72,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                      [this](pid_t pid, const rendezvous::WorldReport& world) {
                        if (const auto rank = ranks_.rank_of(pid)) {
                          independence_.on_sign();
+                         ranks_.on_joined(pid);
                          outbox_.put(Joined{*rank, world.rank, world.size});
                        }
                      }),
@@ -211,7 +225,8 @@ void Agent::act(const OutsideSignal& signal) {
   // Ranks that already got another signal than SIGTERM may handle it and continue.
   if (has_reached_ranks && number != SIGTERM && !is_launchers) return;
   if (!is_launchers && !is_ending_) {
-    const std::string why = cat("the agent was ended by signal ", number);
+    const std::string why = has_reached_ranks ? scheduler_ended(environment_)
+                                              : cat("the agent was ended by signal ", number);
     if (phase_ != Phase::kStarted) return fail(why);
     if (number == SIGTERM && !has_reached_ranks && leave()) return;
     outbox_.put(Ending{why});  // not Failed: the last lines of the ranks follow
@@ -250,14 +265,14 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
   if (has_signal_already)
     signal_descendants({SIGCONT});
   else
-    signal_descendants({job_.end_signal, SIGCONT});
+    ranks_.end_all(job_.end_signal);
 }
 
 void Agent::kill_what_is_left() {
   if (!is_killing_) give_up_at_ = Deadline::after_seconds(kGiveUpSeconds);
   is_killing_ = true;
   kill_at_ = Deadline::never();
-  signal_descendants({SIGKILL}, pmix_.pid());
+  signal_descendants({SIGKILL}, {pmix_.pid()});
   kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/proc_file.h"
 #include "base/text.h"
+#include "launcher/agent/host/process_tree.h"
 
 namespace hvd::launcher {
 namespace {
@@ -45,22 +46,9 @@ std::optional<StackChannel> find_stack_channel(const std::string& folder) {
   return {};
 }
 
-// Returns the mask after "SigCgt:" in a process's status.
-bool handles(std::string_view status, int signal) {
-  const size_t at = status.find("\nSigCgt:");
-  if (at == std::string_view::npos) return false;
-  uint64_t mask = 0;
-  for (const char digit : trim(status.substr(at + 8, 18))) {
-    const int value = digit <= '9' ? digit - '0' : digit - 'a' + 10;
-    if (value < 0 || value > 15) break;
-    mask = mask << 4 | static_cast<uint64_t>(value);
-  }
-  return (mask >> (signal - 1) & 1) != 0;
-}
-
 std::string python_stack(pid_t pid, const std::string& folder) {
   const auto channel = find_stack_channel(folder);
-  if (!channel || !handles(read_proc_file(folder + "status"), channel->signal)) return {};
+  if (!channel || !handles_signal(read_proc_file(folder + "status"), channel->signal)) return {};
   const UniqueFd pipe(
       ::open(cat(folder, "fd/", channel->fd).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   std::array<char, 4096> buffer;

@@ -85,15 +85,9 @@ std::vector<pid_t> children_by_waiting() {
   return children;
 }
 
-struct ProcessEntry {
-  pid_t pid;
-  pid_t parent;
-  std::optional<int64_t> start;  // none: it was found without /proc
-  char state;
-  std::string name;
-};
+}  // namespace
 
-std::vector<ProcessEntry> processes_below(pid_t root = ::getpid()) {
+std::vector<ProcessEntry> processes_below(pid_t root) {
   std::vector<ProcessEntry> found;
   if (is_childless()) return found;
   if (!is_proc_ours()) {
@@ -127,10 +121,9 @@ std::vector<ProcessEntry> processes_below(pid_t root = ::getpid()) {
   return found;
 }
 
-// Signals the process that a scan has found, and no other one that has its pid by now. A pidfd names
-// one process for good; the start time shows that it is the found one. A process that was found
-// without /proc is an unreaped child, which keeps its pid.
-void send_signals(const ProcessEntry& process, std::initializer_list<int> numbers) {
+// A pidfd names one process for good; the start time shows that it is the found one. A process that was
+// found without /proc is an unreaped child, which keeps its pid.
+void signal_process(const ProcessEntry& process, std::initializer_list<int> numbers) {
   const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   if (process.start) {
     const auto stat = read_stat(cat(process.pid));
@@ -144,24 +137,27 @@ void send_signals(const ProcessEntry& process, std::initializer_list<int> number
   }
 }
 
+namespace {
+
 // Signals each process below this one that `is_meant` accepts. A child that leads a process group, as
 // each rank does, is signalled with its group at once: the kernel completes no fork in a group while it
 // signals the group. A process that a signal handler starts afterwards is not signalled.
 template <typename Filter>
-void signal_each(std::initializer_list<int> numbers, pid_t spared, const Filter& is_meant) {
-  const std::vector<ProcessEntry> processes = processes_below();
-  const pid_t spared_group = spared > 0 ? ::getpgid(spared) : -1;
-  std::set<pid_t> groups;
+void signal_each(std::initializer_list<int> numbers, const std::set<pid_t>& spared,
+                 const Filter& is_meant) {
+  const std::vector<ProcessEntry> processes = processes_below(::getpid());
+  std::set<pid_t> groups, spared_groups;
+  for (const pid_t pid : spared) spared_groups.insert(::getpgid(pid));
   for (const ProcessEntry& process : processes) {
     // No other process gets the pid of a child that this process has not reaped.
     if (process.parent != ::getpid() || ::getpgid(process.pid) != process.pid) continue;
-    if (process.pid == spared_group || !is_meant(process.pid)) continue;
+    if (spared_groups.contains(process.pid) || !is_meant(process.pid)) continue;
     for (const int number : numbers) ::kill(-process.pid, number);
     groups.insert(process.pid);
   }
   for (const ProcessEntry& process : processes) {
-    if (process.pid == spared || groups.contains(::getpgid(process.pid))) continue;
-    if (is_meant(process.pid)) send_signals(process, numbers);
+    if (spared.contains(process.pid) || groups.contains(::getpgid(process.pid))) continue;
+    if (is_meant(process.pid)) signal_process(process, numbers);
   }
 }
 
@@ -171,7 +167,7 @@ void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 std::vector<pid_t> descendants() {
   std::vector<pid_t> pids;
-  for (const ProcessEntry& process : processes_below()) pids.push_back(process.pid);
+  for (const ProcessEntry& process : processes_below(::getpid())) pids.push_back(process.pid);
   return pids;
 }
 
@@ -187,12 +183,29 @@ pid_t parent_of(pid_t pid) {
   return stat ? stat->parent : 0;
 }
 
-void signal_descendants(std::initializer_list<int> numbers, pid_t spared) {
+std::optional<int64_t> start_of(pid_t pid) {
+  const auto stat = read_stat(cat(pid));
+  return stat ? std::optional(stat->start) : std::nullopt;
+}
+
+bool handles_signal(std::string_view status, int number) {
+  const size_t at = status.find("\nSigCgt:");
+  if (at == std::string_view::npos) return false;
+  uint64_t mask = 0;
+  for (const char digit : trim(status.substr(at + 8, 18))) {
+    const int value = digit <= '9' ? digit - '0' : digit - 'a' + 10;
+    if (value < 0 || value > 15) break;
+    mask = mask << 4 | static_cast<uint64_t>(value);
+  }
+  return (mask >> (number - 1) & 1) != 0;
+}
+
+void signal_descendants(std::initializer_list<int> numbers, const std::set<pid_t>& spared) {
   signal_each(numbers, spared, [](pid_t) { return true; });
 }
 
-void signal_group(pid_t group, std::initializer_list<int> numbers) {
-  signal_each(numbers, -1, [group](pid_t pid) { return ::getpgid(pid) == group; });
+void signal_group(pid_t group, std::initializer_list<int> numbers, const std::set<pid_t>& spared) {
+  signal_each(numbers, spared, [group](pid_t pid) { return ::getpgid(pid) == group; });
 }
 
 bool is_childless() {
@@ -202,7 +215,7 @@ bool is_childless() {
 
 std::string describe_descendants() {
   std::string described;
-  for (const ProcessEntry& process : processes_below()) {
+  for (const ProcessEntry& process : processes_below(::getpid())) {
     if (process.state == 'Z') continue;
     if (!described.empty()) described += ", ";
     described += cat(printable(process.name), " (pid ", process.pid, ")");

@@ -5,8 +5,12 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hvd::launcher {
@@ -14,18 +18,36 @@ namespace hvd::launcher {
 // Makes this process a subreaper: it becomes the parent of orphans among its descendants.
 void become_subreaper();
 
-// Returns all descendants, zombies included, since threads of a zombie may still run.
+struct ProcessEntry {
+  pid_t pid;
+  pid_t parent;
+  std::optional<int64_t> start;  // none: it was found without /proc
+  char state;
+  std::string name;
+};
+
+// Returns the descendants of one process, zombies included, since threads of a zombie may still run.
+std::vector<ProcessEntry> processes_below(pid_t root);
+// Returns all descendants of this process.
 std::vector<pid_t> descendants();
 // Returns one descendant and all of its descendants.
 std::vector<pid_t> descendants_of(pid_t pid);
 // Returns the parent's pid, or 0 when it is unknown.
 pid_t parent_of(pid_t pid);
-// Sends each of the signals to each descendant, except to `spared`. A child that leads a process group
+// Returns the start of a process in ticks since the boot, or nothing when it is unknown.
+std::optional<int64_t> start_of(pid_t pid);
+// Whether the text of /proc/PID/status shows a handler for the signal.
+bool handles_signal(std::string_view status, int number);
+
+// Sends the signals to the process that a scan has found, and to no other one that has its pid by now.
+void signal_process(const ProcessEntry& process, std::initializer_list<int> numbers);
+// Sends each of the signals to each descendant, except to those `spared`. A child that leads a process group
 // gets them with its group, and with children that are forked in the group meanwhile. Where the kernel
 // has pidfds, no process that has got the pid of an ended descendant is hit.
-void signal_descendants(std::initializer_list<int> numbers, pid_t spared = -1);
+void signal_descendants(std::initializer_list<int> numbers, const std::set<pid_t>& spared = {});
 // Sends them to the descendants in this process group.
-void signal_group(pid_t group, std::initializer_list<int> numbers);
+void signal_group(pid_t group, std::initializer_list<int> numbers,
+                  const std::set<pid_t>& spared = {});
 // Returns true when this process has no children, zombies included.
 bool is_childless();
 // Returns "sudo (pid 12), x (pid 13)", for a message about processes that do not end.

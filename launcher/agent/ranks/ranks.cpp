@@ -260,8 +260,18 @@ void Ranks::end(int number, int signal, double grace_seconds) {
       continue;
     }
     rank->kill_at = Deadline::after_seconds(grace_seconds);
-    signal_group(rank->group, {signal, SIGCONT});
+    end_signals_.end_one(rank->group, signal);
   }
+}
+
+void Ranks::end_all(int signal) { end_signals_.end_all(first_processes(), signal); }
+
+std::vector<pid_t> Ranks::first_processes() const {
+  std::vector<pid_t> pids;
+  for (const auto& rank : ranks_) {
+    if (rank->pid > 0) pids.push_back(rank->pid);
+  }
+  return pids;
 }
 
 Deadline Ranks::deadline() const {
@@ -285,7 +295,7 @@ void Ranks::reap(bool by_agent, bool is_killing) {
   for (;;) {
     const pid_t pid = ::waitpid(-1, &status, WNOHANG);
     if (pid < 0 && errno == EINTR) continue;
-    if (pid <= 0) return;
+    if (pid <= 0) break;
     const auto found = std::find_if(ranks_.begin(), ranks_.end(),
                                     [&](const auto& rank) { return rank->pid == pid; });
     if (found == ranks_.end()) {
@@ -311,6 +321,7 @@ void Ranks::reap(bool by_agent, bool is_killing) {
     }
     outbox_.put(Exited{exit});
   }
+  if (!is_killing) end_signals_.on_reaped(first_processes());
 }
 
 }  // namespace hvd::launcher

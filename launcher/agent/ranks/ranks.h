@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/agent/loop/outbox.h"
+#include "launcher/agent/ranks/end_signals.h"
 #include "launcher/agent/ranks/rank_process.h"
 #include "net/event_loop.h"
 
@@ -38,8 +39,13 @@ class Ranks {
   Status start_more();
   bool is_starting() const { return next_ < commands_.size() && more_; }
   void signal(int number);
-  // Sends the signal to one rank's process group, and SIGKILL after the grace. The other ranks go on.
+  // Sends the signal to one rank (end_signals.h says to which processes), and SIGKILL to its process group after
+  // the grace. The other ranks go on.
   void end(int rank, int signal, double grace_seconds);
+  // Sends the signal to all descendants of the agent, of which some ranks' processes are left out (end_signals.h).
+  void end_all(int signal);
+  // The process, which is one of a rank's, has called hvd.init().
+  void on_joined(pid_t pid) { end_signals_.on_joined(pid); }
   // The time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
@@ -93,6 +99,7 @@ class Ranks {
   void finish(Output& output);
   void feed(Rank& rank);
   void stop_feeding(Rank& rank);
+  std::vector<pid_t> first_processes() const;
 
   net::EventLoop& loop_;
   Outbox& outbox_;
@@ -101,6 +108,7 @@ class Ranks {
   std::vector<std::unique_ptr<Rank>> ranks_;
   MoreEnvironment more_;  // while ranks are left to start
   size_t next_ = 0;       // index of the next rank to start
+  EndSignals end_signals_;
   uint32_t output_credit_ = 0;
   uint16_t master_port_ = 0;
   size_t running_ = 0;

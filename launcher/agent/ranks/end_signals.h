@@ -1,0 +1,39 @@
+// Signals the processes of ranks that are to end: SIGTERM reaches the process that saves (end_targets.h), and a
+// process that it leaves out gets SIGTERM when no rank is above it any longer. Another signal, and SIGTERM where no
+// process is chosen, reaches all. class Ranks owns it. One thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "launcher/agent/host/process_tree.h"
+
+namespace hvd::launcher {
+
+class EndSignals {
+ public:
+  // The process has called hvd.init().
+  void on_joined(pid_t pid);
+  // Signals all descendants of this process. `ranks` are the first processes of those that run.
+  void end_all(const std::vector<pid_t>& ranks, int signal);
+  // Signals one rank, whose first process leads its process group.
+  void end_one(pid_t rank, int signal);
+  // Call after processes were reaped, with the ranks that still run.
+  void on_reaped(const std::vector<pid_t>& ranks);
+
+ private:
+  struct LeftOut {
+    ProcessEntry process;
+    int signal;
+  };
+
+  std::set<pid_t> choose(pid_t rank, int signal, const std::vector<ProcessEntry>& all);
+
+  std::map<pid_t, int64_t> joined_;  // start times by process
+  std::vector<LeftOut> left_out_;
+};
+
+}  // namespace hvd::launcher
