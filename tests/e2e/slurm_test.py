@@ -308,6 +308,24 @@ def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_la
 
 
 @on_cluster()
+def test_a_sigterm_of_slurm_to_the_steps_is_named(cluster):
+    before = Inventory()
+    folder = scratch("/etc")
+    (folder / "rank.py").write_text(SAVES)
+    (folder / "job.sh").write_text(f"#!/bin/bash\n{LAUNCHER} --kill-grace 10 {PYTHON} {folder}/rank.py\n")
+    out = folder / "out"
+    subprocess.run(["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out,
+                    folder / "job.sh"], check=True, env=clean_environment(**cluster.environment))
+    wait_until(lambda: out.exists() and out.read_text().count("ready") == 4, 60, "4 ranks")
+    scancel(cluster, "-s", "TERM")
+    before.wait_for_ends(60)
+    text = out.read_text()
+    expect(re.search(r"horovodrun: host \w+ was lost: Slurm has sent SIGTERM to every process of its job \d+ there",
+                     text), text)
+    expect("ended by signal" not in text and len(re.findall(r"rank \d saved", text)) == 4, text)
+
+
+@on_cluster()
 def test_a_node_that_dies_ends_the_job_with_its_name(cluster):
     job = salloc(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, PYTHON, RANK, "sleep")
     job.wait_for("asleep", 2, 240)

@@ -181,7 +181,9 @@ TEST_CASE("A signal for the ranks that the agent alone gets, or its guardian, is
 
 TEST_CASE("After a SIGTERM to every process what ranks say arrives, and each gets it once") {
   for (const bool to_launcher : {false, true}) {
+    ::setenv("SLURM_JOB_ID", "41", 1);
     AgentFixture fixture;
+    ::unsetenv("SLURM_JOB_ID");
     HostJob job = fixture.shell_job(std::string(kCounting));
     job.kill_grace_seconds = 10;
     REQUIRE(fixture.begin(job).ok());
@@ -192,6 +194,11 @@ TEST_CASE("After a SIGTERM to every process what ranks say arrives, and each get
     fixture.pass(0.02);
     for (const pid_t pid : processes) send_signal(pid, SIGTERM);
     CHECK(fixture.until([&] { return fixture.is_finished; }));
+    const std::vector<std::string> endings = {
+        "Slurm has sent SIGTERM to every process of its job 41 there, as when the job is cancelled "
+        "or "
+        "has reached its time limit"};
+    if (!to_launcher) CHECK(fixture.endings == endings);
     CHECK(count_of(said, "TERM\n") == 1);
     CHECK(said.ends_with("saved\n"));
     CHECK(fixture.lost.empty());
