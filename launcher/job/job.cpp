@@ -135,6 +135,10 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (job.input_) job.input_->taken(rank, size);
   }
   void on_exit(const RankExit& exit) override {
+    const bool is_success = exit.code == 0 && exit.signal == 0;
+    job.output_->rank_ended(exit.rank, {.is_success = is_success,
+                                        .is_failure = !is_success && !exit.by_agent,
+                                        .is_mute = exit.signal != 0});
     job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)),
             exit.signal == SIGTERM ? SIGTERM : 0);
   }
@@ -160,6 +164,10 @@ struct JobLaunch::HostEvents : AgentEvents {
   }
   void on_lost(const Status& why) override {
     job.failed_hosts_.push_back(host);
+    for (const Slot& slot : job.plan_.slots) {
+      if (slot.host == host)
+        job.output_->rank_ended(slot.rank, {.is_failure = true, .is_mute = true});
+    }
     job.act(job.supervisor_.on_lost(host, why));
     job.inspector_.on_host_gone(host);
   }
@@ -281,6 +289,9 @@ Status JobLaunch::find_places() {
   style.is_continued = generation_ > 0;
   style.tag = settings.text("tag");
   style.folds = settings.flag("fold");
+  // Programs read objects, and the ranks of an elastic job have other numbers in later generations.
+  style.folds_tracebacks = !settings.flag("verbose") && history_ == nullptr &&
+                           to_lower(settings.text("log_format")) != "json";
   style.has_timestamps = settings.flag("prefix_timestamp");
   if (to_lower(settings.text("log_format")) == "json") style.format = LineFormat::kJson;
   if (settings.is_set("only_rank")) {
@@ -547,6 +558,7 @@ void JobLaunch::tell_independence() {
 }
 
 void JobLaunch::tell_the_end() {
+  output_->show_tracebacks();
   std::string report = supervisor_.report();
   if (report.empty()) return tell_independence();
   const int rank = supervisor_.failed_rank();

@@ -24,8 +24,13 @@ namespace {
 
 // How long a line without an end waits for the rest of it.
 constexpr std::chrono::milliseconds kShownAfter{100};
+// Ends of many ranks that come at about the same time are looked at together.
+constexpr std::chrono::milliseconds kSettledAfter{20};
 // As many bytes may wait for files before the ranks' output is no longer read.
 constexpr size_t kUnfiledLimit = 1 << 20;
+
+// In a report beside objects.
+std::string plain_tag(int rank) { return cat("[", rank, "]<stderr>:"); }
 
 }  // namespace
 
@@ -71,7 +76,9 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
       executor_(executor),
       thread_(executor),
       stdout_(executor, STDOUT_FILENO, thread_),
-      stderr_(executor, STDERR_FILENO, thread_) {
+      stderr_(executor, STDERR_FILENO, thread_),
+      tracebacks_timer_(executor) {
+  if (style_.folds_tracebacks) tracebacks_ = std::make_unique<TracebackFolder>();
   if (style_.folds) {
     for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
   }
@@ -95,8 +102,7 @@ void JobOutput::open_channels(int rank) {
       style_.is_shown.empty() || (index < style_.is_shown.size() && style_.is_shown[index]);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     channels_.emplace_back(line_tag(plan_, {rank}, stream, style_), style_.format, is_shown);
-    if (style_.format == LineFormat::kJson)
-      channels_.back().plain.set_tag(cat("[", rank, "]<stderr>:"));
+    if (style_.format == LineFormat::kJson) channels_.back().plain.set_tag(plain_tag(rank));
     const bool is_asking = is_terminal && is_shown && rank == style_.asking_rank;
     if (is_asking &&
         ::isatty(stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO) == 1) {
@@ -209,11 +215,17 @@ void JobOutput::keep(Channel& channel, OutputStream stream, std::string_view lin
 }
 
 std::string JobOutput::last_errors(int rank) const {
-  return last_lines(channels_[2 * static_cast<size_t>(rank) + 1].recent);
+  return last_lines(channels_[2 * static_cast<size_t>(rank) + 1].recent, tag_size(rank));
 }
 
 std::string JobOutput::last_exception(int rank) const {
-  return exception_of(channels_[2 * static_cast<size_t>(rank) + 1].recent);
+  return exception_of(channels_[2 * static_cast<size_t>(rank) + 1].recent, tag_size(rank));
+}
+
+// Of the lines of `recent`.
+size_t JobOutput::tag_size(int rank) const {
+  if (style_.format == LineFormat::kJson) return plain_tag(rank).size();
+  return stamped(channels_[2 * static_cast<size_t>(rank) + 1].tag).size();
 }
 
 void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
@@ -226,6 +238,7 @@ void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
   const auto consumed = [this, rank, stream, size = bytes.size()] { release(rank, stream, size); };
   keep(from, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
+  lines = pass(rank, stream, std::move(lines), tag_size(rank), from.shown > 0);
   // The bytes held of an unfinished line are bounded by the limit of a line.
   if (lines.empty() || !from.is_shown)
     consumed();
@@ -265,7 +278,7 @@ void JobOutput::show_soon(Channel& from, OutputStream stream) {
     if (error) return;
     from.is_waiting = false;
     const std::string& held = from.tagger.held();
-    if (held.size() <= from.shown) return;
+    if (held.size() <= from.shown || is_held_back(from, stream)) return;
     const bool goes_on = open_line_ == &from;
     if (!goes_on) end_open_line();
     sink(stream).write(cat(goes_on ? "" : from.tagger.prefix(), held.substr(from.shown)));
@@ -288,13 +301,55 @@ void JobOutput::end(int rank, OutputStream stream) {
   const std::string prefix = from.tagger.prefix();
   from.tagger.finish(lines);
   keep(from, stream, lines, {});
-  if (!lines.empty()) {
-    if (from.is_shown && folding(stream))
-      fold(rank, stream, {});
-    else if (from.is_shown)
-      show(from, stream, prefix, lines);
+  if (from.is_shown && folding(stream)) {
+    if (!lines.empty()) fold(rank, stream, {});
+  } else if (from.is_shown) {
+    lines = pass(rank, stream, std::move(lines), tag_size(rank), from.shown > 0);
+    if (!lines.empty()) show(from, stream, prefix, lines);
   }
   if (from.file) from.file->end();
+  if (!tracebacks_ || stream != OutputStream::kStderr) return;
+  tracebacks_->output_ended(rank);
+  settle_tracebacks_by(Clock::now() + kSettledAfter);
+}
+
+std::string JobOutput::pass(int rank, OutputStream stream, std::string lines, size_t tag,
+                            bool is_begun) {
+  if (!tracebacks_ || stream != OutputStream::kStderr || lines.empty()) return lines;
+  std::string shown = tracebacks_->add(rank, lines, tag, is_begun, Clock::now());
+  if (tracebacks_->is_holding(rank)) settle_tracebacks_by(Clock::now() + kHeldFor);
+  return shown;
+}
+
+void JobOutput::rank_ended(int rank, TracebackFolder::End how) {
+  if (!tracebacks_) return;
+  tracebacks_->ended(rank, how);
+  settle_tracebacks_by(Clock::now() + kSettledAfter);
+}
+
+void JobOutput::settle_tracebacks(bool all) {
+  if (!tracebacks_) return;
+  for (const auto& [rank, lines] : tracebacks_->take(Clock::now(), all)) {
+    if (folding(OutputStream::kStderr))
+      fold_lines(rank, OutputStream::kStderr, lines);
+    else
+      show(channel(rank, OutputStream::kStderr), OutputStream::kStderr, "", lines);
+  }
+  if (folding(OutputStream::kStderr)) unfold(OutputStream::kStderr, false);
+  const std::string sentence = tracebacks_->take_sentence(Clock::now(), all);
+  if (!sentence.empty()) say(cat(sentence, " (--verbose prints all tracebacks)"));
+  settle_tracebacks_by(tracebacks_->deadline().time());
+}
+
+void JobOutput::settle_tracebacks_by(Clock::time_point time) {
+  if (time >= settled_by_) return;
+  settled_by_ = time;
+  tracebacks_timer_.expires_at(time);
+  tracebacks_timer_.async_wait([this](const net::error_code& error) {
+    if (error) return;
+    settled_by_ = Clock::time_point::max();
+    settle_tracebacks(false);
+  });
 }
 
 void JobOutput::fold(int rank, OutputStream stream, ByteView bytes) {
@@ -304,19 +359,23 @@ void JobOutput::fold(int rank, OutputStream stream, ByteView bytes) {
     channel(rank, stream).plain.finish(lines);
   else
     channel(rank, stream).plain.feed(as_text(bytes), lines);
+  lines = pass(rank, stream, std::move(lines), 0, false);
   if (lines.empty()) {
     release(rank, stream, bytes.size());
     return;
   }
-  std::string_view rest = lines;
-  while (!rest.empty()) {
-    size_t end = rest.find_first_of("\r\n");
-    end += rest.substr(end).starts_with("\r\n") ? 2 : 1;
-    folder.add(rank, rest.substr(0, end), Clock::now());
-    rest.remove_prefix(end);
-  }
+  fold_lines(rank, stream, lines);
   if (!folder.consume(rank, bytes.size())) release(rank, stream, bytes.size());
   unfold(stream, false);
+}
+
+void JobOutput::fold_lines(int rank, OutputStream stream, std::string_view lines) {
+  while (!lines.empty()) {
+    size_t end = lines.find_first_of("\r\n");
+    end += lines.substr(end).starts_with("\r\n") ? 2 : 1;
+    folding(stream)->lines.add(rank, lines.substr(0, end), Clock::now());
+    lines.remove_prefix(end);
+  }
 }
 
 void JobOutput::unfold(OutputStream stream, bool all) {
@@ -382,7 +441,18 @@ void JobOutput::begin_line() {
   end_open_line();
 }
 
+// An unfinished line does not come before the lines that are held back.
+bool JobOutput::is_held_back(const Channel& from, OutputStream stream) const {
+  if (!tracebacks_ || stream != OutputStream::kStderr) return false;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (&channels_[2 * static_cast<size_t>(rank) + 1] == &from)
+      return tracebacks_->is_holding(rank);
+  }
+  return false;
+}
+
 net::Task<void> JobOutput::drain() {
+  settle_tracebacks(true);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     if (folding(stream)) unfold(stream, true);
   }

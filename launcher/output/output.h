@@ -15,6 +15,7 @@
 #include "launcher/output/line_folder.h"
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/sink.h"
+#include "launcher/output/traceback_folder.h"
 #include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
@@ -26,7 +27,9 @@ struct OutputStyle {
   std::string tag;            // value of --tag; empty: "[0]<stdout>:"
   bool has_timestamps = false;
   LineFormat format = LineFormat::kText;
-  bool folds = false;          // equal lines of many ranks are shown once
+  bool folds = false;  // equal lines of many ranks are shown once
+  // Tracebacks that the failure of another rank has caused are shown as one sentence (traceback_folder.h).
+  bool folds_tracebacks = false;
   std::vector<bool> is_shown;  // by rank; empty: all are
   // The rank whose unfinished lines a terminal shows, since it may ask a question; -1: no rank.
   int asking_rank = -1;
@@ -53,6 +56,10 @@ class JobOutput {
   void write(int rank, OutputStream stream, ByteView bytes);
   // The rank will write no more.
   void end(int rank, OutputStream stream);
+  // The rank has ended. Its output may come later.
+  void rank_ended(int rank, TracebackFolder::End how);
+  // Shows the tracebacks that are held back: the job has ended.
+  void show_tracebacks() { settle_tracebacks(true); }
   // A line of the launcher itself, on standard error: "horovodrun: " + sentence.
   void say(std::string_view sentence);
   // The user has ended a line on the terminal, which stands behind what a rank asked.
@@ -114,8 +121,15 @@ class JobOutput {
   // The time of the lines that come now, before their tag.
   void stamp(Channel& channel);
   std::string stamped(const std::string& tag) const;
+  size_t tag_size(int rank) const;
   // Lines of a rank that was given bytes or, without any, has ended.
   void fold(int rank, OutputStream stream, ByteView bytes);
+  void fold_lines(int rank, OutputStream stream, std::string_view lines);
+  // The lines without those that are held back as a traceback.
+  std::string pass(int rank, OutputStream stream, std::string lines, size_t tag, bool is_begun);
+  void settle_tracebacks(bool all);
+  void settle_tracebacks_by(Clock::time_point time);
+  bool is_held_back(const Channel& from, OutputStream stream) const;
   void unfold(OutputStream stream, bool all);
   std::unique_ptr<Folding>& folding(OutputStream stream) {
     return folding_[stream == OutputStream::kStdout ? 0 : 1];
@@ -129,6 +143,9 @@ class JobOutput {
   Sink stdout_, stderr_;
   std::deque<Channel> channels_;  // two a rank
   std::unique_ptr<Folding> folding_[2];
+  std::unique_ptr<TracebackFolder> tracebacks_;  // null: none are held back
+  net::asio::steady_timer tracebacks_timer_;
+  Clock::time_point settled_by_ = Clock::time_point::max();  // the timer's time
   Consumed consumed_;
   struct Release {
     int rank;

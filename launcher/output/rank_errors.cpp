@@ -4,93 +4,12 @@
 #include <vector>
 
 #include "base/text.h"
+#include "launcher/output/traceback.h"
 
 namespace hvd::launcher {
 namespace {
 
 constexpr size_t kLines = 10;
-
-// Without the bytes that end it.
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
-  return lines;
-}
-
-// One frame of a traceback: a line that names the file, and the lines of source behind it. TensorFlow
-// writes an empty line in their place.
-struct TracebackFrame {
-  size_t begin;
-  size_t end;
-  size_t empty_end;
-  std::string_view file;
-  std::string_view function;
-};
-
-std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines) {
-  constexpr std::string_view kFile = "  File \"", kIn = ", in ";
-  std::vector<TracebackFrame> frames;
-  for (size_t at = 0; at < lines.size();) {
-    const std::string_view line = lines[at++];
-    const size_t tag = line.find(kFile);  // its length
-    const size_t end = line.find("\", line ", tag);
-    if (tag == std::string_view::npos || end == std::string_view::npos) continue;
-    const size_t function = line.find(kIn, end);
-    TracebackFrame frame{
-        at - 1, at, at, line.substr(tag + kFile.size(), end - tag - kFile.size()),
-        function == std::string_view::npos ? "" : line.substr(function + kIn.size())};
-    const auto is_source = [&](std::string_view next) {
-      return next.size() > tag && next.substr(tag).starts_with("  ") &&
-             next.substr(tag).find(kFile) != 0;
-    };
-    while (at < lines.size() && is_source(lines[at])) ++at;
-    frame.end = at;
-    if (at < lines.size() && lines[at] == line.substr(0, tag)) ++at;
-    frame.empty_end = at;
-    frames.push_back(frame);
-  }
-  return frames;
-}
-
-// Wherever a build or an installation has put the package. TensorFlow makes the functions of its
-// operations out of strings.
-bool is_of_horovod(const TracebackFrame& frame) {
-  constexpr std::string_view kPackage = "/horovod/";
-  const std::string_view file = frame.file;
-  if (file == "<string>") return frame.function.starts_with("horovod_");
-  const size_t at = file.rfind(kPackage);
-  if (at == std::string_view::npos) return false;
-  const std::string_view module = file.substr(at + kPackage.size());
-  for (const std::string_view each : {"_", "jax/", "keras/", "mxnet/", "numpy/", "process_sets.py",
-                                      "runner/", "tensorflow/", "torch/"}) {
-    if (module.starts_with(each)) return true;
-  }
-  return false;
-}
-
-bool is_installed(std::string_view file) {
-  for (const std::string_view each :
-       {"/dist-packages/", "/site-packages/", "/lib/python3", "<frozen "}) {
-    if (file.find(each) != std::string_view::npos) return true;
-  }
-  return false;
-}
-
-// The deepest frame of the user's code, and the first where none looks like it.
-const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames) {
-  for (const bool may_be_installed : {false, true}) {
-    for (size_t at = frames.size(); at-- > 0;) {
-      const std::string_view file = frames[at].file;
-      if (!is_of_horovod(frames[at]) && (may_be_installed || !is_installed(file)))
-        return frames[at];
-    }
-  }
-  return frames.front();
-}
 
 // The name between quotes behind `words`, or empty.
 std::string quoted_after(std::string_view line, std::string_view words) {
@@ -141,21 +60,27 @@ std::string advice_on_original(const std::string& folder, const RankContext& ran
 
 }  // namespace
 
-std::string last_lines(std::string_view text) {
+std::string last_lines(std::string_view text, size_t tag) {
   const std::vector<std::string_view> lines = lines_of(text);
-  size_t start = lines.size();  // first line of the last traceback
-  while (start > 0 &&
-         lines[start - 1].find("Traceback (most recent call last):") == std::string_view::npos) {
-    --start;
-  }
-  std::vector<TracebackFrame> frames = frames_of(lines);
-  std::erase_if(frames, [&](const TracebackFrame& frame) { return frame.begin < start; });
+  const std::vector<Traceback> tracebacks = tracebacks_of(lines, tag);
+  const Traceback* const fatal = last_fatal(tracebacks);
+  const size_t start = fatal == nullptr ? lines.size() : fatal->begin;
   std::vector<bool> is_shown(lines.size(), true);
-  const TracebackFrame* users = frames.empty() ? nullptr : &users_frame(frames);
   const auto hide = [&](size_t begin, size_t end) {
     std::fill(is_shown.begin() + static_cast<long>(begin),
               is_shown.begin() + static_cast<long>(end), false);
   };
+  // Those of destructors at the exit, with the line before each.
+  for (size_t at = 1; at < tracebacks.size(); ++at) {
+    const Traceback& each = tracebacks[at];
+    const size_t begin = each.is_chained ? tracebacks[at - 1].end : each.begin - 1;
+    if (each.is_survived && each.begin > start) hide(begin, each.end);
+  }
+  std::vector<TracebackFrame> frames = frames_of(lines);
+  std::erase_if(frames, [&](const TracebackFrame& frame) {
+    return frame.begin < start || !is_shown[frame.begin];
+  });
+  const TracebackFrame* users = frames.empty() ? nullptr : &users_frame(frames);
   for (const TracebackFrame& frame : frames) {
     hide(frame.end, frame.empty_end);
     if (&frame == users || !is_of_horovod(frame)) continue;
@@ -177,20 +102,12 @@ std::string last_lines(std::string_view text) {
   return shown;
 }
 
-std::string exception_of(std::string_view text) {
-  constexpr std::string_view kTraceback = "Traceback (most recent call last):";
-  size_t tag = std::string_view::npos;  // its length
-  std::string exception;
-  for (const std::string_view line : lines_of(text)) {
-    if (const size_t begin = line.find(kTraceback); begin != std::string_view::npos) {
-      tag = begin;
-      exception.clear();
-    } else if (tag != std::string_view::npos && exception.empty() && line.size() > tag &&
-               line[tag] != ' ') {
-      exception = line.substr(tag);
-    }
-  }
-  return exception;
+std::string exception_of(std::string_view text, size_t tag) {
+  const std::vector<std::string_view> lines = lines_of(text);
+  const std::vector<Traceback> tracebacks = tracebacks_of(lines, tag);
+  const Traceback* const fatal = last_fatal(tracebacks);
+  if (fatal == nullptr || fatal->exception == fatal->end) return {};
+  return exception_name(lines[fatal->exception].substr(tag));
 }
 
 std::string advice_on(std::string_view lines, const RankContext& rank) {

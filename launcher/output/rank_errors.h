@@ -7,13 +7,13 @@
 
 namespace hvd::launcher {
 
-// The last ten lines of `text`, whose lines may have tags. A Python traceback at its end loses the
-// frames of the package horovod, and the deepest frame of the user's own code comes first where it
-// lies before the last ten lines.
-std::string last_lines(std::string_view text);
+// The last ten lines of `text`, each of which begins with a tag of `tag` bytes. A Python traceback at its end loses
+// the frames of the package horovod, and the deepest frame of the user's own code comes first where it
+// lies before the last ten lines. Tracebacks that Python prints after it while the program exits are left out.
+std::string last_lines(std::string_view text, size_t tag = 0);
 
-// The line that names the exception of the last Python traceback in `text`, without its tag, or empty.
-std::string exception_of(std::string_view text);
+// The line that names the exception with which the program ended (traceback.h), without its tag, or empty.
+std::string exception_of(std::string_view text, size_t tag = 0);
 
 // The launcher's knowledge of the rank that wrote the lines.
 struct RankContext {

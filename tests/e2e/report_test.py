@@ -92,6 +92,40 @@ def test_a_failure_inside_a_collective_shows_the_user_s_own_line_first():
     job.leaves_nothing()
 
 
+CAUSE = """
+import os, sys
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+hvd.allreduce(numpy.ones(1))
+if hvd.rank() == 1:
+    print("a warning", file=sys.stderr, flush=True)
+    if sys.argv[1] == "raise": raise ValueError("sample 7 is empty")
+    os.kill(os.getpid(), 9)
+hvd.allreduce(numpy.ones(1))
+"""
+
+
+def test_the_tracebacks_that_another_rank_has_caused_are_one_line():
+    folder = scratch()
+    job = Job("-np", 8, "--no-omp-default", "--output-filename", folder, PYTHON, "-c", CAUSE, "raise")
+    job.ends_with(1)
+    expect("ranks 0, 2-7 stopped because of rank 1 (--verbose prints all tracebacks)" in job.said(), job.describe())
+    shown = [line for line in job.err.splitlines() if re.match(r"\[\d\]<stderr>:", line)]
+    expect(all(line.startswith("[1]") for line in shown) and len(job.err.splitlines()) < 16, job.describe())
+    for rank in range(8):
+        lines = (folder / f"rank.{rank}" / "stderr").read_text()
+        expect(("_fail" in lines and "HorovodInternalError" in lines) == (rank != 1), f"{rank}: {lines}")
+    job = Job("-np", 3, "--verbose", PYTHON, "-c", CAUSE, "raise")
+    job.ends_with(1)
+    expect(job.err.count("HorovodInternalError: ") == 2 and "stopped because" not in job.err, job.describe())
+    # Rank 1 prints no reason.
+    job = Job("-np", 4, PYTHON, "-c", CAUSE, "kill")
+    job.ends_with(137)
+    expect(job.err.count("HorovodInternalError: ") == 1 and "[1]<stderr>:a warning" in job.err and
+           "_ops.py" not in job.err and "stopped because of rank 1" in job.err, job.describe())
+
+
 def test_a_package_that_the_ranks_python_lacks_is_named_with_what_to_set():
     for flags in (("-np", 2), ("-np", 1), ("-np", 2, "--log-format", "json")):
         job = Job(*flags, "python3", "-c", "import horovod.torch",

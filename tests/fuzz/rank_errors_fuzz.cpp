@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "launcher/output/rank_errors.h"
+#include "launcher/output/traceback_folder.h"
 
 // The input is what a failed rank wrote on its standard error.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -14,5 +15,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string advice =
       advice_on(shown, {.interpreter = "/usr/bin/python3", .lacks_input = true});
   HVD_CHECK(advice.empty() || (advice.starts_with("; ") && advice.find('\n') == std::string::npos));
+  const size_t tag = size == 0 ? 0 : data[0] % 16;
+  HVD_CHECK(last_lines(text, tag).size() <= text.size() + 1);
+  HVD_CHECK(exception_of(text, tag).size() <= text.size());
+  // Nothing that is held back is lost where no rank has failed.
+  TracebackFolder folder;
+  std::string passed = folder.add(0, text, tag, false, {});
+  folder.ended(0, {.is_success = true});
+  folder.output_ended(0);
+  for (const auto& each : folder.take({}, true)) passed += each.lines;
+  HVD_CHECK(passed == text);
+  folder.add(1, text, tag, false, {});
+  folder.ended(1, {.is_failure = true});
+  folder.output_ended(1);
+  folder.take({}, true);
   return 0;
 }

@@ -40,9 +40,114 @@ TEST_CASE("the exception of the last traceback is found, behind its tag") {
     const std::string first = cat(tag, kHead, frame("/a.py", "f()", tag), tag, "KeyError: 1\n");
     const std::string last =
         cat(tag, kHead, frame("/a.py", "g()", tag), tag, "ValueError: two\n", tag, "lines\n");
-    CHECK(exception_of(cat(first, tag, "\n", tag, "During handling:\n", tag, "\n", last)) ==
-          "ValueError: two");
+    CHECK(exception_of(cat(first, tag, "\n", tag, "During handling:\n", tag, "\n", last),
+                       tag.size()) == "ValueError: two");
   }
+}
+
+namespace {
+
+// Puts the tag before each line.
+std::string tagged(const std::string& tag, std::string text) {
+  std::string lines;
+  while (!text.empty()) {
+    lines += tag + text.substr(0, text.find('\n') + 1);
+    text.erase(0, text.find('\n') + 1);
+  }
+  return lines;
+}
+
+const std::string kUsers = frame("/home/me/train.py", "for batch in loader:");
+const std::string kWorkers =
+    frame("/usr/lib/python3/dist-packages/torch/utils/data/_utils/worker.py", "fetch()") +
+    frame("/home/me/data.py", "read(index)");
+const std::string kDirectly =
+    "\nThe above exception was the direct cause of the following exception:\n\n";
+const std::string kDuring =
+    "\nDuring handling of the above exception, another exception occurred:\n\n";
+
+}  // namespace
+
+TEST_CASE("the exception of a worker of a DataLoader is its last line") {
+  const std::string text = kHead + kUsers +
+                           "OSError: Caught OSError in DataLoader worker process 0.\n"
+                           "Original Traceback (most recent call last):\n" +
+                           kWorkers + "OSError: [Errno 116] Stale file handle\n\n";
+  for (const std::string tag : {"", "[1]<stderr>:"}) {
+    CHECK(exception_of(tagged(tag, text), tag.size()) == "OSError: [Errno 116] Stale file handle");
+    // The report begins with the line of the data set, and ends with the whole message.
+    const std::string shown = last_lines(tagged(tag, text), tag.size());
+    CHECK(shown.find("data.py") != std::string::npos);
+    CHECK(shown.find("DataLoader worker process 0") != std::string::npos);
+  }
+}
+
+TEST_CASE("the exception of a process of a pool is that of the traceback at the column") {
+  const std::string remote = kHead + kWorkers + "ValueError: bad sample\n";
+  CHECK(exception_of("multiprocessing.pool.RemoteTraceback: \n\"\"\"\n" + remote + "\"\"\"\n" +
+                     kDirectly + kHead + kUsers + "ValueError: bad sample\n") ==
+        "ValueError: bad sample");
+  CHECK(exception_of("concurrent.futures.process._RemoteTraceback: \n\"\"\"\n" + remote +
+                     "\"\"\"\n" + kDirectly + kHead + kUsers + "RuntimeError: other\n") ==
+        "RuntimeError: other");
+}
+
+TEST_CASE("a traceback after which Python goes on is not the last one") {
+  const std::string fatal = kHead + kUsers + "ValueError: bad sample\n";
+  const std::string other = kHead + kWorkers + "TypeError: 'NoneType' object is not callable\n";
+  for (const std::string line :
+       {"Exception ignored in: <function Pool.__del__ at 0x7f>\n",
+        "Exception ignored in atexit callback: <f>\n",
+        "Exception in thread Thread-1 (_pin_memory_loop):\n", "Process SpawnProcess-1:\n",
+        "Error in atexit._run_exitfuncs:\n", "--- Logging error ---\n",
+        "future: <Task finished name='Task-2'>\n"}) {
+    CHECK(exception_of(fatal + line + other) == "ValueError: bad sample");
+    CHECK(exception_of(line + other + fatal) == "ValueError: bad sample");
+    CHECK(exception_of(fatal + line + other + kDuring + kHead + kWorkers + "KeyError: 1\n") ==
+          "ValueError: bad sample");
+    CHECK(last_lines(fatal + line + other) == fatal);
+    CHECK(exception_of(line + other) == "");
+  }
+  CHECK(exception_of("Error in sys.excepthook:\n" + other + "\nOriginal exception was:\n" +
+                     fatal) == "ValueError: bad sample");
+}
+
+TEST_CASE("the exception of a group is its last one") {
+  const std::string group =
+      "  + Exception Group Traceback (most recent call last):\n"
+      "  |   File \"/home/me/train.py\", line 7, in <module>\n"
+      "  |     raise ExceptionGroup(\"eg\", errors)\n"
+      "  | ExceptionGroup: eg (2 sub-exceptions)\n"
+      "  +-+---------------- 1 ----------------\n"
+      "    | KeyError: 1\n"
+      "    +---------------- 2 ----------------\n"
+      "    | Traceback (most recent call last):\n"
+      "    |   File \"/home/me/data.py\", line 7, in read\n"
+      "    |     read(index)\n"
+      "    | ValueError: bad sample\n"
+      "    +------------------------------------\n";
+  for (const std::string tag : {"", "[1]<stderr>:"}) {
+    CHECK(exception_of(tagged(tag, kHead + kUsers + "KeyError: 0\n" + kDuring + group),
+                       tag.size()) == "ValueError: bad sample");
+  }
+}
+
+TEST_CASE(
+    "a message of several lines is known by its first, and that of a graph by the line behind its "
+    "frames") {
+  CHECK(exception_of(kHead + kUsers +
+                     "RuntimeError: CUDA error: device-side assert triggered\nCompile with X\n") ==
+        "RuntimeError: CUDA error: device-side assert triggered");
+  const std::string graph =
+      kHead + kUsers + "tensorflow.errors_impl.UnknownError: Graph execution error:\n\n";
+  CHECK(exception_of(graph + "Detected at node x defined at (most recent call last):\n" + kUsers +
+                     "\nIncompatible shapes: [2] vs. [3]\n\t [[{{node x}}]]\n") ==
+        "Incompatible shapes: [2] vs. [3]");
+  CHECK(exception_of(
+            graph +
+            "Detected at node x defined at (most recent call last):\n<stack traces unavailable>\n"
+            "ValueError: bad sample\n" +
+            kHead + "\n" + kWorkers + "ValueError: bad sample\n") == "ValueError: bad sample");
 }
 
 TEST_CASE("frames of horovod are left out of the last lines") {
@@ -64,7 +169,7 @@ TEST_CASE("the user's deepest frame comes first where other lines would push it 
   for (int i = 0; i < 5; ++i) torch += frame("/usr/lib/python3/dist-packages/torch/x.py", "y", tag);
   const std::string text = cat(tag, kHead, frame("/home/me/main.py", "train()", tag), user, torch,
                                tag, "ValueError: no\n");
-  const std::string shown = last_lines(text);
+  const std::string shown = last_lines(text, tag.size());
   CHECK(shown.starts_with(user));
   CHECK(shown.ends_with(cat(tag, "ValueError: no\n")));
   CHECK(shown.find("main.py") == std::string::npos);
@@ -86,13 +191,13 @@ TEST_CASE("the user's frame comes first in the traceback of a graph of TensorFlo
       cat(tag, "  File \"<string>\", line 127, in horovod_allreduce\n", tag, "\n");
   const std::string message = cat(tag, "HorovodAllreduce x: Mismatched\n");
   const std::string shown =
-      last_lines(cat(tag, kHead, user, tag, "\n", keras, ours, generated, message));
+      last_lines(cat(tag, kHead, user, tag, "\n", keras, ours, generated, message), tag.size());
   CHECK(shown.starts_with(cat(user, tag, "  File \"/v/lib")));
   CHECK(shown.ends_with(cat("line 7, in f\n", message)));
   CHECK(shown.find(cat(tag, "\n")) == std::string::npos);
   // A program of `python -c` is a string as well.
   const std::string program = cat(tag, "  File \"<string>\", line 2, in train\n");
-  CHECK(last_lines(cat(tag, kHead, program, ours, generated, message)) ==
+  CHECK(last_lines(cat(tag, kHead, program, ours, generated, message), tag.size()) ==
         cat(tag, kHead, program, message));
 }
 

@@ -1,0 +1,201 @@
+#include "launcher/output/traceback.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace hvd::launcher {
+namespace {
+
+// Also "Original Traceback ...", and TensorFlow's "Detected at node x defined at ...".
+constexpr std::string_view kInnerHeader = "(most recent call last):";
+constexpr std::string_view kHeader = "Traceback (most recent call last):";
+constexpr std::string_view kGroupHeader = "  + Exception Group Traceback (most recent call last):";
+
+// The lines between two tracebacks of which the second was raised while the first was handled.
+bool is_link(std::string_view line) {
+  return line == "During handling of the above exception, another exception occurred:" ||
+         line == "The above exception was the direct cause of the following exception:";
+}
+
+// The line before a traceback after which the program goes on.
+bool introduces_survived(std::string_view line) {
+  for (const std::string_view each :
+       {"Exception ignored ", "Exception in thread ", "Exception in callback ",
+        "Exception in Tkinter callback", "Error in atexit", "--- Logging error ---", "future: <"}) {
+    if (line.starts_with(each)) return true;
+  }
+  return line.starts_with("Process ") && line.ends_with(':');  // a child of multiprocessing
+}
+
+// "  | ValueError: x" within an ExceptionGroup; its text, or nothing for a line outside.
+std::optional<std::string_view> within_margin(std::string_view line) {
+  const size_t at = line.find_first_not_of(' ');
+  if (at == 0 || at == std::string_view::npos || (line[at] != '|' && line[at] != '+')) return {};
+  line.remove_prefix(at + 1);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
+class Reader {
+ public:
+  Reader(const std::vector<std::string_view>& lines, size_t tag) : lines_(lines), tag_(tag) {}
+
+  std::vector<Traceback> read() {
+    std::vector<Traceback> found;
+    for (size_t at = 0; at < lines_.size();) {
+      const bool is_group = line(at).starts_with(kGroupHeader);
+      if (!is_group && !line(at).starts_with(kHeader)) {
+        ++at;
+        continue;
+      }
+      Traceback next{.begin = at, .end = at + 1};
+      link(next, found);
+      if (is_group)
+        read_group(next);
+      else
+        read_frames(next);
+      at = next.end;
+      found.push_back(next);
+    }
+    return found;
+  }
+
+ private:
+  std::string_view line(size_t at) const {
+    return lines_[at].size() > tag_ ? lines_[at].substr(tag_) : std::string_view();
+  }
+
+  void link(Traceback& next, const std::vector<Traceback>& found) const {
+    size_t before = next.begin;
+    while (before > 0 && line(before - 1).empty()) --before;
+    if (before == 0) return;
+    next.is_chained = is_link(line(before - 1)) && !found.empty();
+    next.is_survived =
+        next.is_chained ? found.back().is_survived : introduces_survived(line(before - 1));
+  }
+
+  void read_frames(Traceback& next) const {
+    next.name = next.exception = first_outside(next.end);
+    next.end = std::min(next.name + 1, lines_.size());
+    if (next.name == lines_.size()) return;
+    // The traceback in the message.
+    for (size_t at = next.end; at < lines_.size() && !line(at).starts_with(kHeader); ++at) {
+      if (is_link(line(at)) || line(at).starts_with(kGroupHeader)) return;
+      if (line(at).starts_with(' ') || !line(at).ends_with(kInnerHeader)) continue;
+      const size_t inner = first_outside(at + 1);
+      if (inner == lines_.size()) return;
+      at = next.exception = inner;
+      next.end = inner + 1;
+    }
+  }
+
+  // The first line behind the frames.
+  size_t first_outside(size_t at) const {
+    const auto is_frame = [](std::string_view each) {
+      return each.empty() || each[0] == ' ' || each == "<stack traces unavailable>";
+    };
+    while (at < lines_.size() && is_frame(line(at))) ++at;
+    return at;
+  }
+
+  void read_group(Traceback& next) const {
+    for (; next.end < lines_.size(); ++next.end) {
+      const auto text = within_margin(line(next.end));
+      if (!text) break;
+      const bool is_name = !text->empty() && text->find_first_of(" -+|") != 0 &&
+                           !text->starts_with(kHeader) && !is_link(*text);
+      if (is_name) next.exception = next.end;
+    }
+    next.name = next.exception = next.exception == 0 ? next.end : next.exception;
+  }
+
+  const std::vector<std::string_view>& lines_;
+  const size_t tag_;
+};
+
+bool is_installed(std::string_view file) {
+  for (const std::string_view each :
+       {"/dist-packages/", "/site-packages/", "/lib/python3", "<frozen "}) {
+    if (file.find(each) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return lines;
+}
+
+std::vector<Traceback> tracebacks_of(const std::vector<std::string_view>& lines, size_t tag) {
+  return Reader(lines, tag).read();
+}
+
+const Traceback* last_fatal(const std::vector<Traceback>& tracebacks) {
+  const auto found = std::find_if(tracebacks.rbegin(), tracebacks.rend(),
+                                  [](const Traceback& each) { return !each.is_survived; });
+  return found == tracebacks.rend() ? nullptr : &*found;
+}
+
+std::string exception_name(std::string_view line) {
+  return std::string(within_margin(line).value_or(line));
+}
+
+std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines) {
+  constexpr std::string_view kFile = "  File \"", kIn = ", in ";
+  std::vector<TracebackFrame> frames;
+  for (size_t at = 0; at < lines.size();) {
+    const std::string_view line = lines[at++];
+    const size_t tag = line.find(kFile);  // its length
+    const size_t end = line.find("\", line ", tag);
+    if (tag == std::string_view::npos || end == std::string_view::npos) continue;
+    const size_t function = line.find(kIn, end);
+    TracebackFrame frame{
+        at - 1, at, at, line.substr(tag + kFile.size(), end - tag - kFile.size()),
+        function == std::string_view::npos ? "" : line.substr(function + kIn.size())};
+    const auto is_source = [&](std::string_view next) {
+      return next.size() > tag && next.substr(tag).starts_with("  ") &&
+             next.substr(tag).find(kFile) != 0;
+    };
+    while (at < lines.size() && is_source(lines[at])) ++at;
+    frame.end = at;
+    if (at < lines.size() && lines[at] == line.substr(0, tag)) ++at;
+    frame.empty_end = at;
+    frames.push_back(frame);
+  }
+  return frames;
+}
+
+// TensorFlow makes the functions of its operations out of strings.
+bool is_of_horovod(const TracebackFrame& frame) {
+  constexpr std::string_view kPackage = "/horovod/";
+  const std::string_view file = frame.file;
+  if (file == "<string>") return frame.function.starts_with("horovod_");
+  const size_t at = file.rfind(kPackage);
+  if (at == std::string_view::npos) return false;
+  const std::string_view module = file.substr(at + kPackage.size());
+  for (const std::string_view each : {"_", "jax/", "keras/", "mxnet/", "numpy/", "process_sets.py",
+                                      "runner/", "tensorflow/", "torch/"}) {
+    if (module.starts_with(each)) return true;
+  }
+  return false;
+}
+
+const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames) {
+  for (const bool may_be_installed : {false, true}) {
+    for (size_t at = frames.size(); at-- > 0;) {
+      const std::string_view file = frames[at].file;
+      if (!is_of_horovod(frames[at]) && (may_be_installed || !is_installed(file)))
+        return frames[at];
+    }
+  }
+  return frames.front();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,84 @@
+// Holds back the traceback with which a rank ends. Where its exception is Horovod's and names another rank that has
+// failed as the cause, one sentence for all such ranks takes its place. Drops no other line, and no traceback of the
+// first failure. Holds nothing for longer than kHeldFor, and at most kMaxHeldLines lines of a rank. JobOutput owns it,
+// and passes the time. Pure.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace hvd::launcher {
+
+constexpr std::chrono::seconds kHeldFor{2};
+constexpr size_t kMaxHeldLines = 200;
+constexpr size_t kMaxHeldBytes = 64 << 10;
+
+// The rank that a message of Horovod's names as lost or ended, or nothing.
+std::optional<int> accused_by(std::string_view message);
+
+class TracebackFolder {
+ public:
+  // Whole lines of the rank's standard error, each behind a tag of `tag` bytes. Returns those to show now. The first
+  // one is never held if `is_begun`: a part of it was shown.
+  std::string add(int rank, std::string_view lines, size_t tag, bool is_begun,
+                  Clock::time_point now);
+  // The rank writes no more.
+  void output_ended(int rank);
+  struct End {
+    bool is_success = false;
+    bool is_failure = false;  // of its own, and not by its agent on the launcher's order
+    bool is_mute = false;     // by a signal, or with its host: the rank could not print a reason
+  };
+  void ended(int rank, End end);
+
+  struct Shown {
+    int rank;
+    std::string lines;
+  };
+  // What is no longer held. `all`: the job has ended.
+  std::vector<Shown> take(Clock::time_point now, bool all);
+  // A sentence about the ranks whose tracebacks were left out, each once: after kHeldFor, or for `all`. Empty: none.
+  std::string take_sentence(Clock::time_point now, bool all);
+  bool is_holding(int rank) const;
+  // When to take again.
+  Deadline deadline() const;
+
+ private:
+  struct Line {
+    std::string text;
+    size_t tag;
+  };
+  struct Rank {
+    std::vector<Line> held;  // from the first line of a traceback on
+    size_t held_bytes = 0;
+    Clock::time_point since;
+    std::optional<End> end;
+    bool has_written = false;
+    bool is_output_ended = false;
+    std::optional<int> accused;           // by the traceback that has ended the rank
+    size_t fold_begin = 0, fold_end = 0;  // lines of it
+    bool is_judged = false;               // `accused` is known
+  };
+  enum class Verdict { kWait, kShow, kFold };
+
+  void judge(int number, Rank& rank);
+  Verdict verdict_on(int number);
+  Verdict verdict_about(int number, int cause);
+  std::string settle(int number, Rank& rank, Verdict verdict, Clock::time_point now);
+  static std::string release(Rank& rank, const std::vector<bool>& is_shown);
+
+  std::map<int, Rank> ranks_;
+  std::set<int> explained_;  // causes without a reason of their own, for which a peer's was shown
+  std::map<int, int> root_of_;              // of folded ranks: the cause
+  std::map<int, std::vector<int>> folded_;  // by cause: not yet said
+  std::optional<Clock::time_point> folded_since_;
+};
+
+}  // namespace hvd::launcher
