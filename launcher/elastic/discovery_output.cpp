@@ -15,6 +15,12 @@ namespace {
 constexpr size_t kMaxWarnings = 20;
 constexpr size_t kMaxMentions = kMaxNames;  // bounds the time for lines of ranges
 
+// As jq, Python and JavaScript print it.
+bool is_missing_value(std::string_view name) {
+  const std::string word = to_lower(name);
+  return word == "null" || word == "none" || word == "nil" || word == "undefined";
+}
+
 class OutputReader {
  public:
   explicit OutputReader(int slots_alone) : slots_alone_(slots_alone) {}
@@ -29,6 +35,8 @@ class OutputReader {
         const std::string_view item = trim(part);
         if (item.empty()) continue;
         is_empty = false;
+        has_words_ = true;
+        has_answer_ |= item.ends_with(":0") || item.ends_with("slots=0");
         if (const Status status = read_item(item); !status.ok()) skip(item, status.message());
       }
       if (is_empty) skip(content, "it names no host");
@@ -39,6 +47,7 @@ class OutputReader {
   }
 
   DiscoveryOutput take() {
+    output_.is_error = has_words_ && !has_answer_ && output_.hosts.empty();
     if (unsaid_ > 0) output_.warnings.push_back(cat("and ", unsaid_, " more such warnings"));
     return std::move(output_);
   }
@@ -54,6 +63,9 @@ class OutputReader {
       }
     }
     for (const std::string& name : item.names) {
+      if (is_missing_value(name)) {
+        return invalid_argument(cat("'", name, "' stands for a missing value"));
+      }
       if (++mentions_ > kMaxMentions) {
         return invalid_argument(cat("the output names hosts more than ", kMaxMentions,
                                     " times; the rest of it is not read"));
@@ -111,6 +123,8 @@ class OutputReader {
   size_t number_ = 0;                                 // of the line
   size_t mentions_ = 0;                               // of hosts
   size_t unsaid_ = 0;                                 // warnings
+  bool has_words_ = false;
+  bool has_answer_ = false;  // also one that says of a host that it has no slots
 };
 
 }  // namespace

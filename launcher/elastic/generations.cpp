@@ -132,7 +132,7 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   if (request.from == rendezvous::PlaceRequestFrom::kInit || request.generation >= 0) {
     one.provisional.reset();
   }
-  if (request.has_committed) repetition_.committed(request.generation);
+  repetition_.committed(request.generation, request.commits);
   if (!table_.current || table_.is_member(process)) deadlines_.asked(now);
   consider(now);
 }
@@ -143,7 +143,7 @@ void Generations::original_requested(int process, int64_t request, Time now) {
   if (one.phase != ProcessPhase::kMember) return;
   one.phase = ProcessPhase::kAsking;
   one.request = request;
-  repetition_.committed(generation());  // it may have
+  repetition_.committed(generation(), rendezvous::kUncountedCommits);  // it may have
   deadlines_.asked(now);
   consider(now);
 }

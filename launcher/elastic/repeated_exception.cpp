@@ -1,40 +1,87 @@
 #include "launcher/elastic/repeated_exception.h"
 
-#include <utility>
+#include <algorithm>
+#include <set>
 
 #include "base/text.h"
 
 namespace hvd::launcher {
+namespace {
+
+constexpr size_t kMostSeries = 32, kMostFailures = 32;
+constexpr std::string_view kCause = ": the program or its data is the cause, not a host";
+
+// Another host, or another process in the place of the first one.
+bool is_elsewhere(const RepeatedException::Failure& first,
+                  const RepeatedException::Failure& second) {
+  return first.host != second.host || first.slot == second.slot;
+}
+
+}  // namespace
 
 void RepeatedException::failed(const std::string& exception, int exit_code,
                                const Failure& failure) {
   // Horovod raises this one on ranks that another rank's failure has reached.
   if (exception.empty() || exception.find("HorovodInternalError") != std::string::npos) return;
-  if (!repetition_ || repetition_->exception != exception || repetition_->exit_code != exit_code) {
-    repetition_ = Repetition{exception, exit_code, failure, {}};
-    return;
+  auto series = std::find_if(series_.begin(), series_.end(), [&](const Series& each) {
+    return each.exception == exception && each.exit_code == exit_code;
+  });
+  if (series == series_.end()) {
+    if (series_.size() == kMostSeries) series_.erase(series_.begin());
+    series = series_.insert(series_.end(), Series{exception, exit_code, {}});
   }
-  const Failure& first = repetition_->first;
-  const bool is_elsewhere = first.host != failure.host || first.slot == failure.slot;
-  if (failure.generation > first.generation && is_elsewhere) repetition_->again = failure;
+  // Several ranks of one generation may fail by one cause outside of the program.
+  if (!series->failures.empty() && series->failures.back().generation >= failure.generation) return;
+  if (series->failures.size() == kMostFailures) series->failures.erase(series->failures.begin());
+  series->failures.push_back(failure);
 }
 
-void RepeatedException::committed(int32_t generation) {
-  if (!repetition_ || generation <= repetition_->first.generation) return;
-  if (!repetition_->again) return repetition_.reset();
-  repetition_->first = *std::exchange(repetition_->again, {});
+void RepeatedException::committed(int32_t generation, int32_t commits) {
+  int32_t& most = commits_[generation];
+  most = std::max(most, commits);
+}
+
+int64_t RepeatedException::commits_between(const Failure& first, const Failure& second) const {
+  int64_t sum = 0;
+  for (auto each = commits_.upper_bound(first.generation);
+       each != commits_.end() && each->first <= second.generation; ++each) {
+    sum += each->second;
+  }
+  return sum;
 }
 
 std::optional<RepeatedException::Verdict> RepeatedException::verdict() const {
-  if (!repetition_ || !repetition_->again) return std::nullopt;
-  return Verdict{
-      .exit_code = repetition_->exit_code,
-      .process = repetition_->again->process,
-      .sentence = cat(
-          repetition_->again->sentence, "; ", repetition_->first.whose,
-          " had failed with the same exception (", repetition_->exception, ") in generation ",
-          repetition_->first.generation,
-          ", and no rank has committed since: the program or its data is the cause, not a host")};
+  for (const Series& series : series_) {
+    if (auto verdict = verdict_on(series)) return verdict;
+  }
+  return std::nullopt;
+}
+
+std::optional<RepeatedException::Verdict> RepeatedException::verdict_on(
+    const Series& series) const {
+  const Failure& last = series.failures.back();
+  std::set<std::string> hosts = {last.host};
+  for (auto each = series.failures.rbegin() + 1; each != series.failures.rend(); ++each) {
+    const int64_t commits = commits_between(*each, last);
+    if (commits <= kFewCommits && is_elsewhere(*each, last)) {
+      return Verdict{series.exit_code, last.process,
+                     cat(last.sentence, "; ", each->whose, " had failed with the same exception (",
+                         series.exception, ") in generation ", each->generation, ", and ",
+                         commits == 0   ? "no rank has committed since"
+                         : commits == 1 ? "the ranks have committed once since"
+                                        : cat("the ranks have committed ", commits, " times since"),
+                         kCause)};
+    }
+    if (!hosts.insert(each->host).second || hosts.size() < 3) continue;
+    const auto second = std::find_if(each.base(), series.failures.end(), [&](const Failure& other) {
+      return other.host != each->host && other.host != last.host;
+    });
+    return Verdict{series.exit_code, last.process,
+                   cat(last.sentence, "; ", each->whose, " and ", second->whose,
+                       " had failed with the same exception (", series.exception,
+                       ") in generations ", each->generation, " and ", second->generation, kCause)};
+  }
+  return std::nullopt;
 }
 
 }  // namespace hvd::launcher

@@ -1,15 +1,20 @@
-// Recognises an exception that ends one rank after another with no commit between: the program or its data is the
-// cause then, not a host. Generations owns one and tells it of failures and commits.
+// Recognises an exception that ends ranks on host after host: the program or its data is the cause then, not a host.
+// Generations owns one and notifies it of failures and commits. Pure.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace hvd::launcher {
 
 class RepeatedException {
  public:
+  // Between two failures by one exception at most so many commits lie, or a third host fails by it.
+  static constexpr int kFewCommits = 3;
+
   struct Failure {
     int process = 0;
     int slot = 0;
@@ -20,25 +25,28 @@ class RepeatedException {
   };
   // `exception`: the line that names the one that ended the rank, or empty.
   void failed(const std::string& exception, int exit_code, const Failure& failure);
-  // A rank has committed in this generation: the failures before it do not count.
-  void committed(int32_t generation);
+  // A rank has committed so many times in this generation.
+  void committed(int32_t generation, int32_t commits);
 
   struct Verdict {
     int exit_code = 0;
     int process = 0;
     std::string sentence;
   };
-  // When an exception has come again, and no rank that has asked knows of a commit between.
+  // Call when all ranks of the last failure's generation have said how often they have committed.
   std::optional<Verdict> verdict() const;
 
  private:
-  struct Repetition {
+  struct Series {
     std::string exception;
     int exit_code = 0;
-    Failure first;
-    std::optional<Failure> again;
+    std::vector<Failure> failures;  // each in a later generation than the one before
   };
-  std::optional<Repetition> repetition_;  // empty after a commit
+  std::optional<Verdict> verdict_on(const Series& series) const;
+  int64_t commits_between(const Failure& first, const Failure& second) const;
+
+  std::vector<Series> series_;
+  std::map<int32_t, int32_t> commits_;  // by generation: the most of a rank
 };
 
 }  // namespace hvd::launcher

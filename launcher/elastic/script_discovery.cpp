@@ -94,12 +94,17 @@ struct ScriptDiscovery::State {
     co_return state->hosts_of(answer);
   }
 
-  std::vector<Host> hosts_of(const ScriptAnswer& answer) {
+  Result<std::vector<Host>> hosts_of(const ScriptAnswer& answer) {
     if (answer.is_cut) {
       warn("cut", cat(name(), " printed more than ", script.limits.output >> 10,
                       " KiB; the lines behind these are not used"));
     }
     DiscoveryOutput output = parse_discovery_output(answer.output, script.slots_alone);
+    // The script has printed the error of another program, and ended well.
+    if (output.is_error) {
+      return unavailable(cat(name(), ": no line of its output names a host; ",
+                             output.warnings.empty() ? "" : output.warnings.front()));
+    }
     for (const std::string& warning : output.warnings) warn(warning, cat(name(), ": ", warning));
     return std::move(output.hosts);
   }

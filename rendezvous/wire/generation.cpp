@@ -29,8 +29,8 @@ std::string place_answer_key(int process, int64_t request) {
 }
 
 Bytes encode(const PlaceRequest& request) {
-  return to_bytes(cat(request.number, " ", request.generation, " ", request.has_committed ? 1 : 0,
-                      " ", static_cast<int32_t>(request.from)));
+  return to_bytes(cat(request.number, " ", request.generation, " ", request.commits, " ",
+                      static_cast<int32_t>(request.from)));
 }
 
 Result<PlaceRequest> decode_place_request(ByteView bytes) {
@@ -42,8 +42,7 @@ Result<PlaceRequest> decode_place_request(ByteView bytes) {
   HVD_ASSIGN_OR_RETURN(request.number, read_number(words[0], 1));
   HVD_ASSIGN_OR_RETURN(request.generation, read_number(words[1], -1));
   if (words.size() > 2) {
-    HVD_ASSIGN_OR_RETURN(const int64_t commits, read_number(words[2], 0));
-    request.has_committed = commits > 0;
+    HVD_ASSIGN_OR_RETURN(request.commits, read_number(words[2], 0));
   }
   if (words.size() > 3) {
     HVD_ASSIGN_OR_RETURN(const int32_t from, read_number(words[3], 0));

@@ -44,11 +44,14 @@ enum class PlaceRequestFrom : int32_t {
   kElasticRun = 2,  // hvd.elastic.run after a provisional answer. It takes any place.
 };
 
+// An older release does not count.
+constexpr int32_t kUncountedCommits = 1'000'000;
+
 struct PlaceRequest {
   int64_t number = 1;       // counts the requests of this process, from 1
   int32_t generation = -1;  // the last one that the process was in; -1: none
-  // The process has saved its state in that generation, or may have: an older release does not say.
-  bool has_committed = true;
+  int32_t commits =
+      kUncountedCommits;  // by which the process has saved its state in that generation
   PlaceRequestFrom from = PlaceRequestFrom::kInit;
 };
 Bytes encode(const PlaceRequest& request);

@@ -162,11 +162,61 @@ def test_the_same_exception_on_a_second_host_ends_the_job():
 
 
 @world("a b c")
-def test_the_same_exception_after_a_commit_excludes_the_next_host():
-    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 20, "--raise-as-rank", "2@5,1@9")
+def test_the_same_exception_after_a_few_commits_ends_the_job():
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 20, "--raise-as-rank", "2@5,1@7")
+    job.ends_with(1)
+    job.leaves_nothing()
+    expect(any("rank 1 on host b exited with code 1; rank 2 on host c had failed with the same exception "
+               "(ValueError: no such sample) in generation 0, and the ranks have committed 2 times since" in line
+               for line in job.said()), job.describe())
+
+
+@world("a b c")
+def test_the_same_exception_after_many_commits_excludes_the_next_host():
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 20, "--raise-as-rank", "2@5,1@12")
     wait_for_generation(job, 2, 1)
     job.ends_with(0)
     job.leaves_nothing()
+
+
+@world()
+def test_an_error_message_of_the_script_changes_no_host():
+    folder = scratch()
+    job = Job("-np", 2, "--min-np", 2, *discovery(folder, "a:1", "b:1"), PYTHON, RANK, 40)
+    wait_for_generation(job, 0, 2)
+    discovery(folder, "Error from server (ServiceUnavailable): the server is currently unable")
+    wait_until(lambda: any("no line of its output names a host" in line for line in job.said()), 30, job.describe)
+    job.ends_with(0)
+    expect(not any("pauses" in line for line in job.said()) and len(begun(job, 0)) == 2, job.describe())
+    sums(job, 2)
+
+
+WORKER_ERROR = """
+import os, torch.utils.data
+import horovod.torch as hvd
+hvd.init()
+state = hvd.elastic.ObjectState(hvd.broadcast_object, hvd.rank, step=0)
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 4
+    def __getitem__(self, index):
+        if hvd.rank() == 1 and hvd.size() > 1:
+            raise (OSError(116, "Stale file handle") if hvd.size() == 3 else ConnectionError("s3: reset"))
+        return index
+@hvd.elastic.run
+def train(state):
+    hvd.allreduce(torch.ones(1), name="x")
+    for _ in torch.utils.data.DataLoader(Data(), num_workers=1): pass
+    hvd.allreduce(torch.ones(1), name="y")
+    print("trained by", hvd.size(), flush=True)
+train(state)
+"""
+
+
+@world("a b c")
+def test_different_errors_of_workers_of_a_dataloader_are_no_repetition():
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, "-c", WORKER_ERROR)
+    job.ends_with(0, 120)
+    expect("trained by 1" in job.out and "same exception" not in job.err, job.describe())
 
 
 @world("a b c")

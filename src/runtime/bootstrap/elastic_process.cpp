@@ -80,7 +80,7 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings,
     const MutexLock lock(mutex_);
     request.number = ++request_;
     request.generation = met_;
-    request.has_committed = has_committed_;
+    request.commits = commits_;
   }
   const auto never = Deadline::never();
   if (store_ == nullptr || store_->is_interrupted()) {
@@ -130,12 +130,12 @@ int32_t ElasticProcess::generation() const {
 void ElasticProcess::has_met() {
   const MutexLock lock(mutex_);
   met_ = current_;
-  has_committed_ = false;
+  commits_ = 0;
 }
 
 void ElasticProcess::has_committed() {
   const MutexLock lock(mutex_);
-  has_committed_ = true;
+  if (commits_ < rendezvous::kUncountedCommits) ++commits_;
 }
 
 bool ElasticProcess::has_new_members() const {

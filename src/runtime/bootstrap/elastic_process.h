@@ -79,9 +79,9 @@ class ElasticProcess {
   std::atomic<bool> follows_hosts_ = false;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
-  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;            // the last generation whose ranks have met
-  bool has_committed_ HVD_GUARDED_BY(mutex_) = false;  // since the ranks of met_ have met
-  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;        // the generation that join() returned last
+  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;      // the last generation whose ranks have met
+  int32_t commits_ HVD_GUARDED_BY(mutex_) = 0;   // since the ranks of met_ have met
+  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation that join() returned last
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
   std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // the start of current_
   int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // the two below are about this one

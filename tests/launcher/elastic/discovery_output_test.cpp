@@ -40,6 +40,23 @@ TEST_CASE("discovery without a host is a valid answer") {
   CHECK(hosts_in("\xef\xbb\xbf").empty());
 }
 
+TEST_CASE("discovery output without one line that names a host is an error") {
+  for (const char* text :
+       {"Error from server (ServiceUnavailable): the server is currently unable\n", "null\n",
+        "None\nnull:2\n", "<none>\n", "<html><body>502 Bad Gateway</body></html>\n",
+        "{\"error\": \"forbidden\"}\n", "a:x\n"}) {
+    CAPTURE(text);
+    const DiscoveryOutput output = parse_discovery_output(text);
+    CHECK(output.hosts.empty());
+    CHECK(output.is_error);
+    CHECK_FALSE(output.warnings.empty());
+  }
+  for (const char* text : {"", "# no hosts today\n", "null\na:1\n", "a:0\n", "a slots=0\n"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse_discovery_output(text).is_error);
+  }
+}
+
 TEST_CASE("discovered hosts keep the printed order") {
   CHECK(hosts_in("z:1\n\nb:2\na:3") == Hosts{{"z", "", 1}, {"b", "", 2}, {"a", "", 3}});
 }

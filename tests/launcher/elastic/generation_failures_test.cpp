@@ -225,13 +225,13 @@ TEST_CASE("with --restart-ranks a failed rank is started again on its host") {
   CHECK(job.ranks() == "0 1 3 4+");
 }
 
-// The request of a process that has not committed since its ranks met.
-void ask_uncommitted(RecordedJob& job, std::initializer_list<int> who) {
+// The request of a process that has committed so many times since its ranks met.
+void ask_uncommitted(RecordedJob& job, std::initializer_list<int> who, int32_t commits = 0) {
   for (const int process : who) {
     job.generations.requested(process,
                               {.number = ++job.requests[process],
                                .generation = job.places.at(process),
-                               .has_committed = false},
+                               .commits = commits},
                               job.now());
   }
 }
@@ -264,10 +264,27 @@ TEST_CASE("the same exception on a second host with no commit between ends the j
     ask_uncommitted(job, {0, 1});
     job.ask({4});
     CHECK(job.record.number == 2);
-    // The failures before the commit do not count.
+    // The failures before many commits count only once a third host has failed so.
     job.generations.ended(4, 1, "rank 2 on host d exited with code 1", job.now(), error);
     job.ask({0, 1});
-    CHECK(job.record.number == 3);
+    CHECK(job.exit_code == 1);
+    CHECK(job.end ==
+          "rank 2 on host d exited with code 1; rank 2 on host b and rank 2 on host c had failed "
+          "with the "
+          "same exception (ValueError: sample 7 is empty) in generations 0 and 1: the program or "
+          "its data "
+          "is the cause, not a host");
+    return;
+  }
+  SUBCASE("the ranks have committed a few times between") {
+    job.generations.ended(3, 1, "rank 2 on host c exited with code 1", job.now(), error);
+    ask_uncommitted(job, {0}, 2);
+    ask_uncommitted(job, {1, 4}, 3);
+    CHECK(job.exit_code == 1);
+    CHECK(job.end ==
+          "rank 2 on host c exited with code 1; rank 2 on host b had failed with the same "
+          "exception (ValueError: sample 7 is empty) in generation 0, and the ranks have committed "
+          "3 times since: the program or its data is the cause, not a host");
     return;
   }
   SUBCASE("it has no exception") {

@@ -169,6 +169,27 @@ TEST_CASE("the first answer of a discovery script must come, else an error says 
   CHECK_FALSE(has_children());
 }
 
+TEST_CASE("an error message of a script that ends well is no answer") {
+  CHECK(first_error("echo null") ==
+        "host discovery script 'echo null': no line of its output names a host; 'null' in line 1 "
+        "is skipped: "
+        "'null' stands for a missing value");
+  const Folder folder;
+  folder.write("hosts", "a:1\n");
+  Discovery discovery(quick(cat("cat ", folder.file("hosts"), "; echo >> ", folder.file("runs"))));
+  CHECK(discovery.first().value() == Hosts{{"a", "", 1}});
+  discovery.watch();
+  folder.write("hosts", "Error from server (ServiceUnavailable): the server is currently unable\n");
+  discovery.run_until([&] { return !discovery.warnings.empty(); });
+  CHECK(discovery.warnings[0].find("no line of its output names a host; 'Error from server") !=
+        std::string::npos);
+  CHECK(discovery.warnings[0].ends_with("; the job keeps the hosts that it has"));
+  folder.write("hosts", "b:1\n");
+  discovery.run_until([&] { return discovery.answers.size() == 1; });
+  CHECK(discovery.answers == std::vector<Hosts>{{{"b", "", 1}}});
+  discovery.stop();
+}
+
 TEST_CASE("lines of discovery that are skipped get a warning once") {
   Discovery discovery(quick("echo a:2; echo b:x"));
   CHECK(discovery.first().ok());

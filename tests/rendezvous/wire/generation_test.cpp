@@ -75,24 +75,24 @@ TEST_CASE("news of an agent that leaves have its time and its processes") {
   }
 }
 
-TEST_CASE("a request for a place says whether the process has committed, and where it asks") {
+TEST_CASE("a request for a place says how often the process has committed, and where it asks") {
   for (const auto from :
        {PlaceRequestFrom::kInit, PlaceRequestFrom::kCollective, PlaceRequestFrom::kElasticRun}) {
     const auto request = decode_place_request(encode(PlaceRequest{.from = from}));
     REQUIRE(request.ok());
     CHECK(request->from == from);
   }
-  for (const bool has_committed : {false, true}) {
+  for (const int32_t commits : {0, 1, 7, kUncountedCommits}) {
     const auto request = decode_place_request(
-        encode(PlaceRequest{.number = 4, .generation = -1, .has_committed = has_committed}));
+        encode(PlaceRequest{.number = 4, .generation = -1, .commits = commits}));
     REQUIRE(request.ok());
     CHECK(request->number == 4);
     CHECK(request->generation == -1);
-    CHECK(request->has_committed == has_committed);
+    CHECK(request->commits == commits);
   }
   const auto older = decode_place_request(as_bytes("4 3"));
   REQUIRE(older.ok());
-  CHECK(older->has_committed);
+  CHECK(older->commits == kUncountedCommits);
   for (const char* text :
        {"", "1", "0 0", "1 -2", "1 0 -1", "1 0 0 3", "1 0 0 -1", "1 0 0 0 0", "a 0"}) {
     CAPTURE(text);
