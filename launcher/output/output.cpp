@@ -222,7 +222,7 @@ std::string JobOutput::last_exception(int rank) const {
   return exception_of(channels_[2 * static_cast<size_t>(rank) + 1].recent, tag_size(rank));
 }
 
-// Of the lines of `recent`.
+// The length of the tag of each line in `recent`.
 size_t JobOutput::tag_size(int rank) const {
   if (style_.format == LineFormat::kJson) return plain_tag(rank).size();
   return stamped(channels_[2 * static_cast<size_t>(rank) + 1].tag).size();
@@ -238,7 +238,7 @@ void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
   const auto consumed = [this, rank, stream, size = bytes.size()] { release(rank, stream, size); };
   keep(from, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
-  lines = pass(rank, stream, std::move(lines), tag_size(rank), from.shown > 0);
+  if (from.is_shown) lines = pass(rank, stream, std::move(lines), from.shown > 0);
   // The bytes held of an unfinished line are bounded by the limit of a line.
   if (lines.empty() || !from.is_shown)
     consumed();
@@ -304,7 +304,7 @@ void JobOutput::end(int rank, OutputStream stream) {
   if (from.is_shown && folding(stream)) {
     if (!lines.empty()) fold(rank, stream, {});
   } else if (from.is_shown) {
-    lines = pass(rank, stream, std::move(lines), tag_size(rank), from.shown > 0);
+    lines = pass(rank, stream, std::move(lines), from.shown > 0);
     if (!lines.empty()) show(from, stream, prefix, lines);
   }
   if (from.file) from.file->end();
@@ -313,9 +313,9 @@ void JobOutput::end(int rank, OutputStream stream) {
   settle_tracebacks_by(Clock::now() + kSettledAfter);
 }
 
-std::string JobOutput::pass(int rank, OutputStream stream, std::string lines, size_t tag,
-                            bool is_begun) {
+std::string JobOutput::pass(int rank, OutputStream stream, std::string lines, bool is_begun) {
   if (!tracebacks_ || stream != OutputStream::kStderr || lines.empty()) return lines;
+  const size_t tag = style_.folds ? 0 : tag_size(rank);
   std::string shown = tracebacks_->add(rank, lines, tag, is_begun, Clock::now());
   if (tracebacks_->is_holding(rank)) settle_tracebacks_by(Clock::now() + kHeldFor);
   return shown;
@@ -359,7 +359,7 @@ void JobOutput::fold(int rank, OutputStream stream, ByteView bytes) {
     channel(rank, stream).plain.finish(lines);
   else
     channel(rank, stream).plain.feed(as_text(bytes), lines);
-  lines = pass(rank, stream, std::move(lines), 0, false);
+  lines = pass(rank, stream, std::move(lines), false);
   if (lines.empty()) {
     release(rank, stream, bytes.size());
     return;

@@ -126,7 +126,7 @@ class JobOutput {
   void fold(int rank, OutputStream stream, ByteView bytes);
   void fold_lines(int rank, OutputStream stream, std::string_view lines);
   // The lines without those that are held back as a traceback.
-  std::string pass(int rank, OutputStream stream, std::string lines, size_t tag, bool is_begun);
+  std::string pass(int rank, OutputStream stream, std::string lines, bool is_begun);
   void settle_tracebacks(bool all);
   void settle_tracebacks_by(Clock::time_point time);
   bool is_held_back(const Channel& from, OutputStream stream) const;

@@ -42,7 +42,7 @@ struct TracebackFrame {
 };
 
 std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines);
-// Of the package of this project, wherever it is installed.
+// Whether it is one of the package of this project, wherever that is installed.
 bool is_of_horovod(const TracebackFrame& frame);
 // The deepest frame of the user's code, and the first where none looks like it. `frames` is not empty.
 const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames);

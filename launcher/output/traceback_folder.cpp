@@ -24,7 +24,7 @@ bool is_of_horovod(std::string_view exception, std::string_view message) {
   return is_of_framework && message.find("Horovod") != std::string_view::npos;
 }
 
-// What JAX and TensorFlow print behind the message.
+// JAX and TensorFlow print such lines behind the message.
 bool is_note(std::string_view line) {
   return line.starts_with("[[{{node ") || line.starts_with("For simplicity, JAX has removed") ||
          line == "--------------------";

@@ -42,7 +42,7 @@ class TracebackFolder {
     int rank;
     std::string lines;
   };
-  // What is no longer held. `all`: the job has ended.
+  // Returns the lines that are no longer held. `all`: the job has ended.
   std::vector<Shown> take(Clock::time_point now, bool all);
   // A sentence about the ranks whose tracebacks were left out, each once: after kHeldFor, or for `all`. Empty: none.
   std::string take_sentence(Clock::time_point now, bool all);

@@ -30,9 +30,9 @@ bool is_multiprocessing(const EndCandidate& process) {
   return false;
 }
 
-class Tree {
+class RankTree {
  public:
-  explicit Tree(const std::vector<EndCandidate>& processes) : processes_(processes) {}
+  explicit RankTree(const std::vector<EndCandidate>& processes) : processes_(processes) {}
 
   using Claim = std::function<bool(const EndCandidate&)>;
 
@@ -74,7 +74,7 @@ class Tree {
 
 std::vector<pid_t> end_targets(const std::vector<EndCandidate>& processes) {
   if (processes.empty()) return {};
-  const Tree tree(processes);
+  const RankTree tree(processes);
   std::vector<pid_t> found = tree.topmost([](const EndCandidate& each) { return each.has_joined; },
                                           [](const EndCandidate&) { return false; });
   if (!found.empty()) return found;

@@ -187,7 +187,7 @@ TEST_CASE("where the cause has left no reason, one of its consequences is shown"
   CHECK(stream.sentences == "ranks 2-3 stopped because of rank 1\n");
 }
 
-TEST_CASE("of ranks that accuse each other one is shown") {
+TEST_CASE("one of several ranks that accuse each other is shown") {
   Stream stream;
   stream.fail(2, consequence_of(1));
   stream.fail(1, consequence_of(0));
