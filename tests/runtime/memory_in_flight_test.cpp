@@ -1,16 +1,11 @@
 // Memory of work in flight: what may overlap, what is refused on all ranks, and when memory is free again.
 #include <doctest/doctest.h>
 
-#include <random>
-
 #include "runtime/rank_checks.h"
-#include "runtime/submission/interval_set.h"
-#include "runtime/submission/submission.h"
 
 using hvd::Code;
 using hvd::Deadline;
 using hvd::Status;
-using hvd::runtime::IntervalSet;
 using hvd::test::Ranks;
 using hvd::test::require_started;
 using hvd::test::sum_of;
@@ -285,37 +280,5 @@ TEST_CASE("an alltoall of more rows than a split holds names tensor and limit on
       CHECK(status.message().find("limit of 2147483647") != std::string::npos);
       CHECK((rank == 0) == (status.message().find("rank 0 refused") == std::string::npos));
     });
-  }
-}
-
-TEST_CASE("intervals are found like by comparing all, in any order of insertion and removal") {
-  std::mt19937 random(7);
-  for (const size_t most : {3, 70, 900}) {
-    IntervalSet set;
-    std::vector<IntervalSet::Interval> known;
-    std::vector<hvd::runtime::Submission> owners(most);
-    std::vector<size_t> free_owners(most);
-    for (size_t i = 0; i < most; ++i) free_owners[i] = i;
-    for (int step = 0; step < 6000; ++step) {
-      const uintptr_t begin = 1 + random() % (most * 8), end = begin + 1 + random() % 12;
-      const bool overlaps = std::ranges::any_of(
-          known, [&](const auto& one) { return one.begin < end && one.end > begin; });
-      const auto* found = set.find_overlap(begin, end);
-      REQUIRE((found != nullptr) == overlaps);
-      if (found != nullptr) REQUIRE((found->begin < end && found->end > begin));
-      if (!free_owners.empty() && random() % 2 == 0) {
-        known.push_back({begin, end, &owners[free_owners.back()], 0});
-        free_owners.pop_back();
-        set.insert(known.back());
-      } else if (!known.empty()) {
-        std::swap(known[random() % known.size()], known.back());
-        REQUIRE(set.erase(known.back().begin, known.back().owner));
-        REQUIRE(!set.erase(known.back().begin, known.back().owner));
-        free_owners.push_back(static_cast<size_t>(known.back().owner - owners.data()));
-        known.pop_back();
-      }
-    }
-    for (const auto& one : known) REQUIRE(set.erase(one.begin, one.owner));
-    CHECK(set.empty());
   }
 }

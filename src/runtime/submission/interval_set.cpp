@@ -15,18 +15,18 @@ void IntervalSet::insert(const Interval& interval) {
     chunks_.push_back(spare_ ? std::move(spare_) : std::make_unique<Chunk>());
     firsts_.push_back(interval.begin);
   }
-  // The last chunk that begins at or before the interval: equal ones stay in the order of their insertion.
-  const auto after = std::upper_bound(firsts_.begin(), firsts_.end(), interval.begin);
-  auto at = static_cast<size_t>(std::max<ptrdiff_t>(after - firsts_.begin() - 1, 0));
+  // The last chunk that begins below the interval.
+  size_t at = count_below(firsts_.data(), firsts_.size(), interval.begin);
+  if (at > 0) --at;
   if (chunks_[at]->count == kChunk) {
     split(at);
-    if (firsts_[at + 1] <= interval.begin) ++at;
+    if (firsts_[at + 1] < interval.begin) ++at;
   }
   Chunk& chunk = *chunks_[at];
-  const auto begin = chunk.intervals.begin(), end = begin + static_cast<ptrdiff_t>(chunk.count);
+  const auto end = chunk.intervals.begin() + static_cast<ptrdiff_t>(chunk.count);
   const auto place =
-      std::upper_bound(begin, end, interval.begin,
-                       [](uintptr_t value, const Interval& known) { return value < known.begin; });
+      chunk.intervals.begin() +
+      static_cast<ptrdiff_t>(count_below(chunk.intervals.data(), chunk.count, interval.begin));
   std::move_backward(place, end, end + 1);
   *place = interval;
   ++chunk.count;
@@ -48,19 +48,16 @@ void IntervalSet::split(size_t at) {
   chunks_.insert(chunks_.begin() + next, std::move(upper));
 }
 
-bool IntervalSet::erase(uintptr_t begin, const Submission* owner) {
-  const auto from = std::lower_bound(firsts_.begin(), firsts_.end(), begin);
+bool IntervalSet::erase(uintptr_t begin, const MemoryUse* use) {
   // The chunk before may end with intervals that begin there.
-  for (auto at = static_cast<size_t>(std::max<ptrdiff_t>(from - firsts_.begin() - 1, 0));
-       at < chunks_.size() && firsts_[at] <= begin; ++at) {
+  size_t at = count_below(firsts_.data(), firsts_.size(), begin);
+  if (at > 0) --at;
+  for (; at < chunks_.size() && firsts_[at] <= begin; ++at) {
     const Chunk& chunk = *chunks_[at];
-    const auto first = chunk.intervals.begin(), end = first + static_cast<ptrdiff_t>(chunk.count);
-    auto found = std::lower_bound(first, end, begin, [](const Interval& known, uintptr_t value) {
-      return known.begin < value;
-    });
-    for (; found != end && found->begin == begin; ++found) {
-      if (found->owner != owner) continue;
-      erase_from(at, static_cast<size_t>(found - first));
+    for (size_t i = count_below(chunk.intervals.data(), chunk.count, begin);
+         i < chunk.count && chunk.intervals[i].begin == begin; ++i) {
+      if (chunk.intervals[i].use != use) continue;
+      erase_from(at, i);
       return true;
     }
   }
@@ -83,22 +80,6 @@ void IntervalSet::erase_from(size_t at, size_t index) {
   }
   if (end == chunk.max_end) chunk.find_max_end();
   firsts_[at] = chunk.intervals.front().begin;
-}
-
-const IntervalSet::Interval* IntervalSet::find_overlap(uintptr_t begin, uintptr_t end) const {
-  const auto after = std::lower_bound(firsts_.begin(), firsts_.end(), end);
-  for (auto at = static_cast<size_t>(after - firsts_.begin()); at > 0; --at) {
-    const Chunk& chunk = *chunks_[at - 1];
-    if (chunk.max_end <= begin) continue;
-    const auto first = chunk.intervals.begin(), last = first + static_cast<ptrdiff_t>(chunk.count);
-    auto one = std::lower_bound(first, last, end, [](const Interval& known, uintptr_t value) {
-      return known.begin < value;
-    });
-    while (one != first) {
-      if ((--one)->end > begin) return &*one;
-    }
-  }
-  return nullptr;
 }
 
 }  // namespace hvd::runtime

@@ -1,6 +1,5 @@
-// Intervals of addresses in the order of their begin, with an owner for each. Finds an interval that
-// overlaps another one in logarithmic time; a few hundred intervals cost some ten nanoseconds each.
-// MemoryTable owns it. Not thread-safe.
+// Intervals of addresses in the order of their begin, each with the use of its memory. Visits those that
+// overlap another one in logarithmic time. MemoryTable owns it. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -11,21 +10,30 @@
 
 namespace hvd::runtime {
 
-struct Submission;
+struct MemoryUse;  // memory_table.h
 
 class IntervalSet {
  public:
   struct Interval {
     uintptr_t begin = 0, end = 0;  // not empty
-    const Submission* owner = nullptr;
-    uint32_t tensor = 0;  // index among the owner's tensors
+    MemoryUse* use = nullptr;
   };
 
   void insert(const Interval& interval);
-  // Removes one interval of the owner that begins there. Returns false when there is none.
-  bool erase(uintptr_t begin, const Submission* owner);
-  // An interval that overlaps [begin, end), or nullptr. Valid until the next change.
-  const Interval* find_overlap(uintptr_t begin, uintptr_t end) const;
+  // Removes the interval with this begin and use. Returns false when there is none.
+  bool erase(uintptr_t begin, const MemoryUse* use);
+  // Calls visit(interval) for those that overlap [begin, end) until it returns false. `visit` changes nothing here.
+  template <typename Visit>
+  void visit_overlaps(uintptr_t begin, uintptr_t end, Visit&& visit) const {
+    for (size_t at = count_below(firsts_.data(), firsts_.size(), end); at > 0; --at) {
+      const Chunk& chunk = *chunks_[at - 1];
+      if (chunk.max_end <= begin) continue;
+      for (size_t i = count_below(chunk.intervals.data(), chunk.count, end); i > 0; --i) {
+        const Interval& one = chunk.intervals[i - 1];
+        if (one.end > begin && !visit(one)) return;
+      }
+    }
+  }
   bool empty() const { return chunks_.empty(); }
 
  private:
@@ -36,6 +44,20 @@ class IntervalSet {
     std::array<Interval, kChunk> intervals;
     void find_max_end();
   };
+  static uintptr_t begin_of(uintptr_t first) { return first; }
+  static uintptr_t begin_of(const Interval& interval) { return interval.begin; }
+  // The number of elements that begin below `limit`. Without branches, because none of them is predictable.
+  template <typename Element>
+  static size_t count_below(const Element* elements, size_t count, uintptr_t limit) {
+    const Element* from = elements;
+    while (count > 1) {
+      const size_t half = count / 2;
+      from += begin_of(from[half - 1]) < limit ? half : 0;
+      count -= half;
+    }
+    const bool is_below = count == 1 && begin_of(*from) < limit;
+    return static_cast<size_t>(from - elements) + (is_below ? 1 : 0);
+  }
   void split(size_t chunk);
   void erase_from(size_t chunk, size_t index);
 

@@ -1,5 +1,6 @@
 #include "runtime/submission/memory_table.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/text.h"
@@ -8,12 +9,13 @@
 namespace hvd::runtime {
 namespace {
 
-using Interval = IntervalSet::Interval;
-
-Interval interval_of(const Submission& submission, uint32_t index, const void* memory) {
-  const auto begin = reinterpret_cast<uintptr_t>(memory);
-  return {begin, begin + submission.tensors[index].bytes, &submission, index};
+MemoryUse use_of(const Submission& submission, uint32_t index, bool is_written) {
+  const Submission::Tensor& tensor = submission.tensors[index];
+  const auto begin = reinterpret_cast<uintptr_t>(is_written ? tensor.output : tensor.input);
+  return {begin, begin + tensor.bytes, is_written, index, &submission, nullptr};
 }
+
+std::string_view name_of(const MemoryUse& use) { return use.is_written ? "output" : "input"; }
 
 // The root of a broadcast in place only reads.
 bool is_written(const Submission& submission, const Submission::Tensor& tensor) {
@@ -26,6 +28,10 @@ bool is_read_alone(const Submission& submission, const Submission::Tensor& tenso
          !(tensor.input == tensor.output && is_written(submission, tensor));
 }
 
+bool is_same(const MemoryUse& a, const MemoryUse& b) {
+  return a.begin == b.begin && a.end == b.end && a.is_written == b.is_written;
+}
+
 std::string text_of(const Submission& submission) {
   return operation_text(submission.request.op, submission.name->text);
 }
@@ -35,9 +41,8 @@ std::string set_of(const Submission& submission) {
                                      : cat(" of process set ", submission.process_set);
 }
 
-// Why `mine` is refused: it overlaps `other`. Either is an "input" or an "output".
-std::string refusal(const Interval& mine, std::string_view what, const Interval& other,
-                    std::string_view of_other) {
+// Why `mine` is refused: it overlaps `other`.
+std::string refusal(const MemoryUse& mine, const MemoryUse& other) {
   const Submission& own = *mine.owner;
   const std::string own_text = text_of(own);
   if (other.owner == mine.owner && other.tensor == mine.tensor) {
@@ -46,44 +51,23 @@ std::string refusal(const Interval& mine, std::string_view what, const Interval&
                "separate memory to each");
   }
   if (other.owner == mine.owner) {
-    return cat(own_text, ": the ", what, " of its tensor ", mine.tensor, " overlaps the ", of_other,
-               " of its tensor ", other.tensor, "; give each tensor of a group separate memory");
+    return cat(own_text, ": the ", name_of(mine), " of its tensor ", mine.tensor, " overlaps the ",
+               name_of(other), " of its tensor ", other.tensor,
+               "; give each tensor of a group separate memory");
   }
   const Submission& in_flight = *other.owner;
   const bool same_set = own.process_set == in_flight.process_set;
   return cat(own_text, same_set ? "" : set_of(own), ": ",
-             own.tensors.size() > 1 ? cat("the ", what, " of its tensor ", mine.tensor)
-                                    : cat("its ", what),
-             " overlaps the ", of_other, " of ", text_of(in_flight),
+             own.tensors.size() > 1 ? cat("the ", name_of(mine), " of its tensor ", mine.tensor)
+                                    : cat("its ", name_of(mine)),
+             " overlaps the ", name_of(other), " of ", text_of(in_flight),
              same_set ? "" : set_of(in_flight),
              ", which is in flight; wait for that first, or give each its own memory");
 }
 
 }  // namespace
 
-std::string MemoryTable::add(const Submission& submission, uint32_t index) {
-  const Submission::Tensor& tensor = submission.tensors[index];
-  if (is_written(submission, tensor)) {
-    const Interval output = interval_of(submission, index, tensor.output);
-    if (const Interval* other = written_.find_overlap(output.begin, output.end)) {
-      return refusal(output, "output", *other, "output");
-    }
-    if (const Interval* other = read_.find_overlap(output.begin, output.end)) {
-      return refusal(output, "output", *other, "input");
-    }
-    written_.insert(output);
-  }
-  if (is_read_alone(submission, tensor)) {
-    const Interval input = interval_of(submission, index, tensor.input);
-    if (const Interval* other = written_.find_overlap(input.begin, input.end)) {
-      return refusal(input, "input", *other, "output");
-    }
-    read_.insert(input);
-  }
-  return {};
-}
-
-std::string MemoryTable::insert(const Submission& submission) {
+std::string MemoryTable::insert(Submission& submission) {
   for (uint32_t i = 0; i < submission.tensors.size(); ++i) {
     std::string reason = add(submission, i);
     if (reason.empty()) continue;
@@ -93,13 +77,95 @@ std::string MemoryTable::insert(const Submission& submission) {
   return {};
 }
 
-void MemoryTable::remove(const Submission& submission) {
-  for (const Submission::Tensor& tensor : submission.tensors) {
-    if (is_written(submission, tensor)) {
-      written_.erase(reinterpret_cast<uintptr_t>(tensor.output), &submission);
+std::string MemoryTable::add(Submission& submission, uint32_t index) {
+  Submission::Tensor& tensor = submission.tensors[index];
+  if (is_written(submission, tensor)) {
+    const MemoryUse output = use_of(submission, index, true);
+    const MemoryUse* in_use = enter(output, &tensor.output_use);
+    if (in_use != nullptr) return refusal(output, *in_use);
+  }
+  if (is_read_alone(submission, tensor)) {
+    const MemoryUse input = use_of(submission, index, false);
+    const MemoryUse* in_use = enter(input, &tensor.input_use);
+    if (in_use != nullptr) return refusal(input, *in_use);
+  }
+  return {};
+}
+
+// Returns a use in flight that forbids this one, or nullptr.
+const MemoryUse* MemoryTable::enter(const MemoryUse& wanted, MemoryUse** entered) {
+  MemoryUse* use = last_->next;
+  if (use == nullptr || use->owner != nullptr || !is_same(*use, wanted)) {
+    const MemoryUse* in_use = nullptr;
+    use = search(wanted, &in_use);
+    if (in_use != nullptr) return in_use;
+    last_->next = use;
+  }
+  use->owner = wanted.owner;
+  use->tensor = wanted.tensor;
+  *entered = last_ = use;
+  most_in_flight_ = std::max(most_in_flight_, ++in_flight_);
+  return nullptr;
+}
+
+// The use of the same memory that is in the table, or a new one. Uses without a submission that overlap it leave.
+MemoryUse* MemoryTable::search(const MemoryUse& wanted, const MemoryUse** in_use) {
+  MemoryUse* known = nullptr;
+  stale_.clear();
+  intervals_.visit_overlaps(wanted.begin, wanted.end, [&](const IntervalSet::Interval& interval) {
+    MemoryUse* use = interval.use;
+    if (use->owner != nullptr) {
+      if (!use->is_written && !wanted.is_written) return true;
+      *in_use = use;
+      return false;
     }
-    if (is_read_alone(submission, tensor)) {
-      read_.erase(reinterpret_cast<uintptr_t>(tensor.input), &submission);
+    if (known == nullptr && is_same(*use, wanted)) {
+      known = use;
+    } else {
+      stale_.push_back(use);
+    }
+    return true;
+  });
+  if (*in_use != nullptr) return nullptr;
+  for (MemoryUse* use : stale_) forget(use);
+  if (known != nullptr) return known;
+  // Memory that is new in each step must not fill the table.
+  if (uses_.size() - free_.size() > 3 * most_in_flight_ + 64) forget_unused();
+  MemoryUse* use = take_free();
+  use->begin = wanted.begin;
+  use->end = wanted.end;
+  use->is_written = wanted.is_written;
+  intervals_.insert({use->begin, use->end, use});
+  return use;
+}
+
+MemoryUse* MemoryTable::take_free() {
+  if (free_.empty()) return &uses_.emplace_back();
+  MemoryUse* use = free_.back();
+  free_.pop_back();
+  return use;
+}
+
+// `next` of others may still name it, and then finds no memory or other memory.
+void MemoryTable::forget(MemoryUse* use) {
+  intervals_.erase(use->begin, use);
+  use->begin = use->end = 0;
+  free_.push_back(use);
+}
+
+void MemoryTable::forget_unused() {
+  for (MemoryUse& use : uses_) {
+    if (use.owner == nullptr && use.begin != use.end) forget(&use);
+  }
+}
+
+void MemoryTable::remove(Submission& submission) {
+  for (Submission::Tensor& tensor : submission.tensors) {
+    for (MemoryUse** use : {&tensor.output_use, &tensor.input_use}) {
+      if (*use == nullptr) continue;
+      (*use)->owner = nullptr;
+      *use = nullptr;
+      --in_flight_;
     }
   }
 }

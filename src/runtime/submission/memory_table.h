@@ -1,29 +1,52 @@
 // The memory that submissions in flight read and write. Refuses a submission whose output overlaps any of
 // it, or whose input overlaps an output. Addresses of the host and of devices are in one table: the
 // drivers give devices addresses that the host does not use. TensorTable owns it, under its lock.
+//
+// A use stays after its submission, until memory in flight overlaps it. A step that uses the memory of the last
+// one in the same order thus searches nothing.
 #pragma once
 
-#include <span>
+#include <deque>
 #include <string>
+#include <vector>
 
 #include "runtime/submission/interval_set.h"
 #include "runtime/submission/submission.h"
 
 namespace hvd::runtime {
 
+// An input or an output.
+struct MemoryUse {
+  uintptr_t begin = 0, end = 0;  // equal: not in the table
+  bool is_written = false;
+  uint32_t tensor = 0;                // index among the submission's
+  const Submission* owner = nullptr;  // the submission in flight; nullptr: none
+  MemoryUse* next = nullptr;          // the one that followed the last time
+};
+
 class MemoryTable {
  public:
   // Adds the memory of a submission, which has a name. Returns the reason when some of it is in use: then
   // adds nothing. Empty: none.
-  std::string insert(const Submission& submission);
+  std::string insert(Submission& submission);
   // Removes the memory of a submission that was added.
-  void remove(const Submission& submission);
+  void remove(Submission& submission);
 
  private:
-  std::string add(const Submission& submission, uint32_t tensor);
+  std::string add(Submission& submission, uint32_t tensor);
+  const MemoryUse* enter(const MemoryUse& wanted, MemoryUse** entered);
+  MemoryUse* search(const MemoryUse& wanted, const MemoryUse** in_use);
+  MemoryUse* take_free();
+  void forget(MemoryUse* use);
+  void forget_unused();
 
-  IntervalSet written_;  // no two of them overlap, and none overlaps one of read_
-  IntervalSet read_;     // and not written
+  IntervalSet intervals_;       // of uses_ that are not empty
+  std::deque<MemoryUse> uses_;  // addresses stay
+  std::vector<MemoryUse*> free_;
+  std::vector<MemoryUse*> stale_;  // during a search
+  MemoryUse first_;
+  MemoryUse* last_ = &first_;  // entered last
+  size_t in_flight_ = 0, most_in_flight_ = 0;
 };
 
 }  // namespace hvd::runtime

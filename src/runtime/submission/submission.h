@@ -16,7 +16,8 @@
 
 namespace hvd::runtime {
 
-struct Name;  // tensor_table.h
+struct MemoryUse;  // memory_table.h
+struct Name;       // tensor_table.h
 
 struct Submission {
   struct Tensor {
@@ -24,6 +25,9 @@ struct Submission {
     void* output = nullptr;
     size_t bytes = 0;    // of each of them
     bool reads = false;  // this rank's input
+    // In flight: what MemoryTable has of it.
+    MemoryUse* output_use = nullptr;
+    MemoryUse* input_use = nullptr;
   };
   // An output that the runtime owns.
   struct Output {
