@@ -149,3 +149,17 @@ TEST_CASE("an input read twice at once stays in use until both have ended") {
     table.remove(submissions.at(2));
   }
 }
+
+TEST_CASE("memory that was read in one step may be written in the next, and is protected as such") {
+  Submissions submissions(2);
+  MemoryTable table;
+  for (int step = 0; step < 4; ++step) {
+    const bool writes = step % 2 == 1;
+    submissions.place(0, 1000, writes ? 1000 : 5000, 100);
+    submissions.place(1, 1000, 6000, 100);
+    CHECK(table.insert(submissions.at(0)) == "");
+    CHECK((table.insert(submissions.at(1)) == "") == !writes);
+    if (!writes) table.remove(submissions.at(1));
+    table.remove(submissions.at(0));
+  }
+}
