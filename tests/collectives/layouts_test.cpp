@@ -185,6 +185,8 @@ class Spread {
 
 constexpr ReductionCase kSum{HVD_ALLREDUCE, HVD_SUM};
 constexpr ReductionCase kAverage{HVD_ALLREDUCE, HVD_SUM, true};
+constexpr ReductionCase kDoubled{HVD_ALLREDUCE, HVD_SUM, true, 2};
+constexpr ReductionCase kScatterDoubled{HVD_REDUCESCATTER, HVD_SUM, true, 2};
 constexpr ReductionCase kProduct{HVD_ALLREDUCE, HVD_PRODUCT};
 constexpr ReductionCase kScaled{HVD_ALLREDUCE, HVD_SUM, false, 4, 1.0 / 64};
 constexpr ReductionCase kScatter{HVD_REDUCESCATTER, HVD_SUM};
@@ -201,6 +203,40 @@ TEST_CASE("an average of float16 is finite on every layout where its inputs and 
           [&](size_t, size_t i) {
             if (!how.averages) return half_of_float(30000.0f);
             return half_of_float(i % 3 == 0 ? 65504.0f : 60000.0f);
+          },
+          misclassed);
+    }
+  }
+}
+
+TEST_CASE("an average of tiny float16 numbers does not vanish on any layout") {
+  for (const auto& hosts : layouts()) {
+    for (const ReductionCase& how : {kAverage, kScatterAverage}) {
+      run_layout(
+          hosts, how, HVD_FLOAT16,
+          [](size_t, size_t i) { return static_cast<uint16_t>(i % 5 + 1); },
+          [&](const Data& data, const RankResult& result) -> std::string {
+            for (size_t i = 0; i < result.values.size(); ++i) {
+              const float got = float_of_half(result.values[i]);
+              const double right = data.exact[result.first + i];
+              if (got > 0 && std::abs(got - right) <= 0x1p-24) continue;
+              return cat("element ", result.first + i, " is ", got, " and not ", right);
+            }
+            return "";
+          });
+    }
+  }
+}
+
+TEST_CASE("an average that a factor carries beyond float16 is infinite on every layout") {
+  for (const auto& hosts : layouts()) {
+    for (const ReductionCase& how : {kDoubled, kScatterDoubled}) {
+      run_layout(
+          hosts, how, HVD_FLOAT16,
+          [](size_t rank, size_t i) {
+            // Sums of hosts overflow to both sides where the average does not.
+            if (i % 2 == 1) return half_of_float(rank % 2 == 0 ? 60000.0f : -60000.0f);
+            return half_of_float(32768.0f);
           },
           misclassed);
     }

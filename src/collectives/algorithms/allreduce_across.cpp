@@ -25,8 +25,8 @@ InterHostConfig config_for(Group& group, const hvd_batch& batch, const Reduction
   config.dtype = batch.dtype;
   config.op = batch.reduce_op;
   config.streams = static_cast<size_t>(tuning.streams);
-  config.part = host_part_of(batch, reduction, sends_partial_sums(config.algorithm),
-                             group.size() > group.host_count());
+  config.part =
+      host_part_of(batch, reduction, sends_partial_sums(config.algorithm), group.most_local());
   return config;
 }
 

@@ -57,7 +57,7 @@ Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t inca
   // The chunk size is equal on all hosts, so that all ranks take the same steps.
   chunk_ = SubRegion::chunk_for(largest);
   peer_streams_.resize(hosts_.size());
-  fewest_local_ = largest;
+  most_local_ = fewest_local_ = largest;
   for (const auto& host : hosts_) fewest_local_ = std::min(fewest_local_, host.size());
 }
 

@@ -47,8 +47,9 @@ class Group {
   bool is_leader() const { return local_index_ == 0; }
   // Returns a stream to the rank on another host that has the same local index as this rank.
   PeerStream& peer_stream(size_t host, size_t stream = 0);
-  // The number of members on the host with the fewest members.
+  // The number of members on the host with the fewest members, and with the most.
   size_t fewest_local() const { return fewest_local_; }
+  size_t most_local() const { return most_local_; }
   InterHostAllreduce& inter_host();
 
   // Creates or finds the sub-region, and returns whether it is mapped. A failure fails the mesh.
@@ -95,6 +96,7 @@ class Group {
   bool made_sub_region_ = false;
   uint64_t step_ = 0;
   size_t fewest_local_ = 0;
+  size_t most_local_ = 0;
   std::vector<std::vector<PeerStream*>> peer_streams_;  // by host and stream
   std::unique_ptr<InterHostAllreduce> inter_host_;
   alignas(64) std::array<std::byte, sizeof(SmallSlot)> small_result_;

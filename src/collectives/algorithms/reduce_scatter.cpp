@@ -52,9 +52,7 @@ class Scattering {
                                 static_cast<hvd_reduce_op>(batch.reduce_op))),
         before_(scale_before(batch)),
         after_(scale_after(batch)),
-        // Quotients of many hosts would underflow in float16.
-        part_(host_part_of(batch, Reduction(batch), group.host_count() > 2,
-                           group.size() > group.host_count())),
+        part_(host_part_of(batch, Reduction(batch), false, group.most_local())),
         part_element_(group.host_count() > 1 && part_.is_float32 ? sizeof(float) : element_),
         output_(tensors_, OwnRows{{element_, group.size(), group.index()}}),
         sizes_(group.size()),

@@ -44,12 +44,6 @@ Scale divide_by(int32_t divisor) {
   return scale;
 }
 
-Scale finite_sum() {
-  Scale scale;
-  scale.active = scale.keeps_finite = true;
-  return scale;
-}
-
 ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op) {
   static const auto find = cpu_has_avx512() ? avx512::find
                            : cpu_has_avx2() ? avx2::find

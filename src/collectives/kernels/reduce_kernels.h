@@ -18,14 +18,10 @@ struct Scale {
   int64_t divisor = 0;      // 0: multiply
   bool is_inexact = false;  // the factor of the divisor is rounded, and a product is no quotient
   bool active = false;
-  bool keeps_finite = false;  // see finite_sum
 };
 Scale scale_by(double factor);
 // `divisor`: at least 1.
 Scale divide_by(int32_t divisor);
-// For the sum of the quotients of an average: a float16 sum that only the rounding of finite quotients carries
-// beyond the largest number becomes that number, and not infinite.
-Scale finite_sum();
 
 // result[i] = after * (before * inputs[0][i] op before * inputs[1][i] op ...), in that order.
 // `result` may be one of the inputs; no other overlap. input_count is at least 1.

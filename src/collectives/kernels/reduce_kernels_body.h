@@ -87,14 +87,6 @@ struct HalfElement : FloatElement<float> {
   static constexpr bool kDirect = false;
   static inline float load(Half value) { return float_of_half(value.bits); }
   static inline Half store(float value) { return {half_of_float(value)}; }
-  static inline float scale(float value, const Scale& scale) {
-    const float scaled = value * static_cast<float>(scale.factor);
-    if (!scale.keeps_finite) return scaled;
-    constexpr float kLargest = 65504.0f;
-    const float size = __builtin_fabsf(scaled);
-    const bool is_rounded = size > kLargest && size < 1.01f * kLargest;
-    return is_rounded ? __builtin_copysignf(kLargest, scaled) : scaled;
-  }
 };
 
 struct BFloat16Element : FloatElement<float> {
