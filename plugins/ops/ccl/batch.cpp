@@ -79,8 +79,9 @@ std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
 
 bool can_run(const hvd_batch& batch, bool has_halves) {
   const bool adds = batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
-  const bool is_half = batch.dtype == HVD_FLOAT16 || batch.dtype == HVD_BFLOAT16;
-  const bool is_float = is_half || batch.dtype == HVD_FLOAT32 || batch.dtype == HVD_FLOAT64;
+  const hvd_dtype dtype = sum_dtype(batch);
+  const bool is_half = dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16;
+  const bool is_float = is_half || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;
   // oneCCL drops a NaN on some ranks and keeps it on others.
   const bool loses_nan =
       adds && is_float && (batch.reduce_op == HVD_MIN || batch.reduce_op == HVD_MAX);
@@ -95,7 +96,7 @@ void CclBatch::finish() {
   buffers_.give(std::move(received_));
 }
 
-size_t CclBatch::width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
+size_t CclBatch::width() const { return size_of(sum_dtype(batch_)); }
 
 std::byte* CclBatch::room(Buffer* buffer, size_t bytes) {
   *buffer = buffers_.take(bytes);
@@ -149,7 +150,7 @@ Status CclBatch::reduce() {
   }
   if (count == 0) return {};
   add(new abi::Event(
-      api_.all_reduce.function(from, to, count, *type_of(batch_.dtype),
+      api_.all_reduce.function(from, to, count, *type_of(sum_dtype(batch_)),
                                *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL),
                                communicator(), *api_.all_reduce.defaults, none_)));
   return {};
@@ -169,7 +170,7 @@ Status CclBatch::reducescatter() {
   }
   pack_scatter(batch_, members_.size, from);
   if (count == 0) return {};
-  const int type = *type_of(batch_.dtype);
+  const int type = *type_of(sum_dtype(batch_));
   const int operation = *operation_of(batch_.reduce_op, batch_.dtype == HVD_BOOL);
   add(scatters_ ? new abi::Event(api_.reduce_scatter.function(from, to, own, type, operation,
                                                               communicator(),

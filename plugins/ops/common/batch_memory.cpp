@@ -1,13 +1,13 @@
 #include "ops/common/batch_memory.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <numeric>
 #include <span>
 #include <utility>
 
 #include "base/dtype.h"
+#include "collectives/kernels/half_conversion.h"
 #include "collectives/kernels/reduce_kernels.h"
 #include "collectives/kernels/slice.h"
 
@@ -24,24 +24,31 @@ std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
   return {batch.tensors, batch.tensor_count};
 }
 
-// A library adds float16 in float16, which overflows where an average does not: the inputs of an average are
-// multiplied by the power of two that makes up for the number of members, and the sum by the rest of the quotient.
-bool divides_first(const hvd_batch& batch) {
-  return batch.dtype == HVD_FLOAT16 && collectives::scale_after(batch).divisor > 1;
+// Packs one tensor, or a part of it, in the type in which the library adds. nullptr: the neutral element.
+std::byte* pack(const hvd_batch& batch, const void* input, int64_t count, std::byte* to) {
+  const auto dtype = static_cast<hvd_dtype>(batch.dtype);
+  const hvd_dtype in_sum = sum_dtype(batch);
+  if (input == nullptr) {
+    collectives::fill_neutral(to, in_sum, static_cast<hvd_reduce_op>(batch.reduce_op),
+                              static_cast<size_t>(count));
+  } else if (in_sum == dtype) {
+    scale(to, input, dtype, count, collectives::scale_before(batch));
+  } else if (count > 0) {
+    collectives::part_function(dtype, HVD_SUM)(to, &input, 1, static_cast<size_t>(count),
+                                               collectives::scale_before(batch), {});
+  }
+  return to + static_cast<size_t>(count) * size_of(in_sum);
 }
 
-double power_above(int64_t members) {
-  return static_cast<double>(std::bit_ceil(static_cast<uint64_t>(members)));
-}
-
-Scale before_sum(const hvd_batch& batch) {
-  if (!divides_first(batch)) return collectives::scale_before(batch);
-  return collectives::scale_by(batch.prescale / power_above(batch.divisor));
-}
-
-Scale after_sum(const hvd_batch& batch) {
-  if (!divides_first(batch)) return collectives::scale_after(batch);
-  return collectives::scale_by(power_above(batch.divisor) / batch.divisor);
+const std::byte* unpack(const hvd_batch& batch, const std::byte* from, int64_t count, void* to) {
+  const hvd_dtype in_sum = sum_dtype(batch);
+  if (to != nullptr && in_sum == batch.dtype) {
+    scale(to, from, batch.dtype, count, collectives::scale_after(batch));
+  } else if (to != nullptr) {
+    collectives::to_storage_type(to, reinterpret_cast<const float*>(from), batch.dtype,
+                                 static_cast<size_t>(count), collectives::scale_after(batch));
+  }
+  return from + static_cast<size_t>(count) * size_of(in_sum);
 }
 
 }  // namespace
@@ -67,25 +74,23 @@ void scale(void* result, const void* input, int32_t dtype, int64_t count, const 
   function(result, &input, 1, static_cast<size_t>(count), Scale{}, by);
 }
 
+hvd_dtype sum_dtype(const hvd_batch& batch) {
+  const bool reduces = batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
+  if (reduces && batch.dtype == HVD_FLOAT16 && collectives::scale_after(batch).divisor > 1) {
+    return HVD_FLOAT32;
+  }
+  return static_cast<hvd_dtype>(batch.dtype);
+}
+
 void pack_reduce(const hvd_batch& batch, std::byte* buffer) {
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
-    if (tensor.input != nullptr) {
-      scale(buffer, tensor.input, batch.dtype, tensor.count, before_sum(batch));
-    } else {
-      collectives::fill_neutral(buffer, static_cast<hvd_dtype>(batch.dtype),
-                                static_cast<hvd_reduce_op>(batch.reduce_op),
-                                static_cast<size_t>(tensor.count));
-    }
-    buffer += bytes_of(batch, tensor.count);
+    buffer = pack(batch, tensor.input, tensor.count, buffer);
   }
 }
 
 void unpack_reduce(const hvd_batch& batch, const std::byte* buffer) {
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
-    if (tensor.output != nullptr) {
-      scale(tensor.output, buffer, batch.dtype, tensor.count, after_sum(batch));
-    }
-    buffer += bytes_of(batch, tensor.count);
+    buffer = unpack(batch, buffer, tensor.count, tensor.output);
   }
 }
 
@@ -94,28 +99,16 @@ void pack_scatter(const hvd_batch& batch, int32_t size, std::byte* buffer) {
   for (int32_t member = 0; member < size; ++member) {
     for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
       const auto [first, count] = kept_of(tensor, member, size);
-      if (count == 0) continue;
       const auto* input = static_cast<const std::byte*>(tensor.input);
-      if (input != nullptr) {
-        scale(buffer, input + static_cast<size_t>(first) * width, batch.dtype, count,
-              before_sum(batch));
-      } else {
-        collectives::fill_neutral(buffer, static_cast<hvd_dtype>(batch.dtype),
-                                  static_cast<hvd_reduce_op>(batch.reduce_op),
-                                  static_cast<size_t>(count));
-      }
-      buffer += bytes_of(batch, count);
+      if (input != nullptr) input += static_cast<size_t>(first) * width;
+      buffer = pack(batch, input, count, buffer);
     }
   }
 }
 
 void unpack_scatter(const hvd_batch& batch, int32_t index, int32_t size, const std::byte* buffer) {
   for (const hvd_batch_tensor& tensor : tensors_of(batch)) {
-    const int64_t count = kept_of(tensor, index, size).second;
-    if (tensor.output != nullptr) {
-      scale(tensor.output, buffer, batch.dtype, count, after_sum(batch));
-    }
-    buffer += bytes_of(batch, count);
+    buffer = unpack(batch, buffer, kept_of(tensor, index, size).second, tensor.output);
   }
 }
 
@@ -183,7 +176,7 @@ int64_t total_count(const hvd_batch& batch) {
 
 bool is_direct(const hvd_batch& batch) {
   return batch.tensor_count == 1 && batch.tensors[0].input != nullptr &&
-         batch.tensors[0].output != nullptr && !divides_first(batch);
+         batch.tensors[0].output != nullptr && sum_dtype(batch) == batch.dtype;
 }
 
 bool is_known(const hvd_batch& batch) {

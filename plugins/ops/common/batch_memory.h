@@ -20,11 +20,14 @@ std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t inde
 void scale(void* result, const void* input, int32_t dtype, int64_t count,
            const collectives::Scale& by);
 
-// Packs the tensors of a batch one after another, times its prescale, and an average of float16 divided by a power
-// of two: the sum of float16 then does not overflow. A joined rank, which lacks the tensors, packs the neutral
-// element of the reduction.
+// The type in which the library adds the elements of a batch: float32 for an average of float16, whose sum may
+// overflow where the average does not; otherwise the type of the batch.
+hvd_dtype sum_dtype(const hvd_batch& batch);
+
+// Packs the tensors of a batch one after another in that type, times its prescale. A joined rank, which lacks the
+// tensors, packs the neutral element of the reduction.
 void pack_reduce(const hvd_batch& batch, std::byte* buffer);
-// Unpacks the results, times the batch's postscale or divided by its divisor, or by the rest of it.
+// Unpacks the results, times the batch's postscale or divided by its divisor.
 void unpack_reduce(const hvd_batch& batch, const std::byte* buffer);
 
 // For a reducescatter: packs member 0's slices of all tensors, then member 1's, ...
@@ -44,7 +47,7 @@ void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer)
 
 // The number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);
-// True for a single tensor with both input and output, which needs no buffer. An average of float16 needs one.
+// True for a single tensor with both input and output, which needs no buffer, since the library adds in its type.
 bool is_direct(const hvd_batch& batch);
 // True for HVD_CPU memory and a type and reduction that are defined for each other.
 bool is_known(const hvd_batch& batch);

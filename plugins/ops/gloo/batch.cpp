@@ -19,7 +19,8 @@ namespace {
 
 using ContextPtr = std::shared_ptr<::gloo::Context>;
 
-size_t width_of(const hvd_batch& batch) { return size_of(static_cast<hvd_dtype>(batch.dtype)); }
+// Bytes of an element that Gloo sends.
+size_t width_of(const hvd_batch& batch) { return size_of(sum_dtype(batch)); }
 
 // Calls use(T*) with an unsigned type as wide as the batch's elements: Gloo asks for no more.
 template <typename Use>
@@ -39,8 +40,8 @@ void with_width(size_t width, Use&& use) {
 void reduce_in_place(const ContextPtr& context, const hvd_batch& batch, void* data, int64_t count,
                      uint32_t tag) {
   if (count == 0) return;
-  const auto function = collectives::reduce_function(static_cast<hvd_dtype>(batch.dtype),
-                                                     static_cast<hvd_reduce_op>(batch.reduce_op));
+  const auto function =
+      collectives::reduce_function(sum_dtype(batch), static_cast<hvd_reduce_op>(batch.reduce_op));
   ::gloo::AllreduceOptions options(context);
   options.setTag(tag);
   options.setReduceFunction([function](void* to, const void* a, const void* b, size_t n) {

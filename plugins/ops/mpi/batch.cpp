@@ -111,13 +111,12 @@ Status MpiBatch::allreduce() {
 Status MpiBatch::reduce_in_place(std::byte* at, int64_t total) {
   memory_->requests.reserve(static_cast<size_t>(total / kPiece) + 1);
   for (int64_t first = 0; first < total; first += kPiece) {
-    HVD_RETURN_IF_ERROR(
-        check(world_.api().iallreduce(MPI_IN_PLACE, at + static_cast<size_t>(first) * width(),
-                                      static_cast<int>(std::min(kPiece, total - first)),
-                                      world_.reductions().type(batch_.dtype),
-                                      world_.reductions().operation(batch_.dtype, batch_.reduce_op),
-                                      comm_.comm, next_request()),
-              "MPI_Iallreduce"));
+    HVD_RETURN_IF_ERROR(check(
+        world_.api().iallreduce(MPI_IN_PLACE, at + static_cast<size_t>(first) * width(),
+                                static_cast<int>(std::min(kPiece, total - first)), type(),
+                                world_.reductions().operation(sum_dtype(batch_), batch_.reduce_op),
+                                comm_.comm, next_request()),
+        "MPI_Iallreduce"));
   }
   return {};
 }
@@ -138,11 +137,11 @@ Status MpiBatch::reducescatter() {
     pack_scatter(batch_, comm_.size, sent);
     from = sent;
   }
-  return check(
-      world_.api().ireduce_scatter(from, to, counts.data(), world_.reductions().type(batch_.dtype),
-                                   world_.reductions().operation(batch_.dtype, batch_.reduce_op),
-                                   comm_.comm, next_request()),
-      "MPI_Ireduce_scatter");
+  return check(world_.api().ireduce_scatter(
+                   from, to, counts.data(), type(),
+                   world_.reductions().operation(sum_dtype(batch_), batch_.reduce_op), comm_.comm,
+                   next_request()),
+               "MPI_Ireduce_scatter");
 }
 
 Status MpiBatch::allgather() {
@@ -163,9 +162,8 @@ Status MpiBatch::allgather() {
     pack_gather(batch_, sent);
     from = sent;
   }
-  const MPI_Datatype type = world_.reductions().type(batch_.dtype);
-  return check(world_.api().iallgatherv(from, own, type, to, counts.data(), offsets.data(), type,
-                                        comm_.comm, next_request()),
+  return check(world_.api().iallgatherv(from, own, type(), to, counts.data(), offsets.data(),
+                                        type(), comm_.comm, next_request()),
                "MPI_Iallgatherv");
 }
 
@@ -197,8 +195,7 @@ Status MpiBatch::broadcast() {
       std::byte* at = to + static_cast<size_t>(first) * width();
       HVD_RETURN_IF_ERROR(
           check(world_.api().ibcast(at, static_cast<int>(std::min(kPiece, tensor.count - first)),
-                                    world_.reductions().type(batch_.dtype), batch_.root, comm_.comm,
-                                    next_request()),
+                                    type(), batch_.root, comm_.comm, next_request()),
                 "MPI_Ibcast"));
     }
   }
@@ -243,7 +240,6 @@ Status MpiBatch::alltoall() {
 Status MpiBatch::exchange(const std::byte* from, const std::vector<int64_t>& to_each, std::byte* to,
                           const std::vector<int64_t>& from_each) {
   const size_t element_size = width();
-  const MPI_Datatype type = world_.reductions().type(batch_.dtype);
   const std::byte* own = nullptr;
   const std::byte* at = from;
   std::vector<std::pair<std::byte*, int64_t>> arriving;
@@ -256,7 +252,7 @@ Status MpiBatch::exchange(const std::byte* from, const std::vector<int64_t>& to_
     for (int64_t first = 0; r != comm_.index && first < count; first += kPiece) {
       HVD_RETURN_IF_ERROR(
           check(world_.api().irecv(place + static_cast<size_t>(first) * element_size,
-                                   static_cast<int>(std::min(kPiece, count - first)), type, r,
+                                   static_cast<int>(std::min(kPiece, count - first)), type(), r,
                                    kAlltoallTag, comm_.comm, next_request()),
                 "MPI_Irecv"));
     }
@@ -267,7 +263,7 @@ Status MpiBatch::exchange(const std::byte* from, const std::vector<int64_t>& to_
     for (int64_t first = 0; r != comm_.index && first < count; first += kPiece) {
       HVD_RETURN_IF_ERROR(
           check(world_.api().isend(at + static_cast<size_t>(first) * element_size,
-                                   static_cast<int>(std::min(kPiece, count - first)), type, r,
+                                   static_cast<int>(std::min(kPiece, count - first)), type(), r,
                                    kAlltoallTag, comm_.comm, next_request()),
                 "MPI_Isend"));
     }

@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "ops/common/backend.h"
+#include "ops/common/batch_memory.h"
 #include "ops/mpi/library.h"
 
 namespace hvd::ops::mpi {
@@ -54,7 +55,9 @@ class MpiBatch : public RunningBatch {
   Status exchange_with(int other, const std::byte* out, int64_t out_count, std::byte* in,
                        int64_t in_count);
   std::pair<int64_t, int64_t> slice(int member) const;  // first element, count
-  size_t width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
+  // Bytes of an element that MPI sends, and its type.
+  size_t width() const { return size_of(sum_dtype(batch_)); }
+  MPI_Datatype type() const { return world_.reductions().type(sum_dtype(batch_)); }
   std::byte* room(Buffer* buffer, int64_t count);
   std::byte* received() const { return memory_->received.bytes.get(); }
   Status check(int code, const char* what);

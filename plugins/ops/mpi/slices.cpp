@@ -26,11 +26,10 @@ std::pair<int64_t, int64_t> MpiBatch::slice(int member) const {
 
 Status MpiBatch::exchange_with(int other, const std::byte* out, int64_t out_count, std::byte* in,
                                int64_t in_count) {
-  const MPI_Datatype type = world_.reductions().type(batch_.dtype);
-  HVD_RETURN_IF_ERROR(check(world_.api().irecv(in, static_cast<int>(in_count), type, other,
+  HVD_RETURN_IF_ERROR(check(world_.api().irecv(in, static_cast<int>(in_count), type(), other,
                                                kSliceTag + spreads_, comm_.comm, next_request()),
                             "MPI_Irecv"));
-  return check(world_.api().isend(out, static_cast<int>(out_count), type, other,
+  return check(world_.api().isend(out, static_cast<int>(out_count), type(), other,
                                   kSliceTag + spreads_, comm_.comm, next_request()),
                "MPI_Isend");
 }
@@ -59,8 +58,7 @@ Status MpiBatch::spread_slice() {
   for (int i = 0; i + 1 < comm_.size; ++i) {
     inputs.push_back(memory_->sent.bytes.get() + static_cast<size_t>(kept * i) * element_size);
   }
-  collectives::reduce_function(static_cast<hvd_dtype>(batch_.dtype),
-                               static_cast<hvd_reduce_op>(batch_.reduce_op))(
+  collectives::reduce_function(sum_dtype(batch_), static_cast<hvd_reduce_op>(batch_.reduce_op))(
       reduced, inputs.data(), inputs.size(), static_cast<size_t>(kept), {}, {});
   spreads_ = true;
   memory_->requests.clear();
