@@ -1,5 +1,5 @@
 // Removes what jobs of this user have left on this host: folders of jobs whose processes were all killed at
-// once, and agents of other versions that no job starts any more. Errors are ignored: the next job tries again.
+// once, and agents of other versions that no job has started for 30 days. Errors are ignored: the next job tries again.
 #pragma once
 
 #include <string>

@@ -44,7 +44,7 @@ class Folder {
 
 }  // namespace
 
-TEST_CASE("a job's folder goes when nobody has locked it any more") {
+TEST_CASE("a job's folder goes when nobody holds its lock") {
   const Folder shm;
   for (const char* name : {"horovod-job-1", "horovod-job-2", "other-job-1"})
     shm.add(name, 120, true);
