@@ -37,6 +37,9 @@ def offer_sources(app, doctree):
     folder = pathlib.Path(app.env.doc2path(app.env.docname)).parent
     for link in list(doctree.findall(addnodes.pending_xref)):
         path = (folder / link["reftarget"]).resolve()
+        # Version 5 of myst_parser takes it for a page of the site, whose name has no suffix.
+        if link.get("refdomain") == "doc" and not path.is_file():
+            path = path.with_name(f"{path.name}.md")
         if link.get("reftype") == "myst" and DOCS not in path.parents and path.is_file():
             target = f"/{os.path.relpath(path, DOCS)}"
             link.replace_self(addnodes.download_reference("", "", *link.children, reftarget=target))

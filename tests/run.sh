@@ -175,6 +175,8 @@ environments() {
   environment ccl oneccl-cpu==2021.16.2 --no-deps
   # The schemas of Kubernetes, and the models of JobSet.
   environment kubernetes kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0
+  # The newest, which users get, make the site of the pages.
+  environment sphinx sphinx myst-parser furo
   # pip builds the wheel with this.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
@@ -208,7 +210,7 @@ name_environments() {
       HVD_TEST_TENSORFLOWS+=${HVD_TEST_TENSORFLOWS:+:}$PWD/build/venv-tensorflow-$version/bin/python3
     fi
   done
-  for name in jax mxnet mypy perfetto wheel kubernetes easybuild; do
+  for name in jax mxnet mypy perfetto sphinx wheel kubernetes easybuild; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done
