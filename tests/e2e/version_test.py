@@ -63,7 +63,8 @@ def test_ranks_refuse_a_launcher_of_another_release_and_take_one_of_another_patc
     own, other, patch = versions()
 
     def started_by(version, *more):
-        return Job("-np", 2, "env", f"HOROVOD_LAUNCHER_VERSION={version}", *RANK, *more)
+        # Each rank prints its sentence, also where the other one has failed before.
+        return Job("-np", 2, "--on-failure", "wait", "env", f"HOROVOD_LAUNCHER_VERSION={version}", *RANK, *more)
 
     job = started_by(other)
     job.ends_with(1)
