@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "launcher/cli/flag_table.h"
 
 namespace hvd::launcher {
 namespace {
@@ -49,10 +50,26 @@ Status set_value(const Setting& setting, const YAML::Node& value, Settings& sett
     return {};
   }
   if (!value.IsScalar()) return invalid_argument("a single value is wanted");
-  if (!setting.is_inverse_in_config) return settings.set_in_units(setting.key, value.Scalar());
+  if (!setting.is_inverse_in_config) return set_given(setting, value.Scalar(), settings);
   const auto flag = parse_flag(value.Scalar());
   if (!flag) return settings.set(setting.key, value.Scalar());  // returns the error
   return settings.set(setting.key, *flag ? "0" : "1");
+}
+
+// The setting whose flag is spelt like the key: "np" and "min-np" for -np and --min-np. Null if there is none.
+const Setting* find_spelling(const std::string& key) {
+  const auto is_spelt = [&](const std::string& spelling) {
+    std::string name = spelling.substr(std::min(spelling.find_first_not_of('-'), spelling.size()));
+    if (name.empty() || name == key) return name == key;
+    std::ranges::replace(name, '-', '_');
+    return name == key;
+  };
+  for (const Flag& flag : all_flags()) {
+    if (flag.is_off || config_key(*flag.setting).empty()) continue;
+    if (std::ranges::any_of(flag.spellings, is_spelt)) return flag.setting;
+    if (std::ranges::any_of(flag.aliases, is_spelt)) return flag.setting;
+  }
+  return nullptr;
 }
 
 Status apply_key(const std::string& key, const YAML::Node& value, Settings& settings) {
@@ -64,6 +81,9 @@ Status apply_key(const std::string& key, const YAML::Node& value, Settings& sett
   }
   for (const Setting& setting : all_settings()) {
     if (config_key(setting) == key) return set_value(setting, value, settings).with_context(key);
+  }
+  if (const Setting* setting = find_spelling(key)) {
+    return set_value(*setting, value, settings).with_context(key);
   }
   return unknown_key(key);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -13,6 +14,12 @@ constexpr char kRendezvous[] =
     "leave the flag out and name the hosts with -H";
 constexpr char kBinding[] =
     "ranks are bound to no cores; leave the flag out, or bind within the command, as by taskset";
+constexpr char kNoBindings[] =
+    "ranks are bound to no cores, so there is nothing to report; --dry-run prints the host of each "
+    "rank";
+constexpr char kGpus[] =
+    "write -H HOST:SLOTS,... for the hosts and the ranks on each, and -x CUDA_VISIBLE_DEVICES=LIST "
+    "for GPUs other than the first";
 constexpr char kMca[] = "mpirun's flags are for --mpi, in --mpi-args; leave it out without --mpi";
 
 struct Choice {
@@ -20,13 +27,9 @@ struct Choice {
   const char* values;  // separated by commas
 };
 constexpr Choice kChoices[] = {
-    {"completion", "bash,zsh,fish"},
-    {"manual", "man,markdown,environment"},
-    {"log_format", "text,json"},
-    {"on_failure", "kill,wait"},
-    {"end_signal", "TERM,INT"},
-    {"stdin", "none,0,all"},
-    {"log_level", "trace,debug,info,warning,error,fatal"},
+    {"completion", "bash,zsh,fish"}, {"manual", "man,markdown,environment"},
+    {"log_format", "text,json"},     {"on_failure", "kill,wait"},
+    {"end_signal", "TERM,INT"},      {"log_level", "trace,debug,info,warning,error,fatal"},
 };
 
 constexpr std::string_view kCommon[] = {
@@ -85,6 +88,10 @@ constexpr ForeignFlag kForeign[] = {
      "mpirun and srun mean different things by it; write -np for ranks, --nnodes for "
      "hosts or --slots-per-host for ranks on each"},
     {"--cpus-per-proc,--cpus-per-rank,-d", 1, "", kBinding},
+    {"--report-bindings,-report-bindings", 0, "", kNoBindings},
+    {"--display-map,-display-map,--display-allocation,-display-allocation", 0, "",
+     "write --dry-run, which prints the host of each rank and starts nothing"},
+    {"--display", 1, "", "write --dry-run, which prints the host of each rank and starts nothing"},
     {"--mca,-mca,--prtemca,--pmixmca,--gmca", 2, "", kMca},
     {"-genv,-env", 2, "", "write -x NAME=VALUE"},
     {"-genvlist,-envlist", 1, "", "write -x NAME for each"},
@@ -95,6 +102,27 @@ constexpr ForeignFlag kForeign[] = {
     {"--allow-run-as-root,--tag-output,-l,-prepend-rank,--standalone,--no-python", 0, "*", ""},
     {"--oversubscribe,--use-hwthread-cpus", 0, "",
      "slots are what you say they are: write -H HOST:SLOTS"},
+    {"-t,--tee", 1, "",
+     "output is always printed, with the rank; --output-filename DIR also writes it to files"},
+    {"-r,--redirects", 1, "",
+     "write --output-filename DIR for files of each rank's output, and --only-rank LIST for the "
+     "ranks that the terminal shows"},
+    {"--log-dir,--log_dir", 1, "",
+     "write --output-filename DIR; rank N writes DIR/rank.N/stdout and DIR/rank.N/stderr"},
+    {"--local-ranks-filter,--local_ranks_filter", 1, "",
+     "write --only-rank LIST, with the ranks of the whole job"},
+    {"--role,--logs-specs,--logs_specs,--event-log-handler,--event_log_handler", 1, "",
+     "torchrun's agents need it, and this launcher does not; leave the flag out"},
+    {"--monitor-interval,--monitor_interval,--start-method,--start_method", 1, "*", ""},
+    {"--local-addr,--local_addr", 1, "",
+     "write --network-interfaces NAME, an interface or a network, for all hosts"},
+    {"--num-gpus,--num_gpus,--gpus-per-node,--tasks-per-node", 1, "",
+     "write -np N for ranks on one host, or -H HOST:SLOTS,... for the ranks on each"},
+    {"--num-nodes,--num_nodes,--nodes", 1, "", "write --nnodes N"},
+    {"--include,--exclude,-e", 1, "", kGpus},
+    {"--num-processes,--num_processes", 1, "", "write -np N"},
+    {"--num-machines,--num_machines", 1, "", "write --nnodes N, and name the hosts with -H"},
+    {"-w,--nodelist", 1, "", "write -H HOST:SLOTS,..., which also takes n[01-16]:8"},
     {"-m,--module", 1, "", "write python3 -m MODULE as the command"},
     {"--rdzv-backend,--rdzv_backend,--rdzv-endpoint,--rdzv_endpoint,--rdzv-id,--rdzv_id,--rdzv-"
      "conf,"
@@ -139,6 +167,18 @@ std::vector<std::string> all_topics() {
 std::vector<std::string> choices_of(const Setting& setting) {
   const auto choice = std::ranges::find(kChoices, setting.key, &Choice::key);
   return choice == std::end(kChoices) ? std::vector<std::string>() : split(choice->values, ',');
+}
+
+Status set_given(const Setting& setting, std::string_view value, Settings& settings) {
+  if (std::string_view(setting.key) == "slots_per_host") {
+    const std::string device = to_lower(trim(value));
+    const bool is_device = device == "gpu" || device == "auto" || device == "cpu";
+    if (is_device || settings.is_set("slots_by")) {
+      HVD_RETURN_IF_ERROR(settings.set("slots_by", is_device ? device : ""));
+    }
+    if (is_device) return {};
+  }
+  return settings.set_in_units(setting.key, value);
 }
 
 const ForeignFlag* find_foreign_flag(std::string_view name) {

@@ -33,6 +33,9 @@ std::vector<std::string> all_topics();
 // The values of a setting that accepts a fixed list; else empty.
 std::vector<std::string> choices_of(const Setting& setting);
 
+// Sets what the flag, or the key of the config file, says. A number of slots may be a device: gpu, auto or cpu.
+Status set_given(const Setting& setting, std::string_view value, Settings& settings);
+
 // A flag of mpirun or torchrun, or a flag of the original Horovod that this build does not have.
 struct ForeignFlag {
   const char* spellings;  // separated by commas

@@ -10,10 +10,12 @@
 #include "launcher/cli/commands.h"
 #include "launcher/cli/config_file.h"
 #include "launcher/cli/flag_table.h"
+#include "launcher/cli/unknown_command.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/output/line_tagger.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/plan/placeholders.h"
+#include "launcher/plan/rank_set.h"
 #include "launcher/plan/text_file.h"
 #include "net/interface_choice.h"
 #include "net/port_range.h"
@@ -94,6 +96,8 @@ struct Given {
 struct CommandLine {
   std::vector<Given> flags;
   std::vector<std::string> command;
+  bool has_separator = false;   // "--" stands before the command
+  bool ends_with_help = false;  // -h stands directly before the command
 };
 
 // Sets `misread` to the first error, and goes on with the words after it.
@@ -109,10 +113,12 @@ CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::stri
   size_t i = 0;
   for (; i < arguments.size() && arguments[i].starts_with('-') && arguments[i] != "-"; ++i) {
     if (arguments[i] == "--") {
+      line.has_separator = true;
       ++i;
       break;
     }
     FlagWord word = recognise(flags, arguments[i]);
+    line.ends_with_help = word.spelling == "-h";
     if (word.flag == nullptr) {
       const auto more = skip_foreign(flags, arguments[i], arguments.subspan(i + 1));
       if (!more.ok()) fail(more.status());
@@ -154,9 +160,11 @@ std::string name_of(const CommandLine& line, std::string_view key) {
 // A detached launcher reads no standard input, and is the launcher of its ranks.
 Status check_detached(const Settings& settings, const CommandLine& line) {
   if (!settings.flag("detach")) return {};
-  if (to_lower(settings.text("stdin")) == "all") {
-    return invalid_argument(
-        "--stdin all needs a launcher that stays in its terminal; leave out it or --detach");
+  const std::string readers = to_lower(settings.text("stdin"));
+  if (readers != "none" && readers != "0") {
+    return invalid_argument(cat("--stdin ", printable(readers),
+                                " needs a launcher that stays in its terminal; leave out it or "
+                                "--detach"));
   }
   if (settings.text("hostfile") == "-") {
     return invalid_argument(
@@ -169,6 +177,14 @@ Status check_detached(const Settings& settings, const CommandLine& line) {
                                 "one of them"));
   }
   return {};
+}
+
+Status check_readers(const Settings& settings, const std::string& name) {
+  const std::string readers = to_lower(settings.text("stdin"));
+  if (!settings.is_set("stdin") || readers == "none" || readers == "all") return {};
+  if (parse_ranks(readers, kMaxSlots).ok()) return {};
+  return invalid_argument(
+      cat(name, " ", printable(readers), " is none of: none, all, or ranks such as 0,3-5"));
 }
 
 // The placeholders that launcher/spawn/command_spawner replaces.
@@ -225,14 +241,25 @@ Status check_values(const Settings& settings, const CommandLine& line) {
         "encrypt; omit one");
   }
   const bool checks = settings.flag("check_build") || settings.is_set("require");
-  if (settings.flag("json") && !checks) {
+  if (settings.flag("json") && !checks && !settings.flag("dry_run")) {
     return invalid_argument(
-        "--json is for --check-build; for ranks' output as JSON give "
+        "--json is for --check-build and --dry-run; for ranks' output as JSON give "
         "--log-format json");
   }
   if (settings.flag("fold") && to_lower(settings.text("log_format")) == "json") {
     return invalid_argument("--fold has no objects to fold; leave out it or --log-format json");
   }
+  if (listens && !settings.text("slots_by").empty()) {
+    return invalid_argument(cat(name_of(line, "slots_per_host"), " ", settings.text("slots_by"),
+                                ": hosts that join by --listen say their slots themselves, by "
+                                "horovod-agent --slots N; leave the flag out"));
+  }
+  if (settings.is_set("host_discovery_script") && !settings.text("slots_by").empty()) {
+    return invalid_argument(cat(name_of(line, "slots_per_host"), " ", settings.text("slots_by"),
+                                " counts before the job starts, and --host-discovery-script names "
+                                "hosts later; let the script print HOST:SLOTS"));
+  }
+  HVD_RETURN_IF_ERROR(check_readers(settings, name_of(line, "stdin")));
   HVD_RETURN_IF_ERROR(check_detached(settings, line));
   HVD_RETURN_IF_ERROR(
       check_elastic(settings, [&](std::string_view key) { return name_of(line, key); }));
@@ -266,10 +293,21 @@ Status apply(const CommandLine& line, Settings& settings) {
     if (names_launch_method) HVD_RETURN_IF_ERROR(settings.set(key, "0"));
   }
   for (const Given& given : line.flags) {
-    const Status status = settings.set_in_units(given.flag->setting->key, given.value);
+    const Status status = set_given(*given.flag->setting, given.value, settings);
     if (!status.ok()) return status.with_context(given.spelling);
   }
   return {};
+}
+
+// -h is easily written for -H.
+Status check_help(const Options& options, const CommandLine& line) {
+  if (!line.ends_with_help || options.command.empty()) return {};
+  const std::string& word = options.command.front();
+  if (has(all_topics(), word) || find_command(word)) return {};
+  const bool is_list = word.find_first_of(":,[") != std::string::npos;
+  if (!is_list && options.command.size() == 1) return {};
+  return invalid_argument(cat("-h prints help, and '", printable(word),
+                              "' is none of its topics; write -H ", printable(word), " for hosts"));
 }
 
 // A command of one word after --help is a topic.
@@ -293,6 +331,17 @@ Status check_complete(const Options& options) {
       "horovodrun -np 4 python3 train.py");
 }
 
+// A job is meant where the user says how many ranks to start, or where, or writes "--".
+Status check_command(const Options& options, bool has_separator) {
+  if (options.command.empty() || has_separator || is_question(options)) return {};
+  for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by",
+                          "min_num_proc", "host_discovery_script"}) {
+    if (options.settings.is_set(key)) return {};
+  }
+  const std::string& word = options.command.front();
+  return is_command_elsewhere(word) ? invalid_argument(explain_unknown_command(word)) : Status();
+}
+
 Status settle(CommandLine& line, Options& options) {
   HVD_ASSIGN_OR_RETURN(options.settings, Settings::from_environment());
   for (const Given& given : line.flags) {
@@ -303,7 +352,9 @@ Status settle(CommandLine& line, Options& options) {
   HVD_RETURN_IF_ERROR(apply(line, options.settings));
   options.command = std::move(line.command);
   HVD_RETURN_IF_ERROR(check_values(options.settings, line));
+  HVD_RETURN_IF_ERROR(check_help(options, line));
   HVD_RETURN_IF_ERROR(check_topic(options));
+  HVD_RETURN_IF_ERROR(check_command(options, line.has_separator));
   return check_complete(options);
 }
 

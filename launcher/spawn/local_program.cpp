@@ -11,6 +11,7 @@
 #include <csignal>
 #include <optional>
 
+#include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 constexpr size_t kMostOutput = 1 << 20;
 // A shell reports the end by a signal as this and the signal's number.
-constexpr int kExitSignal = 128;
+constexpr int kEndedBySignal = 128;
 
 // The arguments or the environment of a program, as the system wants them; borrows nothing.
 class Strings {
@@ -82,7 +83,7 @@ int wait_for(pid_t pid) {
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFSIGNALED(status) ? kExitSignal + WTERMSIG(status) : WEXITSTATUS(status);
+  return WIFSIGNALED(status) ? kEndedBySignal + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 }  // namespace

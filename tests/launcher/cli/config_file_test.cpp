@@ -81,6 +81,19 @@ TEST_CASE("settings without a section stand at the top") {
   CHECK(error_of("").empty());
 }
 
+TEST_CASE("a key may be spelt as its flag") {
+  CHECK(settings_of("np: 4\n").integer("num_proc") == 4);
+  CHECK(settings_of("num-proc: 4\nH: a:2,b:2\n").text("hosts") == "a:2,b:2");
+  CHECK(settings_of("min-np: 2\nmax_np: 8\n").integer("max_num_proc") == 8);
+  CHECK(settings_of("nproc_per_node: 3\n").integer("slots_per_host") == 3);
+  CHECK(settings_of("cycle-time-ms: 5\nfusion_threshold_mb: 64\n").integer("fusion_threshold") ==
+        64 << 20);
+  CHECK(settings_of("slots_per_host: gpu\n").text("slots_by") == "gpu");
+  // A flag that only prints an answer stays no key.
+  CHECK(error_of("v: 1\n").find("unknown key v") != std::string::npos);
+  CHECK(error_of("np: four\n") == "config file f.yaml, line 1: np: 'four' is not a whole number");
+}
+
 TEST_CASE("an error names the file, the line and the nearest key") {
   CHECK(error_of("params:\n  cycle_time: 1\n") ==
         "config file f.yaml, line 2: unknown key params.cycle_time; did you mean "

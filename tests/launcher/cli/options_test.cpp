@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/text.h"
 #include "launcher/cli/flag_table.h"
 
 namespace hvd::launcher {
@@ -156,6 +157,79 @@ TEST_CASE("flags that mean nothing here are answered with ours") {
   CHECK(error_of({"--rdzv-backend=c10d", "x"}) ==
         "--rdzv-backend: every host is started by this launcher, and ranks meet through it; leave "
         "the flag out and name the hosts with -H");
+}
+
+TEST_CASE("flags of torchrun, DeepSpeed, mpirun and srun are answered with ours") {
+  const auto answer = [](const Words& words) {
+    Words all = words;
+    all.insert(all.end(), {"-np", "1", "x"});
+    return error_of(all);
+  };
+  CHECK(answer({"--tee", "3"}) ==
+        "--tee: output is always printed, with the rank; --output-filename DIR also writes it to "
+        "files");
+  for (const char* flag : {"--log-dir", "--log_dir", "--redirects", "-r", "-t"}) {
+    CHECK_MESSAGE(answer({flag, "3"}).find("--output-filename DIR") != std::string::npos, flag);
+  }
+  CHECK(answer({"--log-dir=logs"}).starts_with("--log-dir: write --output-filename DIR"));
+  CHECK(answer({"--role", "trainer"}).find("leave the flag out") != std::string::npos);
+  CHECK(answer({"--include", "a:0,1@b"}).starts_with("--include: write -H HOST:SLOTS"));
+  CHECK(answer({"--exclude=b"}).starts_with("--exclude: write -H HOST:SLOTS"));
+  CHECK(answer({"--num_gpus", "4"}).starts_with("--num_gpus: write -np N"));
+  CHECK(answer({"--gpus-per-node=4"}).find("-H HOST:SLOTS") != std::string::npos);
+  CHECK(answer({"--report-bindings"}).find("--dry-run") != std::string::npos);
+  CHECK(answer({"--display-map"}).find("--dry-run") != std::string::npos);
+}
+
+TEST_CASE("a number of slots may be a device") {
+  for (const char* flag : {"--nproc-per-node", "--nproc_per_node", "--slots-per-host"}) {
+    for (const char* device : {"gpu", "auto", "cpu", "GPU"}) {
+      const Settings settings = options_of({flag, device, "x"}).settings;
+      CHECK(settings.text("slots_by") == to_lower(device));
+      CHECK_FALSE(settings.is_set("slots_per_host"));
+    }
+  }
+  // The last one counts.
+  CHECK(options_of({"--slots", "gpu", "--slots", "2", "x"}).settings.text("slots_by").empty());
+  CHECK(options_of({"--nproc-per-node=2", "--slots=gpu", "x"}).settings.text("slots_by") == "gpu");
+  CHECK(error_of({"--nproc-per-node", "tpu", "x"}) ==
+        "--nproc-per-node: 'tpu' is not a whole number");
+  CHECK(error_of({"-np", "2", "--host-discovery-script", "x", "--slots", "gpu", "x"})
+            .find("let the script print HOST:SLOTS") != std::string::npos);
+}
+
+TEST_CASE("standard input goes to the ranks of a list") {
+  for (const char* ranks : {"none", "all", "0", "1", "0,3-5", "NONE"}) {
+    CHECK(options_of({"-np", "8", "--stdin", ranks, "x"}).settings.text("stdin") == ranks);
+  }
+  CHECK(error_of({"-np", "2", "--stdin", "some", "x"}) ==
+        "--stdin some is none of: none, all, or ranks such as 0,3-5");
+  CHECK(error_of({"-np", "2", "--detach", "--stdin", "1", "x"}).starts_with("--stdin 1 needs a "));
+  CHECK(options_of({"-np", "2", "--detach", "--stdin", "0", "x"}).settings.flag("detach"));
+}
+
+TEST_CASE("-h before a word that is no topic is not taken for help") {
+  CHECK(error_of({"-h", "a:1,b:1", "python3", "train.py"}) ==
+        "-h prints help, and 'a:1,b:1' is none of its topics; write -H a:1,b:1 for hosts");
+  CHECK(error_of({"-h", "a:4"}).find("write -H a:4 for hosts") != std::string::npos);
+  CHECK(error_of({"-h", "node7", "true"}).find("write -H node7 for hosts") != std::string::npos);
+  CHECK(options_of({"-h", "hosts"}).settings.flag("help"));
+  CHECK(options_of({"-h", "ps"}).settings.flag("help"));
+  CHECK(options_of({"-np", "2", "python3", "x.py", "-h"}).command.size() == 3);
+  CHECK(options_of({"-h", "-np", "2", "python3", "train.py"}).settings.flag("help"));
+  CHECK(options_of({"--help", "-H", "a:1", "python3", "x.py"}).settings.flag("help"));
+}
+
+TEST_CASE("a command of other tools is no program unless ranks or hosts are given") {
+  for (const char* word : {"status", "top", "logs", "stop", "version", "check-build"}) {
+    CHECK_MESSAGE(error_of({word}).starts_with(cat("no command '", word, "'; ")), word);
+    CHECK(options_of({"-np", "2", word}).command == Words{word});
+    CHECK(options_of({"-H", "a:2", word}).command == Words{word});
+    CHECK(options_of({"--", word}).command == Words{word});
+  }
+  CHECK(error_of({"--verbose", "top"}).starts_with("no command 'top'; "));
+  CHECK(options_of({"ls"}).command == Words{"ls"});
+  CHECK(options_of({"hostname"}).command == Words{"hostname"});
 }
 
 TEST_CASE("no flag is answered that is also understood") {

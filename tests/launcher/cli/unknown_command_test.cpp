@@ -1,0 +1,58 @@
+#include "launcher/cli/unknown_command.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "launcher/cli/commands.h"
+
+namespace hvd::launcher {
+
+TEST_CASE("commands of other tools are answered with ours") {
+  CHECK(explain_unknown_command("status") == "no command 'status'; did you mean horovodrun ps?");
+  CHECK(explain_unknown_command("top") == "no command 'top'; did you mean horovodrun ps?");
+  CHECK(explain_unknown_command("logs").starts_with("no command 'logs'; horovodrun attach "));
+  CHECK(explain_unknown_command("stop").find("horovodrun ps lists the PIDs") != std::string::npos);
+  CHECK(explain_unknown_command("version") ==
+        "no command 'version'; did you mean horovodrun --version?");
+  CHECK(explain_unknown_command("check-build") ==
+        "no command 'check-build'; did you mean horovodrun --check-build?");
+  for (const char* word : {"status", "logs", "stop", "top", "version", "check-build"})
+    CHECK_MESSAGE(is_command_elsewhere(word), word);
+}
+
+TEST_CASE("misspelt commands are named") {
+  CHECK(explain_unknown_command("pss") == "no command 'pss'; did you mean horovodrun ps?");
+  CHECK(explain_unknown_command("stak") == "no command 'stak'; did you mean horovodrun stack?");
+  CHECK(explain_unknown_command("attahc") == "no command 'atach'; did you mean horovodrun attach?");
+  CHECK(explain_unknown_command("rezise") ==
+        "no command 'rezise'; did you mean horovodrun resize?");
+}
+
+TEST_CASE("programs resemble no command") {
+  for (const char* word : {"python3", "true", "hostname", "sh", "bash", "env", "nvidia-smi", "w",
+                           "./status", "train.py", "id", ""}) {
+    CHECK_MESSAGE(explain_unknown_command(word).empty(), word);
+  }
+  // An allocation's hosts may run these.
+  for (const char* word : {"ls", "kill", "tail", "info"}) {
+    CHECK_MESSAGE(!is_command_elsewhere(word), word);
+  }
+  for (const Command& command : all_commands()) CHECK(!is_command_elsewhere(command.name));
+}
+
+TEST_CASE("a flag behind the command is named with its value and its place") {
+  const auto explain = [](std::vector<std::string> words) { return explain_flag_behind(words); };
+  CHECK(explain({"python3", "train.py", "-np", "2"}) ==
+        "-np 2 stands behind the command, which gets it; write it before: horovodrun -np 2 "
+        "python3 ...");
+  CHECK(explain({"train.py", "--num-proc=4"}).starts_with("--num-proc=4 stands behind"));
+  CHECK(explain({"train.py", "-H", "a:2,b:2"}).starts_with("-H a:2,b:2 stands behind"));
+  CHECK(explain({"train.py", "--nproc_per_node", "2"}).starts_with("--nproc_per_node 2 stands"));
+  CHECK(explain({"train.py", "-np"}).starts_with("-np stands behind"));
+  CHECK(explain({"train.py", "--epochs", "2", "--verbose"}).empty());
+  CHECK(explain({"-np", "2"}).empty());
+  CHECK(explain({}).empty());
+}
+
+}  // namespace hvd::launcher
