@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 
 #include "base/cores.h"
 #include "base/machine_identity.h"
@@ -21,6 +22,7 @@
 #include "launcher/agent/ranks/rank_environment.h"
 #include "launcher/agent/ranks/thread_share.h"
 #include "launcher/agent/store/original_workers.h"
+#include "launcher/program/command_file.h"
 #include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {
@@ -407,12 +409,18 @@ void Agent::handle(const Prepare& order) {
   if (!is_non_mpi()) pmix_.begin(job_, environment_, [this] { announce(); });
   host_preparation_.begin(job_, environment_, [this, order](const HostPreparationOutcome& found) {
     Status status = found.status;
+    if (status.ok()) job_.command = found.command;
     if (status.ok()) status = open_listeners(order.store_credit);
     const uint32_t threads = thread_share(job_, found.environment, available_cores());
     Environment environment = found.environment;
     if (threads != 0) environment.emplace_back(kThreadsVariable, cat(threads));
     if (status.ok()) ranks_.prepare(job_, order.output_credit, found.program, environment);
     prepared_ = Prepared{status, master_port_.candidates(), found.versions, threads};
+    const std::string_view visible = value_of(environment_, "CUDA_VISIBLE_DEVICES");
+    const int gpus = visible_gpus(
+        count_gpus(), visible.empty() ? std::nullopt : std::optional<std::string>(visible));
+    prepared_->versions.emplace_back(kGpus, cat(gpus));
+    prepared_->versions.emplace_back(kCores, cat(available_cores()));
     announce();
   });
 }
@@ -421,9 +429,10 @@ void Agent::handle(const Prepare& order) {
 bool Agent::is_non_mpi() const {
   if (!job_.remote_init.empty()) return false;
   const Environment environment = merged(environment_, job_.environment);
-  const auto program =
-      find_program(job_.command[0], job_.working_directory, value_of(environment, "PATH"));
-  return program.ok() && is_non_mpi_program(*program, job_.command);
+  const auto found = find_command(
+      job_.command, {job_.working_directory, std::string(value_of(environment, "PATH")),
+                     environment, job_.python});
+  return found.ok() && is_non_mpi_program(found->path, found->command);
 }
 
 void Agent::announce() {

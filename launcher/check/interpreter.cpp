@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "launcher/plan/installation.h"
+#include "launcher/program/command_file.h"
 #include "launcher/program/program.h"
 
 namespace hvd::launcher {
@@ -18,6 +19,12 @@ std::string interpreter_of_command(const Options& options, const std::string& se
   std::error_code error;
   const std::string folder = options.settings.is_set("wdir") ? options.settings.text("wdir")
                                                              : fs::current_path(error).string();
+  if (program.ends_with(".py")) {
+    const Environment all = environment();
+    const auto script = find_command(
+        options.command, {folder, search_path, all, find_environment_python(executable_folder())});
+    return script.ok() ? python_of(script->path, folder, search_path) : "";
+  }
   const auto found = find_program(program, folder, search_path);
   if (found.ok()) return python_of(*found, folder, search_path);
   return is_python(program) ? program : "";  // its rows say that it cannot be run
@@ -26,8 +33,11 @@ std::string interpreter_of_command(const Options& options, const std::string& se
 // Empty: none is active, by its own variable or as the first in PATH.
 std::string active_environment(const std::string& first_in_path) {
   std::error_code error;
-  const auto named = environment_variable("VIRTUAL_ENV");
-  if (named && fs::exists(fs::path(*named) / "bin/python3", error)) return *named + "/bin/python3";
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    const auto named = environment_variable(name);
+    if (named && fs::exists(fs::path(*named) / "bin/python3", error))
+      return *named + "/bin/python3";
+  }
   const fs::path around = fs::path(first_in_path).parent_path().parent_path();
   return !around.empty() && fs::exists(around / "pyvenv.cfg", error) ? first_in_path : "";
 }
@@ -41,7 +51,8 @@ std::string choose_interpreter(const Options& options) {
   const auto first = find_program("python3", "/", search_path);
   std::string active = active_environment(first.ok() ? *first : "");
   if (!active.empty()) return active;
-  const std::string beside = find_python(executable_folder());
+  std::string beside = find_environment_python(executable_folder());
+  if (beside.empty()) beside = find_python(executable_folder());
   return beside.empty() ? (first.ok() ? *first : "python3") : beside;
 }
 

@@ -8,8 +8,9 @@
 
 namespace hvd::launcher {
 
-// Returns the path of the first of these: the command, if it is a Python; the Python of the active virtual
-// environment; the Python for which pip installed this executable; python3 in PATH. Without any, returns that name.
+// Returns the path of the first of these: the Python of the command; the Python of the active environment of venv or
+// conda; the Python of the environment that has this executable, or for which pip installed it; python3 in PATH.
+// Without any, returns that name.
 std::string choose_interpreter(const Options& options);
 
 }  // namespace hvd::launcher

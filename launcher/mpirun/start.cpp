@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/settings.h"
 #include "base/text.h"
@@ -14,7 +15,9 @@
 #include "launcher/mpirun/jsrun.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/environment_choice.h"
+#include "launcher/plan/installation.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/program/command_file.h"
 #include "launcher/spawn/local_program.h"
 
 namespace hvd::launcher {
@@ -84,6 +87,11 @@ int start_mpirun(const Options& options, Deadline deadline) {
   const Settings& settings = options.settings;
   auto hosts = choose_hosts(settings);
   if (!hosts.ok()) return refuse(hosts.status());
+  if (std::ranges::any_of(*hosts, [](const Host& host) { return host.slots == 0; })) {
+    return refuse(invalid_argument(
+        "--slots-per-host gpu asks the agents of this launcher, and --mpi starts none; write the "
+        "number of ranks on each host"));
+  }
   const auto plan = make_mpi_plan(settings, *std::move(hosts));
   if (!plan.ok()) return refuse(plan.status());
   const auto variables = choose_variables(settings);
@@ -179,6 +187,25 @@ int start_jsrun(const Options& options, Deadline deadline) {
 
 }  // namespace
 
+namespace {
+
+// No agent looks for the Python of a script on the other hosts: they get the path of this host's.
+Status put_python_before(Options& options) {
+  if (options.command.empty() || !options.command[0].ends_with(".py")) return {};
+  const Environment all = environment();
+  std::error_code error;
+  const std::string folder =
+      (std::filesystem::current_path(error) / options.settings.text("wdir")).string();
+  HVD_ASSIGN_OR_RETURN(
+      CommandFile file,
+      find_command(options.command, {folder, environment_variable("PATH").value_or(""), all,
+                                     find_environment_python(executable_folder())}));
+  options.command = std::move(file.command);
+  return {};
+}
+
+}  // namespace
+
 std::vector<std::string> exported_names(const Environment& environment) {
   Arguments names;
   for (const auto& [name, value] : environment) {
@@ -197,7 +224,9 @@ bool is_started_by_mpi(const Options& options) {
   return options.settings.flag("mpi") || options.settings.flag("jsrun");
 }
 
-int run_by_mpi(const Options& options) {
+int run_by_mpi(const Options& given) {
+  Options options = given;
+  if (const Status found = put_python_before(options); !found.ok()) return refuse(found);
   const Settings& settings = options.settings;
   const Status flags = check_flags_without_agents(settings);
   if (!flags.ok()) return refuse(flags);

@@ -72,6 +72,13 @@ std::string find_python(const std::string& folder) {
   return !find_in_wheel(folder).empty() && ::access(beside.c_str(), X_OK) == 0 ? beside : "";
 }
 
+std::string find_environment_python(const std::string& folder) {
+  const std::string around = cat(folder, "/..");
+  const bool is_environment =
+      !first_existing({cat(around, "/pyvenv.cfg"), cat(around, "/conda-meta")}).empty();
+  return is_environment ? first_existing({cat(folder, "/python3")}) : "";
+}
+
 std::string find_python_package(const std::string& folder) {
   const std::string package = first_existing(
       {cat(folder, "/../python/horovod"), cat(folder, "/" HVD_PYTHON_FROM_PROGRAMS "/horovod")});

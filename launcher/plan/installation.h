@@ -27,6 +27,9 @@ std::string find_library(const std::string& folder, const std::string& chosen);
 // The interpreter that pip installed this executable for, or empty.
 std::string find_python(const std::string& folder);
 
+// The Python of the environment (of venv or conda) that has the executable in its bin, or empty.
+std::string find_environment_python(const std::string& folder);
+
 // The folder to put on PYTHONPATH (as built, or HVD_PYTHON_DIR of the installation), or empty.
 std::string find_python_package(const std::string& folder);
 

@@ -15,6 +15,10 @@ namespace hvd::launcher {
 // The key, among the versions that an agent reports, of the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
+// The keys of the numbers of GPUs, and of usable cores, of the host.
+inline constexpr const char* kGpus = "GPUs";
+inline constexpr const char* kCores = "cores";
+
 // How long a link of a job without a lease (lease_seconds is 0) survives without a connection. Both ends wait as
 // long: an agent that gave up first would end ranks whose launcher still redials.
 inline constexpr double kSurviveSeconds = 60;
@@ -33,6 +37,8 @@ struct HostJob {
   uint32_t hosts = 1;     // number of hosts in the plan
   std::string host_name;  // as in the plan
   std::vector<std::string> command;
+  // The Python of the environment that horovodrun is installed in, for a script without an active environment.
+  std::string python;
   std::string working_directory;
   // Variables of all ranks of the host. They are laid over the environment that the agent was
   // started with: a host keeps its own HOME, PATH and the like unless they are named here.

@@ -48,7 +48,7 @@ void get(ByteReader& from, std::vector<std::string>& words) {
 void put(ByteWriter& to, const HostJob& job) {
   to.put(job.job).put(job.generation).put(job.host).put(job.hosts).put_text(job.host_name);
   put(to, job.command);
-  to.put_text(job.working_directory);
+  to.put_text(job.python).put_text(job.working_directory);
   put(to, job.environment);
   to.put(static_cast<uint32_t>(job.ranks.size()));
   for (const RankSpec& spec : job.ranks) {
@@ -68,6 +68,7 @@ void get(ByteReader& from, HostJob& job) {
   job.hosts = from.get<uint32_t>();
   job.host_name = from.get_text();
   get(from, job.command);
+  job.python = from.get_text();
   job.working_directory = from.get_text();
   get(from, job.environment);
   const uint32_t ranks = from.get_count(8);

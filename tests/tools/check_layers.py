@@ -88,9 +88,10 @@ SUBFOLDERS = {
         "inspect": ["detach", "output", "plan", "protocol"],
         "job": ["allocation", "cli", "elastic", "inspect", "link", "output", "plan", "pmix", "protocol",
                 "spawn", "spawn/ssh"],
-        "mpirun": ["allocation", "cli", "output", "plan", "spawn"],
+        "mpirun": ["allocation", "cli", "output", "plan", "program", "spawn"],
         "check": ["allocation", "cli", "job", "output", "plan", "program", "spawn/ssh"],
-        ".": ["allocation", "check", "cli", "detach", "elastic", "inspect", "job", "link", "mpirun", "output", "plan"],
+        ".": ["allocation", "check", "cli", "detach", "elastic", "inspect", "job", "link", "mpirun", "output",
+              "plan", "program"],
         "agent/loop": ["protocol"],
         "agent/host": ["program"],
         "agent/ranks": ["agent/host", "agent/loop", "program", "protocol"],
@@ -98,7 +99,7 @@ SUBFOLDERS = {
         "agent/store": ["agent/host", "agent/loop", "program", "protocol"],
         "agent/pmix": ["agent/host", "agent/loop", "agent/ranks", "pmix", "protocol"],
         "agent": ["agent/host", "agent/loop", "agent/pmix", "agent/preflight", "agent/ranks",
-                  "agent/store", "protocol"],
+                  "agent/store", "program", "protocol"],
     },
 }
 

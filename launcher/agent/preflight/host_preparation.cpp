@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "launcher/agent/preflight/original_package.h"
+#include "launcher/program/command_file.h"
 
 namespace hvd::launcher {
 
@@ -109,10 +110,13 @@ void HostPreparation::on_init(const HelperCommandOutcome& said) {
 void HostPreparation::find() {
   const std::string_view named = value_of(outcome_.environment, "PATH");
   const std::string_view path = named.empty() ? kDefaultPath : named;
-  const auto found = find_program(job_.command[0], job_.working_directory, path);
+  const auto found = find_command(
+      job_.command, {job_.working_directory, std::string(path), outcome_.environment, job_.python});
   if (!found.ok()) return finish(found.status());
-  outcome_.program = *found;
-  const std::string interpreter = python_of(*found, job_.working_directory, path);
+  job_.command = found->command;
+  outcome_.command = found->command;
+  outcome_.program = found->path;
+  const std::string interpreter = python_of(found->path, job_.working_directory, path);
   if (interpreter.empty()) return finish();
   outcome_.versions.emplace_back(kInterpreter, interpreter);
   if (const Status status = check_package(interpreter); !status.ok()) return finish(status);

@@ -15,8 +15,9 @@ namespace hvd::launcher {
 
 struct HostPreparationOutcome {
   Status status;
-  std::string program;      // path of the file to execute
-  Environment environment;  // variables that all ranks of the host get
+  std::string program;               // path of the file to execute
+  std::vector<std::string> command;  // with the Python before a script
+  Environment environment;           // variables that all ranks of the host get
   // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job,
   // also {"Python", "3.11.2"} and {"horovod", "1.0"}. Empty for other programs.
   Environment versions;
