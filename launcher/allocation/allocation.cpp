@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/plan/hostfile.h"
@@ -113,6 +114,10 @@ Host AllocationFinder::slurm_host(const std::string& name, int tasks, bool are_a
     host.slots = *sources_.slots_per_host;
     return host;
   }
+  if (!sources_.device.empty()) {
+    host.slots = gpus > 0 || cpus > 0 ? ranks_for(sources_.device, gpus, cpus) : tasks;
+    return host;
+  }
   if (!are_asked && !sources_.has_num_proc && gpus > 0) host.slots = gpus;
   if (gpus == 0 && cpus == 0) return host;
   const int most = std::max({tasks, gpus, cpus});
@@ -157,7 +162,9 @@ Found AllocationFinder::slurm() const {
   for (const std::string& suffix : suffixes) {
     HVD_RETURN_IF_ERROR(add_slurm_group(hosts, suffix, nodes));
   }
-  return found(cat("Slurm job ", printable(job)), hosts);
+  Found slurm = found(cat("Slurm job ", printable(job)), hosts);
+  if (slurm.ok()) (*slurm)->counts_devices = !sources_.device.empty();
+  return slurm;
 }
 
 Found AllocationFinder::lsf() const {

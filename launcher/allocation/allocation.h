@@ -18,6 +18,8 @@ namespace hvd::launcher {
 struct Allocation {
   std::string source;  // "Slurm job 17", for messages
   std::vector<Host> hosts;
+  bool counts_devices =
+      false;  // slots are the GPUs or cores that AllocationSources::device asks for
 };
 
 using Variables = std::function<std::optional<std::string>(std::string_view)>;
@@ -30,6 +32,8 @@ struct AllocationSources {
   std::function<std::optional<Result<std::string>>(const std::string&)> file;
   // The nodes of the job of Slurm; none where they are unknown.
   std::function<std::vector<SlurmNode>()> slurm_nodes = [] { return std::vector<SlurmNode>(); };
+  // "gpu", "auto" or "cpu", where each of them is a slot; else empty.
+  std::string device = {};
   // --slots-per-host, where the user gives it.
   std::optional<int> slots_per_host;
   // Whether the user gives -np: then slots are tasks, and the plan may use more of what a node has.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/allocation/allocation.h"
@@ -28,6 +29,7 @@ Result<std::optional<Allocation>> allocation(const Settings& settings) {
   if (settings.is_set("slots_per_host")) {
     sources.slots_per_host = static_cast<int>(settings.integer("slots_per_host"));
   }
+  sources.device = settings.text("slots_by");
   sources.variable = environment_variable;
   sources.variables = environment;
   sources.file = [](const std::string& path) -> std::optional<Result<std::string>> {
@@ -46,8 +48,15 @@ void warn_about_flux(const Settings& settings) {
       "write -H \"$(flux hostlist local)\"");
 }
 
+int slots_of_this_host(const std::string& device) {
+  const int gpus = visible_gpus(count_gpus(), environment_variable("CUDA_VISIBLE_DEVICES"));
+  return ranks_for(device, gpus, available_cores());
+}
+
 Result<std::vector<Host>> all_hosts(const Settings& settings) {
-  const auto slots_alone = static_cast<int>(settings.integer("slots_per_host"));
+  const std::string device = settings.text("slots_by");
+  const int slots_alone =
+      device.empty() ? static_cast<int>(settings.integer("slots_per_host")) : kUnknownSlots;
   if (!settings.is_set("job")) HVD_RETURN_IF_ERROR(refuse_copies(environment_variable));
   if (settings.is_set("hosts")) {
     auto hosts = parse_hosts(settings.text("hosts"), slots_alone);
@@ -64,9 +73,15 @@ Result<std::vector<Host>> all_hosts(const Settings& settings) {
   }
   if (!settings.is_set("job")) {
     HVD_ASSIGN_OR_RETURN(const auto found, allocation(settings));
-    if (found) return found->hosts;
+    if (found && (device.empty() || found->counts_devices)) return found->hosts;
+    if (found) {
+      std::vector<Host> hosts = found->hosts;
+      for (Host& host : hosts) host.slots = kUnknownSlots;
+      return hosts;
+    }
   }
   warn_about_flux(settings);
+  if (!device.empty()) return std::vector<Host>{{"localhost", "", slots_of_this_host(device)}};
   const std::string local = settings.is_set("num_proc") ? "num_proc" : "slots_per_host";
   if (settings.is_set(local)) {
     const auto slots = settings.integer(local);

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "base/text.h"
-#include "launcher/allocation/host_choice.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/elastic/script_discovery.h"
+#include "launcher/job/device_count.h"
 #include "launcher/job/job_signals.h"
 #include "launcher/output/report.h"
 #include "net/asio.h"
@@ -161,7 +161,7 @@ class Wait {
 Result<FirstHosts> wait_for_first_hosts(const Options& options) {
   if (options.settings.is_set("host_discovery_script"))
     return Wait(options.settings, nullptr).run();
-  HVD_ASSIGN_OR_RETURN(auto hosts, choose_hosts(options.settings));
+  HVD_ASSIGN_OR_RETURN(auto hosts, choose_hosts_with_slots(options));
   return FirstHosts{.hosts = std::move(hosts), .signal = 0};
 }
 

@@ -12,6 +12,7 @@
 namespace hvd::launcher {
 
 constexpr int kMaxSlotsPerHost = 65536;
+constexpr int kUnknownSlots = 0;    // of a host whose agent is still to count its GPUs or cores
 constexpr int kMaxSlots = 1 << 24;  // limit for all hosts together
 
 struct Host {

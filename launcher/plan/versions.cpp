@@ -32,7 +32,7 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     std::vector<size_t> asked;
     std::map<std::string, size_t> counts;
     for (size_t host = 0; host < hosts.size(); ++host) {
-      if (versions[host].empty()) continue;
+      if (version_of(versions[host], kPython).empty()) continue;  // not asked
       asked.push_back(host);
       ++counts[std::string(release_of(version_of(versions[host], what)))];
     }

@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 
 #include "base/proc_file.h"
 #include "base/text.h"
 
 namespace hvd {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr double kUnlimited = 1e6;
 
@@ -36,6 +40,12 @@ double cgroup_cores() {
   return cores;
 }
 
+bool is_nvidia_device(std::string_view name) {
+  constexpr std::string_view kNvidia = "nvidia";
+  return name.starts_with(kNvidia) && name.size() > kNvidia.size() &&
+         name.find_first_not_of("0123456789", kNvidia.size()) == std::string_view::npos;
+}
+
 }  // namespace
 
 int affinity_cores() {
@@ -54,6 +64,38 @@ double cores_of_cpu_max(const std::string& text) {
   const auto period = parse_double(words[1]);
   if (!quota || !period || *quota <= 0 || *period <= 0) return kUnlimited;
   return *quota / *period;
+}
+
+int count_gpus(const std::string& root) {
+  int count = 0;
+  std::error_code error;
+  for (const auto& each : fs::directory_iterator(fs::path(root) / "dev", error)) {
+    count += is_nvidia_device(each.path().filename().string());
+  }
+  if (count > 0) return count;
+  const fs::path nodes = fs::path(root) / "sys/class/kfd/kfd/topology/nodes";
+  for (const auto& each : fs::directory_iterator(nodes, error)) {
+    const auto id = parse_int(trim(read_proc_file((each.path() / "gpu_id").string())));
+    count += id && *id != 0;  // a CPU is a node with the number 0
+  }
+  return count;
+}
+
+int visible_gpus(int count, const std::optional<std::string>& visible) {
+  if (!visible) return count;
+  int number = 0;
+  for (const std::string& item : split(*visible, ',')) {
+    const std::string_view name = trim(item);
+    const auto index = parse_int(name);
+    if (name.empty() || (index && (*index < 0 || *index >= count))) break;
+    ++number;
+  }
+  return std::min(number, count);
+}
+
+int ranks_for(std::string_view device, int gpus, double cores) {
+  if (device != "cpu" && gpus > 0) return gpus;
+  return std::max(1, static_cast<int>(std::floor(cores)));
 }
 
 }  // namespace hvd

@@ -12,8 +12,9 @@ using Texts = std::map<std::string, std::string, std::less<>>;
 Result<std::optional<Allocation>> find(const Texts& variables, const Texts& files = {},
                                        std::optional<int> slots_per_host = {},
                                        const std::vector<SlurmNode>& nodes = {},
-                                       bool has_num_proc = false) {
+                                       bool has_num_proc = false, const std::string& device = "") {
   AllocationSources sources;
+  sources.device = device;
   sources.slots_per_host = slots_per_host;
   sources.slurm_nodes = [&] { return nodes; };
   sources.has_num_proc = has_num_proc;
@@ -62,6 +63,22 @@ TEST_CASE("Slurm's hosts and tasks") {
 TEST_CASE("Slurm without a number of tasks, and in its old spelling") {
   CHECK(allocation({{"SLURM_NODELIST", "r[0-1]n[2-3]"}}, {}, 8).hosts ==
         std::vector<Host>{{"r0n2", "", 8}, {"r0n3", "", 8}, {"r1n2", "", 8}, {"r1n3", "", 8}});
+}
+
+TEST_CASE("Slurm's nodes have a slot for each GPU, else for each task's cores") {
+  const Texts job = {
+      {"SLURM_JOB_ID", "17"}, {"SLURM_JOB_NODELIST", "a,b"}, {"SLURM_TASKS_PER_NODE", "1(x2)"},
+      {"SLURM_NTASKS", "2"},  {"SLURM_CPUS_PER_TASK", "4"},  {"SLURM_JOB_CPUS_PER_NODE", "32(x2)"}};
+  const auto slots = [&](const std::string& device) {
+    const auto found = find(job, {}, {}, {{"a", "gpu:2", 2}, {"b", "", 0}}, false, device);
+    REQUIRE(found.ok());
+    CHECK((*found)->counts_devices);
+    return std::vector<int>{(*found)->hosts[0].slots, (*found)->hosts[1].slots};
+  };
+  CHECK(slots("gpu") == std::vector<int>{2, 8});
+  CHECK(slots("auto") == std::vector<int>{2, 8});
+  CHECK(slots("cpu") == std::vector<int>{8, 8});
+  CHECK_FALSE(find(job)->value().counts_devices);
 }
 
 TEST_CASE("Slurm's heterogeneous jobs have all their groups' hosts") {

@@ -1,0 +1,127 @@
+#include "launcher/job/device_count.h"
+
+#include <algorithm>
+#include <list>
+#include <memory>
+
+#include "base/check.h"
+#include "base/cores.h"
+#include "base/text.h"
+#include "launcher/allocation/host_choice.h"
+#include "launcher/job/host_jobs.h"
+#include "launcher/job/preflight.h"
+#include "launcher/link/session_spawner.h"
+#include "launcher/output/verbose.h"
+#include "launcher/plan/slot_plan.h"
+#include "launcher/protocol/host_job.h"
+#include "launcher/spawn/local.h"
+#include "launcher/spawn/ssh/remote_spawner.h"
+#include "rendezvous/server/thrown.h"
+
+namespace hvd::launcher {
+namespace {
+
+// A host without ranks has no events.
+class NoEvents : public AgentEvents {
+  void on_output(int, OutputStream, ByteView) override {}
+  void on_output_end(int, OutputStream) override {}
+  void on_inspected(uint32_t, const std::string&) override {}
+  void on_said(const Said&) override {}
+  void on_ran(const Ran&) override {}
+  void on_input_taken(int, size_t) override {}
+  void on_joined(int, int, int) override {}
+  void on_exit(const RankExit&) override {}
+  void on_signalled(int) override {}
+  void on_leaving(const std::string&) override {}
+  void on_ending(const std::string&) override {}
+  void on_finished() override {}
+  void on_lost(const Status&) override {}
+  void on_store_connection(net::StreamSocket) override {}
+};
+
+// Only what is needed to reach the hosts: no files, no directory and no program of the user.
+Result<Options> counting_job(const Options& options) {
+  Options job;
+  job.command = {"sh"};
+  job.is_in_slurm_step = options.is_in_slurm_step;
+  for (const char* key : {"ssh_port", "ssh_identity_file", "ssh_command", "launch_agent",
+                          "agent_dir", "start_timeout", "no_env"}) {
+    if (!options.settings.is_set(key)) continue;
+    HVD_RETURN_IF_ERROR(job.settings.set(key, options.settings.text(key)));
+  }
+  HVD_RETURN_IF_ERROR(job.settings.set("wdir", "/"));
+  return job;
+}
+
+int count_of(const AgentLink& link, std::string_view device) {
+  int gpus = 0;
+  double cores = 1;
+  for (const auto& [name, value] : link.versions()) {
+    if (name == kGpus) gpus = static_cast<int>(parse_int(value).value_or(0));
+    if (name == kCores) cores = parse_double(value).value_or(1);
+  }
+  return ranks_for(device, gpus, cores);
+}
+
+// In the order of the hosts.
+Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> hosts) {
+  for (Host& host : hosts) host.slots = 1;
+  HVD_ASSIGN_OR_RETURN(const Options job, counting_job(options));
+  HVD_ASSIGN_OR_RETURN(const SlotPlan plan, plan_slots(hosts, std::nullopt));
+  const JobIdentity identity = random_job();
+  HostJobs host_jobs(job, plan, 0, identity);
+  HVD_RETURN_IF_ERROR(host_jobs.read());
+  net::asio::io_context loop(1);
+  NoEvents events;
+  LocalSpawner local(job.settings.flag("no_env"));
+  RemoteSpawner remote;
+  SessionSpawner local_sessions(local, SessionSpawner::Return::kNever);
+  SessionSpawner remote_sessions(remote, SessionSpawner::Return::kBySpawner);
+  std::vector<HostStart> starts;
+  for (size_t host = 0; host < plan.hosts.size(); ++host) {
+    HostStart start;
+    start.target = host_jobs.target_of(plan.hosts[host]);
+    start.make_job = [&host_jobs, host](bool is_local) {
+      return host_jobs.job_of(static_cast<int>(host), is_local);
+    };
+    start.events = &events;
+    starts.push_back(std::move(start));
+  }
+  Preflight preflight(loop.get_executor(), local_sessions, remote_sessions, std::move(starts));
+  std::vector<Status> errors;
+  net::asio::co_spawn(loop, preflight.run(job.settings.number("start_timeout")),
+                      [&](std::exception_ptr thrown, std::vector<Status> found) {
+                        errors = std::move(found);
+                        if (thrown) errors.push_back(rendezvous::status_of(thrown, "cancelled"));
+                        loop.stop();
+                      });
+  loop.run();
+  if (!errors.empty()) return errors.front();
+  std::vector<int> counts;
+  for (const auto& link : preflight.take_links()) {
+    counts.push_back(count_of(*link, options.settings.text("slots_by")));
+    link->close();
+  }
+  return counts;
+}
+
+}  // namespace
+
+Result<std::vector<Host>> choose_hosts_with_slots(const Options& options) {
+  HVD_ASSIGN_OR_RETURN(std::vector<Host> hosts, choose_hosts(options.settings));
+  std::vector<Host> unknown;
+  for (const Host& host : hosts) {
+    if (host.slots == 0) unknown.push_back(host);
+  }
+  if (unknown.empty()) return hosts;
+  HVD_ASSIGN_OR_RETURN(const std::vector<int> counts, ask_agents(options, unknown));
+  auto count = counts.begin();
+  for (Host& host : hosts) {
+    if (host.slots != 0) continue;
+    host.slots = *count++;
+    explain(cat("host ", host.name, " has slots for ", host.slots, " ranks, as its agent counts"));
+  }
+  return hosts;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,16 @@
+// Asks the agents of hosts for their GPUs and cores, before there is a plan, for --slots-per-host gpu. Starts no rank.
+// The launcher's command calls it. Blocks until all have answered.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/cli/options.h"
+#include "launcher/plan/hosts.h"
+
+namespace hvd::launcher {
+
+// The chosen hosts. Those whose slots nobody has said get them from their agents.
+Result<std::vector<Host>> choose_hosts_with_slots(const Options& options);
+
+}  // namespace hvd::launcher
