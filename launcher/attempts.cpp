@@ -40,6 +40,8 @@ int run_elastic(const Options& options, const std::function<void()>& on_running)
   if (!plan.ok()) return refuse(plan.status());
   if (options.settings.flag("dry_run")) return show_plan(options, *plan);
   prepare_process(options);
+  const auto folder = take_output_folder(options.settings);
+  if (!folder.ok()) return refuse(folder.status());
   JobHistory history = new_history(options.settings, found->hosts, false);
   for (SlotPlan now = *plan;;) {
     const auto generation = static_cast<uint32_t>(history.generation);
@@ -80,6 +82,8 @@ int run_attempts(const Options& options, const std::function<void()>& on_running
   if (!plan.ok()) return refuse(plan.status());
   if (options.settings.flag("dry_run")) return show_plan(options, *plan);
   prepare_process(options);
+  const auto folder = take_output_folder(options.settings);
+  if (!folder.ok()) return refuse(folder.status());
   const int64_t most = options.settings.integer("max_restarts");
   const bool has_spares = !spares.empty();
   int64_t restarts = 0;

@@ -15,11 +15,14 @@
 #include "launcher/allocation/host_choice.h"
 #include "launcher/check/hosts.h"
 #include "launcher/cli/manual.h"
+#include "launcher/cli/unknown_command.h"
 #include "launcher/elastic/elastic_settings.h"
+#include "launcher/job/device_count.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/output/terminal_width.h"
 #include "launcher/plan/spares.h"
+#include "launcher/program/program.h"
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"
@@ -82,6 +85,22 @@ std::string join_command(const Settings& settings, const net::Endpoint& bound) {
              settings.flag("insecure_plaintext") ? " --insecure-plaintext" : "");
 }
 
+// Nothing says how many ranks to start. Often the user means a command of horovodrun, or writes -np behind the
+// command.
+Status explain_no_hosts(const Options& options, const Status& status) {
+  for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by"}) {
+    if (options.settings.is_set(key)) return status;
+  }
+  if (options.command.empty() || !hosts_of_allocation(options.settings).empty()) return status;
+  const std::string flag = explain_flag_behind(options.command);
+  if (!flag.empty()) return invalid_argument(flag);
+  const std::string& word = options.command.front();
+  const std::string path = environment_variable("PATH").value_or("");
+  if (word.find('/') == std::string::npos && find_program(word, "/", path).ok()) return status;
+  const std::string sentence = explain_unknown_command(word);
+  return sentence.empty() ? status : invalid_argument(sentence);
+}
+
 }  // namespace
 
 int answer(const Options& options) {
@@ -102,7 +121,9 @@ int answer(const Options& options) {
 }
 
 Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
-  HVD_ASSIGN_OR_RETURN(auto hosts, choose_hosts(options.settings));
+  auto chosen = choose_hosts_with_slots(options);
+  if (!chosen.ok()) return explain_no_hosts(options, chosen.status());
+  std::vector<Host>& hosts = *chosen;
   const auto count = static_cast<size_t>(options.settings.integer("spares"));
   HVD_ASSIGN_OR_RETURN(auto held_back, take_spares(hosts, count));
   if (spares != nullptr) *spares = held_back;
@@ -175,6 +196,8 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
     const auto plan = plan_elastic(settings, hosts);
     if (!plan.ok()) return refuse(plan.status());
     prepare_process(options);
+    const auto folder = take_output_folder(settings);
+    if (!folder.ok()) return refuse(folder.status());
     JobHistory history = new_history(settings, hosts, true);
     return run_job(options, *plan, 0, &join_queue, on_running, &history).exit_code;
   }
@@ -184,11 +207,24 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   const auto plan = is_named ? make_plan(options) : plan_slots(join_queue.hosts(), num_proc);
   if (!plan.ok()) return refuse(plan.status());
   prepare_process(options);
+  const auto folder = take_output_folder(settings);
+  if (!folder.ok()) return refuse(folder.status());
   return run_job(options, *plan, 0, &join_queue, on_running, nullptr).exit_code;
 }
 
+Result<OutputFolder> take_output_folder(const Settings& settings) {
+  auto folder = OutputFolder::take(settings.text("output_filename"));
+  if (!folder.ok()) return folder;
+  for (const std::string& sentence : {folder->warning(), folder->moved()}) {
+    if (!sentence.empty()) say(sentence);
+  }
+  return folder;
+}
+
 int show_plan(const Options& options, const SlotPlan& plan) {
-  return print(plan_as_json(plan, options.settings));
+  const bool is_json = options.settings.flag("json") || ::isatty(STDOUT_FILENO) != 1;
+  return print(is_json ? plan_as_json(plan, options.settings)
+                       : plan_as_table(plan, options.settings));
 }
 
 }  // namespace hvd::launcher

@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "launcher/cli/options.h"
 #include "launcher/job/job.h"
+#include "launcher/output/output_folder.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/slot_plan.h"
 
@@ -20,6 +21,9 @@ Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares = n
 // --listen: the hosts join by themselves. `on_running`: called once all ranks run.
 bool is_joined(const Options& options);
 int run_joined_job(const Options& options, const std::function<void()>& on_running = {});
+
+// The directory of --output-filename, for the whole job. Says where the files of an earlier run are.
+Result<OutputFolder> take_output_folder(const Settings& settings);
 
 // --dry-run.
 int show_plan(const Options& options, const SlotPlan& plan);
