@@ -24,6 +24,8 @@
 namespace hvd::launcher {
 namespace {
 
+constexpr char kNoJob[] = "no horovodrun of yours is running on this machine";
+
 struct RunningLauncher {
   std::string pid;
   UniqueFd socket;  // connected
@@ -48,9 +50,21 @@ Result<std::vector<RunningLauncher>> choose(const std::string& pid) {
   if (!pid.empty())
     std::erase_if(launchers, [&](const RunningLauncher& one) { return one.pid != pid; });
   if (!launchers.empty()) return launchers;
-  if (pid.empty()) return not_found("no horovodrun of yours is running on this machine");
+  if (pid.empty()) return not_found(kNoJob);
   return not_found(
       cat("no horovodrun of yours runs with pid ", printable(pid), "; horovodrun ps lists them"));
+}
+
+// The launcher ended after it had been found.
+Status has_ended(const RunningLauncher& launcher) {
+  return unavailable(cat("horovodrun with pid ", launcher.pid, " has ended"));
+}
+
+bool means_end(int error_number) { return error_number == EPIPE || error_number == ECONNRESET; }
+
+Status no_answer(const RunningLauncher& launcher, int error_number) {
+  if (means_end(error_number)) return has_ended(launcher);
+  return system_error(cat("horovodrun with pid ", launcher.pid, " does not answer"), error_number);
 }
 
 Status send_question(const RunningLauncher& launcher, const std::string& question) {
@@ -58,20 +72,21 @@ Status send_question(const RunningLauncher& launcher, const std::string& questio
   for (size_t sent = 0; sent < request.size();) {
     const ssize_t size =
         ::send(launcher.socket.get(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
-    if (size < 0) return system_error("the launcher does not answer", errno);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return no_answer(launcher, errno);
     sent += static_cast<size_t>(size);
   }
   return {};
 }
 
 // False at the end.
-Result<bool> read_more(const UniqueFd& socket, std::string& text) {
+Result<bool> read_more(const RunningLauncher& launcher, std::string& text) {
   std::array<char, 64 << 10> buffer;
   ssize_t size = 0;
   do {
-    size = ::read(socket.get(), buffer.data(), buffer.size());
+    size = ::read(launcher.socket.get(), buffer.data(), buffer.size());
   } while (size < 0 && errno == EINTR);
-  if (size < 0) return system_error("the launcher does not answer", errno);
+  if (size < 0) return no_answer(launcher, errno);
   text.append(buffer.data(), static_cast<size_t>(size));
   return size > 0;
 }
@@ -80,13 +95,15 @@ Result<std::string> ask(const RunningLauncher& launcher, const std::string& ques
   HVD_RETURN_IF_ERROR(send_question(launcher, question));
   std::string text;
   for (;;) {
-    HVD_ASSIGN_OR_RETURN(const bool is_more, read_more(launcher.socket, text));
-    if (!is_more) return text;
+    HVD_ASSIGN_OR_RETURN(const bool is_more, read_more(launcher, text));
+    if (is_more) continue;
+    if (text.empty()) return has_ended(launcher);
+    return text;
   }
 }
 
 // Until the command has ended: what it says, as it comes.
-int show_records(const UniqueFd& socket) {
+int show_records(const RunningLauncher& launcher) {
   std::string bytes;
   for (;;) {
     std::string_view rest = bytes;
@@ -94,9 +111,10 @@ int show_records(const UniqueFd& socket) {
     bytes.erase(0, bytes.size() - rest.size());
     if (!message.ok()) return refuse(message.status());
     if (!*message) {
-      const auto is_more = read_more(socket, bytes);
+      const auto is_more = read_more(launcher, bytes);
       if (!is_more.ok() || !*is_more) {
-        return refuse(aborted("the job has ended before the command did"));
+        return refuse(aborted(cat("the job of horovodrun with pid ", launcher.pid,
+                                  " has ended before the command did")));
       }
     } else if (const auto* said = std::get_if<Said>(&**message)) {
       if (const int code = show(*said); code != 0) return code;
@@ -152,7 +170,7 @@ int run_beside_ranks(std::span<const std::string> words) {
   if (launchers->size() > 1) return refuse(several("exec", *launchers));
   const RunningLauncher& launcher = launchers->front();
   const Status sent = send_question(launcher, cat("exec ", to_hex(encode(order))));
-  return sent.ok() ? show_records(launcher.socket) : refuse(sent);
+  return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 
 // `horovodrun resize [PID] N` and `horovodrun remove [PID] HOST|RANK`.
@@ -182,7 +200,7 @@ int change_ranks(std::span<const std::string> arguments) {
     return refuse(several(order, *launchers, order == "remove" ? " HOST" : " N"));
   const RunningLauncher& launcher = launchers->front();
   const Status sent = send_question(launcher, cat(order, " ", words.back()));
-  return sent.ok() ? show_records(launcher.socket) : refuse(sent);
+  return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 
 }  // namespace
@@ -209,11 +227,19 @@ int answer_about_jobs(std::span<const std::string> arguments) {
   const auto launchers = choose(arguments.size() == 2 ? arguments[1] : "");
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1 && question == "stack") return refuse(several(question, *launchers));
+  const bool wants_all = arguments.size() == 1;
+  size_t ended = 0;
   for (const RunningLauncher& launcher : *launchers) {
     const auto text = ask(launcher, question);
+    // A list has the jobs that go on.
+    if (wants_all && text.status().code() == Code::kUnavailable) {
+      ++ended;
+      continue;
+    }
     if (!text.ok()) return refuse(text.status());
     if (std::fputs(text->c_str(), stdout) < 0) return kExitLauncher;
   }
+  if (ended == launchers->size()) return refuse(not_found(kNoJob));
   return std::fflush(stdout) == 0 ? 0 : kExitLauncher;
 }
 
