@@ -1,5 +1,6 @@
 #include "launcher/check/check_build.h"
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 
@@ -130,6 +131,9 @@ Status check_names(const Settings& settings) {
 CheckAnswer check_build(const Options& options) {
   const Settings& settings = options.settings;
   if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
+  // A directory that is missing here does not matter: --check-build -H names the launcher's.
+  std::error_code ignored;
+  if (settings.is_set("wdir")) std::filesystem::current_path(settings.text("wdir"), ignored);
   const std::string python = choose_interpreter(options);
   const CheckTable rows = try_everything(settings, python);
   // The plain layout is the original's, without a row for it.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <utility>
 
 #include "base/text.h"
@@ -21,10 +22,17 @@
 namespace hvd::launcher {
 namespace {
 
-// A job of one rank, each of whose lines is an object.
+// A job of one rank, each of whose lines is an object. It needs no directory of the user, so it begins in / and
+// enters the present one where the host has it. A directory that the user names is one that ranks need.
 Result<Options> asking_job(const Options& options) {
-  Options job{options.settings,
-              {executable_folder() + "/horovodrun", "--check-build", "--json", "--"}};
+  Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json"}};
+  if (!options.settings.is_set("wdir") && !options.settings.is_set("stage")) {
+    std::error_code error;
+    const std::string present = std::filesystem::current_path(error).string();
+    if (!error) job.command.insert(job.command.end(), {"--wdir", present});
+    HVD_RETURN_IF_ERROR(job.settings.set("wdir", "/"));
+  }
+  job.command.emplace_back("--");
   job.command.insert(job.command.end(), options.command.begin(), options.command.end());
   for (const auto& [key, value] : {std::pair{"log_format", "json"}, std::pair{"stdin", "none"}}) {
     HVD_RETURN_IF_ERROR(job.settings.set(key, value));

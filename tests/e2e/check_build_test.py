@@ -279,6 +279,23 @@ raise ImportError('both began')
 
 
 @world("a b")
+def test_hosts_need_no_present_directory():
+    with tempfile.TemporaryDirectory() as folder:
+        # Host b alone lacks it: an empty file system covers the place.
+        own = pathlib.Path(folder, "own")
+        own.mkdir()
+        subprocess.run(["nsenter", "-t", str(host.pid_of("b")), "-m", "mount", "-t", "tmpfs", "none", folder],
+                       check=True)
+        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b"], capture_output=True, text=True, cwd=own,
+                              timeout=300, env=clean_environment(), check=False)
+        expect(done.returncode == 0 and " on a, b:\n" in done.stdout, done)
+        # A directory that the user names is checked.
+        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b", "--wdir", own], capture_output=True, text=True,
+                              timeout=300, env=clean_environment(), check=False)
+        expect(done.returncode == 1 and "\nb: prepare: the working directory" in done.stdout, done)
+
+
+@world("a b")
 def test_hosts_are_compared():
     text = check_build("-H", "a,b")
     expect(text.startswith("Horovod v") and " on a, b:\n" in text, text)
