@@ -18,7 +18,7 @@ constexpr char kSummary[] =
     "Start a command once on each slot of the hosts, as the ranks of one job.";
 
 // The date of the last change of the text of the man pages.
-constexpr const char* kManualDate = "2026-11-23";
+constexpr const char* kManualDate = "2026-11-25";
 
 std::string command_names() {
   std::vector<std::string> names;
@@ -56,12 +56,17 @@ std::string help_of(const Setting& setting) {
   if (setting.off_flag[0] != '\0') {
     text += cat(" Opposite: ", join(split(setting.off_flag, ','), ", "), ".");
   }
-  if (setting.variable[0] != '\0') {
-    const std::string value = default_of_flag(setting);
-    text += cat(" [", value, value.empty() ? "" : "; ", setting.variable,
-                setting.flag_unit == 1 ? "" : cat("=", setting.default_value), "]");
+  const std::string value = default_of_flag(setting);
+  const bool has_default =
+      !value.empty() && (setting.type != SettingType::kFlag || setting.variable[0] != '\0');
+  // A setting without a flag begins with its variable.
+  const bool names_variable = setting.variable[0] != '\0' && setting.flags[0] != '\0';
+  if (!has_default && !names_variable) return text;
+  text += cat(" [", has_default ? value : "", has_default && names_variable ? "; " : "");
+  if (names_variable) {
+    text += cat(setting.variable, setting.flag_unit == 1 ? "" : cat("=", setting.default_value));
   }
-  return text;
+  return text + "]";
 }
 
 // Adds the default value, and leaves the variable out.
@@ -91,6 +96,12 @@ std::string indented(std::string_view text, size_t indent, size_t width) {
   return lines;
 }
 
+// Other values, such as numbers, no file is named like.
+bool is_of_files(const Flag& flag) {
+  constexpr std::string_view kKinds[] = {"FILE", "DIR", "PATH", "COMMAND"};
+  return std::ranges::find(kKinds, std::string_view(flag.setting->value)) != std::end(kKinds);
+}
+
 bool takes_hosts(const Flag& flag) { return std::string_view(flag.setting->key) == "hosts"; }
 
 // Prints the names of hosts that the user's ssh knows. Hashed names in known_hosts are unreadable.
@@ -117,6 +128,11 @@ std::string bash_choices() {
       continue;
     }
     const auto values = choices_of(*flag.setting);
+    if (values.empty() && flag.takes_value() && !is_of_files(flag)) {
+      branches += cat("    ", join(flag.spellings, "|"),
+                      ") COMPREPLY=(); compopt +o default "
+                      "2>/dev/null; return;;\n");
+    }
     if (values.empty()) continue;
     branches += cat("    ", join(flag.spellings, "|"), ") COMPREPLY=($(compgen -W '",
                     join(values, " "), "' -- \"$word\")); return;;\n");
@@ -174,14 +190,26 @@ std::string zsh_description(std::string_view text) {
   return escaped;
 }
 
+// Returns the action that completes a value. An action of one blank shows only what the value is, and completes nothing.
+std::string zsh_action(const Flag& flag) {
+  const std::string_view value = flag.setting->value;
+  if (value.ends_with("DIR")) return "_files -/";
+  if (value == "COMMAND") return "_cmdstring";
+  return is_of_files(flag) ? "_files" : " ";
+}
+
 std::string zsh_completion() {
-  std::string text = "#compdef horovodrun\n_arguments -S \\\n";
+  std::string text = "#compdef horovodrun\nlocal -a _horovodrun_commands=(\n";
+  for (const Command& command : all_commands()) {
+    text += cat("  ", single_quoted(cat(command.name, ":", command.help), "'\\''"), "\n");
+  }
+  text += ")\n_arguments -S \\\n";
   for (const Flag& flag : all_flags()) {
     for (const std::string& spelling : flag.spellings) {
       const std::string values = join(choices_of(*flag.setting), " ");
       const std::string action = takes_hosts(flag) ? "_sequence -s , _hosts"
-                                 : values.empty()  ? "_files"
-                                                   : cat("(", values, ")");
+                                 : !values.empty() ? cat("(", values, ")")
+                                                   : zsh_action(flag);
       const std::string value =
           flag.takes_value() ? cat(":", flag.setting->value, ":", action) : "";
       const std::string help = help_of(flag);
@@ -190,8 +218,9 @@ std::string zsh_completion() {
           " \\\n");
     }
   }
-  return text +
-         cat("  '*::command:{ (( CURRENT == 1 )) && compadd ", command_names(), "; _normal }'\n");
+  return text + cat("  '*::command:{ (( CURRENT == 1 )) && _describe command _horovodrun_commands; "
+                    "_normal "
+                    "}'\n");
 }
 
 std::string fish_completion() {
@@ -205,8 +234,9 @@ std::string fish_completion() {
       const bool is_long = spelling.starts_with("--");
       const std::string values =
           takes_hosts(flag) ? "(__fish_print_hostnames)" : join(choices_of(*flag.setting), " ");
-      const std::string value =
-          values.empty() ? " -r" : cat(" -x -a ", single_quoted(values, "\\'"));
+      const std::string value = !values.empty()     ? cat(" -x -a ", single_quoted(values, "\\'"))
+                                : is_of_files(flag) ? " -r"
+                                                    : " -x";
       text +=
           cat("complete -c horovodrun ", is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
               spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "", " -d ",
@@ -331,6 +361,12 @@ Two ranks on this machine, then four on each of two hosts:
     horovodrun \-np 8 \-H a:4,b:4 python3 train.py
 .EE
 .PP
+A script of Python, by the active environment, with a rank for each GPU:
+.PP
+.EX
+    horovodrun \-H a,b \-\-slots\-per\-host gpu train.py
+.EE
+.PP
 The plan of a job, and a report of what works here:
 .PP
 .EX
@@ -417,6 +453,15 @@ std::string topic_text(std::string_view topic, size_t width, bool is_short) {
   return text;
 }
 
+std::string commands_text(size_t width) {
+  std::string text = "\ncommands (horovodrun help COMMAND explains one):\n";
+  for (const Command& command : all_commands()) {
+    if (command.name == std::string_view("help")) continue;  // the line above names it
+    text += entry(cat(command.name, " ", command.arguments), command.help, width);
+  }
+  return text;
+}
+
 std::string command_text(const Command& command, size_t width) {
   std::string text =
       cat(indented(cat("Usage: horovodrun ", command.name, " ", command.arguments), 0, width), "\n",
@@ -436,11 +481,7 @@ std::string command_text(const Command& command, size_t width) {
 std::string help_text(size_t width) {
   std::string text =
       cat(indented(kSummary, 0, width), "\n", indented(cat("Usage: ", kUsage), 0, width));
-  text += "\ncommands (horovodrun help COMMAND explains one):\n";
-  for (const Command& command : all_commands()) {
-    if (command.name == std::string_view("help")) continue;  // the last line names it
-    text += entry(cat(command.name, " ", command.arguments), command.help, width);
-  }
+  text += commands_text(width);
   for (const std::string& topic : all_topics()) {
     const std::string flags = topic_text(topic, width, true);
     if (!flags.empty()) text += cat("\n", flags);
@@ -457,7 +498,7 @@ std::string topic_help_text(std::string_view topic, size_t width) {
 }
 
 std::string full_help_text(size_t width) {
-  std::string text = indented(cat("Usage: ", kUsage), 0, width);
+  std::string text = cat(indented(cat("Usage: ", kUsage), 0, width), commands_text(width));
   for (const std::string& topic : all_topics()) text += cat("\n", topic_help_text(topic, width));
   return text;
 }

@@ -26,7 +26,7 @@ TEST_CASE("the full help shows every flag of the table as it may be written") {
 TEST_CASE("the full help shows a default only where there is one") {
   const std::string help = full_help_text(100);
   CHECK(help.find("[; ") == std::string::npos);
-  CHECK(help.find("[HOROVOD_RANK]") != std::string::npos);
+  CHECK(help.find("HOROVOD_RANK=N") != std::string::npos);
   CHECK(help.find("HOROVOD_FUSION_THRESHOLD=134217728]") != std::string::npos);
 }
 
@@ -82,6 +82,45 @@ TEST_CASE("every shell completes values that are known") {
   CHECK(completion("zsh").find(":FORMAT:(text json)'") != std::string::npos);
   CHECK(completion("fish").find("-l log-format -x -a 'text json'") != std::string::npos);
   CHECK(completion("fish").find("-l hostfile -r") != std::string::npos);
+}
+
+TEST_CASE("no shell completes files where a number is wanted") {
+  CHECK(completion("zsh").find("'*-np[Number of ranks, at most the hosts'\\'' slots.]:N: '") !=
+        std::string::npos);
+  CHECK(completion("zsh").find(":SECONDS:_files") == std::string::npos);
+  CHECK(completion("zsh").find(":FILE:_files'") != std::string::npos);
+  CHECK(completion("zsh").find("]:DIR:_files -/'") != std::string::npos);
+  CHECK(completion("fish").find("-l timeout -x -d") != std::string::npos);
+  CHECK(completion("fish").find("-l output-filename -r -d") != std::string::npos);
+  CHECK(completion("bash").find("-np|--num-proc) COMPREPLY=()") != std::string::npos);
+  CHECK(completion("bash").find("--output-filename)") == std::string::npos);
+  for (const Flag& flag : all_flags()) {
+    if (flag.spellings.empty() || flag.is_off) continue;
+    if (flag.setting->type != SettingType::kInt && flag.setting->type != SettingType::kDouble)
+      continue;
+    const std::string word = flag.spellings.back();
+    CHECK_MESSAGE(completion("bash").find(word + ") COMPREPLY=()") != std::string::npos, word);
+    CHECK_MESSAGE(completion("fish").find("-l " + word.substr(2) + " -x") != std::string::npos,
+                  word);
+  }
+}
+
+TEST_CASE("zsh describes the commands") {
+  CHECK(completion("zsh").find("'ps:List your running jobs and their ranks.'") !=
+        std::string::npos);
+  CHECK(completion("zsh").find("_describe command _horovodrun_commands") != std::string::npos);
+}
+
+TEST_CASE("the full help has all that the short one has: defaults and commands") {
+  const std::string help = join(split(full_help_text(1000), '\n'), " ");
+  for (const char* text :
+       {"[1]", "Restarts of a failed job (3 if elastic). [0]", "ranks end. [kill]",
+        "[30; HOROVOD_START_TIMEOUT]", "per line. [text]", "ps [PID]", "attach [PID]"}) {
+    CHECK_MESSAGE(help.find(text) != std::string::npos, text);
+  }
+  // A setting without a flag does not repeat its variable.
+  CHECK(help.find("[HOROVOD_AGENT_DIR]") == std::string::npos);
+  CHECK(help.find("HOROVOD_AGENT_DIR=DIR") != std::string::npos);
 }
 
 TEST_CASE(
