@@ -1,11 +1,23 @@
 #include "launcher/allocation/dry_run.h"
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "launcher/allocation/launch_method.h"
+#include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
+
+namespace {
+
+std::string first_to_last(int first, int last) {
+  return first == last ? cat(first) : cat(first, "-", last);
+}
+
+}  // namespace
 
 std::string plan_as_json(const SlotPlan& plan, const Settings& settings) {
   using Json = nlohmann::ordered_json;
@@ -45,6 +57,36 @@ std::string plan_as_json(const SlotPlan& plan, const Settings& settings) {
   root["hosts"] = std::move(hosts);
   root["ranks"] = std::move(ranks);
   return root.dump() + "\n";
+}
+
+std::string plan_as_table(const SlotPlan& plan, const Settings& settings) {
+  const LaunchMethods methods(settings, is_in_plain_step(environment_variable));
+  std::vector<std::array<std::string, 4>> rows = {{"host", "ranks", "local ranks", "agent by"}};
+  for (size_t host = 0; host < plan.hosts.size(); ++host) {
+    const auto is_there = [&](const Slot& slot) { return slot.host == static_cast<int>(host); };
+    const auto first = std::ranges::find_if(plan.slots, is_there);
+    const int last = first->local_size - 1;
+    const LaunchMethod method = methods.of(plan.hosts[host]);
+    rows.push_back({plan.hosts[host].name, first_to_last(first->rank, first->rank + last),
+                    first_to_last(0, last),
+                    method.is_step            ? "srun"
+                    : !method.command.empty() ? "--launch-agent"
+                                              : "ssh, unless this machine"});
+  }
+  std::array<size_t, 4> widths{};
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i + 1 < row.size(); ++i) {
+      text += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+    }
+    text += row.back() + "\n";
+  }
+  return cat(text, "\n", count_of_ranks(plan.size()), " on ", plan.hosts.size(),
+             plan.hosts.size() == 1 ? " host" : " hosts", "; --json prints ",
+             plan.size() == 1 ? "the" : "each", " rank with its variables\n");
 }
 
 }  // namespace hvd::launcher

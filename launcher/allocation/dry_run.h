@@ -1,4 +1,4 @@
-// The plan as JSON, for --dry-run. Pure.
+// The plan of --dry-run, as JSON and as a table. Pure.
 #pragma once
 
 #include <string>
@@ -11,5 +11,7 @@ namespace hvd::launcher {
 // {"size":8,"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. env is what the
 // launcher sets for that slot, by flags too, and knows before a job exists: no job, no secret.
 std::string plan_as_json(const SlotPlan& plan, const Settings& settings);
+// A line for each host, for people: its ranks, and how its agent is started.
+std::string plan_as_table(const SlotPlan& plan, const Settings& settings);
 
 }  // namespace hvd::launcher

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "base/text.h"
 #include "launcher/elastic/script_run.h"
 #include "launcher/plan/installation.h"
+#include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
@@ -38,6 +40,12 @@ Status HostJobs::read() {
   const std::string key = settings.text("ssh_identity_file");
   if (!key.empty() && ::access(key.c_str(), R_OK) != 0) {
     return system_error(cat("cannot read the private key ", key, " given with -i"), errno);
+  }
+  const std::string readers = to_lower(settings.text("stdin"));
+  if (readers != "none" && readers != "all") {  // ranks of an elastic job may come later
+    HVD_RETURN_IF_ERROR(parse_ranks(readers, is_elastic_ ? kMaxSlots : plan_.size())
+                            .status()
+                            .with_context("--stdin"));
   }
   HVD_ASSIGN_OR_RETURN(agent_, find_agent(executable_folder()));
   std::error_code error;
@@ -97,6 +105,7 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   job.hosts = static_cast<uint32_t>(plan_.hosts.size());
   job.host_name = plan_.hosts[static_cast<size_t>(host)].name;
   job.command = options_.command;
+  job.python = find_environment_python(executable_folder());
   job.working_directory = code_ ? code_->working_directory : directory_;
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;
@@ -132,8 +141,11 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
 bool HostJobs::reads_input(int rank) const {
   const Settings& settings = options_.settings;
   // The host list may have come from standard input.
-  if (settings.text("hostfile") == "-" || settings.text("stdin") == "none") return false;
-  return rank == 0 || settings.text("stdin") == "all";
+  if (settings.text("hostfile") == "-") return false;
+  const std::string readers = to_lower(settings.text("stdin"));
+  if (readers == "none" || readers == "all") return readers == "all";
+  const auto ranks = parse_ranks(readers, std::max(plan_.size(), rank + 1));
+  return ranks.ok() && (*ranks)[static_cast<size_t>(rank)];
 }
 
 }  // namespace hvd::launcher

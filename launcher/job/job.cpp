@@ -16,6 +16,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/allocation/host_choice.h"
+#include "launcher/cli/unknown_command.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
@@ -31,6 +32,7 @@
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
+#include "launcher/output/verbose.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
@@ -47,6 +49,15 @@ namespace {
 constexpr std::chrono::seconds kParting{5};
 // How long a rank that made others fail by leaving may take to end itself.
 constexpr std::chrono::seconds kTimeToLeave{2};
+
+// A sentence on the command of horovodrun that the user means by a program that no host has; or empty.
+std::string meant_command(const std::vector<Status>& errors, const std::string& program) {
+  const std::string missing = cat("program '", program, "' was not found on PATH");
+  const bool is_missing = std::ranges::any_of(errors, [&](const Status& error) {
+    return error.message().find(missing) != std::string::npos;
+  });
+  return is_missing ? explain_unknown_command(program) : "";
+}
 
 }  // namespace
 
@@ -70,6 +81,8 @@ class JobLaunch {
   net::Task<void> end_in_time(double seconds);
 
   void tell_thread_shares();
+  void explain_start() const;
+  void explain_interrupt();
   void start_elastic();
   void start_input();
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
@@ -349,6 +362,8 @@ net::Task<int> JobLaunch::prepare() {
     output_->say(cat("ended by ", signal_name(interrupt_), " before anything was started"));
   }
   for (const Status& error : hosts.errors) output_->say(error.message());
+  if (const std::string meant = meant_command(hosts.errors, options_.command[0]); !meant.empty())
+    output_->say(meant);
   if (interrupt_ != 0 || !hosts.errors.empty()) {
     co_await output_->drain();
     co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
@@ -359,8 +374,31 @@ net::Task<int> JobLaunch::prepare() {
   }
   for (const std::string& warning : master_endpoints_.warnings) output_->say(warning);
   links_ = std::move(hosts.links);
-  if (generation_ == 0) tell_thread_shares();
+  if (generation_ == 0 && options_.settings.flag("verbose")) tell_thread_shares();
+  explain_start();
   co_return 0;
+}
+
+// For --verbose: the programs of the hosts, and the endpoint of other stacks.
+void JobLaunch::explain_start() const {
+  for (size_t host = 0; host < links_.size(); ++host) {
+    std::vector<std::string> parts;
+    for (const auto& [name, value] : links_[host]->versions()) {
+      parts.push_back(cat(name, " ", value));
+    }
+    if (parts.empty()) continue;
+    explain(cat("host ", plan_.hosts[host].name, ": ", join(parts, ", ")));
+  }
+  for (size_t host = 0; host < master_endpoints_.orders.size(); ++host) {
+    const StartOrder& order = master_endpoints_.orders[host];
+    std::string endpoint;
+    for (const auto& [name, value] : order.environment) {
+      if (name == "MASTER_ADDR" || name == "MASTER_PORT") endpoint += cat(" ", name, "=", value);
+    }
+    if (endpoint.empty()) continue;
+    explain(cat("host ", plan_.hosts[host].name, ": ranks get", endpoint,
+                order.interface.empty() ? "" : cat(", which it reaches by ", order.interface)));
+  }
 }
 
 void JobLaunch::tell_thread_shares() {
@@ -414,7 +452,10 @@ net::Task<void> JobLaunch::start() {
     net::asio::co_spawn(loop_, links_[host]->start(master_endpoints_.orders[host]),
                         [this, host, hosts](std::exception_ptr error, Status status) {
                           if (error) status = rendezvous::status_of(error, "the start was cut off");
-                          if (status.ok() && ++started_ == hosts) start_input();
+                          if (status.ok() && ++started_ == hosts) {
+                            explain("all ranks are started");
+                            start_input();
+                          }
                           if (status.ok() || supervisor_.is_done(static_cast<int>(host))) return;
                           links_[host]->close();
                           failed_hosts_.push_back(static_cast<int>(host));
@@ -431,7 +472,17 @@ void JobLaunch::on_end_signal(int number) {
     startup_.cancel();
     return;
   }
+  const bool is_first = !supervisor_.is_ending();
   act(supervisor_.on_signal(number), number);
+  if (is_first && number == SIGINT) explain_interrupt();
+}
+
+// Until the ranks have ended, Ctrl-C seems to have no effect.
+void JobLaunch::explain_interrupt() {
+  const int living = supervisor_.living_ranks();
+  if (living == 0 || ::isatty(STDERR_FILENO) != 1) return;
+  output_->end_typed_line();
+  output_->say(cat("ending ", count_of_ranks(living), "; Ctrl-C again to kill"));
 }
 
 std::optional<int> JobLaunch::left_by(int rank) const {
@@ -542,7 +593,9 @@ RankContext JobLaunch::context_of(int rank) const {
     if (name == kInterpreter) context.interpreter = value;
   }
   context.may_be_original = options_.settings.flag("insecure_compat");
-  context.lacks_input = host_jobs_.reads_input(0) && !host_jobs_.reads_input(rank);
+  const bool is_read = std::ranges::any_of(
+      plan_.slots, [this](const Slot& slot) { return host_jobs_.reads_input(slot.rank); });
+  context.lacks_input = is_read && !host_jobs_.reads_input(rank);
   return context;
 }
 
@@ -583,6 +636,7 @@ void prepare_process(const Options& options) {
     log::set_level(level);
   }
   if (options.settings.flag("verbose")) log::set_level(log::Level::kInfo);
+  explain(cat("the command is ", printable(join(options.command, " "), 2000)));
   // A local agent starts with this process's environment.
   const Environment all = environment();
   const Environment kept = host_environment(all, true);

@@ -6,8 +6,9 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/log/log.h"
 #include "base/text.h"
+#include "launcher/output/verbose.h"
+#include "launcher/plan/rank_set.h"
 #include "launcher/spawn/name_lookup.h"
 #include "rendezvous/server/thrown.h"
 
@@ -40,6 +41,36 @@ std::string likely_cause(std::string_view stage, const std::string& try_command)
   }
   if (stage == "prepare") return "its --remote-init, its Python or a file system hangs";
   return "it is slow";
+}
+
+// For --verbose.
+std::string way_to(const SpawnTarget& target, bool is_local) {
+  if (is_local) return "it is this machine, so its agent is a child of the launcher";
+  if (target.is_step) return "it is a node of the Slurm job, so srun starts its agent";
+  if (!target.command.empty()) return cat("--launch-agent starts its agent: ", target.command);
+  return cat("it is another machine, so ssh starts its agent",
+             target.user.empty() ? "" : cat(", as user ", target.user),
+             target.port == 0 ? "" : cat(", at port ", target.port));
+}
+
+std::string_view reason_of(SpawnStage stage) {
+  switch (stage) {
+    case SpawnStage::kConfigure:
+      return ": read the settings of ssh for it";
+    case SpawnStage::kResolve:
+      return ": look its address up";
+    case SpawnStage::kConnect:
+      return ": reach its sshd";
+    case SpawnStage::kAuthenticate:
+      return ": log in";
+    case SpawnStage::kSendAgent:
+      return ": copy horovod-agent, unless an earlier job did";
+    case SpawnStage::kStartAgent:
+      return ": run horovod-agent, which checks the program and starts the ranks";
+    case SpawnStage::kReady:
+      break;
+  }
+  return "";
 }
 
 // Whether the ranks run as another user, which only ssh can do.
@@ -87,9 +118,11 @@ net::Task<Status> Preflight::bring_up(Progress& host) {
   if (is_somebody_else(host.start.target.user) || !host.start.target.may_be_local) is_local = false;
   Spawner& spawner = is_local ? local_ : remote_;
   host.try_command = spawner.try_command(host.start.target);
+  explain(cat("host ", host.name(), ": ", way_to(host.start.target, is_local)));
   auto duplex = co_await spawner.spawn(host.start.target, [&host](SpawnStage stage) {
     host.enter(to_string(stage));
-    if (stage != SpawnStage::kReady) log::info(cat("host ", host.name(), ": ", host.stage));
+    if (stage == SpawnStage::kReady) return;
+    explain(cat("host ", host.name(), ": ", host.stage, reason_of(stage)));
   });
   if (!duplex.ok()) co_return duplex.status();
   host.enter("prepare");
@@ -100,7 +133,10 @@ net::Task<Status> Preflight::bring_up(Progress& host) {
     code = [parts = std::make_shared<StagedParts>(*host.start.code)] { return parts->next(); };
   }
   Status status = co_await host.link->prepare(job, std::move(code));
-  if (status.ok()) log::info(cat("host ", host.name(), ": ready for ", job.ranks.size(), " ranks"));
+  if (status.ok()) {
+    const auto count = static_cast<int64_t>(job.ranks.size());
+    explain(cat("host ", host.name(), ": ready for ", count_of_ranks(count)));
+  }
   co_return status;
 }
 

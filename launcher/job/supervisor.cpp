@@ -212,6 +212,12 @@ Supervisor::Action Supervisor::on_output_broken(int error_number, const std::str
               cat(why.message(), is_full ? "; redirect it to a disk with room" : ""));
 }
 
+int Supervisor::living_ranks() const {
+  return static_cast<int>(std::ranges::count_if(plan_.slots, [this](const Slot& slot) {
+    return !rank_done_[static_cast<size_t>(slot.rank)] && !is_done(slot.host);
+  }));
+}
+
 int Supervisor::exit_code() const { return exit_code_; }
 std::string Supervisor::report() const { return sentence_; }
 

@@ -63,6 +63,8 @@ class Supervisor {
   // is no sentence, as after SIGPIPE.
   Action on_output_broken(int error_number, const std::string& file);
 
+  // Ranks of hosts that are not done, without those that have ended.
+  int living_ranks() const;
   bool is_ending() const { return ending_; }
   bool is_done() const { return hosts_left_ == 0; }
   bool is_done(int host) const { return host_done_[static_cast<size_t>(host)]; }

@@ -96,7 +96,7 @@ void LineTagger::append(std::string_view line, std::string_view end, std::string
 }
 
 Status check_tag(std::string_view tag) {
-  constexpr std::string_view kWords[] = {"rank", "host", "local_rank", "stream"};
+  constexpr std::string_view kWords[] = {"rank", "host", "local_rank", "stream", "time"};
   return check_placeholders("--tag", tag, kWords);
 }
 

@@ -182,16 +182,36 @@ std::string local_time() {
   return std::string(text, std::strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &parts));
 }
 
+// Local time as ISO 8601 writes it, with milliseconds.
+std::string iso_time() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  char text[32];
+  const size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+  return cat(std::string_view(text, size), ".", cat(1000 + milliseconds).substr(1));
+}
+
 }  // namespace
 
 std::string JobOutput::stamped(const std::string& tag) const {
   if (style_.format == LineFormat::kJson) return json_time() + tag;
-  if (!style_.has_timestamps) return tag;
-  return local_time() + tag;
+  if (style_.has_timestamps) return local_time() + tag;
+  constexpr std::string_view kTime = "{time}";
+  std::string filled = tag;
+  const std::string time = tag.find(kTime) == std::string::npos ? "" : iso_time();
+  for (size_t at = 0; (at = filled.find(kTime, at)) != std::string::npos; at += time.size()) {
+    filled.replace(at, kTime.size(), time);
+  }
+  return filled;
 }
 
 void JobOutput::stamp(Channel& channel) {
-  if (style_.format == LineFormat::kText && !style_.has_timestamps) return;
+  const bool has_time = style_.has_timestamps || style_.tag.find("{time}") != std::string::npos;
+  if (style_.format == LineFormat::kText && !has_time) return;
   channel.tagger.set_tag(stamped(channel.tag));
 }
 
@@ -290,6 +310,12 @@ void JobOutput::show_soon(Channel& from, OutputStream stream) {
 
 void JobOutput::end_open_line() {
   if (std::exchange(open_line_, nullptr) != nullptr) sink(open_stream_).write("\n");
+}
+
+void JobOutput::end_typed_line() {
+  if (style_.format != LineFormat::kText || ::isatty(STDERR_FILENO) != 1) return;
+  show_status("");
+  stderr_.write("\n");
 }
 
 void JobOutput::line_was_typed() { open_line_ = nullptr; }

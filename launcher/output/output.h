@@ -64,6 +64,8 @@ class JobOutput {
   void say(std::string_view sentence);
   // The user has ended a line on the terminal, which stands behind what a rank asked.
   void line_was_typed();
+  // The terminal has shown ^C, without an end of the line, on standard error.
+  void end_typed_line();
   // A line that the next one, or anything said, replaces: on a terminal alone.
   void show_status(std::string_view line);
   // The last lines that a rank wrote to its standard error (rank_errors.h says which), as they were

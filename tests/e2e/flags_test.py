@@ -107,11 +107,11 @@ def test_a_variable_that_is_not_set_is_named():
 
 def threads_of(*arguments, **environment):
     """OMP_NUM_THREADS of each rank on two hosts, and the launcher's messages about it."""
-    job = Job("-H", "a:2,b:2", *arguments, PYTHON, "-c", SHOW.format("OMP_NUM_THREADS"),
+    job = Job("-H", "a:2,b:2", "--verbose", *arguments, PYTHON, "-c", SHOW.format("OMP_NUM_THREADS"),
               environment=clean_environment(**environment))
     job.ends_with(0)
     return ([line.partition(":")[2] for line in sorted(job.out.splitlines())],
-            [line for line in job.err.splitlines() if "OMP_NUM_THREADS" in line])
+            [line for line in job.err.splitlines() if "gets OMP_NUM_THREADS" in line or "get OMP_NUM_THREADS" in line])
 
 
 @world()
@@ -134,6 +134,9 @@ def test_ranks_that_share_a_host_share_its_cores():
     path = pathlib.Path("/tmp/e2e-threads")
     path.write_text("OMP_NUM_THREADS=9\n")
     expect(threads_of("--env-file", path) == (["9"] * 4, []), "the env file")
+    job = Job("-H", "a:2,b:2", "true")
+    job.ends_with(0)
+    expect(job.err == "", job.describe())
     expect(threads_of("--no-omp-default") == (["-"] * 4, []), "switched off")
     expect(threads_of(HOROVOD_OMP_DEFAULT="0") == (["-"] * 4, []), "switched off by the variable")
 

@@ -34,7 +34,7 @@ TEST_CASE("a tag's words are known ones, and other braces stay as they are") {
     CHECK_MESSAGE(check_tag(tag).ok(), tag);
   }
   CHECK(check_tag("{host}/{node}").message() ==
-        "--tag knows no {node}; there are {rank}, {host}, {local_rank} and {stream}");
+        "--tag knows no {node}; there are {rank}, {host}, {local_rank}, {stream} and {time}");
 }
 
 TEST_CASE("a line that arrives in pieces is one line") {
