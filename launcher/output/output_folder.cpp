@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/files/own_file.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
@@ -92,8 +93,7 @@ Result<OutputFolder> OutputFolder::take(const std::string& path) {
   fs::create_directories(path, error);
   if (error) return system_error(cat("cannot make directory ", path), error.value());
   const std::string file = cat(path, "/", kLock);
-  taken.lock_.reset(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (!taken.lock_) return system_error(cat("cannot write to ", file), errno);
+  HVD_ASSIGN_OR_RETURN(taken.lock_, open_own_file(file, O_RDWR));
   if (::flock(taken.lock_.get(), LOCK_EX | LOCK_NB) == 0) {
     write_owner(taken.lock_.get());
   } else if (errno == EWOULDBLOCK) {

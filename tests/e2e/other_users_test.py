@@ -121,14 +121,25 @@ def test_output_and_timeline_do_not_follow_the_link_of_another_user():
         shared = pathlib.Path(folder, "out")
         (shared / "rank.0").mkdir(parents=True)
         (shared / "rank.0" / "stdout").symlink_to(precious)
+        # The link is moved aside with the directory, as the output of an earlier run.
         job = Job("-np", 1, "--output-filename", shared, "echo", "x")
-        job.ends_with(2)
+        job.ends_with(0)
+        expect((shared / "rank.0" / "stdout").read_text() == "[0]<stdout>:x\n", job.describe())
+        # A restart appends to the files of the first attempt.
+        job = Job("-np", 1, "--max-restarts", 1, "--output-filename", shared, "sh", "-c",
+                  f"rm {shared}/rank.0/stdout; ln -s {precious} {shared}/rank.0/stdout; exit 1")
+        job.ends_with(1)
         expect("rank.0/stdout: it is a symbolic link" in job.err, job.describe())
-        (shared / "rank.0" / "stdout").unlink()
-        os.chown(shared / "rank.0", 65534, 65534)
+        job = Job("-np", 1, "--max-restarts", 1, "--output-filename", shared, "sh", "-c",
+                  f"chown 65534 {shared}/rank.0; exit 1")
+        job.ends_with(1)
+        expect("rank.0: it belongs to another user, of uid 65534" in job.err, job.describe())
+        lock = shared / ".horovodrun.lock"
+        lock.unlink()
+        lock.symlink_to(precious)
         job = Job("-np", 1, "--output-filename", shared, "echo", "x")
         job.ends_with(2)
-        expect("rank.0: it belongs to another user, of uid 65534" in job.err, job.describe())
+        expect(".horovodrun.lock: it is a symbolic link" in job.err, job.describe())
         expect(precious.read_text() == "kept", "the file behind the link was written")
 
 
