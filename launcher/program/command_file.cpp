@@ -138,7 +138,7 @@ std::optional<std::string> script_of_python(std::span<const std::string> argumen
     }
     if (!word.starts_with('-')) return word;
     if (word == "-" || word.starts_with("--")) return {};
-    // Of letters in one word, the first with a value ends the word.
+    // In a word of several letters, the first one with a value ends the word.
     const size_t value = word.find_first_of("cmhV?WX");
     if (value == std::string::npos) continue;
     if (word[value] != 'W' && word[value] != 'X') return {};
