@@ -45,11 +45,9 @@ constexpr Setting kTable[] = {
     {"start_timeout", "--start-timeout", "", "HOROVOD_START_TIMEOUT", kDouble, "SECONDS", "30",
      kJob, "Time that hosts and ranks have to start."},
     {"dry_run", "--dry-run", "", "", kFlag, "", "0", kJob,
-     "Print the plan, as JSON unless on a terminal, or the command line of --mpi and --jsrun; "
-     "start "
-     "nothing."},
+     "Print the plan, or the command line of --mpi and --jsrun, and start nothing."},
     {"verbose", "--verbose", "", "", kFlag, "", "0", kJob,
-     "Print each step of the launch with its time and its reason."},
+     "Print the launch's steps, times and reasons."},
     {"detach", "--detach", "", "", kFlag, "", "0", kJob,
      "Return when all ranks run; the job goes on without the terminal. See horovodrun attach."},
     {"max_restarts", "--max-restarts", "", "", kInt, "N", "0", kJob,
@@ -72,10 +70,8 @@ constexpr Setting kTable[] = {
     {"hostfile", "-hostfile,--hostfile", "", "", kText, "FILE", "", kHosts,
      "File with one host per line, such as 'a slots=4'; - is standard input.", "",
      "--machinefile,-machinefile,-f"},
-    {"slots_per_host", "--slots-per-host", "", "", kInt, "N", "1", kHosts,
-     "Slots of each host without a number: N, its cores (cpu), or its GPUs, else cores (gpu, "
-     "auto).",
-     "",
+    {"slots_per_host", "--slots-per-host", "", "", kInt, "N|gpu|cpu", "1", kHosts,
+     "Slots of each host without a number.", "",
      "--slots,--nproc-per-node,--nproc_per_node,-ppn,--ppn,--npernode,-npernode,--ntasks-per-node"},
     // --slots-per-host gpu sets it.
     {"slots_by", "", "", "", kText, "DEVICE", "", kHosts,
@@ -156,18 +152,16 @@ constexpr Setting kTable[] = {
      "Start ranks without torchrun's variables, such as RANK and MASTER_ADDR."},
 
     {"stdin", "--stdin", "", "", kText, "RANKS", "0", kOutput,
-     "Ranks that read standard input, such as 1 or 0,3-5; all; or none."},
+     "Ranks that read standard input: 0,3-5, all or none."},
     {"output_filename", "--output-filename", "", "", kText, "DIR", "", kOutput,
-     "Directory that also gets the output, as rank.N/stdout and rank.N/stderr; moves those of an "
-     "earlier run."},
+     "Directory that also gets the output, as rank.N/stdout and rank.N/stderr."},
     {"spool_dir", "", "", "HOROVOD_SPOOL_DIR", kText, "DIR", "/tmp", kOutput,
      "Directory, on a local disk, of horovodrun-UID, which holds the output of detached jobs."},
     {"prefix_timestamp", "-prefix-timestamp,--prefix-output-with-timestamp", "", "", kFlag, "", "0",
      kOutput, "Begin each line of output with the time.", "",
      "--prefix-timestamp,--timestamp-output"},
     {"tag", "--tag", "", "", kText, "FORMAT", "", kOutput,
-     "Prefix of output lines, with {host}, {rank}, {local_rank}, {stream}, {time}; none: no "
-     "prefix."},
+     "Prefix of lines: {host}, {rank}, {local_rank}, {stream}, {time}; none: no prefix."},
     {"only_rank", "--only-rank", "", "", kText, "RANKS", "", kOutput,
      "Show only the output of these ranks, such as 0,3-5."},
     {"fold", "--fold", "", "", kFlag, "", "0", kOutput,

@@ -114,5 +114,4 @@ class Marked(unittest.TestCase):
 
 
 def main():
-    os.environ["OMP_NUM_THREADS"] = "1"  # otherwise one line tells that ranks share the cores
     unittest.main(verbosity=2)

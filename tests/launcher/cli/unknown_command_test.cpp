@@ -24,7 +24,8 @@ TEST_CASE("commands of other tools are answered with ours") {
 TEST_CASE("misspelt commands are named") {
   CHECK(explain_unknown_command("pss") == "no command 'pss'; did you mean horovodrun ps?");
   CHECK(explain_unknown_command("stak") == "no command 'stak'; did you mean horovodrun stack?");
-  CHECK(explain_unknown_command("attahc") == "no command 'atach'; did you mean horovodrun attach?");
+  CHECK(explain_unknown_command("attahc") ==
+        "no command 'attahc'; did you mean horovodrun attach?");
   CHECK(explain_unknown_command("rezise") ==
         "no command 'rezise'; did you mean horovodrun resize?");
 }
