@@ -91,7 +91,7 @@ Status explain_no_hosts(const Options& options, const Status& status) {
   for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by"}) {
     if (options.settings.is_set(key)) return status;
   }
-  if (options.command.empty() || !hosts_of_allocation(options.settings).empty()) return status;
+  if (options.command.empty() || has_allocation(options.settings)) return status;
   const std::string flag = explain_flag_behind(options.command);
   if (!flag.empty()) return invalid_argument(flag);
   const std::string& word = options.command.front();

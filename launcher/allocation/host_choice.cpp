@@ -126,4 +126,9 @@ Result<std::vector<Host>> choose_hosts(const Settings& settings) {
   return hosts;
 }
 
+bool has_allocation(const Settings& settings) {
+  const auto found = allocation(settings);
+  return !found.ok() || found->has_value();
+}
+
 }  // namespace hvd::launcher

@@ -14,4 +14,7 @@ namespace hvd::launcher {
 // within a rank of another job, whose scheduler's hosts are not this one's.
 Result<std::vector<Host>> choose_hosts(const Settings& settings);
 
+// Whether a scheduler has given hosts to this process, also where they cannot be read.
+bool has_allocation(const Settings& settings);
+
 }  // namespace hvd::launcher
