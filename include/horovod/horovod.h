@@ -59,10 +59,14 @@ typedef struct hvd_init_options {
  * returns HVD_OK and changes nothing. After hvd_shutdown, a call joins again. */
 HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_size);
 
-/* Leaves the job. Pending work fails with HVD_ABORTED on all ranks. Blocks until all other ranks
- * know that this rank leaves. Without hvd_init, returns HVD_OK and does nothing. */
+/* Leaves the job. The process sets with this rank end, the set of all ranks among them: their pending work
+ * fails with HVD_ABORTED on all ranks. Blocks until all other ranks know that this rank leaves, and until
+ * each process set without it has ended too: by hvd_shutdown of a member. Without hvd_init, returns HVD_OK and
+ * does nothing. */
 HVD_API int hvd_shutdown(char* error, size_t error_size);
 
+/* As hvd_shutdown, at the end of a program that has failed: process sets without this rank fail, too. */
+HVD_API int hvd_shutdown_failed(char* error, size_t error_size);
 /* 1 between a successful hvd_init and hvd_shutdown, else 0. */
 HVD_API int hvd_is_initialized(void);
 

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::string_view kRegistrationName = "<process sets>";
 constexpr double kSayWhoLeftSeconds = 1;
+// How long a rank that leaves waits for the others once the last process set has ended.
+constexpr double kAnswerSeconds = 30;
 
 }  // namespace
 
@@ -28,7 +30,6 @@ Runtime::~Runtime() {
 }
 
 Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
-  HVD_RETURN_IF_ERROR(core_->refuse(from.op, from.name == nullptr ? "" : from.name));
   std::shared_ptr<const SetMembers> other;
   const SetMembers* set = &sets_.all();
   if (from.process_set != 0) {
@@ -36,6 +37,7 @@ Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
     HVD_RETURN_IF_ERROR(check_member(from, identity_.rank, other.get()));
     set = other.get();
   }
+  HVD_RETURN_IF_ERROR(core_->refuse(from.op, from.name == nullptr ? "" : from.name, *set));
   HVD_RETURN_IF_ERROR(check_device(from, has_devices_, &device_));
   hvd_handle claimed = 0;
   Submission* submission = handles_.claim(&claimed);
@@ -80,7 +82,7 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
   Request request;
   request.op = kAddProcessSets;
   put_set(ranks, &request);
-  HVD_RETURN_IF_ERROR(core_->refuse(request.op, ""));
+  HVD_RETURN_IF_ERROR(core_->refuse(request.op, "", sets_.all()));
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
@@ -91,7 +93,7 @@ Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
   Request request;
   request.op = kRemoveProcessSet;
   request.root = id;
-  HVD_RETURN_IF_ERROR(core_->refuse(request.op, ""));
+  HVD_RETURN_IF_ERROR(core_->refuse(request.op, "", sets_.all()));
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
@@ -185,7 +187,7 @@ void Runtime::say_who_left() {
   if (!status.ok()) log::debug(status.message());
 }
 
-Status Runtime::shutdown(Deadline deadline) {
+Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
   say_who_left();
   observation_->before_leave();
   {
@@ -193,8 +195,16 @@ Status Runtime::shutdown(Deadline deadline) {
     if (closed_) return {};
     core_->leave();
   }
+  const auto others_work = [this] { return core_->own_sets_ended().load() && !core_->over(); };
+  if (ends_other_sets && progress_->wait(core_->own_sets_ended(), deadline) && others_work()) {
+    const Status why = aborted(cat("rank ", identity_.rank, " has ended with an error"));
+    fail(why.with_lost_rank(identity_.rank));
+  }
+  while (!progress_->wait(core_->departed(), deadline) && others_work()) {
+    deadline = Deadline::after_seconds(kAnswerSeconds);
+  }
   Status status;
-  if (!progress_->wait(core_->departed(), deadline)) {
+  if (!core_->departed().load()) {
     status = deadline_exceeded(
         cat("rank ", identity_.rank, " left without an answer of the other ranks"));
     fail(aborted(cat("rank ", identity_.rank, " has shut down")));

@@ -91,9 +91,10 @@ class Runtime {
   Status remove_process_set(int32_t id, hvd_handle* handle);
   const SetTable& process_sets() const { return sets_; }
 
-  // Leaves the job: pending work fails everywhere, and when this returns no peer needs this rank.
-  // The object stays, for what threads still want to know of their handles.
-  Status shutdown(Deadline deadline);
+  // Leaves the job: the process sets with this rank end, and when this returns no peer needs this rank. Waits
+  // for the sets without it; with `ends_other_sets`, these fail. The object stays, for what threads still
+  // want to know of their handles.
+  Status shutdown(Deadline deadline, bool ends_other_sets = false);
 
   // Gives up, with a cause that every rank gets to read.
   void fail(const Status& cause);

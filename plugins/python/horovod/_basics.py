@@ -251,17 +251,21 @@ def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job. Pending work fails on all ranks. Does nothing when not initialised.
+    """Leaves the job. The process sets with this rank end, the set of all ranks among them: pending work of
+    theirs fails on all ranks. Waits for the process sets without this rank, which end when a member of theirs
+    leaves. Does nothing when not initialised.
 
-    Afterwards all ranks may call `init` again. Called automatically when the process ends.
+    Afterwards all ranks may call `init` again. Called automatically when the process ends. When an exception
+    ends it, the process sets without this rank fail, too.
     """
     _ops.complete_delayed()
     _leave()
 
 
-def _leave() -> None:
+def _leave(has_failed: bool = False) -> None:
     error = ctypes.create_string_buffer(4096)
-    status = library().hvd_shutdown(ctypes.addressof(error), len(error))
+    leave = library().hvd_shutdown_failed if has_failed else library().hvd_shutdown
+    status = leave(ctypes.addressof(error), len(error))
     _ops.reset()
     _sets.forget_all(_keeps_sets())
     while _at_end:
@@ -283,7 +287,7 @@ def _shutdown_at_exit(pid: int) -> None:
         return  # the end of a forked child is not the end of the rank
     try:
         if hasattr(sys, "last_type"):  # an exception ends the program: other ranks may never match its work
-            _leave()
+            _leave(has_failed=True)
         else:
             shutdown()
     except HorovodInternalError:

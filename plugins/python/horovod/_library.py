@@ -22,6 +22,7 @@ _SONAME = "libhorovod.so.1"
 _WAITING: Dict[str, List[Any]] = {
     "hvd_init": [ctypes.c_void_p],
     "hvd_shutdown": [],
+    "hvd_shutdown_failed": [],
     "hvd_offer_stack": [ctypes.c_int32, ctypes.c_int32],
     "hvd_start_timeline": [ctypes.c_char_p, ctypes.c_int32],
     "hvd_stop_timeline": [],

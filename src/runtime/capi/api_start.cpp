@@ -273,6 +273,24 @@ Status hvd::runtime::api::complete_init(rendezvous::PlaceRequestFrom from) {
   return {};
 }
 
+Status shut_down(bool ends_other_sets) {
+  // A forked child's exit handlers come here too; the job is its parent's.
+  if (state.forked.load()) return {};
+  const hvd::MutexLock lock(state.mutex);
+  if (!state.initialized.load()) return {};
+  if (state.provisional.exchange(nullptr) != nullptr) {
+    state.initialized.store(false);
+    drop_claim();
+    return {};
+  }
+  Status status = state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds),
+                                                 ends_other_sets);
+  state.initialized.store(false);
+  drop_claim();
+  delete std::exchange(state.session, nullptr);
+  return status;
+}
+
 extern "C" {
 
 int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
@@ -303,22 +321,11 @@ int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
 }
 
 int hvd_shutdown(char* error, size_t error_size) {
-  return guarded(error, error_size, [&]() -> Status {
-    // A forked child's exit handlers come here too; the job is its parent's.
-    if (state.forked.load()) return {};
-    const hvd::MutexLock lock(state.mutex);
-    if (!state.initialized.load()) return {};
-    if (state.provisional.exchange(nullptr) != nullptr) {
-      state.initialized.store(false);
-      drop_claim();
-      return {};
-    }
-    Status status = state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds));
-    state.initialized.store(false);
-    drop_claim();
-    delete std::exchange(state.session, nullptr);
-    return status;
-  });
+  return guarded(error, error_size, [] { return shut_down(false); });
+}
+
+int hvd_shutdown_failed(char* error, size_t error_size) {
+  return guarded(error, error_size, [] { return shut_down(true); });
 }
 
 int32_t hvd_is_provisional(void) { return state.provisional.load() != nullptr ? 1 : 0; }

@@ -14,7 +14,8 @@ PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
   return window_open_.load() ? Wake::kNone : Wake::kDriver;
 }
 
-bool PendingSubmissions::collect(std::vector<Submission*>* refused) {
+bool PendingSubmissions::collect(const std::function<bool(const Submission&)>& is_refused,
+                                 std::vector<Submission*>* refused) {
   Submission* next = queue_.take_all();
   if (next == nullptr) return false;
   const Clock::time_point now = Clock::now();
@@ -34,7 +35,7 @@ bool PendingSubmissions::collect(std::vector<Submission*>* refused) {
     newest_ = submission;
     submission->accepted = submission->planned = false;
     submission->announced_id = 0;
-    if (refused != nullptr) {
+    if (is_refused != nullptr && is_refused(*submission)) {
       refused->push_back(submission);
       continue;
     }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -51,9 +52,10 @@ class PendingSubmissions {
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
   // ---- with the progress lock held ----
-  // Moves all queued submissions into the window, or to the end of `refused` if that is not nullptr.
-  // Returns true when it moved any.
-  bool collect(std::vector<Submission*>* refused);
+  // Moves all queued submissions into the window, or to the end of `refused` if `is_refused`, which
+  // may be null, says so. Returns true when it moved any.
+  bool collect(const std::function<bool(const Submission&)>& is_refused,
+               std::vector<Submission*>* refused);
   // Whether the window ends now. flush: an open window ends at once.
   bool is_due(bool flush) const;
   // The submissions in the window, in order.

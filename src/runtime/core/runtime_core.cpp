@@ -26,7 +26,8 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
                    options.calls_helper_early),
       executor_(options.fusion.threshold, ops, this, &instruments_),
       sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity),
-      plans_({names, &executor_, &instruments_, this}, options.rank) {
+      plans_({names, &executor_, &instruments_, this}, options.rank),
+      shutdown_(&links_, sets) {
   executor_.set_tuning(options_.tuning);
   executor_.set_framework(host->framework());
 }
@@ -75,28 +76,40 @@ bool RuntimeCore::run_batches() {
 }
 
 bool RuntimeCore::collect() {
-  if (!over()) return submissions_.collect(nullptr);
+  if (!shutdown_.is_ending()) return submissions_.collect(nullptr, nullptr);
   refused_.clear();
-  const bool moved = submissions_.collect(&refused_);
-  for (Submission* submission : refused_) {
-    complete(submission, refuse(submission->request.op, submission->name->text));
-  }
+  const bool moved = submissions_.collect(
+      [this](const Submission& submission) { return has_ended(submission); }, &refused_);
+  for (Submission* submission : refused_) complete(submission, refuse(*submission));
   return moved;
+}
+
+// Of a set that was removed meanwhile, the members are not known any more: only a failure of the job ends it.
+const SetMembers& RuntimeCore::members_of(const Submission& submission) const {
+  static const SetMembers kNobody;
+  const ProcessSetState* const set = sets_.find(submission.set);
+  return set == nullptr ? kNobody : *set->members;
+}
+
+Status RuntimeCore::refuse(const Submission& submission) {
+  return refuse(submission.request.op, submission.name->text, members_of(submission));
 }
 
 void RuntimeCore::announce() {
   instruments_.trace.cycle();
-  for (Submission* submission : submissions_.collected()) {
-    ProcessSetState* set = sets_.find(submission->set);
-    if (set != nullptr && !set->ended)
-      announce(set, submission);
-    else if (set == nullptr || set->removed) {
-      complete(submission, not_found("its process set was removed meanwhile"));
-    } else {
-      submission->accepted = true;  // fails when the notice that the job ends arrives
-    }
-  }
+  for (Submission* submission : submissions_.collected()) announce(submission);
   submissions_.close_window();
+}
+
+void RuntimeCore::announce(Submission* submission) {
+  ProcessSetState* set = sets_.find(submission->set);
+  if (set != nullptr && !set->ended)
+    announce(set, submission);
+  else if (set == nullptr || set->removed) {
+    complete(submission, not_found("its process set was removed meanwhile"));
+  } else {
+    submission->accepted = true;  // fails when the notice that the set ends arrives
+  }
 }
 
 void RuntimeCore::announce(ProcessSetState* set, Submission* submission) {
@@ -257,7 +270,8 @@ void RuntimeCore::report(ProcessSetState* set) {
     plan(set);
     if (!set->speculation.possible()) return;
     // A tuner decides before any other rank knows of a plan.
-    const bool is_allowed = !over() && (plan_listener_ == nullptr || set != sets_.all());
+    const bool is_allowed =
+        !over() && !set->ended && (plan_listener_ == nullptr || set != sets_.all());
     if (Status status = speculative_.send_tentative_plan(set, is_allowed); !status.ok()) {
       fail_with(status, -1);
     }
@@ -409,7 +423,7 @@ void RuntimeCore::end_set(ProcessSetState* set) {
   if (std::exchange(set->ended, true)) return;
   // A set that no rank has removed ends with the job. When the notice of that is still in flight, the
   // notice fails this work.
-  if (over() || set->removed) fail_rest(set);
+  if (set->removed || shutdown_.has_ended(*set->members)) fail_rest(set);
 }
 
 void RuntimeCore::fail_rest(ProcessSetState* set) {
@@ -417,12 +431,13 @@ void RuntimeCore::fail_rest(ProcessSetState* set) {
   for (Submission* submission = newest(); submission != nullptr;) {
     Submission* older = submission->older;
     if (submission->accepted && !submission->planned && submission->set == set->members->serial) {
-      const std::string& name = submission->name->text;
-      complete(submission,
-               over() ? refuse(submission->request.op, name)
-                      : not_found(cat(operation_text(submission->request.op, name),
-                                      " cannot run: process set ", set->members->id,
-                                      " was removed before every member had submitted it")));
+      Status why = refuse(*submission);
+      if (why.ok()) {
+        why = not_found(cat(operation_text(submission->request.op, submission->name->text),
+                            " cannot run: process set ", set->members->id,
+                            " was removed before every member had submitted it"));
+      }
+      complete(submission, std::move(why));
     }
     submission = older;
   }
@@ -463,25 +478,26 @@ void RuntimeCore::act(Shutdown::Step step) {
   if (step == Shutdown::Step::kEndServices) services_.end(refusal());
 }
 
-// Ends the planning of all sets: submissions without a plan fail.
+// Ends the planning of the sets of which a member has left: submissions without a plan fail.
 void RuntimeCore::end_work() {
+  const std::vector<Submission*> window = submissions_.collected();
   submissions_.close_window();
-  for (Submission* submission = newest(); submission != nullptr;) {
-    Submission* older = submission->older;
-    if (!submission->accepted) {
-      complete(submission, refuse(submission->request.op, submission->name->text));
-    }
-    submission = older;
+  for (Submission* submission : window) {
+    if (has_ended(*submission))
+      complete(submission, refuse(*submission));
+    else
+      announce(submission);
   }
-  end_all_sets();
+  end_sets();
 }
 
 // The shutdown protocol ends the set of all ranks. Another set ends with the last plan of its root, since
 // plans of that set may be in flight.
-void RuntimeCore::end_all_sets() {
+void RuntimeCore::end_sets() {
   end_set(sets_.all());
   for (size_t i = 0; i < sets_.size(); ++i) {
     ProcessSetState* set = sets_.at(i);
+    if (!shutdown_.has_ended(*set->members)) continue;
     if (set->ended) fail_rest(set);
     if (!set->coordinator || set->ended) continue;
     if (Status status = send_last_plan(set); !status.ok()) return fail_with(status, -1);

@@ -64,10 +64,14 @@ class RuntimeCore final : public Drivable, private PlanSink {
   using Wake = PendingSubmissions::Wake;
   // Queues a submission. Returns what the caller has to wake.
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
-  // The reason why this rank refuses submissions, or ok.
+  // The reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
-  // The error of a submission that this rank refuses for that reason. `name` may be empty.
-  Status refuse(int32_t op, std::string_view name) { return shutdown_.refuse(op, name); }
+  // The error of a submission to this set that this rank refuses for that reason, else ok. `name` may be empty.
+  Status refuse(int32_t op, std::string_view name, const SetMembers& set) {
+    return shutdown_.refuse(op, name, set);
+  }
+  // True when each set with this rank has ended, or the job has failed.
+  const std::atomic<bool>& own_sets_ended() const { return shutdown_.own_sets_ended(); }
   // The peer whose exit made work of this rank fail, if one did.
   std::optional<int32_t> cut_off_by() const { return shutdown_.cut_off_by(); }
   // True when no peer needs this rank: its links may close.
@@ -113,12 +117,13 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
   // Sets the listener of the root for plans of the set of all ranks. nullptr: none.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
-  // True when this rank refuses submissions because the job ends.
+  // True when the job has failed, or each of its process sets has ended.
   bool over() const { return shutdown_.over(); }
 
  private:
   bool collect();
   void announce();
+  void announce(Submission* submission);
   void announce(ProcessSetState* set, Submission* submission);
   void announce_now(ProcessSetState* set, Submission* submission);
   bool poll_links();
@@ -142,7 +147,12 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Status send_last_plan(ProcessSetState* set);
   void end_set(ProcessSetState* set);
   void fail_rest(ProcessSetState* set);
-  void end_all_sets();
+  void end_sets();
+  const SetMembers& members_of(const Submission& submission) const;
+  bool has_ended(const Submission& submission) const {
+    return shutdown_.has_ended(members_of(submission));
+  }
+  Status refuse(const Submission& submission);
   bool drop_removed_sets();
   void hear_what_was_early();
   void act(Shutdown::Step step);
@@ -163,7 +173,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   SpeculativeExchange speculative_{&options_.fusion, &executor_, &links_};
   ProcessSetRegistry sets_;
   PlanApplication plans_;
-  Shutdown shutdown_{&links_};
+  Shutdown shutdown_;
   CoreCounts counts_;
 
   ServiceBus services_{&links_};

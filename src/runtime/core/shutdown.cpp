@@ -1,26 +1,69 @@
 #include "runtime/core/shutdown.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/text.h"
 
 namespace hvd::runtime {
+namespace {
+
+bool has_one_of(const SetMembers& set, std::span<const int32_t> ranks) {
+  return std::ranges::any_of(ranks, [&](int32_t rank) { return set.index_of(rank) >= 0; });
+}
+
+}  // namespace
+
+int32_t Shutdown::leaver_of(const SetMembers& set) const {
+  const auto found =
+      std::ranges::find_if(leavers_, [&](int32_t rank) { return set.index_of(rank) >= 0; });
+  return found == leavers_.end() ? -1 : *found;
+}
+
+Status Shutdown::left_by(int32_t leaver) const {
+  // The program of another rank may also have returned or raised an exception.
+  const std::string who = leaver == links_->rank()
+                              ? std::string("this rank called shutdown")
+                              : cat("rank ", leaver, " has ended its program or called shutdown");
+  return aborted(cat("Horovod has been shut down: ", who));
+}
 
 Status Shutdown::refusal() const {
   if (!over_.load(std::memory_order_acquire)) return {};
-  const MutexLock lock(refusal_mutex_);
-  return refusal_;
+  const MutexLock lock(mutex_);
+  return leavers_.empty() ? failure_ : left_by(leavers_.front());
 }
 
-Status Shutdown::refuse(int32_t op, std::string_view name) {
-  if (!over_.load(std::memory_order_acquire)) return {};
+bool Shutdown::has_ended(const SetMembers& set) const {
+  if (!is_ending()) return false;
+  const MutexLock lock(mutex_);
+  return !failure_.ok() || leaver_of(set) >= 0;
+}
+
+Status Shutdown::refuse(int32_t op, std::string_view name, const SetMembers& set) {
+  if (!is_ending()) return {};
+  const MutexLock lock(mutex_);
+  const int32_t leaver = leaver_of(set);
+  if (leaver < 0) {
+    if (!failure_.ok()) cut_off_.store(true);
+    return failure_;
+  }
+  int32_t nobody = -1;
+  if (leaver != links_->rank()) left_by_.compare_exchange_strong(nobody, leaver);
   cut_off_.store(true);
-  const MutexLock lock(refusal_mutex_);
-  if (end_ != End::kShutdown || is_registration(op)) return refusal_;
+  const Status reason = left_by(leaver);
+  if (is_registration(op)) return reason;
   return aborted(
-      cat(operation_text(op, name), " cannot run: ", refusal_.message(),
+      cat(operation_text(op, name), " cannot run: ", reason.message(),
           " before every rank had submitted it; all ranks must submit the same operations before "
           "one of them ends (hvd.join() is for ranks with fewer steps)"));
+}
+
+bool Shutdown::has_set(bool is_own) const {
+  return std::ranges::any_of(sets_->ids(), [&](int32_t id) {
+    const auto set = sets_->find(id);
+    return set != nullptr && (!is_own || set->index >= 0) && leaver_of(*set) < 0;
+  });
 }
 
 std::optional<int32_t> Shutdown::cut_off_by() const {
@@ -29,27 +72,28 @@ std::optional<int32_t> Shutdown::cut_off_by() const {
   return peer;
 }
 
-void Shutdown::refuse_from_now(Status reason, End end) {
-  {
-    const MutexLock lock(refusal_mutex_);
-    if (!refusal_.ok()) return;
-    refusal_ = std::move(reason);
-    end_ = end;
-  }
-  over_.store(true, std::memory_order_release);
+// Whether a set that has not ended has this rank.
+bool Shutdown::ends_a_set(int32_t rank) const {
+  const MutexLock lock(mutex_);
+  return std::ranges::any_of(sets_->ids(), [&](int32_t id) {
+    const auto set = sets_->find(id);
+    return set != nullptr && set->index_of(rank) >= 0 && !has_one_of(*set, leavers_) &&
+           !has_one_of(*set, asked_);
+  });
 }
 
 Shutdown::Step Shutdown::leave() {
-  if (over() || protocol_.complete()) {
-    if (!protocol_.stopping()) departed_.store(true);
-    return Step::kNone;
-  }
+  if (!protocol_.stopping() && (over() || protocol_.complete())) departed_.store(true);
+  if (over() || protocol_.complete() || !ends_a_set(links_->rank())) return Step::kNone;
+  asked_.push_back(links_->rank());
   return act(protocol_.leave(links_->rank()));
 }
 
 Shutdown::Step Shutdown::receive(MessageKind kind, const Notice& notice) {
   switch (kind) {
     case MessageKind::kLeave:
+      if (!ends_a_set(notice.rank)) return Step::kNone;
+      asked_.push_back(notice.rank);
       return act(protocol_.leave(notice.rank));
     case MessageKind::kStop:
       return act(protocol_.stop(notice.rank));
@@ -68,12 +112,12 @@ std::optional<Shutdown::Step> Shutdown::links_closed() {
 
 Shutdown::Step Shutdown::act(const ShutdownProtocol::Actions& actions) {
   const int32_t parent = links_->tree().parent;
-  if (actions.leave_up) {
-    links_->send_notice(MessageKind::kLeave, {protocol_.leaver_asked_for(), HVD_OK, {}}, parent);
+  if (actions.leave_up >= 0) {
+    links_->send_notice(MessageKind::kLeave, {actions.leave_up, HVD_OK, {}}, parent);
   }
-  if (actions.stop_down) {
-    links_->notify_children(MessageKind::kStop, {protocol_.leaver(), HVD_OK, {}});
-    note_leaver(protocol_.leaver());
+  if (actions.stop_down >= 0) {
+    links_->notify_children(MessageKind::kStop, {actions.stop_down, HVD_OK, {}});
+    note_leaver(actions.stop_down);
     return Step::kEndWork;
   }
   if (actions.stopped_up) {
@@ -88,26 +132,31 @@ Shutdown::Step Shutdown::act(const ShutdownProtocol::Actions& actions) {
 }
 
 void Shutdown::note_leaver(int32_t leaver) {
-  // The program of another rank may also have returned or raised an exception.
-  const bool is_own = leaver == links_->rank();
-  const std::string who = is_own
-                              ? std::string("this rank called shutdown")
-                              : cat("rank ", leaver, " has ended its program or called shutdown");
-  refuse_from_now(aborted(cat("Horovod has been shut down: ", who)), End::kShutdown);
-  if (!is_own) left_by_.store(leaver);
+  {
+    const MutexLock lock(mutex_);
+    leavers_.push_back(leaver);
+    if (!has_set(false)) over_.store(true, std::memory_order_release);
+    if (!has_set(true)) own_sets_ended_.store(true);
+  }
+  is_ending_.store(true, std::memory_order_release);
 }
 
 Status Shutdown::fail(const Status& cause, int32_t heard_from, bool has_work) {
-  refuse_from_now(cause, End::kFailure);
-  Status first = protocol_.stopping() ? cause : refusal();
+  {
+    const MutexLock lock(mutex_);
+    failure_ = cause;
+  }
+  is_ending_.store(true, std::memory_order_release);
+  over_.store(true, std::memory_order_release);
+  own_sets_ended_.store(true);
   departed_.store(true);
-  if (first.lost_rank() >= 0 && left_by_.load() < 0) {
-    left_by_.store(first.lost_rank());
+  if (cause.lost_rank() >= 0 && left_by_.load() < 0) {
+    left_by_.store(cause.lost_rank());
     if (has_work) cut_off_.store(true);
   }
 
-  const Notice notice{links_->rank(), static_cast<int32_t>(first.code()), first.message(),
-                      first.lost_rank()};
+  const Notice notice{links_->rank(), static_cast<int32_t>(cause.code()), cause.message(),
+                      cause.lost_rank()};
   const TreePlace& place = links_->tree();
   if (place.parent >= 0 && place.parent != heard_from) {
     links_->send_notice(MessageKind::kAbort, notice, place.parent);
@@ -116,7 +165,7 @@ Status Shutdown::fail(const Status& cause, int32_t heard_from, bool has_work) {
     if (child != heard_from) links_->send_notice(MessageKind::kAbort, notice, child);
   }
   links_->drain();
-  return first;
+  return cause;
 }
 
 }  // namespace hvd::runtime

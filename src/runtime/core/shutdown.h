@@ -1,6 +1,6 @@
 // Ends this rank's part in the job, by the shutdown protocol or after a failure. Owns the protocol's
-// state and the reason why this rank refuses submissions, and sends the notices to neighbours in the
-// combining tree. Only the runtime core calls it, and completes pending work as the returned steps say.
+// state, the ranks that have left and the failure, which are why this rank refuses submissions, and sends
+// the notices to neighbours in the combining tree. A process set ends with its first member that leaves. Only the runtime core calls it, and completes pending work as the returned steps say.
 // Lives on the progress thread, except for the functions marked "any thread".
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -18,17 +19,23 @@ namespace hvd::runtime {
 
 class Shutdown {
  public:
-  // The links outlive this object.
-  explicit Shutdown(MessageLinks* links)
-      : links_(links), protocol_(links->is_root(), links->tree().children.size()) {}
+  // Both outlive this object.
+  Shutdown(MessageLinks* links, const SetTable* sets)
+      : links_(links), sets_(sets), protocol_(links->is_root(), links->tree().children.size()) {}
 
   // ---- any thread ----
-  // True when this rank refuses submissions because the job ends.
+  // True when a rank has left, or the job has failed.
+  bool is_ending() const { return is_ending_.load(std::memory_order_acquire); }
+  // True when the job has failed, or each of its process sets has ended.
   bool over() const { return over_.load(std::memory_order_relaxed); }
-  // The reason why this rank refuses submissions, or ok.
+  // The reason for that, or ok.
   Status refusal() const;
-  // The error of a submission that this rank refuses for that reason. `name` may be empty.
-  Status refuse(int32_t op, std::string_view name);
+  // True when this set has ended: a member has left, or the job has failed.
+  bool has_ended(const SetMembers& set) const;
+  // The error of a submission to this set that this rank refuses for that reason, else ok. `name` may be empty.
+  Status refuse(int32_t op, std::string_view name, const SetMembers& set);
+  // True when each set with this rank has ended, or the job has failed.
+  const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
   // The peer whose exit made work of this rank fail, if one did.
   std::optional<int32_t> cut_off_by() const;
   // True when no peer needs this rank: its links may close.
@@ -38,7 +45,7 @@ class Shutdown {
   // The next action of the caller after a call.
   enum class Step {
     kNone,
-    kEndWork,      // end all planning: submissions without a plan fail
+    kEndWork,      // end the planning of the sets that have ended: submissions without a plan fail
     kEndServices,  // the goodbye message has passed: departed() is true
   };
   // Starts the shutdown protocol for this rank.
@@ -57,22 +64,30 @@ class Shutdown {
   Status fail(const Status& cause, int32_t heard_from, bool has_work);
 
  private:
-  enum class End { kFailure, kShutdown };
   Step act(const ShutdownProtocol::Actions& actions);
-  void refuse_from_now(Status reason, End end);
+  bool ends_a_set(int32_t rank) const;
   void note_leaver(int32_t leaver);
+  // The first member that has left, or -1.
+  int32_t leaver_of(const SetMembers& set) const HVD_REQUIRES(mutex_);
+  // Whether a set of all, or of those with this rank, has not ended.
+  bool has_set(bool is_own) const HVD_REQUIRES(mutex_);
+  Status left_by(int32_t leaver) const;
 
   MessageLinks* const links_;
+  const SetTable* const sets_;
   ShutdownProtocol protocol_;
+  std::vector<int32_t> asked_;  // ranks whose leaving this rank has passed on
 
   // Shared with other threads.
+  std::atomic<bool> is_ending_{false};  // a rank has left, or the job has failed
   std::atomic<bool> over_{false};
+  std::atomic<bool> own_sets_ended_{false};
   std::atomic<bool> departed_{false};
-  std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
+  std::atomic<int32_t> left_by_{-1};  // the first peer that made work fail by leaving, or was lost
   std::atomic<bool> cut_off_{false};  // pending work failed because that peer left
-  mutable Mutex refusal_mutex_;
-  Status refusal_ HVD_GUARDED_BY(refusal_mutex_);
-  End end_ HVD_GUARDED_BY(refusal_mutex_) = End::kFailure;  // how the job ended, as in `refusal_`
+  mutable Mutex mutex_;
+  std::vector<int32_t> leavers_ HVD_GUARDED_BY(mutex_);  // ranks that have left, in that order
+  Status failure_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::runtime

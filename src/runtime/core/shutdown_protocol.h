@@ -1,13 +1,13 @@
-// The state machine of the shutdown protocol. The first rank that calls hvd_shutdown sends "leave" to
-// the root. The root stops planning and sends "stop" down the combining tree. A rank sends "stopped" to
-// its parent when its whole subtree has run all plans. When all ranks have, the root sends "goodbye"
-// down the tree, and ranks may close their links. Class Shutdown owns the machine, calls it on the
-// progress thread and sends the messages that it returns.
+// The state machine of the shutdown protocol. A rank that calls hvd_shutdown sends "leave" to the root,
+// which sends "stop" down the combining tree: the process sets with that rank end, that of all ranks with
+// the first one. A rank sends "stopped" to its parent when all sets of its subtree have ended and have run
+// their plans. When all ranks have, the root sends "goodbye" down the tree, and ranks may close their links.
+// Class Shutdown owns the machine, asks it only about ranks that end a set, calls it on the progress thread
+// and sends the messages that it returns.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-
-#include "base/status.h"
 
 namespace hvd::runtime {
 
@@ -17,51 +17,38 @@ class ShutdownProtocol {
 
   // The messages that the caller sends now, up to the parent or down to all children.
   struct Actions {
-    bool leave_up = false;
-    bool stop_down = false;
+    int32_t leave_up = -1;   // the rank that leaves, or -1
+    int32_t stop_down = -1;  // the same
     bool stopped_up = false;
     bool goodbye_down = false;
   };
 
   // This rank or a rank in its subtree wants to leave.
   Actions leave(int32_t rank) {
-    Actions actions;
-    if (asked_ || stopping()) return actions;
-    asked_ = true;
     if (is_root_) return stop(rank);
-    leaver_asked_for_ = rank;
-    actions.leave_up = true;
-    return actions;
+    return {.leave_up = rank};
   }
   // The root has decided to stop. On another rank: its "stop" message has arrived.
   Actions stop(int32_t rank) {
-    Actions actions;
-    if (stopping()) return actions;
-    leaver_ = rank;
-    actions.stop_down = true;
-    return actions;
+    if (leaver_ < 0) leaver_ = rank;
+    return {.stop_down = rank};
   }
   // A child's whole subtree has run all plans.
   void child_stopped() { ++children_stopped_; }
-  // This rank has run all plans. Called in every such pass; acts once.
+  // All sets of this rank have ended, and it has run all plans. Called in every such pass; acts once.
   Actions drained() {
-    Actions actions;
-    if (!stopping() || reported_ || children_stopped_ < children_) return actions;
+    if (!stopping() || reported_ || children_stopped_ < children_) return {};
     reported_ = true;
     if (is_root_) return goodbye();
-    actions.stopped_up = true;
-    return actions;
+    return {.stopped_up = true};
   }
   Actions goodbye() {
-    Actions actions;
     complete_ = true;
-    actions.goodbye_down = true;
-    return actions;
+    return {.goodbye_down = true};
   }
 
   bool stopping() const { return leaver_ >= 0; }
-  int32_t leaver() const { return leaver_; }
-  int32_t leaver_asked_for() const { return leaver_asked_for_; }
+  int32_t leaver() const { return leaver_; }  // the first one
   // This rank's whole subtree has run all plans.
   bool reported() const { return reported_; }
   bool complete() const { return complete_; }
@@ -71,8 +58,6 @@ class ShutdownProtocol {
   const size_t children_;
   size_t children_stopped_ = 0;
   int32_t leaver_ = -1;
-  int32_t leaver_asked_for_ = -1;
-  bool asked_ = false;
   bool reported_ = false;
   bool complete_ = false;
 };

@@ -3,12 +3,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <numeric>
 #include <random>
 
+#include "base/text.h"
 #include "runtime/rank_checks.h"
 
+using hvd::cat;
 using hvd::Code;
 using hvd::Deadline;
 using hvd::Status;
@@ -343,14 +346,15 @@ TEST_CASE("a rank that is no member gets no message of a set's work") {
   CHECK(after.messages_sent == before.messages_sent);
 }
 
-TEST_CASE("a shutdown in the middle of a set's work ends it everywhere") {
+TEST_CASE("a member's shutdown in the middle of a set's work ends it everywhere") {
   FOR_ALL_LINKS(options);
   for (int round = 0; round < 10; ++round) {
     Ranks ranks(4, options);
     require_started(ranks);
     ranks.each([&](int rank) {
       REQUIRE(add(ranks[rank], {1, 2, 3}).ok());
-      if (rank == 0) {
+      if (rank == 0) return;
+      if (rank == 2) {
         (void)ranks[rank].shutdown(Deadline::after_seconds(20));
         return;
       }
@@ -361,7 +365,7 @@ TEST_CASE("a shutdown in the middle of a set's work ends it everywhere") {
         const Status status = work.run(ranks[rank]);
         if (status.ok()) continue;
         CHECK(status.code() == Code::kAborted);
-        CHECK_MESSAGE(status.message().find("rank 0 has ended its program or called shutdown") !=
+        CHECK_MESSAGE(status.message().find("rank 2 has ended its program or called shutdown") !=
                           std::string::npos,
                       status.message());
         break;
@@ -392,4 +396,108 @@ TEST_CASE("a failure while sets come and go ends all work, and each once") {
       }
     });
   }
+}
+
+TEST_CASE("a set of others outlives each rank that leaves, whatever its place in the tree") {
+  FOR_ALL_LINKS(options);
+  constexpr int kSize = 5;
+  options.machines = {0, 0, 1, 1, 2};
+  for (int leaver = 0; leaver < kSize; ++leaver) {
+    CAPTURE(leaver);
+    std::vector<int32_t> others;
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (rank != leaver) others.push_back(rank);
+    }
+    options.process_sets = {others};
+    Ranks ranks(kSize, options);
+    require_started(ranks);
+    std::atomic<int> working = kSize - 1;
+    ranks.each([&](int rank) {
+      Runtime& runtime = ranks[rank];
+      int32_t dynamic = 0;
+      const std::vector<int32_t> pair = {others[1], others[3]};
+      CHECK(add(runtime, pair, &dynamic).ok());
+      if (rank == leaver) {
+        CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
+        CHECK(working == 0);  // no other rank has lost its links before
+        return;
+      }
+      // That the rank has left is known once the set of all ranks refuses work.
+      Status refused;
+      for (int round = 0; refused.ok(); ++round) {
+        Work late(HVD_ALLREDUCE, cat("late ", round), std::vector<float>{1}, HVD_FLOAT32);
+        refused = late.submit(runtime);
+        if (refused.ok()) refused = late.finish(runtime);
+        CHECK(refused.code() == Code::kAborted);
+      }
+      CHECK(refused.message().find(cat("rank ", leaver, " has ended its program")) !=
+            std::string::npos);
+      CHECK(add(runtime, {0, 1, 2}).code() == Code::kAborted);
+      for (int round = 0; round < 3; ++round) check_all_operations(runtime, 1, others);
+      if (rank == pair[0] || rank == pair[1]) check_all_operations(runtime, dynamic, pair);
+      --working;
+      CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
+    });
+  }
+}
+
+TEST_CASE("sets end one by one, each with its first member that leaves") {
+  FOR_ALL_LINKS(options);
+  options.machines = {0, 0, 1, 1};
+  options.process_sets = {{0, 1}, {2, 3}, {1, 2, 3}};
+  Ranks ranks(4, options);
+  require_started(ranks);
+  std::atomic<int> working = 2;
+  ranks.each([&](int rank) {
+    Runtime& runtime = ranks[rank];
+    if (rank == 0) {
+      CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
+      CHECK(working == 0);
+    } else if (rank == 1) {
+      check_all_operations(runtime, 3, {1, 2, 3});
+      Work pending(HVD_ALLREDUCE, "pending", std::vector<float>{1}, HVD_FLOAT32);
+      pending.submission.process_set = 1;
+      const Status submitted = pending.submit(runtime);
+      const Status status = submitted.ok() ? pending.finish(runtime) : submitted;
+      CHECK(status.code() == Code::kAborted);
+      CHECK(status.message().find("rank 0 has ended") != std::string::npos);
+      CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
+      CHECK(working == 0);
+    } else {
+      check_all_operations(runtime, 3, {1, 2, 3});
+      for (int round = 0; round < 20; ++round) check_all_operations(runtime, 2, {2, 3});
+      Work pending(HVD_ALLREDUCE, "pending", std::vector<float>{1}, HVD_FLOAT32);
+      pending.submission.process_set = 3;
+      const Status submitted = pending.submit(runtime);
+      const Status status = submitted.ok() ? pending.finish(runtime) : submitted;
+      CHECK(status.code() == Code::kAborted);
+      CHECK(status.message().find("rank 1 has ended") != std::string::npos);
+      check_all_operations(runtime, 2, {2, 3});
+      --working;
+      CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
+    }
+  });
+}
+
+TEST_CASE("a rank that is lost fails the sets that go on without one that has left") {
+  FOR_ALL_LINKS(options);
+  options.process_sets = {{1, 2}};
+  Ranks ranks(3, options);
+  require_started(ranks);
+  ranks.each([&](int rank) {
+    Runtime& runtime = ranks[rank];
+    if (rank == 0) {
+      (void)runtime.shutdown(Deadline::after_seconds(20));
+    } else if (rank == 1) {
+      check_all_operations(runtime, 1, {1, 2});
+      runtime.fail(hvd::aborted("rank 1 fails").with_lost_rank(1));
+    } else {
+      check_all_operations(runtime, 1, {1, 2});
+      Work pending(HVD_ALLREDUCE, "pending", std::vector<float>{1}, HVD_FLOAT32);
+      pending.submission.process_set = 1;
+      const Status submitted = pending.submit(runtime);
+      const Status status = submitted.ok() ? pending.finish(runtime) : submitted;
+      CHECK(status.message() == "rank 1 fails");
+    }
+  });
 }
