@@ -109,6 +109,10 @@ HVD_API int32_t hvd_leave_seconds(void);
  * called this since the first one, the launcher of an elastic job ends the job. */
 HVD_API void hvd_state_committed(void);
 
+/* The program begins, or has ended, the work that it repeats when the ranks change. A process that ends between the two
+ * has failed, also with exit code 0: the other ranks go on without it. Nothing outside of elastic jobs. */
+HVD_API void hvd_elastic_run_entered(void);
+HVD_API void hvd_elastic_run_returned(void);
 /* Identifies submitted work until hvd_release. 0 is never a handle. */
 typedef uint64_t hvd_handle;
 

@@ -75,6 +75,11 @@ void Generations::takes_part(Time now) {
   consider(now);
 }
 
+void Generations::runs(int process, bool is_inside) {
+  if (!table_.is_live(process)) return;
+  table_.processes.at(process).is_in_run = is_inside;
+}
+
 // Until a process asks for a place, and for ever if the program does not use Horovod, the ranks are those
 // with which the launch began.
 void Generations::assume_ranks() {
@@ -156,6 +161,11 @@ bool Generations::is_asking(int process) const {
 bool Generations::ended(int process, int exit_code, const std::string& sentence, Time now,
                         const std::string& exception) {
   if (is_over_ || !table_.is_live(process)) return true;
+  if (exit_code == 0 && table_.processes.at(process).is_in_run) {
+    const std::string early =
+        cat(table_.whose(process), " exited with code 0 inside hvd.elastic.run");
+    return ended(process, kExitLauncher, early, now);
+  }
   if (exit_code != 0 && table_.is_member(process) && !finishing_ && !restarts_program()) {
     const JobProcess& one = table_.processes.at(process);
     repetition_.failed(exception, exit_code,
@@ -166,7 +176,10 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
                         .whose = table_.whose(process),
                         .sentence = sentence});
   }
-  const bool is_failure_of_job = exit_code != 0 && finishing_ && table_.is_member(process);
+  if (exit_code != 0 && finishing_ && table_.is_member(process)) {
+    over(exit_code, cat(sentence, "; ", join(finished_, ", "), " had exited with code 0"), process);
+    return false;
+  }
   if (exit_code != 0) {
     fail(process, exit_code, sentence, now);
   } else {
@@ -174,6 +187,7 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
     // A process that was no rank yet has done no work.
     if (!table_.current || table_.is_member(process)) {
       if (!suspect_) finishing_ = finishing_.value_or(now);
+      finished_.push_back(table_.whose(process));
     } else if (!finishing_) {
       actions_.say(
           cat(table_.whose(process), " exited with code 0 before it was a rank; ",
@@ -181,7 +195,7 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
     }
   }
   consider(now);
-  return !is_failure_of_job;
+  return true;
 }
 
 bool Generations::host_lost(int host, const std::string& sentence, Time now) {
@@ -584,8 +598,26 @@ void Generations::over(int exit_code, const std::string& sentence, int process) 
   actions_.end_job(exit_code, sentence, process);
 }
 
-// A rank has ended its work: no further generation begins, and who asks for one is ended.
+// No generation begins for a rank that asks for one when others have ended their work.
+void Generations::check_unfinished() {
+  std::vector<std::string> left;
+  bool asks = false;
+  for (const int process : table_.members()) {
+    if (!table_.is_live(process) || !table_.processes.at(process).is_in_run) continue;
+    left.push_back(table_.whose(process));
+    asks |= table_.processes.at(process).phase == ProcessPhase::kAsking;
+  }
+  if (!asks) return;
+  over(kExitLauncher,
+       failure_.before(cat(join(finished_, ", "), " exited with code 0, and ", join(left, ", "),
+                           left.size() == 1 ? " is ended before its" : " are ended before their",
+                           " training has: the remaining ranks ask for another generation, which "
+                           "the job cannot begin when a rank has ended its work")));
+}
+
+// A rank has ended its work: no further generation begins.
 void Generations::finish() {
+  check_unfinished();
   for (auto& [number, host] : table_.hosts) {
     const bool works = std::any_of(host.processes.begin(), host.processes.end(), [this](int one) {
       return table_.processes.at(one).phase == ProcessPhase::kMember ||

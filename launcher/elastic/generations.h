@@ -92,6 +92,8 @@ class Generations {
   void start_failed(int host, const std::string& sentence, Time now);
   // A rank has entered hvd.elastic.run.
   void takes_part(Time now);
+  // A process is inside hvd.elastic.run, or has returned from it.
+  void runs(int process, bool is_inside);
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
   // The same for one of Horovod's own workers, after the first generation.
   void original_requested(int process, int64_t request, Time now);
@@ -181,6 +183,7 @@ class Generations {
   void say_all(const std::vector<std::string>& sentences);
   void wake_at(Time time) { next_ = std::min(next_, time); }
   void finish();
+  void check_unfinished();
   void tell_loss(const std::string& sentence, Time now);
 
   GenerationLimits limits_;
@@ -200,8 +203,9 @@ class Generations {
   bool takes_part_ = false;
   bool is_over_ = false;
   std::optional<Suspect> suspect_;
-  std::optional<Time> finishing_;    // since a rank has ended with exit code 0
-  std::optional<Time> ready_since_;  // a process that is no member can become one
+  std::optional<Time> finishing_;      // since a rank has ended with exit code 0
+  std::vector<std::string> finished_;  // these ranks
+  std::optional<Time> ready_since_;    // a process that is no member can become one
   std::optional<Time> paused_since_;
   Reminder pause_;
   Time next_ = Time::max();  // of on_time()

@@ -29,6 +29,7 @@ struct JobProcess {
   // Which its hvd.init has returned, until it has met the other ranks.
   std::optional<rendezvous::Place> provisional = std::nullopt;
   bool takes_any_place = false;  // it waits in hvd.elastic.run
+  bool is_in_run = false;        // it has entered hvd.elastic.run, which has not returned
 };
 
 struct JobHost {

@@ -110,6 +110,12 @@ void ElasticJob::begin() {
     arm();
   });
   serve_originals();
+  launch_.server.on_change(std::string(rendezvous::kElasticRuns), [this](const std::string& key) {
+    const auto process = parse_int(std::string_view(key).substr(rendezvous::kElasticRuns.size()));
+    const auto value = launch_.server.value(key);
+    if (is_stopped_ || !process || !value) return;
+    generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun);
+  });
   is_ended_.resize(launch_.plan.hosts.size());
   is_started_.resize(launch_.plan.hosts.size(), true);
   is_held_.resize(launch_.plan.hosts.size());

@@ -336,10 +336,11 @@ def test_a_launcher_that_is_killed_while_the_job_pauses_leaves_nothing():
 
 
 @world()
-def test_ranks_that_end_unevenly_end_the_job_with_success():
+def test_a_rank_that_returns_before_the_others_ends_the_job_with_a_sentence():
     job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", PYTHON, RANK, 20, "--early", "0@5")
-    job.ends_with(0)
+    job.ends_with(1)
     job.leaves_nothing()
+    one_sentence(job, "^rank 0 on host a exited with code 0, and rank 1 on host b is ended before its training has: ")
 
 
 @world()

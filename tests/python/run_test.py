@@ -245,6 +245,9 @@ class RunTest(unittest.TestCase):
     def test_a_rank_that_dies_is_named_by_the_launcher_s_sentence(self):
         with self.assertRaisesRegex(RuntimeError, "exit code 7: rank 0 on host .* exited with code 7"):
             run(lambda: os._exit(7), num_proc=1)
+        with self.assertRaisesRegex(RuntimeError, "exit code 0: rank 1 exited with code 0 before the function had "
+                                                  "returned there"):
+            run(lambda: os.environ["HOROVOD_RANK"] == "1" and os._exit(0), num_proc=2)
 
     def test_a_job_that_cannot_start_says_why(self):
         with self.assertRaisesRegex(RuntimeError, "exit code 2: .*no slots for 2|exit code 2: .*slot"):

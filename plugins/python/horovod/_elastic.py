@@ -246,6 +246,25 @@ def _reset_limit() -> int:
     return int(given or 1000)
 
 
+def _noted(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """Tells the launcher of an elastic job where the call begins and ends. A process that ends within has failed, also
+    by sys.exit(0)."""
+    @functools.wraps(wrapper)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        if not _basics.is_elastic():
+            return wrapper(*args, **kwargs)
+        library().hvd_elastic_run_entered()
+        try:
+            result = wrapper(*args, **kwargs)
+        except Exception:
+            library().hvd_elastic_run_returned()
+            raise
+        library().hvd_elastic_run_returned()
+        return result
+
+    return noted
+
+
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a training function whose first argument is a state. All ranks must call it.
 
@@ -256,7 +275,8 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     set). After a HostsUpdatedInterrupt, it restarts Horovod with the state as it is, and does not synchronise the
     state if the interrupt's `skip_sync` is true on all ranks and no rank is new.
 
-    In an elastic job the launcher limits the restarts (--reset-limit). A rank that calls a decorated function
+    In an elastic job the launcher limits the restarts (--reset-limit), and a process that ends before the function has
+    returned has failed, also with exit code 0: the others go on without it. A rank that calls a decorated function
     for the first time takes the state of the others.
     """
     return run_fn(func, _basics.init)
@@ -272,6 +292,7 @@ def run_with(func: Callable[..., Any], reset: Callable[[], Any],
     """`run_fn`, where `errors()` turns a framework's errors of collectives into HorovodInternalError."""
 
     @told
+    @_noted
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         global _has_synced

@@ -65,6 +65,8 @@ _NUMBERS = [
     "hvd_host_updates",
     "hvd_leave_seconds",
     "hvd_state_committed",
+    "hvd_elastic_run_entered",
+    "hvd_elastic_run_returned",
 ]
 
 

@@ -151,6 +151,13 @@ void ElasticProcess::follow_hosts() {
   if (!told.ok()) log::debug(cat("the launcher does not hear from this process: ", told.message()));
 }
 
+void ElasticProcess::note_run(std::string_view where) {
+  const Status told = news_->set(cat(rendezvous::kElasticRuns, process_), as_bytes(where),
+                                 Deadline::after_seconds(kSecondsToFollow));
+  news_->rest();
+  if (!told.ok()) log::debug(cat("the launcher does not hear from this process: ", told.message()));
+}
+
 int32_t ElasticProcess::host_updates() const {
   const MutexLock lock(mutex_);
   return news_generation_ == current_ ? updates_ : rendezvous::kHostsUnchanged;

@@ -56,6 +56,9 @@ class ElasticProcess {
   bool has_new_members() const;
   // The program follows the changes of hosts: tells the launcher, once.
   void follow_hosts();
+  // The program enters hvd.elastic.run, or has returned from it: tells the launcher.
+  void enter_run() { note_run(rendezvous::kInsideRun); }
+  void leave_run() { note_run(rendezvous::kOutsideRun); }
   // rendezvous::HostUpdates that wait for the next generation.
   int32_t host_updates() const;
   // Until the agent of this process ends by itself, as far as the launcher knows.
@@ -65,6 +68,7 @@ class ElasticProcess {
 
  private:
   ElasticProcess(std::string address, Secret secret, int32_t process, OnLost on_lost);
+  void note_run(std::string_view where);
   void follow_news();
   void take_news(const std::string& key);
   void take_leave_news(ByteView value);

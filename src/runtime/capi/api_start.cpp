@@ -369,3 +369,13 @@ void hvd_state_committed(void) {
 int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }
 
 }  // extern "C"
+void hvd_elastic_run_entered(void) {
+  ElasticProcess* const elastic = state.elastic.load();
+  if (elastic != nullptr) elastic->enter_run();
+}
+
+void hvd_elastic_run_returned(void) {
+  ElasticProcess* const elastic = state.elastic.load();
+  if (elastic != nullptr) elastic->leave_run();
+}
+

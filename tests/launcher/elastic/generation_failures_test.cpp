@@ -36,6 +36,64 @@ TEST_CASE("a failure on each of the hosts ends the job with the first one") {
   CHECK(job.end.find("rank 1 exited with code 7") != std::string::npos);
 }
 
+TEST_CASE("a rank that exits with 0 inside hvd.elastic.run has failed, and the others go on") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  for (const int process : {0, 1, 2, 3}) job.generations.runs(process, true);
+  CHECK(job.generations.ended(1, 0, "", job.now()));
+  CHECK(job.ended == std::vector<int>{0});
+  CHECK(job.losses ==
+        std::vector<std::string>{"0: rank 1 on host a exited with code 0 inside hvd.elastic.run"});
+  CHECK(
+      job.said.front().starts_with("rank 1 on host a exited with code 0 inside hvd.elastic.run; "));
+  job.ask({2, 3});
+  CHECK(job.ranks() == "2 3");
+  job.generations.runs(2, false);
+  CHECK(job.generations.ended(2, 0, "", job.now()));
+  CHECK_FALSE(job.exit_code);
+  SUBCASE("the last one too") {
+    job.generations.runs(3, false);
+    CHECK(job.generations.ended(3, 0, "", job.now()));
+    CHECK_FALSE(job.exit_code);
+  }
+  SUBCASE("while another has done its work, it fails the job") {
+    CHECK_FALSE(job.generations.ended(3, 0, "", job.now()));
+    CHECK(job.exit_code == 1);
+    CHECK(job.end ==
+          "rank 1 on host b exited with code 0 inside hvd.elastic.run; rank 0 on host b had exited "
+          "with code 0");
+  }
+}
+
+TEST_CASE("a job whose ranks all exit with 0 inside hvd.elastic.run ends with code 1") {
+  RecordedJob job;
+  job.begin({kTwoHosts[0]});
+  job.ask({0, 1});
+  for (const int process : {0, 1}) job.generations.runs(process, true);
+  CHECK(job.generations.ended(0, 0, "", job.now()));
+  CHECK(job.generations.ended(1, 0, "", job.now()));
+  CHECK(job.exit_code == 1);
+}
+
+TEST_CASE(
+    "ranks that ask for another generation after one has ended its work are named, and the job "
+    "fails") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  for (const int process : {0, 1, 2, 3}) job.generations.runs(process, true);
+  for (const int process : {1, 3}) job.generations.runs(process, false);
+  CHECK(job.generations.ended(1, 0, "", job.now()));
+  CHECK_FALSE(job.exit_code);
+  job.ask({2});
+  CHECK(job.exit_code == 1);
+  CHECK(job.end ==
+        "rank 1 on host a exited with code 0, and rank 0 on host a, rank 2 on host b are ended "
+        "before their training has: the remaining ranks ask for another generation, which the job "
+        "cannot begin when a rank has ended its work");
+}
+
 TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {
   RecordedJob job(of_script());
   job.begin({kTwoHosts[0]});

@@ -128,6 +128,10 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elast
     complete = list(itertools.takewhile(outcomes.__contains__, itertools.count()))
     if code or len(complete) < (max(ranks, len(outcomes)) if is_elastic else ranks):
         words = launcher.said[-1] if launcher.said else "it said nothing"
+        if not is_elastic and not code:
+            missing = sorted(set(range(ranks)) - set(outcomes))
+            words = (f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(map(str, missing))} exited with code 0 "
+                     "before the function had returned there")
         if is_elastic and not code:
             least = max([ranks, *(rank + 1 for rank in outcomes)])
             words = (f"ranks {sorted(outcomes)} of its last generation have returned a result, and ranks 0 to "
