@@ -36,7 +36,8 @@ HVD_API const char* hvd_version(void);
 
 typedef struct hvd_init_options {
   size_t struct_size;
-  /* Seconds to wait for the other ranks; 0: HOROVOD_START_TIMEOUT or its default. */
+  /* Seconds to wait for the other ranks; 0: HOROVOD_INIT_TIMEOUT until all have called hvd_init, and then
+   * HOROVOD_START_TIMEOUT until all are connected, or their defaults. */
   double timeout_seconds;
   /* Process sets to add during the start, the same on every rank. Set i has process_set_sizes[i]
    * ranks. process_set_ranks lists the ranks of all sets, one set after another. The ids of the sets
@@ -64,9 +65,9 @@ HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_
  * each process set without it has ended too: by hvd_shutdown of a member. Without hvd_init, returns HVD_OK and
  * does nothing. */
 HVD_API int hvd_shutdown(char* error, size_t error_size);
-
 /* As hvd_shutdown, at the end of a program that has failed: process sets without this rank fail, too. */
 HVD_API int hvd_shutdown_failed(char* error, size_t error_size);
+
 /* 1 between a successful hvd_init and hvd_shutdown, else 0. */
 HVD_API int hvd_is_initialized(void);
 
@@ -108,11 +109,11 @@ HVD_API int32_t hvd_leave_seconds(void);
 /* The program has saved its state on this rank. When the same error ends a second process and no rank has
  * called this since the first one, the launcher of an elastic job ends the job. */
 HVD_API void hvd_state_committed(void);
-
 /* The program begins, or has ended, the work that it repeats when the ranks change. A process that ends between the two
  * has failed, also with exit code 0: the other ranks go on without it. Nothing outside of elastic jobs. */
 HVD_API void hvd_elastic_run_entered(void);
 HVD_API void hvd_elastic_run_returned(void);
+
 /* Identifies submitted work until hvd_release. 0 is never a handle. */
 typedef uint64_t hvd_handle;
 

@@ -59,7 +59,7 @@ inline int32_t known(int32_t number) {
 // Joins the job that the environment describes, and leaves it in the destructor. One object at a time.
 class Job {
  public:
-  // Waits for all ranks; 0: for HOROVOD_START_TIMEOUT or its default.
+  // Waits for all ranks; 0: as long as HOROVOD_INIT_TIMEOUT and HOROVOD_START_TIMEOUT allow.
   explicit Job(double timeout_seconds = 0) {
     hvd_init_options options{};
     options.struct_size = sizeof options;

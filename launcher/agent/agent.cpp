@@ -75,7 +75,8 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                        if (const auto rank = ranks_.rank_of(pid)) {
                          independence_.on_sign();
                          ranks_.on_joined(pid);
-                         outbox_.put(Joined{*rank, world.rank, world.size});
+                         outbox_.put(Joined{*rank, world.rank, world.size, world.start, world.ranks,
+                                            static_cast<uint8_t>(world.has_met)});
                        }
                      }),
       staging_(std::move(staging)),
@@ -363,7 +364,7 @@ void Agent::obey(const Message& message) {
     if (!may_come_twice) return ranks_.signal(signal->number);
     outside_signals_.add(signal->number, OutsideSignals::Target::kLauncher, Clock::now());
   } else if (const auto* question = std::get_if<Inspect>(&message)) {
-    outbox_.put(Inspected{question->number, ranks_.snapshots(question->with_stacks != 0)});
+    outbox_.put(Inspected{question->number, ranks_.snapshots(InspectDetail{question->detail})});
   } else if (const auto* run = std::get_if<Run>(&message)) {
     const RankCommand* like = is_ending_ ? nullptr : ranks_.command_of(run->rank);
     if (like != nullptr)

@@ -51,12 +51,15 @@ Deadlines::Finding Deadlines::silent(Time now) {
     silent.push_back(number);
     since = std::max(since, process.since);
   }
-  const Time limit = since + duration_of(limits_.return_seconds);
+  // The first ranks may import and load for as long as those of other jobs.
+  const double limit_seconds = table_.current ? limits_.return_seconds : limits_.init_seconds;
+  const Time limit = since + duration_of(limit_seconds);
   if (now >= limit) {
     for (const int process : silent) {
       finding.late.push_back(
-          {process, cat(table_.whose(process), " has not called hvd.init within ",
-                        limits_.return_seconds, " s of the others (--start-timeout)")});
+          {process,
+           cat(table_.whose(process), " has not called hvd.init within ", limit_seconds,
+               " s of the others (", table_.current ? "--start-timeout" : "--init-timeout", ")")});
     }
     return finding;
   }
@@ -65,8 +68,9 @@ Deadlines::Finding Deadlines::silent(Time now) {
     std::vector<std::string> names;
     names.reserve(silent.size());
     for (const int process : silent) names.push_back(table_.whose(process));
-    finding.reminders.push_back(cat("the next generation waits for ", join(names, ", "), ", up to ",
-                                    limits_.return_seconds, " s"));
+    finding.reminders.push_back(cat(table_.current ? "the next" : "the first",
+                                    " generation waits for ", join(names, ", "), ", up to ",
+                                    limit_seconds, " s"));
   }
   finding.next = has_named_silent_ ? limit : std::min(limit, named);
   return finding;

@@ -15,6 +15,7 @@ struct GenerationLimits {
   std::optional<int> most;           // ranks
   double pause_seconds = 600;        // longest pause
   double return_seconds = 30;        // a rank has to ask for its next place after the first one did
+  double init_seconds = 600;         // the same for the first place of the first ranks
   std::optional<ResetLimit> resets;  // generations after the first that may begin
   bool finds_hosts = false;          // discovered() may be called again
   bool hosts_join = false;           // each with an agent of its own, which starts processes once

@@ -25,20 +25,21 @@ constexpr std::chrono::milliseconds kPause{500};
 
 }  // namespace
 
-net::Task<std::vector<std::string>> Inspection::run(bool with_stacks) {
+net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail) {
   Question question{++last_, std::vector<std::string>(hosts_), 0,
                     net::asio::steady_timer(executor_, kAnswerTimeout)};
   for (size_t host = 0; host < hosts_; ++host) {
-    if (ask_(host, question.number, with_stacks)) ++question.left;
+    if (ask_(host, question.number, detail)) ++question.left;
   }
-  questions_.push_back(&question);
+  const auto questions = questions_;
+  questions->push_back(&question);
   if (question.left > 0) co_await question.answered.async_wait(net::use_tuple);
-  std::erase(questions_, &question);
+  std::erase(*questions, &question);
   co_return std::move(question.answers);
 }
 
 void Inspection::on_answer(size_t host, uint32_t number, const std::string& text) {
-  for (Question* question : questions_) {
+  for (Question* question : *questions_) {
     if (question->number != number) continue;
     question->answers[host] = text;
     if (--question->left == 0) question->answered.cancel();

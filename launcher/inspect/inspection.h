@@ -20,14 +20,14 @@ namespace hvd::launcher {
 class Inspection {
  public:
   // `ask` sends the question of this number to a host; false when there is nobody to answer.
-  using Ask = std::function<bool(size_t host, uint32_t number, bool with_stacks)>;
+  using Ask = std::function<bool(size_t host, uint32_t number, InspectDetail detail)>;
   Inspection(net::asio::any_io_executor executor, size_t hosts, Ask ask)
       : executor_(std::move(executor)), hosts_(hosts), ask_(std::move(ask)) {}
 
   // An elastic job has more hosts.
   void grow(size_t hosts) { hosts_ = hosts; }
   // By host; empty where nothing came.
-  net::Task<std::vector<std::string>> run(bool with_stacks);
+  net::Task<std::vector<std::string>> run(InspectDetail detail);
   void on_answer(size_t host, uint32_t number, const std::string& text);
 
  private:
@@ -41,7 +41,9 @@ class Inspection {
   net::asio::any_io_executor executor_;
   size_t hosts_;
   Ask ask_;
-  std::vector<Question*> questions_;
+  // Shared with the waiting calls: a loop that outlives this object may end them after it.
+  const std::shared_ptr<std::vector<Question*>> questions_ =
+      std::make_shared<std::vector<Question*>>();
   uint32_t last_ = 0;
 };
 

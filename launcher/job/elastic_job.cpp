@@ -31,6 +31,7 @@ GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
           .most = ranks.max,
           .pause_seconds = elastic_timeout(settings),
           .return_seconds = settings.number("start_timeout"),
+          .init_seconds = init_seconds(settings),
           .resets = reset_limit(settings),
           .finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
           .hosts_join = hosts_join,
@@ -109,13 +110,13 @@ void ElasticJob::begin() {
     generations_.takes_part(Clock::now());
     arm();
   });
-  serve_originals();
   launch_.server.on_change(std::string(rendezvous::kElasticRuns), [this](const std::string& key) {
     const auto process = parse_int(std::string_view(key).substr(rendezvous::kElasticRuns.size()));
     const auto value = launch_.server.value(key);
     if (is_stopped_ || !process || !value) return;
     generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun);
   });
+  serve_originals();
   is_ended_.resize(launch_.plan.hosts.size());
   is_started_.resize(launch_.plan.hosts.size(), true);
   is_held_.resize(launch_.plan.hosts.size());

@@ -20,11 +20,13 @@
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
+#include "launcher/job/init_waits.h"
 #include "launcher/job/job_inspector.h"
 #include "launcher/job/job_signals.h"
 #include "launcher/job/loop_watch.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
+#include "launcher/job/start_watch.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
@@ -85,6 +87,9 @@ class JobLaunch {
   void explain_interrupt();
   void start_elastic();
   void start_input();
+  void watch_start();
+  void check_waits();
+  std::string meanwhile(const RankExit& exit) const;
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
   net::Task<void> time_out(double seconds);
   void on_end_signal(int number);
@@ -117,6 +122,7 @@ class JobLaunch {
   net::asio::steady_timer timeout_;
   std::unique_ptr<JobOutput> output_;
   std::unique_ptr<rendezvous::Server> server_;
+  InitWaits waits_;
   std::vector<std::unique_ptr<HostEvents>> events_;
   HostStartup startup_;
   std::vector<std::unique_ptr<AgentLink>> links_;
@@ -131,13 +137,15 @@ class JobLaunch {
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
   std::optional<LoopWatch> loop_watch_;
-  std::unique_ptr<ElasticJob> elastic_;  // the changes of an elastic job; else null
+  std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
+  std::unique_ptr<ElasticJob> elastic_;      // the changes of an elastic job; else null
 };
 
 // Receives the events of one host's agent, and adds the host's index.
 struct JobLaunch::HostEvents : AgentEvents {
   HostEvents(JobLaunch& job, int host) : job(job), host(host) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
+    if (job.start_watch_) job.start_watch_->hide_line();
     job.output_->write(rank, stream, bytes);
   }
   void on_output_end(int rank, OutputStream stream) override { job.output_->end(rank, stream); }
@@ -152,15 +160,25 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.output_->rank_ended(exit.rank, {.is_success = is_success,
                                         .is_failure = !is_success && !exit.by_agent,
                                         .is_mute = exit.signal != 0});
-    job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank)),
+    const std::string meanwhile = job.meanwhile(exit);
+    job.waits_.ended(exit.rank);
+    job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank), meanwhile),
             exit.signal == SIGTERM ? SIGTERM : 0);
+    job.check_waits();
   }
   void on_independent() override { ++job.independent_hosts_; }
-  void on_joined(int rank, int world_rank, int world_size) override {
+  void on_joined(const Joined& joined) override {
     job.has_met_ = true;
     // --check-build -H runs a world of one rank on each host: that is no error.
     if (is_question(job.options_)) return;
-    job.act(job.supervisor_.on_joined(rank, world_rank, world_size));
+    // Ranks that start without the others have a world of their own.
+    if (joined.ranks.empty()) {
+      job.act(job.supervisor_.on_joined(joined.rank, joined.world_rank, joined.world_size));
+    }
+    if (job.elastic_) return;
+    job.waits_.joined(joined, Clock::now());
+    if (joined.has_met != 0 && job.start_watch_) job.start_watch_->hide_line();
+    job.check_waits();
   }
   void on_said(const Said& said) override { job.inspector_.on_said(said); }
   void on_ran(const Ran& ran) override { job.inspector_.on_ran(ran); }
@@ -210,6 +228,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       give_up_(loop_),
       cause_(loop_),
       timeout_(loop_),
+      waits_(plan_.size()),
       startup_(loop_, options, plan_, host_jobs_, join_queue),
       inspector_(loop_.get_executor(), options, plan_, supervisor_, links_) {}
 
@@ -247,6 +266,7 @@ net::Task<int> JobLaunch::run_all() {
   give_up_.cancel();
   cause_.cancel();
   timeout_.cancel();
+  if (start_watch_) start_watch_->stop();
   if (elastic_) co_await elastic_->end();
   tell_the_end();
   co_await output_->drain();
@@ -272,8 +292,40 @@ void JobLaunch::start_elastic() {
   elastic_->begin();
 }
 
+void JobLaunch::watch_start() {
+  if (is_question(options_)) return;
+  std::vector<std::string> hosts;
+  for (const Slot& slot : plan_.slots) {
+    hosts.push_back(plan_.hosts[static_cast<size_t>(slot.host)].name);
+  }
+  start_watch_ =
+      std::make_shared<StartWatch>(loop_.get_executor(), waits_, *output_, std::move(hosts),
+                                   [this] { return inspector_.activities(); });
+  net::asio::co_spawn(loop_, StartWatch::run(start_watch_), net::asio::detached);
+}
+
+// A rank that has ended never comes to those that wait for it.
+void JobLaunch::check_waits() {
+  if (const auto wait = waits_.hopeless()) {
+    act(supervisor_.on_awaited_rank_ended(wait->missing[0], wait->present));
+  }
+  if (start_watch_) start_watch_->changed();
+}
+
+// To be added to the failure of a rank that has waited for others.
+std::string JobLaunch::meanwhile(const RankExit& exit) const {
+  const auto wait = exit.code != 0 ? waits_.of(exit.rank) : std::nullopt;
+  if (!wait) return "";
+  std::vector<std::string> hosts;
+  for (const Slot& slot : plan_.slots) {
+    hosts.push_back(plan_.hosts[static_cast<size_t>(slot.host)].name);
+  }
+  return cat(" while ", ranks_on_hosts(wait->missing, hosts), " had not called hvd.init()");
+}
+
 // Once all ranks run.
 void JobLaunch::start_input() {
+  watch_start();
   if (on_running_) on_running_();
   std::vector<int> readers;
   for (const Slot& slot : plan_.slots) {

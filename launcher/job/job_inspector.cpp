@@ -22,12 +22,12 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
       plan_(plan),
       supervisor_(supervisor),
       inspection_(executor, plan.hosts.size(),
-                  [&supervisor, &links](size_t host, uint32_t number, bool with_stacks) {
+                  [&supervisor, &links](size_t host, uint32_t number, InspectDetail detail) {
                     if (host >= links.size() || !links[host] ||
                         supervisor.is_done(static_cast<int>(host))) {
                       return false;
                     }
-                    links[host]->inspect(number, with_stacks);
+                    links[host]->inspect(number, detail);
                     return true;
                   }),
       commands_(executor, plan, [&plan, &supervisor, &links](int rank, const Message& order) {
@@ -90,9 +90,9 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   }
   const std::vector<std::string> words = split(request, ' ');
   if (words[0] == "resize" || words[0] == "remove") co_return co_await change(words, caller);
-  const bool with_stacks = request == "stack";
+  const auto detail = request == "stack" ? InspectDetail::kStacks : InspectDetail::kProcess;
   inspection_.grow(plan_.hosts.size());
-  std::vector<std::string> hosts = co_await inspection_.run(with_stacks);
+  std::vector<std::string> hosts = co_await inspection_.run(detail);
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");
   if (elastic_ != nullptr && elastic_->generations().generation() >= 0) {
     const Generations& now = elastic_->generations();

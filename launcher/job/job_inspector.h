@@ -34,7 +34,11 @@ class JobInspector {
   // Returns one text per host with the stacks of its ranks; empty for a host that did not answer.
   net::Task<std::vector<std::string>> stacks() {
     inspection_.grow(plan_.hosts.size());
-    return inspection_.run(true);
+    return inspection_.run(InspectDetail::kStacks);
+  }
+  // The same with one line about the busiest process of each rank.
+  net::Task<std::vector<std::string>> activities() {
+    return inspection_.run(InspectDetail::kActivity);
   }
 
   // The events of the agents.

@@ -17,6 +17,7 @@ Supervisor::Supervisor(const SlotPlan& plan, bool waits)
       rank_done_(plan.slots.size()),
       rank_joined_(plan.slots.size()),
       rank_killed_(plan.slots.size()),
+      rank_succeeded_(plan.slots.size()),
       hosts_left_(static_cast<int>(plan.hosts.size())),
       waits_(waits) {}
 
@@ -76,7 +77,29 @@ Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
   return {exit.code, cat(place(exit.rank), " exited with code ", exit.code, why)};
 }
 
-Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> left_by) {
+// Ranks that others may have needed, and that no failure names: "; rank 1 on host b had exited with code 0".
+std::string Supervisor::ended_before() const {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < rank_succeeded_.size(); ++rank) {
+    if (rank_succeeded_[rank]) ranks.push_back(static_cast<int>(rank));
+  }
+  if (ranks.empty()) return "";
+  return cat("; ", ranks.size() == 1 ? place(ranks[0]) : cat("ranks ", ranks_text(ranks)),
+             " had exited with code 0");
+}
+
+Supervisor::Action Supervisor::on_awaited_rank_ended(int rank, const std::vector<int>& waiting) {
+  const bool is_one = waiting.size() == 1;
+  return fail(kExitLauncher,
+              cat(place(rank),
+                  rank_succeeded_[static_cast<size_t>(rank)] ? " exited with code 0" : " has ended",
+                  ", and ", is_one ? "rank " : "ranks ", ranks_text(waiting),
+                  is_one ? " waits" : " wait", " for it in hvd.init()"),
+              rank);
+}
+
+Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> left_by,
+                                       const std::string& meanwhile) {
   if (exit.rank < 0 || exit.rank >= plan_.size()) return Action::kNone;
   rank_done_[static_cast<size_t>(exit.rank)] = true;
   rank_killed_[static_cast<size_t>(exit.rank)] = exit.after_grace;
@@ -90,11 +113,14 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
     return fail(failure.exit_code, std::move(failure.sentence), exit.rank);
   }
   if (exit.code == 0 && exit.signal == 0) {
+    rank_succeeded_[static_cast<size_t>(exit.rank)] = true;
     return exit.rank == awaited_ ? fail_late() : Action::kNone;
   }
   Failure failure = describe(exit);
+  failure.sentence += meanwhile;
   if (!waits_) ended_by_ = exit.signal;
   if (!left_by || *left_by < 0 || *left_by >= plan_.size() || *left_by == exit.rank) {
+    if (!waits_) failure.sentence += ended_before();
     return fail_rank(exit.rank, std::move(failure));
   }
   // Only the awaited rank can name another cause: a third rank may have made it leave.
@@ -115,6 +141,7 @@ void Supervisor::grow() {
   rank_done_.resize(plan_.slots.size());
   rank_joined_.resize(plan_.slots.size());
   rank_killed_.resize(plan_.slots.size());
+  rank_succeeded_.resize(plan_.slots.size());
   ++hosts_left_;
 }
 

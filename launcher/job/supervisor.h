@@ -39,7 +39,11 @@ class Supervisor {
 
   // A rank has ended. The first failure ends the job. `left_by`: the rank whose exit made this rank fail,
   // as this rank reported. If that rank fails within 2 s as well, its failure is the cause.
-  Action on_exit(const RankExit& exit, std::optional<int> left_by = {});
+  // `meanwhile`: what the rank was doing, to be added to a failure; or empty.
+  Action on_exit(const RankExit& exit, std::optional<int> left_by = {},
+                 const std::string& meanwhile = "");
+  // A rank has ended, and others wait for it in hvd.init(): ends the job.
+  Action on_awaited_rank_ended(int rank, const std::vector<int>& waiting);
   // A process of the rank joins a world. The first world of each rank must be the job's: another one ends
   // the job.
   Action on_joined(int rank, int world_rank, int world_size);
@@ -91,6 +95,7 @@ class Supervisor {
   // A rank failed; whether that ends the job is the user's choice.
   Action fail_rank(int rank, Failure failure);
   Failure describe(const RankExit& exit) const;
+  std::string ended_before() const;
   Action fail_late();
   void leave(int host);
   bool goes_on(int rank, int host, const Failure& failure) const;
@@ -98,7 +103,7 @@ class Supervisor {
   std::string host_name(int host) const;  // "host b"
 
   const SlotPlan& plan_;
-  std::vector<bool> host_done_, rank_done_, rank_joined_, rank_killed_;
+  std::vector<bool> host_done_, rank_done_, rank_joined_, rank_killed_, rank_succeeded_;
   int hosts_left_;
   const bool waits_;
   Survives survives_;

@@ -250,8 +250,8 @@ void AgentLink::end_rank(int rank, double grace_seconds) {
 void AgentLink::consumed(int rank, OutputStream stream, size_t size) {
   impl_->consumed(rank, stream, size);
 }
-void AgentLink::inspect(uint32_t number, bool with_stacks) {
-  impl_->put(Inspect{number, static_cast<uint8_t>(with_stacks)});
+void AgentLink::inspect(uint32_t number, InspectDetail detail) {
+  impl_->put(Inspect{number, static_cast<uint8_t>(detail)});
 }
 void AgentLink::pass(const Message& order) { impl_->put(order); }
 void AgentLink::give_input(int rank, ByteView bytes) {
@@ -334,7 +334,7 @@ Status AgentLink::Impl::obey(Message message) {
     // After a start that failed, the agent ends the ranks that ran already: start() says why.
     if (!started_ || started_->ok()) events_->on_exit(exited->exit);
   } else if (const auto* joined = std::get_if<Joined>(&message)) {
-    events_->on_joined(joined->rank, joined->world_rank, joined->world_size);
+    events_->on_joined(*joined);
   } else if (const auto* taken = std::get_if<InputTaken>(&message)) {
     events_->on_input_taken(taken->rank, taken->size);
   } else if (const auto* inspected = std::get_if<Inspected>(&message)) {

@@ -33,8 +33,8 @@ class AgentEvents {
   virtual void on_ran(const Ran& ran) = 0;
   // The rank has read `size` bytes of input: the launcher may send as many more.
   virtual void on_input_taken(int rank, size_t size) = 0;
-  // The rank, or a descendant of it, is about to join this world.
-  virtual void on_joined(int rank, int world_rank, int world_size) = 0;
+  // The rank, or a descendant of it, is about to join this world, or has met its ranks.
+  virtual void on_joined(const Joined& joined) = 0;
   // The rank has ended. Earlier output of the rank may still follow.
   virtual void on_exit(const RankExit& exit) = 0;
   // Another process than the launcher has sent SIGUSR1 or SIGUSR2 to the host's ranks.
@@ -100,7 +100,7 @@ class AgentLink {
   void end_rank(int rank, double grace_seconds);
   void consumed(int rank, OutputStream stream, size_t size);
   // Asks for the state of the ranks. on_inspected with that number follows.
-  void inspect(uint32_t number, bool with_stacks);
+  void inspect(uint32_t number, InspectDetail detail);
   // Sends an order about a command that runs beside a rank. After a Run, on_said and on_ran follow.
   void pass(const Message& order);
   // Sends standard input to a rank whose job has input. No bytes: end of file.

@@ -146,7 +146,7 @@ void fields(F f, InputTaken& m) {
 }
 template <typename F>
 void fields(F f, Inspect& m) {
-  f(m.number), f(m.with_stacks);
+  f(m.number), f(m.detail);
 }
 template <typename F>
 void fields(F f, Inspected& m) {
@@ -154,7 +154,7 @@ void fields(F f, Inspected& m) {
 }
 template <typename F>
 void fields(F f, Joined& m) {
-  f(m.rank), f(m.world_rank), f(m.world_size);
+  f(m.rank), f(m.world_rank), f(m.world_size), f(m.start), f(m.ranks), f(m.has_met);
 }
 
 template <typename F>

@@ -71,10 +71,13 @@ struct EndRank {
   int32_t rank = 0;
   double grace_seconds = 0;
 };
+// How an agent describes a rank: its first process; also the processes below that, and the Python stacks of all; or
+// one line about the busiest of them.
+enum class InspectDetail : uint8_t { kProcess = 0, kStacks = 1, kActivity = 2 };
 // Describe the ranks' processes. Answered by Inspected.
 struct Inspect {
-  uint32_t number = 0;      // names the question in the answer
-  uint8_t with_stacks = 0;  // also the processes below them, and the Python stacks of all
+  uint32_t number = 0;  // names the question in the answer
+  uint8_t detail = 0;   // an InspectDetail
 };
 // Run a command beside a rank, in the rank's environment. Answered by Said and Ran.
 struct Run {
@@ -126,6 +129,9 @@ struct Joined {
   int32_t rank = 0;  // rank in the job
   int32_t world_rank = 0;
   int32_t world_size = 1;
+  // As in rendezvous::WorldReport.
+  std::string start, ranks;
+  uint8_t has_met = 0;
 };
 // The agent's last message: nothing of the job is left on the host.
 struct Finished {

@@ -1,6 +1,7 @@
-// The world report: a rank sends its rank and size to its agent before it connects to the other ranks.
-// The launcher compares the reports, since a program that does not see the launcher's variables starts
-// its own world. Without state and I/O; called by the runtime and the agent.
+// The world report: a rank sends its rank and size to its agent in hvd.init, before it waits for the other
+// ranks. The launcher compares the reports, since a program that does not see the launcher's variables starts
+// its own world, and knows by them which ranks the others wait for. One rank of each host sends a second
+// report when all ranks of the world have met. Without state and I/O; called by the runtime and the agent.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,9 @@ namespace hvd::rendezvous {
 struct WorldReport {
   int32_t rank = 0;
   int32_t size = 1;
+  std::string start;  // equal on all ranks that start together; empty: unknown
+  std::string ranks;  // "0,2": the ranks of the job that start together; empty: all
+  bool has_met = false;
 };
 
 // Beginning of the names of all agents' sockets.

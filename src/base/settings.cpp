@@ -178,6 +178,12 @@ bool Settings::flag(std::string_view key) const {
   return parse_flag(trim(text(key))).value_or(false);
 }
 
+double init_seconds(const Settings& settings) {
+  const double seconds = settings.number("init_timeout");
+  return settings.is_set("init_timeout") ? seconds
+                                         : std::max(seconds, settings.number("start_timeout"));
+}
+
 std::optional<bool> parse_flag(std::string_view text) {
   const std::string word = to_lower(trim(text));
   if (word == "1" || word == "true" || word == "yes" || word == "on") return true;

@@ -77,6 +77,10 @@ class Settings {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
+// Seconds that a rank has to call hvd.init() once another one waits for it there: init_timeout, where it is set; else
+// its default, or a longer start_timeout.
+double init_seconds(const Settings& settings);
+
 // "1", "true", "yes", "on" and "0", "false", "no", "off", "": any case.
 std::optional<bool> parse_flag(std::string_view text);
 

@@ -43,7 +43,9 @@ constexpr Setting kTable[] = {
      "Shell command to run once on each host, such as 'module load x'; the ranks get its "
      "environment."},
     {"start_timeout", "--start-timeout", "", "HOROVOD_START_TIMEOUT", kDouble, "SECONDS", "30",
-     kJob, "Time that hosts and ranks have to start."},
+     kJob, "Time to start hosts and connect ranks."},
+    {"init_timeout", "--init-timeout", "", "HOROVOD_INIT_TIMEOUT", kDouble, "SECONDS", "600", kJob,
+     "Time that a rank has to call hvd.init() once another one waits for it there."},
     {"dry_run", "--dry-run", "", "", kFlag, "", "0", kJob,
      "Print the plan, or the command line of --mpi and --jsrun, and start nothing."},
     {"verbose", "--verbose", "", "", kFlag, "", "0", kJob,
@@ -445,6 +447,7 @@ constexpr NumberRange kRanges[] = {
     {"leave_grace", 0, 1e6},
     {"ssh_port", 1, 65535},
     {"start_timeout", 0.1, 1e8},
+    {"init_timeout", 0.1, 1e8},
     {"lease", 1, 1e8},
     {"link_timeout", 1, 1e6},
     {"kill_grace", 0, 1e8},

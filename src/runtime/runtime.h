@@ -57,9 +57,14 @@ struct RuntimeOptions {
   std::vector<int32_t> ranks;
   // Process sets that every rank registers when it starts.
   std::vector<std::vector<int32_t>> process_sets;
+  // By which all ranks have called hvd.init, and the time to connect that they then have; 0: no other limit.
   Deadline start_deadline = Deadline::never();
+  double connect_seconds = 0;
   Interruption* interruption = nullptr;  // ends the start; may be nullptr
 };
+
+// The name of one start of a job: equal on all ranks that start together.
+std::string start_name(int32_t generation, uint32_t epoch);
 
 class Runtime {
  public:
@@ -142,6 +147,7 @@ class Runtime {
   std::unique_ptr<RuntimeCore> core_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Observation> observation_;
+  Deadline meet_by_ = Deadline::never();  // when all ranks have to be connected, from open() on
   const bool is_elastic_;
   std::atomic<bool> has_said_who_left_{false};
   bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;

@@ -92,6 +92,10 @@ std::string list_of(const std::vector<int32_t>& ranks) {
 
 }  // namespace
 
+std::string start_name(int32_t generation, uint32_t epoch) {
+  return cat("g", generation, "/", epoch, "/");
+}
+
 Result<std::unique_ptr<Runtime>> Runtime::create(Identity identity,
                                                  std::shared_ptr<rendezvous::Store> store,
                                                  RuntimeOptions options) {
@@ -113,12 +117,14 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     return unavailable("no controller plugin works here; hvd_capability says why");
   }
   Settings settings = options.settings;
-  if (!options.start_deadline.is_never()) {
+  if (options.connect_seconds > 0) {
+    HVD_RETURN_IF_ERROR(settings.set("start_timeout", cat(options.connect_seconds)));
+  } else if (!options.start_deadline.is_never()) {
     HVD_RETURN_IF_ERROR(settings.set("start_timeout", cat(options.start_deadline.seconds_left())));
   }
   HVD_RETURN_IF_ERROR(settings.set("generation", cat(identity_.generation)));
   HVD_ASSIGN_OR_RETURN(events_, net::EventLoop::open());
-  std::string prefix = cat("g", identity_.generation, "/", options.epoch, "/");
+  std::string prefix = start_name(identity_.generation, options.epoch);
   // Others of the launcher's job may meet at the same time.
   for (const int32_t rank : options.ranks) {
     prefix += cat(rank, rank == options.ranks.back() ? "/" : ".");
@@ -136,6 +142,9 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
     HVD_RETURN_IF_ERROR(
         agree_on_backends(*host_, identity_, options.backends, options.start_deadline));
   }
+  // From here on every rank is there.
+  meet_by_ = options.connect_seconds > 0 ? Deadline::after_seconds(options.connect_seconds)
+                                         : options.start_deadline;
   HVD_RETURN_IF_ERROR(check_encryption(options, identity_));
   warn_of_other_orders(options, identity_.rank);
   auto controller = open_controller(options);
@@ -203,7 +212,6 @@ Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config&
 
 // The first agreement of all ranks: when it is there, every rank is.
 Status Runtime::meet(const RuntimeOptions& options) {
-  const Deadline deadline = options.start_deadline;
   Request request;
   request.op = kAddProcessSets;
   for (const auto& ranks : options.process_sets) {
@@ -215,7 +223,7 @@ Status Runtime::meet(const RuntimeOptions& options) {
   std::optional<Status> status;
   {
     const Interruption::Watch watch(options.interruption, [this](const Status& why) { fail(why); });
-    status = wait(handle, deadline);
+    status = wait(handle, meet_by_);
   }
   if (status) {
     HVD_RETURN_IF_ERROR(release(handle));

@@ -43,7 +43,7 @@ class Serving:
 
     def worker(self):
         return self.start(WORKER, "sum", HOROVOD_STORE=self.address, HOROVOD_JOB_SECRET=self.token,
-                          HOROVOD_START_TIMEOUT="8")
+                          HOROVOD_START_TIMEOUT="8", HOROVOD_INIT_TIMEOUT="8")
 
     def client(self, address=""):
         return Store(lambda: connect(address or self.address), self.token, False)

@@ -111,7 +111,7 @@ def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_allowed():
     late = "import os, time\nif os.environ['PMI_RANK'] == '1': time.sleep(20)\n"
     job = backends.launch(backends.HYDRA, ["-np", 2, PYTHON, "-c", "import ctypes\n"
                          "ctypes.CDLL('libmpich.so.12', mode=ctypes.RTLD_GLOBAL).MPI_Init(None, None)\n"
-                         + late + SAY], HOROVOD_BOOTSTRAP="mpi", HOROVOD_START_TIMEOUT="3")
+                         + late + SAY], HOROVOD_BOOTSTRAP="mpi", HOROVOD_INIT_TIMEOUT="3")
     wait_until(lambda: "refused: " in job.out, 60, job.describe)
     expect(re.search("refused: .*not all ranks of MPI_COMM_WORLD have called hvd.init.. in time", job.out),
            job.describe())

@@ -109,7 +109,7 @@ def test_a_worker_that_times_out_names_the_ranks_that_are_there():
     with workplace() as folder:
         server = Shell("a", folder, serve)
         server.wait_for("listens on tcp:")
-        said = Shell("b", folder, work, HOROVOD_START_TIMEOUT="6").ends_with(1)
+        said = Shell("b", folder, work, HOROVOD_INIT_TIMEOUT="6").ends_with(1)
         expect("1 of 4 workers are there" in said and "3 are missing" in said, said)
         server.end()
 
@@ -244,7 +244,7 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
 
 @world()
 def test_a_rank_that_never_starts_is_named_and_its_neighbour_is_not():
-    job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 12, "sh", "-c",
+    job = Job("-np", 4, "-H", "a:2,b:2", "--init-timeout", 6, "sh", "-c",
               f"[ $HOROVOD_RANK = 2 ] && exec sleep 600; exec {WORKER} sum")
     expect(job.wait() != 0, job.describe())
     named = re.findall(r"<stderr>.*: (ranks? .*) not called hvd", job.err)

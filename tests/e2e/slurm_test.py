@@ -157,10 +157,10 @@ def test_a_program_in_a_terminal_of_a_shell_of_srun_is_alone(cluster):
     said = type_into_shell(cluster, "--mpi=pmix", "-n", 3, lines=(
         "script -qc 'exec bash --norc -i' /dev/null", f'{PYTHON} -c "{says}"', "exit",
         # Without a shell, the program in the terminal is a task of the step.
-        f"script -qc 'HOROVOD_START_TIMEOUT=2 exec {PYTHON} -c \"{says}\"' /dev/null"))
+        f"script -qc 'HOROVOD_INIT_TIMEOUT=2 exec {PYTHON} -c \"{says}\"' /dev/null"))
     expect(len(re.findall("a world of one rank: of the 3 tasks of srun --pty only", said)) == 1, said)
     expect(len(re.findall("rank 0 of 1", said)) == 1, said)
-    expect("within the start timeout" in said, said)
+    expect("within 2 s, which HOROVOD_INIT_TIMEOUT may raise" in said, said)
 
 
 @on_cluster()

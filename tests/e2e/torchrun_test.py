@@ -112,7 +112,7 @@ def test_variables_without_the_other_ranks_are_a_sentence():
         (job,) = started_by_hand([variables])
         expect(re.match(f"refused: .*{words}", job.out), job.describe())
     there = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "WORLD_SIZE": "2",
-             "HOROVOD_START_TIMEOUT": "2"}
+             "HOROVOD_INIT_TIMEOUT": "2"}
     for rank in (0, 1):
         for local in ({}, {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}):
             (job,) = started_by_hand([{**there, **local, "RANK": str(rank)}], 20)

@@ -72,10 +72,10 @@ def test_our_launcher_inside_of_each_rank_of_another():
 def test_a_rank_that_never_comes_is_waited_for_and_then_told_of():
     for launcher, rank in ((OPENMPI, "OMPI_COMM_WORLD_RANK"), (backends.HYDRA, "PMI_RANK")):
         job = backends.launch(launcher, ["-np", 2, "sh", "-c", f'test ${rank} = 0 && exec sleep 9; exec "$@"',
-                                        "sh", *RANK], HOROVOD_START_TIMEOUT="3")
+                                        "sh", *RANK], HOROVOD_INIT_TIMEOUT="3")
         job.wait(120)
-        refused(job.out, 1, r"; all 2 ranks must call hvd.init\(\) within the start timeout, which "
-                "HOROVOD_START_TIMEOUT may raise", job.describe)
+        refused(job.out, 1, r"; all 2 ranks must call hvd.init\(\) within 3 s, which "
+                "HOROVOD_INIT_TIMEOUT may raise", job.describe)
 
 
 def test_variables_by_hand_that_disagree_with_the_launcher():

@@ -71,10 +71,19 @@ std::string python_stack(pid_t pid, const std::string& folder) {
 }
 
 // Returns "futex_do_wait" and the kernel functions above it, as far as this user may read them.
-std::string kernel_place(const std::string& folder) {
-  std::string place(trim(read_proc_file(folder + "wchan")));
+std::string kernel_place(const std::string& folder, const char* before) {
+  const std::string contents = read_proc_file(folder + "wchan");
+  const std::string_view place = trim(contents);
   if (place.empty() || place == "0") return "";
-  return cat(", in ", printable(place));
+  return cat(before, printable(place));
+}
+
+std::string command_of(const std::string& folder) {
+  constexpr size_t kWords = 100;
+  std::string command = read_proc_file(folder + "cmdline");
+  for (char& byte : command) byte = byte == '\0' ? ' ' : byte;
+  if (command.size() > kWords) command = command.substr(0, kWords) + "...";
+  return printable(trim(command));
 }
 
 std::string state_of(std::string_view status) {
@@ -89,13 +98,10 @@ std::string state_of(std::string_view status) {
 std::string process_snapshot(pid_t pid, bool with_stack) {
   const std::string folder = cat("/proc/", pid, "/");
   const std::string status = read_proc_file(folder + "status");
-  std::string command = read_proc_file(folder + "cmdline");
-  for (char& byte : command) byte = byte == '\0' ? ' ' : byte;
+  const std::string command = command_of(folder);
   if (status.empty() || command.empty()) return {};  // it has ended or is a zombie
-  constexpr size_t kWords = 100;
-  if (command.size() > kWords) command = command.substr(0, kWords) + "...";
-  std::string text = cat("pid ", pid, ", ", state_of(status), kernel_place(folder), ": ",
-                         printable(trim(command)), "\n");
+  std::string text =
+      cat("pid ", pid, ", ", state_of(status), kernel_place(folder, ", in "), ": ", command, "\n");
   std::string_view stack;
   const bool is_stopped = state_of(status).find("stop") != std::string::npos;
   const std::string python = is_stopped || !with_stack ? "" : python_stack(pid, folder);
@@ -105,6 +111,14 @@ std::string process_snapshot(pid_t pid, bool with_stack) {
     stack.remove_prefix(end + 1);
   }
   return text;
+}
+
+std::string process_activity_line(pid_t pid) {
+  const std::string folder = cat("/proc/", pid, "/");
+  const std::string status = read_proc_file(folder + "status");
+  const std::string command = command_of(folder);
+  if (status.empty() || command.empty()) return {};
+  return cat(state_of(status), kernel_place(folder, " in "), " (", command, ")");
 }
 
 }  // namespace hvd::launcher

@@ -12,4 +12,8 @@ namespace hvd::launcher {
 // after two spaces; the call then briefly waits for the process. Empty when the process has ended.
 std::string process_snapshot(pid_t pid, bool with_stack);
 
+// "sleeping in futex_do_wait (python3 train.py)": its state, its place in the kernel and its command. Empty
+// when the process has ended.
+std::string process_activity_line(pid_t pid);
+
 }  // namespace hvd::launcher

@@ -145,11 +145,16 @@ Status Ranks::grant(uint32_t stream, uint32_t credit) {
   return {};
 }
 
-std::string Ranks::snapshots(bool with_stacks) const {
+std::string Ranks::snapshots(InspectDetail detail) {
+  const bool with_stacks = detail == InspectDetail::kStacks;
   std::string text;
   for (const auto& rank : ranks_) {
     if (rank->pid <= 0) continue;
     text += cat("rank ", rank->number, "\n");
+    if (detail == InspectDetail::kActivity) {
+      text += cat("  ", activity_.describe(rank->pid), "\n");
+      continue;
+    }
     const std::vector<pid_t> own = {rank->pid};
     for (const pid_t pid : with_stacks ? descendants_of(rank->pid) : own) {
       const std::string lines = process_snapshot(pid, with_stacks);

@@ -13,9 +13,11 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "launcher/agent/host/process_activity.h"
 #include "launcher/agent/loop/outbox.h"
 #include "launcher/agent/ranks/end_signals.h"
 #include "launcher/agent/ranks/rank_process.h"
+#include "launcher/protocol/protocol.h"
 #include "net/event_loop.h"
 
 namespace hvd::launcher {
@@ -55,9 +57,8 @@ class Ranks {
   // Returns true when no rank runs, also before the start.
   bool have_ended() const { return running_ == 0 && !is_starting(); }
 
-  // Returns snapshots of the running ranks, a paragraph for each; with stacks, also of their
-  // descendants.
-  std::string snapshots(bool with_stacks) const;
+  // Returns snapshots of the running ranks, a paragraph for each.
+  std::string snapshots(InspectDetail detail);
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
   // Returns the rank that has this process or is its ancestor.
@@ -109,6 +110,7 @@ class Ranks {
   MoreEnvironment more_;  // while ranks are left to start
   size_t next_ = 0;       // index of the next rank to start
   EndSignals end_signals_;
+  ProcessActivity activity_;
   uint32_t output_credit_ = 0;
   uint16_t master_port_ = 0;
   size_t running_ = 0;

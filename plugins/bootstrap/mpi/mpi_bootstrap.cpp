@@ -15,7 +15,7 @@ namespace {
 
 using hvd::mpi::MpiApi;
 
-constexpr double kStartSeconds = 600;  // where the host does not say
+constexpr double kInitSeconds = 600;  // where the host does not say
 constexpr uint64_t kLongest = 1 << 20;
 
 std::string setting(const hvd_plugin_host& host, const char* variable) {
@@ -45,8 +45,7 @@ Status finish(const MpiApi& api, MPI_Request* requests, int count, Deadline dead
     if (done != 0) return {};
     if (deadline.passed()) {
       return deadline_exceeded(
-          "not all ranks of MPI_COMM_WORLD have called hvd.init() in time "
-          "(HOROVOD_START_TIMEOUT)");
+          "not all ranks of MPI_COMM_WORLD have called hvd.init() in time (HOROVOD_INIT_TIMEOUT)");
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, std::chrono::microseconds(5000));
@@ -150,7 +149,7 @@ struct Plugin {
     }
     auto mpi = std::make_unique<Mpi>(std::move(api), rank, size);
     const double seconds =
-        parse_double(setting(host, "HOROVOD_START_TIMEOUT")).value_or(kStartSeconds);
+        parse_double(setting(host, "HOROVOD_INIT_TIMEOUT")).value_or(kInitSeconds);
     HVD_RETURN_IF_ERROR(mpi->begin(Deadline::after_seconds(seconds)));
     return std::unique_ptr<Source>(std::move(mpi));
   }

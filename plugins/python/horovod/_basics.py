@@ -50,7 +50,7 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     numbers them from 0: a list of ranks, with this one, or a communicator of mpi4py. `process_sets`: a
     list of sets to add during the start, the same on every rank. "dynamic" is accepted for existing
     scripts; sets can be added later in any case. Raises ValueError for other values, and
-    HorovodInternalError when the other ranks do not join within HOROVOD_START_TIMEOUT seconds.
+    HorovodInternalError when the other ranks do not call it within HOROVOD_INIT_TIMEOUT seconds (600).
     """
     added = [] if process_sets is None or process_sets == "dynamic" else [
         process_set for process_set in process_sets if process_set is not _sets.global_process_set]

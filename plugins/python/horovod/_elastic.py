@@ -271,7 +271,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
     Synchronises the state over all ranks, then calls the function. After a HorovodInternalError that is
     not an error of the program, it restores the state of the last `commit`, restarts Horovod and calls
     the function again. It raises the error when the ranks do not all join again within
-    HOROVOD_START_TIMEOUT seconds, and when it has restarted HOROVOD_RESET_LIMIT times already (1000 unless
+    HOROVOD_INIT_TIMEOUT seconds, and when it has restarted HOROVOD_RESET_LIMIT times already (1000 unless
     set). After a HostsUpdatedInterrupt, it restarts Horovod with the state as it is, and does not synchronise the
     state if the interrupt's `skip_sync` is true on all ranks and no rank is new.
 

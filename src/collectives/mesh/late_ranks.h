@@ -1,8 +1,9 @@
-// Formats the error sentence about ranks that have not arrived in time. Mesh calls it during the
-// start, and so does the runtime when it compares backends. Without state.
+// Formats the error sentence about ranks that have not arrived in time. The runtime calls it when it compares
+// backends, where all ranks have to call hvd.init, and Mesh when it connects them. Without state.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -14,9 +15,10 @@ namespace hvd::collectives {
 constexpr size_t kMostNamed = 8;
 constexpr double kLookAgainSeconds = 0.05;
 
-// Returns an error that names the missing ranks; calls has_come(rank) once for each rank.
+// Returns an error that names the missing ranks and says what they have not done; calls has_come(rank) once for
+// each rank.
 template <typename HasCome>
-Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
+Status late_ranks(int32_t self, int32_t size, std::string_view undone, HasCome has_come) {
   std::vector<int32_t> late;
   for (int32_t rank = 0; rank < size && late.size() < kMostNamed; ++rank) {
     if (rank != self && !has_come(rank)) late.push_back(rank);
@@ -25,7 +27,7 @@ Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
     return deadline_exceeded(
         "the records of the other ranks came too late, or the job's store gave them too late; "
         "raise "
-        "HOROVOD_START_TIMEOUT, or check the network to HOROVOD_STORE");
+        "HOROVOD_INIT_TIMEOUT and HOROVOD_START_TIMEOUT, or check the network to HOROVOD_STORE");
   }
   std::string names = cat(late[0]);
   for (size_t i = 1; i < late.size(); ++i) {
@@ -34,9 +36,7 @@ Status late_ranks(int32_t self, int32_t size, HasCome has_come) {
   const bool one = late.size() == 1;
   const bool capped = late.size() == kMostNamed;
   return deadline_exceeded(cat(one ? "rank " : "ranks ", names, capped ? " and perhaps more" : "",
-                               one ? " has" : " have",
-                               " not called hvd.init() within the start timeout; every rank of the "
-                               "job must, and HOROVOD_START_TIMEOUT may be raised"));
+                               one ? " has" : " have", " not ", undone));
 }
 
 }  // namespace hvd::collectives

@@ -213,7 +213,9 @@ Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Dead
   };
   const auto all = exchange({}, deadline);
   if (!all.ok() && all.error().code() == Code::kDeadlineExceeded) {
-    return late_ranks(options_.rank, options_.size, [&](int32_t other) {
+    constexpr char kUndone[] =
+        "connected to the others within the start timeout, which HOROVOD_START_TIMEOUT may raise";
+    return late_ranks(options_.rank, options_.size, kUndone, [&](int32_t other) {
       return exchange({other}, Deadline::after_seconds(kLookAgainSeconds)).ok();
     });
   }

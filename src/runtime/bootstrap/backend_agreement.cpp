@@ -1,6 +1,7 @@
 #include "runtime/bootstrap/backend_agreement.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -113,6 +114,7 @@ Status compare_backends(const std::vector<std::string>& records) {
 Status agree_on_backends(const PluginHost& host, const Identity& identity,
                          const Result<std::string>& own, Deadline deadline) {
   if (identity.size == 1) return own.status();
+  const auto limit = std::lround(deadline.is_never() ? 0 : deadline.seconds_left());
   const std::string sent = own.ok() ? kChosen + own.value() : kInTrouble + own.error().message();
   const auto exchange = [&](const std::vector<int32_t>& wanted, double seconds) {
     std::vector<std::string> records;
@@ -138,7 +140,10 @@ Status agree_on_backends(const PluginHost& host, const Identity& identity,
   const auto [code, records] = exchange({}, deadline.seconds_left());
   if (!own.ok()) return own.error();
   if (code == Code::kDeadlineExceeded) {
-    return collectives::late_ranks(identity.rank, identity.size, [&](int32_t other) {
+    const std::string undone = cat(
+        "called hvd.init() within ", limit,
+        " s; every rank of the job must, and --init-timeout (HOROVOD_INIT_TIMEOUT) may be raised");
+    return collectives::late_ranks(identity.rank, identity.size, undone, [&](int32_t other) {
       return exchange({other}, collectives::kLookAgainSeconds).first == Code::kOk;
     });
   }

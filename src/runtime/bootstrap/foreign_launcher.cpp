@@ -141,13 +141,15 @@ Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity i
   const Status shared = plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
   if (shared.code() == Code::kDeadlineExceeded) {
     return deadline_exceeded(cat(shared.message(), "; all ", identity.size,
-                                 " ranks must call hvd.init() within the start timeout, which "
-                                 "HOROVOD_START_TIMEOUT may raise",
+                                 " ranks must call hvd.init() within ", init_seconds(settings),
+                                 " s, which HOROVOD_INIT_TIMEOUT may raise",
                                  evidence.empty() ? "" : "; ", evidence));
   }
   HVD_RETURN_IF_ERROR(shared);
   HVD_ASSIGN_OR_RETURN(saved->master, parse_invitation(text));
-  HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(std::move(saved), deadline));
+  // Rank 0 is there.
+  const Deadline reached = Deadline::after_seconds(settings.number("start_timeout"));
+  HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(std::move(saved), reached));
   result.session = std::shared_ptr<Opened>(std::move(plugin));
   return result;
 }
@@ -325,7 +327,7 @@ Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
   const LauncherDetection detected = detect_launcher(settings);
   if (!detected.any()) return std::optional<Bootstrap>();
   Settings timed = settings;
-  HVD_RETURN_IF_ERROR(timed.set("start_timeout", cat(deadline.seconds_left())));
+  HVD_RETURN_IF_ERROR(timed.set("init_timeout", cat(deadline.seconds_left())));
   const plugin::Catalogue catalogue = installed_bootstraps(settings);
   HVD_ASSIGN_OR_RETURN(BootstrapAnswer asked, ask(catalogue, timed, detected));
   if (asked.plugin && (asked.identity.size > 1 || !detected.step_of_many)) {

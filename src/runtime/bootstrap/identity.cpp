@@ -16,6 +16,7 @@
 #include "base/words.h"
 #include "horovod/version.h"
 #include "plugin/catalogue.h"
+#include "rendezvous/client/host_aggregation.h"
 #include "rendezvous/client/http_store.h"
 #include "rendezvous/client/unsigned_http_store.h"
 #include "runtime/bootstrap/foreign_launcher.h"
@@ -90,6 +91,14 @@ Status check_start(const Settings& settings, const Identity& identity) {
   return check_launchers(settings, identity);
 }
 
+// Finds out whether the server answers, before this rank waits for others there, which may take longer.
+Status reach(rendezvous::Store& store, const Settings& settings) {
+  const auto found =
+      store.get("reached", Deadline::after_seconds(settings.number("start_timeout")));
+  if (found.ok() || found.error().code() == Code::kNotFound) return {};
+  return found.error();
+}
+
 Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& settings,
                                Deadline deadline) {
   auto place = store.join(machine_name(settings), deadline);
@@ -108,13 +117,13 @@ Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& set
 // Under Horovod's own launcher, whose store signs nothing and assigns no ranks: rank 0 makes the
 // secret with which the ranks prove their links. It is as safe as the network of the store.
 Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, uint64_t epoch,
-                                    bool encrypts, Deadline deadline) {
+                                    const Settings& settings, Deadline deadline) {
   if (result.identity.rank < 0) {
     return invalid_argument(
         "HOROVOD_GLOO_RENDEZVOUS_ADDR is set but neither HOROVOD_RANK and HOROVOD_SIZE nor "
         "HOROVOD_JOB_SECRET; a server that hands out ranks wants the secret");
   }
-  if (encrypts && !result.identity.has_one_host()) {
+  if (settings.flag("encrypt") && !result.identity.has_one_host()) {
     return failed_precondition(
         cat("HOROVOD_ENCRYPT is set, but the rendezvous server at ", address,
             " is unsigned, so that the secret of the keys would cross the network in clear; start "
@@ -122,6 +131,7 @@ Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, 
   }
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
   auto store = std::make_shared<rendezvous::UnsignedHttpStore>(std::move(endpoint));
+  HVD_RETURN_IF_ERROR(reach(*store, settings));
   const std::string key = cat("secret/", epoch);
   if (result.identity.rank == 0) {
     result.secret = Secret::random().hex();
@@ -237,7 +247,7 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
     return result;
   }
   if (!settings.is_set("job_secret") && !settings.is_set("store")) {
-    return bootstrap_plainly(std::move(result), address, epoch, settings.flag("encrypt"), deadline);
+    return bootstrap_plainly(std::move(result), address, epoch, settings, deadline);
   }
   if (!settings.is_set("job_secret")) {
     return invalid_argument(cat("the store is at ", address,
@@ -254,6 +264,9 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
     options.tls = net::TlsOptions{.ca_file = settings.text("store_ca")};
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
+  if (!address.starts_with(rendezvous::kAgentScheme)) {
+    HVD_RETURN_IF_ERROR(reach(*store, settings));
+  }
   if (identity.rank < 0) {
     HVD_ASSIGN_OR_RETURN(identity, ask_for_place(*store, settings, deadline));
     result.trouble = check_start(settings, identity);

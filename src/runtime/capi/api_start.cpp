@@ -126,6 +126,20 @@ Status with_evidence(const Status& error, const std::string& evidence) {
   return hvd::deadline_exceeded(hvd::cat(error.message(), "; ", evidence));
 }
 
+// The names of very many ranks do not fit a message to the agent: it then learns nothing of whom they wait for.
+hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
+                                       const hvd::runtime::RuntimeOptions& options) {
+  constexpr size_t kMostListed = 256;
+  hvd::rendezvous::WorldReport report{identity.rank, identity.size, {}, {}, false};
+  if (options.ranks.size() <= kMostListed && !options.is_elastic) {
+    report.start = hvd::runtime::start_name(identity.generation, options.epoch);
+  }
+  for (size_t i = 0; i < std::min(options.ranks.size(), kMostListed); ++i) {
+    report.ranks += hvd::cat(i == 0 ? "" : ",", options.ranks[i]);
+  }
+  return report;
+}
+
 // `is_void`: set when a member of the generation was lost before all had met.
 Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
                   bool* is_void) HVD_REQUIRES(state.mutex) {
@@ -133,8 +147,6 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   HVD_RETURN_IF_ERROR(settings.check_ranges());
   apply_log_settings(settings);
   const auto backends = hvd::runtime::select_backends(settings);
-  const double seconds =
-      wishes.timeout_seconds > 0 ? wishes.timeout_seconds : settings.number("start_timeout");
   HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings, from));
   const bool is_elastic = elastic.has_value();
   if (is_elastic && elastic->is_provisional) {
@@ -151,7 +163,13 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   // Each start of an elastic job has its own generation, in which processes are young and old. Horovod's
   // launcher empties its store before it.
   const uint32_t epoch = is_elastic || is_foreign ? 0 : state.epoch;
-  const hvd::Deadline deadline = hvd::Deadline::after_seconds(seconds);
+  // In an elastic job all ranks have called hvd_init by now.
+  const bool is_limited = wishes.timeout_seconds > 0 || is_elastic || is_foreign;
+  if (wishes.timeout_seconds > 0) {
+    HVD_RETURN_IF_ERROR(settings.set("start_timeout", hvd::cat(wishes.timeout_seconds)));
+  }
+  if (is_limited) HVD_RETURN_IF_ERROR(settings.set("init_timeout", settings.text("start_timeout")));
+  const hvd::Deadline deadline = hvd::Deadline::after_seconds(hvd::init_seconds(settings));
   auto found = is_elastic ? hvd::Result(std::move(elastic->bootstrap))
                           : hvd::runtime::bootstrap(
                                 settings, deadline, epoch,
@@ -188,6 +206,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   ++state.epoch;
   options.stack = state.stack;
   options.start_deadline = deadline;
+  options.connect_seconds = is_limited ? 0 : options.settings.number("start_timeout");
   HVD_RETURN_IF_ERROR(read_sets(wishes, &options.process_sets));
   if (wishes.rank_count > 0 && wishes.ranks == nullptr) {
     return hvd::invalid_argument("the ranks that are to start are NULL");
@@ -195,9 +214,8 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   options.ranks.assign(wishes.ranks, wishes.ranks + wishes.rank_count);
   HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap.identity));
   // Before they meet, since wrong worlds may never. A caller that names its ranks wants its own world.
-  if (options.ranks.empty()) {
-    hvd::runtime::tell_agent({bootstrap.identity.rank, bootstrap.identity.size});
-  }
+  const hvd::rendezvous::WorldReport report = report_of(bootstrap.identity, options);
+  hvd::runtime::tell_agent(report);
   if (is_elastic) options.interruption = elastic->interruption.get();
   auto runtime =
       Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options));
@@ -207,6 +225,11 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   if (!runtime.ok()) {
     *is_void = !loss().ok();
     return *is_void ? loss() : with_evidence(runtime.error(), bootstrap.evidence);
+  }
+  if (!is_elastic && (*runtime)->identity().local_rank == 0) {
+    hvd::rendezvous::WorldReport met = report;
+    met.has_met = true;
+    hvd::runtime::tell_agent(met);
   }
   if (is_elastic) state.elastic.load()->has_met();
   Runtime* old = state.current.exchange(runtime->release());
@@ -250,6 +273,24 @@ void tell_early_loss() HVD_REQUIRES(state.mutex) {
 // Seconds that hvd_shutdown waits for the other ranks; they answer by themselves unless stopped.
 constexpr double kShutdownSeconds = 30;
 
+Status shut_down(bool ends_other_sets) {
+  // A forked child's exit handlers come here too; the job is its parent's.
+  if (state.forked.load()) return {};
+  const hvd::MutexLock lock(state.mutex);
+  if (!state.initialized.load()) return {};
+  if (state.provisional.exchange(nullptr) != nullptr) {
+    state.initialized.store(false);
+    drop_claim();
+    return {};
+  }
+  Status status = state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds),
+                                                 ends_other_sets);
+  state.initialized.store(false);
+  drop_claim();
+  delete std::exchange(state.session, nullptr);
+  return status;
+}
+
 }  // namespace
 
 Status hvd::runtime::api::complete_init(rendezvous::PlaceRequestFrom from) {
@@ -271,24 +312,6 @@ Status hvd::runtime::api::complete_init(rendezvous::PlaceRequestFrom from) {
   }
   if (joined != nullptr) joined();
   return {};
-}
-
-Status shut_down(bool ends_other_sets) {
-  // A forked child's exit handlers come here too; the job is its parent's.
-  if (state.forked.load()) return {};
-  const hvd::MutexLock lock(state.mutex);
-  if (!state.initialized.load()) return {};
-  if (state.provisional.exchange(nullptr) != nullptr) {
-    state.initialized.store(false);
-    drop_claim();
-    return {};
-  }
-  Status status = state.current.load()->shutdown(hvd::Deadline::after_seconds(kShutdownSeconds),
-                                                 ends_other_sets);
-  state.initialized.store(false);
-  drop_claim();
-  delete std::exchange(state.session, nullptr);
-  return status;
 }
 
 extern "C" {
@@ -361,14 +384,6 @@ int32_t hvd_leave_seconds(void) {
   return seconds ? static_cast<int32_t>(*seconds) : -1;
 }
 
-void hvd_state_committed(void) {
-  ElasticProcess* const elastic = state.elastic.load();
-  if (elastic != nullptr) elastic->has_committed();
-}
-
-int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }
-
-}  // extern "C"
 void hvd_elastic_run_entered(void) {
   ElasticProcess* const elastic = state.elastic.load();
   if (elastic != nullptr) elastic->enter_run();
@@ -379,3 +394,11 @@ void hvd_elastic_run_returned(void) {
   if (elastic != nullptr) elastic->leave_run();
 }
 
+void hvd_state_committed(void) {
+  ElasticProcess* const elastic = state.elastic.load();
+  if (elastic != nullptr) elastic->has_committed();
+}
+
+int hvd_is_initialized(void) { return state.initialized.load() && !state.forked.load() ? 1 : 0; }
+
+}  // extern "C"

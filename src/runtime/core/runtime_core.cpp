@@ -84,7 +84,7 @@ bool RuntimeCore::collect() {
   return moved;
 }
 
-// Of a set that was removed meanwhile, the members are not known any more: only a failure of the job ends it.
+// A set that was removed meanwhile has no members here: only a failure of the job ends it.
 const SetMembers& RuntimeCore::members_of(const Submission& submission) const {
   static const SetMembers kNobody;
   const ProcessSetState* const set = sets_.find(submission.set);

@@ -292,8 +292,8 @@ void AgentFixture::on_output_end(int rank, OutputStream stream) {
   ended.emplace_back(rank, stream);
 }
 
-void AgentFixture::on_joined(int rank, int world_rank, int world_size) {
-  joined.push_back({rank, world_rank, world_size});
+void AgentFixture::on_joined(const Joined& each) {
+  joined.push_back({each.rank, each.world_rank, each.world_size});
 }
 void AgentFixture::on_input_taken(int rank, size_t size) { input_taken[rank] += size; }
 

@@ -102,7 +102,7 @@ class AgentFixture : public AgentEvents {
   void on_output(int rank, OutputStream stream, ByteView bytes) override;
   void on_output_end(int rank, OutputStream stream) override;
   void on_inspected(uint32_t, const std::string& text) override { inspected = text; }
-  void on_joined(int rank, int world_rank, int world_size) override;
+  void on_joined(const Joined& each) override;
   void on_ran(const Ran& each) override { ran.push_back(each); }
   void on_said(const Said& each) override;
   void on_input_taken(int rank, size_t size) override;

@@ -137,7 +137,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   HostJob job = fixture.shell_job("[ $HOROVOD_RANK = 0 ] || exec sleep 59; sleep 58; true", 2);
   REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] {
-    fixture.link().inspect(1, true);
+    fixture.link().inspect(1, InspectDetail::kStacks);
     fixture.pass(0.05);
     return fixture.inspected.find("sleep 58") != std::string::npos &&
            fixture.inspected.find(": sleep 59\n") != std::string::npos &&
@@ -145,6 +145,16 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   }));
   CHECK(fixture.inspected.starts_with("rank 0\n  pid "));
   CHECK(fixture.inspected.find("\nrank 1\n  pid ") != std::string::npos);
+  // The children of a shell that waits, and not the shell.
+  for (int look = 0; look < 2; ++look) {
+    fixture.inspected.clear();
+    fixture.link().inspect(2, InspectDetail::kActivity);
+    CHECK(fixture.until([&] { return !fixture.inspected.empty(); }));
+    CHECK(fixture.inspected.find("rank 0\n  sleeping in ") == 0);
+    CHECK(fixture.inspected.find(" (sleep 58), no CPU time\nrank 1\n  sleeping in ") !=
+          std::string::npos);
+    CHECK(fixture.inspected.ends_with(" (sleep 59), no CPU time\n"));
+  }
   fixture.link().pass(Run{7, 1, "", {"sh", "-c", "echo beside $HOROVOD_RANK; echo x >&2; exit 5"}});
   fixture.link().pass(Run{8, 0, "", {"no-such-program"}});
   fixture.link().pass(Run{9, 7, "", {"true"}});

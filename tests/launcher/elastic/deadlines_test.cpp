@@ -100,10 +100,26 @@ TEST_CASE("a new process that never asks for a place is given up and started aga
   CHECK(job.started == std::vector<std::string>{"b:2", "b:1"});
 }
 
+TEST_CASE("the ranks that the job begins with have --init-timeout to call hvd.init") {
+  RecordedJob job;
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2});
+  job.wait(5);
+  CHECK(job.said == std::vector<std::string>{
+                        "the first generation waits for process 3 on host b, up to 600 s"});
+  job.wait(594);
+  CHECK(job.ended.empty());
+  job.wait(1);
+  CHECK(job.ended == std::vector<int>{1});
+  CHECK(job.said.back().starts_with(
+      "process 3 on host b has not called hvd.init within 600 s of the others (--init-timeout); "));
+}
+
 TEST_CASE("a process that is started anew before the first generation has its time as well") {
   RecordedJob job([] {
     GenerationLimits limits;
     limits.least = 2;
+    limits.init_seconds = 30;
     return limits;
   }());
   job.begin({kTwoHosts[0]});

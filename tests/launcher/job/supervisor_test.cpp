@@ -153,6 +153,38 @@ TEST_CASE("a host that cannot be started is named once") {
   CHECK(ranks.report() == "host b: start: no such program");
 }
 
+TEST_CASE("a failure names ranks that had exited with 0, and what the rank waited for") {
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 2}) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 0, .code = 1}, {}, " while it waited") == Action::kEnd);
+  CHECK(supervisor.report() ==
+        "rank 0 on host a exited with code 1 while it waited; rank 2 on host b had exited with "
+        "code 0");
+  Supervisor several(kPlan);
+  several.on_exit({.rank = 1});
+  several.on_exit({.rank = 2});
+  several.on_exit({.rank = 3, .signal = SIGSEGV});
+  CHECK(several.report() ==
+        "rank 3 on host b was killed by signal 11 (SIGSEGV); ranks 1-2 had exited with code 0");
+}
+
+TEST_CASE(
+    "a rank that has ended, and that others wait for, ends the job also with --on-failure wait") {
+  for (const bool waits : {false, true}) {
+    Supervisor supervisor(kPlan, waits);
+    CHECK(supervisor.on_exit({.rank = 1}) == Action::kNone);
+    CHECK(supervisor.on_awaited_rank_ended(1, {0, 2, 3}) == Action::kEnd);
+    CHECK(supervisor.exit_code() == kExitLauncher);
+    CHECK(supervisor.failed_rank() == 1);
+    CHECK(supervisor.report() ==
+          "rank 1 on host a exited with code 0, and ranks 0,2-3 wait for it in hvd.init()");
+  }
+  Supervisor failed(kPlan, true);
+  CHECK(failed.on_exit({.rank = 1, .code = 3}) == Action::kNone);
+  CHECK(failed.on_awaited_rank_ended(1, {0}) == Action::kEnd);
+  CHECK(failed.exit_code() == 3);
+}
+
 TEST_CASE("a signal ends the job, a second one at once") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);

@@ -145,7 +145,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Input{7, std::string("a\0b", 3)}).bytes == std::string("a\0b", 3));
   CHECK(again(Input{7, ""}).rank == 7);
   CHECK(again(InputTaken{7, 65536}).size == 65536);
-  CHECK(again(Inspect{3, 1}).with_stacks == 1);
+  CHECK(again(Inspect{3, 1}).detail == 1);
   CHECK(again(Inspected{3, "rank 0\n"}).text == "rank 0\n");
   const Run run = again(Run{4, 1, "0-2", {"ls", "-l"}});
   CHECK(run.command == std::vector<std::string>{"ls", "-l"});
@@ -164,8 +164,9 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK((part.path == "lib/a.py" && part.bytes == "x = 1"));
   const Staged staged = again(Staged{7, invalid_argument("no")});
   CHECK((staged.taken == 7 && staged.status.message() == "no"));
-  const Joined joined = again(Joined{3, 0, 2});
+  const Joined joined = again(Joined{3, 0, 2, "g0/1/", "1,3", 1});
   CHECK(std::array{joined.rank, joined.world_rank, joined.world_size} == std::array{3, 0, 2});
+  CHECK((joined.start == "g0/1/" && joined.ranks == "1,3" && joined.has_met == 1));
   again(Suspend{});
   again(Suspended{});
 }

@@ -46,7 +46,8 @@ def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
       num_proc: the number of ranks (`np` is the deprecated name).
       hosts: hosts and slots, such as "a:2,b:2"; `hostfile` names a file with them. Without either
         the ranks run on this host, or on the hosts of a scheduler's allocation.
-      start_timeout: the time limit in seconds for the start of hosts and ranks.
+      start_timeout: the time limit in seconds for hosts to start, and for ranks to connect once all are in
+        `hvd.init`.
       executable: the Python of the ranks; by default the running one.
       min_num_proc, max_num_proc, host_discovery_script, reset_limit, cooldown_range, slots: as the flags of
         `horovodrun` of these names, for an elastic job: `min_num_proc` or `host_discovery_script` makes one. The

@@ -75,7 +75,7 @@ struct Events : AgentEvents {
   void on_said(const Said&) override {}
   void on_ran(const Ran&) override {}
   void on_input_taken(int, size_t) override {}
-  void on_joined(int, int, int) override {}
+  void on_joined(const Joined&) override {}
   void on_exit(const RankExit& exit) override { exits.push_back(exit); }
   void on_signalled(int) override {}
   void on_leaving(const std::string&) override {}
@@ -108,7 +108,8 @@ net::Task<void> begin(AgentLink& link, Outcome& outcome, bool is_held) {
   outcome.state = link.state();
   if (is_held) {
     outcome.held = link.hold();
-    link.inspect(1, false);  // whatever it sends, the next part of the script follows
+    link.inspect(
+        1, InspectDetail::kProcess);  // whatever it sends, the next part of the script follows
     others.expires_after(std::chrono::milliseconds(50));
     co_await others.async_wait(net::use_tuple);
   }

@@ -1,0 +1,76 @@
+#include "launcher/agent/host/process_activity.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "base/proc_file.h"
+#include "base/text.h"
+#include "launcher/agent/host/process_snapshot.h"
+#include "launcher/agent/host/process_tree.h"
+
+namespace hvd::launcher {
+namespace {
+
+struct Times {
+  uint64_t start = 0;
+  uint64_t ticks = 0;
+};
+
+// Fields of /proc/PID/stat, counted from 0 behind the name, which may hold blanks and brackets.
+constexpr size_t kUserTicks = 11, kSystemTicks = 12, kStart = 19;
+
+std::optional<Times> times_of(pid_t pid) {
+  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  const size_t name_end = stat.rfind(") ");
+  if (name_end == std::string::npos) return {};
+  const std::vector<std::string> fields = split(std::string_view(stat).substr(name_end + 2), ' ');
+  if (fields.size() <= kStart || fields[0] == "Z") return {};
+  const auto number = [&](size_t field) {
+    return static_cast<uint64_t>(parse_int(fields[field]).value_or(0));
+  };
+  return Times{number(kStart), number(kUserTicks) + number(kSystemTicks)};
+}
+
+double seconds_since_boot() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+std::string ProcessActivity::describe(pid_t pid) {
+  const auto per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const Clock::time_point now = Clock::now();
+  pid_t busiest = -1;
+  double most = 0, all = 0;
+  for (const pid_t one : descendants_of(pid)) {
+    const auto times = times_of(one);
+    if (!times) continue;
+    Look& last = looks_[one];
+    const bool is_known = last.when != Clock::time_point{} && last.start == times->start;
+    const double seconds =
+        is_known ? std::chrono::duration<double>(now - last.when).count()
+                 : seconds_since_boot() - static_cast<double>(times->start) / per_second;
+    const uint64_t ticks = times->ticks - (is_known ? last.ticks : 0);
+    const double share = static_cast<double>(ticks) / per_second / std::max(seconds, 0.01);
+    last = {times->start, times->ticks, now};
+    all += share;
+    // The lowest of idle processes: a shell waits for it.
+    if (busiest >= 0 && share < most) continue;
+    busiest = one;
+    most = share;
+  }
+  if (busiest < 0) return {};
+  const std::string process = process_activity_line(busiest);
+  if (process.empty()) return {};
+  const auto percent = std::lround(all * 100);
+  return cat(process, percent == 0 ? ", no CPU time" : cat(", ", percent, " % of a core"));
+}
+
+}  // namespace hvd::launcher

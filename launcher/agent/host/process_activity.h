@@ -1,0 +1,31 @@
+// Describes what the processes of a rank do, as far as /proc shows it: the state, the place in the kernel and the share
+// of a core of the busiest one. Keeps the CPU times of its last look. The agent owns one; never stops a process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/clock.h"
+
+namespace hvd::launcher {
+
+class ProcessActivity {
+ public:
+  // "running (python3 train.py), 98 % of a core": of this process and those below it, since the last call, or
+  // since their start. Empty when all have ended.
+  std::string describe(pid_t pid);
+
+ private:
+  struct Look {
+    uint64_t start =
+        0;  // of the process, in ticks since the boot: another process may have got the pid
+    uint64_t ticks = 0;  // of CPU time
+    Clock::time_point when{};
+  };
+  std::map<pid_t, Look> looks_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,55 @@
+// Knows which ranks of a job of constant size wait in hvd.init(), and for which others, by the reports of the ranks
+// (rendezvous::WorldReport) and by their ends. JobLaunch and StartWatch use it. Pure: each event carries its time.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/protocol/protocol.h"
+
+namespace hvd::launcher {
+
+class InitWaits {
+ public:
+  using Time = Clock::time_point;
+  // Ranks that start together, and not all of them are there.
+  struct Wait {
+    std::vector<int> present;  // ranks in hvd.init()
+    std::vector<int> missing;  // ranks that have not called it
+    Time since{};              // the first one has called it
+  };
+
+  explicit InitWaits(int size) : ended_(static_cast<size_t>(size)) {}
+
+  void joined(const Joined& joined, Time now);
+  void ended(int rank);
+
+  // The longest wait for ranks that run.
+  std::optional<Wait> longest() const { return find(false); }
+  // A wait for ranks of which the first has ended: it cannot succeed.
+  std::optional<Wait> hopeless() const { return find(true); }
+  // The wait that this rank is in, or nothing.
+  std::optional<Wait> of(int rank) const;
+  // Whether a rank has ever called hvd.init().
+  bool has_begun() const { return !starts_.empty(); }
+
+ private:
+  struct Start {
+    std::vector<bool> members, present;  // by rank
+    Time since{};
+    bool has_met = false;
+  };
+  std::optional<Wait> find(bool is_hopeless) const;
+  Wait wait_of(const Start& start, bool is_hopeless) const;
+
+  std::vector<bool> ended_;              // by rank
+  std::map<std::string, Start> starts_;  // by the names of their reports
+};
+
+// "rank 3 on b", "ranks 0-2 on a and b": at most three hosts. `host_of`: by rank.
+std::string ranks_on_hosts(const std::vector<int>& ranks, const std::vector<std::string>& host_of);
+
+}  // namespace hvd::launcher

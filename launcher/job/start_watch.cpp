@@ -1,0 +1,116 @@
+#include "launcher/job/start_watch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/output/line_folder.h"
+#include "launcher/output/terminal_width.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::chrono::milliseconds kLineAfter{700};
+constexpr std::chrono::milliseconds kLineEvery{200};
+// Between two sentences about one wait.
+constexpr std::chrono::seconds kOnTerminal{10};
+constexpr std::chrono::seconds kElsewhere{60};
+
+// The paragraph of one rank in the answers of the agents.
+std::string activity_of(int rank, const std::vector<std::string>& answers) {
+  const std::string head = cat("rank ", rank, "\n  ");
+  for (const std::string& text : answers) {
+    size_t at = text.find(head);
+    while (at != std::string::npos && at != 0 && text[at - 1] != '\n') at = text.find(head, at + 1);
+    if (at == std::string::npos) continue;
+    const size_t begin = at + head.size();
+    return text.substr(begin, text.find('\n', begin) - begin);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
+                       const std::vector<std::string>& host_of, double seconds, size_t columns) {
+  std::string line = cat("ranks started ", ranks);
+  if (wait) {
+    line += cat("; in hvd.init ", wait->present.size(), ", not yet ", wait->missing.size(), " (",
+                ranks_on_hosts(wait->missing, host_of), ")");
+  }
+  line += cat("; ", static_cast<int64_t>(seconds), " s");
+  return line.size() < columns ? line : line.substr(0, std::max<size_t>(columns, 2) - 2);
+}
+
+std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
+                          int64_t seconds, const std::string& activity) {
+  const bool is_one = wait.missing.size() == 1;
+  return cat(ranks_on_hosts(wait.missing, host_of), is_one ? " has" : " have",
+             " not called hvd.init() for ", seconds, " s",
+             activity.empty()
+                 ? ""
+                 : cat(": ", is_one ? "" : cat("rank ", wait.missing[0], " is "), activity),
+             "; ", wait.present.size() == 1 ? "rank " : "ranks ", ranks_text(wait.present),
+             wait.present.size() == 1 ? " waits" : " wait", is_one ? " for it" : " for them");
+}
+
+StartWatch::StartWatch(net::asio::any_io_executor executor, const InitWaits& waits,
+                       JobOutput& output, std::vector<std::string> hosts, Ask ask)
+    : waits_(waits),
+      output_(output),
+      hosts_(std::move(hosts)),
+      ask_(std::move(ask)),
+      is_terminal_(::isatty(STDERR_FILENO) == 1),
+      has_line_(is_terminal_),
+      timer_(std::move(executor)) {}
+
+net::Task<void> StartWatch::run(std::shared_ptr<StartWatch> self) {
+  const auto interval = self->is_terminal_ ? kOnTerminal : kElsewhere;
+  const Clock::time_point began = Clock::now();
+  Clock::time_point told = began;  // the last sentence, or the beginning of the wait
+  Clock::time_point line = began + kLineAfter;
+  while (!self->is_over_) {
+    const auto wait = self->waits_.longest();
+    const Clock::time_point now = Clock::now();
+    if (wait) told = std::max(told, wait->since);
+    if (wait && now >= told + interval) {
+      told = now;
+      net::asio::co_spawn(self->timer_.get_executor(), tell(self, *wait), net::asio::detached);
+    }
+    if (self->has_line_ && now >= line) {
+      line = now + kLineEvery;
+      const double seconds = std::chrono::duration<double>(now - began).count();
+      self->output_.show_status(start_line(self->hosts_.size(), wait, self->hosts_, seconds,
+                                           terminal_width(STDERR_FILENO)));
+    }
+    auto next = wait ? told + interval : Clock::time_point::max();
+    if (self->has_line_) next = std::min(next, line);
+    self->timer_.expires_at(next);
+    co_await self->timer_.async_wait(net::use_tuple);
+  }
+}
+
+void StartWatch::stop() {
+  is_over_ = true;
+  hide_line();
+  timer_.cancel();
+}
+
+void StartWatch::hide_line() {
+  if (!std::exchange(has_line_, false)) return;
+  output_.show_status("");
+}
+
+net::Task<void> StartWatch::tell(std::shared_ptr<StartWatch> self, InitWaits::Wait wait) {
+  const std::vector<std::string> answers = co_await self->ask_();
+  if (self->is_over_) co_return;
+  const auto now = self->waits_.longest();
+  if (!now || now->since != wait.since) co_return;  // the wait is over
+  const auto seconds = std::chrono::round<std::chrono::seconds>(Clock::now() - now->since).count();
+  self->output_.say(
+      wait_sentence(*now, self->hosts_, seconds, activity_of(now->missing[0], answers)));
+}
+
+}  // namespace hvd::launcher
