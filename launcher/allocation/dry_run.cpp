@@ -49,7 +49,8 @@ std::string plan_as_json(const SlotPlan& plan, const Settings& settings) {
     Json each = Json::object();
     each["host"] = host.name;
     each["start"] = method.is_step ? "step" : method.command.empty() ? "ssh" : "command";
-    each["lease"] = method.lease_seconds;
+    each["host_timeout"] = method.silence.host_timeout_seconds;
+    each["lease"] = method.silence.lease_seconds;
     hosts.push_back(std::move(each));
   }
   Json root = Json::object();

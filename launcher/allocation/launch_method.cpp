@@ -14,9 +14,6 @@
 namespace hvd::launcher {
 namespace {
 
-// Slurm itself takes half a minute to see that a node is gone, and its own network carries the link.
-constexpr double kLeaseInStep = 12;
-
 // Variables by which srun finds the job, and those of SPANK's plugins. Every other one of Slurm is a request
 // of the job or of the site, which would change the step.
 constexpr std::string_view kOfTheJob[] = {
@@ -155,21 +152,18 @@ LaunchMethods::LaunchMethods(const Settings& settings, std::string job,
 LaunchMethod LaunchMethods::of(const Host& host) const {
   LaunchMethod method;
   method.command = command_;
-  method.lease_seconds = settings_.number("lease");
+  method.silence = silence_limits(settings_, false);
   const SlurmNode* node = node_of(host);
   if (node == nullptr) return method;
   method.command = step_on(*node);
   method.is_step = true;
   // A step sees its own GPUs, and ranks on other nodes all GPUs of the job there.
   method.may_be_local = !is_in_step_;
-  if (!settings_.is_set("lease")) method.lease_seconds = kLeaseInStep;
+  method.silence = silence_limits(settings_, true);
   return method;
 }
 
-double LaunchMethods::lease_seconds() const {
-  const double lease = settings_.number("lease");
-  return nodes_.empty() || settings_.is_set("lease") ? lease : std::min(lease, kLeaseInStep);
-}
+SilenceLimits LaunchMethods::silence() const { return silence_limits(settings_, !nodes_.empty()); }
 
 std::string LaunchMethods::question_about(const Host& host) const {
   if (!may_be_node(host) || node_of(host) != nullptr) return {};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/settings.h"
+#include "launcher/allocation/silence_limits.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/plan/hosts.h"
 
@@ -18,7 +19,7 @@ struct LaunchMethod {
   bool is_step = false;  // of Slurm
   bool may_be_local =
       true;  // the launcher's own host may have an agent that is a child of the launcher
-  double lease_seconds = 0;
+  SilenceLimits silence;
 };
 
 class LaunchMethods {
@@ -30,8 +31,8 @@ class LaunchMethods {
                 std::vector<std::string> variables, bool is_in_step);
 
   LaunchMethod of(const Host& host) const;
-  // The shortest lease of any host.
-  double lease_seconds() const;
+  // The shortest limits of any host.
+  SilenceLimits silence() const;
   // A shell command that prints the nodes of the job for parse_slurm_nodes(), if this host may be a node that has
   // joined the job since; empty otherwise.
   std::string question_about(const Host& host) const;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/text.h"
+#include "launcher/allocation/silence_limits.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/config_file.h"
@@ -263,6 +264,8 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(check_detached(settings, line));
   HVD_RETURN_IF_ERROR(
       check_elastic(settings, [&](std::string_view key) { return name_of(line, key); }));
+  HVD_RETURN_IF_ERROR(
+      check_silence_limits(settings, [&](std::string_view key) { return name_of(line, key); }));
   HVD_RETURN_IF_ERROR(check_tag(settings.text("tag")));
   const bool is_tried_again =
       settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;

@@ -20,7 +20,7 @@ using Names = std::function<std::string(std::string_view key)>;
 
 Status check_without_elastic(const Settings& settings, const Names& name_of) {
   for (const char* key : {"max_num_proc", "job_reset_limit", "cooldown_range", "elastic_timeout",
-                          "restart_ranks", "host_timeout", "leave_grace"}) {
+                          "restart_ranks", "leave_grace"}) {
     if (!settings.is_set(key)) continue;
     const std::string name = name_of(key);
     // The variable may be set for all jobs of a user.
@@ -115,10 +115,6 @@ Status check_others(const Settings& settings, const Names& name_of) {
 }
 
 }  // namespace
-
-bool is_elastic(const Settings& settings) {
-  return settings.is_set("host_discovery_script") || settings.is_set("min_num_proc");
-}
 
 RankLimits rank_limits(const Settings& settings) {
   RankLimits limits;

@@ -11,11 +11,9 @@
 #include "base/result.h"
 #include "base/settings.h"
 #include "launcher/elastic/host_cooldown.h"
+#include "launcher/plan/job_kind.h"
 
 namespace hvd::launcher {
-
-// --host-discovery-script or --min-np makes a job elastic; no other flag does.
-bool is_elastic(const Settings& settings);
 
 // The number of ranks of the first generation, of every later one, and the largest one.
 struct RankLimits {

@@ -10,6 +10,7 @@
 #include "base/log/log.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/allocation/silence_limits.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/job/worker_notice.h"
 #include "launcher/output/report.h"
@@ -42,7 +43,7 @@ GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
               !hosts_join && !settings.is_set("store_fd") && !settings.flag("insecure_compat"),
           .may_be_originals = settings.flag("insecure_compat"),
           .most_restarts = most_restarts(settings),
-          .cause_seconds = settings.number("host_timeout") + 2};
+          .cause_seconds = silence_limits(settings, false).host_timeout_seconds + 2};
 }
 
 }  // namespace

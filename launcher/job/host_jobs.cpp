@@ -127,15 +127,18 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   }
   job.remote_init = options_.settings.text("remote_init");
   job.is_compared = plan_.hosts.size() > 1;
-  job.lease_seconds = methods_.of(plan_.hosts[static_cast<size_t>(host)]).lease_seconds;
-  if (is_elastic_) {
-    job.silence_seconds = options_.settings.number("host_timeout");
-    job.leave_grace_seconds = options_.settings.number("leave_grace");
-  }
+  const SilenceLimits silence = methods_.of(plan_.hosts[static_cast<size_t>(host)]).silence;
+  job.lease_seconds = silence.lease_seconds;
+  job.host_timeout_seconds = silence.host_timeout_seconds;
+  if (is_elastic_) job.leave_grace_seconds = options_.settings.number("leave_grace");
   job.kill_grace_seconds = grace_;
   job.end_signal = end_signal_;
   job.insecure_compat = options_.settings.flag("insecure_compat");
   return job;
+}
+
+double HostJobs::host_timeout(int host) const {
+  return methods_.of(plan_.hosts[static_cast<size_t>(host)]).silence.host_timeout_seconds;
 }
 
 bool HostJobs::reads_input(int rank) const {

@@ -36,7 +36,8 @@ class HostJobs {
   // Before target_of() of a host that starts while the job runs: it may have joined the allocation of Slurm.
   net::Task<void> find_node(net::asio::any_io_executor executor, Host host);
   // The shortest lease of any host.
-  double lease_seconds() const { return methods_.lease_seconds(); }
+  double lease_seconds() const { return methods_.silence().lease_seconds; }
+  double host_timeout(int host) const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }
   // Whether the launcher forwards its standard input to this rank.

@@ -25,6 +25,8 @@ namespace asio = net::asio;
 
 constexpr uint64_t kStageWindow = 256 << 10;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
+// The launcher has stopped by then: it waits for the slowest host.
+constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
 
 }  // namespace
 
@@ -35,7 +37,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
         frames_(executor_, std::move(duplex)),
         events_(&events),
         answered_(executor_),
-        pings_(executor_, [this](uint64_t number) { put(Ping{number}); }),
+        pings_(executor_, {.send = [this](uint64_t number) { put(Ping{number}); },
+                           .on_silence = [this](double seconds) { events_->on_silence(seconds); },
+                           .on_answer = [this] { events_->on_answer(); }}),
         outputs_(events),
         stores_(std::make_shared<StoreStreams>(
             executor_,
@@ -54,6 +58,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
   std::string machine() const { return hello_ ? hello_->machine : ""; }
   uint32_t threads() const { return threads_; }
+  const LeasePings& pings() const { return pings_; }
   net::Task<Reached> test_reachability(MasterCandidates candidates);
   net::Task<Status> start(StartOrder order);
   net::Task<Status> suspend();
@@ -157,7 +162,7 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   if (status.ok()) {
     frames_.address(job_);
     put(Prepare{job_, kOutputWindow, kStoreWindow});
-    if (job_.lease_seconds > 0 || job_.silence_seconds > 0) spawn(&Impl::ping);
+    if (job_.lease_seconds > 0 || job_.host_timeout_seconds > 0) spawn(&Impl::ping);
     status = co_await wait_for([this] { return prepared_.has_value(); });
   }
   if (status.ok()) status = *prepared_;
@@ -194,7 +199,7 @@ net::Task<Status> AgentLink::Impl::suspend() {
   is_suspended_ = false;
   put(Suspend{});
   // The next ping ends the suspension: it must not come before the launcher has been stopped.
-  pings_.hold_back();
+  pings_.hold_back(kNoPing);
   asio::steady_timer limit(executor_, kSuspendLimit);
   const auto is_too_late = std::make_shared<bool>(false);
   limit.async_wait([self, is_too_late](const net::error_code& error) {
@@ -257,6 +262,8 @@ void AgentLink::pass(const Message& order) { impl_->put(order); }
 void AgentLink::give_input(int rank, ByteView bytes) {
   impl_->put(Input{rank, std::string(as_text(bytes))});
 }
+bool AgentLink::is_unanswered() const { return impl_->pings().is_unanswered(); }
+double AgentLink::silence_seconds() const { return impl_->pings().silence_seconds(); }
 net::Task<Status> AgentLink::suspend() { return impl_->suspend(); }
 net::Task<void> AgentLink::part() { return impl_->part(); }
 void AgentLink::close() { impl_->close(); }
@@ -292,8 +299,9 @@ net::Task<void> AgentLink::Impl::read_link() {
 
 net::Task<void> AgentLink::Impl::ping() {
   const auto self = shared_from_this();
+  const double limit = job_.host_timeout_seconds;
   const Status silent =
-      co_await pings_.run(job_.silence_seconds > 0 ? job_.silence_seconds : job_.lease_seconds);
+      co_await pings_.run(limit > 0 ? limit : job_.lease_seconds, job_.lease_seconds);
   if (!silent.ok()) lose(silent);
 }
 

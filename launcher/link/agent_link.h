@@ -52,6 +52,10 @@ class AgentEvents {
   // start() returns, prepare(), state() or start() returns the error instead, unless hold() was called
   // before and start() was not.
   virtual void on_lost(const Status& why) = 0;
+  // The agent has not answered a ping for so long: repeated every second at most.
+  virtual void on_silence(double seconds) { static_cast<void>(seconds); }
+  // The agent has answered a ping.
+  virtual void on_answer() {}
   // A rank has opened a connection to the store. The callee takes ownership of the launcher's end.
   virtual void on_store_connection(net::StreamSocket socket) = 0;
 };
@@ -105,8 +109,11 @@ class AgentLink {
   void pass(const Message& order);
   // Sends standard input to a rank whose job has input. No bytes: end of file.
   void give_input(int rank, ByteView bytes);
+  // Whether a ping waits for its answer, and for how long the oldest one has waited at the last ping.
+  bool is_unanswered() const;
+  double silence_seconds() const;
   // Asks the agent to pause the lease before SIGTSTP stops the launcher. Returns when the agent has
-  // paused it, or an error after two seconds. The link renews the lease a third of the lease later, or
+  // paused it, or an error after two seconds. The link renews the lease a second after that time, or
   // as soon as the launcher runs again after that.
   net::Task<Status> suspend();
   // After on_finished: returns when the agent knows that its last message has arrived, and has ended the

@@ -1,6 +1,8 @@
 #include "launcher/link/lease_pings.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -8,32 +10,45 @@
 namespace hvd::launcher {
 namespace {
 
-// Pings in a lease. The host is lost after this many unanswered pings in a row. The count does not
-// depend on the clock: a launcher that was stopped itself does not blame the agent.
-constexpr int kPingsInLease = 3;
+constexpr double kLongestInterval = 1;
+// A shorter limit has this many pings, so that one late answer loses no host.
+constexpr int kFewestPings = 3;
 
 }  // namespace
 
-net::Task<Status> LeasePings::run(double lease_seconds) {
-  const auto interval = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(lease_seconds / kPingsInLease));
+net::Task<Status> LeasePings::run(double host_timeout_seconds, double lease_seconds) {
+  const double shortest =
+      lease_seconds > 0 ? std::min(lease_seconds, host_timeout_seconds) : host_timeout_seconds;
+  const double interval = std::min(kLongestInterval, shortest / kFewestPings);
+  const auto between =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval));
+  // The count does not depend on the clock: a launcher that was stopped itself does not blame the agent.
+  const int most = static_cast<int>(std::lround(std::ceil(host_timeout_seconds / interval)));
   while (!is_stopped_) {
-    timer_.expires_after(interval);
+    timer_.expires_after(std::exchange(held_back_, {}).value_or(between));
     const auto [error] = co_await timer_.async_wait(net::use_tuple);
-    // Suspended: the whole interval again, also when this ping was just due.
-    const bool is_held_back = std::exchange(is_held_back_, false);
-    if (error || is_held_back) continue;
-    if (unanswered_ >= kPingsInLease) {
-      co_return deadline_exceeded(cat("the host gave no sign of life for ", lease_seconds, " s"));
+    // Held back: the whole time, also when this ping was just due.
+    if (error || held_back_) continue;
+    if (unanswered_ >= most) {
+      co_return deadline_exceeded(
+          cat("the host gave no sign of life for ", host_timeout_seconds, " s"));
     }
+    silence_seconds_ = unanswered_ * interval;
+    if (unanswered_ > 0) callbacks_.on_silence(silence_seconds_);
+    if (is_stopped_) break;
     ++unanswered_;
-    send_(++sent_);
+    callbacks_.send(++sent_);
   }
   co_return Status();
 }
 
-void LeasePings::hold_back() {
-  is_held_back_ = true;
+void LeasePings::on_received() {
+  silence_seconds_ = 0;
+  if (std::exchange(unanswered_, 0) > 0) callbacks_.on_answer();
+}
+
+void LeasePings::hold_back(Clock::duration time) {
+  held_back_ = time;
   timer_.cancel();
 }
 

@@ -1,11 +1,13 @@
-// Renews an agent's lease by pings, and detects a silent agent. Owns the timer and the count of
-// unanswered pings. Sends through a function of AgentLink, which owns it. Lives on the launcher's loop.
+// Renews an agent's lease by pings, and detects a silent agent by those that it does not answer. Owns the
+// timer and the count. Calls back AgentLink, which owns it. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "net/asio.h"
 
@@ -13,24 +15,37 @@ namespace hvd::launcher {
 
 class LeasePings {
  public:
-  // `send` sends the ping with the given number.
-  LeasePings(const net::asio::any_io_executor& executor, std::function<void(uint64_t)> send)
-      : timer_(executor), send_(std::move(send)) {}
+  struct Callbacks {
+    // Sends the ping with this number.
+    std::function<void(uint64_t number)> send;
+    // The agent has not answered for so long: repeated at each ping.
+    std::function<void(double seconds)> on_silence;
+    // Bytes came while a ping was unanswered.
+    std::function<void()> on_answer;
+  };
+  LeasePings(const net::asio::any_io_executor& executor, Callbacks callbacks)
+      : timer_(executor), callbacks_(std::move(callbacks)) {}
 
-  // Sends pings until stop(). Returns an error when the agent has not answered for a whole lease.
-  net::Task<Status> run(double lease_seconds);
+  // Sends pings until stop(), often enough for a lease of this length (0: none). Returns an error when the
+  // agent has not answered the pings of `host_timeout_seconds` in a row.
+  net::Task<Status> run(double host_timeout_seconds, double lease_seconds);
   // Bytes have arrived from the agent.
-  void on_received() { unanswered_ = 0; }
-  // Delays the next ping to a whole interval from now.
-  void hold_back();
+  void on_received();
+  // Whether a ping waits for its answer.
+  bool is_unanswered() const { return unanswered_ > 0; }
+  // How long the oldest ping without an answer has waited.
+  double silence_seconds() const { return silence_seconds_; }
+  // Delays the next ping by so long.
+  void hold_back(Clock::duration time);
   void stop();
 
  private:
   net::asio::steady_timer timer_;
-  const std::function<void(uint64_t)> send_;
+  const Callbacks callbacks_;
   uint64_t sent_ = 0;
   int unanswered_ = 0;
-  bool is_held_back_ = false;
+  double silence_seconds_ = 0;
+  std::optional<Clock::duration> held_back_;
   bool is_stopped_ = false;
 };
 

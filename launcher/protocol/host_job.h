@@ -46,9 +46,9 @@ struct HostJob {
   std::vector<RankSpec> ranks;
   std::string remote_init;   // a command whose environment the ranks get; empty: none
   bool is_compared = false;  // other hosts must have the same versions
-  double lease_seconds = 60;
-  // The launcher takes the host for lost after this time without a sign of life; 0: the lease. Not sent.
-  double silence_seconds = 0;
+  double lease_seconds = 45;
+  // The launcher takes the host for lost after this time without an answer; 0: the lease. Not sent.
+  double host_timeout_seconds = 0;
   bool is_staged = false;         // a relative working directory is within the staged copy
   std::string staged_path;        // within it, for PYTHONPATH
   bool insecure_compat = false;   // the ranks may be Horovod's own workers

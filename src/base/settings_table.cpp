@@ -98,8 +98,6 @@ constexpr Setting kTable[] = {
 
     {"restart_ranks", "--restart-ranks", "", "", kFlag, "", "0", kElastic,
      "Start a failed rank of an elastic job again on its host, instead of leaving that host out."},
-    {"host_timeout", "--host-timeout", "", "", kDouble, "SECONDS", "3", kElastic,
-     "Time without a sign of life after which a host of an elastic job is lost."},
     {"leave_grace", "--leave-grace", "", "", kDouble, "SECONDS", "30", kElastic,
      "Time that the ranks of a host have to commit after SIGTERM to its agent; 0: none."},
 
@@ -179,8 +177,12 @@ constexpr Setting kTable[] = {
      "Signal that ends ranks: TERM, or INT, which Python raises as KeyboardInterrupt."},
     {"timeout", "--timeout", "", "", kDouble, "SECONDS", "", kEnd,
      "Limit of the job's time; exit code 124."},
-    {"lease", "--lease", "", "HOROVOD_LEASE", kDouble, "SECONDS", "60", kEnd,
-     "Time after which a host that lost its link to the launcher ends its ranks."},
+    {"lease", "--lease", "", "HOROVOD_LEASE", kDouble, "SECONDS", "45", kEnd,
+     "Time after which a host that lost its link to the launcher ends its ranks; at most "
+     "--host-timeout."},
+    {"host_timeout", "--host-timeout", "", "", kDouble, "SECONDS", "45", kEnd,
+     "Time without an answer after which a host is lost; default: --lease, 3 if elastic, 12 in a "
+     "Slurm step."},
 
     {"gloo", "--gloo", "", "", kFlag, "", "0", kLauncher,
      "Start ranks by built-in agents (default)."},

@@ -55,7 +55,7 @@ TEST_CASE("every number that a user sets has a range, and its default lies in it
 }
 
 TEST_CASE("an explicit value wins over the environment, which wins over the default") {
-  CHECK(Settings().number("lease") == 60);
+  CHECK(Settings().number("lease") == 45);
   ::setenv("HOROVOD_LEASE", "7", 1);
   auto settings = Settings::from_environment();
   ::unsetenv("HOROVOD_LEASE");

@@ -95,6 +95,8 @@ class AgentFixture : public AgentEvents {
   bool is_finished = false;
   std::vector<std::string> leavings, endings, lost;
   std::vector<int> signalled;
+  std::vector<double> silences;
+  int answers = 0;
   bool is_consuming = true;
   size_t output_size = 0;
 
@@ -111,6 +113,8 @@ class AgentFixture : public AgentEvents {
   void on_leaving(const std::string& why) override { leavings.push_back(why); }
   void on_ending(const std::string& why) override { endings.push_back(why); }
   void on_finished() override;
+  void on_silence(double seconds) override { silences.push_back(seconds); }
+  void on_answer() override { ++answers; }
   void on_lost(const Status& why) override;
   void on_store_connection(net::StreamSocket socket) override;
   Status drive(net::Task<Status> task);

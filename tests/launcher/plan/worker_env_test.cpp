@@ -122,7 +122,8 @@ TEST_CASE("a job's name has 16 digits") {
 TEST_CASE("the dry run's JSON keeps its order and holds no secret") {
   const std::string text = plan_as_json(*plan_slots({{"a", "", 1}}, {}), Settings());
   CHECK(text ==
-        "{\"size\":1,\"hosts\":[{\"host\":\"a\",\"start\":\"ssh\",\"lease\":60.0}],\"ranks\":[{"
+        "{\"size\":1,\"hosts\":[{\"host\":\"a\",\"start\":\"ssh\",\"host_timeout\":45.0,\"lease\":"
+        "45.0}],\"ranks\":[{"
         "\"rank\":0,\"host\":\"a\",\"local_rank\":0,\"local_size\":1,"
         "\"cross_rank\":0,\"cross_size\":1,\"env\":{\"HOROVOD_RANK\":\"0\",\"HOROVOD_SIZE\":\"1\","
         "\"HOROVOD_LOCAL_RANK\":\"0\",\"HOROVOD_LOCAL_SIZE\":\"1\",\"HOROVOD_CROSS_RANK\":\"0\","
