@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -30,6 +31,10 @@ namespace {
 
 // The lease until the job sets its own: at once, or after some pings when hosts join.
 constexpr double kFirstLeaseSeconds = 60;
+// An agent that wakes so late has been stopped.
+constexpr std::chrono::seconds kOverslept{1};
+// Beyond the lease, the guardian takes the agent for hung: one that is only slow has ended its ranks by then.
+constexpr double kWatchdogMargin = 2;
 // The time until the agent sends SIGKILL again, in case it missed a process.
 constexpr double kKillAgainSeconds = 0.1;
 // The time after which the agent leaves processes that SIGKILL does not end: those of another user,
@@ -52,7 +57,7 @@ std::string scheduler_ended(const Environment& environment) {
 }  // namespace
 
 Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
-             std::string folder, std::string staging)
+             std::string folder, std::string staging, Watchdog& watchdog)
     : loop_(std::move(loop)),
       link_(loop_, std::move(link), [this](ByteView received) { take(received); }),
       build_(std::move(build)),
@@ -81,6 +86,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                      }),
       staging_(std::move(staging)),
       parent_(::getppid()),
+      watchdog_(watchdog),
       lease_(Deadline::after_seconds(kFirstLeaseSeconds)) {}
 
 Agent::~Agent() = default;
@@ -124,7 +130,9 @@ int Agent::run() {
     }
     if (is_linked_ && !link_.state().ok()) lose_link();
     if (is_finished_ && !is_linked_) return 1;
-    loop_.turn(next_deadline());
+    const Deadline next = next_deadline();
+    loop_.turn(next);
+    was_stopped_ = !next.is_never() && Clock::now() - next.time() > kOverslept;
     watch_over();
   }
 }
@@ -161,6 +169,9 @@ void Agent::watch_over() {
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
   if (link_.deadline().passed()) link_.on_deadline();
   if (ranks_.is_starting() && !is_ending_) conclude_start(ranks_.start_more());
+  // The lease counts only time in which this process ran: the launcher of a job that was stopped as a whole
+  // cannot have sent a ping.
+  if (was_stopped_ && is_linked_ && !is_suspended_ && lease_.passed()) renew_lease();
   if (is_linked_ && !is_suspended_ && lease_.passed()) {
     const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
     fail(cat("the launcher gave no sign of life for ", lease, " s"));
@@ -303,11 +314,16 @@ void Agent::lose_link() {
   world_reports_.close();
   ranks_.discard_output();
   end(job_.kill_grace_seconds);
+  watchdog_.expect_within(job_.kill_grace_seconds + kGiveUpSeconds + kWatchdogMargin);
 }
 
 void Agent::renew_lease() {
   lease_ = job_.lease_seconds > 0 ? Deadline::after_seconds(job_.lease_seconds) : Deadline::never();
-  if (phase_ == Phase::kIdle) lease_ = Deadline::after_seconds(kFirstLeaseSeconds);
+  if (phase_ == Phase::kIdle) {
+    lease_ = Deadline::after_seconds(kFirstLeaseSeconds);
+  } else {
+    watchdog_.expect_within(job_.lease_seconds > 0 ? job_.lease_seconds + kWatchdogMargin : 0);
+  }
 }
 
 // Executes the orders of the launcher.
@@ -392,6 +408,7 @@ void Agent::obey(const Message& message) {
     if (!is_finished_) outbox_.put(Pong{ping->number});
   } else if (std::holds_alternative<Suspend>(message)) {
     is_suspended_ = true;
+    watchdog_.expect_within(0);
     outbox_.put(Suspended{});
   } else {
     fail("the launcher sent a message that only an agent sends");

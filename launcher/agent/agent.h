@@ -21,6 +21,7 @@
 #include "launcher/agent/store/host_aggregator.h"
 #include "launcher/agent/store/store_tunnel.h"
 #include "launcher/agent/store/world_reports.h"
+#include "launcher/agent/watchdog.h"
 #include "launcher/protocol/outside_signals.h"
 #include "launcher/protocol/protocol.h"
 #include "net/event_loop.h"
@@ -31,9 +32,10 @@ namespace hvd::launcher {
 class Agent {
  public:
   // The signals of agent_signals() must be blocked. `folder` is for files of the job, `staging` for
-  // a copy of the user's code. The parent process of the agent removes both.
+  // a copy of the user's code. The parent process of the agent removes both. It ends the ranks when
+  // `watchdog` says that this process hangs.
   Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
-        std::string folder, std::string staging);
+        std::string folder, std::string staging, Watchdog& watchdog);
   ~Agent();
 
   // Runs until no process of the job is left; returns the exit status of the agent.
@@ -95,8 +97,10 @@ class Agent {
   HostJob job_;
   net::PortRange ports_;
   net::InterfaceChoice interfaces_;
+  Watchdog& watchdog_;
   Deadline lease_;
   bool is_suspended_ = false;
+  bool was_stopped_ = false;  // during the last turn of the loop
   bool is_linked_ = true;
   bool is_ending_ = false;
   bool is_killing_ = false;

@@ -92,7 +92,14 @@ class Title {
   char name_[16] = {};
 };
 
-int guard(pid_t agent, const sigset_t& signals) {
+timespec turn_of(const Watchdog& watchdog) {
+  const double seconds = watchdog.turn_seconds();
+  const auto whole = static_cast<time_t>(seconds);
+  return {.tv_sec = whole,
+          .tv_nsec = static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
+}
+
+int guard(pid_t agent, const sigset_t& signals, Watchdog& watchdog) {
   // The guardian closes its copy of the agent's link: otherwise the launcher would not see the end
   // of the link.
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -104,9 +111,15 @@ int guard(pid_t agent, const sigset_t& signals) {
   int status = 0;
   for (;;) {
     siginfo_t info{};
-    const int number = ::sigwaitinfo(&signals, &info);
+    const timespec turn = turn_of(watchdog);
+    const int number = ::sigtimedwait(&signals, &info, &turn);
     if (number == SIGCHLD) {
       if (reap(agent, status)) break;
+    } else if (number < 0 && errno == EAGAIN && watchdog.is_hung_after_turn()) {
+      std::fprintf(stderr,
+                   "horovod-agent: the agent hangs or is stopped, so its ranks are killed\n");
+      status = SIGKILL;  // as a status of wait(2)
+      break;
     } else if (number > 0) {
       ::sigqueue(agent, passed_on(number), {.sival_int = number});
     }
@@ -128,7 +141,7 @@ sigset_t agent_signals() {
   return set;
 }
 
-int run_guarded(char** arguments, const std::function<int()>& agent,
+int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
                 const std::vector<std::string>& folders) {
   become_subreaper();
   // A terminal's Ctrl-Z stops the launcher; the processes that it started must continue.
@@ -146,13 +159,14 @@ int run_guarded(char** arguments, const std::function<int()>& agent,
   const Title title(arguments);
   title.change("hvd-guardian");
   const pid_t guardian = ::getpid();
+  Watchdog watchdog;
   const pid_t child = ::fork();
   if (child < 0) {
     std::fprintf(stderr, "horovod-agent: cannot start a process: %s\n", std::strerror(errno));
     return 1;
   }
   if (child > 0) {
-    const int status = guard(child, signals);
+    const int status = guard(child, signals, watchdog);
     std::error_code error;
     for (const std::string& folder : folders) std::filesystem::remove_all(folder, error);
     return status;
@@ -163,7 +177,7 @@ int run_guarded(char** arguments, const std::function<int()>& agent,
   // launcher handles its Ctrl-C.
   ::setsid();
   title.restore();
-  const int status = agent();
+  const int status = agent(watchdog);
   // A thread that still dials the launcher ends with the process: exit() would free the TLS library's locks
   // below it.
   std::fflush(nullptr);

@@ -1,12 +1,15 @@
 // The guardian process, the parent of the agent. The guardian only waits. When the agent has ended
-// for any reason, the guardian kills all remaining descendants of the agent and ends. The agent
-// detects the end of its guardian. The agent's main starts the guardian.
+// for any reason, the guardian kills all remaining descendants of the agent and ends. It kills an agent that
+// hangs or is stopped for longer than its lease. The agent detects the end of its guardian. The agent's
+// main starts the guardian.
 #pragma once
 
 #include <csignal>
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "launcher/agent/watchdog.h"
 
 namespace hvd::launcher {
 
@@ -20,7 +23,7 @@ int passed_on(int number);
 // Forks. `agent` runs in the child, and its value is the child's exit status. This process becomes
 // the guardian: it changes its process title in `arguments`, which are those of main(), removes the
 // agent's folders after the agent's end, and returns the agent's exit status, or 128 + its signal.
-int run_guarded(char** arguments, const std::function<int()>& agent,
+int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
                 const std::vector<std::string>& folders);
 
 }  // namespace hvd::launcher

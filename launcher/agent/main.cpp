@@ -175,7 +175,7 @@ std::string job_folder() {
 }
 
 int run_agent(const Options& options, const OpenSession* session, std::string build,
-              std::string folder, const std::string& staging) {
+              std::string folder, const std::string& staging, Watchdog& watchdog) {
   auto link = make_link(options, session);
   if (!link.ok()) return fail(link.error().message());
   auto loop = net::EventLoop::open();
@@ -183,7 +183,7 @@ int run_agent(const Options& options, const OpenSession* session, std::string bu
   Environment own = environment();
   std::erase_if(own, [](const auto& variable) { return is_of_other_launcher(variable.first); });
   return Agent(std::move(*loop), std::move(*link), std::move(build), std::move(own),
-               std::move(folder), staging)
+               std::move(folder), staging, watchdog)
       .run();
 }
 
@@ -223,7 +223,10 @@ int main(int argc, char** argv) {
   remove_unused_agents(argv[0]);
   const std::string folder = job_folder();
   const std::string staging = staging_directory();
-  return run_guarded(
-      argv, [&] { return run_agent(*options, session, file_name(argv[0]), folder, staging); },
-      {folder, staging});
+  return run_guarded(argv,
+                     [&](Watchdog& watchdog) {
+                       return run_agent(*options, session, file_name(argv[0]), folder, staging,
+                                        watchdog);
+                     },
+                     {folder, staging});
 }

@@ -279,6 +279,64 @@ TEST_CASE("A host that gives no sign of life is lost after the lease") {
   CHECK(is_gone(fixture));
 }
 
+TEST_CASE("A stopped agent costs its lease also when the launcher is gone") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job(cat(kStubborn, "sleep 1000; :"));
+  job.lease_seconds = 2;
+  REQUIRE(start_stubborn(fixture, job));
+  send_signal(fixture.agent(), SIGSTOP);
+  // The loop of the launcher is not driven: nothing is sent.
+  CHECK(is_gone_undriven(fixture));
+}
+
+TEST_CASE("A job that was stopped as a whole for longer than its lease goes on") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("sleep 1000; echo on; exit 5");
+  job.lease_seconds = 1;
+  REQUIRE(fixture.begin(job).ok());
+  REQUIRE(fixture.until([&] { return fixture.marked().size() == 2; }));
+  const pid_t agent = fixture.agent();
+  send_signal(fixture.guardian(), SIGSTOP);
+  send_signal(agent, SIGSTOP);
+  ::sleep(8);  // a lease that must not end has no event
+  send_signal(fixture.guardian(), SIGCONT);
+  send_signal(agent, SIGCONT);
+  // The agent runs before the launcher does.
+  ::usleep(500'000);
+  fixture.pass(3);
+  REQUIRE(fixture.marked().size() == 2);
+  for (const pid_t pid : fixture.marked()) {
+    for (const pid_t child : children_of(pid)) send_signal(child, SIGTERM);
+  }
+  CHECK(fixture.until([&] { return fixture.is_finished; }));
+  CHECK(fixture.exits.at(0).code == 5);
+  CHECK(fixture.lost.empty());
+}
+
+TEST_CASE("The count of pings decides whether a host is lost, and not the clock") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("sleep 1000");
+  job.lease_seconds = 0;
+  job.host_timeout_seconds = 3;
+  REQUIRE(fixture.begin(job).ok());
+  send_signal(fixture.agent(), SIGSTOP);
+  CHECK(fixture.until([&] { return fixture.silences.size() == 1; }));
+  CHECK(fixture.silences == std::vector<double>{1});
+  ::sleep(5);  // the launcher is stopped, so its pings are not missing
+  fixture.pass(0.5);
+  CHECK(fixture.lost.empty());
+  const int answers = fixture.answers;
+  send_signal(fixture.agent(), SIGCONT);
+  CHECK(fixture.until([&] { return fixture.answers > answers; }));
+  fixture.silences.clear();
+  send_signal(fixture.agent(), SIGSTOP);
+  CHECK(fixture.until([&] { return !fixture.lost.empty(); }));
+  CHECK(fixture.silences == std::vector<double>{1, 2});
+  CHECK(fixture.lost.at(0) == "the host gave no sign of life for 3 s");
+  send_signal(fixture.agent(), SIGCONT);
+  CHECK(is_gone(fixture));
+}
+
 TEST_CASE(
     "Ending sends SIGTERM, after the grace SIGKILL, and reports ranks as ended by the agent") {
   AgentFixture fixture;

@@ -1,0 +1,38 @@
+// Memory that the agent and its guardian share: the agent says there how soon it runs again, and the guardian
+// detects by that an agent that hangs or is stopped. The agent's main makes it before the fork. Needs no
+// lock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace hvd::launcher {
+
+class Watchdog {
+ public:
+  // Without memory, no agent is ever taken for hung.
+  Watchdog();
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+
+  // The agent runs, and calls this again within so many seconds; 0: at any time.
+  void expect_within(double seconds);
+
+  // For the guardian, which waits in turns of this many seconds.
+  double turn_seconds() const;
+  // A turn of the guardian has ended. Returns whether the agent is hung. Counts turns and not time, so that
+  // nothing is counted while the guardian itself is stopped.
+  bool is_hung_after_turn();
+
+ private:
+  struct Shared {
+    std::atomic<uint64_t> calls{0};
+    std::atomic<double> seconds{0};
+  };
+  Shared* shared_ = nullptr;
+  // The guardian's.
+  uint64_t seen_calls_ = 0;
+  double waited_seconds_ = 0;
+};
+
+}  // namespace hvd::launcher
