@@ -26,10 +26,11 @@ constexpr std::chrono::milliseconds kPause{500};
 }  // namespace
 
 net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail) {
-  Question question{++last_, std::vector<std::string>(hosts_), 0,
+  Question question{++last_, std::vector<std::string>(hosts_), std::vector<bool>(hosts_), 0,
                     net::asio::steady_timer(executor_, kAnswerTimeout)};
   for (size_t host = 0; host < hosts_; ++host) {
-    if (ask_(host, question.number, detail)) ++question.left;
+    question.is_open[host] = ask_(host, question.number, detail);
+    if (question.is_open[host]) ++question.left;
   }
   const auto questions = questions_;
   questions->push_back(&question);
@@ -42,8 +43,18 @@ void Inspection::on_answer(size_t host, uint32_t number, const std::string& text
   for (Question* question : *questions_) {
     if (question->number != number) continue;
     question->answers[host] = text;
-    if (--question->left == 0) question->answered.cancel();
+    close(*question, host);
   }
+}
+
+void Inspection::give_up(size_t host) {
+  for (Question* question : *questions_) close(*question, host);
+}
+
+void Inspection::close(Question& question, size_t host) {
+  if (host >= question.is_open.size() || !question.is_open[host]) return;
+  question.is_open[host] = false;
+  if (--question.left == 0) question.answered.cancel();
 }
 
 class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {

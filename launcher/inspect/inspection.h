@@ -29,14 +29,19 @@ class Inspection {
   // By host; empty where nothing came.
   net::Task<std::vector<std::string>> run(InspectDetail detail);
   void on_answer(size_t host, uint32_t number, const std::string& text);
+  // The host does not answer: ends the wait for it.
+  void give_up(size_t host);
 
  private:
   struct Question {
     uint32_t number;
     std::vector<std::string> answers;
+    std::vector<bool> is_open;  // by host
     size_t left;
     net::asio::steady_timer answered;
   };
+
+  static void close(Question& question, size_t host);
 
   net::asio::any_io_executor executor_;
   size_t hosts_;

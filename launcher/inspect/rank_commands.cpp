@@ -46,6 +46,7 @@ struct RankCommands::Beside {
                 LineTagger(cat("[", place.rank, "]<stderr>:"))} {}
   int process;
   uint32_t number;
+  bool is_delivered = false;
   bool has_ended = false;
   int code = 0;
   std::array<LineTagger, 2> taggers;
@@ -95,9 +96,9 @@ void RankCommands::order(Run wish, const std::vector<Place>& places, Pending& pe
     wish.number = ++last_;
     pending.besides.emplace_back(place, wish.number);
     ++pending.left;
-    if (!send_(place.process, wish)) {
-      on_ran(
-          {.number = wish.number, .rank = place.process, .code = 1, .why = "the rank has ended\n"});
+    std::string refusal = send_(place.process, wish);
+    if (!refusal.empty()) {
+      on_ran({.number = wish.number, .rank = place.process, .code = 1, .why = std::move(refusal)});
     }
   }
 }
@@ -186,10 +187,29 @@ void RankCommands::on_ran(const Ran& ran) {
   pending->watch->changed.notify();
 }
 
+bool RankCommands::is_on(const Beside& beside, int host) const {
+  return plan_.slots[static_cast<size_t>(beside.process)].host == host;
+}
+
+void RankCommands::on_answer(int host) {
+  for (Pending* pending : pending_) {
+    for (Beside& beside : pending->besides) beside.is_delivered |= is_on(beside, host);
+  }
+}
+
+void RankCommands::on_silence(int host, const std::string& why) {
+  for (Pending* pending : pending_) {
+    for (const Beside& beside : pending->besides) {
+      if (!is_on(beside, host) || beside.is_delivered) continue;
+      on_ran({.number = beside.number, .rank = beside.process, .code = 1, .why = why});
+    }
+  }
+}
+
 void RankCommands::on_host_gone(int host) {
   for (Pending* pending : pending_) {
     for (const Beside& beside : pending->besides) {
-      if (plan_.slots[static_cast<size_t>(beside.process)].host != host) continue;
+      if (!is_on(beside, host)) continue;
       on_ran({.number = beside.number,
               .rank = beside.process,
               .code = 1,

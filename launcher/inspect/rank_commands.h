@@ -17,9 +17,9 @@ namespace hvd::launcher {
 
 class RankCommands {
  public:
-  // `send` hands a Run, SaidTaken or StopRun to the host of a rank; false when that host's part of the
-  // job is over.
-  using Send = std::function<bool(int rank, const Message& order)>;
+  // `send` hands a Run, SaidTaken or StopRun to the host of a rank. Returns a line with the reason when
+  // that host does not take it; else an empty string.
+  using Send = std::function<std::string(int rank, const Message& order)>;
   RankCommands(net::asio::any_io_executor executor, const SlotPlan& plan, Send send)
       : executor_(std::move(executor)), plan_(plan), send_(std::move(send)) {}
 
@@ -36,6 +36,10 @@ class RankCommands {
   void on_ran(const Ran& ran);
   // Ends the wait for commands on this host: the host is lost, or all its ranks have ended.
   void on_host_gone(int host);
+  // The host has answered after the orders that it got until now.
+  void on_answer(int host);
+  // The host does not answer: ends the wait for commands whose order it may not have got. `why` is a line.
+  void on_silence(int host, const std::string& why);
 
  private:
   struct Beside;   // one command beside one rank
@@ -51,6 +55,7 @@ class RankCommands {
   void order(Run wish, const std::vector<Place>& places, Pending& pending);
   net::Task<bool> tell(net::StreamSocket& caller, Pending& pending, const Said& said);
   Beside* find(uint32_t number, Pending** of);
+  bool is_on(const Beside& beside, int host) const;
 
   net::asio::any_io_executor executor_;
   const SlotPlan& plan_;

@@ -16,6 +16,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/allocation/host_choice.h"
+#include "launcher/allocation/silence_limits.h"
 #include "launcher/cli/unknown_command.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/host_jobs.h"
@@ -26,6 +27,7 @@
 #include "launcher/job/loop_watch.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
+#include "launcher/job/silent_hosts.h"
 #include "launcher/job/start_watch.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
@@ -93,7 +95,13 @@ class JobLaunch {
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
   net::Task<void> time_out(double seconds);
   void on_end_signal(int number);
-  std::optional<int> left_by(int rank) const;
+  std::vector<int> ranks_of(int host) const;
+  bool is_silent(int host) const;
+  void on_silence(int host, double seconds);
+  void on_answer(int host);
+  void on_gone(int host);
+  void show_silence();
+  std::optional<Supervisor::LeftBy> left_by(int rank) const;
   net::Task<void> await_cause();
   // `signal`: that asked for it, or 0.
   void act(Supervisor::Action action, int signal = 0);
@@ -113,6 +121,8 @@ class JobLaunch {
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
   net::asio::io_context& loop_;        // the join_queue's, where there is one
   Supervisor supervisor_;
+  SilentHosts silent_hosts_;
+  bool has_silence_line_ = false;
   const JobIdentity identity_;
   HostJobs host_jobs_;
   JobSignals signals_;
@@ -191,7 +201,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   }
   void on_finished() override {
     job.act(job.supervisor_.on_finished(host));
-    job.inspector_.on_host_gone(host);
+    job.on_gone(host);
   }
   void on_lost(const Status& why) override {
     job.failed_hosts_.push_back(host);
@@ -200,8 +210,10 @@ struct JobLaunch::HostEvents : AgentEvents {
         job.output_->rank_ended(slot.rank, {.is_failure = true, .is_mute = true});
     }
     job.act(job.supervisor_.on_lost(host, why));
-    job.inspector_.on_host_gone(host);
+    job.on_gone(host);
   }
+  void on_silence(double seconds) override { job.on_silence(host, seconds); }
+  void on_answer() override { job.on_answer(host); }
   void on_store_connection(net::StreamSocket socket) override {
     job.has_met_ = true;
     job.server_->adopt(std::move(socket));
@@ -221,6 +233,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       on_running_(on_running),
       loop_(join_queue ? join_queue->loop() : own_loop_),
       supervisor_(plan_, to_lower(options.settings.text("on_failure")) == "wait"),
+      silent_hosts_(plan_, [this](int host) { return ranks_of(host); }),
       identity_(join_queue ? join_queue->identity() : random_job()),
       host_jobs_(options, plan_, generation, identity_, history != nullptr),
       signals_(loop_, links_, [this](int number) { on_end_signal(number); }),
@@ -233,6 +246,51 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       inspector_(loop_.get_executor(), options, plan_, supervisor_, links_) {}
 
 JobLaunch::~JobLaunch() = default;
+
+std::vector<int> JobLaunch::ranks_of(int host) const {
+  std::vector<int> ranks;
+  for (const Slot& slot : plan_.slots) {
+    if (slot.host != host) continue;
+    const int rank = elastic_ ? elastic_->generations().table().rank_of(slot.rank) : slot.rank;
+    if (rank >= 0) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+bool JobLaunch::is_silent(int host) const {
+  const auto index = static_cast<size_t>(host);
+  return index < links_.size() && links_[index] && links_[index]->is_unanswered();
+}
+
+void JobLaunch::on_silence(int host, double seconds) {
+  if (links_.empty() || supervisor_.is_done(host)) return;
+  inspector_.on_silence(host, seconds);
+  if (supervisor_.is_ending()) return;
+  silent_hosts_.on_silence(host, seconds, host_jobs_.host_timeout(host));
+  show_silence();
+}
+
+void JobLaunch::on_answer(int host) {
+  if (links_.empty()) return;
+  inspector_.on_answer(host);
+  silent_hosts_.on_answer(host);
+  show_silence();
+  const auto action = supervisor_.on_answer(host);
+  if (action != Supervisor::Action::kNone) act(action);
+}
+
+void JobLaunch::on_gone(int host) {
+  inspector_.on_host_gone(host);
+  silent_hosts_.on_gone(host);
+  show_silence();
+}
+
+void JobLaunch::show_silence() {
+  while (const auto news = silent_hosts_.take_news()) output_->say(*news);
+  const std::string line = silent_hosts_.status_line();
+  const bool had_line = std::exchange(has_silence_line_, !line.empty());
+  if (had_line || has_silence_line_) output_->show_status(line);
+}
 
 JobEnd JobLaunch::run() {
   rendezvous::raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
@@ -257,6 +315,7 @@ JobEnd JobLaunch::run() {
 
 net::Task<int> JobLaunch::run_all() {
   signals_.watch();
+  supervisor_.ask_about_silence([this](int host) { return is_silent(host); });
   if (const int code = co_await prepare(); code != 0) co_return code;
   co_await start();
   while (!supervisor_.is_done()) {
@@ -382,6 +441,10 @@ Status JobLaunch::find_places() {
   for (const std::string& name : ineffective_names(host_jobs_.environment_choice(), has_torch)) {
     output_->say(
         cat("-x ", name, " has no effect: horovodrun itself sets this variable for each rank"));
+  }
+  if (const std::string lowered = about_lowered_lease(settings);
+      !lowered.empty() && generation_ == 0) {
+    output_->say(lowered);
   }
   for (const std::string& name : unset_names(environment(), host_jobs_.environment_choice())) {
     output_->say(
@@ -537,12 +600,15 @@ void JobLaunch::explain_interrupt() {
   output_->say(cat("ending ", count_of_ranks(living), "; Ctrl-C again to kill"));
 }
 
-std::optional<int> JobLaunch::left_by(int rank) const {
+std::optional<Supervisor::LeftBy> JobLaunch::left_by(int rank) const {
   const auto value = server_ ? server_->value(rendezvous::left_by_key(rank)) : std::nullopt;
   if (!value) return {};
-  const auto peer = parse_int(as_text(*value));
+  const std::string_view text = as_text(*value);
+  const size_t space = std::min(text.find(' '), text.size());
+  const auto peer = parse_int(text.substr(0, space));
   if (!peer || *peer < 0 || *peer >= plan_.size()) return {};
-  return static_cast<int>(*peer);
+  return Supervisor::LeftBy(static_cast<int>(*peer),
+                            space < text.size() ? printable(text.substr(space + 1)) : "");
 }
 
 net::Task<void> JobLaunch::await_cause() {
@@ -627,6 +693,9 @@ void JobLaunch::drop_links() {
 net::Task<void> JobLaunch::time_out(double seconds) {
   const std::vector<std::string> texts = co_await inspector_.stacks();
   for (size_t host = 0; host < texts.size(); ++host) {
+    if (const std::string silence = inspector_.silence_of(host); !silence.empty()) {
+      output_->say(cat("host ", plan_.hosts[host].name, ": ", silence));
+    }
     if (texts[host].empty()) continue;
     output_->say(cat("where the ranks of host ", plan_.hosts[host].name, " are:\n",
                      std::string_view(texts[host]).substr(0, texts[host].size() - 1)));

@@ -9,10 +9,17 @@
 #include "base/text.h"
 #include "launcher/inspect/rank_names.h"
 #include "launcher/job/elastic_job.h"
+#include "launcher/job/silent_hosts.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
+namespace {
+
+// A host that has not answered for so long gets no question: its answer would be waited for.
+constexpr double kIsSilent = 2;
+
+}  // namespace
 
 JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Options& options,
                            const SlotPlan& plan, const Supervisor& supervisor,
@@ -21,21 +28,41 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
       options_(options),
       plan_(plan),
       supervisor_(supervisor),
+      links_(links),
       inspection_(executor, plan.hosts.size(),
-                  [&supervisor, &links](size_t host, uint32_t number, InspectDetail detail) {
-                    if (host >= links.size() || !links[host] ||
-                        supervisor.is_done(static_cast<int>(host))) {
+                  [this](size_t host, uint32_t number, InspectDetail detail) {
+                    if (host >= links_.size() || !links_[host] || !silence_of(host).empty() ||
+                        supervisor_.is_done(static_cast<int>(host))) {
                       return false;
                     }
-                    links[host]->inspect(number, detail);
+                    links_[host]->inspect(number, detail);
                     return true;
                   }),
-      commands_(executor, plan, [&plan, &supervisor, &links](int rank, const Message& order) {
-        const int host = plan.slots[static_cast<size_t>(rank)].host;
-        if (supervisor.is_done(host) || !links[static_cast<size_t>(host)]) return false;
-        links[static_cast<size_t>(host)]->pass(order);
-        return true;
+      commands_(executor, plan, [this](int rank, const Message& order) -> std::string {
+        const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);
+        if (supervisor_.is_done(static_cast<int>(host)) || !links_[host]) {
+          return "the rank has ended\n";
+        }
+        const std::string silence = silence_of(host);
+        if (!silence.empty()) return cat("host ", plan_.hosts[host].name, ": ", silence, "\n");
+        links_[host]->pass(order);
+        return "";
       }) {}
+
+std::string JobInspector::silence_of(size_t host) const {
+  if (host >= links_.size() || !links_[host] || supervisor_.is_done(static_cast<int>(host))) {
+    return "";
+  }
+  const double seconds = links_[host]->silence_seconds();
+  return seconds >= kIsSilent ? describe_silence(seconds) : "";
+}
+
+void JobInspector::on_silence(int host, double seconds) {
+  if (seconds < kIsSilent) return;
+  inspection_.give_up(static_cast<size_t>(host));
+  commands_.on_silence(host, cat("host ", plan_.hosts[static_cast<size_t>(host)].name, ": ",
+                                 describe_silence(seconds), "\n"));
+}
 
 void JobInspector::set_elastic(ElasticJob* elastic) {
   elastic_ = elastic;
@@ -113,11 +140,13 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
     const bool has_begun_again = std::any_of(
         plan_.hosts.begin() + static_cast<std::ptrdiff_t>(host) + 1, plan_.hosts.end(), is_it);
     if (is_done && has_begun_again) continue;
+    const std::string silence = silence_of(host);
     text += cat("host ", plan_.hosts[host].name,
-                is_done               ? ": has ended\n"
-                : hosts[host].empty() ? ": no rank runs\n"
-                                      : "\n",
-                hosts[host]);
+                is_done                ? ": has ended\n"
+                : !hosts[host].empty() ? "\n"
+                : !silence.empty()     ? cat(": ", silence, "\n")
+                                       : ": no rank runs\n",
+                is_done ? "" : hosts[host]);
   }
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
 }

@@ -48,6 +48,10 @@ class JobInspector {
   void on_said(const Said& said) { commands_.on_said(said); }
   void on_ran(const Ran& ran) { commands_.on_ran(ran); }
   void on_host_gone(int host) { commands_.on_host_gone(host); }
+  void on_silence(int host, double seconds);
+  void on_answer(int host) { commands_.on_answer(host); }
+  // "no answer for 12 s", or empty while the host answers.
+  std::string silence_of(size_t host) const;
 
  private:
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
@@ -57,6 +61,7 @@ class JobInspector {
   const Options& options_;
   const SlotPlan& plan_;
   const Supervisor& supervisor_;
+  const std::vector<std::unique_ptr<AgentLink>>& links_;
   ElasticJob* elastic_ = nullptr;
   Inspection inspection_;
   RankCommands commands_;

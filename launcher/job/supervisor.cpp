@@ -98,7 +98,7 @@ Supervisor::Action Supervisor::on_awaited_rank_ended(int rank, const std::vector
               rank);
 }
 
-Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> left_by,
+Supervisor::Action Supervisor::on_exit(const RankExit& exit, const std::optional<LeftBy>& left_by,
                                        const std::string& meanwhile) {
   if (exit.rank < 0 || exit.rank >= plan_.size()) return Action::kNone;
   rank_done_[static_cast<size_t>(exit.rank)] = true;
@@ -116,20 +116,52 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, std::optional<int> 
     rank_succeeded_[static_cast<size_t>(exit.rank)] = true;
     return exit.rank == awaited_ ? fail_late() : Action::kNone;
   }
+  RankFailure failure{exit, left_by, meanwhile};
+  return holds(failure) ? Action::kNone : judge(failure);
+}
+
+Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
+  const auto& [exit, left_by, meanwhile] = rank_failure;
+  if (ending_) return Action::kNone;
   Failure failure = describe(exit);
   failure.sentence += meanwhile;
   if (!waits_) ended_by_ = exit.signal;
-  if (!left_by || *left_by < 0 || *left_by >= plan_.size() || *left_by == exit.rank) {
+  const int peer = left_by ? left_by->rank : -1;
+  if (peer < 0 || peer >= plan_.size() || peer == exit.rank) {
     if (!waits_) failure.sentence += ended_before();
     return fail_rank(exit.rank, std::move(failure));
   }
   // Only the awaited rank can name another cause: a third rank may have made it leave.
   if (late_ && exit.rank != awaited_) return Action::kNone;
-  failure.sentence += cat(", after rank ", *left_by, " had left the job");
+  if (left_by->broken_link.empty())
+    failure.sentence += cat(", after rank ", peer, " had left the job");
+  else
+    failure.sentence = cat(left_by->broken_link, "; ", failure.sentence, " because of it");
   late_ = std::move(failure);
   late_rank_ = exit.rank;
-  awaited_ = *left_by;
+  awaited_ = peer;
   return rank_done_[static_cast<size_t>(awaited_)] ? fail_late() : Action::kAwait;
+}
+
+bool Supervisor::holds(const RankFailure& failure) {
+  if (!is_silent_) return false;
+  for (int host = 0; held_.empty() && host < std::ssize(plan_.hosts); ++host) {
+    const bool is_own = host == plan_.slots[static_cast<size_t>(failure.exit.rank)].host;
+    if (!is_own && !is_done(host) && is_silent_(host)) silent_hosts_.insert(host);
+  }
+  if (silent_hosts_.empty()) return false;
+  held_.push_back(failure);
+  return true;
+}
+
+Supervisor::Action Supervisor::on_answer(int host) {
+  if (silent_hosts_.erase(host) == 0 || !silent_hosts_.empty()) return Action::kNone;
+  Action action = Action::kNone;
+  for (const RankFailure& held : std::exchange(held_, {})) {
+    const Action next = judge(held);
+    if (next != Action::kNone) action = next;
+  }
+  return action;
 }
 
 bool Supervisor::goes_on(int rank, int host, const Failure& failure) const {
@@ -191,6 +223,9 @@ Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
   if (ending_) return Action::kNone;
   Failure failure{kExitLauncher, cat(host_name(host), " was lost: ", why.message())};
   if (goes_on(-1, host, failure)) return Action::kNone;
+  if (silent_hosts_.contains(host)) {
+    failure.sentence += cat("; before that, ", describe(held_.front().exit).sentence);
+  }
   return fail(failure.exit_code, std::move(failure.sentence));
 }
 

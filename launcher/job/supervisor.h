@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,21 +33,34 @@ class Supervisor {
   using Survives =
       std::function<bool(int rank, int host, int exit_code, const std::string& sentence)>;
   void ask_before_end(Survives survives) { survives_ = std::move(survives); }
+  // Whether a host has not yet answered the launcher's last ping. A failure of a rank on another host may be
+  // the consequence of its loss: the failure counts once each silent host has answered.
+  using IsSilent = std::function<bool(int host)>;
+  void ask_about_silence(IsSilent is_silent) { is_silent_ = std::move(is_silent); }
   // The plan has got one more host, with its ranks.
   void grow();
   // Ends the job for another reason. `rank`: whose failure is the cause, or -1.
   Action end_job(int exit_code, const std::string& sentence, int rank);
 
+  // Why a rank failed, as it has reported: a peer left, or the connection to the peer broke.
+  struct LeftBy {
+    LeftBy(int rank, std::string broken_link = {})
+        : rank(rank), broken_link(std::move(broken_link)) {}
+    int rank;
+    std::string broken_link;  // the sentence about it, or empty
+  };
   // A rank has ended. The first failure ends the job. `left_by`: the rank whose exit made this rank fail,
   // as this rank reported. If that rank fails within 2 s as well, its failure is the cause.
   // `meanwhile`: what the rank was doing, to be added to a failure; or empty.
-  Action on_exit(const RankExit& exit, std::optional<int> left_by = {},
+  Action on_exit(const RankExit& exit, const std::optional<LeftBy>& left_by = {},
                  const std::string& meanwhile = "");
   // A rank has ended, and others wait for it in hvd.init(): ends the job.
   Action on_awaited_rank_ended(int rank, const std::vector<int>& waiting);
   // A process of the rank joins a world. The first world of each rank must be the job's: another one ends
   // the job.
   Action on_joined(int rank, int world_rank, int world_size);
+  // The host has answered.
+  Action on_answer(int host);
   // The wait after kAwait is over.
   Action on_awaited();
   // All ranks of a host have ended.
@@ -91,12 +105,22 @@ class Supervisor {
     std::string sentence;
   };
 
+  struct RankFailure {
+    RankExit exit;
+    std::optional<LeftBy> left_by;  // as in on_exit
+    std::string meanwhile;          // as in on_exit
+  };
+
   Action fail(int exit_code, std::string sentence, int rank = -1);
   // A rank failed; whether that ends the job is the user's choice.
   Action fail_rank(int rank, Failure failure);
   Failure describe(const RankExit& exit) const;
   std::string ended_before() const;
   Action fail_late();
+  // Ends the job for the failure of a rank, unless another rank is the cause.
+  Action judge(const RankFailure& rank_failure);
+  // Whether the failure waits until the hosts that are silent now have answered.
+  bool holds(const RankFailure& failure);
   void leave(int host);
   bool goes_on(int rank, int host, const Failure& failure) const;
   std::string place(int rank) const;      // "rank 3 on host b"
@@ -107,6 +131,9 @@ class Supervisor {
   int hosts_left_;
   const bool waits_;
   Survives survives_;
+  IsSilent is_silent_;
+  std::vector<RankFailure> held_;  // may be consequences
+  std::set<int> silent_hosts_;     // that held_ waits for
   bool ending_ = false;
   int ended_by_ = 0;  // the signal that killed a rank, or SIGTERM when an agent ends its ranks
   int failed_rank_ = -1;

@@ -115,6 +115,24 @@ TEST_CASE("a rank that failed because another left is the cause when that one en
         "rank 1 on host a exited with code 4, after rank 3 had left the job");
 }
 
+TEST_CASE("a connection that broke between ranks that live is the cause") {
+  const std::string link = "the connection between rank 1 on host a and rank 3 on host b was reset";
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, Supervisor::LeftBy(3, link)) == Action::kAwait);
+  SUBCASE("both fail because of it") {
+    CHECK(supervisor.on_exit({.rank = 3, .code = 1}, Supervisor::LeftBy(1, link)) == Action::kEnd);
+    CHECK(supervisor.report() == link + "; rank 3 on host b exited with code 1 because of it");
+  }
+  SUBCASE("the other one goes on") {
+    CHECK(supervisor.on_awaited() == Action::kEnd);
+    CHECK(supervisor.report() == link + "; rank 1 on host a exited with code 1 because of it");
+  }
+  SUBCASE("the other one had been killed") {
+    CHECK(supervisor.on_exit({.rank = 3, .signal = SIGKILL}) == Action::kEnd);
+    CHECK(supervisor.report() == "rank 3 on host b was killed by signal 9 (SIGKILL)");
+  }
+}
+
 TEST_CASE("while a rank's end is awaited, other causes end the job at once") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
@@ -142,6 +160,41 @@ TEST_CASE("a lost host ends the job, also when its ranks never spoke") {
   CHECK(supervisor.is_done());
   CHECK(supervisor.exit_code() == kExitLauncher);
   CHECK(supervisor.report() == "host b was lost: the link was cut");
+}
+
+TEST_CASE("a rank that fails while another host is silent waits for that host's answer or loss") {
+  std::vector<bool> silent = {false, true};
+  Supervisor supervisor(kPlan);
+  supervisor.ask_about_silence([&](int host) { return silent[static_cast<size_t>(host)]; });
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kNone);
+  silent = {true, false};  // asked once alone
+  CHECK(supervisor.on_exit({.rank = 0, .code = 7}) == Action::kNone);
+  CHECK(supervisor.on_answer(0) == Action::kNone);
+  SUBCASE("the host is lost") {
+    CHECK(supervisor.on_lost(1, unavailable("no sign of life for 45 s")) == Action::kEnd);
+    CHECK(supervisor.exit_code() == kExitLauncher);
+    CHECK(supervisor.failed_rank() == -1);
+    CHECK(supervisor.report() ==
+          "host b was lost: no sign of life for 45 s; before that, rank 1 on host a exited with "
+          "code 1");
+  }
+  SUBCASE("the host answers") {
+    CHECK(supervisor.on_answer(1) == Action::kEnd);
+    CHECK(supervisor.exit_code() == 7);
+    CHECK(supervisor.report() == "rank 0 on host a exited with code 7");
+  }
+  SUBCASE("the user does not wait") {
+    CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
+    CHECK(supervisor.on_answer(1) == Action::kNone);
+    CHECK(supervisor.report() == "ended by SIGINT");
+  }
+}
+
+TEST_CASE("a rank that fails while all other hosts answer ends the job at once") {
+  Supervisor supervisor(kPlan);
+  supervisor.ask_about_silence([](int host) { return host == 0; });
+  CHECK(supervisor.on_exit({.rank = 1, .code = 4}) == Action::kEnd);  // its own host
+  CHECK(supervisor.exit_code() == 4);
 }
 
 TEST_CASE("a host that cannot be started is named once") {

@@ -1,0 +1,57 @@
+// Describes hosts that do not answer: one sentence after a while, one when they answer again, and a line for
+// the terminal in between. JobLaunch owns it and passes it the events of the agents. Pure.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/plan/slot_plan.h"
+
+namespace hvd::launcher {
+
+class SilentHosts {
+ public:
+  // Returns the ranks that a host has now.
+  using RanksOf = std::function<std::vector<int>(int host)>;
+  // The plan must outlive it.
+  SilentHosts(const SlotPlan& plan, RanksOf ranks_of)
+      : plan_(plan), ranks_of_(std::move(ranks_of)) {}
+
+  // The host has not answered for `seconds`, and is lost after `limit_seconds`.
+  void on_silence(int host, double seconds, double limit_seconds);
+  void on_answer(int host);
+  // The host is lost, or its ranks have ended.
+  void on_gone(int host);
+
+  // Returns each sentence once: "host b has not answered for 15 s (ranks 2-3); lost in 30 s".
+  std::optional<std::string> take_news();
+  // The line for a terminal; empty while all hosts answer.
+  std::string status_line() const;
+
+ private:
+  struct Silence {
+    double seconds = 0;
+    double limit_seconds = 0;
+    bool is_reported = false;
+  };
+  // "host b has not answered for 15 s (ranks 2-3); lost in 30 s"
+  std::string describe(const std::vector<int>& hosts) const;
+  std::vector<int> silent_for(double seconds) const;
+  std::string names(const std::vector<int>& hosts) const;  // "host b", "hosts b, c"
+  void report_answers();
+
+  const SlotPlan& plan_;
+  const RanksOf ranks_of_;
+  std::map<int, Silence> silent_;
+  std::vector<int> answered_;  // after they were reported, and not reported yet
+  std::vector<std::string> news_;
+};
+
+// "no answer for 12 s"
+std::string describe_silence(double seconds);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,179 @@
+#!/usr/bin/python3 -B
+"""A host that crashes, freezes or is cut off is named: while it is silent, and as the cause of the end, whichever
+process notices first."""
+from harness import *
+from terminal import Terminal
+
+STEPS = """
+import os, sys, time
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+step = 0
+more = True
+while more:
+    total = hvd.allreduce(numpy.full(1000, hvd.rank() + 1.0), op=hvd.Sum, name="sum")
+    if total.tolist() != [10.0] * 1000:
+        sys.exit(f"step {step} has another sum")
+    if hvd.rank() == 0 and step % 10 == 0:
+        print("step", step, flush=True)
+    step += 1
+    more = not hvd.allreduce(numpy.array([os.path.exists(sys.argv[1])], dtype=numpy.int32), op=hvd.Max, name="end")[0]
+    time.sleep(0.02)
+print("all sums are right", flush=True)
+"""
+# Rank 0 fails by itself, and calls hvd.init as little as rank 1.
+FAILS_FIRST = 'echo born; [ $RANK = 1 ] && exec sleep 1000; while [ ! -e "$0" ]; do sleep 0.05; done; exit 3'
+
+
+def loses_b(harm, *flags):
+    """After a crash, rank 0 or 1 reports its lost peer within two seconds, long before the launcher's verdict."""
+    job = Job("-np", 4, "-H", "a:2,b:2", "--host-timeout", 6, "--link-timeout", 2, *flags, PYTHON, "-c", STEPS, "/nowhere")
+    job.wait_for("step 20")
+    harm("b")
+    return job
+
+
+def answers_of_the_job(job):
+    """What ps and exec say of b, as soon as they say it."""
+    pid = job.process.pid
+    listed = wait_until(lambda: re.search(r"^host b: no answer for [2-6] s$", (said := ask("ps", pid)).stdout, re.M) and said,
+                        10, lambda: f"{ask('ps', pid)}\n{job.describe()}")
+    expect("host a\n" in listed.stdout, listed.stdout)
+    began = time.monotonic()
+    both = ask("exec", pid, "hostname")
+    expect(both.returncode == 1 and re.search(r"host b: no answer for [2-6] s", both.stderr), both)
+    expect("a\n" in both.stdout and time.monotonic() - began < 3, both)
+
+
+def blames_b(job, consequence):
+    job.ends_with(1, 30)
+    one_sentence(job, "^host b was lost: the host gave no sign of life for 6 s" + consequence)
+
+
+@world()
+def test_a_crashed_host_is_the_headline_although_its_peers_fail_first():
+    job = loses_b(faults.crash)
+    blames_b(job, "; before that, rank [01] on host a exited with code 1$")
+    job.leaves_nothing()
+
+
+@world()
+def test_a_frozen_host_is_named():
+    job = loses_b(faults.freeze)
+    answers_of_the_job(job)
+    blames_b(job, "$")
+    faults.thaw("b")
+    job.leaves_nothing()
+
+
+@world()
+def test_a_host_that_crashes_before_its_ranks_call_init_is_named():
+    failing = scratch() / "failing"
+    job = Job("-np", 2, "-H", "a:1,b:1", "--host-timeout", 4, "sh", "-c", FAILS_FIRST, failing)
+    job.wait_for("born", 2)
+    faults.crash("b")
+    time.sleep(1.5)  # until a ping is unanswered, which has no event
+    failing.touch()
+    job.ends_with(1)
+    one_sentence(job, "^host b was lost: the host gave no sign of life for 4 s; "
+                      "before that, rank 0 on host a exited with code 3$")
+    job.leaves_nothing()
+
+
+@world()
+def test_a_failure_beside_a_host_that_answers_late_stays_the_cause():
+    failing = scratch() / "failing"
+    job = Job("-np", 2, "-H", "a:1,b:1", "--host-timeout", 30, "sh", "-c", FAILS_FIRST, failing)
+    job.wait_for("born", 2)
+    faults.cut("b", "launcher")
+    time.sleep(1.2)  # until a ping is unanswered, which has no event
+    failing.touch()
+    time.sleep(0.5)  # the launcher does not end the job, which has no event
+    expect(job.process.poll() is None and not job.said(), job.describe())
+    faults.heal("b", "launcher")
+    job.ends_with(3)
+    one_sentence(job, "^rank 0 on host a exited with code 3$")
+    job.leaves_nothing()
+
+
+@world("a b c")
+def test_a_spare_takes_over_although_the_peers_of_the_lost_host_fail_first():
+    job = Job("-H", "a:2,b:2,c:2", "--spares", 1, "--max-restarts", 1, "--host-timeout", 5, "--link-timeout", 2,
+              "sh", "-c", '[ $HOROVOD_GENERATION = 0 ] || { echo at $(hostname); exit 0; }; exec "$@"', "-",
+              PYTHON, "-c", STEPS, "/nowhere")
+    job.wait_for("step 20")
+    faults.crash("b")
+    job.ends_with(0)
+    expect(job.out.count(":at c") == 2 and ":at b" not in job.out, job.describe())
+    expect(any(sentence.startswith("host b was lost: ") for sentence in job.said()), job.describe())
+    expect(job.said()[-2:] == ["host c, a spare, takes the place of host b", "restart 1 of 1"], job.describe())
+
+
+@world()
+def test_a_cut_of_17_s_is_reported_once_and_changes_no_sum():
+    stop = scratch() / "stop"
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", STEPS, stop)
+    job.wait_for("step 20")
+    faults.cut("b", "launcher")
+    wait_until(job.said, 30, job.describe)
+    time.sleep(2)  # for a second sentence, which must not come
+    faults.heal("b", "launcher")
+    wait_until(lambda: len(job.said()) > 1, 30, job.describe)
+    stop.touch()
+    job.ends_with(0)
+    expect(job.said() == ["host b has not answered for 15 s (ranks 2-3); lost in 30 s", "host b answers again"],
+           job.describe())
+    expect(job.out.count("all sums are right") == 4, job.describe())
+
+
+@world()
+def test_a_terminal_counts_the_seconds_of_silence():
+    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sh", "-c",
+                        "echo up; exec sleep 1000")
+    terminal.shows("up", 2)
+    faults.crash("b")
+    terminal.shows(r"host b has not answered for 5 s \(rank 1\); lost in 3 s")
+    terminal.shows(r"host b has not answered for 6 s \(rank 1\); lost in 2 s")
+    terminal.shows("host b was lost: the host gave no sign of life for 8 s")
+    terminal.end()
+
+
+@world()
+def test_a_launcher_or_a_job_that_was_stopped_accuses_nobody():
+    stop = scratch() / "stop"
+    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 4, "--host-timeout", 5, PYTHON, "-c", STEPS, stop)
+    job.wait_for("step 20")
+    os.kill(job.process.pid, signal.SIGSTOP)
+    time.sleep(2.5)
+    os.kill(job.process.pid, signal.SIGCONT)
+    time.sleep(2)  # for a sentence, which must not come
+    # Schedulers suspend all processes of a job, for longer than its lease, and the launcher resumes last.
+    os.kill(job.process.pid, signal.SIGSTOP)
+    for name in "ab":
+        faults.freeze(name)
+    time.sleep(8)
+    for name in "ab":
+        faults.thaw(name)
+    time.sleep(1)
+    os.kill(job.process.pid, signal.SIGCONT)
+    steps = job.out.count("step")
+    wait_until(lambda: job.out.count("step") > steps + 2 or job.process.poll() is not None, 60, job.describe)
+    stop.touch()
+    job.ends_with(0)
+    expect(job.said() == [] and job.out.count("all sums are right") == 4, job.describe())
+
+
+@world()
+def test_a_stopped_agent_whose_launcher_is_dead_keeps_its_ranks_for_its_lease():
+    job = Job("-np", 2, "-H", "a:1,b:1", "--lease", 3, "sh", "-c", "echo up; exec sleep 1000")
+    job.wait_for("up", 2)
+    for pid in agents("b")["agent"]:
+        os.kill(pid, signal.SIGSTOP)
+    job.process.kill()
+    job.wait()
+    job.leaves_nothing()
+
+
+if __name__ == "__main__":
+    main()
