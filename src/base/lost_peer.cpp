@@ -8,8 +8,45 @@ std::string rank_on_host(int32_t rank, std::string_view host) {
   return cat("rank ", rank, " on host ", host);
 }
 
+namespace {
+
+constexpr std::string_view kBetween = "the connection between rank ";
+constexpr std::string_view kAnd = " and rank ";
+
+// The number at the beginning of a text, or -1.
+int32_t leading_rank(std::string_view text) {
+  const auto rank = parse_int(text.substr(0, text.find_first_not_of("0123456789")));
+  return rank && *rank <= INT32_MAX ? static_cast<int32_t>(*rank) : -1;
+}
+
+}  // namespace
+
 Status lost_peer(int32_t rank, std::string_view host, std::string_view what) {
   return aborted(cat(rank_on_host(rank, host), " was lost: ", what)).with_lost_rank(rank);
+}
+
+Status broken_link(LinkEnd own, LinkEnd peer, std::string_view what) {
+  const bool is_first = own.rank < peer.rank;
+  const LinkEnd& first = is_first ? own : peer;
+  const LinkEnd& second = is_first ? peer : own;
+  return aborted(cat(kBetween, first.rank, " on host ", first.host, " and ",
+                     rank_on_host(second.rank, second.host), " ", what))
+      .with_lost_rank(peer.rank);
+}
+
+std::string_view broken_link_in(const Status& status) {
+  const std::string_view text = status.message();
+  const size_t begin = text.find(kBetween);
+  return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
+}
+
+int32_t lost_rank_for(int32_t own, const Status& status) {
+  const std::string_view link = broken_link_in(status);
+  if (status.lost_rank() != own || link.empty()) return status.lost_rank();
+  const int32_t first = leading_rank(link.substr(kBetween.size()));
+  if (first != own) return first;
+  const size_t second = link.find(kAnd);
+  return second == std::string_view::npos ? -1 : leading_rank(link.substr(second + kAnd.size()));
 }
 
 }  // namespace hvd

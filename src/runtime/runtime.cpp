@@ -181,7 +181,8 @@ void Runtime::say_who_left() {
   const std::optional<int32_t> peer = core_->cut_off_by();
   if (!peer || !store_ || has_said_who_left_.exchange(true)) return;
   const int32_t job_rank = identity_.job_rank < 0 ? identity_.rank : identity_.job_rank;
-  const std::string text = cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
+  std::string text = cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
+  if (const std::string link = core_->cut_off_link(); !link.empty()) text += cat(" ", link);
   const Status status = store_->set(rendezvous::left_by_key(job_rank), as_bytes(text),
                                     Deadline::after_seconds(kSayWhoLeftSeconds));
   if (!status.ok()) log::debug(status.message());

@@ -14,6 +14,26 @@ TEST_CASE("the failure that a lost peer causes names its rank, also behind conte
   CHECK(above.lost_rank() == 31);
 }
 
+TEST_CASE("both ends of a broken connection make the same sentence, and each blames the other") {
+  const LinkEnd low{2, "a"}, high{10, "b"};
+  const Status one = broken_link(low, high, "was reset");
+  const Status other = broken_link(high, low, "was reset");
+  CHECK(one.code() == Code::kAborted);
+  CHECK(one.message() == "the connection between rank 2 on host a and rank 10 on host b was reset");
+  CHECK(other.message() == one.message());
+  CHECK(one.lost_rank() == 10);
+  CHECK(other.lost_rank() == 2);
+  CHECK(broken_link_in(one.with_context("rank 2")) == one.message());
+  CHECK(broken_link_in(lost_peer(2, "a", "its process ended")).empty());
+  for (const Status& shared : {one, other}) {
+    CHECK(lost_rank_for(2, shared) == 10);
+    CHECK(lost_rank_for(10, shared) == 2);
+    CHECK(lost_rank_for(5, shared) == shared.lost_rank());
+  }
+  CHECK(lost_rank_for(2, lost_peer(2, "a", "its process ended")) == 2);
+  CHECK(lost_rank_for(2, Status()) == -1);
+}
+
 TEST_CASE("a failure names a lost rank only where it was given one") {
   const Status told = aborted("rank 31 on host b was lost: its process ended");
   CHECK(told.lost_rank() == -1);

@@ -48,6 +48,13 @@ Status sum(Rank& rank, size_t count, const hvd_tuning* tuning = nullptr) {
   return {};
 }
 
+// Any of them: the other end may have ended its connections before this one looks.
+bool names_a_link(const std::string& message) {
+  return message.find("the connection between rank ") == 0 ||
+         (message.find("rank ") == 0 &&
+          message.find(" was lost: its connection to rank ") != std::string::npos);
+}
+
 }  // namespace
 
 TEST_CASE("slow links change no result") {
@@ -110,8 +117,7 @@ TEST_CASE("links that are cut fail every rank, with a rank of another host as th
     for (const Status& outcome : outcomes) {
       INFO(outcome.message());
       CHECK(outcome.code() == Code::kAborted);
-      CHECK(outcome.message().find("rank ") == 0);
-      CHECK(outcome.message().find(" was lost: its connection to rank ") != std::string::npos);
+      CHECK(names_a_link(outcome.message()));
     }
   }
 }
@@ -174,8 +180,7 @@ TEST_CASE(
     for (const Status& outcome : outcomes) {
       INFO(outcome.message());
       CHECK(outcome.code() == Code::kAborted);
-      CHECK(outcome.message().find("rank ") == 0);
-      CHECK(outcome.message().find(" was lost: its connection to rank ") != std::string::npos);
+      CHECK(names_a_link(outcome.message()));
       is_named |=
           outcome.message().find("was changed, repeated, reordered or left out on the way") !=
           std::string::npos;

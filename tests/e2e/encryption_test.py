@@ -129,7 +129,7 @@ def test_a_record_that_somebody_on_the_path_repeats_ends_the_job():
         attacker.send(newest.followed_by(record.data))
     go.touch()
     expect(job.wait(60) != 0, job.describe())
-    expect("rank 1 on host b was lost: its connection to rank 0 on host a carried an encrypted record "
+    expect("the connection between rank 0 on host a and rank 1 on host b carried an encrypted record "
            "that was changed, repeated, reordered or left out on the way; check the network between "
            "these hosts" in job.err, job.describe())
     job.leaves_nothing()

@@ -113,23 +113,28 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
 
 // The sentence names both ends, since either rank may send it to all others.
 Status RemoteLinks::lost(int32_t rank, int reason) const {
-  const std::string link = cat("its connection to ", describe(rank_));
   const std::string& host = records_[static_cast<size_t>(rank)].host;
-  if (reason == 0) return lost_peer(rank, host, cat(link, " ended"));
+  // The kernel closes the connections of a process that ends.
+  if (reason == 0)
+    return lost_peer(rank, host, cat("its connection to ", describe(rank_), " ended"));
+  const LinkEnd own{rank_, records_[static_cast<size_t>(rank_)].host};
+  const LinkEnd peer{rank, host};
   if (reason == EBADMSG) {
-    return lost_peer(
-        rank, host,
-        cat(link,
-            " carried an encrypted record that was changed, repeated, reordered or left "
-            "out on the way; check the network between these hosts"));
+    return broken_link(own, peer,
+                       "carried an encrypted record that was changed, repeated, reordered or left "
+                       "out on the way; check the network between these hosts");
   }
-  if (reason != ETIMEDOUT) {
-    return lost_peer(rank, host, cat(link, " broke (", std::strerror(reason), ")"));
+  if (reason == ETIMEDOUT) {
+    return broken_link(own, peer,
+                       cat("brought no answer for ", times_.link,
+                           " s; check the network between these hosts, or raise "
+                           "HOROVOD_LINK_TIMEOUT (--link-timeout)"));
   }
-  return lost_peer(rank, host,
-                   cat(link, " brought no answer for ", times_.link,
-                       " s; check the network between these hosts, or raise "
-                       "HOROVOD_LINK_TIMEOUT (--link-timeout)"));
+  const bool is_reset = reason == ECONNRESET || reason == ECONNABORTED || reason == EPIPE;
+  return broken_link(own, peer,
+                     cat(is_reset ? "was reset" : cat("broke (", std::strerror(reason), ")"),
+                         "; if neither of them has ended, look for a firewall, a NAT or an "
+                         "interface between these hosts that drops connections"));
 }
 
 void RemoteLinks::check_peer_streams() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/lost_peer.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -82,6 +83,11 @@ bool Shutdown::ends_a_set(int32_t rank) const {
   });
 }
 
+std::string Shutdown::cut_off_link() const {
+  const MutexLock lock(mutex_);
+  return std::string(broken_link_in(failure_));
+}
+
 Shutdown::Step Shutdown::leave() {
   if (!protocol_.stopping() && (over() || protocol_.complete())) departed_.store(true);
   if (over() || protocol_.complete() || !ends_a_set(links_->rank())) return Step::kNone;
@@ -150,8 +156,9 @@ Status Shutdown::fail(const Status& cause, int32_t heard_from, bool has_work) {
   over_.store(true, std::memory_order_release);
   own_sets_ended_.store(true);
   departed_.store(true);
-  if (cause.lost_rank() >= 0 && left_by_.load() < 0) {
-    left_by_.store(cause.lost_rank());
+  const int32_t lost = lost_rank_for(links_->rank(), cause);
+  if (lost >= 0 && left_by_.load() < 0) {
+    left_by_.store(lost);
     if (has_work) cut_off_.store(true);
   }
 
