@@ -8,13 +8,13 @@ GO = "/tmp/e2e-stall-go"
 REPORT = "/tmp/e2e-stall.json"
 
 
-def stalled(then, shutdown=0, warning=3):
-    """Starts a job in which rank 3, the last on host b, is late."""
+def stalled(then, shutdown=0, warning=3, rank=3):
+    """Starts a job in which one rank on host b is late: rank 3, the last, or rank 2, through which rank 3 answers."""
     for name in (GO, REPORT):
         pathlib.Path(name).unlink(missing_ok=True)
     job = Job("-np", 4, "-H", "a:2,b:2", "--stall-check-warning-time-seconds", warning,
               "--stall-check-shutdown-time-seconds", shutdown, "--stall-report", REPORT,
-              PYTHON, WORKERS / "stalling_rank.py", "--rank", 3, "--then", then, "--go", GO)
+              PYTHON, WORKERS / "stalling_rank.py", "--rank", rank, "--then", then, "--go", GO)
     job.wait_for("ready", 4, 60)
     return job
 
@@ -65,6 +65,16 @@ def test_a_stopped_rank_is_called_mute():
     job.ends_with(1)
     expect(re.search(r"Will shutdown\.", job.err), job.describe())
     job.leaves_nothing()
+
+
+@world()
+def test_a_stopped_rank_is_named_without_the_healthy_one_beside_it():
+    job = stalled("stop", rank=2)
+    warned(job, r"rank 2 on host b, pid \d+: does not answer.*; the answers of these ranks come through it: 3")
+    expect(re.search(r"^.*Missing ranks:\n2: \[", job.err, re.M) and "rank 3 on host b" not in job.err, job.describe())
+    expect(reports()[0]["tensors"][0]["missing_ranks"] == [2], reports())
+    job.signal(signal.SIGINT)
+    job.wait()
 
 
 @world()

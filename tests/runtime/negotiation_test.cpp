@@ -188,6 +188,10 @@ TEST_CASE("many ranks of one machine report by eights") {
 TEST_CASE("the tree of some ranks") {
   const std::vector<int32_t> machines{0, 0, 1, 1, 2, 2};
   const std::vector<int32_t> members{1, 2, 5};
+  const auto parents = hvd::runtime::parents_in_tree(members, machines);
+  for (const int32_t rank : members) {
+    CHECK(parents[static_cast<size_t>(rank)] == place_in_tree(rank, members, machines).parent);
+  }
   CHECK(place_in_tree(1, members, machines).parent == -1);
   CHECK(place_in_tree(1, members, machines).children == std::vector<int32_t>{2, 5});
   CHECK(place_in_tree(5, members, machines).parent == 1);

@@ -85,8 +85,11 @@ bool has(const std::string& text, const std::string& part) {
 
 // An inquiry on times that the test makes up.
 struct Inquired {
-  explicit Inquired(int32_t size, StallTimes times = {10, 0})
-      : inquiry(size, times, [](int32_t, int32_t rank) { return rank != 9; }), size(size) {
+  explicit Inquired(int32_t size, StallTimes times = {10, 0}, std::vector<int32_t> parents = {})
+      : inquiry(
+            size, times, [](int32_t, int32_t rank) { return rank != 9; },
+            parents.empty() ? std::vector<int32_t>(static_cast<size_t>(size), -1) : parents),
+        size(size) {
     for (int32_t rank = 0; rank < size; ++rank) {
       inquiry.hello(rank, {hvd::cat("host", rank), 100 + rank});
     }
@@ -157,6 +160,25 @@ TEST_CASE("the missing ranks are named, with those that are mute") {
   CHECK(has(text, "\nMissing ranks:\n1: [a]\n2: [a]\n"));
   CHECK(has(text, "rank 1 on host host1, pid 101: last submitted allreduce 'before' 99.0 s ago"));
   CHECK(has(text, "rank 2 on host host2, pid 102: does not answer"));
+}
+
+TEST_CASE("a silent rank is named alone, without the ranks whose answers come through it") {
+  Inquired inquired(5, {10, 0}, {-1, 0, 0, 2, 2});
+  inquired.waits(0, "a", 10);
+  const auto report = inquired.ask({kWaiting, kMissing, {}, {}, {}});
+  REQUIRE(report.has_value());
+  CHECK(report->work[0].missing == std::vector<int32_t>{1, 2});
+  REQUIRE(report->missing.size() == 2);
+  CHECK(report->missing[1].hidden == std::vector<int32_t>{3, 4});
+  CHECK(has(text_of(*report),
+            "rank 2 on host host2, pid 102: does not answer; it is stopped, or its links to the "
+            "other ranks are dead; the answers of these ranks come through it: 3, 4"));
+  // A rank below one that answers is silent by itself.
+  inquired.now += std::chrono::seconds(30);
+  inquired.waits(0, "b", 30);
+  const auto other = inquired.ask({kWaiting, kWaiting, kWaiting, {}, kWaiting});
+  REQUIRE(other.has_value());
+  CHECK(other->work[0].missing == std::vector<int32_t>{3});
 }
 
 TEST_CASE("the report names the compiled program of the last submission") {

@@ -1,6 +1,7 @@
 #include "runtime/core/message_links.h"
 
 #include <cstddef>
+#include <numeric>
 
 #include "base/log/log.h"
 #include "base/text.h"
@@ -24,6 +25,12 @@ MessageLinks::MessageLinks(OpenedPlugin controller, int32_t rank, const SetMembe
       rank_(rank),
       machines_(machines_of(*controller_, all.ranks.size())),
       tree_(place_in_tree(rank, all.ranks, machines_)) {}
+
+std::vector<int32_t> MessageLinks::parents() const {
+  std::vector<int32_t> all(machines_.size());
+  std::iota(all.begin(), all.end(), 0);
+  return parents_in_tree(all, machines_);
+}
 
 Status MessageLinks::send(int32_t rank, ByteView message, ByteView rest) {
   void* const context = controller_->context();

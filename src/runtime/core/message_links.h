@@ -24,6 +24,8 @@ class MessageLinks {
 
   int32_t rank() const { return rank_; }
   const TreePlace& tree() const { return tree_; }
+  // By rank: the one to which it reports, or -1 for the root.
+  std::vector<int32_t> parents() const;
   bool is_root() const { return tree_.parent < 0; }
   // The index of each rank's machine.
   std::span<const int32_t> machines() const { return machines_; }

@@ -109,6 +109,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Submission* newest() const { return submissions_.newest(); }
   const LastSubmission& last_submission() const { return submissions_.last(); }
   bool is_root() const { return links_.is_root(); }
+  std::vector<int32_t> parents() const { return links_.parents(); }
   // Both require a process set that exists.
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
   bool is_member(int32_t process_set, int32_t rank) const {

@@ -89,4 +89,17 @@ TreePlace place_in_tree(int32_t rank, std::span<const int32_t> members,
   return place;
 }
 
+std::vector<int32_t> parents_in_tree(std::span<const int32_t> members,
+                                     std::span<const int32_t> machines) {
+  const Layout layout(members, machines);
+  std::vector<int32_t> parents(machines.size(), -1);
+  for (size_t machine = 0; machine < layout.ranks.size(); ++machine) {
+    for (size_t local = 0; local < layout.ranks[machine].size(); ++local) {
+      const Layout::Node node{machine, local};
+      parents[static_cast<size_t>(layout.rank_of(node))] = layout.parent_of(node);
+    }
+  }
+  return parents;
+}
+
 }  // namespace hvd::runtime

@@ -37,10 +37,12 @@ double StallTimes::report_after(uint32_t index) const {
 }
 
 StallInquiry::StallInquiry(int32_t size, StallTimes times,
-                           std::function<bool(int32_t, int32_t)> is_member)
+                           std::function<bool(int32_t, int32_t)> is_member,
+                           std::vector<int32_t> parents)
     : size_(size),
       times_(times),
       is_member_(std::move(is_member)),
+      parents_(std::move(parents)),
       ranks_(static_cast<size_t>(size)) {}
 
 void StallInquiry::hello(int32_t from, StallHello hello) {
@@ -128,6 +130,9 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
     if (answer && waits(answer->states[index])) anybody = true;
     if (answer && answer->states[index] != StallState::kMissing) continue;
     if (!answer && !is_member_(name.process_set, rank)) continue;
+    // The report names the silent rank alone: this one may have submitted the work.
+    const int32_t hiding = answer ? -1 : hidden_by(rank);
+    if (hiding >= 0 && is_member_(name.process_set, hiding)) continue;
     work.missing.push_back(rank);
     if (!answer || answer->last_name.empty() || answer->last_seconds > times_.warning) {
       all_active = false;
@@ -144,6 +149,15 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
   return work;
 }
 
+int32_t StallInquiry::hidden_by(int32_t rank) const {
+  int32_t highest = -1;
+  for (auto above = parents_[static_cast<size_t>(rank)]; above >= 0;
+       above = parents_[static_cast<size_t>(above)]) {
+    if (!answers_[static_cast<size_t>(above)]) highest = above;
+  }
+  return highest;
+}
+
 void StallInquiry::add_missing(StallReport* report) const {
   for (int32_t rank = 0; rank < size_; ++rank) {
     const bool missed = std::any_of(
@@ -154,7 +168,14 @@ void StallInquiry::add_missing(StallReport* report) const {
     const StallHello& hello = ranks_[static_cast<size_t>(rank)];
     const auto& answer = answers_[static_cast<size_t>(rank)];
     report->missing.push_back(
-        {rank, hello.host, hello.pid, answer.has_value(), answer.value_or(StallAnswer{})});
+        {rank, hello.host, hello.pid, answer.has_value(), answer.value_or(StallAnswer{}), {}});
+  }
+  for (int32_t rank = 0; rank < size_; ++rank) {
+    if (answers_[static_cast<size_t>(rank)]) continue;
+    const int32_t hiding = hidden_by(rank);
+    for (StallReport::Rank& missing : report->missing) {
+      if (missing.rank == hiding) missing.hidden.push_back(rank);
+    }
   }
 }
 

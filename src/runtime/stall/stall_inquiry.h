@@ -27,8 +27,10 @@ struct StallTimes {
 
 class StallInquiry {
  public:
-  // is_member(process set, rank): whether a rank that does not answer may be missing.
-  StallInquiry(int32_t size, StallTimes times, std::function<bool(int32_t, int32_t)> is_member);
+  // is_member(process set, rank): whether a rank that does not answer may be missing. parents: by rank, the
+  // rank through which its answer comes, or -1.
+  StallInquiry(int32_t size, StallTimes times, std::function<bool(int32_t, int32_t)> is_member,
+               std::vector<int32_t> parents);
 
   void hello(int32_t from, StallHello hello);
   // A rank waits. Names that are asked for, or were a moment ago, are not asked for again.
@@ -53,10 +55,13 @@ class StallInquiry {
   bool complete() const { return answers_left_ == 0; }
   std::optional<StallReport::Work> judge(size_t index, Clock::time_point now);
   void add_missing(StallReport* report) const;
+  // The silent rank that keeps away the answer of this one, or -1.
+  int32_t hidden_by(int32_t rank) const;
 
   const int32_t size_;
   const StallTimes times_;
   const std::function<bool(int32_t, int32_t)> is_member_;
+  const std::vector<int32_t> parents_;
   std::map<StallName, Stall> stalls_;
   std::vector<StallHello> ranks_;
   std::vector<StallName> candidates_;  // names for the next question

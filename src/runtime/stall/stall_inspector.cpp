@@ -44,9 +44,10 @@ std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Sett
 StallInspector::StallInspector(RuntimeCore* core, StallOptions options)
     : core_(core), options_(std::move(options)) {
   if (core_->is_root()) {
-    inquiry_.emplace(options_.size, options_.times, [core](int32_t process_set, int32_t rank) {
-      return core->is_member(process_set, rank);
-    });
+    inquiry_.emplace(
+        options_.size, options_.times,
+        [core](int32_t process_set, int32_t rank) { return core->is_member(process_set, rank); },
+        core_->parents());
   }
 }
 

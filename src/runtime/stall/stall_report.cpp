@@ -44,7 +44,11 @@ std::string where(const StallReport::Rank& rank) {
 std::string details(const StallReport::Rank& rank) {
   std::string text = where(rank);
   if (!rank.answered) {
-    return text + ": does not answer; it is stopped, or its links to the other ranks are dead";
+    text += ": does not answer; it is stopped, or its links to the other ranks are dead";
+    if (rank.hidden.empty()) return text;
+    std::vector<std::string> ranks;
+    for (const int32_t each : rank.hidden) ranks.push_back(cat(each));
+    return cat(text, "; the answers of these ranks come through it: ", join(ranks, ", "));
   }
   const StallAnswer& answer = rank.answer;
   if (answer.last_name.empty()) {

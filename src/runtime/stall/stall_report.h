@@ -22,7 +22,8 @@ struct StallReport {
     std::string host;  // empty: never heard of
     int64_t pid = 0;
     bool answered = false;
-    StallAnswer answer;  // if it did
+    StallAnswer answer;                // if it did
+    std::vector<int32_t> hidden = {};  // ranks whose answers come through this one, if it did not
   };
   double warning_seconds = 0;
   double shutdown_seconds = 0;  // 0: never
