@@ -18,7 +18,7 @@ TEST_CASE("a value of the wrong type is refused with the variable's name") {
   REQUIRE_FALSE(settings.ok());
   CHECK(settings.status().message() ==
         "HOROVOD_LEASE: 'soon' is not a number; it lies between 1 and 100000000; unset it for the "
-        "default 60");
+        "default 45");
 }
 
 TEST_CASE("a number out of its range is refused with name, range and default") {
