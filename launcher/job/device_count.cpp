@@ -29,7 +29,7 @@ class NoEvents : public AgentEvents {
   void on_said(const Said&) override {}
   void on_ran(const Ran&) override {}
   void on_input_taken(int, size_t) override {}
-  void on_joined(int, int, int) override {}
+  void on_joined(const Joined&) override {}
   void on_exit(const RankExit&) override {}
   void on_signalled(int) override {}
   void on_leaving(const std::string&) override {}
