@@ -95,7 +95,7 @@ class Sources {
   size_t bytes_ = 0;
 };
 
-bool is_python(std::string_view program) {
+bool names_python(std::string_view program) {
   program = program.substr(program.rfind('/') + 1);
   return program.starts_with("python") || program.starts_with("pypy");
 }
@@ -104,7 +104,7 @@ bool is_python(std::string_view program) {
 std::vector<std::string> program_of(const std::vector<std::string>& command) {
   if (command.empty()) return {};
   if (command[0].ends_with(".py")) return {command[0]};
-  if (!is_python(command[0])) return {};
+  if (!names_python(command[0])) return {};
   for (size_t i = 1; i < command.size(); ++i) {
     const std::string& word = command[i];
     if (word == "-m" && i + 1 < command.size()) return {word, command[i + 1]};
