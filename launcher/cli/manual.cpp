@@ -128,6 +128,7 @@ std::string bash_choices() {
       continue;
     }
     const auto values = choices_of(*flag.setting);
+    if (flag.spellings.empty()) continue;
     if (values.empty() && flag.takes_value() && !is_of_files(flag)) {
       branches += cat("    ", join(flag.spellings, "|"),
                       ") COMPREPLY=(); compopt +o default "

@@ -123,6 +123,8 @@ class Manuals(unittest.TestCase):
     def test_bash_completes_values_that_are_known(self):
         self.assertEqual(self.completed("-np", "2", "--log-format", ""), ["json", "text"])
         self.assertEqual(self.completed("--log-format", "=", "j"), ["json"])
+        self.assertEqual(self.completed("-np", ""), [""])
+        self.assertEqual(self.completed("--timeout", "=", ""), [""])
         self.assertEqual(self.completed("--log-format", "="), ["json", "text"])
         self.assertEqual(self.completed("--stdin", "a"), ["all"])
 

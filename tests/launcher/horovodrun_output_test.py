@@ -93,7 +93,7 @@ class Output(Marked):
             result = self.run_job("-np", "11", "--output-filename", target, "sh", "-c",
                                   "echo out $HOROVOD_RANK; echo err >&2")
             self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertEqual(sorted(os.listdir(target)), [f"rank.{r:02d}" for r in range(11)])
+            self.assertEqual(sorted(os.listdir(target)), [".horovodrun.lock", *(f"rank.{r:02d}" for r in range(11))])
             for rank in range(11):
                 for stream, text in (("stdout", f"out {rank}"), ("stderr", "err")):
                     with open(os.path.join(target, f"rank.{rank:02d}", stream)) as file:
