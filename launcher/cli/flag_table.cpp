@@ -27,9 +27,13 @@ struct Choice {
   const char* values;  // separated by commas
 };
 constexpr Choice kChoices[] = {
-    {"completion", "bash,zsh,fish"}, {"manual", "man,markdown,environment"},
-    {"log_format", "text,json"},     {"on_failure", "kill,wait"},
-    {"end_signal", "TERM,INT"},      {"log_level", "trace,debug,info,warning,error,fatal"},
+    {"completion", "bash,zsh,fish"},
+    {"manual", "man,markdown,environment"},
+    {"log_format", "text,json"},
+    {"on_failure", "kill,wait"},
+    {"end_signal", "TERM,INT"},
+    {"stdin", "none,0,all"},  // and lists of ranks, which check_readers takes
+    {"log_level", "trace,debug,info,warning,error,fatal"},
 };
 
 constexpr std::string_view kCommon[] = {

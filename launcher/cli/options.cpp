@@ -196,7 +196,8 @@ Status check_values(const Settings& settings, const CommandLine& line) {
       settings.check_ranges([&](std::string_view key) { return name_of(line, key); }));
   for (const Setting& each : all_settings()) {
     const std::vector<std::string> values = choices_of(each);
-    if (values.empty() || !settings.is_set(each.key)) continue;
+    const bool takes_others = std::string_view(each.key) == "stdin";
+    if (values.empty() || takes_others || !settings.is_set(each.key)) continue;
     const std::string value = settings.text(each.key);
     const auto is_it = [&](const std::string& choice) {
       return to_lower(choice) == to_lower(value);
