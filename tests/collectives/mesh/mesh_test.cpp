@@ -26,6 +26,14 @@ Bytes message_of(int32_t from, int32_t to, uint32_t number, size_t size) {
   return bytes;
 }
 
+// The kernel may reset the connections of a process that ends, and a rank cannot know why a connection is reset.
+bool names_culprit(int rank, const std::string& host, const std::string& sentence) {
+  const std::string name = cat("rank ", rank, " on host ", host);
+  if (sentence.starts_with(name)) return true;
+  return sentence.starts_with("the connection between rank ") &&
+         sentence.substr(0, sentence.find(';')).find(name) != std::string::npos;
+}
+
 }  // namespace
 
 TEST_CASE("one boot id means one kernel, whatever the network namespace of a rank") {
@@ -215,7 +223,7 @@ TEST_CASE("a rank that leaves in good order fails only those who wait for it") {
     CHECK(outcomes[2].message() == "");
     for (const size_t rank : {size_t{0}, size_t{1}}) {
       INFO(outcomes[rank].message());
-      CHECK(outcomes[rank].message().starts_with("rank 2 on host"));
+      CHECK(names_culprit(2, "", outcomes[rank].message()));
     }
   }
 }
@@ -309,11 +317,10 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
         if (i != victim) ::waitpid(processes[i], nullptr, 0);
       }
       CHECK(Clock::now() - died < std::chrono::seconds(2));
-      const std::string expected =
-          cat("rank ", victim, " on host ", std::string(1, static_cast<char>('a' + hosts[victim])),
-              " was lost: ");
+      const std::string host(1, static_cast<char>('a' + hosts[victim]));
       for (size_t i = 0; i < hosts.size(); ++i) {
-        if (i != victim) CHECK(outcomes[i].substr(0, expected.size()) == expected);
+        INFO(outcomes[i]);
+        if (i != victim) CHECK(names_culprit(static_cast<int>(victim), host, outcomes[i]));
       }
       std::filesystem::remove_all(folder);
     }
