@@ -114,7 +114,10 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, const std::optional
   }
   if (exit.code == 0 && exit.signal == 0) {
     rank_succeeded_[static_cast<size_t>(exit.rank)] = true;
-    return exit.rank == awaited_ ? fail_late() : Action::kNone;
+    if (exit.rank != awaited_) return Action::kNone;
+    // The end of a process may reset its connections.
+    if (late_) late_->sentence = late_if_left_;
+    return fail_late();
   }
   RankFailure failure{exit, left_by, meanwhile};
   return holds(failure) ? Action::kNone : judge(failure);
@@ -133,14 +136,18 @@ Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
   }
   // Only the awaited rank can name another cause: a third rank may have made it leave.
   if (late_ && exit.rank != awaited_) return Action::kNone;
-  if (left_by->broken_link.empty())
-    failure.sentence += cat(", after rank ", peer, " had left the job");
+  const bool has_ended = rank_done_[static_cast<size_t>(peer)];
+  late_if_left_ = cat(failure.sentence, ", after rank ", peer, " had left the job");
+  // At the other end of a broken connection, the peer may have failed because of it.
+  const bool has_left = has_ended && peer != late_rank_;
+  if (left_by->broken_link.empty() || has_left)
+    failure.sentence = late_if_left_;
   else
     failure.sentence = cat(left_by->broken_link, "; ", failure.sentence, " because of it");
   late_ = std::move(failure);
   late_rank_ = exit.rank;
   awaited_ = peer;
-  return rank_done_[static_cast<size_t>(awaited_)] ? fail_late() : Action::kAwait;
+  return has_ended ? fail_late() : Action::kAwait;
 }
 
 bool Supervisor::holds(const RankFailure& failure) {

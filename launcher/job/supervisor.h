@@ -142,6 +142,7 @@ class Supervisor {
   std::string sentence_;
   std::optional<std::string> news_;
   std::optional<Failure> late_;  // the cause unless awaited_ fails as well
+  std::string late_if_left_;     // the sentence of late_ if awaited_ ends well
   int late_rank_ = -1;
   int awaited_ = -1;
 };

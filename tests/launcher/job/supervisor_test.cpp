@@ -127,6 +127,11 @@ TEST_CASE("a connection that broke between ranks that live is the cause") {
     CHECK(supervisor.on_awaited() == Action::kEnd);
     CHECK(supervisor.report() == link + "; rank 1 on host a exited with code 1 because of it");
   }
+  SUBCASE("the other one ends well") {
+    CHECK(supervisor.on_exit({.rank = 3}) == Action::kEnd);
+    CHECK(supervisor.report() ==
+          "rank 1 on host a exited with code 1, after rank 3 had left the job");
+  }
   SUBCASE("the other one had been killed") {
     CHECK(supervisor.on_exit({.rank = 3, .signal = SIGKILL}) == Action::kEnd);
     CHECK(supervisor.report() == "rank 3 on host b was killed by signal 9 (SIGKILL)");
