@@ -79,8 +79,11 @@ inline void check_half_averages(const PluginLinks& links, const std::vector<int3
   constexpr double kValues[] = {65504, -60000, 0x1p-24, 3 * 0x1p-24, -0x1p-14, 0.1, 1000};
   run_plugin_world(links, machines, [&](PluginRank& rank) {
     OpSet set = OpSet::everyone(rank);
+    // NCCL divides the inputs, and rounds at each step: three thirds of 65504 are infinite.
+    const bool is_exact = op_memory().device == HVD_CPU;
     const auto value = [&](size_t i) {
-      return static_cast<double>(Half(kValues[i % std::size(kValues)]));
+      const double wanted = kValues[i % std::size(kValues)];
+      return static_cast<double>(Half(is_exact || wanted < 65000 ? wanted : 60000));
     };
     for (const int op : {HVD_ALLREDUCE, HVD_REDUCESCATTER}) {
       for (const int64_t rows : {set.size(), 6000 * set.size()}) {
@@ -93,8 +96,6 @@ inline void check_half_averages(const PluginLinks& links, const std::vector<int3
             scatters ? static_cast<size_t>(rows_kept(rows, set.index(), set.size()).first) : 0;
         work.add(rows, 1, scatters ? rows / set.size() : rows, value);
         CHECK(set.run(work));
-        // NCCL divides the inputs, and rounds at each step.
-        const bool is_exact = op_memory().device == HVD_CPU;
         const std::vector<double> values = work.outcome(0);
         for (size_t i = 0; i < values.size(); ++i) {
           const double right = value(first + i);

@@ -17,6 +17,8 @@ namespace {
 
 // For which a rank in trouble waits for the others before it says so.
 constexpr double kSilentSeconds = 1;
+// The time in which other ranks can take the error of this one.
+constexpr double kTroubleSeconds = 30;
 constexpr const char* kBackendsName = "engines";
 constexpr char kChosen = '+';
 constexpr char kInTrouble = '-';
@@ -136,9 +138,11 @@ Status agree_on_backends(const PluginHost& host, const Identity& identity,
       return own.error();
     }
     log::error(own.error().message());
+    // Ranks that have called hvd.init() by then report the error too.
+    static_cast<void>(exchange({}, std::min(kTroubleSeconds, deadline.seconds_left())));
+    return own.error();
   }
   const auto [code, records] = exchange({}, deadline.seconds_left());
-  if (!own.ok()) return own.error();
   if (code == Code::kDeadlineExceeded) {
     const std::string undone = cat(
         "called hvd.init() within ", limit,

@@ -194,7 +194,7 @@ TEST_CASE("ranks that do not start are named when time is up") {
   REQUIRE(!mesh.ok());
   CHECK(mesh.status().code() == Code::kDeadlineExceeded);
   INFO(mesh.status().message());
-  CHECK(mesh.status().message().starts_with("ranks 1 and 3 have not called hvd.init()"));
+  CHECK(mesh.status().message().starts_with("ranks 1 and 3 have not connected to the others"));
 }
 
 TEST_CASE("an abort reaches all ranks with the same cause") {
