@@ -434,9 +434,11 @@ void Agent::handle(const Prepare& order) {
     if (threads != 0) environment.emplace_back(kThreadsVariable, cat(threads));
     if (status.ok()) ranks_.prepare(job_, order.output_credit, found.program, environment);
     prepared_ = Prepared{status, master_port_.candidates(), found.versions, threads};
-    const std::string_view visible = value_of(environment_, "CUDA_VISIBLE_DEVICES");
-    const int gpus = visible_gpus(
-        count_gpus(), visible.empty() ? std::nullopt : std::optional<std::string>(visible));
+    const auto visible =
+        std::ranges::find(environment_, "CUDA_VISIBLE_DEVICES", &Environment::value_type::first);
+    const int gpus =
+        visible_gpus(count_gpus(),
+                     visible == environment_.end() ? std::nullopt : std::optional(visible->second));
     prepared_->versions.emplace_back(kGpus, cat(gpus));
     prepared_->versions.emplace_back(kCores, cat(available_cores()));
     announce();

@@ -28,7 +28,8 @@ void InitWaits::joined(const Joined& joined, Time now) {
 }
 
 void InitWaits::ended(int rank) {
-  if (rank >= 0 && rank < static_cast<int>(ended_.size())) ended_[static_cast<size_t>(rank)] = true;
+  if (rank >= 0 && rank < static_cast<int>(ended_.size()))
+    ended_[static_cast<size_t>(rank)] = has_end_ = true;
 }
 
 InitWaits::Wait InitWaits::wait_of(const Start& start, bool is_hopeless) const {

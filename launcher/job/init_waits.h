@@ -30,7 +30,7 @@ class InitWaits {
   // The longest wait for ranks that run.
   std::optional<Wait> longest() const { return find(false); }
   // A wait for ranks of which the first has ended: it cannot succeed.
-  std::optional<Wait> hopeless() const { return find(true); }
+  std::optional<Wait> hopeless() const { return has_end_ ? find(true) : std::optional<Wait>(); }
   // The wait that this rank is in, or nothing.
   std::optional<Wait> of(int rank) const;
   // Whether a rank has ever called hvd.init().
@@ -45,6 +45,7 @@ class InitWaits {
   std::optional<Wait> find(bool is_hopeless) const;
   Wait wait_of(const Start& start, bool is_hopeless) const;
 
+  bool has_end_ = false;
   std::vector<bool> ended_;              // by rank
   std::map<std::string, Start> starts_;  // by the names of their reports
 };

@@ -276,7 +276,10 @@ void JobLaunch::on_answer(int host) {
   silent_hosts_.on_answer(host);
   show_silence();
   const auto action = supervisor_.on_answer(host);
-  if (action != Supervisor::Action::kNone) act(action);
+  if (action != Supervisor::Action::kNone) {
+    act(action, supervisor_.ended_by() == SIGTERM ? SIGTERM : 0);
+  }
+  check_waits();
 }
 
 void JobLaunch::on_gone(int host) {
@@ -365,6 +368,7 @@ void JobLaunch::watch_start() {
 
 // A rank that has ended never comes to those that wait for it.
 void JobLaunch::check_waits() {
+  if (supervisor_.is_holding()) return;
   if (const auto wait = waits_.hopeless()) {
     act(supervisor_.on_awaited_rank_ended(wait->missing[0], wait->present));
   }

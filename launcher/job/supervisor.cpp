@@ -164,8 +164,11 @@ bool Supervisor::holds(const RankFailure& failure) {
 Supervisor::Action Supervisor::on_answer(int host) {
   if (silent_hosts_.erase(host) == 0 || !silent_hosts_.empty()) return Action::kNone;
   Action action = Action::kNone;
-  for (const RankFailure& held : std::exchange(held_, {})) {
-    const Action next = judge(held);
+  std::vector<RankFailure> failures = std::exchange(held_, {});
+  // The others may be consequences of these.
+  std::ranges::stable_partition(failures, [](const RankFailure& each) { return !each.left_by; });
+  for (const RankFailure& each : failures) {
+    const Action next = judge(each);
     if (next != Action::kNone) action = next;
   }
   return action;

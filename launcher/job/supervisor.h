@@ -54,6 +54,10 @@ class Supervisor {
   // `meanwhile`: what the rank was doing, to be added to a failure; or empty.
   Action on_exit(const RankExit& exit, const std::optional<LeftBy>& left_by = {},
                  const std::string& meanwhile = "");
+  // Whether the failure of a rank waits for silent hosts: it will end the job.
+  bool is_holding() const { return !held_.empty(); }
+  // The signal that killed the rank whose failure is the cause, or SIGTERM when an agent ends its ranks; or 0.
+  int ended_by() const { return ended_by_; }
   // A rank has ended, and others wait for it in hvd.init(): ends the job.
   Action on_awaited_rank_ended(int rank, const std::vector<int>& waiting);
   // A process of the rank joins a world. The first world of each rank must be the job's: another one ends

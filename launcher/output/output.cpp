@@ -270,6 +270,7 @@ void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
 // Whole lines, of which the first may stand on the terminal in part.
 void JobOutput::show(Channel& from, OutputStream stream, std::string_view prefix,
                      std::string_view lines, std::function<void()> written) {
+  show_status("");
   const size_t shown = std::exchange(from.shown, 0);
   const bool goes_on = open_line_ == &from;
   if (!goes_on) end_open_line();
@@ -299,6 +300,7 @@ void JobOutput::show_soon(Channel& from, OutputStream stream) {
     from.is_waiting = false;
     const std::string& held = from.tagger.held();
     if (held.size() <= from.shown || is_held_back(from, stream)) return;
+    show_status("");
     const bool goes_on = open_line_ == &from;
     if (!goes_on) end_open_line();
     sink(stream).write(cat(goes_on ? "" : from.tagger.prefix(), held.substr(from.shown)));
@@ -408,6 +410,7 @@ void JobOutput::unfold(OutputStream stream, bool all) {
   Folding& folding = *this->folding(stream);
   FoldedLine folded;
   while (folding.lines.take(Clock::now(), all, folded)) {
+    show_status("");
     const std::string tag = stamped(line_tag(plan_, folded.ranks, stream, style_));
     sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
       for (const auto& [rank, size] : shown) {

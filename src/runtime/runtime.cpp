@@ -201,7 +201,9 @@ Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
     const Status why = aborted(cat("rank ", identity_.rank, " has ended with an error"));
     fail(why.with_lost_rank(identity_.rank));
   }
-  while (!progress_->wait(core_->departed(), deadline) && others_work()) {
+  // The other ranks have the whole time to answer after the last of their sets has ended.
+  for (bool waits = others_work(); !progress_->wait(core_->departed(), deadline) && waits;) {
+    waits = others_work();
     deadline = Deadline::after_seconds(kAnswerSeconds);
   }
   Status status;

@@ -127,7 +127,8 @@ def test_output_and_timeline_do_not_follow_the_link_of_another_user():
         expect((shared / "rank.0" / "stdout").read_text() == "[0]<stdout>:x\n", job.describe())
         # A restart appends to the files of the first attempt.
         job = Job("-np", 1, "--max-restarts", 1, "--output-filename", shared, "sh", "-c",
-                  f"rm {shared}/rank.0/stdout; ln -s {precious} {shared}/rank.0/stdout; exit 1")
+                  f"rm {shared}/rank.0/stdout; ln -s {precious} {shared}/rank.0/stdout; "
+                  f"chown -h 65534 {shared}/rank.0/stdout; exit 1")
         job.ends_with(1)
         expect("rank.0/stdout: it is a symbolic link" in job.err, job.describe())
         job = Job("-np", 1, "--max-restarts", 1, "--output-filename", shared, "sh", "-c",
@@ -137,6 +138,7 @@ def test_output_and_timeline_do_not_follow_the_link_of_another_user():
         lock = shared / ".horovodrun.lock"
         lock.unlink()
         lock.symlink_to(precious)
+        os.chown(lock, 65534, 65534, follow_symlinks=False)
         job = Job("-np", 1, "--output-filename", shared, "echo", "x")
         job.ends_with(2)
         expect(".horovodrun.lock: it is a symbolic link" in job.err, job.describe())

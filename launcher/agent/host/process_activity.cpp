@@ -11,7 +11,6 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/process_snapshot.h"
-#include "launcher/agent/host/process_tree.h"
 
 namespace hvd::launcher {
 namespace {
@@ -44,12 +43,13 @@ double seconds_since_boot() {
 
 }  // namespace
 
-std::string ProcessActivity::describe(pid_t pid) {
+std::string ProcessActivity::describe(pid_t pid, const std::vector<ProcessEntry>& all) {
   const auto per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
   const Clock::time_point now = Clock::now();
   pid_t busiest = -1;
-  double most = 0, all = 0;
-  for (const pid_t one : descendants_of(pid)) {
+  double most = 0, sum = 0;
+  for (const ProcessEntry& process : tree_of(pid, all)) {
+    const pid_t one = process.pid;
     const auto times = times_of(one);
     if (!times) continue;
     Look& last = looks_[one];
@@ -60,7 +60,7 @@ std::string ProcessActivity::describe(pid_t pid) {
     const uint64_t ticks = times->ticks - (is_known ? last.ticks : 0);
     const double share = static_cast<double>(ticks) / per_second / std::max(seconds, 0.01);
     last = {times->start, times->ticks, now};
-    all += share;
+    sum += share;
     // The lowest of idle processes: a shell waits for it.
     if (busiest >= 0 && share < most) continue;
     busiest = one;
@@ -69,7 +69,7 @@ std::string ProcessActivity::describe(pid_t pid) {
   if (busiest < 0) return {};
   const std::string process = process_activity_line(busiest);
   if (process.empty()) return {};
-  const auto percent = std::lround(all * 100);
+  const auto percent = std::lround(sum * 100);
   return cat(process, percent == 0 ? ", no CPU time" : cat(", ", percent, " % of a core"));
 }
 

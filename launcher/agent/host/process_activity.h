@@ -7,16 +7,18 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
+#include "launcher/agent/host/process_tree.h"
 
 namespace hvd::launcher {
 
 class ProcessActivity {
  public:
   // "running (python3 train.py), 98 % of a core": of this process and those below it, since the last call, or
-  // since their start. Empty when all have ended.
-  std::string describe(pid_t pid);
+  // since their start. Empty when all have ended. `all`: the processes of the job on this host.
+  std::string describe(pid_t pid, const std::vector<ProcessEntry>& all);
 
  private:
   struct Look {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -164,6 +165,19 @@ void signal_each(std::initializer_list<int> numbers, const std::set<pid_t>& spar
 }  // namespace
 
 void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+std::vector<ProcessEntry> tree_of(pid_t root, const std::vector<ProcessEntry>& all) {
+  std::vector<ProcessEntry> tree;
+  const auto add = [&](const auto& is_meant) {
+    std::copy_if(all.begin(), all.end(), std::back_inserter(tree), is_meant);
+  };
+  add([&](const ProcessEntry& each) { return each.pid == root; });
+  for (size_t at = 0; at < tree.size(); ++at) {
+    const pid_t parent = tree[at].pid;
+    add([&](const ProcessEntry& each) { return each.parent == parent; });
+  }
+  return tree;
+}
 
 std::vector<pid_t> descendants() {
   std::vector<pid_t> pids;

@@ -28,6 +28,8 @@ struct ProcessEntry {
 
 // Returns the descendants of one process, zombies included, since threads of a zombie may still run.
 std::vector<ProcessEntry> processes_below(pid_t root);
+// Returns those of `all` that are this process or its descendants, parents before their children.
+std::vector<ProcessEntry> tree_of(pid_t root, const std::vector<ProcessEntry>& all);
 // Returns all descendants of this process.
 std::vector<pid_t> descendants();
 // Returns one descendant and all of its descendants.

@@ -13,19 +13,6 @@
 namespace hvd::launcher {
 namespace {
 
-std::vector<ProcessEntry> tree_of(pid_t root, const std::vector<ProcessEntry>& all) {
-  std::vector<ProcessEntry> tree;
-  const auto add = [&](const auto& is_meant) {
-    std::copy_if(all.begin(), all.end(), std::back_inserter(tree), is_meant);
-  };
-  add([&](const ProcessEntry& each) { return each.pid == root; });
-  for (size_t at = 0; at < tree.size(); ++at) {
-    const pid_t parent = tree[at].pid;
-    add([&](const ProcessEntry& each) { return each.parent == parent; });
-  }
-  return tree;
-}
-
 std::string program_of(const std::string& folder) {
   std::error_code error;
   return std::filesystem::read_symlink(folder + "exe", error).string();

@@ -21,8 +21,8 @@
 namespace hvd::launcher {
 namespace {
 
-// About one second of starts on two cores.
-constexpr size_t kRanksAtOnce = 1024;
+// Where a start takes 50 ms, as from a slow file system, these take about one second.
+constexpr size_t kRanksAtOnce = 64;
 
 }  // namespace
 
@@ -147,12 +147,15 @@ Status Ranks::grant(uint32_t stream, uint32_t credit) {
 
 std::string Ranks::snapshots(InspectDetail detail) {
   const bool with_stacks = detail == InspectDetail::kStacks;
+  // One look at /proc for all ranks: it lists every process of the host.
+  std::vector<ProcessEntry> all;
+  if (detail == InspectDetail::kActivity) all = processes_below(::getpid());
   std::string text;
   for (const auto& rank : ranks_) {
     if (rank->pid <= 0) continue;
     text += cat("rank ", rank->number, "\n");
     if (detail == InspectDetail::kActivity) {
-      text += cat("  ", activity_.describe(rank->pid), "\n");
+      text += cat("  ", activity_.describe(rank->pid, all), "\n");
       continue;
     }
     const std::vector<pid_t> own = {rank->pid};

@@ -28,12 +28,16 @@ Status failed(int folder, const std::string& name, const std::string& shown) {
   return status;
 }
 
+bool is_trusted(const struct stat& about) {
+  return about.st_uid == ::geteuid() || about.st_uid == 0;
+}
+
 Status check_owner(const UniqueFd& opened, const std::string& shown) {
   struct stat about {};
   if (::fstat(opened.get(), &about) != 0) {
     return system_error(cat("cannot write ", shown), errno);
   }
-  if (about.st_uid == ::geteuid() || about.st_uid == 0) return {};
+  if (is_trusted(about)) return {};
   Status status =
       permission_denied(cat("cannot write ", shown, ": it belongs to another user, of uid ",
                             about.st_uid, "; name another place"));
@@ -41,11 +45,31 @@ Status check_owner(const UniqueFd& opened, const std::string& shown) {
   return status;
 }
 
+// The place to which a link of this user or root leads, from the folder of the link. Empty for another user's link.
+std::string target_of(int folder, const std::string& name) {
+  const UniqueFd link(::openat(folder, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat about {};
+  if (!link || ::fstat(link.get(), &about) != 0 || !is_trusted(about)) return {};
+  char target[4096];
+  const ssize_t size = ::readlinkat(link.get(), "", target, sizeof target);
+  if (size <= 0 || size == sizeof target) return {};
+  const std::string path(target, static_cast<size_t>(size));
+  return path[0] == '/' ? path : name.substr(0, name.rfind('/') + 1) + path;
+}
+
 Result<UniqueFd> open_at(int folder, const std::string& name, int flags, const std::string& shown) {
   const int access = (flags & O_ACCMODE) == O_RDWR ? O_RDWR : O_WRONLY;
   // Emptied after the look at its owner.
-  const int how = access | (flags & O_APPEND) | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  UniqueFd file(::openat(folder, name.c_str(), how, kFileMode));
+  const int how = access | (flags & O_APPEND) | O_CREAT | O_NONBLOCK | O_CLOEXEC;
+  // The server of a file system may give a new file to another user.
+  UniqueFd file(::openat(folder, name.c_str(), how | O_EXCL, kFileMode));
+  if (file) return file;
+  file.reset(::openat(folder, name.c_str(), how | O_NOFOLLOW, kFileMode));
+  if (!file && errno == ELOOP) {
+    const std::string target = target_of(folder, name);
+    errno = ELOOP;
+    if (!target.empty()) file.reset(::openat(folder, target.c_str(), how, kFileMode));
+  }
   if (!file) return failed(folder, name, shown);
   HVD_RETURN_IF_ERROR(check_owner(file, shown));
   struct stat about {};
@@ -69,12 +93,11 @@ Result<UniqueFd> open_own_file_in(const UniqueFd& folder, const std::string& nam
 }
 
 Result<UniqueFd> open_own_folder(const std::string& path) {
-  if (::mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) {
-    return system_error(cat("cannot make directory ", path), errno);
-  }
+  const bool is_new = ::mkdir(path.c_str(), kFolderMode) == 0;
+  if (!is_new && errno != EEXIST) return system_error(cat("cannot make directory ", path), errno);
   UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder) return failed(AT_FDCWD, path, cat("to ", path));
-  HVD_RETURN_IF_ERROR(check_owner(folder, cat("to ", path)));
+  if (!is_new) HVD_RETURN_IF_ERROR(check_owner(folder, cat("to ", path)));
   return folder;
 }
 

@@ -11,8 +11,9 @@
 namespace hvd {
 
 // Opens `path` for writing, and creates it where it is missing. `flags`: O_TRUNC, O_APPEND, O_RDWR. Refuses
-// a symbolic link as last component, and a file of another user than this one and root. Does not wait for
-// the reader of a FIFO (ENXIO). `what`: the word before the path in an error, as in "cannot write to /x". After an error, errno says why, in all three functions.
+// a file of another user than this one and root, and a symbolic link of another user as last component.
+// Does not wait for the reader of a FIFO (ENXIO). `what`: the word before the path in an error, as in
+// "cannot write to /x". After an error, errno says why, in all three functions.
 Result<UniqueFd> open_own_file(const std::string& path, int flags, std::string_view what = "to ");
 // The same for a file of a directory of this user. `path`: for errors.
 Result<UniqueFd> open_own_file_in(const UniqueFd& folder, const std::string& name, int flags,

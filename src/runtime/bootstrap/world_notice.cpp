@@ -20,6 +20,8 @@ namespace {
 
 // An agent that is stopped does not keep its ranks from working.
 constexpr int kAgentAnswerMs = 1000;
+constexpr int kMostTries = 50;
+constexpr int kPauseMs = 20;
 
 // Connects to the agent with this process id. Every user can bind such a name, and the kernel reports
 // the process that did.
@@ -28,6 +30,11 @@ UniqueFd connect_to_agent(int64_t pid, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (!name.starts_with(prefix)) continue;
     auto agent = net::connect_to_listener(name, SOCK_SEQPACKET);
+    // The queue of an agent that starts ranks may be full.
+    for (int tries = 0; agent && !agent->socket && tries < kMostTries; ++tries) {
+      ::poll(nullptr, 0, kPauseMs);
+      agent = net::connect_to_listener(name, SOCK_SEQPACKET);
+    }
     if (agent && agent->pid == pid) return std::move(agent->socket);
   }
   return {};
