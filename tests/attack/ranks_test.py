@@ -41,8 +41,8 @@ def is_right(job):
     job.leaves_nothing()
 
 
-LINK = r"(connection to|cannot reach) rank [01] on host [ab]|10\.77\.0\.[12]"
-ALTERED = r"its connection to rank [01] on host [ab] carried an encrypted record that was changed"
+LINK = r"(connection to|cannot reach|connection between) rank [01] on host [ab]|10\.77\.0\.[12]"
+ALTERED = r"the connection between rank 0 on host a and rank 1 on host b carried an encrypted record that was changed"
 
 
 def names_the_link(job, sentence=LINK):
