@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 import sys
+import tempfile
 import threading
 import time
 
@@ -65,6 +66,14 @@ def of_all(size, overflows):
     """The batches of all ranks, each as one."""
     pairs = [batches(rank, overflows) for rank in range(size)]
     return [numpy.concatenate([pair[i] for pair in pairs], axis=1) for i in range(2)]
+
+
+def sets_of_one(test):
+    """Adds a process set for each rank alone, until the test ends."""
+    sets = [hvd.add_process_set([rank]) for rank in range(test.size)]
+    for each in sets:
+        test.addCleanup(hvd.remove_process_set, each)
+    return sets
 
 
 def fit(model, x, y):
@@ -231,8 +240,8 @@ class AmpTest(rank_base.RankBase):
         return x, y
 
     def test_each_process_set_decides_for_itself(self):
-        mine = hvd.global_process_set if self.size == 1 else [
-            hvd.add_process_set([rank]) for rank in range(self.size)][self.rank]
+        sets = [hvd.global_process_set] if self.size == 1 else sets_of_one(self)
+        mine = sets[self.rank]
         overflows = [(0, 1), (0, 4)]
         model, alone = network(), network()
         model.compile(scaled(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=mine)), "mse")
@@ -416,6 +425,61 @@ class StepsTest(rank_base.RankBase):
                 else:
                     self.apply(optimizer, [grad], [w])
                     numpy.testing.assert_allclose(keras.ops.convert_to_numpy(w)[0], 1 - 0.1 * (self.size + 1) / 2)
+
+    def test_a_gradient_that_the_optimizer_does_not_reduce_again_is_accepted(self):
+        if self.size == 1 or BACKEND == "jax":
+            self.skipTest("one rank reduces nothing; arrays of JAX have no mark")
+        if BACKEND == "tensorflow":
+            from horovod.tensorflow import allreduce
+        else:
+            allreduce = hvd.allreduce
+        given = keras.ops.convert_to_tensor([1.0, 2.0])
+        for is_part in (True, False):
+            w = keras.Variable([1.0, 1.0])
+            make = hvd.PartialDistributedOptimizer if is_part else hvd.DistributedOptimizer
+            optimizer = make(keras.optimizers.SGD(0.1), op=hvd.Sum, scale_local_gradients=False)
+            optimizer.register_local_var(w)
+            optimizer.build([w])
+            self.apply(optimizer, [allreduce(given, op=hvd.Sum)], [w])
+            numpy.testing.assert_allclose(keras.ops.convert_to_numpy(w)[0], 1 - 0.1 * self.size, rtol=1e-6)
+        if BACKEND == "tensorflow":  # hvd.allreduce of Keras has no process set
+            sets = sets_of_one(self)
+            w = keras.Variable([1.0, 1.0])
+            optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=hvd.Sum)
+            optimizer.build([w])
+            self.apply(optimizer, [allreduce(given, op=hvd.Sum, process_set=sets[self.rank])], [w])
+            numpy.testing.assert_allclose(keras.ops.convert_to_numpy(w)[0], 1 - 0.1 * self.size, rtol=1e-6)
+
+    def test_optimizers_that_one_rank_makes_alone_change_no_names(self):
+        def steps(message):
+            """Two optimizers of one class reduce gradients, and overflows."""
+            variables = [keras.Variable([1.0, 1.0]) for _ in range(2)]
+            wrap, scale = (lambda one: one, 1.0) if BACKEND == "jax" else (scaled, 256.0)
+            optimizers = [wrap(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))) for _ in range(2)]
+            for index, (optimizer, variable) in enumerate(zip(optimizers, variables)):
+                grad = keras.ops.convert_to_tensor([1.0, 2.0]) * (scale * (self.rank + 1) * (index + 1))
+                self.apply(optimizer, [grad], [variable])
+                numpy.testing.assert_allclose(keras.ops.convert_to_numpy(variable)[0],
+                                              1 - 0.1 * (self.size + 1) / 2 * (index + 1), rtol=1e-5, err_msg=message)
+
+        with tempfile.TemporaryDirectory() as folder:
+            if self.rank == 0:
+                hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))
+                self.assertRaises(ValueError, hvd.DistributedOptimizer, "sgd")
+                model, path = network(), os.path.join(folder, "model.keras")
+                model.compile(keras.optimizers.SGD(0.1), "mse")
+                model.optimizer.build(model.trainable_variables)
+                model.save(path)
+                self.assertTrue(hvd.load_model(path).optimizer.built)
+            steps("rank 0 has made more")
+        hvd.shutdown()
+        if self.rank == 0:  # as a process that has taken part for longer
+            for _ in range(2):
+                hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)).build([keras.Variable([1.0])])
+        hvd.init()
+        hvd.shutdown()  # from here all ranks count anew
+        hvd.init()
+        steps("after a restart")
 
     def test_two_optimizers_in_different_order(self):
         """Two threads train a model each; ranks begin with another one of them, and one model overflows."""

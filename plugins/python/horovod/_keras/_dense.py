@@ -12,7 +12,7 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 class Reduction(NamedTuple):
     """The counterpart of horovod.tensorflow._reduction.Reduction. `reduce_all` is the backend's
     function: (arrays, name, compression, op, prescale, postscale, process_set) -> arrays. `name`: of the
-    requests, another one for each optimizer."""
+    requests; each optimizer gives another one."""
 
     compression: Any = None
     sparse_as_dense: bool = False

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from horovod.process_sets import ProcessSet
+
 
 def major_of(keras: Any) -> int:
     """Returns the major version of Keras."""
@@ -32,14 +34,15 @@ def mark_reduced(grad: Any) -> None:
         grad._hvd_reduced = True
 
 
-def mark_allreduced(tensor: Any) -> Any:
-    """Marks the result of an allreduce that a script has called, and returns it."""
-    tensor._hvd_allreduced = True
+def mark_allreduced(tensor: Any, process_set: ProcessSet) -> Any:
+    """Marks the result of an allreduce over this process set that a script has called, and returns it."""
+    tensor._hvd_allreduced = process_set.process_set_id  # a number, since copies and pickles of the tensor have it
     return tensor
 
 
-def is_allreduced(grad: Any) -> bool:
-    return getattr(grad, "_hvd_allreduced", False)
+def is_allreduced(grad: Any, process_set: ProcessSet) -> bool:
+    """Returns whether a script has reduced this gradient by an allreduce over this process set."""
+    return getattr(grad, "_hvd_allreduced", None) == process_set.process_set_id
 
 
 def is_reduced(grad: Any) -> bool:

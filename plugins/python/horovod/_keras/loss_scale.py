@@ -119,4 +119,4 @@ def _agreed(keras: Any, ours: Any, pairs: List[Any]) -> List[Any]:
 
 def _total(keras: Any, ours: Any, flag: Any) -> Any:
     """Returns the number of ranks with this flag. A sum, since a rank that has joined adds 0."""
-    return backend_of(keras).total(flag, f"keras.overflows.{ours._hvd['number']}", ours.process_set)
+    return backend_of(keras).total(flag, f"keras.overflows.{ours._hvd_name()}", ours.process_set)

@@ -19,7 +19,8 @@ def _tensor(value: Any) -> torch.Tensor:
 
 
 def allreduce(value: Any, **arguments: Any) -> torch.Tensor:
-    return mark_allreduced(hvd.allreduce(_tensor(value), **arguments))
+    return mark_allreduced(hvd.allreduce(_tensor(value), **arguments),
+                           arguments.get("process_set", hvd.global_process_set))
 
 
 def allgather(value: Any, **arguments: Any) -> torch.Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import warnings
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, DefaultDict, Dict, Iterator, List, Optional, Sequence, Tuple, Type
 
-from horovod import _basics
+from horovod import _basics, _ops
 from horovod._keras import loss_scale
 from horovod._keras._frameworks import backend_of, is_allreduced, is_reduced, major_of
 from horovod._ops import Product, Sum
@@ -14,8 +15,18 @@ from horovod.process_sets import ProcessSet, id_of
 
 # Programs look for this name in the text of an optimizer or in its class.
 _MODULE = "horovod._keras"
-# Optimizers that ranks use in different order, or in several threads, send requests with different names.
-_numbers = itertools.count()
+# The next number of an optimizer, by class. Ranks may use several optimizers in different order, or in several threads,
+# so the requests of each one have names of their own.
+_numbers: DefaultDict[str, Iterator[int]] = collections.defaultdict(itertools.count)
+
+
+def _restart_numbers(process_set: int) -> None:
+    # New processes of an elastic job begin at 0, so all do.
+    if process_set == -1:
+        _numbers.clear()
+
+
+_ops.also_forget(_restart_numbers)
 
 
 class Distributed:
@@ -69,14 +80,33 @@ class Distributed:
 
     def _allreduce_grads(self, grads: Sequence[Any], vars: Optional[Sequence[Any]] = None) -> List[Any]:
         """Returns these gradients reduced over all ranks."""
-        return self._hvd["reduction"](grads, vars)
+        reduction = self._hvd["reduction"]
+        if hasattr(reduction, "name"):  # TensorFlow names gradients by their tensors
+            reduction = reduction._replace(name=f"keras.gradients.{self._hvd_name()}")
+        return reduction(grads, vars)
+
+    def _hvd_name(self) -> str:
+        """Returns the name of this optimizer in requests: that of its class, with a number if it is not the first of
+        its class. The first call, when the optimizer is built or reduces, chooses the number, so that an optimizer
+        that one rank makes alone, and does not use, takes none."""
+        if "_hvd_named" not in self.__dict__:
+            name = type(self).__name__
+            number = next(_numbers[name])
+            # Past __setattr__, which would track it as a part of the model.
+            self.__dict__["_hvd_named"] = f"{name}.{number}" if number else name
+        return self.__dict__["_hvd_named"]
 
 
 class _OfKeras3(Distributed):
     """Reduces gradients before it applies them, since Keras 3 has no method that computes gradients."""
 
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        result = super().build(*args, **kwargs)
+        self._hvd_name()
+        return result
+
     def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
-        _refuse_allreduced(self._hvd["reduction"], grads, variables)
+        _refuse_allreduced(self._hvd, grads, variables)
         # Past __setattr__, which would track it as a part of the model.
         self.__dict__["_hvd_reduced"] = {
             self._hvd["key_of"](variable)
@@ -96,13 +126,15 @@ class _OfKeras3(Distributed):
             plan["record"].forget(variables)
 
 
-def _refuse_allreduced(reduction: Any, grads: Sequence[Any], variables: Sequence[Any]) -> None:
-    """Raises ValueError if the script has reduced a gradient by allreduce, and a second reduction gives another
-    result."""
+def _refuse_allreduced(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequence[Any]) -> None:
+    """Raises ValueError if the script has reduced a gradient by allreduce, and a second reduction over the same ranks
+    gives another result."""
+    reduction = plan["reduction"]
     if reduction.op not in (Sum, Product) or reduction.process_set.size() == 1:
         return
     for grad, variable in zip(grads, variables):
-        if is_allreduced(grad) and not is_reduced(grad):
+        if (is_allreduced(grad, reduction.process_set) and not is_reduced(grad)
+                and plan["key_of"](variable) not in plan["local"]):
             raise ValueError(
                 f"{variable.name}: hvd.allreduce has reduced this gradient, and the optimizer would reduce it a "
                 f"second time. Leave out hvd.allreduce, or give such gradients to an optimizer without "
@@ -310,7 +342,7 @@ class _Keras2(Distributed):
 def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     """Returns a class like `base`, with its name, that follows `plan`: reduction, local (keys of
     variables whose gradients stay local), key_of (a variable), factor (of summed gradients),
-    record (of reductions, on TensorFlow), aggregate, number (of the optimizer, equal on all ranks)."""
+    record (of reductions, on TensorFlow), aggregate."""
     loss_scale.prepare(keras)
     if _is_around(keras, base) and major_of(keras) >= 3:
         loss_scale.prepare_class(keras, base)
@@ -363,10 +395,7 @@ def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, 
     reduction = backend.Reduction(
         compression if compression is not None else backend.Compression.none, sparse_as_dense, op,
         factor, groups, process_set, scale_local).checked(num_groups)
-    number = next(_numbers)
-    if hasattr(reduction, "name"):  # TensorFlow names gradients by their tensors
-        reduction = reduction._replace(name=f"keras.gradients.{number}")
-    plan = {"number": number, "reduction": reduction, "local": {backend.key_of(variable) for variable in local},
+    plan = {"reduction": reduction, "local": {backend.key_of(variable) for variable in local},
             "key_of": backend.key_of, "factor": 1 if average else steps, "steps": steps,
             "record": getattr(backend, "reduced", None)}
     if major_of(keras) >= 3:

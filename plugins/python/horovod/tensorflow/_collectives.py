@@ -88,9 +88,9 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     _reduced.note()
     if isinstance(tensor, tf.IndexedSlices):
         return mark_allreduced(_allreduce_sparse(tensor, name, op, prescale_factor * postscale_factor, process_set,
-                                                 ignore_name_scope))
+                                                 ignore_name_scope), process_set)
     return mark_allreduced(reduce_dense([tensor], name, compression, op, prescale_factor, postscale_factor,
-                                        process_set, ignore_name_scope)[0])
+                                        process_set, ignore_name_scope)[0], process_set)
 
 
 def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
@@ -117,7 +117,7 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
             results[i] = _allreduce_sparse(tensor, name and f"{name}.{i}", op,
                                            prescale_factor * postscale_factor, process_set,
                                            ignore_name_scope)
-    return [mark_allreduced(result) for result in results]
+    return [mark_allreduced(result, process_set) for result in results]
 
 
 def allgather(tensor: Any, name: Optional[str] = None, ignore_name_scope: bool = False,
