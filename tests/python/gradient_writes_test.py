@@ -4,8 +4,10 @@ The layers of more than 4 MiB are reduced during backward, those of 1 KiB by ste
 """
 
 import concurrent.futures
+import contextlib
 import os
 import threading
+import unittest.mock
 import warnings
 
 from torch.nn.utils import clip_grad_norm_ as clip_imported_before  # a name that exists before horovod.torch
@@ -501,6 +503,67 @@ class GradientWritesTest(TrainingCase):
                     torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.02)
                     alone.step()
             self.assert_same_weights(model, reference, f"{width}")
+
+    def test_passes_of_a_step_run_in_several_threads_at_once(self):
+        """They begin and end in any order."""
+        class Slow(torch.autograd.Function):
+            @staticmethod
+            def forward(context, value, begun, may_end):
+                context.events = begun, may_end
+                return value * 1
+
+            @staticmethod
+            def backward(context, grad):
+                begun, may_end = context.events
+                begun.set()
+                may_end.wait(20)
+                return grad, None, None
+
+        orders = [((0, 1, 2), (0, 1, 2)), ((1, 0, 2), (0, 1, 2)), ((1, 2, 0), (0, 2, 1)), ((1, 2, 0), (2, 1, 0))]
+        for width in WIDTHS:
+            model, reference = make_model(width), make_model(width)
+            alone = plain(reference.parameters())
+            with contextlib.ExitStack() as stack:
+                pools = [stack.enter_context(concurrent.futures.ThreadPoolExecutor(1)) for _ in range(3)]
+                optimizer = pools[0].submit(self.distributed, model, backward_passes_per_step=3).result(20)
+                for step, (begins, ends) in enumerate(orders):
+                    pools[0].submit(optimizer.zero_grad).result(20)
+                    passes = {}
+                    for index in begins:
+                        begun, may_end = threading.Event(), threading.Event()
+                        loss = Slow.apply(loss_of(model, self.rank, 3 * step + index), begun, may_end)
+                        passes[index] = pools[index].submit(loss.backward), may_end
+                        self.assertTrue(begun.wait(20))
+                    for index in ends:
+                        passes[index][1].set()
+                        passes[index][0].result(20)
+                    pools[0].submit(optimizer.step).result(20)
+                    alone.zero_grad()
+                    for index in range(3):
+                        (sum(loss_of(reference, rank, 3 * step + index)
+                             for rank in range(self.size)) / self.size).backward()
+                    alone.step()
+                optimizer.zero_grad()
+                if self.size > 1:  # the next step is checked again
+                    for number in range(3):
+                        loss_of(model, self.rank, number).backward()
+                    model[2].weight.grad.mul_(2)
+                    self.refused(optimizer, r"The gradient of 2\.weight was written")
+            self.assert_same_weights(model, reference, f"{width}")
+
+    def test_passes_of_another_model_read_no_gradients(self):
+        """On a GPU this would wait for the device."""
+        for width in WIDTHS:
+            model, other = make_model(width), make_model(width, 6)
+            optimizer = self.distributed(model)
+            for step in range(2):
+                optimizer.zero_grad()
+                loss_of(model, self.rank, step).backward()
+                optimizer.step()
+                with unittest.mock.patch.object(torch.Tensor, "any") as read:
+                    loss_of(other, self.rank, step).backward()
+                read.assert_not_called()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
 
     def test_the_warning_has_the_words_by_which_scripts_filter(self):
         model = make_model(16)

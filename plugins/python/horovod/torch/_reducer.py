@@ -68,8 +68,10 @@ class GradientReducer:
         self.is_reduced = self.is_fresh = False
         self._is_early = False  # GradScaler or clipping has reduced them
         self._is_stepped = False  # the present gradients are those of the step, which has reduced them
+        self._has_passed = False  # a pass has added nothing to them since
         self._thread = threading.get_ident()  # that made this reducer, or synchronized or ended its last step
         self._recorder: Optional[int] = None  # the thread whose backward pass runs and is recorded
+        self._is_shared = False  # passes of several threads may add to the gradients of this step at once
         self._notice = Notice()
         self._copies = _checks_copies()
         _ddp.watch(self)
@@ -297,11 +299,15 @@ class GradientReducer:
         self._left = None
 
     def begin_pass(self, thread: int) -> None:
-        """Records what the program has written before a backward pass, unless the pass is that of another
-        optimizer, whose thread trains at the same time."""
-        if thread != self._thread and (self.is_reduced or _torch_calls.runs_pass(self._recorder)):
-            if self._recorder != self._thread:
-                self._recorder = None  # either thread may compute these gradients
+        """Records what the program has written before a backward pass. Records nothing until the step once passes
+        run in two threads at once: either may add to the gradients, and the other one may be that of another model."""
+        if self._is_shared or (thread != self._thread and self.is_reduced):
+            return
+        if self._recorder not in (None, thread):
+            self._recorder, self._is_shared = None, True
+            for bucket in self.buckets:
+                if not bucket.works:
+                    bucket.states.forget()
             return
         self._recorder = thread
         for bucket in self.buckets:
@@ -316,8 +322,8 @@ class GradientReducer:
         for bucket in self.buckets:
             if not bucket.works and bucket.states.end_pass():
                 self.is_fresh = True
-        if self._is_stepped:
-            self._is_stepped = not self.is_fresh and not self._are_dropped()
+        self._is_stepped = self._is_stepped and not self.is_fresh
+        self._has_passed = True
 
     def _are_dropped(self) -> bool:
         """Returns whether the program has dropped all gradients of the step, or set them to zero. If a rank's
@@ -343,6 +349,8 @@ class GradientReducer:
     def reduce_early(self) -> None:
         """Reduces the gradients for a function that reads them before the step. After the step they are
         reduced: one rank may read them alone."""
+        if self._is_stepped and self._has_passed and not self.is_fresh:
+            self._is_stepped = not self._are_dropped()  # only here: it reads values, which waits for a GPU
         if self.is_fresh or not (self.is_reduced or self._is_stepped):
             self.synchronize()
             self.is_reduced = self._is_early = True
@@ -356,11 +364,13 @@ class GradientReducer:
         those of the step that ends."""
         self.is_reduced = self._is_early = False
         self._is_stepped = is_stepped
+        self._has_passed = self._is_shared = False
         self._thread = threading.get_ident()
 
     def synchronize(self) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets."""
         self._thread, self._recorder, self._left = threading.get_ident(), None, None
+        self._is_shared = False
         if self._is_early and self.op not in (Average, Min, Max):
             self._refuse_a_second_sum()
         if not self.is_interrupted:

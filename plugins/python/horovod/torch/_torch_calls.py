@@ -11,7 +11,7 @@ import functools
 import inspect
 import threading
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Set
 
 import torch
 
@@ -53,11 +53,6 @@ def _is_in_pass() -> bool:
     if _task_id is not None:
         return bool(_task_id() != -1)
     return isinstance(threading.current_thread(), threading._DummyThread)
-
-
-def runs_pass(thread: Optional[int]) -> bool:
-    """Returns whether this thread runs a backward pass."""
-    return thread in _passes
 
 
 def _backward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
