@@ -490,6 +490,30 @@ class ElasticTest(elastic_case.ElasticCase):
             state.check_host_updates()
         self.assertIs(raised.exception.skip_sync, True)
 
+    def test_the_launcher_learns_where_the_outermost_run_begins_and_ends(self):
+        for error, ends in ((None, True), (ValueError, True), (KeyboardInterrupt, True), (BaseException, True),
+                            (SystemExit, False)):
+            events = []
+            library = SimpleNamespace(hvd_elastic_run_entered=lambda: events.append("entered"),
+                                      hvd_elastic_run_returned=lambda: events.append("returned"))
+
+            def inner(error):
+                events.append("inner")
+                if error:
+                    raise error
+
+            def outer(error):
+                with contextlib.suppress(ValueError):
+                    _elastic._noted(inner)(ValueError)
+                _elastic._noted(inner)(error)
+
+            with unittest.mock.patch("horovod._basics.is_elastic", lambda: True), \
+                    unittest.mock.patch("horovod._elastic.library", lambda: library):
+                for _ in range(2):
+                    with self.assertRaises(error) if error else contextlib.nullcontext():
+                        _elastic._noted(outer)(error)
+            self.assertEqual(events, ["entered", "inner", "inner", *["returned"] * ends] * 2, error)
+
     def test_a_program_may_announce_changed_hosts(self):
         from horovod.common.elastic import notification_manager
         from horovod.runner.elastic.worker import HostUpdateResult

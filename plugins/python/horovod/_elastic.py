@@ -25,6 +25,7 @@ from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 _source = 0
 _has_synced = False  # this process has had a state of the training since
+_depth = 0  # of calls of `run` within each other
 
 
 def source_rank() -> int:
@@ -247,20 +248,26 @@ def _reset_limit() -> int:
 
 
 def _noted(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    """Tells the launcher of an elastic job where the call begins and ends. A process that ends within has failed, also
-    by sys.exit(0)."""
+    """Tells the launcher of an elastic job where the outermost call begins and ends. A process that ends within has
+    failed, also by sys.exit(0)."""
     @functools.wraps(wrapper)
     def noted(*args: Any, **kwargs: Any) -> Any:
+        global _depth
         if not _basics.is_elastic():
             return wrapper(*args, **kwargs)
-        library().hvd_elastic_run_entered()
+        _depth += 1
+        if _depth == 1:
+            library().hvd_elastic_run_entered()
+        is_exit = False
         try:
-            result = wrapper(*args, **kwargs)
-        except Exception:
-            library().hvd_elastic_run_returned()
+            return wrapper(*args, **kwargs)
+        except SystemExit:
+            is_exit = True
             raise
-        library().hvd_elastic_run_returned()
-        return result
+        finally:
+            _depth -= 1
+            if _depth == 0 and not is_exit:
+                library().hvd_elastic_run_returned()
 
     return noted
 
