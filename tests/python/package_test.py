@@ -45,6 +45,24 @@ class RedirectTest(unittest.TestCase):
         self.assertEqual(calls, [((3,), {}), ((3,), {"scale": 4})])
         self.assertEqual(function.__code__.co_freevars, ("first", "second"))
 
+    def test_other_threads_may_call_the_function_meanwhile(self):
+        def function(number=3, *, scale=2):
+            return number * scale
+
+        results = []
+
+        def trace(frame, event, argument):
+            results.append((function(), function(4, scale=3)))
+            return trace
+
+        sys.settrace(lambda frame, *_: trace if frame.f_code is _redirect.redirect.__code__ else None)
+        try:
+            _redirect.redirect(function, lambda original, *args, **kwargs: original(*args, **kwargs))
+        finally:
+            sys.settrace(None)
+        self.assertGreater(len(results), 8)
+        self.assertEqual(set(results), {(6, 12)})
+
     def test_torch_compiles_redirected_functions(self):
         if not hasattr(rank_case.torch, "compile"):
             self.skipTest("this torch compiles nothing")

@@ -21,8 +21,10 @@ def redirect(function: Any, call: Callable[..., Any]) -> None:
             original.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined]
         function.__signature__ = inspect.signature(original)
         function._hvd_original = original
-        function.__defaults__ = None
+        # Another thread may call the function between two of these lines: each code finds its defaults.
+        function.__kwdefaults__ = {**(original.__kwdefaults__ or {}), "_call": functools.partial(call, original)}
         function.__code__ = _entry(original.__name__, original.__code__.co_freevars)
+        function.__defaults__ = None
     function.__kwdefaults__ = {"_call": functools.partial(call, original)}
 
 
