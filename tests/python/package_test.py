@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -214,6 +215,14 @@ class PackageTest(unittest.TestCase):
         failed = run(program + "raise KeyError('end')")
         self.assertIn("KeyError", failed.stderr)
         self.assertEqual(failed.stdout, "")
+
+    def test_ctrl_c_ends_a_program_that_waits_in_shutdown(self):
+        # The library may wait without a limit there; a handler of Python would run after it.
+        for call in ("hvd.shutdown()", "pass"):
+            done = run("import os, signal, types, horovod.torch as hvd; from horovod import _basics; hvd.init();"
+                       "leave = lambda *unused: os.kill(os.getpid(), signal.SIGINT);"
+                       f"_basics.library = lambda: types.SimpleNamespace(hvd_shutdown=leave); {call}")
+            self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, ""), call)
 
     def test_modules_are_attributes_after_import_horovod(self):
         done = run("import horovod; print(horovod.common.util.split_list([1], 1), horovod.runner.run, "

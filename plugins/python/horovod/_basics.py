@@ -265,7 +265,8 @@ def shutdown() -> None:
 def _leave(has_failed: bool = False) -> None:
     error = ctypes.create_string_buffer(4096)
     leave = library().hvd_shutdown_failed if has_failed else library().hvd_shutdown
-    status = leave(ctypes.addressof(error), len(error))
+    with _interruptible():  # the wait for other process sets has no limit
+        status = leave(ctypes.addressof(error), len(error))
     _ops.reset()
     _sets.forget_all(_keeps_sets())
     while _at_end:
