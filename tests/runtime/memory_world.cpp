@@ -56,6 +56,27 @@ void MemoryWorld::fail(const char* cause, int32_t lost_rank) {
   ring_all();
 }
 
+void MemoryWorld::deliver(int32_t rank, Message message) {
+  const MutexLock lock(mutex);
+  if (held_way == std::pair(message.from, rank)) return held.push_back(std::move(message));
+  put(rank, std::move(message));
+}
+
+void MemoryWorld::release() {
+  const MutexLock lock(mutex);
+  const int32_t rank = std::exchange(held_way, {-1, -1}).second;
+  for (Message& message : std::exchange(held, {})) put(rank, std::move(message));
+}
+
+void MemoryWorld::put(int32_t rank, Message message) {
+  auto& mailbox = mailboxes[static_cast<size_t>(rank)];
+  {
+    const MutexLock lock(mailbox.mutex);
+    mailbox.messages.push_back(std::move(message));
+  }
+  ring(rank);
+}
+
 void MemoryWorld::ring(int32_t rank) {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n =
@@ -123,18 +144,11 @@ int send_message(void* context, int32_t rank, const void* message, size_t size) 
   }
   self->world->sent.fetch_add(1);
   MemoryWorld::Message letter{self->rank, std::string(static_cast<const char*>(message), size)};
-  const auto deliver = [world = self->world, rank](MemoryWorld::Message one) {
-    auto& mailbox = world->mailboxes[static_cast<size_t>(rank)];
-    {
-      const MutexLock lock(mailbox.mutex);
-      mailbox.messages.push_back(std::move(one));
-    }
-    world->ring(rank);
-  };
   if (!self->world->delayed_delivery)
-    deliver(std::move(letter));
+    self->world->deliver(rank, std::move(letter));
   else
-    self->world->delayed_delivery->post({self->rank, rank}, [=] { deliver(letter); });
+    self->world->delayed_delivery->post(
+        {self->rank, rank}, [world = self->world, rank, letter] { world->deliver(rank, letter); });
   return HVD_OK;
 }
 

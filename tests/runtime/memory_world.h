@@ -32,6 +32,13 @@ class MemoryWorld {
     delayed_delivery = std::make_unique<DelayedDelivery>(seed, most);
   }
 
+  // Holds back the messages from one rank to another, until release() delivers them in order.
+  void hold(int32_t from, int32_t to) {
+    const MutexLock lock(mutex);
+    held_way = {from, to};
+  }
+  void release();
+
   // From now on every rank's poll says that this one is lost.
   void lose(int32_t rank);
   // The first cause for which a rank failed all links; empty while none has.
@@ -57,6 +64,8 @@ class MemoryWorld {
     int32_t brought = 0;
     int32_t taken = 0;
   };
+  void deliver(int32_t rank, Message message);
+  void put(int32_t rank, Message message);
   void ring(int32_t rank);
   void ring_all();
 
@@ -67,6 +76,8 @@ class MemoryWorld {
   std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs HVD_GUARDED_BY(mutex);
   std::string failure HVD_GUARDED_BY(mutex);
   int32_t failure_lost HVD_GUARDED_BY(mutex) = -1;
+  std::pair<int32_t, int32_t> held_way HVD_GUARDED_BY(mutex){-1, -1};
+  std::vector<Message> held HVD_GUARDED_BY(mutex);
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
   std::unique_ptr<DelayedDelivery> delayed_delivery;  // the last member: its thread uses the others

@@ -22,14 +22,11 @@ uint32_t units_of(const Request& request) {
 
 Status PlanApplication::apply(ProcessSetState* set, const Plan& plan, ByteView theirs,
                               bool is_speculative) {
-  // The set ended at its root before the root received the announcement that matched.
-  if (plan.last && set->last_was_speculative && plan.sequence + 1 == set->plans) return {};
   if (plan.sequence != set->plans) {
     return internal_error(cat("plan ", plan.sequence, " of process set ", set->members->id,
                               " came where ", set->plans, " is next"));
   }
   ++set->plans;
-  set->last_was_speculative = is_speculative;
   arrived_ = Clock::now();
   is_own_ = set->coordinator.has_value() || is_speculative;
   HVD_RETURN_IF_ERROR(forget(set, plan));

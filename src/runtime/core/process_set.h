@@ -40,7 +40,6 @@ struct ProcessSetState {
   BatchExecutor::BatchQueue* queue = nullptr;
   uint64_t plans = 0;  // number of applied plans
   Speculation speculation;
-  bool last_was_speculative = false;  // the latest applied plan
 
   // This rank has called join, and another member has not. after_join holds later submissions.
   bool has_joined = false;

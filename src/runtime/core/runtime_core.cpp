@@ -270,8 +270,7 @@ void RuntimeCore::report(ProcessSetState* set) {
     plan(set);
     if (!set->speculation.possible()) return;
     // A tuner decides before any other rank knows of a plan.
-    const bool is_allowed =
-        !over() && !set->ended && (plan_listener_ == nullptr || set != sets_.all());
+    const bool is_allowed = !is_ending(*set) && (plan_listener_ == nullptr || set != sets_.all());
     if (Status status = speculative_.send_tentative_plan(set, is_allowed); !status.ok()) {
       fail_with(status, -1);
     }
@@ -293,7 +292,7 @@ void RuntimeCore::report(ProcessSetState* set) {
 
 void RuntimeCore::plan(ProcessSetState* set) {
   Coordinator& coordinator = *set->coordinator;
-  if (!coordinator.has_ready() || set->ended || over() ||
+  if (!coordinator.has_ready() || set->ended || shutdown_.has_ended(*set->members) ||
       SpeculativeExchange::awaits_announcement(*set)) {
     return;
   }
@@ -354,11 +353,16 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
 
 Status RuntimeCore::hear_announcement(ProcessSetState* set, int32_t from, ByteView message) {
   HVD_RETURN_IF_ERROR(decode(message, &heard_));
-  Speculation& speculation = set->speculation;
   const bool matched = speculative_.receive(set, heard_);
   HVD_RETURN_IF_ERROR(set->negotiator.receive(from, &heard_));
-  if (!speculation.possible() || heard_.eager_data.empty()) return {};
+  if (!set->speculation.possible()) return {};
+  if (!heard_.eager_data.empty()) HVD_RETURN_IF_ERROR(take_eager_data(set, matched));
+  return is_ending(*set) && !departed() ? end_planning(set) : Status();
+}
+
+Status RuntimeCore::take_eager_data(ProcessSetState* set, bool matched) {
   if (matched) return run_tentative_plan(set, heard_.eager_data.bytes);
+  Speculation& speculation = set->speculation;
   speculation.keep(heard_.ids, heard_.eager_data.bytes);
   report(set);
   if (!departed()) speculation.copy_kept();
@@ -369,7 +373,6 @@ Status RuntimeCore::hear_announcement(ProcessSetState* set, int32_t from, ByteVi
 Status RuntimeCore::run_tentative_plan(ProcessSetState* set, ByteView theirs) {
   Coordinator& coordinator = *set->coordinator;
   coordinator.add(&set->negotiator.ready());
-  if (set->ended || over()) return {};
   Status status = internal_error("an announcement matched a tentative plan of other names");
   const Plan* const matched = speculative_.matched_plan(set, coordinator.plan());
   if (matched != nullptr) status = apply(set, *matched, theirs);
@@ -403,10 +406,20 @@ Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) 
   if (item.request.op != kRemoveProcessSet) return sets_.add(item.request, submission);
   ProcessSetState* set = sets_.remove(item.request.root, submission);
   if (set == nullptr) return {};
-  if (set->ended)
-    fail_rest(set);
-  else if (set->coordinator)
-    return send_last_plan(set);
+  if (!set->ended) return end_planning(set);
+  fail_rest(set);
+  return {};
+}
+
+// Called when a set begins to end, and at the root after each announcement of speculation until it has.
+// The shutdown protocol ends the set of all ranks. Another set ends with the last plan of its root, since
+// plans of that set may be in flight. The announcement by which the other member has completed an
+// operation may be in flight too: the root waits for it.
+Status RuntimeCore::end_planning(ProcessSetState* set) {
+  if (set->ended || SpeculativeExchange::awaits_announcement(*set)) return {};
+  if (!set->coordinator) HVD_RETURN_IF_ERROR(speculative_.close(set));
+  if (set != sets_.all()) return set->coordinator ? send_last_plan(set) : Status();
+  end_set(set);
   return {};
 }
 
@@ -491,16 +504,12 @@ void RuntimeCore::end_work() {
   end_sets();
 }
 
-// The shutdown protocol ends the set of all ranks. Another set ends with the last plan of its root, since
-// plans of that set may be in flight.
 void RuntimeCore::end_sets() {
-  end_set(sets_.all());
   for (size_t i = 0; i < sets_.size(); ++i) {
     ProcessSetState* set = sets_.at(i);
     if (!shutdown_.has_ended(*set->members)) continue;
     if (set->ended) fail_rest(set);
-    if (!set->coordinator || set->ended) continue;
-    if (Status status = send_last_plan(set); !status.ok()) return fail_with(status, -1);
+    if (Status status = end_planning(set); !status.ok()) return fail_with(status, -1);
   }
 }
 

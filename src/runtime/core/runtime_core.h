@@ -141,11 +141,17 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Status send_plan(ProcessSetState* set, const Plan& plan);
   Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
   Status hear_announcement(ProcessSetState* set, int32_t from, ByteView message);
+  Status take_eager_data(ProcessSetState* set, bool matched);
   Status run_tentative_plan(ProcessSetState* set, ByteView theirs);
   // theirs: the peer's eager data for the only batch of the plan, if it has arrived.
   Status apply(ProcessSetState* set, const Plan& plan, ByteView theirs = {});
   void all_have_joined(ProcessSetState* set, int32_t last) override;
   Status register_sets(const PlanItem& item, Submission* submission) override;
+  // Whether a member has left, or all ranks have removed the set.
+  bool is_ending(const ProcessSetState& set) const {
+    return set.removed || shutdown_.has_ended(*set.members);
+  }
+  Status end_planning(ProcessSetState* set);
   Status send_last_plan(ProcessSetState* set);
   void end_set(ProcessSetState* set);
   void fail_rest(ProcessSetState* set);

@@ -113,6 +113,18 @@ void SpeculativeExchange::receive_plan(ProcessSetState* set, const Plan& plan) {
   set->speculation.plan_came(has_eager_data);
 }
 
+Status SpeculativeExchange::close(ProcessSetState* set) {
+  Speculation& speculation = set->speculation;
+  if (!speculation.possible() || speculation.is_closed()) return {};
+  speculation.close();
+  Announcement none;
+  none.set = set->members->serial;
+  none.plans = set->plans;
+  out_.clear();
+  encode(none, out_);
+  return links_->send(set->negotiator.place().parent, out_.view());
+}
+
 Status SpeculativeExchange::send_tentative_plan(ProcessSetState* set, bool is_allowed) {
   Speculation& speculation = set->speculation;
   const std::span<const uint32_t> ids = speculation.take_fresh();

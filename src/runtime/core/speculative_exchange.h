@@ -38,6 +38,8 @@ class SpeculativeExchange {
   Result<Match> receive_tentative_plan(ProcessSetState* set, ByteView message);
   // The root's plan has arrived. It ends the speculation.
   void receive_plan(ProcessSetState* set, const Plan& plan);
+  // The set is about to end: sends the empty announcement, once.
+  Status close(ProcessSetState* set);
 
   // ---- the root ----
   // Sends a tentative plan to the child if no other plan is undecided and this rank is ready with names

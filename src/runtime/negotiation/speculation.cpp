@@ -30,6 +30,7 @@ std::span<const uint32_t> Speculation::take_fresh() {
 }
 
 bool Speculation::should_speculate() {
+  if (is_closed_) return false;
   if (rest_ == 0) return true;
   --rest_;
   return false;
@@ -53,6 +54,11 @@ ByteView Speculation::announce(std::span<const uint32_t> ids) {
   has_sent_ = false;
   note_outcome(true);
   return kept_;
+}
+
+void Speculation::close() {
+  announce({});
+  is_closed_ = true;
 }
 
 bool Speculation::matches_tentative_plan(std::span<const uint32_t> ids) const {
@@ -86,6 +92,7 @@ void Speculation::sent(std::span<const uint32_t> ids) {
 
 bool Speculation::hear(const Announcement& announcement) {
   ++announcements_;
+  if (announcement.empty()) is_closed_ = true;
   if (!has_sent_) return false;
   has_sent_ = false;
   const bool matched = !announcement.eager_data.empty() && same_ids(announcement.ids, sent_ids_);

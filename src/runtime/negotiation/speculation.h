@@ -6,7 +6,9 @@
 // The child sends an announcement, the root a tentative plan: "if your announcement number N carries
 // eager data for the same names, this is the next plan". Both ranks know that announcement, so both
 // know without another message whether the plan holds. The root makes no other plan for the set
-// until it has received that announcement. This class only keeps the books; the runtime core sends. Pure.
+// until it has received that announcement, and does not end the set either. When the set ends, the child
+// sends an empty announcement, its last one for speculation: the root waits for no other.
+// This class only keeps the books; the runtime core sends. Pure.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +43,12 @@ class Speculation {
   // How many announcements the child has sent, or the root has heard.
   uint64_t announcements() const { return announcements_; }
 
+  // Whether the child's empty announcement has left, or has come: no eager data follows it.
+  bool is_closed() const { return is_closed_; }
+
   // ---- the child ----
+  // The empty announcement leaves.
+  void close();
   // Records an announcement that leaves with eager data for these ids (none: without). Returns the
   // peer's eager data when the announcement matches a tentative plan, which then holds; else empty.
   ByteView announce(std::span<const uint32_t> ids);
@@ -80,6 +87,7 @@ class Speculation {
   uint64_t open_ = 0;  // names that this rank has announced and no plan has come for
   std::vector<uint32_t> fresh_, taken_;
   uint64_t announcements_ = 0;  // announcements that the child has sent, or the root has received
+  bool is_closed_ = false;      // see is_closed()
   bool has_sent_ = false;       // a tentative plan, or an announcement with eager data: undecided
   uint64_t sent_ = 0;           // the number of that announcement
   std::vector<uint32_t> sent_ids_;

@@ -65,6 +65,7 @@ struct Proposal {
 struct Announcement {
   uint32_t set = 0;    // the process set's serial number
   uint64_t plans = 0;  // plans that the sender has applied
+  // Without any of the following, the announcement ends the speculation in the set (speculation.h).
   // Ids of the response cache: the whole subtree asks for the same as last time.
   std::vector<uint32_t> ids;
   std::vector<Proposal> proposals;

@@ -93,6 +93,20 @@ TEST_CASE("the next announcement decides the root's tentative plan") {
   CHECK(root.announcements() == 2);
 }
 
+TEST_CASE("an empty announcement ends the speculation on both ranks") {
+  Speculation child(true), root(true);
+  root.sent(std::vector<uint32_t>{3});
+  CHECK(!child.matches(tentative_plan_of({3}, 0)));
+  child.close();
+  CHECK(!child.matches_tentative_plan(std::vector<uint32_t>{3}));
+  CHECK(!root.hear(announcement_of({}, false)));
+  CHECK(!root.is_undecided());
+  for (Speculation* speculation : {&child, &root}) {
+    CHECK(speculation->is_closed());
+    CHECK(!speculation->should_speculate());
+  }
+}
+
 TEST_CASE("an announced batch is expected to be next while nothing older waits for a plan") {
   Speculation speculation(true);
   CHECK(announced(speculation, {1, 2}).size() == 2);
