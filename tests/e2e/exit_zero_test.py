@@ -81,7 +81,7 @@ def test_a_rank_that_others_need_is_named():
 
 @world()
 def test_a_process_set_outlives_a_rank_that_is_no_member():
-    # The sets are those of one host: the other one has the root of all ranks.
+    # The sets are those of one host, where the other one has the root of all ranks, or span both.
     work = HEAD + """
 sets = [hvd.ProcessSet([1, 2])]
 hvd.init(process_sets=sets)
@@ -95,8 +95,9 @@ for step in range(200):
             assert (total == sum(members.ranks)).all(), total
 print(rank, "has done", flush=True)
 """
-    for end, code in (("sys.exit(0)", 0), ("raise ValueError('as ordered')", 1)):
-        job = Job("-np", 4, "-H", "a:1,b:3", PYTHON, "-c", work.replace("END", end))
+    for hosts, end, code in (("a:1,b:3", "sys.exit(0)", 0), ("a:2,b:2", "sys.exit(0)", 0),
+                             ("a:1,b:3", "raise ValueError('as ordered')", 1)):
+        job = Job("-np", 4, "-H", hosts, PYTHON, "-c", work.replace("END", end))
         job.ends_with(code)
         job.leaves_nothing()
         if code == 0:
