@@ -107,7 +107,8 @@ def test_the_last_1000_lines_after_the_end():
     late.ends_with(5)
     lines = late.out.splitlines()
     expect(lines == [f"[0]<stdout>:{number}" for number in range(2002, 3001)], late.describe())
-    expect(late.err.count("\n") == 1 and "exited with code 5" in late.err, late.describe())
+    expect(late.err.count("\n") == 2 and "exited with code 5" in late.err, late.describe())
+    expect("2001 older lines are not shown; attach shows the last 1000" in late.err, late.describe())
     detached.leaves_nothing()
 
 

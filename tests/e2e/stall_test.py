@@ -70,7 +70,8 @@ def test_a_stopped_rank_is_called_mute():
 @world()
 def test_a_stopped_rank_is_named_without_the_healthy_one_beside_it():
     job = stalled("stop", rank=2)
-    warned(job, r"rank 2 on host b, pid \d+: does not answer.*; the answers of these ranks come through it: 3")
+    warned(job, r"rank 2 on host b, pid \d+: does not answer.*; "
+                "the answers of these ranks come through it: 3")
     expect(re.search(r"Missing ranks:\n\S*<stderr>:2: \[", job.err), job.describe())
     expect("rank 3 on host b" not in job.err, job.describe())
     expect(reports()[0]["tensors"][0]["missing_ranks"] == [2], reports())

@@ -194,7 +194,8 @@ Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
 
 }  // namespace
 
-std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands) {
+std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands,
+                                             SideBySide& threads) {
   std::vector<Result<RankProcess>> started;
   auto report = make_pipe();
   for (size_t i = 0; i < commands.size(); ++i) {
@@ -205,7 +206,7 @@ std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> comman
   const std::vector<int> ignored = ignored_signals();
   make_room_for_descriptors(commands.size());
   std::atomic<bool> has_failed{false};
-  run_side_by_side(commands.size(), [&](size_t i) {
+  threads.run(commands.size(), [&](size_t i) {
     if (has_failed) return;
     started[i] = fork_rank(commands[i], static_cast<uint32_t>(i), ignored, report->write.get());
     if (!started[i].ok()) has_failed = true;
@@ -224,7 +225,8 @@ std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> comman
 }
 
 Result<RankProcess> start_rank(const RankCommand& command) {
-  return std::move(start_ranks({&command, 1}).front());
+  SideBySide threads;
+  return std::move(start_ranks({&command, 1}, threads).front());
 }
 
 }  // namespace hvd::launcher

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/agent/ranks/side_by_side.h"
 #include "launcher/program/program.h"
 
 namespace hvd::launcher {
@@ -34,7 +35,8 @@ struct RankProcess {
 // Starts all ranks at once. Returns when each has executed its program or failed; a failed one
 // leaves no process behind, and its error is one sentence. When the system cannot create a process,
 // the ranks after it are not started.
-std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands);
+std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands,
+                                             SideBySide& threads);
 Result<RankProcess> start_rank(const RankCommand& command);
 
 }  // namespace hvd::launcher

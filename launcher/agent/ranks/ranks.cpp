@@ -66,7 +66,7 @@ Status Ranks::start_more() {
   for (RankCommand& command : commands) {
     command.environment = merged(command.environment, more_(command.environment));
   }
-  auto started = start_ranks(commands);
+  auto started = start_ranks(commands, threads_);
   Status status;
   for (size_t i = 0; i < started.size(); ++i) {
     if (started[i].ok())

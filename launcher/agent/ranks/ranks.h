@@ -107,6 +107,7 @@ class Ranks {
   std::function<void(pid_t, int)> on_other_;
   std::vector<RankCommand> commands_;  // how each rank of ranks_ is started, by the same index
   std::vector<std::unique_ptr<Rank>> ranks_;
+  SideBySide threads_;
   MoreEnvironment more_;  // while ranks are left to start
   size_t next_ = 0;       // index of the next rank to start
   EndSignals end_signals_;

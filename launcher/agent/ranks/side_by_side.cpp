@@ -33,16 +33,17 @@ struct SharedSteps {
   }
 };
 
-// The threads beside the caller. They never end, and work for one call after another.
-class Threads {
+}  // namespace
+
+class SideBySide::Threads : public std::enable_shared_from_this<Threads> {
  public:
-  void work_beside(const std::shared_ptr<SharedSteps>& steps, size_t wanted) {
+  void give(const std::shared_ptr<SharedSteps>& steps, size_t wanted) {
     while (count_ < wanted && start_one()) ++count_;
     const MutexLock lock(mutex_);
     steps_ = steps;
     changed_.notify_all();
   }
-  void forget() {
+  void take_back() {
     const MutexLock lock(mutex_);
     steps_.reset();
   }
@@ -55,14 +56,18 @@ class Threads {
     if (::pthread_attr_init(&attributes) != 0) return false;
     ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     ::pthread_attr_setstacksize(&attributes, kStackSize);
-    const int error = ::pthread_create(&thread, &attributes, run, this);
+    auto self = std::make_unique<std::shared_ptr<Threads>>(shared_from_this());
+    const int error = ::pthread_create(&thread, &attributes, run, self.get());
+    if (error == 0) static_cast<void>(self.release());
     ::pthread_attr_destroy(&attributes);
     return error == 0;
   }
-  static void* run(void* self) {
-    for (;;) static_cast<Threads*>(self)->take()->work();
+  static void* run(void* argument) {
+    const std::unique_ptr<std::shared_ptr<Threads>> self(
+        static_cast<std::shared_ptr<Threads>*>(argument));
+    for (;;) (*self)->next()->work();
   }
-  std::shared_ptr<SharedSteps> take() {
+  std::shared_ptr<SharedSteps> next() {
     MutexLock lock(mutex_);
     while (!steps_ || steps_->next >= steps_->count) changed_.wait(lock.native());
     return steps_;
@@ -74,18 +79,17 @@ class Threads {
   std::shared_ptr<SharedSteps> steps_ HVD_GUARDED_BY(mutex_);
 };
 
-}  // namespace
+SideBySide::SideBySide() : threads_(std::make_shared<Threads>()) {}
 
-void run_side_by_side(size_t count, std::function<void(size_t)> step) {
-  static Threads& threads = *new Threads;  // they outlive the objects of this program
+void SideBySide::run(size_t count, std::function<void(size_t)> step) {
   const auto steps = std::make_shared<SharedSteps>();
   steps->count = count;
   steps->step = std::move(step);
   const size_t beside = std::min(kMostBeside, count / kStepsOfOne);
-  if (beside > 0) threads.work_beside(steps, beside);
+  if (beside > 0) threads_->give(steps, beside);
   steps->work();
   for (size_t done = steps->done; done < count; done = steps->done) steps->done.wait(done);
-  if (beside > 0) threads.forget();
+  if (beside > 0) threads_->take_back();
 }
 
 }  // namespace hvd::launcher

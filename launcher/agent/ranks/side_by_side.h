@@ -1,15 +1,24 @@
 // Runs the steps of a task on several threads: a thread that starts a process by vfork sleeps until
-// the process has executed its program.
+// the process has executed its program. class Ranks owns it.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 
 namespace hvd::launcher {
 
-// Calls `step` once with each of 0 to count - 1, and returns when all calls are done. The caller
-// alone runs a small count. The other threads, at most three, never end, since the end of a thread also
-// ends the processes that it started (PR_SET_PDEATHSIG). One thread at a time may call this.
-void run_side_by_side(size_t count, std::function<void(size_t)> step);
+class SideBySide {
+ public:
+  SideBySide();
+  // Calls `step` once with each of 0 to count - 1, and returns when all calls are done. The caller
+  // alone runs a small count. The other threads, at most three, work for all calls and never end, since
+  // the end of a thread also ends the processes that it started (PR_SET_PDEATHSIG).
+  void run(size_t count, std::function<void(size_t)> step);
+
+ private:
+  class Threads;
+  const std::shared_ptr<Threads> threads_;
+};
 
 }  // namespace hvd::launcher
