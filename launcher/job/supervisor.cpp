@@ -166,7 +166,8 @@ Supervisor::Action Supervisor::on_answer(int host) {
   Action action = Action::kNone;
   std::vector<RankFailure> failures = std::exchange(held_, {});
   // The others may be consequences of these.
-  std::ranges::stable_partition(failures, [](const RankFailure& each) { return !each.left_by; });
+  std::stable_partition(failures.begin(), failures.end(),
+                        [](const RankFailure& each) { return !each.left_by; });
   for (const RankFailure& each : failures) {
     const Action next = judge(each);
     if (next != Action::kNone) action = next;

@@ -61,10 +61,11 @@ Status Shutdown::refuse(int32_t op, std::string_view name, const SetMembers& set
 }
 
 bool Shutdown::has_set(bool is_own) const {
-  return std::ranges::any_of(sets_->ids(), [&](int32_t id) {
+  for (const int32_t id : sets_->ids()) {
     const auto set = sets_->find(id);
-    return set != nullptr && (!is_own || set->index >= 0) && leaver_of(*set) < 0;
-  });
+    if (set != nullptr && (!is_own || set->index >= 0) && leaver_of(*set) < 0) return true;
+  }
+  return false;
 }
 
 std::optional<int32_t> Shutdown::cut_off_by() const {
@@ -76,11 +77,14 @@ std::optional<int32_t> Shutdown::cut_off_by() const {
 // Whether a set that has not ended has this rank.
 bool Shutdown::ends_a_set(int32_t rank) const {
   const MutexLock lock(mutex_);
-  return std::ranges::any_of(sets_->ids(), [&](int32_t id) {
+  for (const int32_t id : sets_->ids()) {
     const auto set = sets_->find(id);
-    return set != nullptr && set->index_of(rank) >= 0 && !has_one_of(*set, leavers_) &&
-           !has_one_of(*set, asked_);
-  });
+    if (set != nullptr && set->index_of(rank) >= 0 && !has_one_of(*set, leavers_) &&
+        !has_one_of(*set, asked_)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::string Shutdown::cut_off_link() const {
