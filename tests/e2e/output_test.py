@@ -156,12 +156,19 @@ def counted(rank, lines):
 
 @world()
 def test_an_output_file_that_stalls_holds_up_nothing_else():
-    """The file of one rank is a FIFO without a reader; later a reader gets all lines."""
+    """The file of one rank is a FIFO that nobody reads; later a reader gets all lines."""
     folder = scratch()
-    (folder / "rank.1").mkdir()
+    # A restart goes on with the files of the first attempt.
+    job = Job("-np", 2, "-H", "a:1,b:1", "--output-filename", folder, "--max-restarts", 1, "sh", "-c",
+              """while [ ! -e "$1/go" ]; do [ -e "$1/ready" ] && exit 1; sleep 0.1; done; shift; exec "$@" """,
+              "-", folder, PYTHON, "-c", COUNTER, 30000, 0)
+    wait_until(lambda: (folder / "rank.1" / "stdout").exists(), 60, job.describe)
+    (folder / "rank.1" / "stdout").unlink()
     os.mkfifo(folder / "rank.1" / "stdout")
     fifo = os.open(folder / "rank.1" / "stdout", os.O_RDONLY | os.O_NONBLOCK)
-    job = Job("-np", 2, "-H", "a:1,b:1", "--output-filename", folder, PYTHON, "-c", COUNTER, 30000, 0)
+    (folder / "ready").touch()
+    wait_until(lambda: "restart" in job.err, 60, job.describe)
+    (folder / "go").touch()
     for rank in range(2):
         job.wait_for(rf"\[{rank}\]<stdout>:0*3000\n")  # four times the size of a FIFO
     os.set_blocking(fifo, True)
@@ -170,7 +177,6 @@ def test_an_output_file_that_stalls_holds_up_nothing_else():
     job.ends_with(0)
     expect(out == counted(1, 30000), f"{len(out)} bytes of the file\n{job.describe()}")
     expect((folder / "rank.0" / "stdout").read_text() == counted(0, 30000), job.describe())
-    expect(job.said() == [], job.describe())
     job.leaves_nothing()
 
 

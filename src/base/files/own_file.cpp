@@ -72,6 +72,7 @@ Result<UniqueFd> open_at(int folder, const std::string& name, int flags, const s
   }
   if (!file) return failed(folder, name, shown);
   HVD_RETURN_IF_ERROR(check_owner(file, shown));
+  ::fcntl(file.get(), F_SETFL, flags & O_APPEND);  // writes may wait for the reader of a FIFO
   struct stat about {};
   const bool is_cut =
       (flags & O_TRUNC) != 0 && ::fstat(file.get(), &about) == 0 && S_ISREG(about.st_mode);
