@@ -202,9 +202,9 @@ def test_named_nodes_are_steps_and_other_hosts_are_reached_by_ssh():
                      "'echo on $(hostname) gpus $CUDA_VISIBLE_DEVICES.'; "
                      "horovodrun -H a:1,b.cluster:1,c:1 --dry-run true; horovodrun -H b:1 -p 22 --dry-run true")
         expect(sorted(re.findall(r"on (.*)\.$", text, re.M)) == ["a gpus 0,1", "b gpus 0,1", "c gpus "], text)
-        starts = re.findall(r'"host":"([^"]*)","start":"([a-z]*)","lease":([0-9.]*)', text)
-        expect(starts == [("a", "step", "12.0"), ("b.cluster", "step", "12.0"), ("c", "ssh", "60.0"),
-                          ("b", "ssh", "60.0")], text)
+        starts = re.findall(r'"host":"([^"]*)","start":"([a-z]*)","host_timeout":[0-9.]*,"lease":([0-9.]*)', text)
+        expect(starts == [("a", "step", "12.0"), ("b.cluster", "step", "12.0"), ("c", "ssh", "45.0"),
+                          ("b", "ssh", "45.0")], text)
 
 
 @world("a b", "--no-decoys")
