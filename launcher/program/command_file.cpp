@@ -101,7 +101,7 @@ Result<CommandFile> find_command(const std::vector<std::string>& command,
   }
   const auto found = find_program(program, place.working_directory, place.search_path);
   if (!found.ok()) {
-    // Of one word with blanks in it, the error says more.
+    // The error about a word with blanks in it says more.
     const bool is_missing = is_script && program.find(' ') == std::string::npos &&
                             found.error().code() == Code::kNotFound;
     return is_missing ? check_script(program, place.working_directory) : found.error();
