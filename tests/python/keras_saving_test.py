@@ -61,7 +61,8 @@ def makers():
     made = {"Registered": Registered, "Renamed": Renamed, "Unregistered": Unregistered}
     for module, prefix in [(keras.optimizers, "")] + ([(LEGACY, "legacy ")] if LEGACY else []):
         for name, each in vars(module).items():
-            if inspect.isclass(each) and name not in ("Optimizer", SCALED.__name__):
+            # MultiOptimizer and its OptimizerMap hold optimizers that the user makes.
+            if inspect.isclass(each) and name not in ("Optimizer", "MultiOptimizer", "OptimizerMap", SCALED.__name__):
                 made[prefix + name] = each
     pairs = {name: (make, lambda make=make: hvd.DistributedOptimizer(make())) for name, make in made.items()}
     for name in ("SGD", "AdamW", "Registered", "legacy SGD"):
