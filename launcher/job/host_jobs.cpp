@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 namespace {
 
-// As in plugins/python/horovod/runner/_calls.py.
+// As in python/horovod/runner/_calls.py.
 std::string result_key(const Secret& results, int rank) {
   return to_hex(results.sign(as_bytes(cat("horovod.run result 1\n", rank))));
 }

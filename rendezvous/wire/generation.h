@@ -39,7 +39,7 @@ constexpr std::string_view kLostNews = "elastic/news/lost";
 constexpr std::string_view kUpdateNews = "elastic/news/update";
 constexpr std::string_view kLeaveNews = "elastic/news/leave/";
 
-// As HostUpdateResult in plugins/python/horovod/_elastic.py.
+// As HostUpdateResult in python/horovod/_elastic.py.
 enum HostUpdates : int32_t { kHostsUnchanged = 0, kHostsRemoved = 1, kHostsAdded = 2 };
 
 // The function in which a process asks for its place.

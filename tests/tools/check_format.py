@@ -16,7 +16,7 @@ SKIPPED = 77
 
 
 def sources():
-    for top in ("include", "src", "rendezvous", "launcher", "plugins", "examples", "tests"):
+    for top in ("include", "src", "rendezvous", "launcher", "plugins", "python", "examples", "tests"):
         yield from sorted(path for path in (ROOT / top).rglob("*") if path.suffix in SUFFIXES)
 
 

@@ -15,7 +15,7 @@ import sys
 
 CLEAN = (
     ".ci/", "debian/", "README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md",
-    "CMakeLists.txt", "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/",
+    "CMakeLists.txt", "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/", "python/",
     "rendezvous/", "src/",
     "tests/CMakeLists.txt", "tests/README.md", "tests/tiers.md", "tests/doctest_main.cpp", "tests/fewer.h",
     "tests/open_descriptors.h", "tests/cross.sh", "tests/emulate.sh", "tests/gpu.sh",

@@ -10,7 +10,7 @@ with tempfile.TemporaryDirectory() as folder:
     planted = {
         "src/net/a.h": "// Who sends first waits. One.\nint a;  // of the link\n",
         "src/net/b.cpp": "// A queue. What it\n// holds is bounded.\nint b;\n",
-        "plugins/python/c.py": '{0}Of a rank.{0}\n# So it ends.\n'.format('"' * 3),
+        "python/c.py": '{0}Of a rank.{0}\n# So it ends.\n'.format('"' * 3),
         "docs/d.md": "# So\n\nRanks meet. Whoever is late waits.\n\n    So --flag\n",
         "src/net/good.h": "// What is it? A link: what one sends, the other reads.\n",
         "tests/e.py": "# So what. A rank is told.\n",
@@ -30,7 +30,7 @@ with tempfile.TemporaryDirectory() as folder:
         (root / name).write_text(text)
     found = check_language.faults(root, [pathlib.Path(name) for name in planted])
     places = [each.split(": ")[0] for each in found]
-    assert places == ["src/net/a.h:1", "src/net/b.cpp:1", "plugins/python/c.py:1", "plugins/python/c.py:2",
+    assert places == ["src/net/a.h:1", "src/net/b.cpp:1", "python/c.py:1", "python/c.py:2",
                       "docs/d.md:3", "rendezvous/f.cpp:1", "rendezvous/f.cpp:3", "rendezvous/f.cpp:5",
                       "rendezvous/h.h:1", "rendezvous/i.cpp:1", "tests/net/j.cpp:1", "tests/e2e/k_test.py:5",
                       "tests/e2e/k_test.py:1", "tests/quick.txt:2", "tests/net/run:2", ".ci/run:2"], found

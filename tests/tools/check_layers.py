@@ -23,6 +23,7 @@ LAYERS = {
     "src/runtime": ["include", "src/base", "src/net", "rendezvous", "src/collectives",
                     "src/plugin"],
     "plugins": ["include", "src/base", "src/net", "src/collectives"],
+    "python": ["include", "src/base"],
     "launcher": ["include", "src/base", "src/net", "rendezvous", "src/plugin"],
 }
 
@@ -121,7 +122,7 @@ PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
 THIRD_PARTY = [
     (r"(spdlog|fmt)/.*", ["src/base/log/log.cpp"], None),
     (r"openssl/.*", ["src/base", "src/net/tls"], None),
-    (r"dlfcn\.h", ["src/base", "src/plugin", "plugins/python/tensorflow_ops/tf_api.cpp"], None),
+    (r"dlfcn\.h", ["src/base", "src/plugin", "python/tensorflow_ops/tf_api.cpp"], None),
     (r"boost/.*", ["src/net", "rendezvous"], None),
     (r"nlohmann/.*", ["rendezvous", "launcher"], None),
     (r"Eigen/.*", ["src/runtime/autotune/gaussian_process.cpp"], 1),
@@ -129,10 +130,10 @@ THIRD_PARTY = [
     (r"libssh/.*", ["launcher/spawn"], 1),
     (r"yaml-cpp/.*", ["launcher"], 1),
     (r"pmix.*\.h", ["plugins/bootstrap/pmix", "launcher"], 2),
-    (r"Python\.h", ["plugins/python"], None),
+    (r"Python\.h", ["python"], None),
     (r"mpi\.h", ["plugins/mpi"], None),
     (r"gloo/.*", ["plugins/ops/gloo"], None),
-    (r"tensorflow/.*", ["plugins/python/tensorflow_ops/async_kernels.cpp"], 1),
+    (r"tensorflow/.*", ["python/tensorflow_ops/async_kernels.cpp"], 1),
 ]
 
 # The system's own headers: C and C++ (no slash, no suffix or a C name), POSIX and Linux.
@@ -368,7 +369,7 @@ def folders(root):
         for path in sorted((root / parent).glob("*/")):
             if any(child.is_file() for child in path.iterdir()) and path.name != "__pycache__":
                 yield path.relative_to(root).as_posix()
-    for name in (*SHARED, "plugins/python", "tests/attack", "tests/hosts", "tests/e2e", "tests/fuzz",
+    for name in (*SHARED, "python", "tests/attack", "tests/hosts", "tests/e2e", "tests/fuzz",
                  "tests/bench", "tests/conformance", "tests/tools"):
         if holds_files(root / name):
             yield name

@@ -71,7 +71,7 @@ class CheckLayers(unittest.TestCase):
         text = '#include "ops/common/queue.h"\n'
         for file in ("plugins/ops/cpu/a.cpp", "plugins/ops/gloo/a.cpp", "plugins/mpi/a.cpp"):
             self.assertEqual(self.problems({**shared, file: text}), [])
-        for file in ("plugins/controllers/tcp/a.cpp", "plugins/python/native/a.cpp"):
+        for file in ("plugins/controllers/tcp/a.cpp", "python/native/a.cpp"):
             problems = self.problems({**shared, file: text})
             self.assertTrue(any("may not include plugins/ops/common" in what for _, _, what in problems),
                             problems)

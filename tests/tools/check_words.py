@@ -133,7 +133,7 @@ SAME_NAME = {
     "StackChannel": "the channel for Python stacks, as its rank opens it and as an agent finds it in /proc",
 }
 
-PRODUCT = ("src/", "launcher/", "rendezvous/", "plugins/", "include/")
+PRODUCT = ("src/", "launcher/", "rendezvous/", "plugins/", "python/", "include/")
 # These name the words themselves, or an argument of Keras.
 WORD_LISTS = ("tests/tools/check_", "tests/python/keras_script.py")
 # A docstring is prose, too, but a line of it alone cannot be told from code.

@@ -9,7 +9,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLANG = "clang++-14"
-FOLDERS = ("src", "rendezvous", "launcher", "plugins")
+FOLDERS = ("src", "rendezvous", "launcher", "plugins", "python")
 HEADER = "src/base/mutex.h"
 PROGRAM = """
 #include "base/mutex.h"

@@ -18,7 +18,7 @@ def text(path):
 
 def sources_of_cmake():
     return "".join(map(text, [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake"), *(
-        path for folder in ("src", "launcher", "rendezvous", "plugins", "include")
+        path for folder in ("src", "launcher", "rendezvous", "plugins", "python", "include")
         for path in (ROOT / folder).rglob("CMakeLists.txt"))]))
 
 

@@ -19,7 +19,7 @@ import sys
 
 CLANG_TIDY = "clang-tidy-14"
 SKIPPED = 77
-FOLDERS = ["src", "rendezvous", "plugins", "launcher"]
+FOLDERS = ["src", "rendezvous", "plugins", "python", "launcher"]
 
 
 def sources_of(entry):

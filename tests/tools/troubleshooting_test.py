@@ -6,7 +6,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ("launcher", "plugins", "rendezvous", "src")
+FOLDERS = ("launcher", "plugins", "python", "rendezvous", "src")
 # A literal that continues on the next line, and a value between two literals of one message.
 BROKEN = re.compile(r'"\s*\n\s*"')
 

@@ -16,7 +16,7 @@ PROGRAMS = []
 # Besides CMakeLists.txt: the citation is read where nothing is built; the changelogs name releases, and the list
 # of symbols the release in which each came.
 MAY_NAME_IT = {"CMakeLists.txt", "CITATION.cff", "CHANGELOG.md", "debian/changelog", "debian/libhorovod1.symbols"}
-GENERATED = ("include/horovod/version.h.in", "plugins/python/horovod/_version.py.in",
+GENERATED = ("include/horovod/version.h.in", "python/horovod/_version.py.in",
              "packaging/cmake/horovod.pc.in")
 
 
@@ -63,7 +63,7 @@ class Version(unittest.TestCase):
         self.assertEqual(re.search(pattern, text("CMakeLists.txt"))["value"], version())
 
     def test_python_code_defines_no_second_one(self):
-        copies = [str(path) for path in (ROOT / "plugins/python").rglob("*.py")
+        copies = [str(path) for path in (ROOT / "python").rglob("*.py")
                   if re.search(r"(?m)^__version__ *=", path.read_text(encoding="utf-8"))]
         self.assertEqual(copies, [])
 
