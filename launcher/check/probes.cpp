@@ -283,7 +283,7 @@ bool CheckProbes::has_plugin(const std::string& name) const {
   std::vector<std::string> folders = split(plugin_path_, ':');
   const fs::path beside = fs::path(library_).parent_path() / "horovod";
   folders.push_back((beside / "plugins").string());
-  folders.push_back((beside / "engines").string());
+  folders.push_back((beside / "ops").string());
   folders.push_back((beside / "controllers").string());
   folders.push_back((beside / "bootstraps").string());
   for (const std::string& folder : folders) {

@@ -19,7 +19,7 @@ struct Abi {
   const char* package;                 // Debian package of this MPI
   const char* launchers;               // launchers of this MPI
   // Whether large sums go faster from rank to rank than by MPI_Iallreduce: measured by
-  // tests/bench/engines.
+  // tests/bench/backends.
   bool sums_by_slices;
   bool may_never_end;  // MPI_Finalize, of ranks on several hosts
 };

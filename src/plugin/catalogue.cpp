@@ -157,7 +157,7 @@ std::string_view kind_name(uint32_t kind) {
 }
 
 std::vector<std::string> search_path(std::string_view list) { return folders(list, "plugins"); }
-std::vector<std::string> backend_path(std::string_view list) { return folders(list, "engines"); }
+std::vector<std::string> backend_path(std::string_view list) { return folders(list, "ops"); }
 std::vector<std::string> controller_path(std::string_view list) {
   return folders(list, "controllers");
 }

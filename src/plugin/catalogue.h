@@ -55,7 +55,7 @@ std::vector<std::string> search_path(std::string_view list);
 // The folders to search for bootstraps: the list, then <folder of this library>/horovod/bootstraps. Bootstraps have
 // their own folder because few processes need one.
 std::vector<std::string> bootstrap_path(std::string_view list);
-// The folders to search for op plugins that are opened only when the user chooses one: .../horovod/engines.
+// The folders to search for op plugins that are opened only when the user chooses one: .../horovod/ops.
 std::vector<std::string> backend_path(std::string_view list);
 // The folders to search for controllers that are opened only when the user chooses one: .../horovod/controllers.
 std::vector<std::string> controller_path(std::string_view list);

@@ -9,7 +9,7 @@ from harness import *
 import check_build_test as check_build
 import network
 
-BACKENDS = BUILD / "lib" / "horovod" / "engines"
+BACKENDS = BUILD / "lib" / "horovod" / "ops"
 CONTROLLERS = BUILD / "lib" / "horovod" / "controllers"
 SUITE = BUILD / "tests" / "backend_conformance"
 RANK = WORKERS / "foreign_rank.py"
