@@ -128,22 +128,27 @@ Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
   if (ending_) return Action::kNone;
   Failure failure = describe(exit);
   failure.sentence += meanwhile;
+  if (left_by && !left_by->cause.empty()) failed_alike_.insert(exit.rank);
   if (!waits_) ended_by_ = exit.signal;
   const int peer = left_by ? left_by->rank : -1;
   if (peer < 0 || peer >= plan_.size() || peer == exit.rank) {
-    if (!waits_) failure.sentence += ended_before();
+    if (left_by && !left_by->cause.empty()) {
+      failure.sentence = cat(left_by->cause, "; ", failure.sentence, " because of it");
+    } else if (!waits_) {
+      failure.sentence += ended_before();
+    }
     return fail_rank(exit.rank, std::move(failure));
   }
   // Only the awaited rank can name another cause: a third rank may have made it leave.
   if (late_ && exit.rank != awaited_) return Action::kNone;
   const bool has_ended = rank_done_[static_cast<size_t>(peer)];
   late_if_left_ = cat(failure.sentence, ", after rank ", peer, " had left the job");
-  // At the other end of a broken connection, the peer may have failed because of it.
-  const bool has_left = has_ended && peer != late_rank_;
-  if (left_by->broken_link.empty() || has_left)
+  // The peer may have failed because of the same cause.
+  const bool has_left = has_ended && peer != late_rank_ && !failed_alike_.contains(peer);
+  if (left_by->cause.empty() || has_left)
     failure.sentence = late_if_left_;
   else
-    failure.sentence = cat(left_by->broken_link, "; ", failure.sentence, " because of it");
+    failure.sentence = cat(left_by->cause, "; ", failure.sentence, " because of it");
   late_ = std::move(failure);
   late_rank_ = exit.rank;
   awaited_ = peer;

@@ -42,12 +42,11 @@ class Supervisor {
   // Ends the job for another reason. `rank`: whose failure is the cause, or -1.
   Action end_job(int exit_code, const std::string& sentence, int rank);
 
-  // Why a rank failed, as it has reported: a peer left, or the connection to the peer broke.
+  // Why a rank failed, as it has reported: a peer left, the connection to it broke, or it did not answer.
   struct LeftBy {
-    LeftBy(int rank, std::string broken_link = {})
-        : rank(rank), broken_link(std::move(broken_link)) {}
+    LeftBy(int rank, std::string cause = {}) : rank(rank), cause(std::move(cause)) {}
     int rank;
-    std::string broken_link;  // the sentence about it, or empty
+    std::string cause;  // the sentence about it, where the peer need not have ended, or empty
   };
   // A rank has ended. The first failure ends the job. `left_by`: the rank whose exit made this rank fail,
   // as this rank reported. If that rank fails within 2 s as well, its failure is the cause.
@@ -145,6 +144,7 @@ class Supervisor {
   int exit_code_ = 0;
   std::string sentence_;
   std::optional<std::string> news_;
+  std::set<int> failed_alike_;   // ranks that failed because of a cause other than a rank's end
   std::optional<Failure> late_;  // the cause unless awaited_ fails as well
   std::string late_if_left_;     // the sentence of late_ if awaited_ ends well
   int late_rank_ = -1;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kBetween = "the connection between rank ";
 constexpr std::string_view kAnd = " and rank ";
+constexpr std::string_view kHasWaited = " has waited ";
 
 // The number at the beginning of a text, or -1.
 int32_t leading_rank(std::string_view text) {
@@ -38,6 +39,16 @@ std::string_view broken_link_in(const Status& status) {
   const std::string_view text = status.message();
   const size_t begin = text.find(kBetween);
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
+}
+
+Status stalled_by(int32_t rank, std::string_view work, std::string_view rest) {
+  return aborted(cat(work, kHasWaited, rest)).with_lost_rank(rank);
+}
+
+std::string_view cause_in(const Status& status) {
+  const std::string_view link = broken_link_in(status);
+  const bool is_stall = status.message().find(kHasWaited) != std::string::npos;
+  return link.empty() && is_stall ? std::string_view(status.message()) : link;
 }
 
 int32_t lost_rank_for(int32_t own, const Status& status) {

@@ -24,6 +24,10 @@ struct LinkEnd {
 Status broken_link(LinkEnd own, LinkEnd peer, std::string_view what);
 // The sentence of broken_link() in a failure, also behind a context; else empty.
 std::string_view broken_link_in(const Status& status);
+// Aborted, with `rank` as the lost rank: "'x' has waited 4.1 s for rank 3 on host b, which does not answer".
+Status stalled_by(int32_t rank, std::string_view work, std::string_view rest);
+// The sentence about the cause in a failure for which no rank has ended: of broken_link() or stalled_by(); else empty.
+std::string_view cause_in(const Status& status);
 // The rank that a failure takes away from rank `own`: the lost rank, and at both ends of a broken connection the
 // other end, since all ranks share one failure. -1: none.
 int32_t lost_rank_for(int32_t own, const Status& status);

@@ -182,7 +182,7 @@ void Runtime::say_who_left() {
   if (!peer || !store_ || has_said_who_left_.exchange(true)) return;
   const int32_t job_rank = identity_.job_rank < 0 ? identity_.rank : identity_.job_rank;
   std::string text = cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
-  if (const std::string link = core_->cut_off_link(); !link.empty()) text += cat(" ", link);
+  if (const std::string cause = core_->cut_off_cause(); !cause.empty()) text += cat(" ", cause);
   const Status status = store_->set(rendezvous::left_by_key(job_rank), as_bytes(text),
                                     Deadline::after_seconds(kSayWhoLeftSeconds));
   if (!status.ok()) log::debug(status.message());

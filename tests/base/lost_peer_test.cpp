@@ -25,6 +25,12 @@ TEST_CASE("both ends of a broken connection make the same sentence, and each bla
   CHECK(other.lost_rank() == 2);
   CHECK(broken_link_in(one.with_context("rank 2")) == one.message());
   CHECK(broken_link_in(lost_peer(2, "a", "its process ended")).empty());
+  CHECK(cause_in(one.with_context("rank 2")) == one.message());
+  CHECK(cause_in(lost_peer(2, "a", "its process ended")).empty());
+  const Status stall = stalled_by(3, "'x'", "4.1 s for rank 3 on host b, which does not answer");
+  CHECK(stall.lost_rank() == 3);
+  CHECK(cause_in(stall) == "'x' has waited 4.1 s for rank 3 on host b, which does not answer");
+  CHECK(broken_link_in(stall).empty());
   for (const Status& shared : {one, other}) {
     CHECK(lost_rank_for(2, shared) == 10);
     CHECK(lost_rank_for(10, shared) == 2);

@@ -31,7 +31,9 @@ hvd.shutdown()
 wait_at("end")
 """
 SILENT = "host b was lost: the host gave no sign of life for 3 s"
-LINK = r"the connection between rank [01] on host a and rank [23] on host b was reset; "
+LINK = "the connection between rank [01] on host a and rank [23] on host b "
+# A stopped rank does not fail: these limits end the wait for it.
+WAITS = ("--init-timeout", 5, "--stall-check-warning-time-seconds", 2, "--stall-check-shutdown-time-seconds", 4)
 
 
 def kill(pids, number=signal.SIGKILL):
@@ -57,11 +59,13 @@ def reset_links():
 
 
 class Fault:
-    """`harm` does it; the job ends with `code` and a sentence that matches, and the page says `culprit`."""
+    """`harm` does it; the job ends with `code` and a sentence that matches, and the page says `culprit`. `heal`
+    ends the fault, where a host needs it."""
 
-    def __init__(self, what, harm, culprit, pattern, code=1, phases=tuple(PHASES)):
+    def __init__(self, what, harm, culprit, pattern, code=1, phases=tuple(PHASES), heal=None,
+                 options=()):
         self.what, self.harm, self.culprit, self.pattern, self.code = what, harm, culprit, pattern, code
-        self.phases = phases
+        self.phases, self.heal, self.options = phases, heal, options
 
 
 FAULTS = [
@@ -70,11 +74,19 @@ FAULTS = [
     Fault("a host is cut off from the launcher", lambda: faults.cut("b", "launcher"), "the host", SILENT),
     Fault("an agent is stopped", lambda: kill(agents("b")["agent"], signal.SIGSTOP), "the host", SILENT),
     Fault("an agent is killed", lambda: kill(agents("b")["agent"]), "the host", "host b was lost: "),
+    # The agent reports it, unless sshd closes the link first.
     Fault("a guardian is killed", lambda: kill(agents("b")["guardian"]), "the host",
-          "host b was lost: the guardian above the agent was killed"),
+          r"host b was lost: the guardian above the agent was killed|host b was lost: .*ended with exit code 137"),
     Fault("a rank is killed", lambda: kill([ranks_of_b()[3]]), "the rank",
           r"rank 3 on host b was killed by signal 9 \(SIGKILL\)", code=137),
-    Fault("a connection between ranks is reset", reset_links, "the connection", LINK, phases=("collective",)),
+    Fault("a rank is stopped (SIGSTOP)", lambda: kill([ranks_of_b()[3]], signal.SIGSTOP), "the rank",
+          r"rank \d on host [ab] exited with code 1 while rank 3 on b had not called hvd.init\(\)|"
+          r"'allreduce.step' has waited [\d.]+ s for rank 3 on host b, pid \d+, which does not answer; ",
+          phases=("init", "collective"), options=WAITS),
+    Fault("a connection between ranks is reset", reset_links, "the connection", LINK + "was reset; ",
+          phases=("collective",)),
+    Fault("the network between two hosts is cut", lambda: faults.cut("a", "b"), "the connection",
+          LINK + "brought no answer for 2 s; ", phases=("collective",), heal=lambda: faults.heal("a", "b")),
 ]
 
 
@@ -87,14 +99,17 @@ def table():
 
 
 def names_the_culprit(fault, phase):
-    job = Job("-np", 4, "-H", "a:2,b:2", "--host-timeout", 3, "--link-timeout", 2, PYTHON, "-c", PROGRAM, phase)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--host-timeout", 3, "--link-timeout", 2, *fault.options, PYTHON, "-c", PROGRAM,
+              phase)
     job.wait_for(f"at {phase}", 4)
     fault.harm()
     what = f"{fault.what} {phase}"
     code = job.wait(40)
-    headline = [line for line in job.said() if not line.startswith("host b has not confirmed")]
+    headline = [line for line in job.judgement() if not line.startswith("host b has not confirmed")]
     expect(code == fault.code and headline and re.match(fault.pattern, headline[0]),
            f"{what}: {fault.pattern!r} and exit code {fault.code} expected\n{job.describe()}")
+    if fault.heal:
+        fault.heal()
     if host.pid_of("b") is not None:
         faults.heal("b", "launcher")
         faults.thaw("b")

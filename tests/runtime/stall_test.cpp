@@ -267,7 +267,8 @@ TEST_CASE("past the shutdown time the report is the last") {
   const std::string text = text_of(*report);
   CHECK(has(text, "\n1!: [a]\n"));
   CHECK(text.ends_with("Will shutdown."));
-  CHECK(has(cause_of(*report), "rank 1 on host host1, pid 101"));
+  CHECK(has(cause_of(*report).message(), "rank 1 on host host1, pid 101"));
+  CHECK(cause_of(*report).lost_rank() == 1);
 }
 
 TEST_CASE("more than six names are cut, and JSON has them all") {

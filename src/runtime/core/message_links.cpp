@@ -67,8 +67,10 @@ Status MessageLinks::poll(Receiver receiver, void* argument, bool* moved) {
   if (progressed != 0) *moved = true;
   if (code == HVD_OK) return {};
   const Status failed = aborted(error[0] != '\0' ? error : "the link to a peer failed");
-  return failed.with_lost_rank(lost_rank_of(*controller_));
+  return failed.with_lost_rank(lost_rank());
 }
+
+int32_t MessageLinks::lost_rank() const { return lost_rank_of(*controller_); }
 
 void MessageLinks::drain() {
   int32_t progressed = 1;

@@ -39,6 +39,8 @@ class MessageLinks {
   using Receiver = void (*)(void* argument, int32_t from, const void* message, size_t size);
   // Calls the receiver for each message that has arrived. Sets *moved when a byte was sent or received.
   Status poll(Receiver receiver, void* argument, bool* moved);
+  // The rank whose loss the controller has reported as its failure, or -1.
+  int32_t lost_rank() const;
   // Flushes the last messages of this rank, and drops incoming messages.
   void drain();
   // Fails every link, so that no peer waits for this rank.

@@ -71,7 +71,9 @@ bool RuntimeCore::work() {
 bool RuntimeCore::run_batches() {
   const auto moved = executor_.advance();
   if (moved.ok()) return moved.value();
-  fail_with(moved.error().with_context(cat("rank ", options_.rank)), -1);
+  // An op plugin reports its failure as text; the links know whose loss it was.
+  const Status failed = moved.error().with_lost_rank(links_.lost_rank());
+  fail_with(failed.with_context(cat("rank ", options_.rank)), -1);
   return false;
 }
 

@@ -74,7 +74,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   const std::atomic<bool>& own_sets_ended() const { return shutdown_.own_sets_ended(); }
   // The peer whose exit made work of this rank fail, if one did.
   std::optional<int32_t> cut_off_by() const { return shutdown_.cut_off_by(); }
-  std::string cut_off_link() const { return shutdown_.cut_off_link(); }
+  std::string cut_off_cause() const { return shutdown_.cut_off_cause(); }
   // True when no peer needs this rank: its links may close.
   const std::atomic<bool>& departed() const { return shutdown_.departed(); }
   bool has_input() const override { return submissions_.has_input() || host_->has_posted(); }

@@ -87,9 +87,9 @@ bool Shutdown::ends_a_set(int32_t rank) const {
   return false;
 }
 
-std::string Shutdown::cut_off_link() const {
+std::string Shutdown::cut_off_cause() const {
   const MutexLock lock(mutex_);
-  return std::string(broken_link_in(failure_));
+  return std::string(cause_in(failure_));
 }
 
 Shutdown::Step Shutdown::leave() {

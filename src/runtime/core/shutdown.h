@@ -38,8 +38,8 @@ class Shutdown {
   const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
   // The peer whose exit made work of this rank fail, if one did.
   std::optional<int32_t> cut_off_by() const;
-  // The sentence about the broken connection that was the cause (broken_link), or empty.
-  std::string cut_off_link() const;
+  // The sentence about the cause, where the peer need not have ended (cause_in), or empty.
+  std::string cut_off_cause() const;
   // True when no peer needs this rank: its links may close.
   const std::atomic<bool>& departed() const { return departed_; }
 

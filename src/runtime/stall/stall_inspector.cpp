@@ -184,7 +184,7 @@ void StallInspector::publish(const StallReport& report) {
       log::warning(cat("cannot write the stall report to ", options_.report_path));
     }
   }
-  if (report.fatal()) core_->fail(aborted(cause_of(report)));
+  if (report.fatal()) core_->fail(cause_of(report));
 }
 
 }  // namespace hvd::runtime

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/json_text.h"
+#include "base/lost_peer.h"
 #include "base/text.h"
 #include "runtime/wire/request.h"
 
@@ -129,19 +130,20 @@ std::string json_of(const StallReport& report, double epoch_seconds) {
              "],\"ranks\":[", join(ranks, ","), "]}");
 }
 
-std::string cause_of(const StallReport& report) {
+Status cause_of(const StallReport& report) {
   for (const auto& work : report.work) {
     if (!work.overdue) continue;
     const auto rank = std::find_if(report.missing.begin(), report.missing.end(),
                                    [&](const auto& one) { return misses(work, one.rank); });
     const size_t others = work.missing.size() - 1;
-    return cat("'", printable(work.name.name), "' has waited ", tenths(work.seconds), " s for ",
-               where(*rank), others == 0 ? std::string() : cat(", and ", others, " more"),
-               rank->answered ? ", which did not submit it" : ", which does not answer",
-               "; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends the job after ", report.shutdown_seconds,
-               " seconds");
+    return stalled_by(rank->rank, cat("'", printable(work.name.name), "'"),
+                      cat(tenths(work.seconds), " s for ", where(*rank),
+                          others == 0 ? std::string() : cat(", and ", others, " more"),
+                          rank->answered ? ", which did not submit it" : ", which does not answer",
+                          "; HOROVOD_STALL_SHUTDOWN_TIME_SECONDS ends the job after ",
+                          report.shutdown_seconds, " seconds"));
   }
-  return "a stall";
+  return aborted("a stall");
 }
 
 }  // namespace hvd::runtime

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
 #include "runtime/stall/stall_message.h"
 
 namespace hvd::runtime {
@@ -39,6 +40,6 @@ std::string text_of(const StallReport& report);
 // One line, without its end.
 std::string json_of(const StallReport& report, double epoch_seconds);
 // The reason for the end of the job, as a sentence.
-std::string cause_of(const StallReport& report);
+Status cause_of(const StallReport& report);
 
 }  // namespace hvd::runtime

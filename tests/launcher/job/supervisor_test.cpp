@@ -138,6 +138,23 @@ TEST_CASE("a connection that broke between ranks that live is the cause") {
   }
 }
 
+TEST_CASE("a third rank that fails first because of a broken connection is not its end") {
+  const std::string link = "the connection between rank 1 on host a and rank 3 on host b was reset";
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 0, .code = 1}, Supervisor::LeftBy(3, link)) == Action::kAwait);
+  CHECK(supervisor.on_exit({.rank = 1, .code = 1}, Supervisor::LeftBy(3, link)) == Action::kNone);
+  CHECK(supervisor.on_exit({.rank = 3, .code = 1}, Supervisor::LeftBy(1, link)) == Action::kEnd);
+  CHECK(supervisor.report() == link + "; rank 3 on host b exited with code 1 because of it");
+}
+
+TEST_CASE(
+    "a rank that reports its own broken connection by way of another rank names the connection") {
+  const std::string link = "the connection between rank 1 on host a and rank 3 on host b was reset";
+  Supervisor supervisor(kPlan);
+  CHECK(supervisor.on_exit({.rank = 3, .code = 1}, Supervisor::LeftBy(3, link)) == Action::kEnd);
+  CHECK(supervisor.report() == link + "; rank 3 on host b exited with code 1 because of it");
+}
+
 TEST_CASE("while a rank's end is awaited, other causes end the job at once") {
   Supervisor supervisor(kPlan);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
