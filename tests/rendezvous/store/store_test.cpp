@@ -4,7 +4,6 @@
 #include "conformance/store_conformance.h"
 #include "rendezvous/running_server.h"
 #include "rendezvous/store/memory_store.h"
-#include "rendezvous/store/scoped_store.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -13,14 +12,6 @@ struct Memory {
   MemoryStore store;
   Store& first() { return store; }
   Store& second() { return store; }
-};
-
-struct Scoped {
-  Memory memory;
-  ScopedStore one{memory.store, "job/7"};
-  ScopedStore two{memory.store, "job/7"};
-  Store& first() { return one; }
-  Store& second() { return two; }
 };
 
 template <typename Where>
@@ -40,18 +31,8 @@ struct Ipv4 {
 };
 
 HVD_STORE_CONFORMANCE("the memory store", Memory);
-HVD_STORE_CONFORMANCE("a scoped store", Scoped);
 HVD_STORE_CONFORMANCE("the HTTP store over a Unix socket", Http<Unix>);
 HVD_STORE_CONFORMANCE("the HTTP store over TCP", Http<Ipv4>);
-
-TEST_CASE("scopes do not see each other, and the store below sees both") {
-  MemoryStore memory;
-  ScopedStore a(memory, "a");
-  ScopedStore b(memory, "b");
-  REQUIRE(a.set("k", as_bytes("1"), soon()).ok());
-  CHECK(b.get("k", soon()).status().code() == Code::kNotFound);
-  CHECK(text_of(memory.get("a/k", soon())) == "1");
-}
 
 }  // namespace
 }  // namespace hvd::rendezvous
