@@ -95,13 +95,6 @@ Result<int64_t> HttpStore::add(std::string_view key, int64_t amount, Deadline de
   return *sum;
 }
 
-Status HttpStore::fence(std::string_view name, int count, Deadline deadline) {
-  HVD_RETURN_IF_ERROR(check_key(name));
-  Target target{"fence", std::string(name), {{"count", std::to_string(count)}}};
-  if (options_.rank >= 0) target.query["rank"] = std::to_string(options_.rank);
-  return call({"POST", std::move(target), {}, deadline, true, true}).status();
-}
-
 Status HttpStore::remove(std::string_view key, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   return call({"DELETE", {"keys", std::string(key), {}}, {}, deadline, true, false}).status();

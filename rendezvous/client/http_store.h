@@ -22,8 +22,6 @@
 namespace hvd::rendezvous {
 
 struct HttpStoreOptions {
-  // Rank of this process, for the error that names the missing ranks of a fence; -1: unknown.
-  int rank = -1;
   // Time in which a call tries to reach the server, if its deadline is not earlier.
   double reconnect_seconds = 30;
   std::optional<net::TlsOptions> tls = {};  // set: the server speaks TLS
@@ -46,7 +44,6 @@ class HttpStore : public Store {
   Result<Bytes> get(std::string_view key, Deadline deadline) override;
   Result<Bytes> wait(std::string_view key, Deadline deadline) override;
   Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
-  Status fence(std::string_view name, int count, Deadline deadline) override;
   Status remove(std::string_view key, Deadline deadline) override;
   Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
                  Deadline deadline) override;

@@ -151,7 +151,6 @@ Status UnsignedHttpStore::forget(std::string_view, Deadline) { return {}; }
 Result<int64_t> UnsignedHttpStore::add(std::string_view, int64_t, Deadline) {
   return not_there("counters");
 }
-Status UnsignedHttpStore::fence(std::string_view, int, Deadline) { return not_there("fences"); }
 Status UnsignedHttpStore::set_for(std::string_view, ByteView, std::chrono::milliseconds, Deadline) {
   return not_there("lifetimes");
 }

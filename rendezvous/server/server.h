@@ -89,7 +89,7 @@ class Server {
   std::optional<Bytes> value(std::string_view key) const;
 
   size_t session_count() const;
-  // Number of requests that wait for a key, a change, a fence or an exchange.
+  // Number of requests that wait for a key, a change or an exchange.
   size_t waiter_count() const;
 
  private:

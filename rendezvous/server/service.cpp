@@ -98,11 +98,10 @@ StoreService::Outcome StoreService::dispatch(StoreRequest request, Done done) {
   if (target->resource == "exchange") {
     return exchange(request, *target, std::move(body), std::move(done));
   }
-  if (target->resource == "fence") return fence(request, *target, std::move(done));
   if (target->resource == "join") return join(request, *target, body, std::move(done));
-  return Reply::failure(not_found(cat("there is no resource /v1/", printable(target->resource, 40),
-                                      "; use hello, keys, add, swap, list, watch, fence, exchange "
-                                      "or join")));
+  return Reply::failure(
+      not_found(cat("there is no resource /v1/", printable(target->resource, 40),
+                    "; use hello, keys, add, swap, list, watch, exchange or join")));
 }
 
 StoreService::Outcome StoreService::keys(const StoreRequest& request, Target target, Bytes body,
@@ -209,32 +208,6 @@ StoreService::Outcome StoreService::add(const StoreRequest& request, const Targe
   return Reply{200, std::to_string(*sum), nullptr};
 }
 
-StoreService::Outcome StoreService::fence(const StoreRequest& request, const Target& target,
-                                          Done done) {
-  if (request.method != "POST") return not_allowed(request, "POST");
-  const auto call = call_of(target, Naming::kRequired);
-  if (!call.ok()) return Reply::failure(call.status());
-  const auto deadline = deadline_of(target);
-  if (!deadline.ok()) return Reply::failure(deadline.status());
-  const auto count = target.number("count", 1, kMaxParties);
-  if (!count.ok()) return Reply::failure(count.status());
-  if (!*count) return Reply::failure(invalid_argument("the call needs count=<number>"));
-  const auto rank = target.number("rank", 0, kMaxParties - 1);
-  if (!rank.ok()) return Reply::failure(rank.status());
-  const auto ticket = state_.arrive(
-      target.name, static_cast<int>(**count), {*call, static_cast<int>(rank->value_or(-1))},
-      [done = std::move(done)](const Status& status) { done(to_reply(status)); });
-  if (!ticket.ok()) return Reply::failure(ticket.status());
-  if (!*ticket) return Reply{};
-  Pending pending;
-  pending.deadline = *deadline;
-  pending.withdraw = [this, ticket = **ticket] { state_.withdraw(ticket); };
-  pending.expired = [this, name = target.name] {
-    return Reply::failure(deadline_exceeded(state_.describe_fence(name)));
-  };
-  return pending;
-}
-
 void StoreService::remove_all(std::string_view prefix) {
   for (const std::string& key : state_.list(prefix, "", state_.key_count())) {
     static_cast<void>(state_.remove(key));
@@ -311,14 +284,10 @@ StoreService::Outcome StoreService::join(const StoreRequest& request, const Targ
 }
 
 Status StoreService::resume(const Records& records, DurableStore* durable) {
-  std::vector<std::string> fences;
   for (const auto& [name, record] : records) {
     Status status;
     const std::string_view rest = std::string_view(name).substr(std::min<size_t>(name.size(), 1));
     switch (name.empty() ? '\0' : name.front()) {
-      case static_cast<char>(records::RecordKind::kFence):
-        fences.push_back(name);
-        break;
       case static_cast<char>(records::RecordKind::kExchange):
         status = exchanges_.restore(rest, record);
         break;
@@ -334,13 +303,6 @@ Status StoreService::resume(const Records& records, DurableStore* durable) {
   state_.write_to(durable);
   exchanges_.write_to(durable);
   membership_.write_to(durable);
-  // The earlier server may have failed after it completed a fence and before all parties got their
-  // reply.
-  for (const std::string& name : fences) {
-    HVD_RETURN_IF_ERROR(state_.restore(name, records.find(name)->second));
-    durable->remove(name);
-    durable->seal();
-  }
   return {};
 }
 

@@ -73,7 +73,6 @@ class StoreService {
   Outcome list(const StoreRequest& request, const Target& target);
   Outcome watch(const StoreRequest& request, const Target& target, Done done);
   Outcome add(const StoreRequest& request, const Target& target);
-  Outcome fence(const StoreRequest& request, const Target& target, Done done);
   Outcome exchange(const StoreRequest& request, const Target& target, Bytes body, Done done);
   Outcome join(const StoreRequest& request, const Target& target, const Bytes& body, Done done);
   Outcome wait(const std::string& key, Deadline deadline, Done done);

@@ -1,6 +1,6 @@
 // The table of each client's last call and its answer: a repeated call gets the same answer and changes
-// nothing. Owns these answers and writes them to the durable store; never touches a key or a fence.
-// No I/O. StoreState owns it, and StoreState and Fences call it, on one thread at a time.
+// nothing. Owns these answers and writes them to the durable store; never touches a key.
+// No I/O. StoreState owns it and calls it, on one thread at a time.
 #pragma once
 
 #include <cstdint>

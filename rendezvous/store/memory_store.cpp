@@ -73,20 +73,6 @@ Result<int64_t> MemoryStore::add(std::string_view key, int64_t amount, Deadline)
   return fresh().add(key, amount);
 }
 
-Status MemoryStore::fence(std::string_view name, int count, Deadline deadline) {
-  MutexLock lock(mutex_);
-  WaitingAnswer<Status> waiting;
-  HVD_ASSIGN_OR_RETURN(const std::optional<StoreState::Ticket> ticket,
-                       state_.arrive(name, count, {}, [&waiting](Status status) {
-                         waiting.fill(std::move(status));
-                       }));
-  if (!ticket) return {};
-  if (auto status = waiting.await(lock.native(), deadline)) return *status;
-  const std::string missing = state_.describe_fence(name);
-  state_.withdraw(*ticket);
-  return deadline_exceeded(missing);
-}
-
 Status MemoryStore::remove(std::string_view key, Deadline) {
   MutexLock lock(mutex_);
   return fresh().remove(key);

@@ -53,24 +53,6 @@ Result<OutcomeRecord> read_outcome(ByteView record) {
   return OutcomeRecord{sequence, number};
 }
 
-Bytes write_calls(const std::vector<CallId>& calls) {
-  ByteWriter writer;
-  writer.put(static_cast<uint32_t>(calls.size()));
-  for (const CallId& call : calls) writer.put(call.sequence).put_text(call.client);
-  return writer.take();
-}
-
-Result<std::vector<CallId>> read_calls(ByteView record) {
-  ByteReader reader(record);
-  std::vector<CallId> calls(reader.get_count(sizeof(uint64_t) + sizeof(uint32_t)));
-  for (CallId& call : calls) {
-    call.sequence = reader.get<uint64_t>();
-    call.client = reader.get_text();
-  }
-  HVD_RETURN_IF_ERROR(reader.finish("a stored fence"));
-  return calls;
-}
-
 std::string exchange_prefix(std::string_view exchange) {
   ByteWriter writer;
   put_name(writer, exchange);

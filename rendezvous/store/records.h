@@ -1,6 +1,6 @@
-// Format of the records in a DurableStore: names and bytes of values, answers to clients, opened
-// fences, records of exchanges, and places. Without state and I/O; the readers accept any bytes.
-// Called by StoreState, AnsweredCalls, Fences, Exchanges and Membership.
+// Format of the records in a DurableStore: names and bytes of values, answers to clients, records of
+// exchanges, and places. Without state and I/O; the readers accept any bytes. Called by StoreState,
+// AnsweredCalls, Exchanges and Membership.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,6 @@ namespace hvd::rendezvous::records {
 enum class RecordKind : char {
   kValue = 'k',
   kOutcome = 'c',
-  kFence = 'f',
   kExchange = 'x',
   kPlaces = 'm',
   kRevision = 'r'
@@ -42,10 +41,6 @@ struct OutcomeRecord {
 };
 Bytes write_outcome(const OutcomeRecord& outcome);
 Result<OutcomeRecord> read_outcome(ByteView record);
-
-// Calls that an opened fence answered.
-Bytes write_calls(const std::vector<CallId>& calls);
-Result<std::vector<CallId>> read_calls(ByteView record);
 
 // The names of all records of an exchange begin with its prefix. No prefix is the beginning of the
 // prefix of another exchange.

@@ -13,7 +13,6 @@ namespace hvd::rendezvous {
 void StoreState::write_to(DurableStore* durable) {
   durable_ = durable;
   calls_.write_to(durable);
-  fences_.write_to(durable);
 }
 
 void StoreState::put(std::string_view key, ValuePtr value, Clock::time_point expires) {
@@ -174,19 +173,9 @@ StoreState::Ticket StoreState::wait(std::string_view key, OnValue on_value) {
   return {std::string(key), id, Ticket::RecordKind::kKey};
 }
 
-Result<std::optional<StoreState::Ticket>> StoreState::arrive(std::string_view name, int count,
-                                                             FenceParty party, OnFence on_fence) {
-  HVD_ASSIGN_OR_RETURN(const auto place,
-                       fences_.arrive(name, count, std::move(party), std::move(on_fence)));
-  if (!place) return std::optional<Ticket>();
-  return std::optional(Ticket{std::string(name), *place, Ticket::RecordKind::kFence});
-}
-
 void StoreState::withdraw(const Ticket& ticket) {
   if (ticket.kind == Ticket::RecordKind::kWatch) {
     changes_.withdraw(ticket.id);
-  } else if (ticket.kind == Ticket::RecordKind::kFence) {
-    fences_.withdraw(ticket.name, ticket.id);
   } else {
     const auto entry = entries_.find(ticket.name);
     if (entry == entries_.end()) return;
@@ -216,8 +205,6 @@ Status StoreState::restore(std::string_view record_name, ByteView record) {
       calls_.remember({std::string(name), outcome.sequence}, {}, outcome.number);
       return {};
     }
-    case RecordKind::kFence:
-      return fences_.restore(record);
     case RecordKind::kRevision: {
       HVD_ASSIGN_OR_RETURN(const uint64_t revision, records::read_revision(record));
       changes_ = ChangeLog(revision);

@@ -1,5 +1,5 @@
 // The content of a store. Owns the values with their lifetimes, the callbacks that wait for them, the
-// log of changes, the fences and the answered calls. No I/O, no clock, no lock. Its owner (StoreService or
+// log of changes and the answered calls. No I/O, no clock, no lock. Its owner (StoreService or
 // MemoryStore) calls it from one thread at a time, and calls expire() at next_expiry(). Callbacks run
 // inside the call that causes them and must not call back in.
 #pragma once
@@ -17,7 +17,6 @@
 #include "base/result.h"
 #include "rendezvous/store/answered_calls.h"
 #include "rendezvous/store/change_log.h"
-#include "rendezvous/store/fences.h"
 #include "rendezvous/store/value.h"
 
 namespace hvd::rendezvous {
@@ -26,16 +25,15 @@ class DurableStore;
 
 class StoreState {
  public:
-  StoreState() : fences_(calls_) {}
+  StoreState() = default;
   StoreState(const StoreState&) = delete;
 
   using OnValue = std::function<void(ValuePtr)>;
-  using OnFence = Fences::OnFence;
   // A place in a queue. withdraw() does nothing after the callback was called.
   struct Ticket {
     std::string name;
     uint64_t id = 0;
-    enum class RecordKind { kKey, kFence, kWatch } kind = RecordKind::kKey;
+    enum class RecordKind { kKey, kWatch } kind = RecordKind::kKey;
   };
 
   // From now on, each change is written to `durable`.
@@ -70,19 +68,13 @@ class StoreState {
   Clock::time_point next_expiry() const;
   // Calls on_value once, when the key is set next. The caller has found the key absent by get().
   Ticket wait(std::string_view key, OnValue on_value);
-  // Nothing if this party completes the fence; otherwise on_fence is called once, later.
-  Result<std::optional<Ticket>> arrive(std::string_view name, int count, FenceParty party,
-                                       OnFence on_fence);
   void withdraw(const Ticket& ticket);
-  std::string describe_fence(std::string_view name) const { return fences_.describe(name); }
 
-  // True if there is no value, and no request waits for a key or at a fence.
-  bool is_blank() const { return entries_.empty() && fences_.is_empty(); }
+  // True if there is no value, and no request waits for a key.
+  bool is_blank() const { return entries_.empty(); }
   size_t key_count() const { return key_count_; }
   size_t value_bytes() const { return value_bytes_; }
-  size_t waiter_count() const {
-    return waiter_count_ + fences_.waiter_count() + changes_.watcher_count();
-  }
+  size_t waiter_count() const { return waiter_count_ + changes_.watcher_count(); }
 
  private:
   struct Entry {
@@ -103,7 +95,6 @@ class StoreState {
   std::multimap<Clock::time_point, std::string> expiries_;
   ChangeLog changes_;
   AnsweredCalls calls_;
-  Fences fences_;             // uses calls_
   uint64_t next_ticket_ = 1;  // for waits on keys
   size_t waiter_count_ = 0;   // waits on keys
   size_t key_count_ = 0;

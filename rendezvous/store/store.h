@@ -21,7 +21,7 @@ namespace hvd::rendezvous {
 // Limits in every implementation; kInvalidArgument above them.
 constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMaxValueBytes = 64 * 1024 * 1024;
-constexpr int kMaxParties = 1 << 20;  // parties of a fence or an exchange
+constexpr int kMaxParties = 1 << 20;  // parties of an exchange
 constexpr std::chrono::milliseconds kLongestLifetime = std::chrono::hours(30 * 24);
 
 // Result of a compare-and-set, with the current value of the key; without one, the key is absent.
@@ -61,9 +61,6 @@ class Store {
   // Adds to a decimal counter that begins at 0, and returns the new value. The addition takes place
   // once, also if a lost reply makes the client repeat its request.
   virtual Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) = 0;
-  // Returns when `count` parties have called it with this name; the name is then free for the next
-  // round. kDeadlineExceeded says how many parties are missing; the caller then no longer counts.
-  virtual Status fence(std::string_view name, int count, Deadline deadline) = 0;
   // Ok if the key is absent.
   virtual Status remove(std::string_view key, Deadline deadline) = 0;
   // Sets the key; the store removes it after this time, unless it is set again before.

@@ -59,7 +59,6 @@ inline void check_values(Store& a, Store& b) {
     const std::string overlong(kMaxKeyBytes + 1, 'k');
     CHECK(a.set(overlong, {}, soon()).code() == Code::kInvalidArgument);
     CHECK(a.add(overlong, 1, soon()).status().code() == Code::kInvalidArgument);
-    CHECK(a.fence(overlong, 1, soon()).code() == Code::kInvalidArgument);
   }
   SUBCASE("a value of some megabytes comes back whole") {
     Bytes large(3'000'001);
@@ -125,43 +124,6 @@ inline void check_counters(Store& a, Store& b) {
     REQUIRE(a.add("n", INT64_MAX, soon()).ok());
     CHECK(a.add("n", 1, soon()).status().code() == Code::kFailedPrecondition);
     CHECK(a.add("n", 0, soon()).value_or(0) == INT64_MAX);
-  }
-}
-
-inline void check_fences(Store& a, Store& b) {
-  SUBCASE("a fence opens when all parties are there, and again in the next round") {
-    for (int round = 0; round < 3; ++round) {
-      auto other = std::async(std::launch::async, [&] { return b.fence("f", 3, soon()); });
-      auto third = std::async(std::launch::async, [&] { return b.fence("f", 3, soon()); });
-      CHECK(a.fence("f", 3, soon()).ok());
-      CHECK(other.get().ok());
-      CHECK(third.get().ok());
-    }
-    CHECK(a.fence("alone", 1, soon()).ok());
-  }
-  SUBCASE("a fence whose deadline passes says how many are missing and forgets who gave up") {
-    const Status status = a.fence("f", 3, shortly());
-    CHECK(status.code() == Code::kDeadlineExceeded);
-    CHECK(status.message().find("2 of 3") != std::string::npos);
-    CHECK(b.fence("f", 2, shortly()).message().find("1 of 2") != std::string::npos);
-  }
-  SUBCASE("parties that expect different counts get an error") {
-    auto first = std::async(std::launch::async, [&] { return a.fence("f", 2, soon()); });
-    // The first party decides the count. Either thread may be first.
-    Status odd = deadline_exceeded("");
-    while (odd.code() == Code::kDeadlineExceeded &&
-           first.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
-      odd = b.fence("f", 3, Deadline::after_seconds(0.02));
-    }
-    if (odd.code() == Code::kFailedPrecondition) {
-      CHECK(b.fence("f", 2, soon()).ok());
-      CHECK(first.get().ok());
-    } else {
-      CHECK(first.get().code() == Code::kFailedPrecondition);
-    }
-  }
-  SUBCASE("a fence of nobody is refused") {
-    CHECK(a.fence("f", 0, soon()).code() == Code::kInvalidArgument);
   }
 }
 
@@ -385,7 +347,6 @@ inline void check_exchanges(Store& a, Store& b) {
   HVD_STORE_CONFORMANCE_CASE(name " keeps values", Fixture, check_values)              \
   HVD_STORE_CONFORMANCE_CASE(name " lets clients wait for keys", Fixture, check_waits) \
   HVD_STORE_CONFORMANCE_CASE(name " counts", Fixture, check_counters)                  \
-  HVD_STORE_CONFORMANCE_CASE(name " has fences", Fixture, check_fences)                \
   HVD_STORE_CONFORMANCE_CASE(name " compares and sets", Fixture, check_swaps)          \
   HVD_STORE_CONFORMANCE_CASE(name " lists keys", Fixture, check_lists)                 \
   HVD_STORE_CONFORMANCE_CASE(name " tells of changes", Fixture, check_watches)         \

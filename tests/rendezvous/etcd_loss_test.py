@@ -82,7 +82,8 @@ def work(port, worker):
         assert client.call("PUT", key_path(b"own%d" % worker), value)[0] == 200
         assert client.ask("GET", key_path(b"own%d" % worker)) == (200, value)
         if turn % 20 == 0:
-            assert client.call("POST", f"/v1/fence/f?count={WORKERS}&wait=60000")[0] == 200
+            target = f"/v1/exchange/{turn}?count={WORKERS}&index={worker}&wait=60000"
+            assert client.ask("POST", target, b"%d" % worker)[0] == 200
     # Waits, also while servers are lost, until the test sets the key "over".
     assert client.ask("GET", "/v1/keys/over?wait=60000") == (200, b"yes")
 

@@ -116,7 +116,6 @@ TEST_CASE("the store over etcd does what every store does") {
   SUBCASE("values") { check_values(stores.first(), stores.second()); }
   SUBCASE("waits") { check_waits(stores.first(), stores.second()); }
   SUBCASE("counters") { check_counters(stores.first(), stores.second()); }
-  SUBCASE("fences") { check_fences(stores.first(), stores.second()); }
   SUBCASE("swaps") { check_swaps(stores.first(), stores.second()); }
   SUBCASE("lists") { check_lists(stores.first(), stores.second()); }
   SUBCASE("watches") { check_watches(stores.first(), stores.second()); }
@@ -184,35 +183,11 @@ TEST_CASE("a call that is repeated at the next server counts once") {
   const std::string swap = "/v1/swap/s?client=b&sequence=1";
   CHECK(ask(endpoint, add) == "200 5");
   CHECK(ask(endpoint, swap, "new") == "200 1new");
-  auto first = std::async(std::launch::async, [&] {
-    return ask(endpoint, "/v1/fence/f?count=2&wait=10000&client=c&sequence=1");
-  });
-  CHECK(ask(endpoint, "/v1/fence/f?count=2&wait=10000&client=d&sequence=1") == "200 ");
-  CHECK(first.get() == "200 ");
   job.replace();
   CHECK(ask(endpoint, add) == "200 5");
   CHECK(ask(endpoint, swap, "new") == "200 1new");
-  CHECK(ask(endpoint, "/v1/fence/f?count=2&wait=0&client=c&sequence=1") == "200 ");
   CHECK(ask(endpoint, "/v1/add/n?amount=5&client=a&sequence=6").substr(0, 3) == "409");
   CHECK(ask(endpoint, "/v1/add/n?amount=5&client=a&sequence=8") == "200 10");
-}
-
-TEST_CASE("a fence of more parties than one transaction takes opens for all of them") {
-  REQUIRE_ETCD();
-  EtcdJob job;
-  constexpr int kParties = 150;
-  std::vector<std::future<std::string>> parties;
-  const auto fence = [&](int party) {
-    return ask(job.server->endpoint(),
-               cat("/v1/fence/f?count=", kParties, "&wait=20000&sequence=1&client=", party));
-  };
-  for (int i = 0; i < kParties; ++i) {
-    parties.push_back(std::async(std::launch::async, fence, i));
-  }
-  for (auto& party : parties) CHECK(party.get() == "200 ");
-  job.replace();
-  for (int i = 0; i < kParties; ++i) REQUIRE(fence(i) == "200 ");
-  for (const std::string& key : keys_in_etcd(job.prefix)) CHECK(key.find("/rf") == key.npos);
 }
 
 TEST_CASE("a server whose job another one has taken over ends, and its clients go there") {

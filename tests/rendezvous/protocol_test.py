@@ -139,7 +139,8 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(a.request("PUT", "/v1/keys/" + "k" * 4097)[0], 400)
         self.assertEqual(a.request("PUT", "/v1/keys/" + "k" * 4096, b"")[0], 200)
         self.assertEqual(a.request("PATCH", "/v1/keys/k")[0], 405)
-        self.assertEqual(a.request("GET", "/v1/nothing")[0], 404)
+        for resource in ("nothing", "fence/f?count=1&client=c&sequence=1"):
+            self.assertEqual(a.request("POST", f"/v1/{resource}")[0], 404)
         self.assertEqual(a.request("GET", "/v1/keys/%zz")[0], 400)
         self.assertEqual(a.request("GET", "/v1/keys/k?wait=soon")[0], 400)
 
@@ -230,18 +231,6 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(parties[1].request("DELETE", "/v1/exchange/e"), (200, b""))
         self.assertEqual(parties[1].request("POST", target(1, "&want=1"), b"anew"),
                          (200, b"1 4\nanew"))
-
-    def test_fence(self):
-        parties = [self.connect() for _ in range(3)]
-        for rank in (0, 2):
-            parties[rank].start(
-                "POST", f"/v1/fence/f?count=3&wait=100&rank={rank}&client={rank}&sequence=1")
-        answers = [parties[rank].finish() for rank in (0, 2)]
-        self.assertEqual([status for status, _ in answers], [504, 504])
-        self.assertIn(b"rank", answers[0][1])
-        for rank, party in enumerate(parties):
-            party.start("POST", f"/v1/fence/f?count=3&wait=20000&client={rank}&sequence=2")
-        self.assertEqual([party.finish() for party in parties], [(200, b"")] * 3)
 
     def test_join(self):
         hosts = ["a", "b", "a", "c", "b"]

@@ -28,9 +28,6 @@ class LinkStore final : public rendezvous::Store {
   Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override {
     return store_->add(key, amount, deadline);
   }
-  Status fence(std::string_view name, int count, Deadline deadline) override {
-    return store_->fence(name, count, deadline);
-  }
   Status remove(std::string_view key, Deadline deadline) override {
     return store_->remove(key, deadline);
   }

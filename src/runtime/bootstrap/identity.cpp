@@ -257,7 +257,6 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
   auto secret = Secret::from_hex(settings.text("job_secret"));
   if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
   rendezvous::HttpStoreOptions options;
-  options.rank = identity.rank;
   options.worker = process_name(settings);
   options.ranks = identity.size;
   if (settings.is_set("store_ca"))

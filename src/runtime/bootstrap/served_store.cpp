@@ -142,7 +142,7 @@ Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& inv
     HVD_ASSIGN_OR_RETURN(Secret secret, Secret::from_hex(invitation.secret));
     auto store = std::make_shared<rendezvous::HttpStore>(
         net::to_endpoint(peer), std::move(secret),
-        rendezvous::HttpStoreOptions{.rank = rank, .reconnect_seconds = kStoreAnswerSeconds});
+        rendezvous::HttpStoreOptions{.reconnect_seconds = kStoreAnswerSeconds});
     const auto answer = store->list(kHereKey, Deadline::after_seconds(kStoreAnswerSeconds));
     if (answer.ok()) return store;
     why = answer.error();

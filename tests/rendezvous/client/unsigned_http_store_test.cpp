@@ -52,7 +52,6 @@ TEST_CASE("a request that the server lacks is an error, and so is a missing serv
   UnsignedHttpStore refused(strict.endpoint());
   CHECK(refused.set("k", {}, in_20_seconds()).code() == Code::kFailedPrecondition);
   CHECK(refused.add("k", 1, in_20_seconds()).status().code() == Code::kUnimplemented);
-  CHECK(refused.fence("k", 1, in_20_seconds()).code() == Code::kUnimplemented);
   CHECK(refused.set("", {}, in_20_seconds()).code() == Code::kInvalidArgument);
   UnsignedHttpStore nobody(*net::parse_endpoint("tcp:127.0.0.1:1"));
   const Status gone = nobody.set("k", {}, Deadline::after_seconds(0.2));

@@ -191,10 +191,10 @@ TEST_CASE("a client that dies in the middle of a request, or waiting, leaves not
     RawClient at_wait(server.endpoint());
     at_wait.hello();
     at_wait.send(at_wait.signed_head(1, "GET", "/v1/keys/k?wait=100000"));
-    RawClient at_fence(server.endpoint());
-    at_fence.hello();
-    at_fence.send(
-        at_fence.signed_head(1, "POST", "/v1/fence/f?count=2&wait=100000&client=dead&sequence=1"));
+    RawClient at_exchange(server.endpoint());
+    at_exchange.hello();
+    at_exchange.send(
+        at_exchange.signed_head(1, "POST", "/v1/exchange/x?count=2&index=0&wait=100000"));
     server.await_waiters(2);
     server.await_sessions(4);
   }
@@ -202,7 +202,20 @@ TEST_CASE("a client that dies in the middle of a request, or waiting, leaves not
   server.await_sessions(0);
   HttpStore store(server.endpoint(), test_secret());
   CHECK(store.get("k", soon()).status().code() == Code::kNotFound);
-  CHECK(store.fence("f", 2, shortly()).message().find("1 of 2") != std::string::npos);
+}
+
+TEST_CASE("an exchange of more parties than a job can have is refused") {
+  RunningServer server;
+  RawClient client(server.endpoint());
+  client.hello().send(client.signed_head(1, "POST", "/v1/exchange/x?count=2147483647&index=0"));
+  CHECK(client.receive() == 400);
+  CHECK(client.body() == "'count=2147483647' is not a whole number from 1 to 1048576");
+  HttpStore store(server.endpoint(), test_secret());
+  const auto missing = store.exchange("x", {3, kMaxParties, {}}, {}, shortly());
+  CHECK(
+      missing.status().message() ==
+      "exchange 'x' waits for 1048575 of 1048576 records: those of parties 0, 1, 2, 4, 5, 6, 7, 8, "
+      "9, 10, 11, 12, 13, 14, 15, 16 and 1048559 more");
 }
 
 TEST_CASE("a client that does not prove itself, or sends too slowly, has limited time") {
@@ -274,48 +287,6 @@ TEST_CASE("an add whose reply was lost is repeated and counts once") {
   CHECK(store.add("n", 1, soon()).value_or(0) == 2);
 }
 
-TEST_CASE("a fence whose last reply was lost does not wait for a next round") {
-  RunningServer server;
-  LossyProxy proxy(server.endpoint());
-  HttpStore unlucky(proxy.endpoint(), test_secret());
-  CHECK(unlucky.fence("f", 1, soon()).ok());
-  CHECK(proxy.lost() == 1);
-}
-
-TEST_CASE("a fence names the ranks that are missing") {
-  RunningServer server;
-  HttpStore zero(server.endpoint(), test_secret(), {.rank = 0});
-  HttpStore two(server.endpoint(), test_secret(), {.rank = 2});
-  auto other = std::async(std::launch::async, [&] { return two.fence("start", 4, soon()); });
-  server.await_waiters(1);
-  CHECK(zero.fence("start", 4, shortly()).message() ==
-        "fence 'start' waits for 2 of 4: ranks 1 and 3");
-  std::vector<std::thread> rest;
-  for (const int rank : {0, 1, 3}) {
-    rest.emplace_back([&, rank] {
-      HttpStore store(server.endpoint(), test_secret(), {.rank = rank});
-      CHECK(store.fence("start", 4, soon()).ok());
-    });
-  }
-  for (auto& thread : rest) thread.join();
-  CHECK(other.get().ok());
-  server.await_sessions(2);
-}
-
-TEST_CASE("a fence of more parties than a job can have is refused") {
-  RunningServer server;
-  RawClient client(server.endpoint());
-  client.hello().send(
-      client.signed_head(1, "POST", "/v1/fence/f?count=2147483647&rank=0&client=c&sequence=1"));
-  CHECK(client.receive() == 400);
-  CHECK(client.body() == "'count=2147483647' is not a whole number from 1 to 1048576");
-  HttpStore store(server.endpoint(), test_secret(), {.rank = 3});
-  CHECK(store.fence("f", kMaxParties + 1, soon()).code() == Code::kInvalidArgument);
-  CHECK(store.fence("f", kMaxParties, shortly()).message() ==
-        "fence 'f' waits for 1048575 of 1048576: ranks 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, "
-        "14, 15, 16 and 1048559 more");
-}
-
 TEST_CASE("workers that know only address and secret get their places") {
   RunningServer server("tcp:127.0.0.1:0", 3);
   HttpStore first(server.endpoint(), test_secret());
@@ -350,11 +321,13 @@ TEST_CASE("a server that closes tells those who wait, and they do not try again"
   auto server = std::make_unique<RunningServer>();
   HttpStore store(server->endpoint(), test_secret());
   auto wait = std::async(std::launch::async, [&] { return store.wait("k", soon()).status(); });
-  auto fence = std::async(std::launch::async, [&] { return store.fence("f", 2, soon()); });
+  auto exchange = std::async(std::launch::async, [&] {
+    return store.exchange("x", {0, 2, {}}, {}, soon()).status();
+  });
   server->await_waiters(2);
   server.reset();
   CHECK(wait.get().code() == Code::kAborted);
-  CHECK(fence.get().message().find("closing") != std::string::npos);
+  CHECK(exchange.get().message().find("closing") != std::string::npos);
 }
 
 TEST_CASE("a client outlives a restart of the server") {

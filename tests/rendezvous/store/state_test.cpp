@@ -17,8 +17,6 @@ std::string text(const ValuePtr& value) {
   return value ? std::string(as_text(value->bytes)) : "none";
 }
 
-const StoreState::OnFence kNobody = [](const Status&) {};
-
 }  // namespace
 
 TEST_CASE("a repeated call is answered as before and done once") {
@@ -66,47 +64,6 @@ TEST_CASE("removing a key does not disturb those who wait for its next value") {
   CHECK(state.set("k", value("1")).ok());
   CHECK(seen == "1");
   CHECK(state.waiter_count() == 0);
-}
-
-TEST_CASE("a fence opens for all at once and its name is free again") {
-  StoreState state;
-  int opened = 0;
-  const auto count = [&](const Status& status) { opened += status.ok(); };
-  CHECK(state.arrive("f", 2, {{"c", 1}, -1}, count)->has_value());
-  CHECK(opened == 0);
-  CHECK_FALSE(state.arrive("f", 2, {{"d", 1}, -1}, count)->has_value());
-  CHECK(opened == 1);
-  // A party that lost its reply repeats the call after the fence has opened.
-  CHECK_FALSE(state.arrive("f", 2, {{"d", 1}, -1}, count)->has_value());
-  CHECK_FALSE(state.arrive("f", 2, {{"c", 1}, -1}, count)->has_value());
-  CHECK(state.waiter_count() == 0);
-  CHECK(state.arrive("f", 3, {{"c", 2}, -1}, count)->has_value());
-  CHECK(state.waiter_count() == 1);
-}
-
-TEST_CASE("a client that comes again while it waits counts once") {
-  StoreState state;
-  Code earlier = Code::kOk;
-  const auto old =
-      state.arrive("f", 2, {{"c", 1}, -1}, [&](const Status& status) { earlier = status.code(); });
-  CHECK(state.arrive("f", 2, {{"c", 1}, -1}, kNobody)->has_value());
-  CHECK(earlier == Code::kAborted);
-  CHECK(state.waiter_count() == 1);
-  state.withdraw(**old);
-  CHECK(state.waiter_count() == 1);
-  CHECK_FALSE(state.arrive("f", 2, {{"d", 1}, -1}, kNobody)->has_value());
-}
-
-TEST_CASE("a fence names the missing ranks only when it can know them") {
-  StoreState state;
-  REQUIRE(state.arrive("f", 20, {{"c", 1}, 3}, kNobody).ok());
-  CHECK(state.describe_fence("f") ==
-        "fence 'f' waits for 19 of 20: ranks 0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, "
-        "16 and 3 more");
-  REQUIRE(state.arrive("f", 20, {{"d", 1}, -1}, kNobody).ok());
-  CHECK(state.describe_fence("f") == "fence 'f' waits for 18 of 20");
-  REQUIRE(state.arrive("g", 2, {{"c", 2}, 1}, kNobody).ok());
-  CHECK(state.describe_fence("g") == "fence 'g' waits for 1 of 2: rank 0");
 }
 
 TEST_CASE("the last 4,096 changes are remembered") {

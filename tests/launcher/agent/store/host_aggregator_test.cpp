@@ -59,7 +59,7 @@ class Hosts {
   RunningServer& server() { return server_; }
   std::unique_ptr<HttpStore> store_of(int rank) const {
     auto store = HttpStore::open(cat(kAgentScheme, "@", name(rank / ranks_of_each_)), test_secret(),
-                                 {.rank = rank, .ranks = size()});
+                                 {.ranks = size()});
     REQUIRE(store.ok());
     return *std::move(store);
   }
