@@ -85,16 +85,6 @@ Result<Bytes> HttpStore::wait(std::string_view key, Deadline deadline) {
   return call({"GET", {"keys", std::string(key), {}}, {}, deadline, false, true});
 }
 
-Result<int64_t> HttpStore::add(std::string_view key, int64_t amount, Deadline deadline) {
-  HVD_RETURN_IF_ERROR(check_key(key));
-  Target target{"add", std::string(key), {{"amount", std::to_string(amount)}}};
-  HVD_ASSIGN_OR_RETURN(const Bytes body,
-                       call({"POST", std::move(target), {}, deadline, true, false}));
-  const auto sum = parse_int(as_text(body));
-  if (!sum) return internal_error("the server's answer to add is not a number");
-  return *sum;
-}
-
 Status HttpStore::remove(std::string_view key, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   return call({"DELETE", {"keys", std::string(key), {}}, {}, deadline, true, false}).status();

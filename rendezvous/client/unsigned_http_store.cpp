@@ -148,9 +148,6 @@ Result<std::vector<Bytes>> UnsignedHttpStore::exchange(std::string_view name, co
 
 Status UnsignedHttpStore::forget(std::string_view, Deadline) { return {}; }
 
-Result<int64_t> UnsignedHttpStore::add(std::string_view, int64_t, Deadline) {
-  return not_there("counters");
-}
 Status UnsignedHttpStore::set_for(std::string_view, ByteView, std::chrono::milliseconds, Deadline) {
   return not_there("lifetimes");
 }

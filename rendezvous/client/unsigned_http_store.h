@@ -32,7 +32,6 @@ class UnsignedHttpStore final : public Store {
   Result<Bytes> next_place(std::string_view worker, Deadline deadline) const;
 
   // kUnimplemented: the server has no request for these.
-  Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
   Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
                  Deadline deadline) override;
   Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,

@@ -94,14 +94,12 @@ StoreService::Outcome StoreService::dispatch(StoreRequest request, Done done) {
   if (target->resource == "swap") return swap(request, *target, body);
   if (target->resource == "list") return list(request, *target);
   if (target->resource == "watch") return watch(request, *target, std::move(done));
-  if (target->resource == "add") return add(request, *target);
   if (target->resource == "exchange") {
     return exchange(request, *target, std::move(body), std::move(done));
   }
   if (target->resource == "join") return join(request, *target, body, std::move(done));
-  return Reply::failure(
-      not_found(cat("there is no resource /v1/", printable(target->resource, 40),
-                    "; use hello, keys, add, swap, list, watch, exchange or join")));
+  return Reply::failure(not_found(cat("there is no resource /v1/", printable(target->resource, 40),
+                                      "; use hello, keys, swap, list, watch, exchange or join")));
 }
 
 StoreService::Outcome StoreService::keys(const StoreRequest& request, Target target, Bytes body,
@@ -194,18 +192,6 @@ StoreService::Outcome StoreService::watch(const StoreRequest& request, const Tar
   pending.withdraw = [this, ticket = *ticket] { state_.withdraw(ticket); };
   pending.expired = [prefix = target.name] { return Reply::failure(nothing_changed(prefix)); };
   return pending;
-}
-
-StoreService::Outcome StoreService::add(const StoreRequest& request, const Target& target) {
-  if (request.method != "POST") return not_allowed(request, "POST");
-  const auto call = call_of(target, Naming::kRequired);
-  if (!call.ok()) return Reply::failure(call.status());
-  const auto amount = target.number("amount", INT64_MIN, INT64_MAX);
-  if (!amount.ok()) return Reply::failure(amount.status());
-  if (!*amount) return Reply::failure(invalid_argument("the call needs amount=<number>"));
-  const auto sum = state_.add(target.name, **amount, *call);
-  if (!sum.ok()) return Reply::failure(sum.status());
-  return Reply{200, std::to_string(*sum), nullptr};
 }
 
 void StoreService::remove_all(std::string_view prefix) {

@@ -72,7 +72,6 @@ class StoreService {
   Outcome swap(const StoreRequest& request, const Target& target, const Bytes& body);
   Outcome list(const StoreRequest& request, const Target& target);
   Outcome watch(const StoreRequest& request, const Target& target, Done done);
-  Outcome add(const StoreRequest& request, const Target& target);
   Outcome exchange(const StoreRequest& request, const Target& target, Bytes body, Done done);
   Outcome join(const StoreRequest& request, const Target& target, const Bytes& body, Done done);
   Outcome wait(const std::string& key, Deadline deadline, Done done);

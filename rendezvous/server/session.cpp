@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kDrain{2000};
 // "keys" of "/v1/keys/x?y", "health" of "/health". An unknown resource is "other": a request of a
 // stranger must not add an entry to the table of Monitor.
 std::string_view resource_of(std::string_view target) {
-  constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello", "keys",    "add",
+  constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello", "keys",
                                          "swap",   "list",    "watch",  "join",  "exchange"};
   constexpr std::string_view kRoot = "/v1";
   if (target.starts_with(kRoot)) target.remove_prefix(kRoot.size());

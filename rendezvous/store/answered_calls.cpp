@@ -24,14 +24,14 @@ std::optional<AnsweredCalls::Answer> AnsweredCalls::recall(const CallId& call) c
       call.sequence,
       failed_precondition(cat("call ", call.sequence, " of this client came after its call ",
                               last.sequence, ": a client makes one at a time")),
-      0,
+      false,
       {}};
 }
 
-void AnsweredCalls::remember(const CallId& call, Status status, int64_t number, ValuePtr value) {
+void AnsweredCalls::remember(const CallId& call, bool swapped, ValuePtr value) {
   if (call.client.empty()) return;
   const auto [entry, is_new] = last_.try_emplace(call.client);
-  entry->second = {call.sequence, std::move(status), number, std::move(value)};
+  entry->second = {call.sequence, {}, swapped, std::move(value)};
   if (!is_new) return;
   clients_.push_back(call.client);
   if (clients_.size() > kMaxClients) {
@@ -41,10 +41,10 @@ void AnsweredCalls::remember(const CallId& call, Status status, int64_t number, 
   }
 }
 
-void AnsweredCalls::record(const CallId& call, int64_t number) {
+void AnsweredCalls::record(const CallId& call, bool swapped) {
   if (!durable_ || call.client.empty()) return;
   durable_->put(records::name(records::RecordKind::kOutcome, call.client),
-                records::write_outcome({call.sequence, number}));
+                records::write_outcome({call.sequence, swapped}));
 }
 
 }  // namespace hvd::rendezvous

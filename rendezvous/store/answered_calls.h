@@ -28,8 +28,8 @@ class AnsweredCalls {
   struct Answer {
     uint64_t sequence = 0;
     Status status;
-    int64_t number = 0;
-    ValuePtr value;
+    bool swapped = false;  // compare-and-set: whether it set the key
+    ValuePtr value;        // compare-and-set: the current value
   };
 
   // From now on, each record is written to `durable`.
@@ -38,10 +38,10 @@ class AnsweredCalls {
   // The answer to a repeated call; nothing for a new call. For a call older than the client's last
   // one, the answer is an error.
   std::optional<Answer> recall(const CallId& call) const;
-  void remember(const CallId& call, Status status, int64_t number = 0, ValuePtr value = {});
+  void remember(const CallId& call, bool swapped = false, ValuePtr value = {});
   // Writes a call to the durable store. For calls that changed something: the next server may execute
   // the others again.
-  void record(const CallId& call, int64_t number);
+  void record(const CallId& call, bool swapped = false);
 
  private:
   DurableStore* durable_ = nullptr;  // null: nothing is stored

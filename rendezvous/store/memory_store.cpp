@@ -68,11 +68,6 @@ Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
   return deadline_exceeded(cat("the key '", printable(key), "' was not set in time"));
 }
 
-Result<int64_t> MemoryStore::add(std::string_view key, int64_t amount, Deadline) {
-  MutexLock lock(mutex_);
-  return fresh().add(key, amount);
-}
-
 Status MemoryStore::remove(std::string_view key, Deadline) {
   MutexLock lock(mutex_);
   return fresh().remove(key);

@@ -14,7 +14,6 @@ class MemoryStore final : public Store {
   Status set(std::string_view key, ByteView value, Deadline deadline) override;
   Result<Bytes> get(std::string_view key, Deadline deadline) override;
   Result<Bytes> wait(std::string_view key, Deadline deadline) override;
-  Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override;
   Status remove(std::string_view key, Deadline deadline) override;
   Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
                  Deadline deadline) override;

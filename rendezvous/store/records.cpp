@@ -42,15 +42,15 @@ Result<ValueRecord> read_value(ByteView record) {
 }
 
 Bytes write_outcome(const OutcomeRecord& outcome) {
-  return ByteWriter().put(outcome.sequence).put(outcome.number).take();
+  return ByteWriter().put(outcome.sequence).put(static_cast<uint8_t>(outcome.swapped)).take();
 }
 
 Result<OutcomeRecord> read_outcome(ByteView record) {
   ByteReader reader(record);
   const auto sequence = reader.get<uint64_t>();
-  const auto number = reader.get<int64_t>();
+  const bool swapped = reader.get<uint8_t>() != 0;
   HVD_RETURN_IF_ERROR(reader.finish("a stored answer"));
-  return OutcomeRecord{sequence, number};
+  return OutcomeRecord{sequence, swapped};
 }
 
 std::string exchange_prefix(std::string_view exchange) {

@@ -37,7 +37,7 @@ Result<ValueRecord> read_value(ByteView record);
 // The last call of a client that changed something.
 struct OutcomeRecord {
   uint64_t sequence = 0;
-  int64_t number = 0;
+  bool swapped = false;  // of a compare-and-set
 };
 Bytes write_outcome(const OutcomeRecord& outcome);
 Result<OutcomeRecord> read_outcome(ByteView record);

@@ -78,8 +78,8 @@ Status StoreState::set(std::string_view key, ValuePtr value, const CallId& call,
   HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto answer = calls_.recall(call)) return answer->status;
   put(key, std::move(value), expires);
-  calls_.remember(call, {});
-  calls_.record(call, 0);
+  calls_.remember(call);
+  calls_.record(call);
   return {};
 }
 
@@ -91,8 +91,8 @@ Result<StoreState::Swapped> StoreState::compare_and_set(std::string_view key,
   if (const auto answer = calls_.recall(call)) {
     if (!answer->status.ok()) return answer->status;
     // The record of the outcome has no value, since the repeated call carries it again.
-    if (answer->number != 0 && !answer->value) return Swapped{true, std::move(value)};
-    return Swapped{answer->number != 0, answer->value};
+    if (answer->swapped && !answer->value) return Swapped{true, std::move(value)};
+    return Swapped{answer->swapped, answer->value};
   }
   Swapped result{false, get(key)};
   const bool is_expected = result.value && expected
@@ -101,9 +101,9 @@ Result<StoreState::Swapped> StoreState::compare_and_set(std::string_view key,
   if (is_expected) {
     result = {true, value};
     put(key, std::move(value));
-    calls_.record(call, 1);
+    calls_.record(call, true);
   }
-  calls_.remember(call, {}, result.swapped ? 1 : 0, result.value);
+  calls_.remember(call, result.swapped, result.value);
   return result;
 }
 
@@ -132,35 +132,12 @@ ValuePtr StoreState::get(std::string_view key) const {
   return entry == entries_.end() ? nullptr : entry->second.value;
 }
 
-Result<int64_t> StoreState::add(std::string_view key, int64_t amount, const CallId& call) {
-  HVD_RETURN_IF_ERROR(check_key(key));
-  if (const auto answer = calls_.recall(call)) {
-    if (!answer->status.ok()) return answer->status;
-    return answer->number;
-  }
-  int64_t sum = 0;
-  if (const ValuePtr old = get(key)) {
-    const auto number = parse_int(as_text(old->bytes));
-    if (!number) {
-      return failed_precondition(cat("'", printable(key), "' holds no number to add to"));
-    }
-    sum = *number;
-  }
-  if (__builtin_add_overflow(sum, amount, &sum)) {
-    return failed_precondition(cat("the counter '", printable(key), "' would overflow"));
-  }
-  put(key, std::make_shared<Value>(Value{to_bytes(std::to_string(sum)), {}}));
-  calls_.remember(call, {}, sum);
-  calls_.record(call, sum);
-  return sum;
-}
-
 Status StoreState::remove(std::string_view key, const CallId& call) {
   HVD_RETURN_IF_ERROR(check_key(key));
   if (const auto answer = calls_.recall(call)) return answer->status;
   if (const auto entry = entries_.find(key); entry != entries_.end()) drop(entry);
-  calls_.remember(call, {});
-  calls_.record(call, 0);
+  calls_.remember(call);
+  calls_.record(call);
   return {};
 }
 
@@ -202,7 +179,7 @@ Status StoreState::restore(std::string_view record_name, ByteView record) {
     }
     case RecordKind::kOutcome: {
       HVD_ASSIGN_OR_RETURN(const records::OutcomeRecord outcome, records::read_outcome(record));
-      calls_.remember({std::string(name), outcome.sequence}, {}, outcome.number);
+      calls_.remember({std::string(name), outcome.sequence}, outcome.swapped);
       return {};
     }
     case RecordKind::kRevision: {

@@ -45,7 +45,6 @@ class StoreState {
              Clock::time_point expires = Clock::time_point::max());
   // Null if the key is absent.
   ValuePtr get(std::string_view key) const;
-  Result<int64_t> add(std::string_view key, int64_t amount, const CallId& call = {});
   Status remove(std::string_view key, const CallId& call = {});
   struct Swapped {
     bool swapped = false;

@@ -58,9 +58,6 @@ class Store {
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
   // Blocks until the key is set. kDeadlineExceeded names the key.
   virtual Result<Bytes> wait(std::string_view key, Deadline deadline) = 0;
-  // Adds to a decimal counter that begins at 0, and returns the new value. The addition takes place
-  // once, also if a lost reply makes the client repeat its request.
-  virtual Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) = 0;
   // Ok if the key is absent.
   virtual Status remove(std::string_view key, Deadline deadline) = 0;
   // Sets the key; the store removes it after this time, unless it is set again before.

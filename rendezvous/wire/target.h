@@ -16,7 +16,7 @@ namespace hvd::rendezvous {
 constexpr int64_t kLongestWait = 24LL * 3600 * 1000;
 
 struct Target {
-  std::string resource;  // "keys", "add", "join", "hello"
+  std::string resource;  // "keys", "swap", "join", "hello"
   std::string name;      // name of a key or exchange; may be empty
   std::map<std::string, std::string, std::less<>> query;
 

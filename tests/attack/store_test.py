@@ -174,7 +174,7 @@ def test_no_request_of_an_attacker_changes_a_value():
             said = answer_to(server, recorded)
             expect(said.startswith(b"HTTP/1.1 200 OK\r\nHvd-Nonce") and b"HTTP/1.1 403" in said, said)
         for method, target, body in (("PUT", "keys/a", b"x"), ("DELETE", "keys/a", b""),
-                                     ("POST", "add/a?client=c&sequence=1", b""), ("GET", "keys/a", b""),
+                                     ("POST", "swap/a?client=c&sequence=1", b"x"), ("GET", "keys/a", b""),
                                      ("GET", "list", b""), ("POST", "exchange/x?count=1048576&index=0", b"x")):
             said = answer_to(server, f"{method} /v1/{target} HTTP/1.1\r\nHost: a\r\nContent-Length: "
                                      f"{len(body)}\r\n\r\n".encode() + body)

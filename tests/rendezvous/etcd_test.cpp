@@ -115,7 +115,6 @@ TEST_CASE("the store over etcd does what every store does") {
   OnEtcd stores;
   SUBCASE("values") { check_values(stores.first(), stores.second()); }
   SUBCASE("waits") { check_waits(stores.first(), stores.second()); }
-  SUBCASE("counters") { check_counters(stores.first(), stores.second()); }
   SUBCASE("swaps") { check_swaps(stores.first(), stores.second()); }
   SUBCASE("lists") { check_lists(stores.first(), stores.second()); }
   SUBCASE("watches") { check_watches(stores.first(), stores.second()); }
@@ -137,7 +136,7 @@ TEST_CASE("the next server has what the one before held") {
   REQUIRE(store.set("large", large, soon()).ok());
   REQUIRE(store.set("gone", large, soon()).ok());
   REQUIRE(store.remove("gone", soon()).ok());
-  REQUIRE(store.add("n", 41, soon()).ok());
+  REQUIRE(store.set("n", as_bytes("41"), soon()).ok());
   REQUIRE(store.set_for("brief", as_bytes("1"), milliseconds(5000), soon()).ok());
   REQUIRE(store.exchange("x", {0, 2, {0}}, as_bytes("zero"), soon()).ok());
   REQUIRE(store.exchange("y", {0, 1, {}}, as_bytes("y"), soon()).ok());
@@ -154,7 +153,7 @@ TEST_CASE("the next server has what the one before held") {
   REQUIRE(value.ok());
   CHECK(*value == large);
   CHECK(store.get("gone", soon()).status().code() == Code::kNotFound);
-  CHECK(store.add("n", 1, soon()).value_or(0) == 42);
+  CHECK(store.compare_and_set("n", as_bytes("41"), as_bytes("42"), soon())->swapped);
   CHECK(other.exchange("x", {1, 2, {}}, as_bytes("one"), soon()).value_or(std::vector<Bytes>{}) ==
         std::vector{to_bytes("zero"), to_bytes("one")});
   CHECK(store.exchange("y", {0, 1, {}}, as_bytes("anew"), soon()).ok());
@@ -179,15 +178,12 @@ TEST_CASE("a call that is repeated at the next server counts once") {
   REQUIRE_ETCD();
   EtcdJob job;
   const auto endpoint = job.server->endpoint();
-  const std::string add = "/v1/add/n?amount=5&client=a&sequence=7";
-  const std::string swap = "/v1/swap/s?client=b&sequence=1";
-  CHECK(ask(endpoint, add) == "200 5");
+  const std::string swap = "/v1/swap/s?client=b&sequence=7";
   CHECK(ask(endpoint, swap, "new") == "200 1new");
   job.replace();
-  CHECK(ask(endpoint, add) == "200 5");
   CHECK(ask(endpoint, swap, "new") == "200 1new");
-  CHECK(ask(endpoint, "/v1/add/n?amount=5&client=a&sequence=6").substr(0, 3) == "409");
-  CHECK(ask(endpoint, "/v1/add/n?amount=5&client=a&sequence=8") == "200 10");
+  CHECK(ask(endpoint, "/v1/swap/s?client=b&sequence=6", "new").substr(0, 3) == "409");
+  CHECK(ask(endpoint, "/v1/swap/s?client=b&sequence=8&expected=3", "newer") == "200 1er");
 }
 
 TEST_CASE("a server whose job another one has taken over ends, and its clients go there") {

@@ -24,12 +24,6 @@ bool apply(const Operation& operation, Held& held) {
       return true;
     case Kind::kGet:
       return !operation.is_known || operation.seen == held;
-    case Kind::kAdd: {
-      const auto before = held ? parse_int(*held) : 0;
-      if (!before) return !operation.is_known;
-      held = std::to_string(*before + operation.amount);
-      return !operation.is_known || operation.seen == held;
-    }
     case Kind::kSwap: {
       const bool swaps = operation.expected == held;
       if (swaps) held = operation.value;
@@ -170,8 +164,6 @@ std::string to_string(const Operation& operation) {
       return cat(text, "set '", operation.value, "'");
     case Kind::kGet:
       return cat(text, "get: ", seen);
-    case Kind::kAdd:
-      return cat(text, "add ", operation.amount, ": ", seen);
     case Kind::kRemove:
       return cat(text, "remove");
     case Kind::kSwap:

@@ -15,18 +15,17 @@ namespace hvd::rendezvous {
 using Held = std::optional<std::string>;
 
 struct Operation {
-  enum class Kind { kSet, kGet, kAdd, kSwap, kRemove };
+  enum class Kind { kSet, kGet, kSwap, kRemove };
 
   int client = 0;
   Kind kind = Kind::kGet;
   std::string value;    // new value of a set or swap
   Held expected;        // expected value of a swap
-  int64_t amount = 0;   // amount of an add
   uint64_t called = 0;  // time of the call, on one clock for all clients
   uint64_t returned = 0;
   // False: the client does not know whether or when the operation took place, possibly much later.
   bool is_known = true;
-  Held seen;  // result of a get; value after a swap; sum of an add, as text
+  Held seen;  // result of a get; value after a swap
   bool swapped = false;
 };
 

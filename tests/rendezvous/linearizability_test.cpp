@@ -43,14 +43,12 @@ class Client {
 
   // Makes one operation and records it.
   void step() {
-    const std::string key = cat(is_number(random_) ? "number/" : "text/", any_key(random_));
+    const std::string key = cat(is_swapped(random_) ? "swapped/" : "text/", any_key(random_));
     Operation one;
     one.client = number_;
     one.kind = any_kind(key);
-    one.value =
-        key.front() == 'n' ? std::to_string(any_amount(random_)) : cat(number_, ":", ++written_);
+    one.value = cat(number_, ":", ++written_);
     if (one.kind == Kind::kSwap && last_[key]) one.expected = last_[key];
-    if (one.kind == Kind::kAdd) one.amount = any_amount(random_);
     one.called = ++clock_;
     one.is_known = run(key, one);
     one.returned = ++clock_;
@@ -62,9 +60,9 @@ class Client {
  private:
   Kind any_kind(const std::string& key) {
     constexpr Kind kText[] = {Kind::kSet, Kind::kGet, Kind::kGet, Kind::kSwap, Kind::kRemove};
-    constexpr Kind kNumber[] = {Kind::kAdd, Kind::kAdd, Kind::kGet, Kind::kSwap, Kind::kAdd};
+    constexpr Kind kSwapped[] = {Kind::kSwap, Kind::kSwap, Kind::kGet, Kind::kSwap, Kind::kSwap};
     const size_t one = std::uniform_int_distribution<size_t>(0, 4)(random_);
-    return key.front() == 'n' ? kNumber[one] : kText[one];
+    return key.front() == 's' ? kSwapped[one] : kText[one];
   }
 
   // Returns whether the operation is known to have taken place; stores its result in `one`.
@@ -79,11 +77,6 @@ class Client {
         const auto value = store_.get(key, deadline);
         if (value.ok()) one.seen = std::string(as_text(*value));
         return value.ok() || value.status().code() == Code::kNotFound;
-      }
-      case Kind::kAdd: {
-        const auto sum = store_.add(key, one.amount, deadline);
-        if (sum.ok()) one.seen = std::to_string(*sum);
-        return sum.ok();
       }
       case Kind::kSwap: {
         const auto swap = store_.compare_and_set(
@@ -102,9 +95,8 @@ class Client {
   Store& store_;
   std::atomic<uint64_t>& clock_;
   std::mt19937 random_;
-  std::bernoulli_distribution is_number{0.5};
+  std::bernoulli_distribution is_swapped{0.5};
   std::uniform_int_distribution<int> any_key{0, 2};
-  std::uniform_int_distribution<int> any_amount{1, 1000};
   int written_ = 0;
   std::map<std::string, Held> last_;  // last value that this client saw, by key
   Histories histories_;
@@ -176,11 +168,12 @@ TEST_CASE("the checker knows histories that have an order from those that have n
   CHECK_FALSE(find_fault(history));
   history[3].seen = "a";
   CHECK(find_fault(history));
-  // Sums show the order of adds; the same sum twice means that an add was lost.
-  history = {operation(0, Kind::kAdd, 1, 9, "1"), operation(1, Kind::kAdd, 1, 9, "2")};
-  for (Operation& one : history) one.amount = 1;
+  // One of two swaps that expect the same value takes place.
+  history = {operation(0, Kind::kSwap, 1, 9, "a", "a"), operation(1, Kind::kSwap, 1, 9, "a", "b")};
+  history[0].swapped = true;
   CHECK_FALSE(find_fault(history));
-  history[1].seen = "1";
+  history[1].swapped = true;
+  history[1].seen = "b";
   CHECK(find_fault(history));
   // The result of a swap contains the value that it found.
   history = {operation(0, Kind::kSet, 1, 2, {}, "a"), operation(1, Kind::kSwap, 3, 4, "b", "b"),

@@ -139,7 +139,8 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(a.request("PUT", "/v1/keys/" + "k" * 4097)[0], 400)
         self.assertEqual(a.request("PUT", "/v1/keys/" + "k" * 4096, b"")[0], 200)
         self.assertEqual(a.request("PATCH", "/v1/keys/k")[0], 405)
-        for resource in ("nothing", "fence/f?count=1&client=c&sequence=1"):
+        for resource in ("nothing", "add/n?amount=1&client=c&sequence=1",
+                         "fence/f?count=1&client=c&sequence=1"):
             self.assertEqual(a.request("POST", f"/v1/{resource}")[0], 404)
         self.assertEqual(a.request("GET", "/v1/keys/%zz")[0], 400)
         self.assertEqual(a.request("GET", "/v1/keys/k?wait=soon")[0], 400)
@@ -153,13 +154,11 @@ class ProtocolTest(unittest.TestCase):
 
     def test_repetition(self):
         a = self.connect()
-        add = "/v1/add/n?amount=5&client=me&sequence=1"
-        self.assertEqual(a.request("POST", add), (200, b"5"))
-        self.assertEqual(self.connect().request("POST", add), (200, b"5"))
-        self.assertEqual(a.request("GET", "/v1/keys/n"), (200, b"5"))
-        self.assertEqual(a.request("POST", add.replace("=1", "=2")), (200, b"10"))
-        self.assertEqual(a.request("POST", add)[0], 409)
-        self.assertEqual(a.request("POST", "/v1/add/n?amount=5")[0], 400)
+        swap = "/v1/swap/n?client=me&sequence=1"
+        self.assertEqual(a.request("POST", swap, b"5"), (200, b"15"))
+        self.assertEqual(self.connect().request("POST", swap, b"5"), (200, b"15"))
+        self.assertEqual(a.request("POST", swap.replace("=1", "=2"), b"5"), (200, b"05"))
+        self.assertEqual(a.request("POST", swap, b"5")[0], 409)
         put = "/v1/keys/k?client=other&sequence=7"
         self.assertEqual(a.request("PUT", put, b"first")[0], 200)
         self.assertEqual(a.request("PUT", "/v1/keys/k", b"second")[0], 200)

@@ -25,9 +25,6 @@ class LinkStore final : public rendezvous::Store {
   Result<Bytes> wait(std::string_view key, Deadline deadline) override {
     return seen(store_->wait(key, deadline));
   }
-  Result<int64_t> add(std::string_view key, int64_t amount, Deadline deadline) override {
-    return store_->add(key, amount, deadline);
-  }
   Status remove(std::string_view key, Deadline deadline) override {
     return store_->remove(key, deadline);
   }

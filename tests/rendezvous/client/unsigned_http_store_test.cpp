@@ -51,7 +51,8 @@ TEST_CASE("a request that the server lacks is an error, and so is a missing serv
   RunningServer strict;  // serves nothing unsigned
   UnsignedHttpStore refused(strict.endpoint());
   CHECK(refused.set("k", {}, in_20_seconds()).code() == Code::kFailedPrecondition);
-  CHECK(refused.add("k", 1, in_20_seconds()).status().code() == Code::kUnimplemented);
+  CHECK(refused.compare_and_set("k", {}, {}, in_20_seconds()).status().code() ==
+        Code::kUnimplemented);
   CHECK(refused.set("", {}, in_20_seconds()).code() == Code::kInvalidArgument);
   UnsignedHttpStore nobody(*net::parse_endpoint("tcp:127.0.0.1:1"));
   const Status gone = nobody.set("k", {}, Deadline::after_seconds(0.2));

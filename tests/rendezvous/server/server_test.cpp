@@ -111,15 +111,15 @@ TEST_CASE("a replayed request is refused, on its connection and on another") {
   RunningServer server;
   RawClient client(server.endpoint());
   client.hello();
-  const std::string add = client.signed_head(1, "POST", "/v1/add/n?amount=1&client=c&sequence=1");
-  client.send(add);
+  const std::string swap = client.signed_head(1, "POST", "/v1/swap/k?client=c&sequence=1");
+  client.send(swap);
   CHECK(client.receive() == 200);
   CHECK(client.is_signed());
-  client.send(add);
+  client.send(swap);
   CHECK(client.receive() == 403);
   CHECK(client.body().find("replay") != std::string::npos);
   RawClient other(server.endpoint());
-  other.hello().send(add);
+  other.hello().send(swap);
   CHECK(other.receive() == 403);
 }
 
@@ -275,16 +275,18 @@ TEST_CASE("a reader that takes nothing of a large reply is let go") {
   reader.hello().send(reader.signed_head(1, "GET", "/v1/keys/large"));
   server.await_sessions(2);
   server.await_sessions(1);
-  CHECK(store.add("n", 1, soon()).ok());
+  CHECK(store.set("k", {}, soon()).ok());
 }
 
-TEST_CASE("an add whose reply was lost is repeated and counts once") {
+TEST_CASE("a compare-and-set whose reply was lost is repeated and done once") {
   RunningServer server;
   LossyProxy proxy(server.endpoint());
   HttpStore store(proxy.endpoint(), test_secret());
-  CHECK(store.add("n", 1, soon()).value_or(0) == 1);
+  const auto swap = store.compare_and_set("k", {}, as_bytes("1"), soon());
+  REQUIRE(swap.ok());
+  CHECK(swap->swapped);
   CHECK(proxy.lost() == 1);
-  CHECK(store.add("n", 1, soon()).value_or(0) == 2);
+  CHECK_FALSE(store.compare_and_set("k", {}, as_bytes("2"), soon())->swapped);
 }
 
 TEST_CASE("workers that know only address and secret get their places") {
@@ -376,19 +378,17 @@ TEST_CASE("an adopted socket is served like an accepted one") {
 TEST_CASE("parent and forked child use one store without mixing their answers") {
   RunningServer server;
   HttpStore store(server.endpoint(), test_secret());
-  REQUIRE(store.add("n", 1, soon()).ok());
+  REQUIRE(count_up(store, "n", 1));
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    bool fine = true;
-    for (int i = 0; i < 20; ++i) fine = store.add("n", 1, soon()).ok() && fine;
-    ::_exit(fine ? 0 : 1);
+    ::_exit(count_up(store, "n", 20) ? 0 : 1);
   }
-  for (int i = 0; i < 20; ++i) CHECK(store.add("n", 1, soon()).ok());
+  CHECK(count_up(store, "n", 20));
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(status == 0);
-  CHECK(store.add("n", 0, soon()).value_or(0) == 41);
+  CHECK(text_of(store.get("n", soon())) == "41");
 }
 
 TEST_CASE("a server on all interfaces is reached by a name") {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "rendezvous/store/change_log.h"
 #include "rendezvous/store/exchange.h"
 
@@ -21,12 +22,23 @@ std::string text(const ValuePtr& value) {
 
 TEST_CASE("a repeated call is answered as before and done once") {
   StoreState state;
-  CHECK(state.add("n", 2, {"c", 1}).value_or(0) == 2);
-  CHECK(state.add("n", 2, {"c", 1}).value_or(0) == 2);
-  CHECK(state.add("n", 2, {"c", 2}).value_or(0) == 4);
-  CHECK(state.add("n", 2, {"d", 1}).value_or(0) == 6);
-  CHECK(state.add("n", 2, {"c", 1}).status().code() == Code::kFailedPrecondition);
-  CHECK(text(state.get("n")) == "6");
+  const auto swap = [&](const CallId& call, std::optional<std::string_view> expected) {
+    const auto result = state.compare_and_set(
+        "k", expected ? std::optional(as_bytes(*expected)) : std::nullopt, value("new"), call);
+    REQUIRE(result.ok());
+    return cat(result->swapped ? "set " : "kept ", text(result->value));
+  };
+  CHECK(swap({"c", 1}, "old") == "kept none");
+  CHECK(state.set("k", value("old")).ok());
+  CHECK(swap({"c", 1}, "old") == "kept none");
+  CHECK(swap({"c", 2}, "old") == "set new");
+  CHECK(state.set("k", value("old")).ok());
+  CHECK(swap({"c", 2}, "old") == "set new");
+  CHECK(text(state.get("k")) == "old");
+  CHECK(swap({"d", 1}, {}) == "kept old");
+  CHECK(state.compare_and_set("k", as_bytes("old"), value("new"), {"c", 1}).status().code() ==
+        Code::kFailedPrecondition);
+  CHECK(text(state.get("k")) == "old");
 }
 
 TEST_CASE("a repeated set does not undo what another client set since") {
