@@ -90,15 +90,6 @@ Status HttpStore::remove(std::string_view key, Deadline deadline) {
   return call({"DELETE", {"keys", std::string(key), {}}, {}, deadline, true, false}).status();
 }
 
-Status HttpStore::set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
-                          Deadline deadline) {
-  HVD_RETURN_IF_ERROR(check_key(key));
-  HVD_RETURN_IF_ERROR(check_value(key, value.size()));
-  HVD_RETURN_IF_ERROR(check_lifetime(lifetime));
-  Target target{"keys", std::string(key), {{"lifetime", std::to_string(lifetime.count())}}};
-  return call({"PUT", std::move(target), value, deadline, true, false}).status();
-}
-
 Result<Swap> HttpStore::compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                         ByteView value, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));

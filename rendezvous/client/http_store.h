@@ -44,8 +44,6 @@ class HttpStore : public Store {
   Result<Bytes> get(std::string_view key, Deadline deadline) override;
   Result<Bytes> wait(std::string_view key, Deadline deadline) override;
   Status remove(std::string_view key, Deadline deadline) override;
-  Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
-                 Deadline deadline) override;
   Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                ByteView value, Deadline deadline) override;
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;

@@ -148,9 +148,6 @@ Result<std::vector<Bytes>> UnsignedHttpStore::exchange(std::string_view name, co
 
 Status UnsignedHttpStore::forget(std::string_view, Deadline) { return {}; }
 
-Status UnsignedHttpStore::set_for(std::string_view, ByteView, std::chrono::milliseconds, Deadline) {
-  return not_there("lifetimes");
-}
 Result<Swap> UnsignedHttpStore::compare_and_set(std::string_view, std::optional<ByteView>, ByteView,
                                                 Deadline) {
   return not_there("compare-and-set");

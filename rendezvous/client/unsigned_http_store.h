@@ -32,8 +32,6 @@ class UnsignedHttpStore final : public Store {
   Result<Bytes> next_place(std::string_view worker, Deadline deadline) const;
 
   // kUnimplemented: the server has no request for these.
-  Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
-                 Deadline deadline) override;
   Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                ByteView value, Deadline deadline) override;
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;

@@ -38,9 +38,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         core_(std::make_shared<ServerCore>(
             options.secret, Monitor::token(options.monitor_secret.value_or(options.secret)),
             options.size, within_descriptors(options.limits), options.open_monitor)),
-        expiry_(executor_),
         unsigned_at_ports_(options.insecure_compat_at_ports) {
-    core_->expiry_changed = [this] { arm_expiry(); };
     tls_ = std::move(options.tls);
     core_->agents_use_tls = tls_.has_value();
     if (options.insecure_compat) core_->unsigned_store.emplace(std::move(*options.insecure_compat));
@@ -90,7 +88,6 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       if (const auto self = weak.lock()) self->hand_over();
       on_lost(std::move(why));
     });
-    arm_expiry();
     return {};
   }
 
@@ -145,9 +142,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   void end(void (Session::*how)()) {
     if (std::exchange(core_->is_closing, true)) return;
-    core_->expiry_changed = [] {};
     core_->on_agent = nullptr;
-    expiry_.cancel();
     for (Acceptor& acceptor : acceptors_) {
       net::error_code ignored;
       acceptor.close(ignored);
@@ -157,25 +152,6 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     std::vector<std::shared_ptr<Session>> sessions;
     for (Session* session : core_->sessions) sessions.push_back(session->shared_from_this());
     for (const auto& session : sessions) ((*session).*how)();
-  }
-
-  // Sets the timer to the next lifetime that ends. No timer runs while no key has a lifetime.
-  void arm_expiry() {
-    const Clock::time_point next = core_->service.state().next_expiry();
-    if (next == armed_for_) return;
-    armed_for_ = next;
-    if (next == Clock::time_point::max()) {
-      expiry_.cancel();
-      return;
-    }
-    expiry_.expires_at(next);
-    expiry_.async_wait([weak = weak_from_this()](const net::error_code& error) {
-      const auto self = weak.lock();
-      if (error || !self) return;
-      self->armed_for_ = Clock::time_point::max();
-      self->core_->service.expire(Clock::now());
-      self->arm_expiry();
-    });
   }
 
   // Makes room for one more client. The oldest has had the most time.
@@ -224,9 +200,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
   asio::any_io_executor executor_;
   std::shared_ptr<ServerCore> core_;
-  asio::steady_timer expiry_;
   const bool unsigned_at_ports_;
-  Clock::time_point armed_for_ = Clock::time_point::max();
   Clock::time_point next_warning_ = Clock::time_point::min();
   std::optional<net::TlsFront> tls_;
   std::list<Acceptor> acceptors_;

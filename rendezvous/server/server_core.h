@@ -51,7 +51,6 @@ struct ServerCore {
   std::function<void(net::AcceptedSocket)> on_agent;  // empty: agents are refused
   bool agents_use_tls = false;                        // others are refused
   bool is_closing = false;
-  std::function<void()> expiry_changed;  // a session calls it after each signed request
 };
 
 }  // namespace hvd::rendezvous

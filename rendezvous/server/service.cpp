@@ -115,12 +115,8 @@ StoreService::Outcome StoreService::keys(const StoreRequest& request, Target tar
   const auto call = call_of(target, Naming::kOptional);
   if (!call.ok()) return Reply::failure(call.status());
   if (request.method == "PUT") {
-    const auto lifetime = target.number("lifetime", 1, kLongestLifetime.count());
-    if (!lifetime.ok()) return Reply::failure(lifetime.status());
-    const auto expires =
-        *lifetime ? Clock::now() + std::chrono::milliseconds(**lifetime) : Clock::time_point::max();
     auto value = std::make_shared<Value>(Value{std::move(body), request.digest});
-    return to_reply(state_.set(target.name, std::move(value), *call, expires));
+    return to_reply(state_.set(target.name, std::move(value), *call));
   }
   if (request.method == "DELETE") return to_reply(state_.remove(target.name, *call));
   return not_allowed(request, "GET, PUT or DELETE");

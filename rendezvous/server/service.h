@@ -61,8 +61,6 @@ class StoreService {
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
   // Removes the keys and exchanges whose names begin so.
   void remove_all(std::string_view prefix);
-  // Removes the keys whose lifetime has ended (StoreState::next_expiry).
-  void expire(Clock::time_point now) { state_.expire(now); }
 
  private:
   using Outcome = std::variant<Reply, Pending>;

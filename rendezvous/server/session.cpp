@@ -254,7 +254,6 @@ net::Task<void> Session::execute(StoreRequest request) {
     if (!writer_.has_begun()) begin_reply(std::move(reply), keeps());
     wake_.cancel();
   });
-  core_->expiry_changed();
   if (auto* reply = std::get_if<Reply>(&outcome)) {
     co_return begin_reply(std::move(*reply), keeps());
   }

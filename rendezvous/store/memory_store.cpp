@@ -37,21 +37,16 @@ class WaitingAnswer {
 
 }  // namespace
 
-StoreState& MemoryStore::fresh() {
-  state_.expire(Clock::now());
-  return state_;
-}
-
 Status MemoryStore::set(std::string_view key, ByteView value, Deadline) {
   auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
   MutexLock lock(mutex_);
-  return fresh().set(key, std::move(held));
+  return state_.set(key, std::move(held));
 }
 
 Result<Bytes> MemoryStore::get(std::string_view key, Deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   MutexLock lock(mutex_);
-  const ValuePtr value = fresh().get(key);
+  const ValuePtr value = state_.get(key);
   if (!value) return not_found(cat("there is no key '", printable(key), "'"));
   return value->bytes;
 }
@@ -59,7 +54,7 @@ Result<Bytes> MemoryStore::get(std::string_view key, Deadline) {
 Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_key(key));
   MutexLock lock(mutex_);
-  if (const ValuePtr value = fresh().get(key)) return value->bytes;
+  if (const ValuePtr value = state_.get(key)) return value->bytes;
   WaitingAnswer<ValuePtr> waiting;
   const StoreState::Ticket ticket =
       state_.wait(key, [&waiting](ValuePtr value) { waiting.fill(std::move(value)); });
@@ -70,15 +65,7 @@ Result<Bytes> MemoryStore::wait(std::string_view key, Deadline deadline) {
 
 Status MemoryStore::remove(std::string_view key, Deadline) {
   MutexLock lock(mutex_);
-  return fresh().remove(key);
-}
-
-Status MemoryStore::set_for(std::string_view key, ByteView value,
-                            std::chrono::milliseconds lifetime, Deadline) {
-  HVD_RETURN_IF_ERROR(check_lifetime(lifetime));
-  auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
-  MutexLock lock(mutex_);
-  return fresh().set(key, std::move(held), {}, Clock::now() + lifetime);
+  return state_.remove(key);
 }
 
 Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<ByteView> expected,
@@ -86,7 +73,7 @@ Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<By
   auto held = std::make_shared<Value>(Value{Bytes(value.begin(), value.end()), {}});
   MutexLock lock(mutex_);
   HVD_ASSIGN_OR_RETURN(const StoreState::Swapped result,
-                       fresh().compare_and_set(key, expected, std::move(held)));
+                       state_.compare_and_set(key, expected, std::move(held)));
   Swap swap{result.swapped, {}};
   if (result.value) swap.value = result.value->bytes;
   return swap;
@@ -94,29 +81,21 @@ Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<By
 
 Result<std::vector<std::string>> MemoryStore::list(std::string_view prefix, Deadline) {
   MutexLock lock(mutex_);
-  return fresh().list(prefix, {}, SIZE_MAX);
+  return state_.list(prefix, {}, SIZE_MAX);
 }
 
 Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64_t> revision,
                                    Deadline deadline) {
   MutexLock lock(mutex_);
-  if (!revision) return Changes{fresh().revision(), {}};
+  if (!revision) return Changes{state_.revision(), {}};
   WaitingAnswer<Changes> waiting;
   std::optional<StoreState::Ticket> ticket;
   HVD_ASSIGN_OR_RETURN(
       Changes changes,
-      fresh().watch(
+      state_.watch(
           prefix, *revision, [&waiting](const Changes& c) { waiting.fill(c); }, &ticket));
   if (!ticket) return changes;
-  // This call itself removes keys whose lifetime ends: no timer or other thread may do it.
-  for (;;) {
-    const Clock::time_point expiry = state_.next_expiry();
-    const bool expires_first = expiry < deadline.time();
-    auto found = waiting.await(lock.native(), expires_first ? Deadline::at(expiry) : deadline);
-    if (found) return std::move(*found);
-    if (!expires_first) break;
-    state_.expire(Clock::now());
-  }
+  if (auto found = waiting.await(lock.native(), deadline)) return std::move(*found);
   state_.withdraw(*ticket);
   return nothing_changed(prefix);
 }

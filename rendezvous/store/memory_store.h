@@ -15,8 +15,6 @@ class MemoryStore final : public Store {
   Result<Bytes> get(std::string_view key, Deadline deadline) override;
   Result<Bytes> wait(std::string_view key, Deadline deadline) override;
   Status remove(std::string_view key, Deadline deadline) override;
-  Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
-                 Deadline deadline) override;
   Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                ByteView value, Deadline deadline) override;
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
@@ -27,9 +25,6 @@ class MemoryStore final : public Store {
   Status forget(std::string_view exchange, Deadline deadline) override;
 
  private:
-  // The state after keys whose lifetime has ended are removed.
-  StoreState& fresh() HVD_REQUIRES(mutex_);
-
   Mutex mutex_;
   StoreState state_ HVD_GUARDED_BY(mutex_);
   Exchanges exchanges_ HVD_GUARDED_BY(mutex_);

@@ -1,14 +1,7 @@
 #include "rendezvous/store/records.h"
 
-#include <algorithm>
-#include <chrono>
-
 namespace hvd::rendezvous::records {
 namespace {
-
-using std::chrono::milliseconds;
-
-constexpr uint64_t kForEver = 0;
 
 void put_name(ByteWriter& writer, std::string_view name) {
   writer.put(static_cast<uint16_t>(name.size())).put_raw(as_bytes(name));
@@ -18,27 +11,6 @@ void put_name(ByteWriter& writer, std::string_view name) {
 
 std::string name(RecordKind kind, std::string_view rest) {
   return std::string(1, static_cast<char>(kind)).append(rest);
-}
-
-Bytes write_value(ByteView bytes, Clock::time_point expires) {
-  uint64_t lifetime = kForEver;
-  if (expires != Clock::time_point::max()) {
-    const auto left = std::chrono::ceil<milliseconds>(expires - Clock::now());
-    lifetime = static_cast<uint64_t>(std::max<int64_t>(left.count(), 1));
-  }
-  return ByteWriter().put(lifetime).put_raw(bytes).take();
-}
-
-Result<ValueRecord> read_value(ByteView record) {
-  ByteReader reader(record);
-  const auto lifetime = reader.get<uint64_t>();
-  if (reader.failed() || lifetime > static_cast<uint64_t>(kLongestLifetime.count())) {
-    return invalid_argument("a stored value is malformed");
-  }
-  const ByteView bytes = reader.get_raw(reader.left());
-  ValueRecord value{Bytes(bytes.begin(), bytes.end()), Clock::time_point::max()};
-  if (lifetime != kForEver) value.expires = Clock::now() + milliseconds(lifetime);
-  return value;
 }
 
 Bytes write_outcome(const OutcomeRecord& outcome) {

@@ -1,5 +1,5 @@
-// Format of the records in a DurableStore: names and bytes of values, answers to clients, records of
-// exchanges, and places. Without state and I/O; the readers accept any bytes. Called by StoreState,
+// Format of the records in a DurableStore: names, and bytes of answers to clients, records of
+// exchanges, and places; the record of a value is the value. Without state and I/O; the readers accept any bytes. Called by StoreState,
 // AnsweredCalls, Exchanges and Membership.
 #pragma once
 
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/result.h"
 #include "rendezvous/store/state.h"
 
@@ -25,14 +24,6 @@ enum class RecordKind : char {
 };
 
 std::string name(RecordKind kind, std::string_view rest = {});
-
-// A value and its lifetime. The lifetime starts again when a server resumes the job.
-Bytes write_value(ByteView bytes, Clock::time_point expires);
-struct ValueRecord {
-  Bytes bytes;
-  Clock::time_point expires = Clock::time_point::max();
-};
-Result<ValueRecord> read_value(ByteView record);
 
 // The last call of a client that changed something.
 struct OutcomeRecord {

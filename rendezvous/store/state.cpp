@@ -15,7 +15,7 @@ void StoreState::write_to(DurableStore* durable) {
   calls_.write_to(durable);
 }
 
-void StoreState::put(std::string_view key, ValuePtr value, Clock::time_point expires) {
+void StoreState::put(std::string_view key, ValuePtr value) {
   auto entry = entries_.find(key);
   if (entry == entries_.end()) entry = entries_.emplace(key, Entry{}).first;
   if (entry->second.value)
@@ -24,11 +24,9 @@ void StoreState::put(std::string_view key, ValuePtr value, Clock::time_point exp
     ++key_count_;
   value_bytes_ += value->bytes.size();
   entry->second.value = value;
-  set_expiry(entry, expires);
   changes_.add(key, false);
   if (durable_) {
-    durable_->put(records::name(records::RecordKind::kValue, key),
-                  records::write_value(value->bytes, expires));
+    durable_->put(records::name(records::RecordKind::kValue, key), value->bytes);
     record_revision();
   }
   auto waiters = std::exchange(entry->second.waiters, {});
@@ -36,23 +34,11 @@ void StoreState::put(std::string_view key, ValuePtr value, Clock::time_point exp
   for (auto& [id, on_value] : waiters) on_value(value);
 }
 
-// A key has at most one entry in expiries_: this replaces it.
-void StoreState::set_expiry(Entries::iterator entry, Clock::time_point expires) {
-  if (entry->second.expires != Clock::time_point::max()) {
-    auto [first, last] = expiries_.equal_range(entry->second.expires);
-    while (first != last && first->second != entry->first) ++first;
-    if (first != last) expiries_.erase(first);
-  }
-  entry->second.expires = expires;
-  if (expires != Clock::time_point::max()) expiries_.emplace(expires, entry->first);
-}
-
 void StoreState::drop(Entries::iterator entry) {
   if (!entry->second.value) return;
   --key_count_;
   value_bytes_ -= entry->second.value->bytes.size();
   entry->second.value = nullptr;
-  set_expiry(entry, Clock::time_point::max());
   changes_.add(entry->first, true);
   if (durable_) {
     durable_->remove(records::name(records::RecordKind::kValue, entry->first));
@@ -61,23 +47,11 @@ void StoreState::drop(Entries::iterator entry) {
   if (entry->second.waiters.empty()) entries_.erase(entry);
 }
 
-void StoreState::expire(Clock::time_point now) {
-  while (!expiries_.empty() && expiries_.begin()->first <= now) {
-    drop(entries_.find(expiries_.begin()->second));
-    if (durable_) durable_->seal();
-  }
-}
-
-Clock::time_point StoreState::next_expiry() const {
-  return expiries_.empty() ? Clock::time_point::max() : expiries_.begin()->first;
-}
-
-Status StoreState::set(std::string_view key, ValuePtr value, const CallId& call,
-                       Clock::time_point expires) {
+Status StoreState::set(std::string_view key, ValuePtr value, const CallId& call) {
   HVD_RETURN_IF_ERROR(check_key(key));
   HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto answer = calls_.recall(call)) return answer->status;
-  put(key, std::move(value), expires);
+  put(key, std::move(value));
   calls_.remember(call);
   calls_.record(call);
   return {};
@@ -173,8 +147,7 @@ Status StoreState::restore(std::string_view record_name, ByteView record) {
   switch (static_cast<RecordKind>(record_name.front())) {
     case RecordKind::kValue: {
       HVD_RETURN_IF_ERROR(check_key(name));
-      HVD_ASSIGN_OR_RETURN(records::ValueRecord value, records::read_value(record));
-      put(name, std::make_shared<Value>(Value{std::move(value.bytes), {}}), value.expires);
+      put(name, std::make_shared<Value>(Value{Bytes(record.begin(), record.end()), {}}));
       return {};
     }
     case RecordKind::kOutcome: {

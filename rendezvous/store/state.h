@@ -1,7 +1,6 @@
-// The content of a store. Owns the values with their lifetimes, the callbacks that wait for them, the
-// log of changes and the answered calls. No I/O, no clock, no lock. Its owner (StoreService or
-// MemoryStore) calls it from one thread at a time, and calls expire() at next_expiry(). Callbacks run
-// inside the call that causes them and must not call back in.
+// The content of a store. Owns the values, the callbacks that wait for them, the log of changes and the
+// answered calls. No I/O, no clock, no lock. Its owner (StoreService or MemoryStore) calls it from one
+// thread at a time. Callbacks run inside the call that causes them and must not call back in.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/result.h"
 #include "rendezvous/store/answered_calls.h"
 #include "rendezvous/store/change_log.h"
@@ -41,8 +39,7 @@ class StoreState {
   // Restores a record of an earlier server. To be called before all other functions.
   Status restore(std::string_view record_name, ByteView record);
 
-  Status set(std::string_view key, ValuePtr value, const CallId& call = {},
-             Clock::time_point expires = Clock::time_point::max());
+  Status set(std::string_view key, ValuePtr value, const CallId& call = {});
   // Null if the key is absent.
   ValuePtr get(std::string_view key) const;
   Status remove(std::string_view key, const CallId& call = {});
@@ -61,10 +58,6 @@ class StoreState {
   // on_change once, later.
   Result<Changes> watch(std::string_view prefix, uint64_t revision, ChangeLog::OnChange on_change,
                         std::optional<Ticket>* ticket);
-  // Removes the keys whose lifetime has ended.
-  void expire(Clock::time_point now);
-  // The next time at which a lifetime ends; max: no key has a lifetime.
-  Clock::time_point next_expiry() const;
   // Calls on_value once, when the key is set next. The caller has found the key absent by get().
   Ticket wait(std::string_view key, OnValue on_value);
   void withdraw(const Ticket& ticket);
@@ -78,20 +71,16 @@ class StoreState {
  private:
   struct Entry {
     ValuePtr value;
-    Clock::time_point expires = Clock::time_point::max();
     std::map<uint64_t, OnValue> waiters;
   };
 
   void record_revision();
-  void put(std::string_view key, ValuePtr value,
-           Clock::time_point expires = Clock::time_point::max());
+  void put(std::string_view key, ValuePtr value);
   using Entries = std::map<std::string, Entry, std::less<>>;
   void drop(Entries::iterator entry);
-  void set_expiry(Entries::iterator entry, Clock::time_point expires);
 
   DurableStore* durable_ = nullptr;  // null: nothing is stored
   Entries entries_;
-  std::multimap<Clock::time_point, std::string> expiries_;
   ChangeLog changes_;
   AnsweredCalls calls_;
   uint64_t next_ticket_ = 1;  // for waits on keys

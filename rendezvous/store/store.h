@@ -4,7 +4,6 @@
 // several at once. A key is one byte or more, any bytes; all keys belong to one job.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,7 +21,6 @@ namespace hvd::rendezvous {
 constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMaxValueBytes = 64 * 1024 * 1024;
 constexpr int kMaxParties = 1 << 20;  // parties of an exchange
-constexpr std::chrono::milliseconds kLongestLifetime = std::chrono::hours(30 * 24);
 
 // Result of a compare-and-set, with the current value of the key; without one, the key is absent.
 struct Swap {
@@ -60,9 +58,6 @@ class Store {
   virtual Result<Bytes> wait(std::string_view key, Deadline deadline) = 0;
   // Ok if the key is absent.
   virtual Status remove(std::string_view key, Deadline deadline) = 0;
-  // Sets the key; the store removes it after this time, unless it is set again before.
-  virtual Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
-                         Deadline deadline) = 0;
   // Sets the key if it holds `expected`; without `expected`, if it is absent. Takes place once, also if
   // a lost reply makes the client repeat its request.
   virtual Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,

@@ -20,12 +20,6 @@ Status check_value(std::string_view key, size_t size) {
       cat("the value of '", printable(key), "' is longer than ", kMaxValueBytes, " bytes"));
 }
 
-Status check_lifetime(std::chrono::milliseconds lifetime) {
-  if (lifetime.count() >= 1 && lifetime <= kLongestLifetime) return {};
-  return invalid_argument(cat("a key cannot live for ", lifetime.count(), " ms, only for 1 to ",
-                              kLongestLifetime.count()));
-}
-
 Status nothing_changed(std::string_view prefix) {
   return deadline_exceeded(
       cat("no key that begins with '", printable(prefix), "' changed in time"));

@@ -1,8 +1,7 @@
-// Checks of keys, values and lifetimes that every Store makes, and their errors. Functions without
+// Checks of keys and values that every Store makes, and their errors. Functions without
 // state; stores and the server call them.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <string_view>
 
@@ -12,7 +11,6 @@ namespace hvd::rendezvous {
 
 Status check_key(std::string_view key);
 Status check_value(std::string_view key, size_t size);
-Status check_lifetime(std::chrono::milliseconds lifetime);
 // The error of a watch whose deadline passed without a change.
 Status nothing_changed(std::string_view prefix);
 

@@ -217,39 +217,6 @@ inline void check_watches(Store& a, Store& b) {
   }
 }
 
-inline void check_lifetimes(Store& a, Store& b) {
-  using std::chrono::milliseconds;
-
-  SUBCASE("a key with a lifetime removes itself, and a watch reports it") {
-    const uint64_t start = a.watch("", {}, soon()).value_or(Changes{}).revision;
-    REQUIRE(a.set_for("k", as_bytes("1"), milliseconds(50), soon()).ok());
-    auto seen = b.watch("k", start, soon());
-    REQUIRE(seen.ok());
-    if (seen->changes.size() < 2) {
-      const auto next = b.watch("k", seen->revision, soon());
-      REQUIRE(next.ok());
-      seen->changes.insert(seen->changes.end(), next->changes.begin(), next->changes.end());
-    }
-    CHECK(seen->changes == std::vector<Changes::Change>{{"k", false}, {"k", true}});
-    CHECK(b.get("k", soon()).status().code() == Code::kNotFound);
-  }
-  SUBCASE("setting it again keeps it, with a new lifetime or without one") {
-    REQUIRE(a.set_for("k", as_bytes("1"), milliseconds(30), soon()).ok());
-    REQUIRE(a.set("k", as_bytes("2"), soon()).ok());
-    REQUIRE(a.set_for("other", as_bytes("1"), milliseconds(30), soon()).ok());
-    const uint64_t start = a.watch("", {}, soon()).value_or(Changes{}).revision;
-    const auto gone = b.watch("other", start, soon());
-    REQUIRE(gone.ok());
-    CHECK(gone->changes == std::vector<Changes::Change>{{"other", true}});
-    CHECK(text_of(b.get("k", soon())) == "2");
-  }
-  SUBCASE("a lifetime of nothing, or of years, is refused") {
-    CHECK(a.set_for("k", {}, milliseconds(0), soon()).code() == Code::kInvalidArgument);
-    CHECK(a.set_for("k", {}, std::chrono::hours(24 * 365), soon()).code() ==
-          Code::kInvalidArgument);
-  }
-}
-
 inline void check_exchanges(Store& a, Store& b) {
   const auto record = [](int index) { return cat("record of ", index, std::string(1, '\0')); };
   const auto texts = [](const Result<std::vector<Bytes>>& records) {
@@ -321,5 +288,4 @@ inline void check_exchanges(Store& a, Store& b) {
   HVD_STORE_CONFORMANCE_CASE(name " lists keys", Fixture, check_lists)                 \
   HVD_STORE_CONFORMANCE_CASE(name " tells of changes", Fixture, check_watches)         \
   HVD_STORE_CONFORMANCE_CASE(name " exchanges records", Fixture, check_exchanges)      \
-  HVD_STORE_CONFORMANCE_CASE(name " lets keys end", Fixture, check_lifetimes)          \
   static_assert(true)

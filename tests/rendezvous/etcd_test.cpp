@@ -119,7 +119,6 @@ TEST_CASE("the store over etcd does what every store does") {
   SUBCASE("lists") { check_lists(stores.first(), stores.second()); }
   SUBCASE("watches") { check_watches(stores.first(), stores.second()); }
   SUBCASE("exchanges") { check_exchanges(stores.first(), stores.second()); }
-  SUBCASE("lifetimes") { check_lifetimes(stores.first(), stores.second()); }
 }
 
 TEST_CASE("the next server has what the one before held") {
@@ -137,7 +136,6 @@ TEST_CASE("the next server has what the one before held") {
   REQUIRE(store.set("gone", large, soon()).ok());
   REQUIRE(store.remove("gone", soon()).ok());
   REQUIRE(store.set("n", as_bytes("41"), soon()).ok());
-  REQUIRE(store.set_for("brief", as_bytes("1"), milliseconds(5000), soon()).ok());
   REQUIRE(store.exchange("x", {0, 2, {0}}, as_bytes("zero"), soon()).ok());
   REQUIRE(store.exchange("y", {0, 1, {}}, as_bytes("y"), soon()).ok());
   REQUIRE(store.forget("y", soon()).ok());
@@ -164,10 +162,6 @@ TEST_CASE("the next server has what the one before held") {
   const auto changes = store.watch("", revision, soon());
   REQUIRE(changes.ok());
   CHECK(changes->changes == std::vector<Changes::Change>{{"n", false}});
-  // The lifetime of the key starts again at the next server, once.
-  auto seen = store.watch("brief", changes->revision, soon());
-  REQUIRE(seen.ok());
-  CHECK(seen->changes.back() == Changes::Change{"brief", true});
   // No pieces of overwritten and removed values remain.
   size_t pieces = 0;
   for (const std::string& key : keys_in_etcd(job.prefix)) pieces += key.find("/l") != key.npos;

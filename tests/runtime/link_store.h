@@ -28,10 +28,6 @@ class LinkStore final : public rendezvous::Store {
   Status remove(std::string_view key, Deadline deadline) override {
     return store_->remove(key, deadline);
   }
-  Status set_for(std::string_view key, ByteView value, std::chrono::milliseconds lifetime,
-                 Deadline deadline) override {
-    return store_->set_for(key, said(value), lifetime, deadline);
-  }
   Result<rendezvous::Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                            ByteView value, Deadline deadline) override {
     return store_->compare_and_set(key, expected, value, deadline);
