@@ -15,6 +15,7 @@
 #include "base/secrets/secret.h"
 #include "net/endpoint.h"
 #include "rendezvous/client/http_connection.h"
+#include "rendezvous/store/change_log.h"
 #include "rendezvous/store/membership.h"
 #include "rendezvous/store/store.h"
 #include "rendezvous/wire/target.h"
@@ -46,13 +47,17 @@ class HttpStore : public Store {
   Status remove(std::string_view key, Deadline deadline) override;
   Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                ByteView value, Deadline deadline) override;
-  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
-  Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
-                        Deadline deadline) override;
   Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
                                       Deadline deadline) override;
   Status forget(std::string_view exchange, Deadline deadline) override;
   void rest() override;
+  // The keys that begin with the prefix, which may be empty, ascending by their bytes.
+  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline);
+  // Blocks until a key with this prefix changes after `revision`, which comes from an earlier watch.
+  // Without a revision: returns at once, with the current revision and no change. kFailedPrecondition
+  // if the server has forgotten some of the changes: call list(), then watch from the new revision.
+  Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
+                        Deadline deadline);
   // Ends the calls that wait for an answer, and refuses all later ones, by kAborted. Does not end the attempts of
   // a call to reach the server.
   void interrupt();

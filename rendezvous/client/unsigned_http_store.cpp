@@ -21,11 +21,6 @@ constexpr double kFirstLookAgain = 0.005;
 constexpr double kLongestLookAgain = 0.5;
 constexpr size_t kReadAtOnce = 16 * 1024;
 
-Status not_there(std::string_view what) {
-  return unimplemented(cat("the rendezvous server of Horovod's own launcher has no ", what,
-                           "; start the job with our horovodrun"));
-}
-
 }  // namespace
 
 Result<Bytes> UnsignedHttpStore::try_once(std::string_view method, const std::string& target,
@@ -150,13 +145,9 @@ Status UnsignedHttpStore::forget(std::string_view, Deadline) { return {}; }
 
 Result<Swap> UnsignedHttpStore::compare_and_set(std::string_view, std::optional<ByteView>, ByteView,
                                                 Deadline) {
-  return not_there("compare-and-set");
-}
-Result<std::vector<std::string>> UnsignedHttpStore::list(std::string_view, Deadline) {
-  return not_there("lists");
-}
-Result<Changes> UnsignedHttpStore::watch(std::string_view, std::optional<uint64_t>, Deadline) {
-  return not_there("watches");
+  return unimplemented(
+      "the rendezvous server of Horovod's own launcher has no compare-and-set; start the job with "
+      "our horovodrun");
 }
 
 }  // namespace hvd::rendezvous

@@ -31,12 +31,9 @@ class UnsignedHttpStore final : public Store {
   // launcher's six numbers. The server answers when all workers have asked or ended.
   Result<Bytes> next_place(std::string_view worker, Deadline deadline) const;
 
-  // kUnimplemented: the server has no request for these.
+  // kUnimplemented: the server has no request for it.
   Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                ByteView value, Deadline deadline) override;
-  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
-  Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
-                        Deadline deadline) override;
 
  private:
   // The body of a 200; kNotFound for a 404. Tries again while the server does not answer.

@@ -186,7 +186,10 @@ StoreService::Outcome StoreService::watch(const StoreRequest& request, const Tar
   Pending pending;
   pending.deadline = *deadline;
   pending.withdraw = [this, ticket = *ticket] { state_.withdraw(ticket); };
-  pending.expired = [prefix = target.name] { return Reply::failure(nothing_changed(prefix)); };
+  pending.expired = [prefix = target.name] {
+    return Reply::failure(deadline_exceeded(
+        cat("no key that begins with '", printable(prefix), "' changed in time")));
+  };
   return pending;
 }
 

@@ -1,7 +1,6 @@
 #include "rendezvous/store/change_log.h"
 
 #include <utility>
-#include <vector>
 
 #include "base/text.h"
 

@@ -10,11 +10,22 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
-#include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {
+
+// Keys below a prefix that were set or removed, in that order, up to a revision of the store.
+struct Changes {
+  struct Change {
+    std::string key;
+    bool removed = false;
+    bool operator==(const Change&) const = default;
+  };
+  uint64_t revision = 0;
+  std::vector<Change> changes;
+};
 
 class ChangeLog {
  public:

@@ -79,27 +79,6 @@ Result<Swap> MemoryStore::compare_and_set(std::string_view key, std::optional<By
   return swap;
 }
 
-Result<std::vector<std::string>> MemoryStore::list(std::string_view prefix, Deadline) {
-  MutexLock lock(mutex_);
-  return state_.list(prefix, {}, SIZE_MAX);
-}
-
-Result<Changes> MemoryStore::watch(std::string_view prefix, std::optional<uint64_t> revision,
-                                   Deadline deadline) {
-  MutexLock lock(mutex_);
-  if (!revision) return Changes{state_.revision(), {}};
-  WaitingAnswer<Changes> waiting;
-  std::optional<StoreState::Ticket> ticket;
-  HVD_ASSIGN_OR_RETURN(
-      Changes changes,
-      state_.watch(
-          prefix, *revision, [&waiting](const Changes& c) { waiting.fill(c); }, &ticket));
-  if (!ticket) return changes;
-  if (auto found = waiting.await(lock.native(), deadline)) return std::move(*found);
-  state_.withdraw(*ticket);
-  return nothing_changed(prefix);
-}
-
 Result<std::vector<Bytes>> MemoryStore::exchange(std::string_view name, const Party& party,
                                                  ByteView record, Deadline deadline) {
   HVD_RETURN_IF_ERROR(check_party(party));

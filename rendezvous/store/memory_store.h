@@ -17,9 +17,6 @@ class MemoryStore final : public Store {
   Status remove(std::string_view key, Deadline deadline) override;
   Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                ByteView value, Deadline deadline) override;
-  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override;
-  Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
-                        Deadline deadline) override;
   Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party, ByteView record,
                                       Deadline deadline) override;
   Status forget(std::string_view exchange, Deadline deadline) override;

@@ -28,17 +28,6 @@ struct Swap {
   std::optional<Bytes> value;
 };
 
-// Keys below a prefix that were set or removed, in that order, up to a revision of the store.
-struct Changes {
-  struct Change {
-    std::string key;
-    bool removed = false;
-    bool operator==(const Change&) const = default;
-  };
-  uint64_t revision = 0;
-  std::vector<Change> changes;
-};
-
 // One of the `count` parties of an exchange. It wants the records of the parties in `wanted`; if that
 // is empty, of all parties.
 struct Party {
@@ -62,13 +51,6 @@ class Store {
   // a lost reply makes the client repeat its request.
   virtual Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                        ByteView value, Deadline deadline) = 0;
-  // The keys that begin with the prefix, which may be empty, ascending by their bytes.
-  virtual Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) = 0;
-  // Blocks until a key with this prefix changes after `revision`, which comes from an earlier watch.
-  // Without a revision: returns at once, with the current revision and no change. kFailedPrecondition
-  // if the store has forgotten some of the changes: call list(), then watch from the new revision.
-  virtual Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
-                                Deadline deadline) = 0;
   // Leaves a record for other parties. Returns when all wanted records are there: in the order of
   // party.wanted, or ascending by index. The exchange stays until forget(): use a name for one round.
   // kDeadlineExceeded names the missing parties.

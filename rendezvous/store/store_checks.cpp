@@ -20,9 +20,4 @@ Status check_value(std::string_view key, size_t size) {
       cat("the value of '", printable(key), "' is longer than ", kMaxValueBytes, " bytes"));
 }
 
-Status nothing_changed(std::string_view prefix) {
-  return deadline_exceeded(
-      cat("no key that begins with '", printable(prefix), "' changed in time"));
-}
-
 }  // namespace hvd::rendezvous

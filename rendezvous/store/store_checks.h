@@ -11,7 +11,5 @@ namespace hvd::rendezvous {
 
 Status check_key(std::string_view key);
 Status check_value(std::string_view key, size_t size);
-// The error of a watch whose deadline passed without a change.
-Status nothing_changed(std::string_view prefix);
 
 }  // namespace hvd::rendezvous

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/store/change_log.h"
 #include "rendezvous/store/store.h"
 
 namespace hvd::rendezvous {

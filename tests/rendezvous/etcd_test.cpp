@@ -94,8 +94,8 @@ struct OnEtcd {
   EtcdJob job;
   HttpStore one{job.server->endpoint(), test_secret()};
   HttpStore two{job.server->endpoint(), test_secret()};
-  Store& first() { return one; }
-  Store& second() { return two; }
+  HttpStore& first() { return one; }
+  HttpStore& second() { return two; }
 };
 
 // Sends a request on a new connection: a second call is a repetition, as after a lost reply.

@@ -32,13 +32,6 @@ class LinkStore final : public rendezvous::Store {
                                            ByteView value, Deadline deadline) override {
     return store_->compare_and_set(key, expected, value, deadline);
   }
-  Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline) override {
-    return store_->list(prefix, deadline);
-  }
-  Result<rendezvous::Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
-                                    Deadline deadline) override {
-    return store_->watch(prefix, revision, deadline);
-  }
   Result<std::vector<Bytes>> exchange(std::string_view name, const rendezvous::Party& party,
                                       ByteView record, Deadline deadline) override {
     auto records = store_->exchange(name, party, said(record), deadline);

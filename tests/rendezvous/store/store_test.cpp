@@ -19,8 +19,8 @@ struct Http {
   RunningServer server{Where::address()};
   HttpStore one{server.endpoint(), test_secret()};
   HttpStore two{server.endpoint(), test_secret()};
-  Store& first() { return one; }
-  Store& second() { return two; }
+  HttpStore& first() { return one; }
+  HttpStore& second() { return two; }
 };
 
 struct Unix {
@@ -31,8 +31,8 @@ struct Ipv4 {
 };
 
 HVD_STORE_CONFORMANCE("the memory store", Memory);
-HVD_STORE_CONFORMANCE("the HTTP store over a Unix socket", Http<Unix>);
-HVD_STORE_CONFORMANCE("the HTTP store over TCP", Http<Ipv4>);
+HVD_SERVER_CONFORMANCE("the HTTP store over a Unix socket", Http<Unix>);
+HVD_SERVER_CONFORMANCE("the HTTP store over TCP", Http<Ipv4>);
 
 }  // namespace
 }  // namespace hvd::rendezvous
