@@ -1,8 +1,7 @@
 // Exchanges of a server: each of `count` parties leaves one record under its index and gets the
 // records of the parties that it asks for, in one request. Exchanges owns these records and the
-// waiting requests. No I/O; StoreService and MemoryStore call it, on one thread at a time. Clients parse
-// the answers by the functions below. Callbacks run inside the call that causes them and must not
-// call back in.
+// waiting requests. No I/O; StoreService calls it, on one thread at a time. Clients parse the answers by
+// the functions below. Callbacks run inside the call that causes them and must not call back in.
 #pragma once
 
 #include <cstdint>

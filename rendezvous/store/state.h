@@ -1,6 +1,6 @@
 // The content of a store. Owns the values, the callbacks that wait for them, the log of changes and the
-// answered calls. No I/O, no clock, no lock. Its owner (StoreService or MemoryStore) calls it from one
-// thread at a time. Callbacks run inside the call that causes them and must not call back in.
+// answered calls. No I/O, no clock, no lock. Its owner, StoreService, calls it from one thread at a
+// time. Callbacks run inside the call that causes them and must not call back in.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The interface of a job's key-value store, through which processes that share only an address find
-// each other. MemoryStore, HttpStore and others implement it; the runtime and the agents call it.
+// each other. HttpStore and UnsignedHttpStore implement it; the runtime and the agents call it.
 // Each call blocks its thread until it is done or its deadline has passed. Any thread may call, also
 // several at once. A key is one byte or more, any bytes; all keys belong to one job.
 #pragma once

@@ -11,8 +11,8 @@
 #include "rendezvous/child.h"
 #include "rendezvous/etcd/etcd_store.h"
 #include "rendezvous/history.h"
+#include "rendezvous/memory_store.h"
 #include "rendezvous/running_server.h"
-#include "rendezvous/store/memory_store.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "rendezvous/store/memory_store.h"
+#include "rendezvous/memory_store.h"
 #include "rendezvous/wire/job_keys.h"
 #include "runtime/rank_checks.h"
 
@@ -151,7 +151,6 @@ TEST_CASE("a rank that fails by itself tells the others why") {
 }
 
 TEST_CASE("a rank that never comes is named when the start takes too long") {
-  hvd::rendezvous::MemoryStore store;
   hvd::test::MemoryWorld world({0, 0});
   const auto shared = std::make_shared<hvd::rendezvous::MemoryStore>();
   REQUIRE(shared

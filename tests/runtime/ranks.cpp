@@ -4,7 +4,7 @@
 
 #include "plugin/builtins.h"
 #include "plugin/catalogue.h"
-#include "rendezvous/store/memory_store.h"
+#include "rendezvous/memory_store.h"
 
 namespace hvd::test {
 

@@ -2,8 +2,8 @@
 #include <unistd.h>
 
 #include "conformance/store_conformance.h"
+#include "rendezvous/memory_store.h"
 #include "rendezvous/running_server.h"
-#include "rendezvous/store/memory_store.h"
 
 namespace hvd::rendezvous {
 namespace {
