@@ -1,9 +1,9 @@
 """A job loses nothing when its server or its etcd is killed and started again under load.
 
-Usage: etcd_loss_test.py /path/to/horovod-rendezvous
+Usage: etcd_loss_test.py /path/to/horovod-rendezvous /path/to/worker
 
 Clients are processes that know rendezvous/PROTOCOL.md alone (protocol_test.py) and repeat each request
-that got no answer.
+that got no answer, and ranks that run the library.
 """
 
 import json
@@ -20,7 +20,7 @@ import unittest
 
 from protocol_test import SECRET, Connection, key_path
 
-SERVER = None
+SERVER = WORKER = None
 ETCD = "/usr/bin/etcd"
 WORKERS = 6
 ROUNDS = 60
@@ -198,6 +198,33 @@ class EtcdLossTest(unittest.TestCase):
         self.assertEqual(c.ask("POST", "/v1/join?client=c&wait=0", b'{"host":"hc"}')[0], 409)
         self.assertEqual(a.ask("GET", key_path(key)), (200, large))
 
+    def test_ranks_continue_at_the_next_server(self):
+        """docs/etcd.md: no rank is started again when the machine of the server is lost."""
+        starts, losses = 60, 3
+        self.start_server()
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("HOROVOD_")}
+        environment |= {"HOROVOD_STORE": f"tcp:127.0.0.1:{self.port}", "HOROVOD_JOB_SECRET": SECRET}
+        # Each start of the library in these processes asks for the place and meets the other rank.
+        ranks = [subprocess.Popen([WORKER, "again-and-again", str(starts)], env=environment,
+                                  stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        self.addCleanup(lambda: [(rank.kill(), rank.wait(), rank.stdout.close()) for rank in ranks])
+        lines = []
+        for loss in range(1, losses + 1):
+            while len(lines) < loss * starts // (losses + 1):
+                lines.append(ranks[0].stdout.readline())
+                self.assertIn(" of 2, ", lines[-1])
+            self.kill("server")
+            self.start_server()
+        lines += ranks[0].stdout.readlines()
+        others = ranks[1].stdout.readlines()
+        self.assertEqual([rank.wait(TIMEOUT) for rank in ranks], [0, 0])
+        self.assertEqual((len(lines), len(others)), (starts, starts))
+        # Each kept its rank.
+        self.assertEqual(sorted({*lines, *others}),
+                         ["0 of 2, 0 of 2 here\n", "1 of 2, 1 of 2 here\n"])
+        self.assertEqual((len(set(lines)), len(set(others))), (1, 1))
+
     def test_the_later_of_two_servers_has_the_job(self):
         self.start_server()
         first = self.client("a")
@@ -213,5 +240,5 @@ class EtcdLossTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    SERVER = sys.argv.pop(1)
+    SERVER, WORKER = sys.argv.pop(1), sys.argv.pop(1)
     unittest.main(verbosity=2)

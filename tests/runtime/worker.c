@@ -97,6 +97,7 @@ static int finish(int result) {
 static int again_and_again(int times) {
   for (int i = 0; i < times; ++i) {
     if (start() != 0 || add_up() != 0 || finish(0) != 0) return 1;
+    fflush(stdout);
   }
   return 0;
 }
