@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/dtype.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -50,61 +51,10 @@ std::vector<int64_t> rows_of(const Request& request) {
   return rows;
 }
 
-size_t dtype_size(int32_t dtype) {
-  switch (dtype) {
-    case HVD_UINT8:
-    case HVD_INT8:
-    case HVD_BOOL:
-      return 1;
-    case HVD_UINT16:
-    case HVD_INT16:
-    case HVD_FLOAT16:
-    case HVD_BFLOAT16:
-      return 2;
-    case HVD_INT32:
-    case HVD_UINT32:
-    case HVD_FLOAT32:
-      return 4;
-    case HVD_INT64:
-    case HVD_UINT64:
-    case HVD_FLOAT64:
-      return 8;
-    default:
-      return 0;
-  }
-}
+size_t dtype_size(int32_t dtype) { return size_of(static_cast<hvd_dtype>(dtype)); }
 
 std::string_view dtype_name(int32_t dtype) {
-  switch (dtype) {
-    case HVD_UINT8:
-      return "uint8";
-    case HVD_INT8:
-      return "int8";
-    case HVD_UINT16:
-      return "uint16";
-    case HVD_INT16:
-      return "int16";
-    case HVD_INT32:
-      return "int32";
-    case HVD_INT64:
-      return "int64";
-    case HVD_FLOAT16:
-      return "float16";
-    case HVD_FLOAT32:
-      return "float32";
-    case HVD_FLOAT64:
-      return "float64";
-    case HVD_BOOL:
-      return "bool";
-    case HVD_BFLOAT16:
-      return "bfloat16";
-    case HVD_UINT32:
-      return "uint32";
-    case HVD_UINT64:
-      return "uint64";
-    default:
-      return "an unknown dtype";
-  }
+  return is_dtype(dtype) ? name_of(static_cast<hvd_dtype>(dtype)) : "an unknown dtype";
 }
 
 std::string_view op_name(int32_t op) {
@@ -138,22 +88,8 @@ std::string operation_text(int32_t op, std::string_view name) {
 }
 
 std::string_view reduce_op_name(int32_t reduce_op) {
-  switch (reduce_op) {
-    case HVD_AVERAGE:
-      return "average";
-    case HVD_SUM:
-      return "sum";
-    case HVD_ADASUM:
-      return "adasum";
-    case HVD_MIN:
-      return "min";
-    case HVD_MAX:
-      return "max";
-    case HVD_PRODUCT:
-      return "product";
-    default:
-      return "an unknown reduction";
-  }
+  const bool is_known = reduce_op >= HVD_AVERAGE && reduce_op <= HVD_PRODUCT;
+  return is_known ? name_of(static_cast<hvd_reduce_op>(reduce_op)) : "an unknown reduction";
 }
 
 }  // namespace hvd::runtime
