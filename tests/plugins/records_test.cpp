@@ -4,6 +4,7 @@
 #include <string>
 
 #include "conformance/plugin_world.h"
+#include "ops/common/activity.h"
 #include "ops/cpu/backend.h"
 
 extern "C" {
@@ -33,6 +34,14 @@ TEST_CASE("the operations refuse to open without their controller") {
   CHECK(hvd_builtin_op_cpu()->open(&host.vtable, &config, &context, error, sizeof error) ==
         HVD_FAILED_PRECONDITION);
   CHECK(std::string(error).find("tcp controller") != std::string::npos);
+}
+
+TEST_CASE("an activity is the name of the backend and that of the collective") {
+  CHECK(std::string(hvd::ops::activity_of<"SHM">(HVD_ALLREDUCE)) == "SHM_ALLREDUCE");
+  CHECK(std::string(hvd::ops::activity_of<"NCCL">(HVD_BROADCAST)) == "NCCL_BCAST");
+  CHECK(std::string(hvd::ops::activity_of<"NCCL">(HVD_REDUCESCATTER)) == "NCCL_REDUCESCATTER");
+  CHECK(hvd::ops::activity_of<"SHM">(HVD_JOIN) == nullptr);
+  CHECK(hvd::ops::activity_of<"SHM">(-1) == nullptr);
 }
 
 TEST_CASE("operations claim only what they can do") {

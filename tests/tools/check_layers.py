@@ -39,6 +39,7 @@ SUBFOLDERS = {
         "files": ["."],
         "limits": ["."],
         "log": ["."],
+        "operations": ["."],
         "secrets": ["."],
         "wait": ["."],
     },

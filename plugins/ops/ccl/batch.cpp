@@ -7,6 +7,7 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "base/operations/op_traits.h"
 #include "ops/common/batch_memory.h"
 
 namespace hvd::ops::ccl {
@@ -78,7 +79,7 @@ std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
 }  // namespace
 
 bool can_run(const hvd_batch& batch, bool has_halves) {
-  const bool adds = batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
+  const bool adds = traits_of(batch.op).reduces;
   const hvd_dtype dtype = sum_dtype(batch);
   const bool is_half = dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16;
   const bool is_float = is_half || dtype == HVD_FLOAT32 || dtype == HVD_FLOAT64;

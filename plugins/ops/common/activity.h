@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "horovod/plugin_op.h"
+#include "base/operations/op_traits.h"
 
 namespace hvd::ops {
 
@@ -19,32 +19,28 @@ struct FixedString {
   char letters[size];
 };
 
-// Both words and a terminating zero, in static storage.
-template <FixedString prefix, FixedString suffix>
-inline constexpr auto kJoinedWords = [] {
-  std::array<char, sizeof prefix.letters + sizeof suffix.letters - 1> text{};
-  char* const middle = std::copy_n(prefix.letters, sizeof prefix.letters - 1, text.data());
-  std::copy_n(suffix.letters, sizeof suffix.letters, middle);
-  return text;
+// By the number of the operation: "<prefix>_ALLREDUCE", zero-terminated, in static storage.
+template <FixedString prefix>
+inline constexpr auto kActivities = [] {
+  constexpr size_t kLongest = [] {
+    size_t longest = 0;
+    for (const OpTraits& traits : kOpTraits) longest = std::max(longest, traits.activity.size());
+    return longest;
+  }();
+  std::array<std::array<char, sizeof prefix.letters + 1 + kLongest>, kOpCount> texts{};
+  for (size_t op = 0; op < kOpCount; ++op) {
+    char* end = std::copy_n(prefix.letters, sizeof prefix.letters - 1, texts[op].data());
+    *end++ = '_';
+    kOpTraits[op].activity.copy(end, kLongest);
+  }
+  return texts;
 }();
 
 // activity_of<"MPI">(HVD_ALLREDUCE) is "MPI_ALLREDUCE".
 template <FixedString prefix>
 const char* activity_of(int32_t op) {
-  switch (op) {
-    case HVD_ALLREDUCE:
-      return kJoinedWords<prefix, "_ALLREDUCE">.data();
-    case HVD_ALLGATHER:
-      return kJoinedWords<prefix, "_ALLGATHER">.data();
-    case HVD_BROADCAST:
-      return kJoinedWords<prefix, "_BCAST">.data();
-    case HVD_ALLTOALL:
-      return kJoinedWords<prefix, "_ALLTOALL">.data();
-    case HVD_REDUCESCATTER:
-      return kJoinedWords<prefix, "_REDUCESCATTER">.data();
-    default:
-      return nullptr;
-  }
+  if (traits_of(op).activity.empty()) return nullptr;
+  return kActivities<prefix>[static_cast<size_t>(op)].data();
 }
 
 }  // namespace hvd::ops

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/dtype.h"
+#include "base/operations/op_traits.h"
 #include "collectives/kernels/half_conversion.h"
 #include "collectives/kernels/reduce_kernels.h"
 #include "collectives/kernels/slice.h"
@@ -75,8 +76,8 @@ void scale(void* result, const void* input, int32_t dtype, int64_t count, const 
 }
 
 hvd_dtype sum_dtype(const hvd_batch& batch) {
-  const bool reduces = batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
-  if (reduces && batch.dtype == HVD_FLOAT16 && collectives::scale_after(batch).divisor > 1) {
+  if (traits_of(batch.op).reduces && batch.dtype == HVD_FLOAT16 &&
+      collectives::scale_after(batch).divisor > 1) {
     return HVD_FLOAT32;
   }
   return static_cast<hvd_dtype>(batch.dtype);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/dtype.h"
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 #include "collectives/kernels/reduce_kernels.h"
 #include "ops/common/batch_memory.h"
@@ -13,10 +14,6 @@
 namespace hvd::ops::nccl {
 namespace {
 
-bool reduces(const hvd_batch& batch) {
-  return batch.op == HVD_ALLREDUCE || batch.op == HVD_REDUCESCATTER;
-}
-
 int64_t sum_of(const int64_t* rows, int32_t size) {
   return std::accumulate(rows, rows + size, int64_t{0});
 }
@@ -25,7 +22,7 @@ int64_t sum_of(const int64_t* rows, int32_t size) {
 
 bool can_run(const hvd_batch& batch, int32_t size, bool has_factors) {
   if (batch.device == HVD_CPU || !is_dtype(batch.dtype)) return false;
-  if (reduces(batch)) return reduction_of(batch, size, has_factors).has_value();
+  if (traits_of(batch.op).reduces) return reduction_of(batch, size, has_factors).has_value();
   return batch.op == HVD_ALLGATHER || batch.op == HVD_BROADCAST || batch.op == HVD_ALLTOALL;
 }
 
@@ -83,7 +80,7 @@ Status Collectives::prepare() {
     HVD_RETURN_IF_ERROR(
         api_.of_device(api_.stream_wait_event(channel_.stream(), event, 0), "StreamWaitEvent"));
   }
-  if (reduces(batch_)) HVD_RETURN_IF_ERROR(reduction(&type_, &operation_));
+  if (traits_of(batch_.op).reduces) HVD_RETURN_IF_ERROR(reduction(&type_, &operation_));
   for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch_.tensors[i];
     int64_t made = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 #include "runtime/negotiation/agreement.h"
 #include "runtime/negotiation/fusion_planner.h"
@@ -84,7 +85,7 @@ Status PlanApplication::check(const ProcessSetState& set, const PlanItem& item,
     return internal_error(cat("a plan ends a join that rank ", rank_, " does not wait for"));
   }
   if (submission == nullptr) {
-    if (agreed.op == HVD_ALLREDUCE || agreed.op == HVD_BARRIER) return {};
+    if (traits_of(agreed.op).runs_with_joined) return {};
     return internal_error(cat("a plan runs ", operation_text(agreed.op, item.name),
                               " without rank ", rank_, ", which has joined"));
   }

@@ -6,6 +6,7 @@
 #include <new>
 #include <numeric>
 
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 #include "collectives/kernels/slice.h"
 
@@ -61,7 +62,7 @@ void BatchExecutor::Run::describe(const SetMembers& set, const Request& request,
   batch.dtype = dtype;
   batch.device = request.device;
   batch.process_set = set.id;
-  batch.root = request.op == HVD_BROADCAST ? set.index_of(request.root) : 0;
+  batch.root = traits_of(request.op).has_root ? set.index_of(request.root) : 0;
   batch.prescale = request.prescale;
   batch.postscale = request.postscale;
   if (request.reduce_op == HVD_AVERAGE) {
@@ -97,7 +98,7 @@ void BatchExecutor::Run::add_rows(const SetMembers& set, const AgreedItem& item,
   const auto members = set.ranks.size();
   const auto mine = static_cast<size_t>(set.index);
   const std::vector<RankRows>& all = *item.rows;
-  const bool to_each = item.request->op == HVD_ALLTOALL;
+  const bool to_each = traits_of(item.request->op).row_counts == RowCounts::kPerRank;
   to->rank_rows = rows.data() + rows.size();
   for (size_t r = 0; r < members; ++r) {
     rows.push_back(to_each ? all[mine].rows[r] : all[r].rows[tensor]);
@@ -124,9 +125,10 @@ void BatchExecutor::Run::add_devices() {
 
 bool BatchExecutor::Run::has_work(size_t members) const {
   // The rows of all ranks decide, since all ranks must decide equally.
-  if (batch.op == HVD_ALLTOALL) return true;
+  const RowCounts counts = traits_of(batch.op).row_counts;
+  if (counts == RowCounts::kPerRank) return true;
   return std::any_of(tensors.begin(), tensors.end(), [&](const hvd_batch_tensor& tensor) {
-    if (batch.op != HVD_ALLGATHER) return tensor.count > 0;
+    if (counts == RowCounts::kNone) return tensor.count > 0;
     return tensor.row > 0 && sum_of(tensor.rank_rows, static_cast<int32_t>(members)) > 0;
   });
 }
@@ -140,9 +142,7 @@ bool BatchExecutor::Run::reduces_one_shot() const {
          vtable.reduce_wholes != nullptr;
 }
 
-bool BatchExecutor::Run::has_own_outputs() const {
-  return has_rank_rows(batch.op) || batch.op == HVD_REDUCESCATTER;
-}
+bool BatchExecutor::Run::has_own_outputs() const { return traits_of(batch.op).makes_outputs; }
 
 Status BatchExecutor::Run::make_outputs(const SetMembers& set) {
   for (size_t i = 0; i < tensors.size(); ++i) HVD_RETURN_IF_ERROR(make_output(set, i));
@@ -154,10 +154,11 @@ Status BatchExecutor::Run::make_output(const SetMembers& set, size_t index) {
   hvd_batch_tensor& tensor = tensors[index];
   Submission& submission = *owner[index];
   const TensorSpec& spec = submission.request.tensors[member[index]];
+  const RowCounts counts = traits_of(batch.op).row_counts;
   int64_t count = 0;
-  if (batch.op == HVD_ALLGATHER) {
+  if (counts == RowCounts::kPerTensor) {
     count = sum_of(tensor.rank_rows, size);
-  } else if (batch.op == HVD_ALLTOALL) {
+  } else if (counts == RowCounts::kPerRank) {
     count = sum_of(tensor.from_rows, size);
     submission.received_splits.assign(tensor.from_rows, tensor.from_rows + size);
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -134,7 +135,7 @@ std::optional<std::string> places(const RequestPair& pair) {
   if (has_rank_rows(a.op)) {
     if (auto sentence = shapes(pair)) return sentence;
   }
-  if (a.op == HVD_BROADCAST && a.root != b.root) {
+  if (traits_of(a.op).has_root && a.root != b.root) {
     return pair.say("BROADCAST root ranks", a.root, b.root,
                     "all ranks must receive from the same one");
   }
@@ -148,7 +149,7 @@ std::optional<std::string> places(const RequestPair& pair) {
 
 std::optional<std::string> absence(const Proposal& proposal, std::string_view joined) {
   const int32_t op = proposal.variants.front().request.op;
-  if (joined.empty() || op == HVD_ALLREDUCE || op == HVD_BARRIER) return {};
+  if (joined.empty() || traits_of(op).runs_with_joined) return {};
   return cat(op_name(op), " '", printable(proposal.name),
              "' is not supported with Join at this time: ", joined,
              " joined before it; only allreduce and barrier run without all ranks");
@@ -158,7 +159,7 @@ std::optional<std::string> absence(const Proposal& proposal, std::string_view jo
 std::optional<std::string> scalar(const Proposal& proposal) {
   for (const Variant& variant : proposal.variants) {
     const Request& request = variant.request;
-    if (!has_rank_rows(request.op) && request.op != HVD_REDUCESCATTER) continue;
+    if (!traits_of(request.op).makes_outputs) continue;
     for (size_t i = 0; i < request.tensors.size(); ++i) {
       if (!request.tensors[i].shape.empty()) continue;
       return cat(op_name(request.op), " '", printable(proposal.name), "': a rank-zero tensor",
@@ -205,7 +206,7 @@ std::optional<std::string> disagreement(const std::string& name, const RankReque
 Status check_rows(std::string_view name, const Request& request, std::span<const RankRows> rows,
                   std::span<const int32_t> members) {
   if (!has_rank_rows(request.op)) return {};
-  const bool to_each = request.op == HVD_ALLTOALL;
+  const bool to_each = traits_of(request.op).row_counts == RowCounts::kPerRank;
   const size_t wanted = to_each ? members.size() : request.tensors.size();
   bool whole = rows.size() == members.size();
   for (size_t i = 0; whole && i < rows.size(); ++i) {

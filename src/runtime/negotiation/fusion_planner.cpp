@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "base/operations/op_traits.h"
+
 namespace hvd::runtime {
 namespace {
 
-bool is_fusable(const Request& request) {
-  return request.op == HVD_ALLREDUCE || request.op == HVD_ALLGATHER ||
-         request.op == HVD_REDUCESCATTER;
-}
+bool is_fusable(const Request& request) { return traits_of(request.op).fuses; }
 
 bool can_fuse(const Request& request, const FusionOptions& options) {
   if (options.groups_alone && request.tensors.size() > 1) return false;
@@ -40,8 +39,8 @@ uint64_t bytes_of(const Request& request, const std::vector<RankRows>& rows, int
   for (size_t i = 0; i < request.tensors.size(); ++i) {
     const TensorSpec& tensor = request.tensors[i];
     if (tensor.dtype != dtype) continue;
-    const int64_t count =
-        request.op == HVD_ALLGATHER ? all_rows(rows, i) * tensor.row() : tensor.count();
+    const bool is_gathered = traits_of(request.op).row_counts == RowCounts::kPerTensor;
+    const int64_t count = is_gathered ? all_rows(rows, i) * tensor.row() : tensor.count();
     bytes += static_cast<uint64_t>(count) * dtype_size(dtype);
   }
   return bytes;

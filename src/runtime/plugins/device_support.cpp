@@ -13,7 +13,7 @@ size_t DeviceSupport::place(int32_t op, int32_t dtype, int32_t reduce_op, bool f
 
 DeviceSupport DeviceSupport::ask(const OpSelector& ops, int32_t size) {
   DeviceSupport found;
-  for (int32_t op = 0; op < static_cast<int32_t>(kOps); ++op) {
+  for (int32_t op = 0; op < static_cast<int32_t>(kOpCount); ++op) {
     for (int32_t dtype = 0; dtype < static_cast<int32_t>(kDtypes); ++dtype) {
       for (int32_t reduce_op = 0; reduce_op < static_cast<int32_t>(kReductions); ++reduce_op) {
         for (const bool factors : {false, true}) {
@@ -37,7 +37,7 @@ bool DeviceSupport::has(int32_t op, int32_t dtype, int32_t reduce_op, double pre
   const auto is_below = [](int32_t number, size_t end) {
     return number >= 0 && static_cast<size_t>(number) < end;
   };
-  if (!is_below(op, kOps) || !is_below(dtype, kDtypes)) return false;
+  if (!is_below(op, kOpCount) || !is_below(dtype, kDtypes)) return false;
   if (!reduces(op)) return runs_[place(op, dtype, HVD_SUM, false)];
   const auto is_one = [](double factor) { return factor == 1 || factor == 0; };
   return is_below(reduce_op, kReductions) &&

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/dtype.h"
+#include "base/operations/op_traits.h"
 #include "runtime/plugins/op_selector.h"
 
 namespace hvd::runtime {
@@ -20,10 +22,10 @@ class DeviceSupport {
   bool has(int32_t op, int32_t dtype, int32_t reduce_op, double prescale, double postscale) const;
 
  private:
-  static constexpr size_t kOps = 8, kDtypes = 13, kReductions = 6;
+  static constexpr size_t kDtypes = kDtypeCount, kReductions = 6;
   // Which reduction, and whether with factors.
   static size_t place(int32_t op, int32_t dtype, int32_t reduce_op, bool factors);
-  std::bitset<kOps * kDtypes * kReductions * 2> runs_;
+  std::bitset<kOpCount * kDtypes * kReductions * 2> runs_;
 };
 
 }  // namespace hvd::runtime

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 #include "runtime/submission/tensor_table.h"
 
@@ -19,7 +20,7 @@ std::string_view name_of(const MemoryUse& use) { return use.is_written ? "output
 
 // The root of a broadcast in place only reads.
 bool is_written(const Submission& submission, const Submission::Tensor& tensor) {
-  const bool stays = submission.request.op == HVD_BROADCAST && tensor.input == tensor.output;
+  const bool stays = traits_of(submission.request.op).has_root && tensor.input == tensor.output;
   return tensor.bytes > 0 && tensor.output != nullptr && !(stays && tensor.reads);
 }
 

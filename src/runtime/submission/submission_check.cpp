@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 #include "runtime/wire/request.h"
 
@@ -18,15 +19,8 @@ std::string label(const hvd_submission& from) {
   return operation_text(from.op, from.name == nullptr ? "" : from.name);
 }
 
-bool is_known_op(int32_t op) {
-  return op == HVD_ALLREDUCE || op == HVD_ALLGATHER || op == HVD_BROADCAST || op == HVD_JOIN ||
-         op == HVD_ALLTOALL || op == HVD_BARRIER || op == HVD_REDUCESCATTER;
-}
-
-bool writes_to_caller(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_BROADCAST; }
-
 Status check_root(const hvd_submission& from, const SetMembers& set) {
-  if (from.op != HVD_BROADCAST || set.index_of(from.root_rank) >= 0) return {};
+  if (!traits_of(from.op).has_root || set.index_of(from.root_rank) >= 0) return {};
   return invalid_argument(cat(label(from), ": invalid root rank ", from.root_rank,
                               set.id == 0 ? cat("; it must be from 0 to ", set.size() - 1)
                                           : cat("; process set ", set.id, " has ranks ",
@@ -47,13 +41,13 @@ Status check_reduce_op(const hvd_submission& from) {
 }
 
 Status check_terms(const hvd_submission& from, const SetMembers& set) {
-  if (!is_known_op(from.op)) {
+  if (traits_of(from.op).name.empty()) {
     return invalid_argument(cat("operation ", from.op, " is unknown"));
   }
   if ((from.flags & ~HVD_KEEPS_TENSORS) != 0) {
     return invalid_argument(cat(label(from), ": flags must be 0 or HVD_KEEPS_TENSORS"));
   }
-  if (from.op == HVD_BARRIER || from.op == HVD_JOIN) return {};
+  if (traits_of(from.op).is_nameless) return {};
   if (from.name == nullptr || from.name[0] == '\0') {
     return invalid_argument(cat(op_name(from.op), " needs a name, the same on every rank"));
   }
@@ -104,12 +98,13 @@ Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, Tenso
   if (bytes > 0 && reads && tensor.input == nullptr) {
     return invalid_argument(cat(who(), ": its input is NULL"));
   }
-  if (bytes > 0 && writes_to_caller(from.op) && tensor.output == nullptr) {
+  const bool writes_to_caller = !traits_of(from.op).makes_outputs;
+  if (bytes > 0 && writes_to_caller && tensor.output == nullptr) {
     return invalid_argument(cat(who(), ": its output is NULL"));
   }
   spec->dtype = tensor.dtype;
   spec->shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-  to->tensors[index] = {tensor.input, writes_to_caller(from.op) ? tensor.output : nullptr,
+  to->tensors[index] = {tensor.input, writes_to_caller ? tensor.output : nullptr,
                         static_cast<size_t>(bytes), reads};
   to->bytes += static_cast<uint64_t>(bytes);
   return {};
@@ -132,7 +127,7 @@ int64_t split_of(const hvd_submission& from, int32_t member) {
 Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
   auto& splits = to->request.splits;
   splits.clear();
-  if (from.op != HVD_ALLTOALL) return {};
+  if (traits_of(from.op).row_counts != RowCounts::kPerRank) return {};
   for (const TensorSpec& tensor : to->request.tensors) {
     if (tensor.shape.empty()) continue;  // the agreement gives all ranks this error
     const int64_t rows = tensor.shape[0];
@@ -183,29 +178,29 @@ Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* 
 Status copy_submission(const hvd_submission& from, int32_t rank, const SetMembers& set,
                        Submission* to, std::string_view* name, bool* shared_name) {
   HVD_RETURN_IF_ERROR(check_terms(from, set));
-  const bool is_nameless = from.op == HVD_BARRIER || from.op == HVD_JOIN;
-  if (is_nameless)
+  const OpTraits& traits = traits_of(from.op);
+  if (traits.is_nameless)
     *name = from.op == HVD_JOIN ? kJoinName : kBarrierName;
   else
     *name = from.name;
-  *shared_name = is_nameless;
+  *shared_name = traits.is_nameless;
 
   Request& request = to->request;
   request.refusal.clear();
   request.op = from.op;
-  request.reduce_op = reduces(from.op) ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
-  request.root = from.op == HVD_BROADCAST ? from.root_rank : 0;
-  request.device = is_nameless ? static_cast<int32_t>(HVD_CPU) : from.device;
-  request.prescale = reduces(from.op) && from.prescale != 0 ? from.prescale : 1;
-  request.postscale = reduces(from.op) && from.postscale != 0 ? from.postscale : 1;
-  const uint32_t count = is_nameless ? 0 : from.tensor_count;
+  request.reduce_op = traits.reduces ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
+  request.root = traits.has_root ? from.root_rank : 0;
+  request.device = traits.is_nameless ? static_cast<int32_t>(HVD_CPU) : from.device;
+  request.prescale = traits.reduces && from.prescale != 0 ? from.prescale : 1;
+  request.postscale = traits.reduces && from.postscale != 0 ? from.postscale : 1;
+  const uint32_t count = traits.is_nameless ? 0 : from.tensor_count;
   request.tensors.resize(count);
   to->tensors.resize(count);
   to->process_set = set.id;
   to->set = set.serial;
   to->bytes = 0;
   to->keeps_tensors = (from.flags & HVD_KEEPS_TENSORS) != 0;
-  const bool reads = from.op != HVD_BROADCAST || from.root_rank == rank;
+  const bool reads = !traits.has_root || from.root_rank == rank;
   for (uint32_t i = 0; i < count; ++i) {
     HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));
   }

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/operations/op_traits.h"
+
 namespace hvd::runtime {
 
 enum class Counter : uint8_t {
@@ -39,22 +41,20 @@ struct Histogram {
   }
 };
 
-constexpr size_t kOps = 8;  // hvd_op_kind
-
 struct Metrics {
   std::array<uint64_t, kCounters> counters{};
-  std::array<uint64_t, kOps> done{};
-  std::array<uint64_t, kOps> failed{};
-  std::array<uint64_t, kOps> bytes{};
-  std::array<Histogram, kOps> latency{};  // microseconds from when it was taken up to its end
-  Histogram negotiation{};                // microseconds until all ranks had it
+  std::array<uint64_t, kOpCount> done{};
+  std::array<uint64_t, kOpCount> failed{};
+  std::array<uint64_t, kOpCount> bytes{};
+  std::array<Histogram, kOpCount> latency{};  // microseconds from when it was taken up to its end
+  Histogram negotiation{};                    // microseconds until all ranks had it
   Histogram batch_bytes{};
   Histogram batch_fill{};  // thousandths of the fusion threshold
 
   void count(Counter counter, uint64_t n = 1) { counters[static_cast<size_t>(counter)] += n; }
   void finished(int32_t op, bool ok, uint64_t size, std::chrono::nanoseconds took) {
     const auto index = static_cast<size_t>(op);
-    if (index >= kOps) return;  // the runtime's own
+    if (index >= kOpCount) return;  // the runtime's own
     ++(ok ? done : failed)[index];
     bytes[index] += ok ? size : 0;
     latency[index].observe(microseconds(took));

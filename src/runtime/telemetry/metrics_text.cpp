@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -27,18 +28,6 @@ constexpr std::array<CounterText, kCounters> kCounterTexts = {{
     {Counter::kCacheMisses, "cache_misses", "Submissions that were agreed on in full."},
     {Counter::kStalls, "stalls", "Warnings of work that waits for ranks that do not come."},
 }};
-
-struct OpText {
-  int32_t op;
-  std::string_view name;
-};
-constexpr std::array<OpText, 7> kOpTexts = {{{HVD_ALLREDUCE, "allreduce"},
-                                             {HVD_ALLGATHER, "allgather"},
-                                             {HVD_BROADCAST, "broadcast"},
-                                             {HVD_JOIN, "join"},
-                                             {HVD_ALLTOALL, "alltoall"},
-                                             {HVD_BARRIER, "barrier"},
-                                             {HVD_REDUCESCATTER, "reducescatter"}}};
 
 std::string escape_label(std::string_view text) {
   std::string escaped;
@@ -94,12 +83,12 @@ void histogram(std::string& text, const HistogramText& as, const std::string& la
 }
 
 void by_operation(std::string& text, Ranks ranks, std::string_view name, std::string_view help,
-                  const std::array<uint64_t, kOps> Metrics::*values) {
+                  const std::array<uint64_t, kOpCount> Metrics::*values) {
   family(text, name, "counter", help);
   for (const MetricsOfRank& rank : ranks) {
-    for (const OpText& op : kOpTexts) {
-      const uint64_t value = (rank.metrics.*values)[static_cast<size_t>(op.op)];
-      sample(text, name, labels_of(rank, op.name), cat(value));
+    for (size_t op = 0; op < kOpCount; ++op) {
+      if (kOpTraits[op].name.empty()) continue;
+      sample(text, name, labels_of(rank, kOpTraits[op].name), cat((rank.metrics.*values)[op]));
     }
   }
 }
@@ -109,10 +98,9 @@ void latencies(std::string& text, Ranks ranks) {
   family(text, kAs.name, "histogram",
          "From when the runtime took an operation up to its end, where there was any.");
   for (const MetricsOfRank& rank : ranks) {
-    for (const OpText& op : kOpTexts) {
-      const auto index = static_cast<size_t>(op.op);
-      if (rank.metrics.done[index] + rank.metrics.failed[index] == 0) continue;
-      histogram(text, kAs, labels_of(rank, op.name), rank.metrics.latency[index]);
+    for (size_t op = 0; op < kOpCount; ++op) {
+      if (rank.metrics.done[op] + rank.metrics.failed[op] == 0) continue;
+      histogram(text, kAs, labels_of(rank, kOpTraits[op].name), rank.metrics.latency[op]);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/json_text.h"
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 #include "runtime/telemetry/trace_text.h"
 
@@ -136,8 +137,8 @@ bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
     return false;
   }
   if (fresh) {
-    const bool runs = name.op != HVD_BARRIER && name.op != HVD_JOIN;
-    tensors_.push_back({op, runs, std::vector<bool>(static_cast<size_t>(size_))});
+    tensors_.push_back(
+        {op, !traits_of(name.op).is_nameless, std::vector<bool>(static_cast<size_t>(size_))});
     const uint32_t pid = found->second + 1;
     metadata("process_name", pid, -1, cat("\"name\": \"", json_escaped(text), "\""));
     metadata("process_sort_index", pid, -1, cat("\"sort_index\": ", pid));

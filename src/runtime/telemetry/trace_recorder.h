@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/operations/op_traits.h"
 #include "runtime/submission/submission.h"
 #include "runtime/telemetry/trace_record.h"
 
@@ -44,7 +45,7 @@ class TraceRecorder {
   }
   // The number by which the batch is meant from now on; 0 when none is.
   uint32_t start_batch(int32_t op, int32_t dtype, std::span<Submission* const> submissions) {
-    if (on_ && op != HVD_BARRIER && op != HVD_JOIN) [[unlikely]] {
+    if (on_ && !traits_of(op).is_nameless) [[unlikely]] {
       return note_batch(op, dtype, submissions);
     }
     return 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/dtype.h"
+#include "base/operations/op_traits.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -40,12 +41,13 @@ std::vector<std::vector<int32_t>> sets_of(const Request& request) {
 
 std::vector<int64_t> rows_of(const Request& request) {
   std::vector<int64_t> rows;
-  if (request.op == HVD_ALLGATHER) {
+  const RowCounts counts = traits_of(request.op).row_counts;
+  if (counts == RowCounts::kPerTensor) {
     rows.reserve(request.tensors.size());
     for (const TensorSpec& tensor : request.tensors) {
       rows.push_back(tensor.shape.empty() ? 1 : tensor.shape[0]);
     }
-  } else if (request.op == HVD_ALLTOALL) {
+  } else if (counts == RowCounts::kPerRank) {
     rows.assign(request.splits.begin(), request.splits.end());
   }
   return rows;
@@ -58,28 +60,10 @@ std::string_view dtype_name(int32_t dtype) {
 }
 
 std::string_view op_name(int32_t op) {
-  switch (op) {
-    case HVD_ALLREDUCE:
-      return "allreduce";
-    case HVD_ALLGATHER:
-      return "allgather";
-    case HVD_BROADCAST:
-      return "broadcast";
-    case HVD_JOIN:
-      return "join";
-    case HVD_ALLTOALL:
-      return "alltoall";
-    case HVD_BARRIER:
-      return "barrier";
-    case HVD_REDUCESCATTER:
-      return "reducescatter";
-    case kAddProcessSets:
-      return "add_process_set";
-    case kRemoveProcessSet:
-      return "remove_process_set";
-    default:
-      return "an unknown operation";
-  }
+  if (op == kAddProcessSets) return "add_process_set";
+  if (op == kRemoveProcessSet) return "remove_process_set";
+  const std::string_view name = traits_of(op).name;
+  return name.empty() ? "an unknown operation" : name;
 }
 
 std::string operation_text(int32_t op, std::string_view name) {

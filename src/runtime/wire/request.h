@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/operations/op_traits.h"
 #include "horovod/types.h"
 
 namespace hvd::runtime {
@@ -55,10 +56,8 @@ struct Request {
   bool operator==(const Request&) const = default;
 };
 
-// Operations whose ranks may differ in the rows (or splits) that they bring.
-constexpr bool has_rank_rows(int32_t op) { return op == HVD_ALLGATHER || op == HVD_ALLTOALL; }
-
-constexpr bool reduces(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_REDUCESCATTER; }
+constexpr bool has_rank_rows(int32_t op) { return traits_of(op).row_counts != RowCounts::kNone; }
+constexpr bool reduces(int32_t op) { return traits_of(op).reduces; }
 
 // Rows of one rank. allgather: rows of each tensor; alltoall: rows to each rank.
 struct RankRows {

@@ -1,0 +1,71 @@
+// The table of the operations of hvd_op_kind, for code that asks about an operation and does not run it:
+// checks, agreement, fusion, metrics, timeline. Constants; any folder may read them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "horovod/types.h"
+
+namespace hvd {
+
+// The numbers of rows that a rank sends with its request, since ranks may differ in them.
+enum class RowCounts : uint8_t {
+  kNone,
+  kPerTensor,  // rows of each tensor
+  kPerRank     // rows for each rank: the splits
+};
+
+struct OpTraits {
+  std::string_view name = {};      // empty: no operation has this number
+  std::string_view activity = {};  // in the timeline, after a backend's name; empty: none
+  bool is_nameless = false;        // users give it no name and no tensors
+  bool has_root = false;           // the root's input alone is read
+  bool reduces = false;            // it has a reduction and factors
+  bool makes_outputs = false;      // tensors have rows, and the runtime allocates the results
+  bool fuses = false;              // several of them may share a batch
+  bool runs_with_joined = false;   // ranks that have joined take part, with neutral values
+  RowCounts row_counts = RowCounts::kNone;
+};
+
+constexpr size_t kOpCount = 8;  // numbers of hvd_op_kind; 4 is none
+
+// By the number of the operation.
+inline constexpr auto kOpTraits = [] {
+  std::array<OpTraits, kOpCount> table{};
+  table[HVD_ALLREDUCE] = {.name = "allreduce",
+                          .activity = "ALLREDUCE",
+                          .reduces = true,
+                          .fuses = true,
+                          .runs_with_joined = true};
+  table[HVD_ALLGATHER] = {.name = "allgather",
+                          .activity = "ALLGATHER",
+                          .makes_outputs = true,
+                          .fuses = true,
+                          .row_counts = RowCounts::kPerTensor};
+  table[HVD_BROADCAST] = {.name = "broadcast", .activity = "BCAST", .has_root = true};
+  table[HVD_JOIN] = {.name = "join", .is_nameless = true};
+  table[HVD_ALLTOALL] = {.name = "alltoall",
+                         .activity = "ALLTOALL",
+                         .makes_outputs = true,
+                         .row_counts = RowCounts::kPerRank};
+  table[HVD_BARRIER] = {.name = "barrier", .is_nameless = true, .runs_with_joined = true};
+  table[HVD_REDUCESCATTER] = {.name = "reducescatter",
+                              .activity = "REDUCESCATTER",
+                              .reduces = true,
+                              .makes_outputs = true,
+                              .fuses = true};
+  return table;
+}();
+
+// For a number that no operation has: a row without a name.
+constexpr const OpTraits& traits_of(int32_t op) {
+  constexpr int32_t kUnused = 4;
+  const bool is_in_table = op >= 0 && static_cast<size_t>(op) < kOpCount;
+  return kOpTraits[static_cast<size_t>(is_in_table ? op : kUnused)];
+}
+static_assert(traits_of(-1).name.empty() && traits_of(kOpCount).name.empty());
+
+}  // namespace hvd
