@@ -32,17 +32,17 @@ struct BootstrapRecord {
   static Source& self(void* context) { return Record::self(context); }
 
   static int identity(void* context, hvd_identity* identity, char* error, size_t size) {
-    return told(error, size, [&] { return self(context).identity(identity); });
+    return c_call(error, size, [&] { return self(context).identity(identity); });
   }
   static int put(void* context, const char* key, const void* value, size_t value_size, char* error,
                  size_t size) {
-    return told(error, size, [&] {
+    return c_call(error, size, [&] {
       return self(context).put(key, {static_cast<const std::byte*>(value), value_size});
     });
   }
   static int get(void* context, const char* key, void* value, size_t capacity, size_t* value_size,
                  double timeout, char* error, size_t size) {
-    return told(error, size, [&]() -> Status {
+    return c_call(error, size, [&]() -> Status {
       auto found = self(context).get(key, timeout);
       if (!found.ok()) return found.status();
       *value_size = found->size();
@@ -51,7 +51,7 @@ struct BootstrapRecord {
     });
   }
   static int fence(void* context, double timeout, char* error, size_t size) {
-    return told(error, size, [&] { return self(context).fence(timeout); });
+    return c_call(error, size, [&] { return self(context).fence(timeout); });
   }
 
   static constexpr hvd_bootstrap_v1 kVtable = {.struct_size = sizeof(hvd_bootstrap_v1),

@@ -26,7 +26,7 @@ struct ControllerRecord {
   }
   static int poll(void* context, OnMessage on_message, void* argument, int32_t* progressed,
                   char* error, size_t error_size) {
-    return told(error, error_size, [&] {
+    return c_call(error, error_size, [&] {
       bool moved = false;
       const auto hand_over = [on_message, argument](int32_t from, ByteView message) {
         on_message(argument, from, message.data(), message.size());

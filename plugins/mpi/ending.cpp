@@ -64,7 +64,7 @@ class FinalizeProxy {
   }
   bool is_between() const { return is_between_; }
   // Returns true if MPI_Finalize sends something within this time, or closes its end.
-  bool hears(std::chrono::milliseconds time) const {
+  bool has_input(std::chrono::milliseconds time) const {
     return is_ready(own_.get(), static_cast<int>(time.count()));
   }
   // Passes messages in both directions, until one end is closed.
@@ -78,7 +78,7 @@ class FinalizeProxy {
   }
   // Returns true if all ranks are at the barrier, and MPI_Finalize still closes connections and has sent nothing.
   bool is_hung() const {
-    if (!say(kHere)) return false;
+    if (!send(kHere)) return false;
     bool has_come = false;
     for (;;) {
       pollfd both[] = {{server_.get(), POLLIN, 0}, {has_come ? -1 : own_.get(), POLLIN, 0}};
@@ -92,7 +92,7 @@ class FinalizeProxy {
       const ssize_t size = ::read(server_.get(), text, sizeof text);
       if (size <= 0) return false;
       if (!has_come) {
-        if (!hears(kGrace)) return true;
+        if (!has_input(kGrace)) return true;
         char word[64];
         if (::read(own_.get(), word, sizeof word) <= 0) return false;
       }
@@ -103,11 +103,11 @@ class FinalizeProxy {
   // Announces the end; without it, a server takes the exit for a failure.
   void take_leave() const {
     char text[64];
-    if (say(kLeaves)) static_cast<void>(::read(server_.get(), text, sizeof text));
+    if (send(kLeaves)) static_cast<void>(::read(server_.get(), text, sizeof text));
   }
 
  private:
-  bool say(std::string_view word) const {
+  bool send(std::string_view word) const {
     return ::send(server_.get(), word.data(), word.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(word.size());
   }
@@ -122,8 +122,9 @@ class FinalizeProxy {
 void watch(pthread_t ending, const std::atomic<bool>& has_ended, const FinalizeProxy& proxy,
            int status, std::chrono::milliseconds usual) {
   // MPI_Finalize sends its first message after its connections have ended.
-  bool is_through = proxy.hears(usual);
-  while (!is_through && !has_ended && !uses_processor(ending)) is_through = proxy.hears(kNoTime);
+  bool is_through = proxy.has_input(usual);
+  while (!is_through && !has_ended && !uses_processor(ending))
+    is_through = proxy.has_input(kNoTime);
   if (is_through) return proxy.relay();
   if (has_ended || !proxy.is_hung()) return;
   std::fprintf(stderr,

@@ -57,9 +57,9 @@ Result<std::vector<Bytes>> AgentStore::exchange(std::string_view name, const Par
   };
   HVD_ASSIGN_OR_RETURN(const UniqueFd socket, net::connect_for_packets(socket_name_));
   HVD_RETURN_IF_ERROR(
-      tell(socket.get(), host_aggregation::RankRecord{std::string(name), party.index}, record));
+      send(socket.get(), host_aggregation::RankRecord{std::string(name), party.index}, record));
   HVD_ASSIGN_OR_RETURN(AgentReply reply,
-                       patiently([&](Deadline until) { return hear(socket.get(), until); }));
+                       patiently([&](Deadline until) { return receive(socket.get(), until); }));
   if (const auto* request = std::get_if<host_aggregation::ForwardRequest>(&reply.message)) {
     const host_aggregation::ForwardRequest where = *request;
     HVD_ASSIGN_OR_RETURN(reply.bulk, patiently([&](Deadline until) {
@@ -78,18 +78,18 @@ Result<Bytes> AgentStore::forward(int socket, std::string_view name,
       const std::vector<Bytes> hosts,
       HttpStore::exchange(of_hosts(name), {request.host, request.hosts, {}}, record, deadline));
   Bytes result = host_aggregation::join(hosts);
-  HVD_RETURN_IF_ERROR(tell(socket, host_aggregation::AggregationResult{}, result));
+  HVD_RETURN_IF_ERROR(send(socket, host_aggregation::AggregationResult{}, result));
   return result;
 }
 
-Status AgentStore::tell(int socket, const host_aggregation::Message& message, ByteView bulk) {
+Status AgentStore::send(int socket, const host_aggregation::Message& message, ByteView bulk) {
   HVD_ASSIGN_OR_RETURN(const UniqueFd file, host_aggregation::to_file(bulk));
   // The send does not block: the agent has read all earlier messages of this socket.
   return net::send_packet(socket, host_aggregation::encode(message), {file.get()}, kHostAgent)
       .status();
 }
 
-Result<AgentStore::AgentReply> AgentStore::hear(int socket, Deadline deadline) {
+Result<AgentStore::AgentReply> AgentStore::receive(int socket, Deadline deadline) {
   for (;;) {
     pollfd entry{socket, POLLIN, 0};
     const int count = ::poll(&entry, 1, deadline.poll_timeout());

@@ -25,8 +25,8 @@ class AgentStore final : public HttpStore {
  private:
   struct AgentReply;
 
-  static Status tell(int socket, const host_aggregation::Message& message, ByteView bulk);
-  static Result<AgentReply> hear(int socket, Deadline deadline);
+  static Status send(int socket, const host_aggregation::Message& message, ByteView bulk);
+  static Result<AgentReply> receive(int socket, Deadline deadline);
   Result<Bytes> forward(int socket, std::string_view name,
                         const host_aggregation::ForwardRequest& request, ByteView record,
                         Deadline deadline);

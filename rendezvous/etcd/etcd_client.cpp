@@ -20,7 +20,7 @@ constexpr double kAttempt = 5;
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{1000};
 // A shorter outage is normal (etcd elects a leader, a member restarts) and is not logged.
-constexpr milliseconds kWorthTelling{2000};
+constexpr milliseconds kReportAfter{2000};
 
 // Status codes of gRPC.
 constexpr int kInvalidArgumentCode = 3;
@@ -101,7 +101,7 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
     if (failure.ok()) {
       Result<Answer> answer = co_await call_once(path, body, deadline);
       if (answer.ok() && answer->status == 200) {
-        tell_of_end();
+        report_recovery();
         co_return std::move(answer->body);
       }
       failure = answer.status();
@@ -123,7 +123,7 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
     const bool may_pass = failure.code() == Code::kUnavailable || deadline.is_never();
     if (!may_pass) co_return explain(failure);
     if (reason.ok() || !deadline.passed()) reason = failure;
-    tell_of_outage(failure, deadline);
+    report_outage(failure, deadline);
     connection_.close();
     current_ = (current_ + 1) % endpoints_.size();
     // Pauses only after each endpoint was tried.
@@ -201,9 +201,9 @@ std::string EtcdClient::head_of(const std::string& path, size_t body) const {
                            body);
 }
 
-void EtcdClient::tell_of_outage(const Status& failure, Deadline deadline) {
+void EtcdClient::report_outage(const Status& failure, Deadline deadline) {
   if (failures_ == 0) outage_ = Clock::now();
-  if (has_warned_ || Clock::now() - outage_ < kWorthTelling) return;
+  if (has_warned_ || Clock::now() - outage_ < kReportAfter) return;
   has_warned_ = true;
   const std::string explained = explain(failure).message();
   if (!deadline.is_never()) {
@@ -218,7 +218,7 @@ void EtcdClient::tell_of_outage(const Status& failure, Deadline deadline) {
   }
 }
 
-void EtcdClient::tell_of_end() {
+void EtcdClient::report_recovery() {
   failures_ = 0;
   if (std::exchange(has_warned_, false)) {
     log::warning(

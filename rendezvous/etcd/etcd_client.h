@@ -44,8 +44,8 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   net::Task<void> rest(Deadline deadline);
   void arm(Deadline deadline);
   void disarm();
-  void tell_of_outage(const Status& failure, Deadline deadline);
-  void tell_of_end();
+  void report_outage(const Status& failure, Deadline deadline);
+  void report_recovery();
   Status explain(const Status& failure) const;
 
   const std::vector<net::Endpoint> endpoints_;

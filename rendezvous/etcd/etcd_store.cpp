@@ -204,7 +204,7 @@ net::Task<void> EtcdStore::keep_alive() {
 
 void EtcdStore::lose(Status why) {
   stop();
-  if (const auto told = std::exchange(told_, nullptr)) told(std::move(why));
+  if (const auto on_lost = std::exchange(on_lost_, nullptr)) on_lost(std::move(why));
 }
 
 void EtcdStore::stop() {

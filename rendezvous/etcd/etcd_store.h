@@ -42,7 +42,7 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   void remove_below(std::string prefix) override;
   void seal() override;
   net::Task<bool> confirm() override;
-  void on_lost(std::function<void(Status)> told) override { told_ = std::move(told); }
+  void on_lost(std::function<void(Status)> on_lost) override { on_lost_ = std::move(on_lost); }
   void end() override;
   void stop() override;
 
@@ -92,7 +92,7 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   net::asio::steady_timer done_;   // cancelled when done_group_ has changed, for confirm
   net::asio::steady_timer pulse_;  // period of keep_alive
   bool is_over_ = false;
-  std::function<void(Status)> told_;
+  std::function<void(Status)> on_lost_;
 };
 
 }  // namespace hvd::rendezvous::etcd

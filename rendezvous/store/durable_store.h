@@ -36,9 +36,9 @@ class DurableStore {
   // True if all earlier changes are stored and this server owned the job at some moment after the
   // call began. False if it no longer owns the job: its values may be outdated, and it must not reply.
   virtual net::Task<bool> confirm() = 0;
-  // Calls `told` once with the reason when this server no longer owns the job; confirm() is false from
+  // Calls it once with the reason when this server no longer owns the job; confirm() is false from
   // then on.
-  virtual void on_lost(std::function<void(Status)> told) = 0;
+  virtual void on_lost(std::function<void(Status)> on_lost) = 0;
   // The job has ended: removes its records. The loop must run until they are removed.
   virtual void end() = 0;
   // This server ends; the records stay for the next one.

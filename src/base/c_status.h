@@ -12,11 +12,11 @@
 
 namespace hvd {
 
-// Says what the system refused: memory, a thread, a descriptor.
+// Names what the system refused: memory, a thread, a descriptor.
 Status status_of(const std::exception& thrown);
 
 // Cut to the buffer's size where it must be, and always ended by a zero.
-inline int tell(const Status& status, char* error, size_t size) {
+inline int to_c_status(const Status& status, char* error, size_t size) {
   if (!status.ok() && error != nullptr && size > 0) {
     const size_t length = std::min(size - 1, status.message().size());
     std::memcpy(error, status.message().data(), length);
@@ -25,13 +25,13 @@ inline int tell(const Status& status, char* error, size_t size) {
   return static_cast<int>(status.code());
 }
 
-// Tells what the body returns, and what it throws.
+// Returns the status of the body, or that of an exception that it throws.
 template <typename Body>
-int told(char* error, size_t size, Body body) {
+int c_call(char* error, size_t size, Body body) {
   try {
-    return tell(body(), error, size);
+    return to_c_status(body(), error, size);
   } catch (const std::exception& failure) {
-    return tell(status_of(failure), error, size);
+    return to_c_status(status_of(failure), error, size);
   }
 }
 

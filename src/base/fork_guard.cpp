@@ -17,8 +17,8 @@ class Table {
     return table;
   }
   // Readers change entries, one each; a fork is the writer, and sees all of them at rest.
-  void hold() { ::pthread_rwlock_rdlock(&lock_); }
-  void let_go() { ::pthread_rwlock_unlock(&lock_); }
+  void lock_shared() { ::pthread_rwlock_rdlock(&lock_); }
+  void unlock_shared() { ::pthread_rwlock_unlock(&lock_); }
 
   void add(int fd) {
     for (auto& entry : entries_) {
@@ -65,8 +65,8 @@ class Table {
 
 }  // namespace
 
-NoFork::NoFork() { Table::instance().hold(); }
-NoFork::~NoFork() { Table::instance().let_go(); }
+NoFork::NoFork() { Table::instance().lock_shared(); }
+NoFork::~NoFork() { Table::instance().unlock_shared(); }
 
 uint32_t process_after_forks() { return Table::instance().process(); }
 

@@ -17,11 +17,11 @@ struct PluginRecord {
   static Context& self(void* context) { return *static_cast<Context*>(context); }
 
   static int probe(char* why, size_t size) {
-    return told(why, size, [] { return Plugin::probe(); }) == HVD_OK ? 1 : 0;
+    return c_call(why, size, [] { return Plugin::probe(); }) == HVD_OK ? 1 : 0;
   }
   static int open(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
                   char* error, size_t size) {
-    return told(error, size, [&]() -> Status {
+    return c_call(error, size, [&]() -> Status {
       HVD_ASSIGN_OR_RETURN(std::unique_ptr<Context> opened, Plugin::open(*host, *config));
       *context = opened.release();
       return {};

@@ -36,7 +36,7 @@ Status FrameParser::check_magic(ByteView bytes) const {
   if (std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size), kMagic.begin())) {
     return {};
   }
-  if (is_greeted_) return internal_error("the link carries something between two frames");
+  if (has_header_) return internal_error("the link carries something between two frames");
   return unavailable(cat("the far side is not a horovod agent: it began with '",
                          printable(trim(as_text(bytes))), "'"));
 }
@@ -56,7 +56,7 @@ Result<std::optional<Frame>> FrameParser::next() {
                                        kFrameVersion, ": install the same release on both"));
     return failure_;
   }
-  is_greeted_ = true;
+  has_header_ = true;
   if (bytes.size() < kFrameHeaderSize) return std::optional<Frame>();
   FrameHeader header;
   header.type = reader.get<FrameType>();

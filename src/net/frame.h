@@ -64,7 +64,7 @@ class FrameParser {
   size_t max_payload_;
   Bytes buffer_;
   size_t begin_ = 0;  // start of the bytes that are not yet parsed
-  bool is_greeted_ = false;
+  bool has_header_ = false;
   Status failure_;
 };
 

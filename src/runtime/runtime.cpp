@@ -9,7 +9,7 @@ namespace hvd::runtime {
 namespace {
 
 constexpr std::string_view kRegistrationName = "<process sets>";
-constexpr double kSayWhoLeftSeconds = 1;
+constexpr double kReportLostPeerSeconds = 1;
 // How long a rank that leaves waits for the others once the last process set has ended.
 constexpr double kAnswerSeconds = 30;
 
@@ -131,7 +131,7 @@ std::optional<Status> Runtime::wait(hvd_handle handle, Deadline deadline) {
   if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
   std::optional<Status> status;
   if (progress_->wait(submission->done, deadline)) status = submission->status;
-  if (status && !status->ok()) say_who_left();
+  if (status && !status->ok()) report_lost_peer();
   handles_.unpin(submission);
   return status;
 }
@@ -177,19 +177,19 @@ Status Runtime::release(hvd_handle handle, bool* in_use) {
 
 // A rank that fails because a peer left says so, before its program learns of the failure and may
 // end: the peer's end may become known after its own.
-void Runtime::say_who_left() {
+void Runtime::report_lost_peer() {
   const std::optional<int32_t> peer = core_->cut_off_by();
-  if (!peer || !store_ || has_said_who_left_.exchange(true)) return;
+  if (!peer || !store_ || has_reported_lost_peer_.exchange(true)) return;
   const int32_t job_rank = identity_.job_rank < 0 ? identity_.rank : identity_.job_rank;
   std::string text = cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
   if (const std::string cause = core_->cut_off_cause(); !cause.empty()) text += cat(" ", cause);
   const Status status = store_->set(rendezvous::left_by_key(job_rank), as_bytes(text),
-                                    Deadline::after_seconds(kSayWhoLeftSeconds));
+                                    Deadline::after_seconds(kReportLostPeerSeconds));
   if (!status.ok()) log::debug(status.message());
 }
 
 Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
-  say_who_left();
+  report_lost_peer();
   observation_->before_leave();
   {
     const MutexLock lock(progress_->progress_lock());

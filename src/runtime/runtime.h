@@ -121,7 +121,7 @@ class Runtime {
                   std::vector<OpenedPlugin>* ops);
   Status meet(const RuntimeOptions& options);
   void close();
-  void say_who_left();
+  void report_lost_peer();
   Status submit_named(std::string_view name, bool shared, Submission* submission);
   Status submit_registration(std::string_view name, bool shared, Request request,
                              hvd_handle* handle);
@@ -149,7 +149,7 @@ class Runtime {
   std::unique_ptr<Observation> observation_;
   Deadline meet_by_ = Deadline::never();  // when all ranks have to be connected, from open() on
   const bool is_elastic_;
-  std::atomic<bool> has_said_who_left_{false};
+  std::atomic<bool> has_reported_lost_peer_{false};
   bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;
 };
 

@@ -229,7 +229,7 @@ Status Runtime::meet(const RuntimeOptions& options) {
     HVD_RETURN_IF_ERROR(release(handle));
     if (status->ok() && stall_) {
       const MutexLock lock(progress_->progress_lock());
-      stall_->say_hello();
+      stall_->send_hello();
     }
     return *status;
   }

@@ -33,7 +33,7 @@ struct Goodbye {
 
 }  // namespace
 
-void say_goodbye_at_exit(int fd) {
+void send_goodbye_at_exit(int fd) {
   static Goodbye goodbye;
   struct stat info {};
   if (::fstat(fd, &info) != 0) return;

@@ -6,6 +6,6 @@ namespace hvd::bootstrap {
 
 // As this process ends in good order, "cmd=finalize" goes out on the server's descriptor, unless
 // that is closed by then, as MPI does when it has said so itself.
-void say_goodbye_at_exit(int fd);
+void send_goodbye_at_exit(int fd);
 
 }  // namespace hvd::bootstrap

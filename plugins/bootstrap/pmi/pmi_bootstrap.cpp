@@ -46,7 +46,7 @@ class Pmi final : public Source {
     if ((flags & FD_CLOEXEC) == 0) {
       HVD_RETURN_IF_ERROR(ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init"));
       if (::fcntl(fd_, F_SETFD, flags | FD_CLOEXEC) != 0) return system_error("fcntl", errno);
-      say_goodbye_at_exit(fd_);
+      send_goodbye_at_exit(fd_);
     }
     HVD_ASSIGN_OR_RETURN(const PmiFields limits, ask_for("cmd=get_maxes", "maxes"));
     if (const auto most = limits.find("vallen_max"); most != limits.end()) {

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "controllers/controller_plugin.h"
-#include "controllers/mpi/mail.h"
+#include "controllers/mpi/message_channel.h"
 #include "mpi/environment.h"
 
 namespace hvd::controllers::mpi {
@@ -43,7 +43,7 @@ class Controller {
   Status send(int32_t to, ByteView message) {
     if (!failure_.ok()) return failure_;
     be_awake();
-    return mail_->send(Mail::Kind::kMessage, to, message);
+    return channel_->send(MessageChannel::Kind::kMessage, to, message);
   }
   template <typename OnMessage>
   Status poll(OnMessage on_message, bool& progressed);
@@ -65,7 +65,7 @@ class Controller {
   const hvd_plugin_host& host_;
   const MpiJob job_;
   const UniqueFd timer_;
-  std::unique_ptr<Mail> mail_;
+  std::unique_ptr<MessageChannel> channel_;
   std::vector<int32_t> hosts_;
   Nanoseconds pause_ = kShortest;
   Clock::time_point last_moved_ = Clock::now();
@@ -100,7 +100,7 @@ Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host
   const MpiJob& kept = controller->job_;
   hvd::mpi::make_communicator(kept.api, kept.world_ranks, config.rank, all, everyone.get());
   if (everyone->state != 1) return internal_error("MPI makes no communicator of all ranks");
-  controller->mail_ = std::make_unique<Mail>(kept, std::move(everyone));
+  controller->channel_ = std::make_unique<MessageChannel>(kept, std::move(everyone));
   controller->number_hosts();
   const auto notice = [](void* self) {
     uint64_t count = 0;
@@ -116,8 +116,8 @@ Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host
 Controller::~Controller() {
   if (is_watched_) host_.unwatch(host_.host, timer_.get());
   if (!failure_.ok()) hvd::mpi::abandon_mpi();
-  if (mail_ && failure_.ok() && !hvd::mpi::is_over(job_.api)) {
-    mail_->flush(Deadline::after_seconds(kLeaveSeconds));
+  if (channel_ && failure_.ok() && !hvd::mpi::is_over(job_.api)) {
+    channel_->flush(Deadline::after_seconds(kLeaveSeconds));
   }
 }
 
@@ -132,20 +132,21 @@ void Controller::number_hosts() {
 template <typename OnMessage>
 Status Controller::poll(OnMessage on_message, bool& progressed) {
   if (!failure_.ok()) {
-    // Others may not have heard of it yet.
-    if (mail_->has_work())
-      static_cast<void>(mail_->poll([](Mail::Kind, int32_t, ByteView) {}).ok());
+    // Others may not have received it yet.
+    if (channel_->has_work())
+      static_cast<void>(channel_->poll([](MessageChannel::Kind, int32_t, ByteView) {}).ok());
     return failure_;
   }
   Status ended;
-  const Result<bool> moved = mail_->poll([&](Mail::Kind kind, int32_t from, ByteView message) {
-    if (!ended.ok()) return;
-    if (kind == Mail::Kind::kMessage) return on_message(from, message);
-    ByteReader in(message);
-    const auto lost_rank = in.get<int32_t>();
-    ended = aborted(in.get_text()).with_lost_rank(lost_rank);
-    if (const Status whole = in.finish("a peer's last word"); !whole.ok()) ended = whole;
-  });
+  const Result<bool> moved =
+      channel_->poll([&](MessageChannel::Kind kind, int32_t from, ByteView message) {
+        if (!ended.ok()) return;
+        if (kind == MessageChannel::Kind::kMessage) return on_message(from, message);
+        ByteReader in(message);
+        const auto lost_rank = in.get<int32_t>();
+        ended = aborted(in.get_text()).with_lost_rank(lost_rank);
+        if (const Status whole = in.finish("a peer's abort"); !whole.ok()) ended = whole;
+      });
   if (!moved.ok()) abort(moved.error());
   if (!ended.ok()) failure_ = ended;
   if (moved.ok() && *moved) {
@@ -159,18 +160,18 @@ void Controller::abort(const Status& cause) {
   if (!failure_.ok()) return;
   failure_ = cause;
   const auto size = static_cast<int32_t>(job_.world_ranks.size());
-  const Bytes word = ByteWriter().put(cause.lost_rank()).put_text(cause.message()).take();
+  const Bytes message = ByteWriter().put(cause.lost_rank()).put_text(cause.message()).take();
   for (int32_t rank = 0; rank < size; ++rank) {
     if (rank == job_.rank) continue;
-    const Status sent = mail_->send(Mail::Kind::kLastWord, rank, word);
+    const Status sent = channel_->send(MessageChannel::Kind::kAbort, rank, message);
     if (!sent.ok()) return;
   }
-  mail_->flush(Deadline::after_seconds(kFailSeconds));
+  channel_->flush(Deadline::after_seconds(kFailSeconds));
 }
 
 bool Controller::before_sleep() {
   if (!failure_.ok()) return true;
-  if (mail_->has_work()) be_awake();
+  if (channel_->has_work()) be_awake();
   const itimerspec when{{}, {0, static_cast<long>(pause_.count())}};
   ::timerfd_settime(timer_.get(), 0, &when, nullptr);
   const Nanoseconds quiet = Clock::now() - last_moved_;

@@ -114,21 +114,21 @@ Result<CclApi> open_api() {
 bool works_by_itself() { return environment_variable(kThreadsVariable).value_or("") != "0"; }
 
 Status start(const CclApi& api, const hvd_plugin_host& host, const hvd_plugin_config& config) {
-  const auto tell = [](const char* variable, const std::string& value) {
+  const auto set_default = [](const char* variable, const std::string& value) {
     ::setenv(variable, value.c_str(), 0);
   };
   // oneCCL must not look for an mpiexec that started these ranks.
-  tell("CCL_PROCESS_LAUNCHER", "none");
-  tell("CCL_LOCAL_RANK", cat(config.local_rank));
-  tell("CCL_LOCAL_SIZE", cat(std::max(config.local_size, config.local_rank + 1)));
-  tell("CCL_ATL_TRANSPORT", "ofi");
-  tell(kFabricVariable, kFabric);
+  set_default("CCL_PROCESS_LAUNCHER", "none");
+  set_default("CCL_LOCAL_RANK", cat(config.local_rank));
+  set_default("CCL_LOCAL_SIZE", cat(std::max(config.local_size, config.local_rank + 1)));
+  set_default("CCL_ATL_TRANSPORT", "ofi");
+  set_default(kFabricVariable, kFabric);
   // Without its own spinning threads, oneCCL advances an operation in each test of its event.
-  tell(kThreadsVariable, "0");
+  set_default(kThreadsVariable, "0");
   // At the default level oneCCL warns about each of these variables on every rank.
-  tell("CCL_LOG_LEVEL", "error");
+  set_default("CCL_LOG_LEVEL", "error");
   const char* interface = host.setting(host.host, "HOROVOD_GLOO_IFACE");
-  if (interface != nullptr && *interface != '\0') tell("FI_TCP_IFACE", interface);
+  if (interface != nullptr && *interface != '\0') set_default("FI_TCP_IFACE", interface);
   try {
     api.init.function(*api.init.defaults);
     return {};

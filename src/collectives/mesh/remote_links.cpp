@@ -194,7 +194,7 @@ void RemoteLinks::fail(Status status) {
   if (failure_.ok()) failure_ = std::move(status);
 }
 
-void RemoteLinks::say_last(FrameKind kind, ByteView content) {
+void RemoteLinks::send_last(FrameKind kind, ByteView content) {
   for (const auto& [rank, stream] : controls_) {
     const PeerStream& link = stream->peer_stream();
     if (!link.is_open() || (link.ended() && link.end_reason() != EBADMSG)) continue;
@@ -206,7 +206,8 @@ void RemoteLinks::say_last(FrameKind kind, ByteView content) {
 void RemoteLinks::abort(const Status& cause) {
   fail(cause);
   finish_handshakes();
-  say_last(FrameKind::kAbort, ByteWriter().put(cause.lost_rank()).put_text(cause.message()).view());
+  send_last(FrameKind::kAbort,
+            ByteWriter().put(cause.lost_rank()).put_text(cause.message()).view());
   dials_.clear();
   acceptor_->drop_all();
   // A group may still hold on to a peer stream: closed, it moves nothing.
@@ -216,7 +217,7 @@ void RemoteLinks::abort(const Status& cause) {
 }
 
 void RemoteLinks::depart() {
-  say_last(FrameKind::kGoodbye, {});
+  send_last(FrameKind::kGoodbye, {});
   dials_.clear();
   acceptor_->drop_all();
 }

@@ -102,7 +102,7 @@ class RemoteLinks final {
   bool poll_control(int32_t rank, ControlStream& stream, const Receiver* receiver);
   void check_peer_streams();
   void fail(Status status);
-  void say_last(FrameKind kind, ByteView content);
+  void send_last(FrameKind kind, ByteView content);
   void set_timer();
 
   net::EventLoop& loop_;

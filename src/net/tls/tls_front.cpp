@@ -67,18 +67,18 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
       const auto self = weak.lock();
       if (!error && self) self->end();
     });
-    if (co_await speaks_plainly()) {
-      if (server_->has_certificate()) co_return co_await say_so();
+    if (co_await is_plaintext()) {
+      if (server_->has_certificate()) co_return co_await refuse_plaintext();
       co_return pass_on(adopt, std::move(socket_));
     }
     auto stream = AcceptedSocket::with_tls(
         std::move(socket_), server_->context.get(),
-        [server = server_, peer = peer_] { tell(server->options.on_altered, peer); });
+        [server = server_, peer = peer_] { notify(server->options.on_altered, peer); });
     if (!stream.ok()) co_return;
     encrypted_ = &*stream;
     const Status status = co_await stream->shake_hands();
     encrypted_ = nullptr;
-    if (status.code() == Code::kPermissionDenied) tell(server_->options.on_other_key, peer_);
+    if (status.code() == Code::kPermissionDenied) notify(server_->options.on_other_key, peer_);
     if (status.ok()) pass_on(adopt, std::move(*stream));
   }
 
@@ -89,8 +89,8 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
   }
 
  private:
-  static void tell(const std::function<void(const std::string&)>& listener,
-                   const std::string& peer) {
+  static void notify(const std::function<void(const std::string&)>& listener,
+                     const std::string& peer) {
     if (listener) listener(peer);
   }
 
@@ -100,7 +100,7 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
   }
 
   // Returns true if the client's first bytes are no TLS record.
-  Task<bool> speaks_plainly() {
+  Task<bool> is_plaintext() {
     constexpr std::byte kHandshake{22};
     co_await socket_.async_wait(StreamSocket::wait_read, use_tuple);
     std::byte first = kHandshake;
@@ -111,7 +111,7 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
 
   // Then reads what the client still sends: an immediate close would reset the connection, and the
   // client would lose the answer.
-  Task<void> say_so() {
+  Task<void> refuse_plaintext() {
     co_await asio::async_write(socket_, asio::buffer(kUpgrade), use_tuple);
     error_code ignored;
     socket_.shutdown(StreamSocket::shutdown_send, ignored);

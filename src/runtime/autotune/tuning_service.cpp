@@ -117,7 +117,7 @@ void TuningService::planning(const std::vector<PlanItem>& items, uint64_t bytes)
   const TunedParameters tried = tuner_.current();
   tuner_.score(*score);
   log({tried, *score});
-  tell_all();
+  send_to_all();
   if (!tuner_.done()) return;
   log(tuner_.best());
   log_.close();
@@ -126,7 +126,7 @@ void TuningService::planning(const std::vector<PlanItem>& items, uint64_t bytes)
 
 void TuningService::planned(const std::vector<PlanItem>& items) { meter_.learn(items); }
 
-void TuningService::tell_all() {
+void TuningService::send_to_all() {
   ByteWriter out;
   put(tuner_.current(), out);
   core_->to_all(ServiceId::kTuning, out.view());

@@ -43,7 +43,7 @@ class TuningService final : public Service, public PlanListener {
  private:
   void open_log();
   void log(const Autotuner::Sample& sample);
-  void tell_all();
+  void send_to_all();
 
   RuntimeCore* const core_;
   const TuningOptions options_;

@@ -42,7 +42,7 @@ UniqueFd connect_to_agent(int64_t pid, const std::vector<std::string>& names) {
 
 }  // namespace
 
-void tell_agent(const rendezvous::WorldReport& report) {
+void notify_agent(const rendezvous::WorldReport& report) {
   const auto names = net::listening_names(rendezvous::kWorldReportNames);
   std::optional<int64_t> pid = ::getppid();
   for (int level = 0; level < kMostLevels && pid && *pid > 1; ++level, pid = parent_of(*pid)) {

@@ -8,6 +8,6 @@ namespace hvd::runtime {
 
 // Finds the agent among this process's ancestors, not by the environment, which a program may have changed.
 // Waits for its answer, for a bounded time. Without an agent, or if none answers, does nothing and logs nothing.
-void tell_agent(const rendezvous::WorldReport& report);
+void notify_agent(const rendezvous::WorldReport& report);
 
 }  // namespace hvd::runtime

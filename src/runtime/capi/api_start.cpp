@@ -188,7 +188,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   warn_of_misspelt_variables(settings, std::max(bootstrap.identity.rank, 0));
 
   const auto catalogue = hvd::runtime::installed_plugins(settings);
-  hvd::runtime::say_refusals(catalogue, settings, bootstrap.identity.rank == 0);
+  hvd::runtime::log_refusals(catalogue, settings, bootstrap.identity.rank == 0);
   hvd::runtime::RuntimeOptions options;
   options.settings = std::move(settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
@@ -215,7 +215,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap.identity));
   // Before they meet, since wrong worlds may never. A caller that names its ranks wants its own world.
   const hvd::rendezvous::WorldReport report = report_of(bootstrap.identity, options);
-  hvd::runtime::tell_agent(report);
+  hvd::runtime::notify_agent(report);
   if (is_elastic) options.interruption = elastic->interruption.get();
   auto runtime =
       Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options));
@@ -229,7 +229,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   if (!is_elastic && (*runtime)->identity().local_rank == 0) {
     hvd::rendezvous::WorldReport met = report;
     met.has_met = true;
-    hvd::runtime::tell_agent(met);
+    hvd::runtime::notify_agent(met);
   }
   if (is_elastic) state.elastic.load()->has_met();
   Runtime* old = state.current.exchange(runtime->release());
@@ -262,7 +262,7 @@ Status start(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom f
 }
 
 // The thread of the news passed over a loss that it heard of during the start.
-void tell_early_loss() HVD_REQUIRES(state.mutex) {
+void report_early_loss() HVD_REQUIRES(state.mutex) {
   auto* const elastic = state.elastic.load();
   Runtime* const runtime = state.current.load();
   if (elastic == nullptr || state.provisional.load() != nullptr) return;
@@ -307,7 +307,7 @@ Status hvd::runtime::api::complete_init(rendezvous::PlaceRequestFrom from) {
     }
     state.provisional.store(nullptr);
     HVD_RETURN_IF_ERROR(status);
-    tell_early_loss();
+    report_early_loss();
     joined = state.joined;
   }
   if (joined != nullptr) joined();
@@ -338,7 +338,7 @@ int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
       return status;
     }
     state.initialized.store(true);
-    tell_early_loss();
+    report_early_loss();
     return {};
   });
 }

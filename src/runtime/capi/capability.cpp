@@ -48,7 +48,7 @@ Status try_driver(std::initializer_list<const char*> libraries, const char* devi
   return status;
 }
 
-bool say(const Status& status, std::string* why) {
+bool report(const Status& status, std::string* why) {
   *why = status.message();
   return status.ok();
 }
@@ -64,7 +64,7 @@ bool has_own_path(const plugin::Catalogue& catalogue, std::string* why) {
     *why = catalogue.why_none(kind, {});
     return false;
   }
-  return say(try_tcp(), why);
+  return report(try_tcp(), why);
 }
 
 bool has_plugin(std::string_view name, std::initializer_list<hvd_plugin_kind> kinds,
@@ -84,8 +84,8 @@ plugin::Catalogue installed_plugins(const Settings& settings) {
 }
 
 bool is_capable(std::string_view name, const Settings& settings, std::string* why) {
-  if (name == "shared-memory") return say(try_shared_memory(), why);
-  if (name == "tcp") return say(try_tcp(), why);
+  if (name == "shared-memory") return report(try_shared_memory(), why);
+  if (name == "tcp") return report(try_tcp(), why);
   if (name == "gloo") return has_own_path(installed_plugins(settings), why);
   if (name == "ddl") {
     *why = "DDL was discontinued by its maker";
@@ -94,9 +94,9 @@ bool is_capable(std::string_view name, const Settings& settings, std::string* wh
   if (name == "mpi" || name == "nccl" || name == "ccl") {
     return has_plugin(name, {HVD_PLUGIN_OP}, installed_backends(settings, name), why);
   }
-  if (name == "cuda") return say(try_driver({"libcuda.so.1"}, "/dev/nvidiactl"), why);
+  if (name == "cuda") return report(try_driver({"libcuda.so.1"}, "/dev/nvidiactl"), why);
   if (name == "rocm") {
-    return say(
+    return report(
         try_driver({"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
                    "/dev/kfd"),
         why);

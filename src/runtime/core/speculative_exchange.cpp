@@ -148,7 +148,7 @@ Status SpeculativeExchange::send_tentative_plan(ProcessSetState* set, bool is_al
 bool SpeculativeExchange::receive(ProcessSetState* set, const Announcement& announcement) {
   Speculation& speculation = set->speculation;
   const bool was_undecided = speculation.is_undecided();
-  const bool matched = speculation.possible() && speculation.hear(announcement);
+  const bool matched = speculation.possible() && speculation.receive(announcement);
   if (was_undecided && !matched) ++wasted_sends_;
   return matched;
 }

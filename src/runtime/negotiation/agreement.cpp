@@ -24,8 +24,8 @@ struct RequestPair {
 
   // "Mismatched data types of 'w': float32 on rank 0, float64 on rank 2; <advice>"
   template <typename A, typename B>
-  std::string say(std::string_view what, const A& of_a, const B& of_b,
-                  std::string_view advice) const {
+  std::string mismatch(std::string_view what, const A& of_a, const B& of_b,
+                       std::string_view advice) const {
     return cat("Mismatched ", what, " of '", printable(name), "': ", of_a, " on rank ", a.rank,
                ", ", of_b, " on rank ", b.rank, "; ", advice);
   }
@@ -41,8 +41,8 @@ std::optional<std::string> dtypes(const RequestPair& pair) {
   const auto& b = pair.b.request.tensors;
   for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
     if (a[i].dtype == b[i].dtype) continue;
-    return pair.say(cat("data types", member(pair.a.request, i)), dtype_name(a[i].dtype),
-                    dtype_name(b[i].dtype), "give the tensor the same dtype on every rank");
+    return pair.mismatch(cat("data types", member(pair.a.request, i)), dtype_name(a[i].dtype),
+                         dtype_name(b[i].dtype), "give the tensor the same dtype on every rank");
   }
   return {};
 }
@@ -59,10 +59,10 @@ std::optional<std::string> shapes(const RequestPair& pair) {
          std::equal(of_a.begin() + first, of_a.end(), of_b.begin() + first))) {
       continue;
     }
-    return pair.say(cat(upper(op_name(a.op)), " tensor shapes", member(a, i)), list_text(of_a),
-                    list_text(of_b),
-                    first == 1 ? "only dimension 0 may differ between ranks"
-                               : "the shape must be the same on every rank");
+    return pair.mismatch(cat(upper(op_name(a.op)), " tensor shapes", member(a, i)), list_text(of_a),
+                         list_text(of_b),
+                         first == 1 ? "only dimension 0 may differ between ranks"
+                                    : "the shape must be the same on every rank");
   }
   return {};
 }
@@ -107,25 +107,25 @@ std::optional<std::string> terms(const RequestPair& pair) {
   if (is_registration(a.op) || is_registration(b.op)) return registrations(pair.a, pair.b);
   if (auto sentence = dtypes(pair)) return sentence;
   if (operation(a) != operation(b)) {
-    return pair.say("operations", upper(operation(a)), upper(operation(b)),
-                    "a name belongs to one operation at a time");
+    return pair.mismatch("operations", upper(operation(a)), upper(operation(b)),
+                         "a name belongs to one operation at a time");
   }
   if (a.tensors.size() != b.tensors.size()) {
-    return pair.say("group sizes", cat(a.tensors.size(), " tensors"),
-                    cat(b.tensors.size(), " tensors"),
-                    "a group must have the same members on every rank");
+    return pair.mismatch("group sizes", cat(a.tensors.size(), " tensors"),
+                         cat(b.tensors.size(), " tensors"),
+                         "a group must have the same members on every rank");
   }
   if (has_rank_rows(a.op)) return {};
   if (auto sentence = shapes(pair)) return sentence;
   if (!reduces(a.op)) return {};
   if (a.prescale != b.prescale || a.postscale != b.postscale) {
-    return pair.say("prescale and/or postscale factors", cat(a.prescale, " and ", a.postscale),
-                    cat(b.prescale, " and ", b.postscale),
-                    "the factors must be the same on every rank");
+    return pair.mismatch("prescale and/or postscale factors", cat(a.prescale, " and ", a.postscale),
+                         cat(b.prescale, " and ", b.postscale),
+                         "the factors must be the same on every rank");
   }
   if (a.reduce_op == b.reduce_op) return {};
-  return pair.say("reduction operations", reduce_op_name(a.reduce_op), reduce_op_name(b.reduce_op),
-                  "the op must be the same on every rank");
+  return pair.mismatch("reduction operations", reduce_op_name(a.reduce_op),
+                       reduce_op_name(b.reduce_op), "the op must be the same on every rank");
 }
 
 // And of the rest, where the terms are alike.
@@ -136,13 +136,13 @@ std::optional<std::string> places(const RequestPair& pair) {
     if (auto sentence = shapes(pair)) return sentence;
   }
   if (traits_of(a.op).has_root && a.root != b.root) {
-    return pair.say("BROADCAST root ranks", a.root, b.root,
-                    "all ranks must receive from the same one");
+    return pair.mismatch("BROADCAST root ranks", a.root, b.root,
+                         "all ranks must receive from the same one");
   }
   if ((a.device == HVD_CPU) != (b.device == HVD_CPU)) {
-    return pair.say("CPU/GPU device selections", a.device == HVD_CPU ? "CPU" : "GPU",
-                    b.device == HVD_CPU ? "CPU" : "GPU",
-                    "the tensor must be on the same kind of device on every rank");
+    return pair.mismatch("CPU/GPU device selections", a.device == HVD_CPU ? "CPU" : "GPU",
+                         b.device == HVD_CPU ? "CPU" : "GPU",
+                         "the tensor must be on the same kind of device on every rank");
   }
   return {};
 }

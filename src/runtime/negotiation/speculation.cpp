@@ -90,7 +90,7 @@ void Speculation::sent(std::span<const uint32_t> ids) {
   sent_ids_.assign(ids.begin(), ids.end());
 }
 
-bool Speculation::hear(const Announcement& announcement) {
+bool Speculation::receive(const Announcement& announcement) {
   ++announcements_;
   if (announcement.empty()) is_closed_ = true;
   if (!has_sent_) return false;

@@ -40,7 +40,7 @@ class Speculation {
   // Whether to send eager data now: after wasted sends it pauses for a number of chances.
   bool should_speculate();
 
-  // How many announcements the child has sent, or the root has heard.
+  // How many announcements the child has sent, or the root has received.
   uint64_t announcements() const { return announcements_; }
 
   // Whether the child's empty announcement has left, or has come: no eager data follows it.
@@ -66,7 +66,7 @@ class Speculation {
   // The ids of the last tentative plan.
   std::span<const uint32_t> sent_ids() const { return sent_ids_; }
   // An announcement came, which ends the tentative plan. True: it matches.
-  bool hear(const Announcement& announcement);
+  bool receive(const Announcement& announcement);
 
   // Keeps the eager data of an announcement that matches no tentative plan, for the next plan. The
   // data stays in its message until copied.

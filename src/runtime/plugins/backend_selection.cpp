@@ -132,7 +132,7 @@ void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
   }
 }
 
-void say_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud) {
+void log_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud) {
   const log::Level level = aloud ? log::Level::kWarning : log::Level::kInfo;
   for (const std::string& folder : split(settings.text("plugin_path"), ':')) {
     std::error_code error;

@@ -40,6 +40,6 @@ plugin::Catalogue installed_backends(const Settings& settings, std::string_view 
 plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name);
 
 // Tells the user of files that were refused, and of folders that are none; the job goes on without them.
-void say_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud);
+void log_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud);
 
 }  // namespace hvd::runtime

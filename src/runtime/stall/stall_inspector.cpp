@@ -51,7 +51,7 @@ StallInspector::StallInspector(RuntimeCore* core, StallOptions options)
   }
 }
 
-void StallInspector::say_hello() {
+void StallInspector::send_hello() {
   ByteWriter out;
   encode(StallHello{options_.host, ::getpid()}, out);
   core_->to_root(ServiceId::kStall, out.view());

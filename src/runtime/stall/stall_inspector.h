@@ -38,7 +38,7 @@ class StallInspector final : public Service {
   StallInspector(RuntimeCore* core, StallOptions options);
 
   // Once, when all ranks are there.
-  void say_hello();
+  void send_hello();
   // Reports that were made here; at the root.
   uint64_t reports() const { return reports_; }
 

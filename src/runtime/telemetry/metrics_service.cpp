@@ -19,11 +19,11 @@ void MetricsService::ask_job(std::shared_ptr<Question> question) {
   MetricsMessage message;
   message.number = next_ticket_++;
   questions_.emplace(message.number, std::move(question));
-  say(links_.to_root, message);
+  send(links_.to_root, message);
 }
 
-void MetricsService::say(const std::function<void(ByteView)>& where,
-                         const MetricsMessage& message) {
+void MetricsService::send(const std::function<void(ByteView)>& where,
+                          const MetricsMessage& message) {
   ByteWriter out;
   encode(message, out);
   where(out.view());
@@ -44,7 +44,7 @@ void MetricsService::receive(int32_t from, ByteView bytes) {
   } else if (message.says == MetricsSays::kCollect) {
     message.says = MetricsSays::kValues;
     message.values = {own_()};
-    say(links_.to_root, message);
+    send(links_.to_root, message);
   } else {
     result(message);
   }
@@ -62,7 +62,7 @@ void MetricsService::root_collect() {
   MetricsMessage message;
   message.says = MetricsSays::kCollect;
   message.number = ++collection_;
-  say(links_.to_all, message);
+  send(links_.to_all, message);
 }
 
 void MetricsService::root_values(MetricsMessage&& message) {
@@ -83,7 +83,7 @@ void MetricsService::root_values(MetricsMessage&& message) {
   if (only_here)
     result(reply);
   else
-    say(links_.to_all, reply);
+    send(links_.to_all, reply);
   if (!waiting_.empty() && !collecting_) root_collect();
 }
 

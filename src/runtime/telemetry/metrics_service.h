@@ -33,7 +33,7 @@ class MetricsService final : public Service {
   void root_collect();
   void root_values(MetricsMessage&& message);
   void result(const MetricsMessage& message);
-  void say(const std::function<void(ByteView)>& where, const MetricsMessage& message);
+  void send(const std::function<void(ByteView)>& where, const MetricsMessage& message);
 
   const int32_t rank_;
   const int32_t size_;

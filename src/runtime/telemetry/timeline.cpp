@@ -60,7 +60,7 @@ void Timeline::stop(std::shared_ptr<Question> question) {
 void Timeline::ask(TimelineMessage message, std::shared_ptr<Question> question) {
   message.ticket = next_ticket_++;
   questions_.emplace(message.ticket, std::move(question));
-  say_up(message);
+  send_up(message);
 }
 
 void Timeline::answer(const std::vector<Ask>& asks, const Status& status) {
@@ -73,13 +73,13 @@ void Timeline::answer(const std::vector<Ask>& asks, const Status& status) {
   }
 }
 
-void Timeline::say_up(const TimelineMessage& message) {
+void Timeline::send_up(const TimelineMessage& message) {
   ByteWriter out;
   encode(message, out);
   links_.to_root(out.view());
 }
 
-void Timeline::say_down(const TimelineMessage& message) {
+void Timeline::send_down(const TimelineMessage& message) {
   ByteWriter out;
   encode(message, out);
   links_.to_all(out.view());
@@ -154,7 +154,7 @@ void Timeline::root_start(int32_t from, const TimelineMessage& message) {
       reply.text = writer.error().message();
     }
   }
-  say_down(reply);
+  send_down(reply);
 }
 
 void Timeline::root_stop(int32_t from, const TimelineMessage& message) {
@@ -163,13 +163,13 @@ void Timeline::root_stop(int32_t from, const TimelineMessage& message) {
   if (root_.writer == nullptr) {
     reply.says = TimelineSays::kStopped;
     reply.asks = {{from, message.ticket}};
-    say_down(reply);
+    send_down(reply);
     return;
   }
   root_.stoppers.push_back({from, message.ticket});
   if (std::exchange(root_.stopping, true)) return;
   reply.says = TimelineSays::kStopping;
-  say_down(reply);
+  send_down(reply);
 }
 
 void Timeline::root_events(int32_t from, TimelineMessage&& message) {
@@ -191,7 +191,7 @@ void Timeline::root_written() {
   reply.asks = std::move(root_.stoppers);
   reply.text = root_.writer->status().message();
   root_.writer.reset();
-  say_down(reply);
+  send_down(reply);
 }
 
 void Timeline::root_pong() {
@@ -201,7 +201,7 @@ void Timeline::root_pong() {
   root_.pongs.clear();
   root_.pong_at = Clock::time_point::max();
   reply.time = nanoseconds(Clock::now());
-  say_down(reply);
+  send_down(reply);
 }
 
 // ---- every rank ----
@@ -227,7 +227,7 @@ void Timeline::stopping(const TimelineMessage& message) {
   TimelineMessage reply;
   reply.says = TimelineSays::kFlushed;
   reply.run = run_;
-  say_up(reply);
+  send_up(reply);
 }
 
 void Timeline::flush() {
@@ -242,7 +242,7 @@ void Timeline::flush() {
   if (is_root())
     root_events(0, std::move(message));
   else
-    say_up(message);
+    send_up(message);
 }
 
 void Timeline::ping() {
@@ -251,7 +251,7 @@ void Timeline::ping() {
   message.text = options_.host;
   message.time = nanoseconds(Clock::now());
   next_ping_ = Clock::now() + kPingEvery;
-  say_up(message);
+  send_up(message);
 }
 
 void Timeline::pong(const TimelineMessage& message) {

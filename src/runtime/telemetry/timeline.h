@@ -64,8 +64,8 @@ class Timeline final : public Service {
   bool is_root() const { return options_.rank == 0; }
   void ask(TimelineMessage message, std::shared_ptr<Question> question);
   void answer(const std::vector<Ask>& asks, const Status& status);
-  void say_up(const TimelineMessage& message);
-  void say_down(const TimelineMessage& message);
+  void send_up(const TimelineMessage& message);
+  void send_down(const TimelineMessage& message);
   void flush();
   void ping();
 

@@ -85,11 +85,11 @@ TEST_CASE("the next announcement decides the root's tentative plan") {
   Speculation root(true);
   root.sent(std::vector<uint32_t>{3, 5});
   REQUIRE(root.is_undecided());
-  SUBCASE("which matches it") { CHECK(root.hear(announcement_of({3, 5}, true))); }
-  SUBCASE("which has no eager data") { CHECK(!root.hear(announcement_of({3, 5}, false))); }
-  SUBCASE("which is of others") { CHECK(!root.hear(announcement_of({3}, true))); }
+  SUBCASE("which matches it") { CHECK(root.receive(announcement_of({3, 5}, true))); }
+  SUBCASE("which has no eager data") { CHECK(!root.receive(announcement_of({3, 5}, false))); }
+  SUBCASE("which is of others") { CHECK(!root.receive(announcement_of({3}, true))); }
   CHECK(!root.is_undecided());
-  CHECK(!root.hear(announcement_of({3, 5}, true)));
+  CHECK(!root.receive(announcement_of({3, 5}, true)));
   CHECK(root.announcements() == 2);
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("an empty announcement ends the speculation on both ranks") {
   CHECK(!child.matches(tentative_plan_of({3}, 0)));
   child.close();
   CHECK(!child.matches_tentative_plan(std::vector<uint32_t>{3}));
-  CHECK(!root.hear(announcement_of({}, false)));
+  CHECK(!root.receive(announcement_of({}, false)));
   CHECK(!root.is_undecided());
   for (Speculation* speculation : {&child, &root}) {
     CHECK(speculation->is_closed());
@@ -124,14 +124,14 @@ TEST_CASE("a rank whose eager data is wasted again and again pauses for longer a
     if (!root.should_speculate()) continue;
     ++sent;
     root.sent(std::vector<uint32_t>{1});
-    root.hear(announcement_of({2}, true));
+    root.receive(announcement_of({2}, true));
   }
   CHECK(sent > 3);
   CHECK(sent < 20);
   while (!root.should_speculate()) {
   }
   root.sent(std::vector<uint32_t>{1});
-  CHECK(root.hear(announcement_of({1}, true)));
+  CHECK(root.receive(announcement_of({1}, true)));
   CHECK(root.should_speculate());
 }
 

@@ -19,17 +19,17 @@ namespace hvd::controllers::mpi {
 using hvd::mpi::MpiComm;
 using hvd::mpi::MpiJob;
 
-class Mail {
+class MessageChannel {
  public:
   // The purpose of a message, sent as MPI's tag.
-  enum class Kind { kMessage = 1, kLastWord = 2 };
+  enum class Kind { kMessage = 1, kAbort = 2 };
   using Receiver = std::function<void(Kind kind, int32_t from, ByteView message)>;
 
-  Mail(const MpiJob& job, std::unique_ptr<MpiComm> everyone)
+  MessageChannel(const MpiJob& job, std::unique_ptr<MpiComm> everyone)
       : job_(job), everyone_(std::move(everyone)), arrivals_(job.world_ranks.size()) {}
   // Messages still under way keep their memory.
-  ~Mail();
-  Mail(const Mail&) = delete;
+  ~MessageChannel();
+  MessageChannel(const MessageChannel&) = delete;
 
   Status send(Kind kind, int32_t to, ByteView message);
   // Passes received messages to the owner and advances sends. Returns true if any message moved.
@@ -40,23 +40,23 @@ class Mail {
   bool flush(Deadline deadline);
 
  private:
-  struct Letter {
+  struct PendingMessage {
     Kind kind;
     Bytes bytes;
     MPI_Request request;
   };
   Status check(int code) const;
-  Result<bool> is_done(Letter& letter) const;
-  Result<bool> look_for_arrivals();
-  Result<bool> hand_over(const Receiver& receiver);
-  Result<bool> forget_sent();
+  Result<bool> is_done(PendingMessage& pending) const;
+  Result<bool> probe_messages();
+  Result<bool> deliver(const Receiver& receiver);
+  Result<bool> remove_sent();
 
   const MpiJob& job_;
   const std::unique_ptr<MpiComm> everyone_;
-  // MPI keeps the addresses of letters, so they must not move.
-  std::deque<std::unique_ptr<Letter>> sent_;
-  std::vector<std::deque<std::unique_ptr<Letter>>> arrivals_;  // by rank, in order
-  std::deque<Bytes> own_;                                      // to this rank itself
+  // MPI keeps the addresses of messages, so they must not move.
+  std::deque<std::unique_ptr<PendingMessage>> sent_;
+  std::vector<std::deque<std::unique_ptr<PendingMessage>>> arrivals_;  // by rank, in order
+  std::deque<Bytes> own_;                                              // to this rank itself
   size_t receiving_ = 0;
 };
 
