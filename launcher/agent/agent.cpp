@@ -499,13 +499,9 @@ void Agent::handle(const Start& start) {
   const auto served = pmix_.serve(job_, start.order, cat("unix:@", store_.name()));
   conclude_start(
       ranks_.start(network.master_port, [this, network, served](const Environment& rank) {
-        Environment more = merged(pmix_rank_environment(served, rank, network.order),
-                                  rank_environment(network, rank));
+        const Environment more = merged(pmix_rank_environment(served, rank, network.order),
+                                        rank_environment(network, rank));
         if (!job_.insecure_compat) return more;
-        const auto process = parse_int(value_of(rank, "HOROVOD_ELASTIC_PROCESS"));
-        for (const auto& [number, own] : network.order.of_ranks) {
-          if (process == number) more = merged(std::move(more), own);
-        }
         return merged(
             original_worker_environment(store_.loopback_port(), link_.input(), rank, environment_),
             more);

@@ -149,19 +149,9 @@ Deadlines::Finding Deadlines::unprepared(Time now) {
   return finding;
 }
 
-Deadlines::Finding Deadlines::unaware(Time now, const std::string& failure,
-                                      bool has_entered_elastic_run) {
+Deadlines::Finding Deadlines::unaware(Time now, const std::string& failure) {
   Finding finding;
   if (!lost_since_ || asking_since_ || !table_.current) return finding;
-  Time limit = Time::max();
-  if (limits_.may_be_originals && !has_entered_elastic_run) {
-    limit = *lost_since_ + duration_of(limits_.return_seconds);
-    if (now >= limit) {
-      finding.end = cat("no other rank has entered hvd.elastic.run within ", limits_.return_seconds,
-                        " s of that (--start-timeout)");
-      return finding;
-    }
-  }
   std::vector<std::string> names;
   for (const int process : table_.members()) {
     if (table_.is_live(process)) names.push_back(table_.whose(process));
@@ -180,7 +170,7 @@ Deadlines::Finding Deadlines::unaware(Time now, const std::string& failure,
                                     names.size() == 1 ? " notices" : " notice",
                                     " at an operation of Horovod that ", failure));
   }
-  finding.next = std::min({limit, end, unaware_.next()});
+  finding.next = std::min(end, unaware_.next());
   return finding;
 }
 

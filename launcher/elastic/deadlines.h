@@ -61,9 +61,8 @@ class Deadlines {
   // Processes that have a provisional place and do not ask for the final one, while ranks train.
   Finding unprepared(Time now);
   // Ranks that have not asked for the next generation since a loss: they do so at their next operation, which may be
-  // late. Horovod's own workers get no word of it, and never leave an init that cannot succeed.
-  // `failure`: the loss, in words.
-  Finding unaware(Time now, const std::string& failure, bool has_entered_elastic_run);
+  // late. `failure`: the loss, in words.
+  Finding unaware(Time now, const std::string& failure);
 
  private:
   const GenerationLimits& limits_;

@@ -88,13 +88,18 @@ Status check_hosts(const Settings& settings, const Names& name_of) {
   return {};
 }
 
+// The flag that makes the job elastic.
+std::string cause_of(const Settings& settings, const Names& name_of) {
+  return name_of(settings.is_set("host_discovery_script") ? "host_discovery_script"
+                                                          : "min_num_proc");
+}
+
 Status check_starter(const Settings& settings, const Names& name_of) {
   for (const char* key : {"mpi", "jsrun"}) {
     if (!settings.flag(key)) continue;
-    const char* cause =
-        settings.is_set("host_discovery_script") ? "host_discovery_script" : "min_num_proc";
-    return invalid_argument(
-        cat(name_of(key), " starts jobs of constant size only; leave out it or ", name_of(cause)));
+    return invalid_argument(cat(name_of(key),
+                                " starts jobs of constant size only; leave out it or ",
+                                cause_of(settings, name_of)));
   }
   return {};
 }
@@ -110,6 +115,12 @@ Status check_others(const Settings& settings, const Names& name_of) {
     return invalid_argument(cat(name_of("on_failure"),
                                 " wait is for jobs of constant size: the ranks of an elastic job "
                                 "go on without the failed one; leave it out"));
+  }
+  if (settings.flag("insecure_compat")) {
+    return invalid_argument(cat(name_of("insecure_compat"),
+                                " is for jobs of constant size: the launcher of an elastic job "
+                                "does not serve Horovod's own workers; leave out ",
+                                name_of("insecure_compat"), " or ", cause_of(settings, name_of)));
   }
   return {};
 }

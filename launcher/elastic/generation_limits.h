@@ -22,9 +22,6 @@ struct GenerationLimits {
   bool restarts_ranks = false;       // a failed rank is started again on its host
   // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
   bool restarts_programs = false;
-  // The ranks may be Horovod's own workers: they have their first places in their environment, and a new
-  // one starts when its place is known.
-  bool may_be_originals = false;
   std::optional<int> most_restarts;  // restarts after failures, if a user has limited them
   double cause_seconds = 3.5;        // a lost host may be the cause of a rank's exit so long before
 };

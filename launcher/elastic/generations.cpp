@@ -37,7 +37,7 @@ void Generations::discovered(std::vector<Host> hosts, Time now) {
   pool_.discovered(std::move(hosts));
   if (!std::exchange(has_begun_, true)) {
     deadlines_.launch_began(now);
-    if (limits_.restarts_programs || limits_.may_be_originals) assume_ranks();
+    if (limits_.restarts_programs) assume_ranks();
   }
   consider(now);
 }
@@ -128,7 +128,6 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   if (!table_.is_live(process)) return;
   JobProcess& one = table_.processes.at(process);
   if (request.number <= one.request) return;
-  limits_.may_be_originals = false;
   drop_assumption(now);
   one.phase = ProcessPhase::kAsking;
   one.request = request.number;
@@ -140,22 +139,6 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   repetition_.committed(request.generation, request.commits);
   if (!table_.current || table_.is_member(process)) deadlines_.asked(now);
   consider(now);
-}
-
-void Generations::original_requested(int process, int64_t request, Time now) {
-  if (!table_.is_live(process) || !is_assumed_) return;
-  JobProcess& one = table_.processes.at(process);
-  if (one.phase != ProcessPhase::kMember) return;
-  one.phase = ProcessPhase::kAsking;
-  one.request = request;
-  repetition_.committed(generation(), rendezvous::kUncountedCommits);  // it may have
-  deadlines_.asked(now);
-  consider(now);
-}
-
-bool Generations::is_asking(int process) const {
-  const auto found = table_.processes.find(process);
-  return found != table_.processes.end() && found->second.phase == ProcessPhase::kAsking;
 }
 
 bool Generations::ended(int process, int exit_code, const std::string& sentence, Time now,
@@ -409,7 +392,7 @@ void Generations::tell_loss(const std::string& sentence, Time now) {
 }
 
 void Generations::check_unaware(Time now) {
-  const auto found = deadlines_.unaware(now, failure_.sentence(), takes_part_);
+  const auto found = deadlines_.unaware(now, failure_.sentence());
   if (found.end) return over(failure_.exit_code(), failure_.before(*found.end));
   say_all(found.reminders);
   wake_at(found.next);
@@ -453,13 +436,6 @@ void Generations::mark_leaving() {
         [this](int process) { return table_.is_live(process) && table_.is_member(process); });
     if (!has_member) drop_host(host);
   }
-}
-
-// Whether the next generation may have this process, which then starts.
-bool Generations::is_held(const JobProcess& process) const {
-  const JobHost& host = table_.hosts.at(process.host);
-  return process.phase == ProcessPhase::kHeld && limits_.may_be_originals && host.is_prepared &&
-         !host.is_gone;
 }
 
 GenerationRules Generations::next_rules() const {
@@ -540,8 +516,7 @@ MembershipPlan Generations::next() const {
   }
   return plan_generation(table_, pool_, next_rules(), [this, has_state](int number) {
     const JobProcess& process = table_.processes.at(number);
-    return is_held(process) ||
-           (process.phase == ProcessPhase::kAsking && (table_.is_member(number) || !has_state));
+    return process.phase == ProcessPhase::kAsking && (table_.is_member(number) || !has_state);
   });
 }
 
@@ -562,24 +537,13 @@ void Generations::begin(Generation generation, Time now) {
   actions_.begin_generation(record);
   if (table_.has_survivor() && joining_.is_prepared()) joining_.drop();  // this is it
   table_.current = std::move(generation);
-  std::set<int> starting;  // hosts
   const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);
   for (size_t rank = 0; rank < answers.size(); ++rank) {
     const int number = record.members[rank].process;
     JobProcess& process = table_.processes.at(number);
-    if (process.phase == ProcessPhase::kHeld)
-      starting.insert(process.host);
-    else
-      actions_.answer(number, process.request, answers[rank]);
+    actions_.answer(number, process.request, answers[rank]);
     process.phase = ProcessPhase::kMember;
     process.generation = record.number;
-  }
-  for (const int host : starting) {
-    // Its agent starts all of them at once.
-    for (const int process : table_.hosts.at(host).processes) {
-      if (table_.processes.at(process).phase == ProcessPhase::kHeld) dismiss(process);
-    }
-    actions_.start_processes(host);
   }
   for (const Member& member : table_.current->removed)
     dismiss(static_cast<int>(member.incarnation));
@@ -748,7 +712,7 @@ void Generations::announce(Time now) {
     }
     wake_at(when);
   }
-  if (is_assumed_ && !limits_.may_be_originals) return;
+  if (is_assumed_) return;
   if (notice_.set(updates, now)) {
     actions_.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
   }

@@ -95,12 +95,6 @@ class Generations {
   // A process is inside hvd.elastic.run, or has returned from it.
   void runs(int process, bool is_inside);
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
-  // The same for one of Horovod's own workers, after the first generation.
-  void original_requested(int process, int64_t request, Time now);
-  // The process has asked for its next place, and waits for it.
-  bool is_asking(int process) const;
-  // Ranks have asked for the next generation, and wait for others.
-  bool is_asked() const { return deadlines_.is_asked(); }
   // A process has ended. Returns false when it failed while others have done their work: the job has failed.
   // `exception`: the line that names the one that ended it, or empty.
   bool ended(int process, int exit_code, const std::string& sentence, Time now,
@@ -166,7 +160,6 @@ class Generations {
   void check_joining();
   void plan_newcomers(Time now);
   bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
-  bool is_held(const JobProcess& process) const;
   void count_reset(const std::string& why, Time now);
   bool may_reset(Time now) { return history_.resets.may_reset(limits_.resets, now); }
   void end_by_reset_limit();

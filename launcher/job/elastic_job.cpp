@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <ctime>
 #include <random>
 #include <span>
 
@@ -12,19 +11,10 @@
 #include "base/text.h"
 #include "launcher/allocation/silence_limits.h"
 #include "launcher/elastic/elastic_settings.h"
-#include "launcher/job/worker_notice.h"
 #include "launcher/output/report.h"
 
 namespace hvd::launcher {
 namespace {
-
-constexpr std::string_view kNoPlace = "-1,-1,-1,-1,-1,-1";  // to a worker of Horovod's own
-// Between two notices of the same change: a worker loses one that comes while it changes its ranks.
-constexpr std::chrono::seconds kTellAgain{5};
-
-std::string worker_name(const std::string& host, int local_rank) {
-  return cat(host, ":", local_rank);
-}
 
 GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
   const RankLimits ranks = rank_limits(settings);
@@ -38,10 +28,7 @@ GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
           .hosts_join = hosts_join,
           .restarts_ranks = settings.flag("restart_ranks"),
           // An agent that has joined starts its ranks once, and a parent process serves one launch.
-          // Horovod's own workers never say that they can live through a change.
-          .restarts_programs =
-              !hosts_join && !settings.is_set("store_fd") && !settings.flag("insecure_compat"),
-          .may_be_originals = settings.flag("insecure_compat"),
+          .restarts_programs = !hosts_join && !settings.is_set("store_fd"),
           .most_restarts = most_restarts(settings),
           .cause_seconds = silence_limits(settings, false).host_timeout_seconds + 2};
 }
@@ -117,7 +104,6 @@ void ElasticJob::begin() {
     if (is_stopped_ || !process || !value) return;
     generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun);
   });
-  serve_originals();
   is_ended_.resize(launch_.plan.hosts.size());
   is_started_.resize(launch_.plan.hosts.size(), true);
   is_held_.resize(launch_.plan.hosts.size());
@@ -309,7 +295,7 @@ void ElasticJob::start_processes(int host) {
 net::Task<void> ElasticJob::start(int host) {
   const auto index = static_cast<size_t>(host);
   if (is_stopped_ || is_ended_[index]) co_return;
-  const StartOrder order = order_for(host);
+  const StartOrder order;  // the processes ask for their places
   const Status status = co_await launch_.links[index]->start(order);
   if (status.ok()) end_unstarted(host);
   if (status.ok() || launch_.supervisor.is_done(host)) co_return;
@@ -367,152 +353,15 @@ void ElasticJob::begin_generation(const rendezvous::Generation& generation) {
   if (const int32_t before = generation.number - 1; before >= 0) {
     launch_.server.remove_all(cat("g", before, "/"));
   }
-  record_ = generation;
-  places_.clear();
-  const std::vector<rendezvous::PlaceAnswer> answers = answers_of(generation);
-  for (size_t rank = 0; rank < answers.size(); ++rank) {
-    places_[generation.members[rank].process] = answers[rank].place;
-  }
-  updates_ = rendezvous::kHostsUnchanged;
-  if (launch_.options.settings.flag("insecure_compat")) begin_originals();
 }
 
 void ElasticJob::answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) {
-  const std::string key = rendezvous::place_answer_key(process, request);
-  if (!original_requests_.contains(process)) {
-    set(key, encode(answer));
-    return;
-  }
-  const rendezvous::Place& place = answer.place;
-  const std::string text = cat(place.rank, ",", place.size, ",", place.local_rank, ",",
-                               place.local_size, ",", place.cross_rank, ",", place.cross_size);
-  set(key, as_bytes(text));
-}
-
-void ElasticJob::serve_originals() {
-  if (!launch_.options.settings.flag("insecure_compat")) return;
-  for (const Slot& slot : launch_.plan.slots) {
-    const Host& host = launch_.plan.hosts[static_cast<size_t>(slot.host)];
-    originals_.insert_or_assign(worker_name(host.name, slot.local_rank), slot.rank);
-  }
-  launch_.server.serve_elastic_workers(
-      {.place_key = [this](std::string_view worker) { return original_place_key(worker); },
-       .on_address = [this](std::string_view worker,
-                            ByteView text) { take_original_address(worker, text); }});
-}
-
-// A worker that asks again, as after a broken connection, waits for the same answer.
-std::string ElasticJob::original_place_key(std::string_view worker) {
-  const auto found = originals_.find(worker);
-  if (is_stopped_ || found == originals_.end()) return "";
-  const int process = found->second;
-  int64_t& request = original_requests_[process];
-  if (!generations_.is_asking(process)) {
-    if (request > 0) {
-      launch_.server.remove_all(rendezvous::place_answer_key(process, request));
-    }
-    ++request;
-  }
-  std::string key = rendezvous::place_answer_key(process, request);
-  generations_.original_requested(process, request, Clock::now());
-  arm();
-  return key;
-}
-
-void ElasticJob::take_original_address(std::string_view worker, ByteView text) {
-  const auto found = originals_.find(worker);
-  if (is_stopped_ || found == originals_.end()) return;
-  generations_.takes_part(Clock::now());
-  arm();
-  auto address = decode_worker_address(text);
-  if (!address.ok()) {
-    log::warning(cat("process ", printable(worker),
-                     " is not told of changed hosts: ", address.status().message()));
-    return;
-  }
-  original_addresses_.insert_or_assign(found->second, *std::move(address));
-  tell_originals();
-}
-
-// The workers of a new generation meet in scopes that are empty. The others get the answer that they have no
-// place.
-void ElasticJob::begin_originals() {
-  originals_.clear();
-  rendezvous::ScopeSizes sizes = {{"global", static_cast<int>(record_.members.size())}};
-  std::set<int> members;
-  for (const auto& member : record_.members) {
-    const rendezvous::Place& place = places_.at(member.process);
-    members.insert(member.process);
-    originals_.insert_or_assign(worker_name(member.host, place.local_rank), member.process);
-    sizes[cat("local_", member.host)] = place.local_size;
-    sizes[cat("cross_", place.local_rank)] = place.cross_size;
-  }
-  launch_.server.begin_unsigned(std::move(sizes));
-  for (const auto& [process, request] : original_requests_) {
-    if (!members.contains(process)) {
-      set(rendezvous::place_answer_key(process, request), as_bytes(kNoPlace));
-    }
-  }
-}
-
-// The first ranks of processes that start in the present generation. Our own ask for theirs.
-StartOrder ElasticJob::order_for(int host) const {
-  StartOrder order;
-  for (const Slot& slot : launch_.plan.slots) {
-    const auto found = places_.find(slot.rank);
-    if (slot.host != host || found == places_.end()) continue;
-    const rendezvous::Place& place = found->second;
-    order.of_ranks.emplace_back(slot.rank, std::vector<std::pair<std::string, std::string>>{
-                                               {"HOROVOD_RANK", cat(place.rank)},
-                                               {"HOROVOD_SIZE", cat(place.size)},
-                                               {"HOROVOD_LOCAL_RANK", cat(place.local_rank)},
-                                               {"HOROVOD_LOCAL_SIZE", cat(place.local_size)},
-                                               {"HOROVOD_CROSS_RANK", cat(place.cross_rank)},
-                                               {"HOROVOD_CROSS_SIZE", cat(place.cross_size)}});
-  }
-  return order;
-}
-
-// Rank 0 tells the others.
-void ElasticJob::tell_originals() {
-  if (is_telling_ || is_stopped_ || updates_ == rendezvous::kHostsUnchanged) return;
-  const std::vector<int> members = generations_.table().members();
-  if (members.empty() || !original_addresses_.contains(members.front())) return;
-  is_telling_ = true;
-  net::asio::co_spawn(launch_.loop, repeat_updates(), net::asio::detached);
-}
-
-net::Task<void> ElasticJob::repeat_updates() {
-  net::asio::steady_timer pause(launch_.loop);
-  bool has_failed = false;
-  while (!is_stopped_ && updates_ != rendezvous::kHostsUnchanged && !generations_.is_asked()) {
-    const std::vector<int> members = generations_.table().members();
-    const auto found =
-        members.empty() ? original_addresses_.end() : original_addresses_.find(members.front());
-    if (found == original_addresses_.end()) break;
-    // A worker drops what is not later than the last one.
-    told_at_ = std::max(told_at_ + 1, static_cast<int32_t>(std::time(nullptr)));
-    // With removed hosts alone, the ranks would not synchronise their state, and a rank that joins would.
-    Bytes request =
-        hosts_updated_request(found->second.key, told_at_, updates_ | rendezvous::kHostsAdded);
-    WorkerAddress worker = found->second;
-    const bool was_reached = co_await tell_worker(std::move(worker), std::move(request));
-    if (!was_reached && !is_stopped_ && !std::exchange(has_failed, true)) {
-      launch_.output.say(
-          "rank 0 does not hear of changed hosts: this machine does not reach the address where "
-          "its Horovod listens for them");
-    }
-    pause.expires_after(kTellAgain);
-    co_await pause.async_wait(net::use_tuple);
-  }
-  is_telling_ = false;
+  set(rendezvous::place_answer_key(process, request), encode(answer));
 }
 
 void ElasticJob::tell_updates(int32_t generation, rendezvous::HostUpdates updates) {
   set(std::string(rendezvous::kUpdateNews),
       encode(rendezvous::GenerationNews{generation, cat(static_cast<int32_t>(updates))}));
-  updates_ = updates;
-  tell_originals();
 }
 
 void ElasticJob::tell_loss(int32_t generation, const std::string& sentence) {

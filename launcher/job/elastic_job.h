@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -15,7 +14,6 @@
 #include "launcher/cli/options.h"
 #include "launcher/elastic/generations.h"
 #include "launcher/elastic/script_discovery.h"
-#include "launcher/elastic/worker_address.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
 #include "launcher/job/supervisor.h"
@@ -87,13 +85,6 @@ class ElasticJob : private GenerationActions {
   net::Task<void> end_in_time(int host);
   void end_unstarted(int host);
   void take_request(const std::string& key);
-  void serve_originals();
-  std::string original_place_key(std::string_view worker);
-  void take_original_address(std::string_view worker, ByteView text);
-  void begin_originals();
-  void tell_originals();
-  net::Task<void> repeat_updates();
-  StartOrder order_for(int host) const;
   void set(const std::string& key, ByteView value);
   // The agent of this host ends. Its name is free for another one, which has no failures.
   void leave_queue(const std::string& name);
@@ -107,15 +98,6 @@ class ElasticJob : private GenerationActions {
   std::vector<bool> is_started_;  // by host: it has got the order to start its processes
   std::vector<bool> is_held_;     // by host: its agent waits for that order
   std::set<int> unstarted_;       // processes to be ended as soon as they are started
-  // The processes of Horovod's own workers (--insecure-compat), by "HOST:LOCAL_RANK" in the present generation.
-  std::map<std::string, int, std::less<>> originals_;
-  std::map<int, int64_t> original_requests_;         // how many each process has sent
-  std::map<int, WorkerAddress> original_addresses_;  // processes there hear of changed hosts
-  rendezvous::Generation record_;                    // the newest one
-  std::map<int, rendezvous::Place> places_;          // each process of the generation has one
-  int32_t updates_ = rendezvous::kHostsUnchanged;    // changes that wait for the next generation
-  int32_t told_at_ = 0;                              // seconds since 1970
-  bool is_telling_ = false;
   bool is_stopped_ = false;
   bool wants_restart_ = false;
 };

@@ -74,8 +74,6 @@ struct StartOrder {
   std::vector<std::pair<std::string, std::string>> environment;  // overrides all other variables
   // The network interface by which other hosts reach this host, for programs without a setting for it.
   std::string interface;
-  // Variables of single ranks, by RankSpec::rank; they override the others.
-  std::vector<std::pair<int32_t, std::vector<std::pair<std::string, std::string>>>> of_ranks = {};
 };
 
 enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };

@@ -103,22 +103,10 @@ void get(ByteReader& from, MasterCandidates& candidates) {
 void put(ByteWriter& to, const StartOrder& order) {
   put(to, order.environment);
   to.put_text(order.interface);
-  to.put(static_cast<uint32_t>(order.of_ranks.size()));
-  for (const auto& [rank, variables] : order.of_ranks) {
-    to.put(rank);
-    put(to, variables);
-  }
 }
 void get(ByteReader& from, StartOrder& order) {
   get(from, order.environment);
   order.interface = from.get_text();
-  const uint32_t ranks = from.get_count(8);
-  for (uint32_t i = 0; i < ranks && !from.failed(); ++i) {
-    const auto rank = from.get<int32_t>();
-    Variables variables;
-    get(from, variables);
-    order.of_ranks.emplace_back(rank, std::move(variables));
-  }
 }
 
 void put(ByteWriter& to, const RankExit& exit) {

@@ -242,12 +242,6 @@ std::optional<Bytes> Server::value(std::string_view key) const {
   if (!value) return {};
   return value->bytes;
 }
-void Server::serve_elastic_workers(ElasticWorkers workers) {
-  impl_->core().elastic_workers = std::move(workers);
-}
-void Server::begin_unsigned(ScopeSizes sizes) {
-  if (auto& store = impl_->core().unsigned_store) store->begin_anew(std::move(sizes));
-}
 size_t Server::session_count() const { return impl_->core().sessions.size(); }
 size_t Server::waiter_count() const { return impl_->core().service.waiter_count(); }
 

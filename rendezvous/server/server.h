@@ -18,7 +18,6 @@
 #include "net/asio.h"
 #include "net/endpoint.h"
 #include "net/tls/tls_front.h"
-#include "rendezvous/server/elastic_workers.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/unsigned_store.h"
@@ -79,11 +78,6 @@ class Server {
   Status set(std::string_view key, ByteView value);
   void remove_all(std::string_view prefix);  // keys and exchanges
   void on_change(std::string prefix, std::function<void(const std::string& key)> on_key);
-
-  // For an elastic job whose ranks may be Horovod's own workers. No effect without insecure_compat.
-  void serve_elastic_workers(ElasticWorkers workers);
-  // A generation of such workers begins: the unsigned store is empty, and its scopes have these members.
-  void begin_unsigned(ScopeSizes sizes);
 
   // Current value of this key; nothing if the key is absent.
   std::optional<Bytes> value(std::string_view key) const;

@@ -14,7 +14,6 @@
 
 #include "base/secrets/secret.h"
 #include "net/tls/accepted_socket.h"
-#include "rendezvous/server/elastic_workers.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server_limits.h"
 #include "rendezvous/server/service.h"
@@ -42,7 +41,6 @@ struct ServerCore {
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   StoreService service;
   std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
-  std::optional<ElasticWorkers> elastic_workers;
   // Statuses of unsigned requests that were logged: each is logged once.
   std::set<int> logged_refusals;
   std::unordered_set<Session*> sessions;

@@ -232,9 +232,7 @@ net::Task<void> Session::answer() {
   if (is_unsigned_) {
     is_signed_ = false;
     unsigned_room_.reset();  // the store takes room for the value
-    std::optional<StoreRequest> place = place_request(*core_, *parser_);
-    if (!place) co_return begin_reply(answer_unsigned(*core_, *parser_), keeps());
-    co_return co_await execute(*std::move(place));
+    co_return begin_reply(answer_unsigned(*core_, *parser_), keeps());
   }
   is_signed_ = parser_->field("Authorization").starts_with("HVD1 ");
   if (!is_signed_) co_return begin_reply(answer_monitor(*core_, parser_->target()), keeps());

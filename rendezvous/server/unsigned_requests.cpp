@@ -6,13 +6,6 @@
 #include "net/socket_address.h"
 
 namespace hvd::rendezvous {
-namespace {
-
-// Before "HOST:LOCAL_RANK".
-constexpr std::string_view kPlaces = "/rank_and_size/";
-constexpr std::string_view kAddresses = "/worker_addresses/";
-
-}  // namespace
 
 // /health needs no token: that the server runs is no secret.
 std::optional<Reply> admit_monitor(const ServerCore& core, const net::HttpRequestParser& request) {
@@ -101,23 +94,8 @@ std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestPars
   return {};
 }
 
-std::optional<StoreRequest> place_request(ServerCore& core, const net::HttpRequestParser& request) {
-  const std::string_view target = request.target();
-  if (!core.elastic_workers || request.method() != "GET" || !target.starts_with(kPlaces)) return {};
-  const std::string key = core.elastic_workers->place_key(target.substr(kPlaces.size()));
-  if (key.empty()) return {};
-  return StoreRequest{
-      "GET", cat("/v1/keys/", net::percent_encode(key), "?wait=", kLongestWait - 1), {}, {}};
-}
-
 // The other replies have no text.
 Reply answer_unsigned(ServerCore& core, net::HttpRequestParser& request) {
-  if (core.elastic_workers && request.method() == "PUT" &&
-      request.target().starts_with(kAddresses)) {
-    const Bytes address = request.take_body();
-    core.elastic_workers->on_address(request.target().substr(kAddresses.size()), address);
-    return {200, {}, nullptr};
-  }
   UnsignedStore::Answer answer =
       core.unsigned_store->answer(request.method(), request.target(), request.take_body());
   if (answer.status == 507) return refuse_total(core);

@@ -25,8 +25,5 @@ std::optional<Reply> admit_agent(ServerCore& core, const net::HttpRequestParser&
 std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestParser& request,
                                     int socket, UnsignedStore::Room& room);
 Reply answer_unsigned(ServerCore& core, net::HttpRequestParser& request);
-// The request of a worker of an elastic job for its next place, as one that waits for a key of the signed
-// store; nothing: another request.
-std::optional<StoreRequest> place_request(ServerCore& core, const net::HttpRequestParser& request);
 
 }  // namespace hvd::rendezvous

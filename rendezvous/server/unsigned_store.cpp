@@ -44,11 +44,6 @@ UnsignedStore::Room UnsignedStore::take_room(size_t bytes) {
   return take(bytes);
 }
 
-void UnsignedStore::begin_anew(ScopeSizes sizes) {
-  scopes_.clear();
-  sizes_ = std::move(sizes);
-}
-
 bool UnsignedStore::knows(std::string_view method) {
   return method == "GET" || method == "PUT" || method == "DELETE";
 }

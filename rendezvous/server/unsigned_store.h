@@ -46,9 +46,6 @@ class UnsignedStore {
   // Whether the store supports this method.
   static bool knows(std::string_view method);
 
-  // Begins a generation of an elastic job: no value is left, and the scopes have these members.
-  void begin_anew(ScopeSizes sizes);
-
   size_t scope_count() const { return scopes_.size(); }
   size_t taken_bytes() const { return *taken_; }
 
@@ -65,7 +62,7 @@ class UnsignedStore {
   void remove(std::string_view name, std::string_view key);
   size_t members_of(std::string_view name, const Scope& scope) const;
 
-  ScopeSizes sizes_;
+  const ScopeSizes sizes_;
   UnsignedLimits limits_;
   const std::shared_ptr<size_t> taken_ =
       std::make_shared<size_t>(0);  // values may outlive this object

@@ -13,9 +13,7 @@ Environment original_worker_environment(uint16_t port, int link, const Environme
                              {"HOROVOD_GLOO_RENDEZVOUS_PORT", cat(port)},
                              {"HOROVOD_CONTROLLER", "gloo"},
                              {"HOROVOD_CPU_OPERATIONS", "gloo"}};
-  // Other hosts may come into an elastic job.
-  const bool is_alone = value_of(rank, "HOROVOD_LOCAL_SIZE") == value_of(rank, "HOROVOD_SIZE") &&
-                        value_of(rank, "HOROVOD_ELASTIC").empty();
+  const bool is_alone = value_of(rank, "HOROVOD_LOCAL_SIZE") == value_of(rank, "HOROVOD_SIZE");
   const auto addresses = host_addresses(link, own, {});
   const std::string interface =
       addresses.empty() ? "" : (is_alone ? addresses.back() : addresses.front()).interface;

@@ -9,8 +9,9 @@ namespace hvd::launcher {
 namespace {
 
 TEST_CASE("a loss that no rank has noticed is named each minute") {
-  RecordedJob job(of_originals());
+  RecordedJob job(of_script());
   job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
   job.generations.takes_part(job.now());
   CHECK(job.generations.ended(0, 134, "rank 0 on host a was killed", job.now()));
   job.said.clear();
@@ -24,7 +25,7 @@ TEST_CASE("a loss that no rank has noticed is named each minute") {
         "the next generation waits until rank 2 on host b, rank 3 on host b notice at an operation "
         "of "
         "Horovod that rank 0 on host a was killed");
-  ask_as_originals(job, {2, 3});
+  job.ask({2, 3});
   CHECK(job.ranks() == "2 3");
   job.said.clear();
   job.wait(60);

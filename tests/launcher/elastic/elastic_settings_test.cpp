@@ -175,6 +175,12 @@ TEST_CASE("flags that an elastic job would ignore are refused") {
   CHECK(job_refusal_of({"--min-np", "1", "--on-failure", "wait"}) ==
         "--on-failure wait is for jobs of constant size: the ranks of an elastic job go on without "
         "the failed one; leave it out");
+  CHECK(job_refusal_of({"--min-np", "1", "--insecure-compat"}) ==
+        "--insecure-compat is for jobs of constant size: the launcher of an elastic job does not "
+        "serve Horovod's own workers; leave out --insecure-compat or --min-np");
+  CHECK(job_refusal_of({"-np", "1", "--host-discovery-script", "x", "--insecure-compat"}) ==
+        "--insecure-compat is for jobs of constant size: the launcher of an elastic job does not "
+        "serve Horovod's own workers; leave out --insecure-compat or --host-discovery-script");
   CHECK(job_refusal_of({"--min-np", "1", "--store-fd", "3"}).empty());
   CHECK(job_refusal_of({"--min-np", "1", "--max-restarts", "0", "--on-failure", "kill"}).empty());
 }

@@ -136,17 +136,4 @@ inline GenerationLimits of_script(int least = 1) {
   return limits;
 }
 
-// Workers of Horovod's own have asked again.
-inline void ask_as_originals(RecordedJob& job, std::initializer_list<int> who) {
-  for (const int process : who) {
-    job.generations.original_requested(process, ++job.requests[process], job.now());
-  }
-}
-
-inline GenerationLimits of_originals() {
-  GenerationLimits limits = of_script();
-  limits.may_be_originals = true;
-  return limits;
-}
-
 }  // namespace hvd::launcher
