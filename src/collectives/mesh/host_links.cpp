@@ -169,14 +169,14 @@ void HostLinks::wake(const LocalMask& mask) {
 
 void HostLinks::depart() {
   if (std::exchange(has_departed_, true)) return;
-  mine_.state.store(static_cast<uint32_t>(RankState::kClosed), std::memory_order_seq_cst);
+  mine_.state.store(static_cast<uint32_t>(BlockState::kClosed), std::memory_order_seq_cst);
   region_->header().left_count.fetch_add(1, std::memory_order_seq_cst);
   wake(everyone_);
 }
 
 bool HostLinks::departed(size_t local) const {
   return region_->rank(local).state.load(std::memory_order_seq_cst) ==
-         static_cast<uint32_t>(RankState::kClosed);
+         static_cast<uint32_t>(BlockState::kClosed);
 }
 
 uint32_t HostLinks::left_count() const {

@@ -24,7 +24,7 @@ constexpr size_t kSubRegions = 64;
 // A set of local ranks.
 using LocalMask = std::array<uint64_t, kMaskWords>;
 
-enum class RankState : uint32_t { kOpen = 0, kClosed = 1 };
+enum class BlockState : uint32_t { kOpen = 0, kClosed = 1 };
 
 // A piece of a message. `turn` equals the cell's position when a sender may fill the cell, and the
 // position plus one when the receiver may read it.
