@@ -1,0 +1,150 @@
+// The part of a job on one host: its state, and what the launcher has of it. HostTable owns it; the launch, the
+// supervisor, the elastic policy, the inspector and the output refer to it. Lives on the launch's loop. Its life,
+// with the cause of each move:
+//
+//            planned
+//               | reach
+//     .---- connecting ---- end -------.     a spawner brings the agent there: SpawnStage
+//     |         | connected            |
+//     |---- preparing ----- end -------|     the agent checks its part of the job
+//     |         | prepared             |
+//     |------ held -------- end -------|     the agent waits for the order to start
+//     |         | order                |
+//     |---- starting ------ end -------|
+//     |      |  | started              |
+//     |leave |  |                      |
+//     |      | running ---- end -------|
+//     |      v  | leave                |
+//     |---- leaving ------- end -------|     its ranks leave an elastic job
+//     |                                v
+//     |------------------------------ ending      lost is also reached from here
+//     | lost                             | finished, or drop before its ranks were started
+//     v                                  v
+//    lost                              done
+//
+// `end` is an order of the launcher, which may repeat it, or, from preparing on, a decision of the agent itself
+// (agent_ends). `finished` also comes from held to leaving: ranks that all end by themselves make their host done at
+// once. `drop` comes from connecting to held, too: the launcher closes the link to an agent that has no ranks yet.
+//
+// A host that dies: launcher/link/agent_link.cpp notices it, launcher/job/supervisor.cpp (on_lost) moves it to lost
+// and decides whether the job goes on, launcher/elastic/generations.cpp (host_lost) plans the next generation of an
+// elastic job, and launcher/job/elastic_job.cpp starts and ends the hosts of that plan.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/hosts/moves.h"
+#include "launcher/hosts/rank_run.h"
+#include "launcher/link/agent_link.h"
+#include "launcher/plan/hosts.h"
+#include "launcher/protocol/host_job.h"
+#include "launcher/spawn/spawner.h"
+
+namespace hvd::launcher {
+
+enum class HostState : uint8_t {
+  kPlanned,
+  kConnecting,
+  kPreparing,
+  kHeld,
+  kStarting,
+  kRunning,
+  kLeaving,
+  kEnding,
+  kDone,
+  kLost
+};
+enum class HostCause : uint8_t {
+  kReach,
+  kConnected,
+  kPrepared,
+  kOrder,
+  kStarted,
+  kLeave,
+  kEnd,
+  kAgentEnds,
+  kFinished,
+  kDrop,
+  kLost
+};
+using HostMove = Move<HostState, HostCause>;
+
+std::span<const HostMove> host_moves();
+std::string_view to_string(HostState state);  // "planned", "connecting", ...
+std::string_view to_string(HostCause cause);
+
+class HostRun {
+ public:
+  HostRun(int number, Host host) : number_(number), host_(std::move(host)) {}
+  HostRun(const HostRun&) = delete;
+
+  int number() const { return number_; }
+  const Host& host() const { return host_; }
+  const std::string& name() const { return host_.name; }
+  std::span<RankRun* const> ranks() const { return ranks_; }
+
+  HostState state() const { return state_; }
+  HostCause cause() const { return cause_; }  // of the last move
+  // The beginning of the state, or of its stage while it connects.
+  Clock::time_point since() const { return since_; }
+  // When the launcher gives the host up if it stays in this state.
+  Deadline deadline() const { return deadline_; }
+  // While it connects.
+  SpawnStage stage() const { return stage_; }
+  // No event of the host follows.
+  bool is_over() const { return state_ == HostState::kDone || state_ == HostState::kLost; }
+  bool has_failed() const { return state_ == HostState::kLost; }
+  // The ranks have got the order to start. They may have ended since.
+  bool had_ranks() const { return furthest_ >= HostState::kStarting; }
+
+  // A move that host_moves() does not have ends the launcher.
+  void to(HostState next, HostCause cause, Deadline deadline = Deadline::never());
+  // Moves if the host is in the state `from`; its end may have been ordered since.
+  void advance(HostState from, HostState next, HostCause cause,
+               Deadline deadline = Deadline::never()) {
+    if (state_ == from) to(next, cause, deadline);
+  }
+  // The next stage of a host that connects.
+  void enter(SpawnStage stage, Deadline deadline = Deadline::never());
+  void give_up_at(Deadline deadline) { deadline_ = deadline; }
+
+  // The receiver of the agent's events. Set before the host is reached; outlives the link.
+  void set_events(std::unique_ptr<AgentEvents> events) { events_ = std::move(events); }
+  AgentEvents& events() const { return *events_; }
+  // The link to the agent once it is prepared; null before. It stays, closed, when the host is over.
+  AgentLink* link() const { return link_.get(); }
+  void hold(std::unique_ptr<AgentLink> link);
+  // Closes the link, if there is one.
+  void close();
+  // Destroys it: what it refers to is about to go.
+  void release() { link_.reset(); }
+  // A rank has called hvd.init(), or the ranks of its start have met: one rank of each host reports it.
+  void joined(const Joined& report);
+  // Data that the ranks get when they start.
+  StartOrder& order() { return order_; }
+  const StartOrder& order() const { return order_; }
+
+ private:
+  friend class HostTable;
+
+  const int number_;
+  const Host host_;
+  std::vector<RankRun*> ranks_;
+  HostState state_ = HostState::kPlanned;
+  HostState furthest_ = HostState::kPlanned;  // of the states of its start
+  HostCause cause_ = HostCause::kReach;
+  SpawnStage stage_ = SpawnStage::kResolve;
+  Clock::time_point since_ = Clock::now();
+  Deadline deadline_ = Deadline::never();
+  StartOrder order_;
+  std::unique_ptr<AgentEvents> events_;
+  std::unique_ptr<AgentLink> link_;
+};
+
+}  // namespace hvd::launcher

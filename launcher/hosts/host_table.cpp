@@ -1,0 +1,39 @@
+#include "launcher/hosts/host_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace hvd::launcher {
+
+HostTable::HostTable(SlotPlan plan) : plan_(std::move(plan)) {
+  for (const Host& host : plan_.hosts) hosts_.emplace_back(static_cast<int>(hosts_.size()), host);
+  for (const Slot& slot : plan_.slots) {
+    HostRun& host = this->host(slot.host);
+    host.ranks_.push_back(&ranks_.emplace_back(host, slot));
+  }
+}
+
+HostRun& HostTable::add(Host host, std::vector<Slot> slots) {
+  plan_.hosts.push_back(host);
+  HostRun& added = hosts_.emplace_back(static_cast<int>(hosts_.size()), std::move(host));
+  for (const Slot& slot : slots) {
+    HVD_CHECK(slot.rank == size() && slot.host == added.number());
+    plan_.slots.push_back(slot);
+    added.ranks_.push_back(&ranks_.emplace_back(added, slot));
+  }
+  if (added_) added_(added);
+  return added;
+}
+
+bool HostTable::is_over() const {
+  return std::ranges::all_of(hosts_, [](const HostRun& host) { return host.is_over(); });
+}
+
+int HostTable::living_ranks() const {
+  return static_cast<int>(std::ranges::count_if(
+      ranks_, [](const RankRun& rank) { return !rank.is_over() && !rank.host().is_over(); }));
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,50 @@
+// The hosts and ranks of a launch. Their addresses are stable: all parts of a launch refer to them. An elastic job
+// adds hosts; none is removed, and a host that comes back is another entry. JobLaunch owns it. Lives on the launch's
+// loop.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "launcher/hosts/host_run.h"
+#include "launcher/hosts/rank_run.h"
+#include "launcher/plan/slot_plan.h"
+
+namespace hvd::launcher {
+
+class HostTable {
+ public:
+  explicit HostTable(SlotPlan plan);
+  HostTable(const HostTable&) = delete;
+
+  // Adds a host with its ranks, whose numbers follow the last one's. Calls on_added().
+  HostRun& add(Host host, std::vector<Slot> slots);
+  void on_added(std::function<void(HostRun&)> callback) { added_ = std::move(callback); }
+
+  // The same hosts and ranks as data.
+  const SlotPlan& plan() const { return plan_; }
+  std::deque<HostRun>& hosts() { return hosts_; }
+  const std::deque<HostRun>& hosts() const { return hosts_; }
+  std::deque<RankRun>& ranks() { return ranks_; }
+  const std::deque<RankRun>& ranks() const { return ranks_; }
+  HostRun& host(int number) { return hosts_[static_cast<size_t>(number)]; }
+  const HostRun& host(int number) const { return hosts_[static_cast<size_t>(number)]; }
+  RankRun& rank(int number) { return ranks_[static_cast<size_t>(number)]; }
+  const RankRun& rank(int number) const { return ranks_[static_cast<size_t>(number)]; }
+  int size() const { return plan_.size(); }  // ranks
+  bool has_rank(int number) const { return number >= 0 && number < size(); }
+
+  // Whether no host has anything left to do.
+  bool is_over() const;
+  // Ranks of hosts that are not over, without those that have ended.
+  int living_ranks() const;
+
+ private:
+  SlotPlan plan_;
+  std::deque<HostRun> hosts_;
+  std::deque<RankRun> ranks_;
+  std::function<void(HostRun&)> added_;
+};
+
+}  // namespace hvd::launcher
