@@ -26,9 +26,10 @@ constexpr std::chrono::milliseconds kPause{500};
 }  // namespace
 
 net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail) {
-  Question question{++last_, std::vector<std::string>(hosts_), std::vector<bool>(hosts_), 0,
+  const size_t hosts = hosts_.hosts().size();
+  Question question{++last_, std::vector<std::string>(hosts), std::vector<bool>(hosts), 0,
                     net::asio::steady_timer(executor_, kAnswerTimeout)};
-  for (size_t host = 0; host < hosts_; ++host) {
+  for (size_t host = 0; host < hosts; ++host) {
     question.is_open[host] = ask_(host, question.number, detail);
     if (question.is_open[host]) ++question.left;
   }

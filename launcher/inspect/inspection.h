@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 
@@ -21,12 +22,11 @@ class Inspection {
  public:
   // `ask` sends the question of this number to a host; false when there is nobody to answer.
   using Ask = std::function<bool(size_t host, uint32_t number, InspectDetail detail)>;
-  Inspection(net::asio::any_io_executor executor, size_t hosts, Ask ask)
+  // `hosts` outlives this object.
+  Inspection(net::asio::any_io_executor executor, const HostTable& hosts, Ask ask)
       : executor_(std::move(executor)), hosts_(hosts), ask_(std::move(ask)) {}
 
-  // An elastic job has more hosts.
-  void grow(size_t hosts) { hosts_ = hosts; }
-  // By host; empty where nothing came.
+  // By host of the table; empty where nothing came.
   net::Task<std::vector<std::string>> run(InspectDetail detail);
   void on_answer(size_t host, uint32_t number, const std::string& text);
   // The host does not answer: ends the wait for it.
@@ -44,7 +44,7 @@ class Inspection {
   static void close(Question& question, size_t host);
 
   net::asio::any_io_executor executor_;
-  size_t hosts_;
+  const HostTable& hosts_;
   Ask ask_;
   // Shared with the waiting calls: a loop that outlives this object may end them after it.
   const std::shared_ptr<std::vector<Question*>> questions_ =

@@ -1,7 +1,6 @@
 #include "launcher/job/device_count.h"
 
 #include <algorithm>
-#include <list>
 #include <memory>
 
 #include "base/check.h"
@@ -67,29 +66,31 @@ int count_of(const AgentLink& link, std::string_view device) {
 Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> hosts) {
   for (Host& host : hosts) host.slots = 1;
   HVD_ASSIGN_OR_RETURN(const Options job, counting_job(options));
-  HVD_ASSIGN_OR_RETURN(const SlotPlan plan, plan_slots(hosts, std::nullopt));
-  const JobIdentity identity = random_job();
-  HostJobs host_jobs(job, plan, 0, identity);
-  HVD_RETURN_IF_ERROR(host_jobs.read());
+  HVD_ASSIGN_OR_RETURN(SlotPlan plan, plan_slots(hosts, std::nullopt));
+  // These outlive the links in the table.
   net::asio::io_context loop(1);
-  NoEvents events;
   LocalSpawner local(job.settings.flag("no_env"));
   RemoteSpawner remote;
   SessionSpawner local_sessions(local, SessionSpawner::Return::kNever);
   SessionSpawner remote_sessions(remote, SessionSpawner::Return::kBySpawner);
+  HostTable table(std::move(plan));
+  const JobIdentity identity = random_job();
+  HostJobs host_jobs(job, table.plan(), 0, identity);
+  HVD_RETURN_IF_ERROR(host_jobs.read());
   std::vector<HostStart> starts;
-  for (size_t host = 0; host < plan.hosts.size(); ++host) {
+  for (HostRun& host : table.hosts()) {
+    host.set_events(std::make_unique<NoEvents>());
     HostStart start;
-    start.target = host_jobs.target_of(plan.hosts[host]);
-    start.make_job = [&host_jobs, host](bool is_local) {
-      return host_jobs.job_of(static_cast<int>(host), is_local);
+    start.host = &host;
+    start.target = host_jobs.target_of(host.host());
+    start.make_job = [&host_jobs, number = host.number()](bool is_local) {
+      return host_jobs.job_of(number, is_local);
     };
-    start.events = &events;
     starts.push_back(std::move(start));
   }
-  Preflight preflight(loop.get_executor(), local_sessions, remote_sessions, std::move(starts));
+  Preflight preflight(loop.get_executor(), local_sessions, remote_sessions);
   std::vector<Status> errors;
-  net::asio::co_spawn(loop, preflight.run(job.settings.number("start_timeout")),
+  net::asio::co_spawn(loop, preflight.run(std::move(starts), job.settings.number("start_timeout")),
                       [&](std::exception_ptr thrown, std::vector<Status> found) {
                         errors = std::move(found);
                         if (thrown) errors.push_back(rendezvous::status_of(thrown, "cancelled"));
@@ -98,9 +99,9 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   loop.run();
   if (!errors.empty()) return errors.front();
   std::vector<int> counts;
-  for (const auto& link : preflight.take_links()) {
-    counts.push_back(count_of(*link, options.settings.text("slots_by")));
-    link->close();
+  for (HostRun& host : table.hosts()) {
+    counts.push_back(count_of(*host.link(), options.settings.text("slots_by")));
+    host.close();
   }
   return counts;
 }

@@ -104,18 +104,9 @@ void ElasticJob::begin() {
     if (is_stopped_ || !process || !value) return;
     generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun);
   });
-  is_ended_.resize(launch_.plan.hosts.size());
-  is_started_.resize(launch_.plan.hosts.size(), true);
-  is_held_.resize(launch_.plan.hosts.size());
-  for (size_t host = 0; host < launch_.plan.hosts.size(); ++host) {
-    int first = -1;
-    int count = 0;
-    for (const Slot& slot : launch_.plan.slots) {
-      if (slot.host != static_cast<int>(host)) continue;
-      if (first < 0) first = slot.rank;
-      ++count;
-    }
-    generations_.add(static_cast<int>(host), launch_.plan.hosts[host].name, first, count);
+  for (const HostRun& host : launch_.hosts.hosts()) {
+    generations_.add(host.number(), host.name(), host.ranks().front()->number(),
+                     static_cast<int>(host.ranks().size()));
   }
   JoinQueue* const queue = launch_.join_queue;
   generations_.discovered(queue != nullptr ? queue->hosts() : launch_.history.pool.named(), now);
@@ -157,20 +148,19 @@ net::Task<void> ElasticJob::end() {
   if (discovery_) co_await discovery_->stop();
 }
 
-bool ElasticJob::survives(int process, int host, int exit_code, const std::string& sentence) {
+bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& sentence) {
   if (is_stopped_) return true;
   const auto now = Clock::now();
   bool goes_on = true;
-  if (process >= 0) {
+  if (rank >= 0) {
     // A signal that ends a rank has no exception; a traceback before it has another reason.
     const bool may_raise = exit_code > 0 && exit_code < kExitSignal;
-    goes_on = generations_.ended(process, exit_code, sentence, now,
-                                 may_raise ? launch_.output.last_exception(process) : "");
-  } else if (launch_.links[static_cast<size_t>(host)] == nullptr ||
-             is_held_[static_cast<size_t>(host)]) {
-    generations_.start_failed(host, sentence, now);
-  } else {
+    goes_on = generations_.ended(rank, exit_code, sentence, now,
+                                 may_raise ? launch_.output.last_exception(rank) : "");
+  } else if (launch_.hosts.host(host).had_ranks()) {
     goes_on = generations_.host_lost(host, sentence, now);
+  } else {
+    generations_.start_failed(host, sentence, now);
   }
   arm();
   return goes_on;
@@ -196,9 +186,10 @@ Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
   return sentence;
 }
 
-void ElasticJob::host_leaves(int host, const std::string& why) {
-  if (is_stopped_ || is_ended_[static_cast<size_t>(host)]) return;
-  generations_.host_leaves(host, why, launch_.options.settings.number("leave_grace"), Clock::now());
+void ElasticJob::host_leaves(HostRun& host, const std::string& why) {
+  if (is_stopped_ || host.state() >= HostState::kEnding) return;
+  generations_.host_leaves(host.number(), why, launch_.options.settings.number("leave_grace"),
+                           Clock::now());
   arm();
 }
 
@@ -233,115 +224,49 @@ void ElasticJob::arm() {
 }
 
 int ElasticJob::start_host(const Host& host, int slots) {
-  SlotPlan& plan = launch_.plan;
-  const int number = static_cast<int>(plan.hosts.size());
-  const int first = plan.size();
+  HostTable& hosts = launch_.hosts;
+  const auto number = static_cast<int>(hosts.hosts().size());
+  const int first = hosts.size();
   Host used = host;
   used.slots = slots;
-  plan.hosts.push_back(std::move(used));
   generations_.add(number, host.name, first, slots);
   const int all = generations_.table().live_processes(host.name);
+  std::vector<Slot> places;
   for (int slot = 0; slot < slots; ++slot) {
-    plan.slots.push_back({.rank = first + slot,
-                          .host = number,
-                          .local_rank = generations_.table().processes.at(first + slot).slot,
-                          .local_size = all,
-                          .cross_rank = 0,
-                          .cross_size = 1});
+    places.push_back({.rank = first + slot,
+                      .host = number,
+                      .local_rank = generations_.table().processes.at(first + slot).slot,
+                      .local_size = all,
+                      .cross_rank = 0,
+                      .cross_size = 1});
   }
-  launch_.links.push_back(nullptr);
-  is_ended_.push_back(false);
-  is_started_.push_back(false);
-  is_held_.push_back(false);
-  launch_.supervisor.grow();
-  AgentEvents* const events = launch_.add_events();
-  launch_.output.grow();
-  net::asio::co_spawn(launch_.loop, bring_up(number, events), net::asio::detached);
+  launch_.actions.reach(hosts.add(std::move(used), std::move(places)));
   return number;
 }
 
-net::Task<void> ElasticJob::bring_up(int host, AgentEvents* events) {
-  const auto index = static_cast<size_t>(host);
-  auto link = co_await launch_.startup.add(host, events);
-  Status status = link.status();
-  if (status.ok() && (is_stopped_ || is_ended_[index]))
-    status = aborted("the job no longer needs it");
-  if (status.ok()) status = hold(host, *std::move(link));
-  if (status.ok()) {
-    generations_.prepared(host, Clock::now());
-    arm();
-    co_return;
-  }
-  launch_.act(launch_.supervisor.on_preparation_failed(host, status));
+void ElasticJob::held(HostRun& host) {
+  if (is_stopped_) return;
+  generations_.prepared(host.number(), Clock::now());
+  arm();
 }
 
-// Keeps an agent that is ready: a loss is known at once, not when its processes are to start.
-Status ElasticJob::hold(int host, std::unique_ptr<AgentLink> link) {
-  const auto index = static_cast<size_t>(host);
-  const Status status = link->hold();
-  if (!status.ok()) {
-    return status.with_context(cat("host ", launch_.plan.hosts[index].name, ": prepare"));
-  }
-  launch_.links[index] = std::move(link);
-  is_held_[index] = true;
-  return {};
-}
-
+// Later: this is called in the midst of a decision.
 void ElasticJob::start_processes(int host) {
-  is_held_[static_cast<size_t>(host)] = false;
-  net::asio::co_spawn(launch_.loop, start(host), net::asio::detached);
-}
-
-net::Task<void> ElasticJob::start(int host) {
-  const auto index = static_cast<size_t>(host);
-  if (is_stopped_ || is_ended_[index]) co_return;
-  const StartOrder order;  // the processes ask for their places
-  const Status status = co_await launch_.links[index]->start(order);
-  if (status.ok()) end_unstarted(host);
-  if (status.ok() || launch_.supervisor.is_done(host)) co_return;
-  launch_.links[index]->close();
-  launch_.act(launch_.supervisor.on_start_failed(host, status));
+  net::asio::post(launch_.loop, [this, &run = launch_.hosts.host(host)] {
+    if (!is_stopped_ && run.state() == HostState::kHeld) launch_.actions.start(run);
+  });
 }
 
 void ElasticJob::end_host(int host) {
-  const auto index = static_cast<size_t>(host);
-  if (is_ended_[index]) return;
-  is_ended_[index] = true;
+  HostRun& run = launch_.hosts.host(host);
   if (launch_.join_queue != nullptr) {
     // Later: this is called in the midst of a decision.
-    net::asio::post(launch_.loop,
-                    [this, name = launch_.plan.hosts[index].name] { leave_queue(name); });
+    net::asio::post(launch_.loop, [this, name = run.name()] { leave_queue(name); });
   }
-  if (!launch_.links[index] || launch_.supervisor.is_done(host)) return;
-  launch_.links[index]->end(launch_.grace);
-  net::asio::co_spawn(launch_.loop, end_in_time(host), net::asio::detached);
+  launch_.actions.end(run);
 }
 
-void ElasticJob::end_process(int process) {
-  const auto host = static_cast<size_t>(launch_.plan.slots[static_cast<size_t>(process)].host);
-  if (is_ended_[host]) return;
-  if (is_started_[host])
-    launch_.links[host]->end_rank(process, launch_.grace);
-  else
-    unstarted_.insert(process);
-}
-
-void ElasticJob::end_unstarted(int host) {
-  is_started_[static_cast<size_t>(host)] = true;
-  for (const Slot& slot : launch_.plan.slots) {
-    if (slot.host == host && unstarted_.erase(slot.rank) > 0) end_process(slot.rank);
-  }
-}
-
-net::Task<void> ElasticJob::end_in_time(int host) {
-  net::asio::steady_timer limit(launch_.loop);
-  limit.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(launch_.grace + kBeyondGrace)));
-  co_await limit.async_wait(net::use_tuple);
-  if (launch_.supervisor.is_done(host)) co_return;
-  launch_.links[static_cast<size_t>(host)]->close();
-  launch_.act(launch_.supervisor.on_lost(host, unavailable("it does not answer")));
-}
+void ElasticJob::end_process(int process) { launch_.actions.end(launch_.hosts.rank(process)); }
 
 void ElasticJob::set(const std::string& key, ByteView value) {
   const Status status = launch_.server.set(key, value);
@@ -371,7 +296,7 @@ void ElasticJob::tell_loss(int32_t generation, const std::string& sentence) {
 void ElasticJob::tell_leave(int host, double seconds) {
   rendezvous::LeaveNews news;
   news.seconds = static_cast<int32_t>(seconds);
-  for (const Slot& slot : launch_.plan.slots) {
+  for (const Slot& slot : launch_.hosts.plan().slots) {
     if (slot.host == host) news.processes.push_back(slot.rank);
   }
   set(cat(rendezvous::kLeaveNews, host), encode(news));
@@ -380,13 +305,13 @@ void ElasticJob::tell_leave(int host, double seconds) {
 void ElasticJob::say(const std::string& sentence) { launch_.output.say(sentence); }
 
 void ElasticJob::end_job(int exit_code, const std::string& sentence, int process) {
-  launch_.act(launch_.supervisor.end_job(exit_code, sentence, process));
+  launch_.actions.end_job(exit_code, sentence, process);
 }
 
 void ElasticJob::restart() {
   wants_restart_ = true;
   // No failure: a later one, or a signal, has its own exit code.
-  launch_.act(launch_.supervisor.end_job(0, "", -1));
+  launch_.actions.end_job(0, "", -1);
 }
 
 }  // namespace hvd::launcher

@@ -18,14 +18,15 @@
 #include "launcher/allocation/host_choice.h"
 #include "launcher/allocation/silence_limits.h"
 #include "launcher/cli/unknown_command.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
 #include "launcher/job/init_waits.h"
 #include "launcher/job/job_inspector.h"
+#include "launcher/job/job_policy.h"
 #include "launcher/job/job_signals.h"
 #include "launcher/job/loop_watch.h"
-#include "launcher/job/master_endpoint.h"
 #include "launcher/job/parent_process.h"
 #include "launcher/job/silent_hosts.h"
 #include "launcher/job/start_watch.h"
@@ -66,13 +67,13 @@ std::string meant_command(const std::vector<Status>& errors, const std::string& 
 }  // namespace
 
 // One running launch.
-class JobLaunch {
+class JobLaunch : private LaunchActions {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
             JoinQueue* join_queue, const std::function<void()>& on_running, JobHistory* history);
   JobLaunch(const JobLaunch&) = delete;
 
-  ~JobLaunch();
+  ~JobLaunch() override;
   JobEnd run();
 
  private:
@@ -81,13 +82,24 @@ class JobLaunch {
   Status find_places();
   net::Task<int> run_all();
   net::Task<int> prepare();
-  net::Task<void> start();
-  net::Task<void> end_in_time(double seconds);
+  void start();
+  bool has_started() const { return server_ != nullptr; }
+  void choose_policy();
+  void receive_events(HostRun& host);
+
+  void reach(HostRun& host) override;
+  void start(HostRun& host) override;
+  void end(HostRun& host) override;
+  void end(RankRun& rank) override;
+  void end_job(int exit_code, const std::string& sentence, int rank) override;
+  void started(HostRun& host, const Status& status);
+  void order_end(HostRun& host, double grace, int signal);
+  void give_up_in_time();
+  net::Task<void> give_up_late_hosts();
 
   void tell_thread_shares();
   void explain_start() const;
   void explain_interrupt();
-  void start_elastic();
   void start_input();
   void watch_start();
   void check_waits();
@@ -113,7 +125,8 @@ class JobLaunch {
   void drop_links();
 
   const Options& options_;
-  SlotPlan plan_;              // grows in an elastic job
+  HostTable hosts_;
+  const SlotPlan& plan_;       // of the table
   JobHistory* const history_;  // history of an elastic job over its generations; else null
   const uint32_t generation_;
   JoinQueue* const join_queue_;
@@ -133,14 +146,11 @@ class JobLaunch {
   std::unique_ptr<JobOutput> output_;
   std::unique_ptr<rendezvous::Server> server_;
   InitWaits waits_;
-  std::vector<std::unique_ptr<HostEvents>> events_;
   HostStartup startup_;
-  std::vector<std::unique_ptr<AgentLink>> links_;
-  MasterEndpoints master_endpoints_;
-  std::vector<int> failed_hosts_;
   bool is_ended_by_user_ = false;
   int interrupt_ = 0;             // the signal that came before anything was started
-  size_t started_ = 0;            // hosts
+  const int first_hosts_;         // with so many the launch begins
+  int started_ = 0;               // of those, hosts whose ranks have started
   bool has_met_ = false;          // a rank has joined a world, or used the store
   size_t independent_hosts_ = 0;  // hosts whose ranks gave no sign that they know of each other
   std::unique_ptr<StandardInput> input_;
@@ -148,12 +158,12 @@ class JobLaunch {
   JobInspector inspector_;
   std::optional<LoopWatch> loop_watch_;
   std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
-  std::unique_ptr<ElasticJob> elastic_;      // the changes of an elastic job; else null
+  std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
 
-// Receives the events of one host's agent, and adds the host's index.
+// Receives the events of one host's agent, and adds the host.
 struct JobLaunch::HostEvents : AgentEvents {
-  HostEvents(JobLaunch& job, int host) : job(job), host(host) {}
+  HostEvents(JobLaunch& job, HostRun& run) : job(job), run(run), host(run.number()) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
     if (job.start_watch_) job.start_watch_->hide_line();
     job.output_->write(rank, stream, bytes);
@@ -179,13 +189,14 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_independent() override { ++job.independent_hosts_; }
   void on_joined(const Joined& joined) override {
     job.has_met_ = true;
+    run.joined(joined);
     // --check-build -H runs a world of one rank on each host: that is no error.
     if (is_question(job.options_)) return;
     // Ranks that start without the others have a world of their own.
     if (joined.ranks.empty()) {
       job.act(job.supervisor_.on_joined(joined.rank, joined.world_rank, joined.world_size));
     }
-    if (job.elastic_) return;
+    if (job.history_) return;
     job.waits_.joined(joined, Clock::now());
     if (joined.has_met != 0 && job.start_watch_) job.start_watch_->hide_line();
     job.check_waits();
@@ -194,20 +205,21 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_ran(const Ran& ran) override { job.inspector_.on_ran(ran); }
   void on_signalled(int number) override { job.signals_.pass_on(number, host); }
   void on_leaving(const std::string& why) override {
-    if (job.elastic_) job.elastic_->host_leaves(host, why);
+    run.advance(HostState::kStarting, HostState::kLeaving, HostCause::kLeave);
+    run.advance(HostState::kRunning, HostState::kLeaving, HostCause::kLeave);
+    job.policy_->host_leaves(run, why);
   }
   void on_ending(const std::string& why) override {
     job.act(job.supervisor_.on_agent_ending(host, why), SIGTERM);
   }
   void on_finished() override {
+    if (run.link() == nullptr) return;  // prepare() says why
     job.act(job.supervisor_.on_finished(host));
     job.on_gone(host);
   }
   void on_lost(const Status& why) override {
-    job.failed_hosts_.push_back(host);
-    for (const Slot& slot : job.plan_.slots) {
-      if (slot.host == host)
-        job.output_->rank_ended(slot.rank, {.is_failure = true, .is_mute = true});
+    for (const RankRun* rank : run.ranks()) {
+      job.output_->rank_ended(rank->number(), {.is_failure = true, .is_mute = true});
     }
     job.act(job.supervisor_.on_lost(host, why));
     job.on_gone(host);
@@ -219,51 +231,66 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.server_->adopt(std::move(socket));
   }
   JobLaunch& job;
-  int host;
+  HostRun& run;
+  const int host;
 };
 
 JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
                      JoinQueue* join_queue, const std::function<void()>& on_running,
                      JobHistory* history)
     : options_(options),
-      plan_(plan),
+      hosts_(plan),
+      plan_(hosts_.plan()),
       history_(history),
       generation_(generation),
       join_queue_(join_queue),
       on_running_(on_running),
       loop_(join_queue ? join_queue->loop() : own_loop_),
-      supervisor_(plan_, to_lower(options.settings.text("on_failure")) == "wait"),
+      supervisor_(hosts_, to_lower(options.settings.text("on_failure")) == "wait"),
       silent_hosts_(plan_, [this](int host) { return ranks_of(host); }),
       identity_(join_queue ? join_queue->identity() : random_job()),
       host_jobs_(options, plan_, generation, identity_, history != nullptr),
-      signals_(loop_, links_, [this](int number) { on_end_signal(number); }),
+      signals_(loop_, hosts_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
       give_up_(loop_),
       cause_(loop_),
       timeout_(loop_),
       waits_(plan_.size()),
-      startup_(loop_, options, plan_, host_jobs_, join_queue),
-      inspector_(loop_.get_executor(), options, plan_, supervisor_, links_) {}
+      startup_(loop_, options, hosts_, host_jobs_, join_queue),
+      first_hosts_(static_cast<int>(plan.hosts.size())),
+      inspector_(loop_.get_executor(), options, hosts_) {
+  for (HostRun& host : hosts_.hosts()) receive_events(host);
+  hosts_.on_added([this](HostRun& host) {
+    receive_events(host);
+    output_->grow();
+  });
+}
 
-JobLaunch::~JobLaunch() = default;
+// Links refer to the spawners of startup_.
+JobLaunch::~JobLaunch() {
+  for (HostRun& host : hosts_.hosts()) host.release();
+}
+
+void JobLaunch::receive_events(HostRun& host) {
+  host.set_events(std::make_unique<HostEvents>(*this, host));
+}
 
 std::vector<int> JobLaunch::ranks_of(int host) const {
   std::vector<int> ranks;
-  for (const Slot& slot : plan_.slots) {
-    if (slot.host != host) continue;
-    const int rank = elastic_ ? elastic_->generations().table().rank_of(slot.rank) : slot.rank;
+  for (const RankRun* run : hosts_.host(host).ranks()) {
+    const int rank = policy_->rank_of(run->number());
     if (rank >= 0) ranks.push_back(rank);
   }
   return ranks;
 }
 
 bool JobLaunch::is_silent(int host) const {
-  const auto index = static_cast<size_t>(host);
-  return index < links_.size() && links_[index] && links_[index]->is_unanswered();
+  const AgentLink* const link = hosts_.host(host).link();
+  return link != nullptr && link->is_unanswered();
 }
 
 void JobLaunch::on_silence(int host, double seconds) {
-  if (links_.empty() || supervisor_.is_done(host)) return;
+  if (!has_started() || hosts_.host(host).is_over()) return;
   inspector_.on_silence(host, seconds);
   if (supervisor_.is_ending()) return;
   silent_hosts_.on_silence(host, seconds, host_jobs_.host_timeout(host));
@@ -271,7 +298,7 @@ void JobLaunch::on_silence(int host, double seconds) {
 }
 
 void JobLaunch::on_answer(int host) {
-  if (links_.empty()) return;
+  if (!has_started()) return;
   inspector_.on_answer(host);
   silent_hosts_.on_answer(host);
   show_silence();
@@ -306,13 +333,15 @@ JobEnd JobLaunch::run() {
   });
   loop_.run();
   log::set_writer({});  // from here on nothing drains the output
-  JobEnd end{.exit_code = exit_code, .has_started = !links_.empty()};
+  JobEnd end{.exit_code = exit_code, .has_started = has_started()};
+  for (const HostRun& host : hosts_.hosts()) {
+    if (host.has_failed()) end.failed_hosts.push_back(host.number());
+  }
   const bool is_of_hosts = exit_code == kExitLauncher || exit_code == kExitBadInput;
   end.may_be_tried_again =
       !history_ && !is_ended_by_user_ &&
-      (supervisor_.failed_rank() >= 0 || (is_of_hosts && !failed_hosts_.empty()));
-  end.failed_hosts = std::move(failed_hosts_);
-  end.wants_restart = elastic_ && elastic_->wants_restart() && exit_code == 0 && !is_ended_by_user_;
+      (supervisor_.failed_rank() >= 0 || (is_of_hosts && !end.failed_hosts.empty()));
+  end.wants_restart = policy_->wants_restart() && exit_code == 0 && !is_ended_by_user_;
   return end;
 }
 
@@ -320,8 +349,8 @@ net::Task<int> JobLaunch::run_all() {
   signals_.watch();
   supervisor_.ask_about_silence([this](int host) { return is_silent(host); });
   if (const int code = co_await prepare(); code != 0) co_return code;
-  co_await start();
-  while (!supervisor_.is_done()) {
+  start();
+  while (!hosts_.is_over()) {
     changed_.expires_at(std::chrono::steady_clock::time_point::max());
     co_await changed_.async_wait(net::use_tuple);
   }
@@ -329,7 +358,7 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   timeout_.cancel();
   if (start_watch_) start_watch_->stop();
-  if (elastic_) co_await elastic_->end();
+  co_await policy_->end();
   tell_the_end();
   co_await output_->drain();
   co_await part();
@@ -337,21 +366,14 @@ net::Task<int> JobLaunch::run_all() {
   co_return supervisor_.exit_code();
 }
 
-void JobLaunch::start_elastic() {
-  const auto add_events = [this] {
-    events_.push_back(std::make_unique<HostEvents>(*this, static_cast<int>(events_.size())));
-    return events_.back().get();
-  };
-  elastic_ = std::make_unique<ElasticJob>(
-      ElasticJob::Launch{loop_, options_, plan_, startup_, supervisor_, *output_, *server_, links_,
-                         join_queue_, host_jobs_.grace(), add_events,
-                         [this](Supervisor::Action action) { act(action); }, *history_});
-  inspector_.set_elastic(elastic_.get());
+void JobLaunch::choose_policy() {
+  if (history_ == nullptr) return;
+  policy_ = std::make_unique<ElasticJob>(ElasticJob::Launch{
+      *this, hosts_, loop_, options_, *output_, *server_, join_queue_, *history_});
   supervisor_.ask_before_end(
       [this](int rank, int host, int exit_code, const std::string& sentence) {
-        return elastic_->survives(rank, host, exit_code, sentence);
+        return policy_->survives(rank, host, exit_code, sentence);
       });
-  elastic_->begin();
 }
 
 void JobLaunch::watch_start() {
@@ -399,8 +421,7 @@ void JobLaunch::start_input() {
       loop_.get_executor(), STDIN_FILENO, readers, [this](int rank, ByteView bytes) {
         if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1)
           output_->line_was_typed();
-        links_[static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host)]->give_input(rank,
-                                                                                             bytes);
+        hosts_.rank(rank).host().link()->give_input(rank, bytes);
       });
   input_->start();
 }
@@ -470,13 +491,7 @@ std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
 
 // Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
 net::Task<int> JobLaunch::prepare() {
-  std::vector<AgentEvents*> events;
-  for (size_t host = 0; host < plan_.hosts.size(); ++host) {
-    events_.push_back(std::make_unique<HostEvents>(*this, static_cast<int>(host)));
-    events.push_back(events_.back().get());
-  }
-  HostStartup::Outcome hosts = co_await startup_.run(events, *output_);
-  failed_hosts_ = std::move(hosts.failed_hosts);
+  const HostStartup::Outcome hosts = co_await startup_.run(*output_);
   if (interrupt_ != 0) {
     output_->say(cat("ended by ", signal_name(interrupt_), " before anything was started"));
   }
@@ -487,12 +502,10 @@ net::Task<int> JobLaunch::prepare() {
     co_await output_->drain();
     co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
   }
-  master_endpoints_ = std::move(hosts.master_endpoints);
   if (options_.settings.flag("no_torch_env")) {
-    for (StartOrder& order : master_endpoints_.orders) remove_torch_variables(order.environment);
+    for (HostRun& host : hosts_.hosts()) remove_torch_variables(host.order().environment);
   }
-  for (const std::string& warning : master_endpoints_.warnings) output_->say(warning);
-  links_ = std::move(hosts.links);
+  for (const std::string& warning : hosts.warnings) output_->say(warning);
   if (generation_ == 0 && options_.settings.flag("verbose")) tell_thread_shares();
   explain_start();
   co_return 0;
@@ -500,22 +513,22 @@ net::Task<int> JobLaunch::prepare() {
 
 // For --verbose: the programs of the hosts, and the endpoint of other stacks.
 void JobLaunch::explain_start() const {
-  for (size_t host = 0; host < links_.size(); ++host) {
+  for (const HostRun& host : hosts_.hosts()) {
     std::vector<std::string> parts;
-    for (const auto& [name, value] : links_[host]->versions()) {
+    for (const auto& [name, value] : host.link()->versions()) {
       parts.push_back(cat(name, " ", value));
     }
     if (parts.empty()) continue;
-    explain(cat("host ", plan_.hosts[host].name, ": ", join(parts, ", ")));
+    explain(cat("host ", host.name(), ": ", join(parts, ", ")));
   }
-  for (size_t host = 0; host < master_endpoints_.orders.size(); ++host) {
-    const StartOrder& order = master_endpoints_.orders[host];
+  for (const HostRun& host : hosts_.hosts()) {
+    const StartOrder& order = host.order();
     std::string endpoint;
     for (const auto& [name, value] : order.environment) {
       if (name == "MASTER_ADDR" || name == "MASTER_PORT") endpoint += cat(" ", name, "=", value);
     }
     if (endpoint.empty()) continue;
-    explain(cat("host ", plan_.hosts[host].name, ": ranks get", endpoint,
+    explain(cat("host ", host.name(), ": ranks get", endpoint,
                 order.interface.empty() ? "" : cat(", which it reaches by ", order.interface)));
   }
 }
@@ -523,15 +536,15 @@ void JobLaunch::explain_start() const {
 void JobLaunch::tell_thread_shares() {
   std::vector<std::string> names;
   std::vector<uint32_t> threads;
-  for (const auto& link : links_) {
-    names.push_back(plan_.hosts[names.size()].name);
-    threads.push_back(link->threads());
+  for (const HostRun& host : hosts_.hosts()) {
+    names.push_back(host.name());
+    threads.push_back(host.link()->threads());
   }
   const std::string sentence = describe_thread_shares(names, threads);
   if (!sentence.empty()) output_->say(sentence);
 }
 
-net::Task<void> JobLaunch::start() {
+void JobLaunch::start() {
   server_ = join_queue_ ? join_queue_->take_server()
                         : std::make_unique<rendezvous::Server>(
                               loop_.get_executor(),
@@ -544,8 +557,7 @@ net::Task<void> JobLaunch::start() {
                            *server_, [] { ::raise(SIGTERM); });
   }
   output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
-    const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);
-    if (links_[host]) links_[host]->consumed(rank, stream, size);
+    if (AgentLink* const link = hosts_.rank(rank).host().link()) link->consumed(rank, stream, size);
   });
   output_->on_broken([this](OutputStream stream, int error) {
     // A broken standard error alone loses nothing that the user still reads.
@@ -554,7 +566,8 @@ net::Task<void> JobLaunch::start() {
     const auto file = std::filesystem::read_symlink("/proc/self/fd/1", unknown);
     act(supervisor_.on_output_broken(error, file.string()));
   });
-  inspector_.open();
+  choose_policy();
+  inspector_.open(*policy_);
   loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
                       [](const std::string& sentence) { launcher::say(sentence); });
   if (const double seconds = options_.settings.number("timeout"); seconds > 0) {
@@ -565,28 +578,62 @@ net::Task<void> JobLaunch::start() {
       if (!error) net::asio::co_spawn(loop_, time_out(seconds), net::asio::detached);
     });
   }
-  if (history_) start_elastic();
-  const size_t hosts = master_endpoints_.orders.size();
-  for (size_t host = 0; host < hosts; ++host) {
-    net::asio::co_spawn(loop_, links_[host]->start(master_endpoints_.orders[host]),
-                        [this, host, hosts](std::exception_ptr error, Status status) {
-                          if (error) status = rendezvous::status_of(error, "the start was cut off");
-                          if (status.ok() && ++started_ == hosts) {
-                            explain("all ranks are started");
-                            start_input();
-                          }
-                          if (status.ok() || supervisor_.is_done(static_cast<int>(host))) return;
-                          links_[host]->close();
-                          failed_hosts_.push_back(static_cast<int>(host));
-                          act(supervisor_.on_start_failed(static_cast<int>(host), status));
-                        });
+  // An agent has ended while others were prepared.
+  if (supervisor_.is_ending()) return end_all(host_jobs_.grace());
+  policy_->begin();
+  for (int host = 0; host < first_hosts_; ++host) start(hosts_.host(host));
+}
+
+void JobLaunch::reach(HostRun& host) {
+  host.to(HostState::kConnecting, HostCause::kReach);
+  net::asio::co_spawn(
+      loop_, startup_.add(host), [this, &host](std::exception_ptr error, Status status) {
+        if (error) status = rendezvous::status_of(error, "cancelled");
+        if (status.ok() && host.state() != HostState::kHeld)
+          status = aborted("the job no longer needs it");
+        // A loss is known at once, not when the ranks are to start.
+        if (status.ok())
+          status = host.link()->hold().with_context(cat("host ", host.name(), ": prepare"));
+        if (status.ok()) return policy_->held(host);
+        host.close();
+        act(supervisor_.on_preparation_failed(host.number(), status));
+      });
+}
+
+void JobLaunch::start(HostRun& host) {
+  // The agent may have ended meanwhile: the link says why.
+  host.advance(HostState::kHeld, HostState::kStarting, HostCause::kOrder);
+  for (RankRun* rank : host.ranks()) {
+    rank->advance(RankState::kPlanned, RankState::kStarting, RankCause::kOrder);
   }
-  co_return;
+  net::asio::co_spawn(loop_, host.link()->start(host.order()),
+                      [this, &host](std::exception_ptr error, Status status) {
+                        if (error) status = rendezvous::status_of(error, "the start was cut off");
+                        started(host, status);
+                      });
+}
+
+void JobLaunch::started(HostRun& host, const Status& status) {
+  if (!status.ok()) {
+    if (host.is_over()) return;
+    host.close();
+    return act(supervisor_.on_start_failed(host.number(), status));
+  }
+  // Later messages of the agent may have moved them on.
+  host.advance(HostState::kStarting, HostState::kRunning, HostCause::kStarted);
+  for (RankRun* rank : host.ranks()) {
+    rank->advance(RankState::kStarting, RankState::kRunning, RankCause::kStarted);
+    if (rank->state() == RankState::kEnding && host.state() < HostState::kEnding)
+      host.link()->end_rank(rank->number(), host_jobs_.grace());
+  }
+  if (host.number() >= first_hosts_ || ++started_ != first_hosts_) return;
+  explain("all ranks are started");
+  start_input();
 }
 
 void JobLaunch::on_end_signal(int number) {
   is_ended_by_user_ = true;
-  if (links_.empty()) {
+  if (!has_started()) {
     interrupt_ = number;
     startup_.cancel();
     return;
@@ -598,7 +645,7 @@ void JobLaunch::on_end_signal(int number) {
 
 // Until the ranks have ended, Ctrl-C seems to have no effect.
 void JobLaunch::explain_interrupt() {
-  const int living = supervisor_.living_ranks();
+  const int living = hosts_.living_ranks();
   if (living == 0 || ::isatty(STDERR_FILENO) != 1) return;
   output_->end_typed_line();
   output_->say(cat("ending ", count_of_ranks(living), "; Ctrl-C again to kill"));
@@ -641,37 +688,71 @@ void JobLaunch::act(Supervisor::Action action, int signal) {
 }
 
 void JobLaunch::end_all(double grace, int signal) {
-  if (elastic_) {
-    elastic_->stop();
-    startup_.cancel();
-  }
-  for (size_t host = 0; host < links_.size(); ++host) {
-    if (links_[host] && !supervisor_.is_done(static_cast<int>(host))) {
-      links_[host]->end(grace, signal);
-    }
-  }
-  net::asio::co_spawn(loop_, end_in_time(grace + kBeyondGrace), net::asio::detached);
+  if (!has_started()) return;  // start() does it
+  policy_->stop();
+  if (history_) startup_.cancel();
+  for (HostRun& host : hosts_.hosts()) order_end(host, grace, signal);
+  give_up_in_time();
 }
 
-// Agents end their ranks by themselves once their link is gone, so nobody need wait for one that
-// does not answer. But one that waits for a stalled terminal to take the last output is no such.
-net::Task<void> JobLaunch::end_in_time(double seconds) {
-  give_up_.expires_after(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
-  const auto [error] = co_await give_up_.async_wait(net::use_tuple);
-  if (error) co_return;
-  if (output_->is_stalled()) {
-    co_await output_->drain();
-    if (!supervisor_.is_done()) co_await end_in_time(seconds);
-    co_return;
+void JobLaunch::end(HostRun& host) {
+  order_end(host, host_jobs_.grace(), 0);
+  give_up_in_time();
+}
+
+void JobLaunch::order_end(HostRun& host, double grace, int signal) {
+  if (host.is_over()) return;
+  host.to(HostState::kEnding, HostCause::kEnd, Deadline::after_seconds(grace + kBeyondGrace));
+  if (host.link() != nullptr) host.link()->end(grace, signal);  // else reach() gives it up
+}
+
+void JobLaunch::end(RankRun& rank) {
+  const HostRun& host = rank.host();
+  if (rank.is_over() || rank.state() == RankState::kEnding || host.state() >= HostState::kEnding)
+    return;
+  rank.to(RankState::kEnding, RankCause::kEnd);
+  if (host.state() == HostState::kRunning || host.state() == HostState::kLeaving)
+    host.link()->end_rank(rank.number(), host_jobs_.grace());
+}
+
+void JobLaunch::end_job(int exit_code, const std::string& sentence, int rank) {
+  act(supervisor_.end_job(exit_code, sentence, rank));
+}
+
+// Sets the timer to the next deadline of a host that ends.
+void JobLaunch::give_up_in_time() {
+  Deadline next = Deadline::never();
+  for (const HostRun& host : hosts_.hosts()) {
+    if (host.state() != HostState::kEnding || host.link() == nullptr) continue;
+    if (host.deadline().time() < next.time()) next = host.deadline();
   }
-  for (size_t host = 0; host < links_.size(); ++host) {
-    if (supervisor_.is_done(static_cast<int>(host))) continue;
-    output_->say(cat("host ", plan_.hosts[host].name, " has not confirmed that its ranks ended"));
-    if (links_[host]) links_[host]->close();
-    failed_hosts_.push_back(static_cast<int>(host));
-    act(supervisor_.on_lost(static_cast<int>(host), unavailable("it does not answer")));
+  give_up_.expires_at(next.time());
+  if (next.is_never()) return;
+  give_up_.async_wait([this](const net::error_code& error) {
+    if (!error) net::asio::co_spawn(loop_, give_up_late_hosts(), net::asio::detached);
+  });
+}
+
+// Agents end their ranks by themselves once their link is gone, so do not wait for a silent agent. An agent
+// blocked by a stalled terminal is not silent.
+net::Task<void> JobLaunch::give_up_late_hosts() {
+  const bool was_stalled = output_->is_stalled();
+  if (was_stalled) co_await output_->drain();
+  if (hosts_.is_over()) co_return;
+  for (int number = 0; number < std::ssize(hosts_.hosts()); ++number) {
+    HostRun& host = hosts_.host(number);
+    if (host.state() != HostState::kEnding || host.link() == nullptr || !host.deadline().passed())
+      continue;
+    if (was_stalled) {
+      host.give_up_at(Deadline::after_seconds(host_jobs_.grace() + kBeyondGrace));
+      continue;
+    }
+    if (supervisor_.is_ending())
+      output_->say(cat("host ", host.name(), " has not confirmed that its ranks ended"));
+    host.close();
+    act(supervisor_.on_lost(number, unavailable("it does not answer")));
   }
+  give_up_in_time();
 }
 
 // An agent that does not know whether its last message has arrived waits for another connection.
@@ -680,41 +761,39 @@ net::Task<void> JobLaunch::part() {
   give_up_.async_wait([this](const net::error_code& error) {
     if (!error) drop_links();
   });
-  for (const auto& link : links_) {
-    if (link) co_await link->part();
+  for (const HostRun& host : hosts_.hosts()) {
+    if (host.link() != nullptr) co_await host.link()->part();
   }
   give_up_.cancel();
   drop_links();
 }
 
 void JobLaunch::drop_links() {
-  for (const auto& link : links_) {
-    if (link) link->close();
-  }
+  for (HostRun& host : hosts_.hosts()) host.close();
 }
 
 // Shows first what the ranks were doing.
 net::Task<void> JobLaunch::time_out(double seconds) {
   const std::vector<std::string> texts = co_await inspector_.stacks();
   for (size_t host = 0; host < texts.size(); ++host) {
-    if (const std::string silence = inspector_.silence_of(host); !silence.empty()) {
-      output_->say(cat("host ", plan_.hosts[host].name, ": ", silence));
+    const HostRun& run = hosts_.host(static_cast<int>(host));
+    if (const std::string silence = inspector_.silence_of(run); !silence.empty()) {
+      output_->say(cat("host ", run.name(), ": ", silence));
     }
     if (texts[host].empty()) continue;
-    output_->say(cat("where the ranks of host ", plan_.hosts[host].name, " are:\n",
+    output_->say(cat("where the ranks of host ", run.name(), " are:\n",
                      std::string_view(texts[host]).substr(0, texts[host].size() - 1)));
   }
   act(supervisor_.on_timeout(seconds));
 }
 
 RankContext JobLaunch::context_of(int rank) const {
-  const auto host = static_cast<size_t>(plan_.slots[static_cast<size_t>(rank)].host);
   const std::string folder = executable_folder();
   RankContext context{.package_folder = find_python_package(folder),
                       .package_python = find_python(folder)};
   // A bare name stands for no environment of its own.
   if (context.package_python.find('/') == std::string::npos) context.package_python.clear();
-  for (const auto& [name, value] : links_[host]->versions()) {
+  for (const auto& [name, value] : hosts_.rank(rank).host().link()->versions()) {
     if (name == kInterpreter) context.interpreter = value;
   }
   context.may_be_original = options_.settings.flag("insecure_compat");
@@ -726,7 +805,7 @@ RankContext JobLaunch::context_of(int rank) const {
 
 // Ranks that do not know of each other have each done the whole work, and look like success.
 void JobLaunch::tell_independence() {
-  if (plan_.size() < 2 || has_met_ || independent_hosts_ != events_.size()) return;
+  if (plan_.size() < 2 || has_met_ || independent_hosts_ != hosts_.hosts().size()) return;
   if (options_.settings.flag("independent")) return;
   output_->say(
       cat("each of the ", plan_.size(), " ranks has run ", printable(join(options_.command, " ")),

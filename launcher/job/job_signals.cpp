@@ -21,10 +21,9 @@ bool is_ignored(int signal) {
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-JobSignals::JobSignals(net::asio::io_context& loop,
-                       const std::vector<std::unique_ptr<AgentLink>>& links,
+JobSignals::JobSignals(net::asio::io_context& loop, HostTable& hosts,
                        std::function<void(int)> on_end)
-    : loop_(loop), links_(links), on_end_(std::move(on_end)), signals_(loop) {}
+    : loop_(loop), hosts_(hosts), on_end_(std::move(on_end)), signals_(loop) {}
 
 void JobSignals::watch() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
@@ -61,8 +60,8 @@ void JobSignals::pass_on(int number, int from_host) {
   // may come often.
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
-  for (size_t host = 0; host < links_.size(); ++host) {
-    if (links_[host] && static_cast<int>(host) != from_host) links_[host]->signal(number);
+  for (const HostRun& host : hosts_.hosts()) {
+    if (host.link() != nullptr && host.number() != from_host) host.link()->signal(number);
   }
 }
 
@@ -74,18 +73,18 @@ net::Task<void> JobSignals::suspend() {
   };
   const auto telling =
       std::make_shared<Telling>(Telling{0, net::asio::steady_timer(loop_, kTimeToSuspend)});
-  for (const auto& link : links_) {
-    if (!link) continue;
+  for (const HostRun& host : hosts_.hosts()) {
+    if (host.link() == nullptr) continue;
     ++telling->left;
-    link->signal(SIGTSTP);
-    net::asio::co_spawn(loop_, link->suspend(), [telling](std::exception_ptr, Status) {
+    host.link()->signal(SIGTSTP);
+    net::asio::co_spawn(loop_, host.link()->suspend(), [telling](std::exception_ptr, Status) {
       if (--telling->left == 0) telling->done.cancel();
     });
   }
   if (telling->left > 0) co_await telling->done.async_wait(net::use_tuple);
   ::raise(SIGSTOP);
-  for (const auto& link : links_) {
-    if (link) link->signal(SIGCONT);
+  for (const HostRun& host : hosts_.hosts()) {
+    if (host.link() != nullptr) host.link()->signal(SIGCONT);
   }
   // The links' next pings end the suspension.
   suspending_ = false;

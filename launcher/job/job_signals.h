@@ -5,11 +5,9 @@
 
 #include <functional>
 #include <map>
-#include <memory>
-#include <vector>
 
 #include "base/clock.h"
-#include "launcher/link/agent_link.h"
+#include "launcher/hosts/host_table.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
@@ -19,10 +17,8 @@ bool is_ignored(int signal);
 
 class JobSignals {
  public:
-  // `links` outlive this object, and are empty before the first agent starts. `on_end` receives the
-  // number of a signal that ends the job.
-  JobSignals(net::asio::io_context& loop, const std::vector<std::unique_ptr<AgentLink>>& links,
-             std::function<void(int)> on_end);
+  // `hosts` outlives this object. `on_end` receives the number of a signal that ends the job.
+  JobSignals(net::asio::io_context& loop, HostTable& hosts, std::function<void(int)> on_end);
 
   void watch();
   // Forwards a signal to the ranks of all hosts but `from_host`, whose ranks already got it.
@@ -34,7 +30,7 @@ class JobSignals {
   net::Task<void> suspend();
 
   net::asio::io_context& loop_;
-  const std::vector<std::unique_ptr<AgentLink>>& links_;
+  HostTable& hosts_;
   const std::function<void(int)> on_end_;
   net::asio::signal_set signals_;
   bool suspending_ = false;

@@ -90,29 +90,30 @@ MasterEndpoints choose_master_endpoints(const SlotPlan& plan, const MasterCandid
   return endpoints;
 }
 
-net::Task<MasterEndpoints> find_master_endpoints(
-    net::asio::any_io_executor executor, const SlotPlan& plan,
-    const std::vector<std::unique_ptr<AgentLink>>& links) {
+net::Task<MasterEndpoints> find_master_endpoints(net::asio::any_io_executor executor,
+                                                 const HostTable& hosts) {
   struct Tests {
     std::vector<Reached> reached;
     size_t left;
     net::Notification done;
   };
-  const auto home = static_cast<size_t>(plan.slots.front().host);
-  const MasterCandidates candidates = links[home]->candidates();
+  const HostRun& home = hosts.rank(0).host();
+  const MasterCandidates candidates = home.link()->candidates();
+  const size_t count = hosts.hosts().size();
   const auto tests = std::make_shared<Tests>(
-      Tests{std::vector<Reached>(links.size()), links.size() - 1, net::Notification(executor)});
-  for (size_t host = 0; host < links.size(); ++host) {
-    if (host == home) continue;
-    net::asio::co_spawn(executor, links[host]->test_reachability(candidates),
-                        [tests, host](std::exception_ptr, Reached reached) {
-                          tests->reached[host] = std::move(reached);
-                          --tests->left;
-                          tests->done.notify();
-                        });
+      Tests{std::vector<Reached>(count), count - 1, net::Notification(executor)});
+  for (const HostRun& host : hosts.hosts()) {
+    if (&host == &home) continue;
+    net::asio::co_spawn(
+        executor, host.link()->test_reachability(candidates),
+        [tests, number = static_cast<size_t>(host.number())](std::exception_ptr, Reached reached) {
+          tests->reached[number] = std::move(reached);
+          --tests->left;
+          tests->done.notify();
+        });
   }
   while (tests->left > 0) co_await tests->done.wait();
-  co_return choose_master_endpoints(plan, candidates, tests->reached);
+  co_return choose_master_endpoints(hosts.plan(), candidates, tests->reached);
 }
 
 }  // namespace hvd::launcher

@@ -3,12 +3,12 @@
 // launch's loop.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "launcher/link/agent_link.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/slot_plan.h"
+#include "net/asio.h"
 
 namespace hvd::launcher {
 
@@ -17,10 +17,9 @@ struct MasterEndpoints {
   std::vector<std::string> warnings;  // one for each host that reaches none of the addresses
 };
 
-// `links`: prepared, in the order of the plan's hosts.
-net::Task<MasterEndpoints> find_master_endpoints(
-    net::asio::any_io_executor executor, const SlotPlan& plan,
-    const std::vector<std::unique_ptr<AgentLink>>& links);
+// `hosts`: held.
+net::Task<MasterEndpoints> find_master_endpoints(net::asio::any_io_executor executor,
+                                                 const HostTable& hosts);
 
 // Chooses by the addresses that each host has reached. `reached`: one entry for each host. Pure.
 MasterEndpoints choose_master_endpoints(const SlotPlan& plan, const MasterCandidates& candidates,

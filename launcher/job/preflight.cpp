@@ -24,22 +24,37 @@ constexpr double kAfterCancel = 1;
 // time limit to ssh.
 constexpr double kShareOfShortStages = 0.5;
 
+// As messages name what the host does now.
+std::string_view stage_of(const HostRun& host) {
+  return host.state() <= HostState::kConnecting ? to_string(host.stage()) : "prepare";
+}
+
+// Whether the host looks a name up or connects.
+bool is_short(SpawnStage stage) {
+  return stage == SpawnStage::kResolve || stage == SpawnStage::kConnect;
+}
+
 // The likely cause of a stage that does not end. `try_command`: a command that shows more, or empty.
-std::string likely_cause(std::string_view stage, const std::string& try_command) {
+std::string likely_cause(const HostRun& host, const std::string& try_command) {
   const std::string seen = try_command.empty() ? "" : cat("; run '", try_command, "' to see it");
-  if (stage == "configure") {
-    return cat("a command or a name look-up of the ssh configuration hangs", seen);
+  if (host.state() != HostState::kConnecting)
+    return "its --remote-init, its Python or a file system hangs";
+  switch (host.stage()) {
+    case SpawnStage::kConfigure:
+      return cat("a command or a name look-up of the ssh configuration hangs", seen);
+    case SpawnStage::kResolve:
+      return "no name service answers about it";
+    case SpawnStage::kConnect:
+      return "nothing answers at its ssh port: it is down, or a firewall drops what is sent there";
+    case SpawnStage::kAuthenticate:
+      return "its sshd is overloaded, or waits for a name service itself";
+    case SpawnStage::kSendAgent:
+      return cat("~/.bashrc or another start file of its login shell may wait for input", seen,
+                 "; if its disk or the network is slow, HOROVOD_AGENT_DIR names another disk");
+    case SpawnStage::kStartAgent:
+    case SpawnStage::kReady:
+      break;
   }
-  if (stage == "resolve") return "no name service answers about it";
-  if (stage == "connect") {
-    return "nothing answers at its ssh port: it is down, or a firewall drops what is sent there";
-  }
-  if (stage == "authenticate") return "its sshd is overloaded, or waits for a name service itself";
-  if (stage == "send agent") {
-    return cat("~/.bashrc or another start file of its login shell may wait for input", seen,
-               "; if its disk or the network is slow, HOROVOD_AGENT_DIR names another disk");
-  }
-  if (stage == "prepare") return "its --remote-init, its Python or a file system hangs";
   return "it is slow";
 }
 
@@ -82,57 +97,74 @@ bool is_somebody_else(const std::string& user) {
 
 }  // namespace
 
-struct Preflight::Progress {
-  HostStart start;
-  std::string stage = "resolve";
-  std::string try_command;
-  Clock::time_point since = Clock::now();  // the start of that stage
-  std::unique_ptr<AgentLink> link;
-  net::asio::cancellation_signal cancel;
-  bool done = false;  // or given up
-  Status status;
+// The start of one host's agent.
+struct Preflight::Attempt {
+  Attempt(HostStart start, double timeout_seconds)
+      : start(std::move(start)), timeout_seconds(timeout_seconds) {}
 
-  void enter(std::string_view next) {
-    stage = next;
-    since = Clock::now();
+  HostRun& host() const { return *start.host; }
+  double short_limit() const { return timeout_seconds * kShareOfShortStages; }
+  // Stages end in time by themselves or by the limit of all of them, which wait_for_all() knows.
+  void enter(SpawnStage stage) {
+    host().enter(stage,
+                 is_short(stage) ? Deadline::after_seconds(short_limit()) : Deadline::never());
   }
-  const std::string& name() const { return start.target.host; }
-  Status error(const Status& status) const {
-    return status.with_context(cat("host ", name(), ": ", stage));
+  void abandon() {
+    if (link) link->close();
+    cancel.emit(net::asio::cancellation_type::terminal);
   }
+
+  const HostStart start;
+  const double timeout_seconds;
+  std::string try_command;
+  std::unique_ptr<AgentLink> link;  // until the host is held
+  net::asio::cancellation_signal cancel;
+  bool is_over = false;  // it has ended, or was given up
+  Status status;
 };
 
-Preflight::Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote,
-                     std::vector<HostStart> hosts)
-    : executor_(executor), local_(local), remote_(remote), changed_(executor) {
-  for (HostStart& host : hosts) {
-    hosts_.push_back(std::make_unique<Progress>());
-    hosts_.back()->start = std::move(host);
+// Those of one call of run().
+struct Preflight::Attempts {
+  explicit Attempts(const net::asio::any_io_executor& executor) : changed(executor) {}
+
+  std::vector<std::shared_ptr<Attempt>> all;
+  net::asio::steady_timer changed;
+  bool is_cancelled = false;
+  bool is_abandoned = false;  // hosts that end now are dropped
+};
+
+Preflight::Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote)
+    : executor_(std::move(executor)), local_(local), remote_(remote) {}
+
+// The loop may outlive the links' owners.
+Preflight::~Preflight() {
+  for (const auto& attempts : running_) {
+    for (const auto& attempt : attempts->all) attempt->link.reset();
   }
 }
 
-Preflight::~Preflight() = default;
-
-net::Task<Status> Preflight::bring_up(Progress& host) {
+net::Task<Status> Preflight::bring_up(std::shared_ptr<Attempt> attempt) {
+  HostRun& host = attempt->host();
+  const HostStart& start = attempt->start;
   bool is_local = co_await is_local_host(host.name());
-  if (is_somebody_else(host.start.target.user) || !host.start.target.may_be_local) is_local = false;
+  if (is_somebody_else(start.target.user) || !start.target.may_be_local) is_local = false;
   Spawner& spawner = is_local ? local_ : remote_;
-  host.try_command = spawner.try_command(host.start.target);
-  explain(cat("host ", host.name(), ": ", way_to(host.start.target, is_local)));
-  auto duplex = co_await spawner.spawn(host.start.target, [&host](SpawnStage stage) {
-    host.enter(to_string(stage));
+  attempt->try_command = spawner.try_command(start.target);
+  explain(cat("host ", host.name(), ": ", way_to(start.target, is_local)));
+  auto duplex = co_await spawner.spawn(start.target, [&attempt = *attempt](SpawnStage stage) {
+    attempt.enter(stage);
     if (stage == SpawnStage::kReady) return;
-    explain(cat("host ", host.name(), ": ", host.stage, reason_of(stage)));
+    explain(cat("host ", attempt.host().name(), ": ", to_string(stage), reason_of(stage)));
   });
   if (!duplex.ok()) co_return duplex.status();
-  host.enter("prepare");
-  host.link = std::make_unique<AgentLink>(executor_, *std::move(duplex), *host.start.events);
-  const HostJob job = host.start.make_job(is_local);
+  host.advance(HostState::kConnecting, HostState::kPreparing, HostCause::kConnected);
+  attempt->link = std::make_unique<AgentLink>(executor_, *std::move(duplex), host.events());
+  const HostJob job = start.make_job(is_local);
   AgentLink::NextPart code;
-  if (host.start.code) {
-    code = [parts = std::make_shared<StagedParts>(*host.start.code)] { return parts->next(); };
+  if (start.code) {
+    code = [parts = std::make_shared<StagedParts>(*start.code)] { return parts->next(); };
   }
-  Status status = co_await host.link->prepare(job, std::move(code));
+  Status status = co_await attempt->link->prepare(job, std::move(code));
   if (status.ok()) {
     const auto count = static_cast<int64_t>(job.ranks.size());
     explain(cat("host ", host.name(), ": ready for ", count_of_ranks(count)));
@@ -140,113 +172,120 @@ net::Task<Status> Preflight::bring_up(Progress& host) {
   co_return status;
 }
 
-net::Task<std::vector<Status>> Preflight::run(double timeout_seconds) {
-  for (const auto& host : hosts_) {
-    net::asio::co_spawn(
-        executor_, bring_up(*host),
-        net::asio::bind_cancellation_slot(
-            host->cancel.slot(), [this, &host = *host](std::exception_ptr error, Status status) {
-              if (std::exchange(host.done, true)) return;
-              if (error) status = rendezvous::status_of(error, "cancelled");
-              host.status = status.ok() ? status : host.error(status);
-              changed_.cancel();
-            }));
-  }
-  const Deadline deadline = Deadline::after_seconds(timeout_seconds);
-  seconds_ = timeout_seconds;
-  co_await wait_for_all(deadline);
-  std::vector<Status> errors;
-  for (size_t index = 0; index < hosts_.size(); ++index) {
-    const auto& host = hosts_[index];
-    if (!host->done && deadline.passed()) give_up(*host, timeout_seconds);
-    if (!host->done || host->status.ok()) continue;
-    failed_hosts_.push_back(static_cast<int>(index));
-    errors.push_back(host->status);
-  }
-  const bool failed = !errors.empty() || cancelled_;
-  if (failed) {
-    abandon_unfinished();
-    co_await wait_for_all(Deadline::after_seconds(kAfterCancel));
-    for (const auto& host : hosts_) {
-      if (host->link) host->link->close();
+void Preflight::finish(Attempts& attempts, Attempt& attempt, Status status) {
+  if (std::exchange(attempt.is_over, true)) return;
+  HostRun& host = attempt.host();
+  if (status.ok()) {
+    host.hold(std::move(attempt.link));
+  } else {
+    attempt.status = status.with_context(cat("host ", host.name(), ": ", stage_of(host)));
+    const bool is_drop = attempts.is_abandoned;
+    if (!host.is_over()) {
+      host.to(is_drop ? HostState::kDone : HostState::kLost,
+              is_drop ? HostCause::kDrop : HostCause::kLost);
     }
   }
+  attempts.changed.cancel();
+}
+
+net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
+                                              double timeout_seconds) {
+  const auto attempts = std::make_shared<Attempts>(executor_);
+  running_.push_back(attempts);
+  const Deadline deadline = Deadline::after_seconds(timeout_seconds);
+  for (HostStart& host : hosts) {
+    const auto attempt = std::make_shared<Attempt>(std::move(host), timeout_seconds);
+    attempts->all.push_back(attempt);
+    attempt->host().advance(HostState::kPlanned, HostState::kConnecting, HostCause::kReach);
+    attempt->enter(SpawnStage::kResolve);
+    net::asio::co_spawn(executor_, bring_up(attempt),
+                        net::asio::bind_cancellation_slot(
+                            attempt->cancel.slot(),
+                            [this, attempts, attempt](std::exception_ptr error, Status status) {
+                              if (error) status = rendezvous::status_of(error, "cancelled");
+                              finish(*attempts, *attempt, std::move(status));
+                            }));
+  }
+  co_await wait_for_all(*attempts, deadline);
+  std::vector<Status> errors;
+  for (const auto& attempt : attempts->all) {
+    if (!attempt->is_over && deadline.passed()) give_up(*attempts, *attempt, timeout_seconds);
+    if (attempt->is_over && !attempt->status.ok()) errors.push_back(attempt->status);
+  }
+  if (!errors.empty() || attempts->is_cancelled) {
+    attempts->is_abandoned = true;
+    for (const auto& attempt : attempts->all) {
+      if (!attempt->is_over) attempt->abandon();
+    }
+    co_await wait_for_all(*attempts, Deadline::after_seconds(kAfterCancel));
+    for (const auto& attempt : attempts->all) {
+      HostRun& host = attempt->host();
+      if (!host.is_over()) host.to(HostState::kDone, HostCause::kDrop);
+      host.close();
+      attempt->link.reset();
+    }
+  }
+  std::erase(running_, attempts);
   co_return errors;
 }
 
 // Returns when all hosts are done, at the deadline, or kAfterFailure seconds after the first failure.
-net::Task<void> Preflight::wait_for_all(Deadline deadline) {
-  const bool was_cancelled = cancelled_;
+net::Task<void> Preflight::wait_for_all(Attempts& attempts, Deadline deadline) {
   for (;;) {
-    const Deadline next = give_up_late_ones();
-    const auto is_done = [](const auto& host) { return host->done; };
-    const auto has_failed = [](const auto& host) { return host->done && !host->status.ok(); };
-    if (std::all_of(hosts_.begin(), hosts_.end(), is_done) || deadline.passed()) co_return;
-    if (cancelled_ && !was_cancelled) co_return;
-    if (std::any_of(hosts_.begin(), hosts_.end(), has_failed)) {
+    const Deadline next = attempts.is_abandoned ? Deadline::never() : give_up_late_ones(attempts);
+    const auto is_over = [](const auto& attempt) { return attempt->is_over; };
+    const auto has_failed = [](const auto& attempt) {
+      return attempt->is_over && !attempt->status.ok();
+    };
+    if (std::ranges::all_of(attempts.all, is_over) || deadline.passed()) co_return;
+    if (attempts.is_cancelled && !attempts.is_abandoned) co_return;
+    if (std::ranges::any_of(attempts.all, has_failed)) {
       const Deadline soon = Deadline::after_seconds(kAfterFailure);
       if (soon.time() < deadline.time()) deadline = soon;
     }
-    changed_.expires_at(std::min(deadline.time(), next.time()));
-    co_await changed_.async_wait(net::use_tuple);
+    attempts.changed.expires_at(std::min(deadline.time(), next.time()));
+    co_await attempts.changed.async_wait(net::use_tuple);
   }
 }
 
 // Returns the time at which the next host may be late.
-Deadline Preflight::give_up_late_ones() {
-  const double most = seconds_ * kShareOfShortStages;
+Deadline Preflight::give_up_late_ones(Attempts& attempts) {
   Deadline next = Deadline::never();
-  for (const auto& host : hosts_) {
-    if (host->done || (host->stage != "resolve" && host->stage != "connect")) continue;
-    const Deadline limit = Deadline::at(host->since + std::chrono::duration_cast<Clock::duration>(
-                                                          std::chrono::duration<double>(most)));
+  for (const auto& attempt : attempts.all) {
+    if (attempt->is_over) continue;
+    const Deadline limit = attempt->host().deadline();
+    if (attempt->host().state() != HostState::kConnecting) continue;
     if (limit.passed())
-      give_up(*host, most);
+      give_up(attempts, *attempt, attempt->short_limit());
     else if (limit.time() < next.time())
       next = limit;
   }
   return next;
 }
 
-void Preflight::give_up(Progress& host, double seconds) {
-  host.done = true;
-  host.status = host.error(deadline_exceeded(cat("not done after ", seconds,
-                                                 " s: ", likely_cause(host.stage, host.try_command),
-                                                 "; --start-timeout allows more")));
-  if (host.link) host.link->close();
-  host.cancel.emit(net::asio::cancellation_type::terminal);
-}
-
-std::vector<HostProgress> Preflight::progress() const {
-  std::vector<HostProgress> progress;
-  for (const auto& host : hosts_) {
-    const std::chrono::duration<double> seconds = Clock::now() - host->since;
-    progress.push_back({host->name(), host->done ? "failed" : host->stage, seconds.count(),
-                        host->done && host->status.ok()});
-  }
-  return progress;
-}
-
-void Preflight::abandon_unfinished() {
-  for (const auto& host : hosts_) {
-    if (host->done) continue;
-    if (host->link) host->link->close();
-    host->cancel.emit(net::asio::cancellation_type::terminal);
-  }
+void Preflight::give_up(Attempts& attempts, Attempt& attempt, double seconds) {
+  finish(attempts, attempt,
+         deadline_exceeded(cat("not done after ", seconds,
+                               " s: ", likely_cause(attempt.host(), attempt.try_command),
+                               "; --start-timeout allows more")));
+  attempt.abandon();
 }
 
 void Preflight::cancel() {
-  cancelled_ = true;
-  changed_.cancel();
+  for (const auto& attempts : running_) {
+    attempts->is_cancelled = true;
+    attempts->changed.cancel();
+  }
 }
 
-std::vector<std::unique_ptr<AgentLink>> Preflight::take_links() {
-  std::vector<std::unique_ptr<AgentLink>> links;
-  for (const auto& host : hosts_) {
-    HVD_CHECK(host->link != nullptr);
-    links.push_back(std::move(host->link));
+std::vector<HostProgress> progress_of(const HostTable& hosts) {
+  std::vector<HostProgress> progress;
+  for (const HostRun& host : hosts.hosts()) {
+    const std::chrono::duration<double> seconds = Clock::now() - host.since();
+    progress.push_back({host.name(), std::string(host.is_over() ? "failed" : stage_of(host)),
+                        seconds.count(), host.link() != nullptr});
   }
-  return links;
+  return progress;
 }
 
 }  // namespace hvd::launcher

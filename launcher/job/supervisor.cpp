@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <functional>
 #include <set>
 
 #include "base/text.h"
@@ -11,23 +12,13 @@
 
 namespace hvd::launcher {
 
-Supervisor::Supervisor(const SlotPlan& plan, bool waits)
-    : plan_(plan),
-      host_done_(plan.hosts.size()),
-      rank_done_(plan.slots.size()),
-      rank_joined_(plan.slots.size()),
-      rank_killed_(plan.slots.size()),
-      rank_succeeded_(plan.slots.size()),
-      hosts_left_(static_cast<int>(plan.hosts.size())),
-      waits_(waits) {}
+Supervisor::Supervisor(HostTable& hosts, bool waits) : hosts_(hosts), waits_(waits) {}
 
 std::string Supervisor::place(int rank) const {
-  return cat("rank ", rank, " on ", host_name(plan_.slots[static_cast<size_t>(rank)].host));
+  return cat("rank ", rank, " on ", host_name(hosts_.rank(rank).host().number()));
 }
 
-std::string Supervisor::host_name(int host) const {
-  return cat("host ", plan_.hosts[static_cast<size_t>(host)].name);
-}
+std::string Supervisor::host_name(int host) const { return cat("host ", hosts_.host(host).name()); }
 
 Supervisor::Action Supervisor::fail(int exit_code, std::string sentence, int rank) {
   if (exit_code_ == 0 && sentence_.empty()) {
@@ -42,7 +33,7 @@ Supervisor::Action Supervisor::fail(int exit_code, std::string sentence, int ran
 
 Supervisor::Action Supervisor::fail_rank(int rank, Failure failure) {
   if (!waits_) return fail(failure.exit_code, std::move(failure.sentence), rank);
-  const auto running = std::count(rank_done_.begin(), rank_done_.end(), false);
+  const auto running = std::ranges::count_if(hosts_.ranks(), std::not_fn(&RankRun::is_over));
   if (running > 0) {
     news_ = cat(failure.sentence, "; --on-failure wait lets the other ", running,
                 running == 1 ? " rank go on" : " ranks go on");
@@ -80,8 +71,8 @@ Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
 // Ranks that others may have needed, and that no failure names: "; rank 1 on host b had exited with code 0".
 std::string Supervisor::ended_before() const {
   std::vector<int> ranks;
-  for (size_t rank = 0; rank < rank_succeeded_.size(); ++rank) {
-    if (rank_succeeded_[rank]) ranks.push_back(static_cast<int>(rank));
+  for (const RankRun& rank : hosts_.ranks()) {
+    if (rank.has_succeeded()) ranks.push_back(rank.number());
   }
   if (ranks.empty()) return "";
   return cat("; ", ranks.size() == 1 ? place(ranks[0]) : cat("ranks ", ranks_text(ranks)),
@@ -90,30 +81,29 @@ std::string Supervisor::ended_before() const {
 
 Supervisor::Action Supervisor::on_awaited_rank_ended(int rank, const std::vector<int>& waiting) {
   const bool is_one = waiting.size() == 1;
-  return fail(kExitLauncher,
-              cat(place(rank),
-                  rank_succeeded_[static_cast<size_t>(rank)] ? " exited with code 0" : " has ended",
-                  ", and ", is_one ? "rank " : "ranks ", ranks_text(waiting),
-                  is_one ? " waits" : " wait", " for it in hvd.init()"),
-              rank);
+  return fail(
+      kExitLauncher,
+      cat(place(rank), hosts_.rank(rank).has_succeeded() ? " exited with code 0" : " has ended",
+          ", and ", is_one ? "rank " : "ranks ", ranks_text(waiting), is_one ? " waits" : " wait",
+          " for it in hvd.init()"),
+      rank);
 }
 
 Supervisor::Action Supervisor::on_exit(const RankExit& exit, const std::optional<LeftBy>& left_by,
                                        const std::string& meanwhile) {
-  if (exit.rank < 0 || exit.rank >= plan_.size()) return Action::kNone;
-  rank_done_[static_cast<size_t>(exit.rank)] = true;
-  rank_killed_[static_cast<size_t>(exit.rank)] = exit.after_grace;
+  if (!hosts_.has_rank(exit.rank)) return Action::kNone;
+  RankRun& rank = hosts_.rank(exit.rank);
+  if (rank.is_over() || rank.state() == RankState::kPlanned) return Action::kNone;
+  rank.ended(exit);
   // A rank that ends because the job ends is not the cause.
   if (ending_) return Action::kNone;
   if (survives_) {
-    const int host = plan_.slots[static_cast<size_t>(exit.rank)].host;
     const bool is_success = exit.code == 0 && exit.signal == 0;
     Failure failure = is_success ? Failure{0, ""} : describe(exit);
-    if (goes_on(exit.rank, host, failure) || is_success) return Action::kNone;
+    if (goes_on(exit.rank, rank.host().number(), failure) || is_success) return Action::kNone;
     return fail(failure.exit_code, std::move(failure.sentence), exit.rank);
   }
   if (exit.code == 0 && exit.signal == 0) {
-    rank_succeeded_[static_cast<size_t>(exit.rank)] = true;
     if (exit.rank != awaited_) return Action::kNone;
     // The end of a process may reset its connections.
     if (late_) late_->sentence = late_if_left_;
@@ -131,7 +121,7 @@ Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
   if (left_by && !left_by->cause.empty()) failed_alike_.insert(exit.rank);
   if (!waits_) ended_by_ = exit.signal;
   const int peer = left_by ? left_by->rank : -1;
-  if (peer < 0 || peer >= plan_.size() || peer == exit.rank) {
+  if (!hosts_.has_rank(peer) || peer == exit.rank) {
     if (left_by && !left_by->cause.empty()) {
       failure.sentence = cat(left_by->cause, "; ", failure.sentence, " because of it");
     } else if (!waits_) {
@@ -141,7 +131,7 @@ Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
   }
   // Only the awaited rank can name another cause: a third rank may have made it leave.
   if (late_ && exit.rank != awaited_) return Action::kNone;
-  const bool has_ended = rank_done_[static_cast<size_t>(peer)];
+  const bool has_ended = hosts_.rank(peer).is_over();
   late_if_left_ = cat(failure.sentence, ", after rank ", peer, " had left the job");
   // The peer may have failed because of the same cause.
   const bool has_left = has_ended && peer != late_rank_ && !failed_alike_.contains(peer);
@@ -157,9 +147,12 @@ Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
 
 bool Supervisor::holds(const RankFailure& failure) {
   if (!is_silent_) return false;
-  for (int host = 0; held_.empty() && host < std::ssize(plan_.hosts); ++host) {
-    const bool is_own = host == plan_.slots[static_cast<size_t>(failure.exit.rank)].host;
-    if (!is_own && !is_done(host) && is_silent_(host)) silent_hosts_.insert(host);
+  if (held_.empty()) {
+    const HostRun& own = hosts_.rank(failure.exit.rank).host();
+    for (const HostRun& host : hosts_.hosts()) {
+      if (&host != &own && !host.is_over() && is_silent_(host.number()))
+        silent_hosts_.insert(host.number());
+    }
   }
   if (silent_hosts_.empty()) return false;
   held_.push_back(failure);
@@ -184,28 +177,18 @@ bool Supervisor::goes_on(int rank, int host, const Failure& failure) const {
   return survives_ && survives_(rank, host, failure.exit_code, failure.sentence);
 }
 
-void Supervisor::grow() {
-  host_done_.resize(plan_.hosts.size());
-  rank_done_.resize(plan_.slots.size());
-  rank_joined_.resize(plan_.slots.size());
-  rank_killed_.resize(plan_.slots.size());
-  rank_succeeded_.resize(plan_.slots.size());
-  ++hosts_left_;
-}
-
 Supervisor::Action Supervisor::end_job(int exit_code, const std::string& sentence, int rank) {
   return fail(exit_code, sentence, rank);
 }
 
 Supervisor::Action Supervisor::on_joined(int rank, int world_rank, int world_size) {
   if (survives_) return Action::kNone;  // ranks change from generation to generation
-  if (rank < 0 || rank >= plan_.size() || plan_.size() == 1) return Action::kNone;
-  const auto place_of_rank = static_cast<size_t>(rank);
-  if (world_rank == rank && world_size == plan_.size()) rank_joined_[place_of_rank] = true;
-  if (rank_joined_[place_of_rank]) return Action::kNone;
+  if (!hosts_.has_rank(rank) || hosts_.size() == 1) return Action::kNone;
+  if (world_rank == rank && world_size == hosts_.size()) hosts_.rank(rank).enter_world();
+  if (hosts_.rank(rank).has_been_in_world()) return Action::kNone;
   return fail(kExitLauncher,
               cat(place(rank), " is rank ", world_rank, " in a world of ", world_size,
-                  " of its own, and not among this job's ", plan_.size(),
+                  " of its own, and not among this job's ", hosts_.size(),
                   " ranks: look for what clears or overrides HOROVOD_RANK, HOROVOD_SIZE or "
                   "HOROVOD_STORE before its program begins (env -i, a script, another launcher)"),
               rank);
@@ -218,24 +201,24 @@ Supervisor::Action Supervisor::fail_late() {
   return fail_rank(late_rank_, *late_);
 }
 
-void Supervisor::leave(int host) {
-  if (is_done(host)) return;
-  host_done_[static_cast<size_t>(host)] = true;
-  --hosts_left_;
+void Supervisor::lose(int host) {
+  HostRun& run = hosts_.host(host);
+  if (!run.is_over()) run.to(HostState::kLost, HostCause::kLost);
 }
 
 Supervisor::Action Supervisor::on_finished(int host) {
-  leave(host);
+  HostRun& run = hosts_.host(host);
+  if (!run.is_over()) run.to(HostState::kDone, HostCause::kFinished);
   if (ending_ || survives_) return Action::kNone;
-  for (const Slot& slot : plan_.slots) {
-    if (slot.host != host || rank_done_[static_cast<size_t>(slot.rank)]) continue;
-    return fail(kExitLauncher, cat(place(slot.rank), " ended without its agent saying how"));
+  for (const RankRun* rank : run.ranks()) {
+    if (rank->is_over()) continue;
+    return fail(kExitLauncher, cat(place(rank->number()), " ended without its agent saying how"));
   }
   return Action::kNone;
 }
 
 Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
-  leave(host);
+  lose(host);
   if (ending_) return Action::kNone;
   Failure failure{kExitLauncher, cat(host_name(host), " was lost: ", why.message())};
   if (goes_on(-1, host, failure)) return Action::kNone;
@@ -246,6 +229,9 @@ Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
 }
 
 Supervisor::Action Supervisor::on_agent_ending(int host, const std::string& why) {
+  HostRun& run = hosts_.host(host);
+  // The launcher may have ordered the end, with its deadline, or may have given the host up.
+  if (run.state() < HostState::kEnding) run.to(HostState::kEnding, HostCause::kAgentEnds);
   if (ending_) return Action::kNone;
   Failure failure{kExitLauncher, cat(host_name(host), " was lost: ", why)};
   if (goes_on(-1, host, failure)) return Action::kNone;
@@ -258,7 +244,7 @@ Supervisor::Action Supervisor::on_start_failed(int host, const Status& why) {
 }
 
 Supervisor::Action Supervisor::on_preparation_failed(int host, const Status& why) {
-  leave(host);
+  lose(host);
   if (ending_) return Action::kNone;
   Failure failure{kExitLauncher, why.message()};
   if (goes_on(-1, host, failure)) return Action::kNone;
@@ -290,22 +276,16 @@ Supervisor::Action Supervisor::on_output_broken(int error_number, const std::str
               cat(why.message(), is_full ? "; redirect it to a disk with room" : ""));
 }
 
-int Supervisor::living_ranks() const {
-  return static_cast<int>(std::ranges::count_if(plan_.slots, [this](const Slot& slot) {
-    return !rank_done_[static_cast<size_t>(slot.rank)] && !is_done(slot.host);
-  }));
-}
-
 int Supervisor::exit_code() const { return exit_code_; }
 std::string Supervisor::report() const { return sentence_; }
 
 std::string Supervisor::killed_ranks() const {
   std::vector<int> ranks;
   std::set<int> hosts;
-  for (const Slot& slot : plan_.slots) {
-    if (signals_ > 1 || !rank_killed_[static_cast<size_t>(slot.rank)]) continue;
-    ranks.push_back(slot.rank);
-    hosts.insert(slot.host);
+  for (const RankRun& rank : hosts_.ranks()) {
+    if (signals_ > 1 || rank.state() != RankState::kKilled) continue;
+    ranks.push_back(rank.number());
+    hosts.insert(rank.host().number());
   }
   if (ranks.empty()) return "";
   if (ranks.size() == 1) return place(ranks[0]);

@@ -1,6 +1,6 @@
-// Decides how a running job ends. Takes the events of the job, returns the next action for each, and
-// holds the exit code and the sentence for the user. JobLaunch owns it, passes it the events and carries
-// out the actions. Pure: no I/O, no clock, no thread of its own.
+// Decides how a running job ends. Takes the events of the job, moves its hosts and ranks to the states in which
+// they end, returns the next action for each event, and holds the exit code and the sentence for the user.
+// JobLaunch owns it, passes it the events and carries out the actions. No I/O, no thread of its own.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "launcher/link/agent_link.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
@@ -26,7 +26,8 @@ class Supervisor {
   };
 
   // `waits`: a rank's failure does not end the other ranks; it sets the exit code when all have ended.
-  explicit Supervisor(const SlotPlan& plan, bool waits = false);
+  // `hosts` outlives this object.
+  explicit Supervisor(HostTable& hosts, bool waits = false);
 
   // In an elastic job: called for each end of a rank (rank -1: of a host), with exit code 0 and no
   // sentence after success. Returns whether the job goes on.
@@ -37,8 +38,6 @@ class Supervisor {
   // the consequence of its loss: the failure counts once each silent host has answered.
   using IsSilent = std::function<bool(int host)>;
   void ask_about_silence(IsSilent is_silent) { is_silent_ = std::move(is_silent); }
-  // The plan has got one more host, with its ranks.
-  void grow();
   // Ends the job for another reason. `rank`: whose failure is the cause, or -1.
   Action end_job(int exit_code, const std::string& sentence, int rank);
 
@@ -84,11 +83,7 @@ class Supervisor {
   // is no sentence, as after SIGPIPE.
   Action on_output_broken(int error_number, const std::string& file);
 
-  // Ranks of hosts that are not done, without those that have ended.
-  int living_ranks() const;
   bool is_ending() const { return ending_; }
-  bool is_done() const { return hosts_left_ == 0; }
-  bool is_done(int host) const { return host_done_[static_cast<size_t>(host)]; }
 
   // Returns each sentence about a failure that does not end the job once.
   std::optional<std::string> take_news() { return std::exchange(news_, {}); }
@@ -124,14 +119,13 @@ class Supervisor {
   Action judge(const RankFailure& rank_failure);
   // Whether the failure waits until the hosts that are silent now have answered.
   bool holds(const RankFailure& failure);
-  void leave(int host);
+  // The host is lost, unless it is over already.
+  void lose(int host);
   bool goes_on(int rank, int host, const Failure& failure) const;
   std::string place(int rank) const;      // "rank 3 on host b"
   std::string host_name(int host) const;  // "host b"
 
-  const SlotPlan& plan_;
-  std::vector<bool> host_done_, rank_done_, rank_joined_, rank_killed_, rank_succeeded_;
-  int hosts_left_;
+  HostTable& hosts_;
   const bool waits_;
   Survives survives_;
   IsSilent is_silent_;

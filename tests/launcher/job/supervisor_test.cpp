@@ -13,21 +13,41 @@ namespace {
 using Action = Supervisor::Action;
 const SlotPlan kPlan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, {});
 
+// Hosts whose ranks all run.
+class RunningHosts : public HostTable {
+ public:
+  explicit RunningHosts(const SlotPlan& plan = kPlan) : HostTable(plan) {
+    for (HostRun& host : hosts()) {
+      host.to(HostState::kConnecting, HostCause::kReach);
+      host.to(HostState::kPreparing, HostCause::kConnected);
+      host.to(HostState::kHeld, HostCause::kPrepared);
+      host.to(HostState::kStarting, HostCause::kOrder);
+      host.to(HostState::kRunning, HostCause::kStarted);
+    }
+    for (RankRun& rank : ranks()) {
+      rank.to(RankState::kStarting, RankCause::kOrder);
+      rank.to(RankState::kRunning, RankCause::kStarted);
+    }
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a job whose ranks all end well has exit code 0 and no report") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   for (int rank = 0; rank < 4; ++rank) CHECK(supervisor.on_exit({.rank = rank}) == Action::kNone);
   CHECK(supervisor.on_finished(0) == Action::kNone);
-  CHECK_FALSE(supervisor.is_done());
+  CHECK_FALSE(hosts.is_over());
   CHECK(supervisor.on_finished(1) == Action::kNone);
-  CHECK(supervisor.is_done());
+  CHECK(hosts.is_over());
   CHECK(supervisor.exit_code() == 0);
   CHECK(supervisor.report().empty());
 }
 
 TEST_CASE("the first rank that fails ends the job and names its host and cause") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 3, .code = 3}) == Action::kEnd);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}) == Action::kNone);
   CHECK(supervisor.on_exit({.rank = 0, .signal = SIGTERM, .by_agent = true}) == Action::kNone);
@@ -36,7 +56,8 @@ TEST_CASE("the first rank that fails ends the job and names its host and cause")
 }
 
 TEST_CASE("a rank in a world of its own ends the job, unless it has been in the job's before") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_joined(1, 1, 4) == Action::kNone);
   CHECK(supervisor.on_joined(1, 0, 1) ==
         Action::kNone);  // a process that it starts beside its work
@@ -53,7 +74,8 @@ TEST_CASE("a rank in a world of its own ends the job, unless it has been in the 
 }
 
 TEST_CASE("a failure that the others outlive is reported at once, the last not twice") {
-  Supervisor supervisor(kPlan, true);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts, true);
   CHECK(supervisor.on_exit({.rank = 3, .code = 3}) == Action::kNone);
   CHECK(supervisor.take_news() ==
         "rank 3 on host b exited with code 3; --on-failure wait lets the other 3 ranks go on");
@@ -68,11 +90,13 @@ TEST_CASE("a failure that the others outlive is reported at once, the last not t
 
 TEST_CASE("a job of one rank may start any world") {
   const SlotPlan alone = *plan_slots({{"a", "", 1}}, {});
-  CHECK(Supervisor(alone).on_joined(0, 2, 4) == Action::kNone);
+  RunningHosts hosts(alone);
+  CHECK(Supervisor(hosts).on_joined(0, 2, 4) == Action::kNone);
 }
 
 TEST_CASE("a rank that failed because another left waits for that one's end, which is the cause") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
   CHECK(supervisor.on_exit({.rank = 0, .code = 1}, 3) == Action::kNone);
   CHECK(supervisor.on_exit({.rank = 3, .code = 7}) == Action::kEnd);
@@ -82,7 +106,8 @@ TEST_CASE("a rank that failed because another left waits for that one's end, whi
 }
 
 TEST_CASE("an awaited rank may have left because of another rank, which is awaited then") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 2) == Action::kAwait);
   CHECK(supervisor.on_exit({.rank = 2, .code = 1}, 3) == Action::kAwait);
   SUBCASE("and is the cause") {
@@ -97,7 +122,8 @@ TEST_CASE("an awaited rank may have left because of another rank, which is await
 }
 
 TEST_CASE("a rank that failed because another left is the cause when that one ends well") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   SUBCASE("before it") {
     CHECK(supervisor.on_exit({.rank = 3}) == Action::kNone);
     CHECK(supervisor.on_exit({.rank = 1, .code = 4}, 3) == Action::kEnd);
@@ -117,7 +143,8 @@ TEST_CASE("a rank that failed because another left is the cause when that one en
 
 TEST_CASE("a connection that broke between ranks that live is the cause") {
   const std::string link = "the connection between rank 1 on host a and rank 3 on host b was reset";
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, Supervisor::LeftBy(3, link)) == Action::kAwait);
   SUBCASE("both fail because of it") {
     CHECK(supervisor.on_exit({.rank = 3, .code = 1}, Supervisor::LeftBy(1, link)) == Action::kEnd);
@@ -140,7 +167,8 @@ TEST_CASE("a connection that broke between ranks that live is the cause") {
 
 TEST_CASE("a third rank that fails first because of a broken connection is not its end") {
   const std::string link = "the connection between rank 1 on host a and rank 3 on host b was reset";
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 0, .code = 1}, Supervisor::LeftBy(3, link)) == Action::kAwait);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, Supervisor::LeftBy(3, link)) == Action::kNone);
   CHECK(supervisor.on_exit({.rank = 3, .code = 1}, Supervisor::LeftBy(1, link)) == Action::kEnd);
@@ -150,13 +178,15 @@ TEST_CASE("a third rank that fails first because of a broken connection is not i
 TEST_CASE(
     "a rank that reports its own broken connection by way of another rank names the connection") {
   const std::string link = "the connection between rank 1 on host a and rank 3 on host b was reset";
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 3, .code = 1}, Supervisor::LeftBy(3, link)) == Action::kEnd);
   CHECK(supervisor.report() == link + "; rank 3 on host b exited with code 1 because of it");
 }
 
 TEST_CASE("while a rank's end is awaited, other causes end the job at once") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kAwait);
   SUBCASE("another rank") {
     CHECK(supervisor.on_exit({.rank = 2, .signal = SIGKILL}) == Action::kEnd);
@@ -169,24 +199,27 @@ TEST_CASE("while a rank's end is awaited, other causes end the job at once") {
 }
 
 TEST_CASE("a rank that a signal killed gives 128 and the signal") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 1, .signal = SIGKILL}) == Action::kEnd);
   CHECK(supervisor.exit_code() == 137);
   CHECK(supervisor.report() == "rank 1 on host a was killed by signal 9 (SIGKILL)");
 }
 
 TEST_CASE("a lost host ends the job, also when its ranks never spoke") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_lost(1, unavailable("the link was cut")) == Action::kEnd);
   CHECK(supervisor.on_finished(0) == Action::kNone);
-  CHECK(supervisor.is_done());
+  CHECK(hosts.is_over());
   CHECK(supervisor.exit_code() == kExitLauncher);
   CHECK(supervisor.report() == "host b was lost: the link was cut");
 }
 
 TEST_CASE("a rank that fails while another host is silent waits for that host's answer or loss") {
   std::vector<bool> silent = {false, true};
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   supervisor.ask_about_silence([&](int host) { return silent[static_cast<size_t>(host)]; });
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kNone);
   silent = {true, false};  // asked once alone
@@ -213,29 +246,34 @@ TEST_CASE("a rank that fails while another host is silent waits for that host's 
 }
 
 TEST_CASE("a rank that fails while all other hosts answer ends the job at once") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   supervisor.ask_about_silence([](int host) { return host == 0; });
   CHECK(supervisor.on_exit({.rank = 1, .code = 4}) == Action::kEnd);  // its own host
   CHECK(supervisor.exit_code() == 4);
 }
 
 TEST_CASE("a host that cannot be started is named once") {
-  Supervisor agent(kPlan);
+  RunningHosts hosts;
+  Supervisor agent(hosts);
   CHECK(agent.on_preparation_failed(1, unavailable("host b: connect: refused")) == Action::kEnd);
   CHECK(agent.report() == "host b: connect: refused");
-  Supervisor ranks(kPlan);
+  RunningHosts hosts_of_ranks;
+  Supervisor ranks(hosts_of_ranks);
   CHECK(ranks.on_start_failed(1, not_found("no such program")) == Action::kEnd);
   CHECK(ranks.report() == "host b: start: no such program");
 }
 
 TEST_CASE("a failure names ranks that had exited with 0, and what the rank waited for") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 2}) == Action::kNone);
   CHECK(supervisor.on_exit({.rank = 0, .code = 1}, {}, " while it waited") == Action::kEnd);
   CHECK(supervisor.report() ==
         "rank 0 on host a exited with code 1 while it waited; rank 2 on host b had exited with "
         "code 0");
-  Supervisor several(kPlan);
+  RunningHosts hosts_of_several;
+  Supervisor several(hosts_of_several);
   several.on_exit({.rank = 1});
   several.on_exit({.rank = 2});
   several.on_exit({.rank = 3, .signal = SIGSEGV});
@@ -246,7 +284,8 @@ TEST_CASE("a failure names ranks that had exited with 0, and what the rank waite
 TEST_CASE(
     "a rank that has ended, and that others wait for, ends the job also with --on-failure wait") {
   for (const bool waits : {false, true}) {
-    Supervisor supervisor(kPlan, waits);
+    RunningHosts hosts;
+    Supervisor supervisor(hosts, waits);
     CHECK(supervisor.on_exit({.rank = 1}) == Action::kNone);
     CHECK(supervisor.on_awaited_rank_ended(1, {0, 2, 3}) == Action::kEnd);
     CHECK(supervisor.exit_code() == kExitLauncher);
@@ -254,14 +293,16 @@ TEST_CASE(
     CHECK(supervisor.report() ==
           "rank 1 on host a exited with code 0, and ranks 0,2-3 wait for it in hvd.init()");
   }
-  Supervisor failed(kPlan, true);
+  RunningHosts hosts_of_failed;
+  Supervisor failed(hosts_of_failed, true);
   CHECK(failed.on_exit({.rank = 1, .code = 3}) == Action::kNone);
   CHECK(failed.on_awaited_rank_ended(1, {0}) == Action::kEnd);
   CHECK(failed.exit_code() == 3);
 }
 
 TEST_CASE("a signal ends the job, a second one at once") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
   CHECK(supervisor.on_signal(SIGINT) == Action::kKill);
   CHECK(supervisor.exit_code() == 130);
@@ -269,7 +310,8 @@ TEST_CASE("a signal ends the job, a second one at once") {
 }
 
 TEST_CASE("a SIGTERM that agents or ranks get before the launcher does is the cause") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   SUBCASE("an agent") {
     CHECK(supervisor.on_agent_ending(1, "the agent was ended by signal 15") == Action::kEnd);
     CHECK(supervisor.report() == "host b was lost: the agent was ended by signal 15");
@@ -283,7 +325,8 @@ TEST_CASE("a SIGTERM that agents or ranks get before the launcher does is the ca
 }
 
 TEST_CASE("ranks that had to be killed are named, but not where a second signal asked for it") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_signal(SIGINT) == Action::kEnd);
   CHECK(supervisor.killed_ranks().empty());
   supervisor.on_exit({.rank = 2, .signal = SIGKILL, .by_agent = true, .after_grace = true});
@@ -297,7 +340,8 @@ TEST_CASE("ranks that had to be killed are named, but not where a second signal 
 }
 
 TEST_CASE("a signal after a failure ends faster and keeps the first cause") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_exit({.rank = 0, .code = 5}) == Action::kEnd);
   CHECK(supervisor.on_signal(SIGTERM) == Action::kNone);
   CHECK(supervisor.on_signal(SIGTERM) == Action::kKill);
@@ -305,14 +349,16 @@ TEST_CASE("a signal after a failure ends faster and keeps the first cause") {
 }
 
 TEST_CASE("an output that nobody reads ends the job quietly") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_output_broken(EPIPE, "pipe:[1]") == Action::kEnd);
   CHECK(supervisor.exit_code() == 128 + SIGPIPE);
   CHECK(supervisor.report().empty());
 }
 
 TEST_CASE("an output on a full disk ends the job with the file and a remedy") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_output_broken(ENOSPC, "/full/out") == Action::kEnd);
   CHECK(supervisor.exit_code() == kExitLauncher);
   CHECK(supervisor.report() ==
@@ -321,14 +367,16 @@ TEST_CASE("an output on a full disk ends the job with the file and a remedy") {
 }
 
 TEST_CASE("a host that finishes without an exit of each rank is no success") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   supervisor.on_exit({.rank = 0});
   CHECK(supervisor.on_finished(0) == Action::kEnd);
   CHECK(supervisor.exit_code() == kExitLauncher);
 }
 
 TEST_CASE("where failures wait, the first one counts when all have ended") {
-  Supervisor supervisor(kPlan, true);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts, true);
   CHECK(supervisor.on_exit({.rank = 2, .code = 5}) == Action::kNone);
   CHECK(supervisor.on_exit({.rank = 0, .signal = SIGSEGV}) == Action::kNone);
   CHECK_FALSE(supervisor.is_ending());
@@ -348,7 +396,8 @@ TEST_CASE("where failures wait, the first one counts when all have ended") {
 }
 
 TEST_CASE("a job that takes too long is ended with a code of its own") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   CHECK(supervisor.on_timeout(2.5) == Action::kEnd);
   CHECK(supervisor.on_exit({.rank = 0, .signal = SIGTERM, .by_agent = true}) == Action::kNone);
   CHECK(supervisor.exit_code() == 124);
@@ -357,7 +406,8 @@ TEST_CASE("a job that takes too long is ended with a code of its own") {
 }
 
 TEST_CASE("the kernel's out-of-memory killer is named, also when it struck a rank's child") {
-  Supervisor supervisor(kPlan);
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
   SUBCASE("a rank") {
     supervisor.on_exit({.rank = 3, .signal = SIGKILL, .out_of_memory = true});
     CHECK(supervisor.report().starts_with(

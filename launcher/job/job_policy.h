@@ -1,0 +1,75 @@
+// Decides when the hosts and ranks of a launch change, and whether the job goes on without one. A job of constant
+// size has ConstantSize; an elastic job has ElasticJob. JobLaunch owns the policy, passes it the events of the job
+// and carries out what it asks for. Lives on the launch's loop.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/hosts/host_table.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+// The orders of a policy to its launch.
+class LaunchActions {
+ public:
+  virtual ~LaunchActions() = default;
+  // Bring up a host that was added to the table. JobPolicy::held() follows, or survives().
+  virtual void reach(HostRun& host) = 0;
+  // Start the ranks of a host that is held.
+  virtual void start(HostRun& host) = 0;
+  // End all ranks of a host.
+  virtual void end(HostRun& host) = 0;
+  // End one rank; its host has others. If its host does not run yet, as soon as it does.
+  virtual void end(RankRun& rank) = 0;
+  // The job cannot go on. `rank`: whose failure is the cause, or -1.
+  virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
+};
+
+class JobPolicy {
+ public:
+  virtual ~JobPolicy() = default;
+  // All hosts are held, and their ranks are about to start.
+  virtual void begin() = 0;
+  // A host for which the policy has called reach() is held.
+  virtual void held(HostRun& host) = 0;
+  // As Supervisor::Survives.
+  virtual bool survives(int rank, int host, int exit_code, const std::string& sentence) = 0;
+  // The agent of this host is about to end.
+  virtual void host_leaves(HostRun& host, const std::string& why) = 0;
+  // `horovodrun resize N` or `remove HOST|RANK`, as words. A sentence about what follows, or about why not.
+  virtual Result<std::string> change(const std::vector<std::string>& words) = 0;
+  // The number of the present generation; -1: there is none.
+  virtual int32_t generation() const = 0;
+  // By rank: the number that each present rank has in the table. Empty: as in the table.
+  virtual std::vector<int> members() const = 0;
+  // The present rank of a rank of the table, or -1.
+  virtual int rank_of(int number) const = 0;
+  // No further host is started: the job ends.
+  virtual void stop() = 0;
+  // Returns when nothing of the policy runs.
+  virtual net::Task<void> end() = 0;
+  // The program is to be started again, when this launch has ended.
+  virtual bool wants_restart() const = 0;
+};
+
+// The hosts and ranks with which the job begins, until it ends.
+class ConstantSize : public JobPolicy {
+ public:
+  void begin() override {}
+  void held(HostRun&) override {}
+  bool survives(int, int, int, const std::string&) override { return false; }
+  void host_leaves(HostRun&, const std::string&) override {}
+  Result<std::string> change(const std::vector<std::string>& words) override;
+  int32_t generation() const override { return -1; }
+  std::vector<int> members() const override { return {}; }
+  int rank_of(int number) const override { return number; }
+  void stop() override {}
+  net::Task<void> end() override;
+  bool wants_restart() const override { return false; }
+};
+
+}  // namespace hvd::launcher
