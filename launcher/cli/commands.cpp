@@ -8,11 +8,15 @@ namespace {
 
 constexpr std::array kCommands = {
     Command{
-        "ps", "[PID]", "List your running jobs and their ranks.",
+        "ps", "[--json] [PID]", "List your running jobs and their ranks.",
         "Each rank comes with its host, pid, state and command. Jobs are those of your user whose "
         "launcher runs on this machine; with PID, the job of the launcher with this process id. "
-        "Without such a job, the exit code is 2.\n",
-        "horovodrun ps\n"},
+        "Without such a job, the exit code is 2.\n"
+        "--json prints one object per job, in a line of its own, with the state of each host "
+        "(planned, connecting, preparing, held, starting, running, leaving, ending, done, lost) "
+        "and of each rank (planned, starting, running, in_init, in_job, ending, ended, killed). "
+        "It asks no agent.\n",
+        "horovodrun ps\nhorovodrun ps --json\n"},
     Command{
         "stack", "[PID]", "List processes and their Python stacks.",
         "The processes are the ranks and their child processes, which go on meanwhile. A process "

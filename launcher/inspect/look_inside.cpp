@@ -218,19 +218,22 @@ int answer_about_jobs(std::span<const std::string> arguments) {
   if (question == "resize" || question == "remove") return change_ranks(arguments);
   if (question == "attach") return attach(arguments.subspan(1));
   remove_old_spools();
-  if (arguments.size() > 2 || (arguments.size() == 2 && !parse_int(arguments[1]))) {
+  auto words = arguments.subspan(1);
+  const bool is_json = question == "ps" && !words.empty() && words[0] == "--json";
+  if (is_json) words = words.subspan(1);
+  if (words.size() > 1 || (words.size() == 1 && !parse_int(words[0]))) {
     return refuse(invalid_argument(cat("write horovodrun ", question,
                                        " [PID of a launcher]; to run "
                                        "the program ",
                                        question, ", put flags before it")));
   }
-  const auto launchers = choose(arguments.size() == 2 ? arguments[1] : "");
+  const auto launchers = choose(words.empty() ? "" : words[0]);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1 && question == "stack") return refuse(several(question, *launchers));
-  const bool wants_all = arguments.size() == 1;
+  const bool wants_all = words.empty();
   size_t ended = 0;
   for (const RunningLauncher& launcher : *launchers) {
-    const auto text = ask(launcher, question);
+    const auto text = ask(launcher, is_json ? "ps --json" : question);
     // A list has the jobs that go on.
     if (wants_all && text.status().code() == Code::kUnavailable) {
       ++ended;

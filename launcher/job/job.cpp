@@ -268,6 +268,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
 
 // Links refer to the spawners of startup_.
 JobLaunch::~JobLaunch() {
+  if (server_) server_->show_launch({});
   for (HostRun& host : hosts_.hosts()) host.release();
 }
 
@@ -568,6 +569,7 @@ void JobLaunch::start() {
   });
   choose_policy();
   inspector_.open(*policy_);
+  server_->show_launch([this] { return inspector_.states(); });
   loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
                       [](const std::string& sentence) { launcher::say(sentence); });
   if (const double seconds = options_.settings.number("timeout"); seconds > 0) {

@@ -85,6 +85,13 @@ net::Task<void> JobInspector::change(const std::vector<std::string>& words,
   co_await send_record(caller, last);
 }
 
+JobStates JobInspector::job_states() const {
+  return {.generation = policy_->generation(),
+          .rank_of = [this](int number) { return policy_->rank_of(number); }};
+}
+
+std::string JobInspector::states() const { return hosts_as_json(hosts_, job_states()); }
+
 // Whether a later entry of the table is the same host.
 bool JobInspector::has_begun_again(const HostRun& host) const {
   return std::ranges::any_of(hosts_.hosts(), [&host](const HostRun& other) {
@@ -108,6 +115,11 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   }
   const std::vector<std::string> words = split(request, ' ');
   if (words[0] == "resize" || words[0] == "remove") co_return co_await change(words, caller);
+  if (request == "ps --json") {
+    const std::string text = job_as_json(::getpid(), options_.command, hosts_, job_states());
+    co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
+    co_return;
+  }
   const auto detail = request == "stack" ? InspectDetail::kStacks : InspectDetail::kProcess;
   std::vector<std::string> hosts = co_await inspection_.run(detail);
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");

@@ -11,6 +11,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/inspect/inspection.h"
+#include "launcher/inspect/job_states.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job_policy.h"
 #include "net/asio.h"
@@ -41,11 +42,14 @@ class JobInspector {
   void on_host_gone(int host) { commands_.on_host_gone(host); }
   void on_silence(int host, double seconds);
   void on_answer(int host) { commands_.on_answer(host); }
+  // The states of all hosts and ranks, as JSON.
+  std::string states() const;
   // "no answer for 12 s", or empty while the host answers.
   std::string silence_of(const HostRun& host) const;
 
  private:
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
+  JobStates job_states() const;
   bool has_begun_again(const HostRun& host) const;
   net::Task<void> change(const std::vector<std::string>& words, net::StreamSocket& caller);
 

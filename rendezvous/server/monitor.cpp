@@ -101,19 +101,20 @@ std::string Monitor::status(const StoreService& service, size_t connections,
     hosts.push_back({{"host", host.name}, {"slots", host.slots}, {"since", calendar(host.since)}});
   }
   const auto [size, present] = count_present(service);
-  const Json json = {{"version", HVD_VERSION},
-                     {"since", calendar(start_)},
-                     {"connections", connections},
-                     {"keys", service.state().key_count()},
-                     {"value_bytes", service.state().value_bytes()},
-                     {"job",
-                      {{"size", size},
-                       {"complete", joined_ ? present >= size : membership.is_complete()},
-                       {"present", present},
-                       {"missing", std::max(0, size - present)},
-                       {"hosts", std::move(hosts)},
-                       {"workers", std::move(here)}}},
-                     {"waiting", std::move(requests)}};
+  Json json = {{"version", HVD_VERSION},
+               {"since", calendar(start_)},
+               {"connections", connections},
+               {"keys", service.state().key_count()},
+               {"value_bytes", service.state().value_bytes()},
+               {"job",
+                {{"size", size},
+                 {"complete", joined_ ? present >= size : membership.is_complete()},
+                 {"present", present},
+                 {"missing", std::max(0, size - present)},
+                 {"hosts", std::move(hosts)},
+                 {"workers", std::move(here)}}},
+               {"waiting", std::move(requests)}};
+  if (launch_) json["hosts"] = Json::parse(launch_());
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -49,6 +50,9 @@ class Monitor {
   // out of `size`, instead of workers that ask for a place.
   void show_hosts(int size, std::vector<JoinedHost> hosts) { joined_ = {size, std::move(hosts)}; }
 
+  // For a server inside a launcher: `hosts` returns the states of its hosts and ranks, a JSON array.
+  void show_launch(std::function<std::string()> hosts) { launch_ = std::move(hosts); }
+
   // Prometheus text, format 0.0.4.
   std::string metrics(const StoreService& service, size_t connections, size_t waiting) const;
   // JSON: who is here, who is missing, since when.
@@ -67,6 +71,7 @@ class Monitor {
   Count count_present(const StoreService& service) const;
 
   std::optional<Joined> joined_;
+  std::function<std::string()> launch_;
   std::map<std::pair<std::string_view, int>, uint64_t> requests_;  // resource and status
   Clock::time_point start_ = Clock::now();
 };

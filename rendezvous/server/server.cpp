@@ -230,6 +230,9 @@ void Server::on_agent(std::function<void(net::AcceptedSocket)> take) {
 void Server::show_hosts(int size, std::vector<JoinedHost> hosts) {
   impl_->core().monitor.show_hosts(size, std::move(hosts));
 }
+void Server::show_launch(std::function<std::string()> hosts) {
+  impl_->core().monitor.show_launch(std::move(hosts));
+}
 void Server::close() { impl_->close(); }
 void Server::hand_over() { impl_->hand_over(); }
 Status Server::set(std::string_view key, ByteView value) { return impl_->set(key, value); }

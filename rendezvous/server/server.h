@@ -66,6 +66,8 @@ class Server {
   void on_agent(std::function<void(net::AcceptedSocket)> take);
   // The hosts that have joined the job so far and the number of its slots, for /status and /metrics.
   void show_hosts(int size, std::vector<JoinedHost> hosts);
+  // The states of a launcher's hosts and ranks, for /status: `hosts` returns a JSON array while this server lives.
+  void show_launch(std::function<std::string()> hosts);
   // Stops listening and ends all sessions. Each waiting request gets an error reply (503); the loop
   // must run on until these replies are sent.
   void close();

@@ -123,6 +123,11 @@ def page_of(folder, address):
         env=clean_environment() | {"PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"}).stdout
 
 
+def states_of(job):
+    """The states that /status and `horovodrun ps --json` show."""
+    return [(host["host"], host["state"], [rank["state"] for rank in host["ranks"]]) for host in job["hosts"]]
+
+
 def monitor(folder, page):
     return lambda: json.loads(page_of(folder, f"a:29400/{page}"))
 
@@ -318,9 +323,13 @@ def test_the_status_of_a_job_counts_the_hosts_that_joined():
         job = Shell("launcher", folder, launch)
         job.wait_for("for hosts that give 4 slots")
 
-        def status():
-            return json.loads(page_of(folder, "launcher:29400/status"))["job"]
+        def page():
+            return json.loads(page_of(folder, "launcher:29400/status"))
 
+        def status():
+            return page()["job"]
+
+        expect("hosts" not in page(), "hosts have a state when the launch begins")
         agents = [Shell("a", folder, join)]
         wait_until(lambda: status()["present"] == 2, 60, lambda: f"a host that joined: {status()}")
         seen = status()
@@ -331,6 +340,8 @@ def test_the_status_of_a_job_counts_the_hosts_that_joined():
             job.wait_for(f"ready {rank} ")
         seen = status()
         expect((seen["present"], seen["missing"], seen["complete"]) == (4, 0, True), seen)
+        expected = [(name, "running", ["in_job", "in_job"]) for name in ("a", "b")]
+        wait_until(lambda: states_of(page()) == expected, 30, lambda: f"the states of hosts and ranks: {page()}")
         job.end()
         for agent in agents:
             agent.end()

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The launcher's messages about a job that fails or takes too long."""
+import json
 
 from harness import *
 from terminal import Terminal
@@ -165,6 +166,15 @@ def test_an_error_about_closed_standard_input_names_the_flag():
     expect("EOFError" in job.err and "--stdin" not in job.err, job.describe())
 
 
+def states_of(job):
+    """The states of the job's hosts and ranks by `horovodrun ps --json`."""
+    lines = ask("ps", "--json", job.process.pid).stdout.splitlines()
+    expect(len(lines) == 1, lines)
+    seen = json.loads(lines[0])
+    expect(seen["pid"] == job.process.pid and seen["command"][0] == PYTHON, seen)
+    return [(host["host"], host["state"], [rank["state"] for rank in host["ranks"]]) for host in seen["hosts"]]
+
+
 @world()
 def test_a_running_job_is_looked_into_from_another_terminal():
     none = ask("ps")
@@ -177,6 +187,8 @@ def test_a_running_job_is_looked_into_from_another_terminal():
     expect(re.search(r"host a\nrank 0\n  pid \d+, .*\nrank 1\n  pid \d+, .*\nhost b\nrank 2\n  pid ",
                      seen.stdout) and "somewhere_deep" not in seen.stdout.partition("host a")[2]
            .replace("def somewhere_deep", "").replace("somewhere_deep()", ""), seen)
+    expected = [("a", "running", ["in_job", "in_job"]), ("b", "running", ["in_job"])]
+    wait_until(lambda: states_of(job) == expected, 30, lambda: f"the states of hosts and ranks: {ask('ps', '--json')}")
     for words in (("stack",), ("stack", str(job.process.pid))):
         seen = ask(*words)
         expect(seen.returncode == 0 and seen.stdout.count("in somewhere_deep") == 3, seen)
