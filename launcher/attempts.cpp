@@ -1,6 +1,9 @@
 #include "launcher/attempts.h"
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -30,78 +33,154 @@ bool others_suffice(const Settings& settings, const HostPool& pool, const SlotPl
   return slots >= rank_limits(settings).min;
 }
 
-}  // namespace
+// Another launch of the job, or the end of the command.
+struct Next {
+  std::optional<SlotPlan> plan{};
+  int exit_code = 0;  // without a plan
+};
 
-int run_elastic(const Options& options, const std::function<void()>& on_running) {
-  const auto found = wait_for_first_hosts(options);
-  if (!found.ok()) return refuse(found.status());
-  if (found->signal != 0) return kExitSignal + found->signal;
-  const auto plan = plan_elastic(options.settings, found->hosts);
-  if (!plan.ok()) return refuse(plan.status());
-  if (options.settings.flag("dry_run")) return show_plan(options, *plan);
-  prepare_process(options);
-  const auto folder = take_output_folder(options.settings);
-  if (!folder.ok()) return refuse(folder.status());
-  JobHistory history = new_history(options.settings, found->hosts, false);
-  for (SlotPlan now = *plan;;) {
-    const auto generation = static_cast<uint32_t>(history.generation);
-    const JobEnd end = run_job(options, now, generation, nullptr, on_running, &history);
+// The launches of one job, one after the other.
+class Launches {
+ public:
+  virtual ~Launches() = default;
+  // The first launch.
+  virtual Next first() = 0;
+  virtual Next after(const JobEnd& end) = 0;
+  virtual uint32_t generation() const = 0;
+  // As run_job() takes it, from the first launch on.
+  virtual JobHistory* history() = 0;
+};
+
+// A job of constant size, which --max-restarts starts again, on spare hosts.
+class ConstantLaunches : public Launches {
+ public:
+  explicit ConstantLaunches(const Options& options)
+      : options_(options), most_(options.settings.integer("max_restarts")) {}
+
+  Next first() override {
+    auto plan = make_plan(options_, &spares_);
+    if (!plan.ok()) return {.exit_code = refuse(plan.status())};
+    plan_ = *std::move(plan);
+    has_spares_ = !spares_.empty();
+    return {.plan = plan_};
+  }
+
+  Next after(const JobEnd& end) override {
+    // The failure of the previous attempt says more than the failed restart.
+    if (generation_ == 0 || end.has_started || end.exit_code > kExitSignal)
+      exit_code_ = end.exit_code;
+    if (end.exit_code == 0) return {.exit_code = 0};
+    const bool may_go_on = end.has_started ? restarts_ != most_ : has_spares_;
+    if (!end.may_be_tried_again || !may_go_on) return {.exit_code = exit_code_};
+    const std::set<int> failed(end.failed_hosts.begin(), end.failed_hosts.end());
+    const Replacement replaced =
+        replace_hosts(plan_, std::vector<int>(failed.begin(), failed.end()), spares_);
+    for (const std::string& sentence : replaced.sentences) say(sentence);
+    if (!replaced.is_complete) return {.exit_code = exit_code_};
+    if (end.has_started) say(cat("restart ", ++restarts_, " of ", most_));
+    ++generation_;
+    return {.plan = plan_};
+  }
+
+  uint32_t generation() const override { return generation_; }
+  JobHistory* history() override { return nullptr; }
+
+ private:
+  const Options& options_;
+  const int64_t most_;
+  SlotPlan plan_;
+  std::vector<Host> spares_;
+  bool has_spares_ = false;  // at the beginning
+  int64_t restarts_ = 0;
+  uint32_t generation_ = 0;
+  int exit_code_ = 0;
+};
+
+// An elastic job, which begins again when its ranks change and the program cannot live through that.
+class ElasticLaunches : public Launches {
+ public:
+  explicit ElasticLaunches(const Options& options) : options_(options) {}
+
+  Next first() override {
+    auto found = wait_for_first_hosts(options_);
+    if (!found.ok()) return {.exit_code = refuse(found.status())};
+    if (found->signal != 0) return {.exit_code = kExitSignal + found->signal};
+    hosts_ = std::move(found->hosts);
+    auto plan = plan_elastic(options_.settings, hosts_);
+    if (!plan.ok()) return {.exit_code = refuse(plan.status())};
+    plan_ = *std::move(plan);
+    return {.plan = plan_};
+  }
+
+  Next after(const JobEnd& end) override {
     // A host that was there and cannot be prepared again is one that has failed.
     const bool lacks_hosts =
         end.exit_code == kExitBadInput && !end.has_started && !end.failed_hosts.empty() &&
-        (generation > 0 || others_suffice(options.settings, history.pool, now, end.failed_hosts));
-    if (!end.wants_restart && !lacks_hosts) return end.exit_code;
-    if (end.wants_restart) history.waits_since.reset();
-    if (lacks_hosts) {
-      for (const int host : end.failed_hosts) {
-        const std::string& name = now.hosts[static_cast<size_t>(host)].name;
-        const auto wait = history.pool.retry_later(name, std::chrono::seconds(5),
-                                                   std::chrono::seconds(300), Clock::now());
-        if (generation > 0) continue;
-        say(cat("the job begins without host ", name, ", and tries it again in ", wait.count(),
-                " s"));
-      }
-    }
-    const auto next = wait_for_next_hosts(options, history);
+        (launched_ > 0 ||
+         others_suffice(options_.settings, history_->pool, plan_, end.failed_hosts));
+    if (!end.wants_restart && !lacks_hosts) return {.exit_code = end.exit_code};
+    if (end.wants_restart) history_->waits_since.reset();
+    if (lacks_hosts) put_off(end.failed_hosts);
+    const auto next = wait_for_next_hosts(options_, *history_);
     if (!next.ok()) {
       say(next.status().message());
-      return history.failure_code != 0 ? history.failure_code : 1;
+      return {.exit_code = history_->failure_code != 0 ? history_->failure_code : 1};
     }
-    if (next->signal != 0) return kExitSignal + next->signal;
-    const auto again = plan_again(options.settings, history, next->hosts);
-    if (!again.ok()) return refuse(again.status());
-    now = *again;
-    say(cat("generation ", history.generation, ": ", count_of_ranks(now.size())));
+    if (next->signal != 0) return {.exit_code = kExitSignal + next->signal};
+    auto plan = plan_again(options_.settings, *history_, next->hosts);
+    if (!plan.ok()) return {.exit_code = refuse(plan.status())};
+    plan_ = *std::move(plan);
+    say(cat("generation ", history_->generation, ": ", count_of_ranks(plan_.size())));
+    return {.plan = plan_};
   }
-}
+
+  uint32_t generation() const override { return launched_; }
+
+  JobHistory* history() override {
+    if (!history_) history_.emplace(new_history(options_.settings, hosts_, false));
+    launched_ = static_cast<uint32_t>(history_->generation);
+    return &*history_;
+  }
+
+ private:
+  void put_off(const std::vector<int>& failed_hosts) {
+    for (const int host : failed_hosts) {
+      const std::string& name = plan_.hosts[static_cast<size_t>(host)].name;
+      const auto wait = history_->pool.retry_later(name, std::chrono::seconds(5),
+                                                   std::chrono::seconds(300), Clock::now());
+      if (launched_ > 0) continue;
+      say(cat("the job begins without host ", name, ", and tries it again in ", wait.count(),
+              " s"));
+    }
+  }
+
+  const Options& options_;
+  std::vector<Host> hosts_;  // the first ones
+  SlotPlan plan_;
+  std::optional<JobHistory> history_;  // since the first launch
+  uint32_t launched_ = 0;              // the generation with which the launch began
+};
+
+}  // namespace
 
 int run_attempts(const Options& options, const std::function<void()>& on_running) {
-  if (is_elastic(options.settings)) return run_elastic(options, on_running);
-  std::vector<Host> spares;
-  auto plan = make_plan(options, &spares);
-  if (!plan.ok()) return refuse(plan.status());
-  if (options.settings.flag("dry_run")) return show_plan(options, *plan);
+  std::unique_ptr<Launches> launches;
+  if (is_elastic(options.settings))
+    launches = std::make_unique<ElasticLaunches>(options);
+  else
+    launches = std::make_unique<ConstantLaunches>(options);
+  Next next = launches->first();
+  if (!next.plan) return next.exit_code;
+  if (options.settings.flag("dry_run")) return show_plan(options, *next.plan);
   prepare_process(options);
   const auto folder = take_output_folder(options.settings);
   if (!folder.ok()) return refuse(folder.status());
-  const int64_t most = options.settings.integer("max_restarts");
-  const bool has_spares = !spares.empty();
-  int64_t restarts = 0;
-  int exit_code = 0;
-  for (uint32_t generation = 0;; ++generation) {
-    const JobEnd end = run_job(options, *plan, generation, nullptr, on_running, nullptr);
-    // The failure of the previous attempt says more than the failed restart.
-    if (generation == 0 || end.has_started || end.exit_code > kExitSignal)
-      exit_code = end.exit_code;
-    if (end.exit_code == 0 || !end.may_be_tried_again) return end.exit_code == 0 ? 0 : exit_code;
-    if (end.has_started ? restarts == most : !has_spares) return exit_code;
-    const std::set<int> failed(end.failed_hosts.begin(), end.failed_hosts.end());
-    const Replacement replaced =
-        replace_hosts(*plan, std::vector<int>(failed.begin(), failed.end()), spares);
-    for (const std::string& sentence : replaced.sentences) say(sentence);
-    if (!replaced.is_complete) return exit_code;
-    if (end.has_started) say(cat("restart ", ++restarts, " of ", most));
+  while (next.plan) {
+    JobHistory* const history = launches->history();
+    next = launches->after(
+        run_job(options, *next.plan, launches->generation(), nullptr, on_running, history));
   }
+  return next.exit_code;
 }
 
 }  // namespace hvd::launcher
