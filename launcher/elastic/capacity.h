@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "launcher/elastic/discovery/host_pool.h"
 #include "launcher/elastic/generation_limits.h"
-#include "launcher/elastic/host_pool.h"
 #include "launcher/elastic/process_table.h"
 #include "launcher/plan/hosts.h"
 

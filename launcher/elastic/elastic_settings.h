@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/settings.h"
-#include "launcher/elastic/host_cooldown.h"
+#include "launcher/elastic/discovery/host_cooldown.h"
 #include "launcher/plan/job_kind.h"
 
 namespace hvd::launcher {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
+#include "launcher/elastic/discovery/script_discovery.h"
 #include "launcher/elastic/generations.h"
-#include "launcher/elastic/script_discovery.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/job_policy.h"
 #include "launcher/link/join_queue.h"

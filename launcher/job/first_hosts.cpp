@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/text.h"
+#include "launcher/elastic/discovery/script_discovery.h"
 #include "launcher/elastic/elastic_settings.h"
-#include "launcher/elastic/script_discovery.h"
 #include "launcher/job/device_count.h"
 #include "launcher/job/job_signals.h"
 #include "launcher/output/report.h"

@@ -9,7 +9,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/elastic/script_run.h"
+#include "launcher/elastic/discovery/script_run.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/check.h"
-#include "launcher/elastic/discovery_output.h"
+#include "launcher/elastic/discovery/discovery_output.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

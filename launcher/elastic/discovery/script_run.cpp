@@ -1,4 +1,4 @@
-#include "launcher/elastic/script_run.h"
+#include "launcher/elastic/discovery/script_run.h"
 
 #include <fcntl.h>
 #include <signal.h>

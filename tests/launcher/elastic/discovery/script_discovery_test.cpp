@@ -1,4 +1,4 @@
-#include "launcher/elastic/script_discovery.h"
+#include "launcher/elastic/discovery/script_discovery.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

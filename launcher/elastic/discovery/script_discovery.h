@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/elastic/script_run.h"
+#include "launcher/elastic/discovery/script_run.h"
 #include "launcher/plan/hosts.h"
 #include "net/asio.h"
 
