@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/clock.h"
-#include "launcher/agent/loop/launcher_link.h"
-#include "launcher/agent/loop/outbox.h"
+#include "launcher/agent/link/launcher_link.h"
+#include "launcher/agent/link/outbox.h"
 #include "launcher/agent/pmix/pmix_helper.h"
 #include "launcher/agent/preflight/host_preparation.h"
 #include "launcher/agent/preflight/master_port_reservation.h"

@@ -4,7 +4,7 @@
 #include <climits>
 
 #include "base/text.h"
-#include "launcher/agent/loop/cipher.h"
+#include "launcher/agent/link/cipher.h"
 
 namespace hvd::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/loop/cipher.h"
+#include "launcher/agent/link/cipher.h"
 #include "net/tls/tls_session.h"
 
 namespace hvd::launcher {

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/agent/host/process_activity.h"
-#include "launcher/agent/loop/outbox.h"
+#include "launcher/agent/link/outbox.h"
 #include "launcher/agent/ranks/end_signals.h"
 #include "launcher/agent/ranks/rank_process.h"
 #include "launcher/protocol/protocol.h"

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "launcher/agent/loop/accepting.h"
+#include "launcher/agent/link/accepting.h"
 #include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {

@@ -10,7 +10,7 @@
 #include <cerrno>
 
 #include "base/text.h"
-#include "launcher/agent/loop/accepting.h"
+#include "launcher/agent/link/accepting.h"
 #include "net/packet_socket.h"
 
 namespace hvd::launcher {

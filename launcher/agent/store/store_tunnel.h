@@ -12,7 +12,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/loop/outbox.h"
+#include "launcher/agent/link/outbox.h"
 #include "net/event_loop.h"
 #include "net/frame.h"
 #include "net/peer_user.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/secrets/secret.h"
-#include "launcher/agent/loop/accepting.h"
+#include "launcher/agent/link/accepting.h"
 #include "net/packet_socket.h"
 
 namespace hvd::launcher {

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "conformance/spawner_conformance.h"
-#include "launcher/agent/loop/link.h"
+#include "launcher/agent/link/link.h"
 #include "launcher/link/admission.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/protocol/token_proof.h"

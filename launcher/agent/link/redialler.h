@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/loop/link.h"
+#include "launcher/agent/link/link.h"
 #include "net/event_loop.h"
 
 namespace hvd::launcher {

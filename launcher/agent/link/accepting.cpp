@@ -1,4 +1,4 @@
-#include "launcher/agent/loop/accepting.h"
+#include "launcher/agent/link/accepting.h"
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "launcher/agent/loop/join.h"
+#include "launcher/agent/link/join.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

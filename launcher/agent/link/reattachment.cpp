@@ -1,4 +1,4 @@
-#include "launcher/agent/loop/reattachment.h"
+#include "launcher/agent/link/reattachment.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "launcher/agent/loop/accepting.h"
+#include "launcher/agent/link/accepting.h"
 #include "net/frame.h"
 #include "net/packet_socket.h"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/bytes.h"
-#include "launcher/agent/loop/launcher_link.h"
+#include "launcher/agent/link/launcher_link.h"
 #include "launcher/protocol/protocol.h"
 #include "net/frame.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/loop/link.h"
+#include "launcher/agent/link/link.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "base/secrets/secret.h"
-#include "launcher/agent/loop/link.h"
+#include "launcher/agent/link/link.h"
 
 namespace hvd::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/loop/redialler.h"
+#include "launcher/agent/link/redialler.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>

@@ -1,4 +1,4 @@
-#include "launcher/agent/loop/outbox.h"
+#include "launcher/agent/link/outbox.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "base/unique_fd.h"
-#include "launcher/agent/loop/link.h"
+#include "launcher/agent/link/link.h"
 #include "net/event_loop.h"
 
 namespace hvd::launcher {

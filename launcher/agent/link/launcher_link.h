@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "base/clock.h"
-#include "launcher/agent/loop/link.h"
-#include "launcher/agent/loop/reattachment.h"
-#include "launcher/agent/loop/redialler.h"
+#include "launcher/agent/link/link.h"
+#include "launcher/agent/link/reattachment.h"
+#include "launcher/agent/link/redialler.h"
 #include "launcher/protocol/resumable_stream.h"
 #include "net/event_loop.h"
 #include "net/frame.h"

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/agent/loop/cipher.h"
+#include "launcher/agent/link/cipher.h"
 #include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/agent/loop/launcher_link.h"
+#include "launcher/agent/link/launcher_link.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>

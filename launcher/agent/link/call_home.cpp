@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "horovod/version.h"
-#include "launcher/agent/loop/link.h"
+#include "launcher/agent/link/link.h"
 #include "launcher/protocol/protocol.h"
 #include "net/endpoint.h"
 #include "net/frame.h"
