@@ -1,5 +1,5 @@
 // The launcher's requests to one host's agent, and the agent's replies. Data only, shared by both
-// ends of the link.
+// ends of the link. fields() are the members that are sent, in their order on the wire.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct RankSpec {
   std::vector<std::pair<std::string, std::string>>
       environment;         // variables that this rank alone gets
   bool has_input = false;  // its standard input comes from the launcher
+  static auto fields(auto& spec) { return std::tie(spec.rank, spec.environment, spec.has_input); }
 };
 
 struct HostJob {
@@ -56,6 +58,13 @@ struct HostJob {
   // How long the agent of an elastic job stays after SIGTERM while its ranks leave; 0: not at all.
   double leave_grace_seconds = 0;
   int end_signal = 15;  // SIGTERM or SIGINT: tells the ranks of a job that ends
+  static auto fields(auto& job) {
+    return std::tie(job.job, job.generation, job.host, job.hosts, job.host_name, job.command,
+                    job.python, job.working_directory, job.environment, job.ranks, job.remote_init,
+                    job.is_compared, job.is_staged, job.staged_path, job.lease_seconds,
+                    job.kill_grace_seconds, job.leave_grace_seconds, job.insecure_compat,
+                    job.end_signal);
+  }
 };
 
 // The candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host.
@@ -64,6 +73,7 @@ struct MasterCandidates {
   std::array<std::byte, 32> nonce{};  // identifies the program that answers there
   // With the interface of each, the likeliest first, the loopback's last.
   std::vector<std::pair<std::string, std::string>> addresses;
+  static auto fields(auto& m) { return std::tie(m.port, m.nonce, m.addresses); }
 };
 
 // The candidate addresses that a host reaches, each with the host's own interface to it.
@@ -74,6 +84,7 @@ struct StartOrder {
   std::vector<std::pair<std::string, std::string>> environment;  // overrides all other variables
   // The network interface by which other hosts reach this host, for programs without a setting for it.
   std::string interface;
+  static auto fields(auto& m) { return std::tie(m.environment, m.interface); }
 };
 
 enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };
@@ -92,6 +103,10 @@ struct RankExit {
   bool out_of_memory = false;
   // Rank 0 has failed, and the process of this other user listens at MASTER_PORT.
   std::optional<uint32_t> master_port_user = {};
+  static auto fields(auto& m) {
+    return std::tie(m.rank, m.code, m.signal, m.by_agent, m.after_grace, m.out_of_memory,
+                    m.master_port_user);
+  }
 };
 
 }  // namespace hvd::launcher

@@ -1,11 +1,13 @@
 // The control messages between launcher and agent: structs, and their encoding as the payload of
 // kControl frames. Output and store connections are separate streams. AgentLink of the launcher, and Agent, send and
-// receive them. Pure.
+// receive them. A new message is a struct here and a member of Message: encode, decode and both ends of the link,
+// which visit Message, need nothing else to know it. Pure.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -17,8 +19,20 @@
 
 namespace hvd::launcher {
 
+// The end of the link that sends a message. kOpening: it travels only while a connection is opened.
+enum class Sender : uint8_t { kLauncher, kAgent, kOpening };
+
+struct MessageType {
+  uint16_t kind;     // written on the wire: a number is never given to another message
+  const char* name;  // for an error
+  Sender sender;
+};
+
+// Each message declares its type, its members, and as fields() the members in their order on the wire.
+
 // From the agent: its first message.
 struct AgentHello {
+  static constexpr MessageType kType{1, "a hello", Sender::kAgent};
   std::string version;  // version of the agent
   std::string build;    // the name its file was started by, which carries its content hash
   uint32_t pid = 0;
@@ -26,186 +40,262 @@ struct AgentHello {
   std::string machine;  // host_identity() of the agent; two hosts with equal ones are one machine
   uint32_t uid = 0;
   uint32_t cpus = 0;  // number of CPUs that the agent may use
+  static auto fields(auto& m) {
+    return std::tie(m.version, m.build, m.pid, m.hostname, m.machine, m.uid, m.cpus);
+  }
 };
 
 // From the launcher, before Prepare: a piece of the files that --stage copies to each host.
 struct StagePart {
+  static constexpr MessageType kType{27, "a part of the code", Sender::kLauncher};
   StageKind kind = StageKind::kEnd;
   uint32_t mode = 0;
   std::string path;   // within the copy
   std::string bytes;  // contents of the file; or the target of the link; or the digest of all parts
+  static auto fields(auto& m) { return std::tie(m.kind, m.mode, m.path, m.bytes); }
 };
 // Digest of a part and all parts before it.
 Digest next_digest(const Digest& before, const StagePart& part);
 // From the launcher, as all messages down to Suspend: make the host ready for its ranks. Answered by Prepared.
 struct Prepare {
+  static constexpr MessageType kType{2, "an order to prepare", Sender::kLauncher};
   HostJob job;
   uint32_t output_credit = 0;  // granted at once to each output stream
   uint32_t store_credit = 0;   // granted at once to each store connection
+  static auto fields(auto& m) { return std::tie(m.job, m.output_credit, m.store_credit); }
 };
 // Start the ranks. Answered by Started.
 struct Start {
+  static constexpr MessageType kType{4, "an order to start", Sender::kLauncher};
   StartOrder order;
+  static auto fields(auto& m) { return std::tie(m.order); }
 };
 // To the agents of other hosts: test which of these addresses of rank 0's host they reach. Answered by
 // ReachabilityTested.
 struct TestReachability {
+  static constexpr MessageType kType{18, "an order to test reachability", Sender::kLauncher};
   MasterCandidates candidates;
+  static auto fields(auto& m) { return std::tie(m.candidates); }
 };
 // Send a signal to every rank's process group.
 struct Signal {
+  static constexpr MessageType kType{8, "a signal", Sender::kLauncher};
   int32_t number = 0;
+  static auto fields(auto& m) { return std::tie(m.number); }
 };
 // Write bytes to a rank's standard input; empty bytes are end of file.
 struct Input {
+  static constexpr MessageType kType{20, "a rank's input", Sender::kLauncher};
   int32_t rank = 0;
   std::string bytes;
+  static auto fields(auto& m) { return std::tie(m.rank, m.bytes); }
 };
 // End all ranks: a signal, and SIGKILL after the grace. Answered by Finished.
 struct End {
+  static constexpr MessageType kType{9, "an order to end", Sender::kLauncher};
   double grace_seconds = 0;
   int32_t signal = 0;  // signal that ended the launcher; agent and ranks may have got it too. Or 0
+  static auto fields(auto& m) { return std::tie(m.grace_seconds, m.signal); }
 };
 // End one rank: the job's end signal, and SIGKILL after the grace. Other ranks of the host continue.
 struct EndRank {
+  static constexpr MessageType kType{38, "an order to end a rank", Sender::kLauncher};
   int32_t rank = 0;
   double grace_seconds = 0;
+  static auto fields(auto& m) { return std::tie(m.rank, m.grace_seconds); }
 };
 // How an agent describes a rank: its first process; also the processes below that, and the Python stacks of all; or
 // one line about the busiest of them.
 enum class InspectDetail : uint8_t { kProcess = 0, kStacks = 1, kActivity = 2 };
 // Describe the ranks' processes. Answered by Inspected.
 struct Inspect {
+  static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};
   uint32_t number = 0;  // names the question in the answer
   uint8_t detail = 0;   // an InspectDetail
+  static auto fields(auto& m) { return std::tie(m.number, m.detail); }
 };
 // Run a command beside a rank, in the rank's environment. Answered by Said and Ran.
 struct Run {
+  static constexpr MessageType kType{25, "a command to run", Sender::kLauncher};
   uint32_t number = 0;  // names the order in the answers
   int32_t rank = 0;
   // From `horovodrun exec`, in place of `number` and `rank`: "0,3-5"; empty: the first rank of each host.
   std::string ranks;
   std::vector<std::string> command;
+  static auto fields(auto& m) { return std::tie(m.number, m.rank, m.ranks, m.command); }
 };
 // Number of output bytes of a command that its reader has consumed.
 struct SaidTaken {
+  static constexpr MessageType kType{30, "an acknowledgement of output of a command",
+                                     Sender::kLauncher};
   uint32_t number = 0;  // number in the order (Run)
   uint32_t size = 0;
+  static auto fields(auto& m) { return std::tie(m.number, m.size); }
 };
 // End the command of a Run, because its client has left.
 struct StopRun {
+  static constexpr MessageType kType{31, "an order to stop a command", Sender::kLauncher};
   uint32_t number = 0;  // number in the order (Run)
+  static auto fields(auto& m) { return std::tie(m.number); }
 };
 // Renews the lease, and ends a suspension.
 struct Ping {
+  static constexpr MessageType kType{10, "a ping", Sender::kLauncher};
   uint64_t number = 0;
+  static auto fields(auto& m) { return std::tie(m.number); }
 };
 // Pause the lease until the next Ping. Answered by Suspended.
-struct Suspend {};
+struct Suspend {
+  static constexpr MessageType kType{12, "a suspension", Sender::kLauncher};
+  static auto fields(auto&) { return std::tie(); }
+};
 
 // From the agent: how many bytes of the StageParts it has written, or why it cannot.
 struct Staged {
+  static constexpr MessageType kType{28, "an answer to a part of the code", Sender::kAgent};
   uint64_t taken = 0;
   Status status;
+  static auto fields(auto& m) { return std::tie(m.taken, m.status); }
 };
 // From the agent, as all messages down to Failed. The answer to Prepare: an ok status or one sentence.
 struct Prepared {
+  static constexpr MessageType kType{3, "an answer about preparing", Sender::kAgent};
   Status status;
   MasterCandidates candidates;  // addresses of rank 0's host; empty from other hosts
   std::vector<std::pair<std::string, std::string>>
       versions;          // versions of Python and its packages, for a Python program
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
+  static auto fields(auto& m) { return std::tie(m.status, m.candidates, m.versions, m.threads); }
 };
 // The answer to Start.
 struct Started {
+  static constexpr MessageType kType{5, "an answer about starting", Sender::kAgent};
   Status status;
+  static auto fields(auto& m) { return std::tie(m.status); }
 };
 // A rank has ended.
 struct Exited {
+  static constexpr MessageType kType{6, "a rank's end", Sender::kAgent};
   RankExit exit;
+  static auto fields(auto& m) { return std::tie(m.exit); }
 };
 // A rank, or a process below it, has called hvd.init() and is this rank of a world of this size.
 struct Joined {
+  static constexpr MessageType kType{24, "a rank's world", Sender::kAgent};
   int32_t rank = 0;  // rank in the job
   int32_t world_rank = 0;
   int32_t world_size = 1;
   // As in rendezvous::WorldReport.
   std::string start, ranks;
   uint8_t has_met = 0;
+  static auto fields(auto& m) {
+    return std::tie(m.rank, m.world_rank, m.world_size, m.start, m.ranks, m.has_met);
+  }
 };
 // The agent's last message: nothing of the job is left on the host.
 struct Finished {
+  static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
   std::string left_behind;  // a sentence about processes that could not be ended; or empty
   uint8_t is_independent =
       0;  // a Python program whose ranks gave no sign that they know of each other
+  static auto fields(auto& m) { return std::tie(m.left_behind, m.is_independent); }
 };
 // Number of input bytes that a rank has consumed.
 struct InputTaken {
+  static constexpr MessageType kType{21, "an answer to input", Sender::kAgent};
   int32_t rank = 0;
   uint32_t size = 0;
+  static auto fields(auto& m) { return std::tie(m.rank, m.size); }
 };
 // An answer to Inspect: a paragraph for each rank.
 struct Inspected {
+  static constexpr MessageType kType{23, "where ranks are", Sender::kAgent};
   uint32_t number = 0;
   std::string text;
+  static auto fields(auto& m) { return std::tie(m.number, m.text); }
 };
 // A piece of the output of a Run's command. At most kSaidWindow bytes wait for a SaidTaken.
 struct Said {
+  static constexpr MessageType kType{29, "output of a command", Sender::kAgent};
   uint32_t number = 0;
   int32_t rank = 0;
   uint8_t is_error = 0;  // the bytes are from standard error
   std::string bytes;
+  static auto fields(auto& m) { return std::tie(m.number, m.rank, m.is_error, m.bytes); }
 };
 // The end of a Run's command, after all of its output.
 struct Ran {
+  static constexpr MessageType kType{26, "a command's end", Sender::kAgent};
   uint32_t number = 0;
   int32_t rank = 0;
   int32_t code = 0;
   int32_t signal = 0;  // signal that ended the command, or 0
   std::string why;     // one line: why the command could not run; or empty
+  static auto fields(auto& m) { return std::tie(m.number, m.rank, m.code, m.signal, m.why); }
 };
 // The answer to Ping.
 struct Pong {
+  static constexpr MessageType kType{11, "a pong", Sender::kAgent};
   uint64_t number = 0;
+  static auto fields(auto& m) { return std::tie(m.number); }
 };
-struct Suspended {};
+struct Suspended {
+  static constexpr MessageType kType{13, "an answer to a suspension", Sender::kAgent};
+  static auto fields(auto&) { return std::tie(); }
+};
 // The answer to TestReachability.
 struct ReachabilityTested {
+  static constexpr MessageType kType{19, "an answer about reachability", Sender::kAgent};
   Reached reached;
+  static auto fields(auto& m) { return std::tie(m.reached); }
 };
 // The ranks of this host got SIGUSR1 or SIGUSR2 from a process that is not the launcher.
 struct Signalled {
+  static constexpr MessageType kType{33, "a signal that ranks got", Sender::kAgent};
   int32_t number = 0;
+  static auto fields(auto& m) { return std::tie(m.number); }
 };
 // The agent leaves an elastic job, for this reason, and waits for End; after HostJob::leave_grace_seconds,
 // Ending follows.
 struct Leaving {
+  static constexpr MessageType kType{39, "an agent's wish to leave", Sender::kAgent};
   std::string sentence;
+  static auto fields(auto& m) { return std::tie(m.sentence); }
 };
 // The agent ends everything, for this reason; what the ranks say until then, and Finished, follow.
 struct Ending {
+  static constexpr MessageType kType{32, "an agent's end", Sender::kAgent};
   std::string sentence;
+  static auto fields(auto& m) { return std::tie(m.sentence); }
 };
 // The agent gives up, for this reason; it ends everything and closes the link. From the launcher: it
 // does not take this agent, which ends.
 struct Failed {
+  static constexpr MessageType kType{14, "a failure", Sender::kAgent};
   std::string sentence;
+  static auto fields(auto& m) { return std::tie(m.sentence); }
 };
 
 // Only on a link that the agent dialled, before its hello: the launcher's challenge, the
 // agent's answer, the launcher's own proof. See token_proof.h. All releases use the same bytes for
 // these three, Failed and the first field of AgentHello, so that they can refuse each other.
 struct Challenge {
+  static constexpr MessageType kType{15, "a challenge", Sender::kOpening};
   Nonce nonce{};
+  static auto fields(auto& m) { return std::tie(m.nonce); }
 };
 struct Answer {
+  static constexpr MessageType kType{16, "an answer to a challenge", Sender::kOpening};
   Nonce nonce{};
   std::string name;
   Proof proof{};
   std::string version;  // version of the agent
+  static auto fields(auto& m) { return std::tie(m.nonce, m.name, m.proof, m.version); }
 };
 struct Admission {
+  static constexpr MessageType kType{17, "an admission", Sender::kOpening};
   Proof proof{};
+  static auto fields(auto& m) { return std::tie(m.proof); }
 };
 
 // The session of a link, which outlives its connections: see resumable_stream.h. These four travel in
@@ -214,28 +304,36 @@ using SessionKey = Digest;
 using SessionId = Digest;
 // From the launcher, on the first connection: the session begins. Records follow, in both directions.
 struct OpenSession {
+  static constexpr MessageType kType{34, "a session", Sender::kOpening};
   SessionKey key{};
   // How long the agent waits after its connection has ended for a new agent process that hands it
   // another one. 0: not at all. An agent that dials does not wait, but dials again.
   double wait_seconds = 0;
+  static auto fields(auto& m) { return std::tie(m.key, m.wait_seconds); }
 };
 // From the launcher to a new agent process: hand your connection to the agent of this session.
 struct Reattach {
+  static constexpr MessageType kType{35, "an order to hand over a connection", Sender::kOpening};
   SessionId session{};
   Nonce nonce{};
+  static auto fields(auto& m) { return std::tie(m.session, m.nonce); }
 };
 // From the agent, after Reattach, or in place of Answer: it offers to continue. `received`: bytes of
 // the launcher that it has.
 struct Resume {
+  static constexpr MessageType kType{36, "an offer to resume", Sender::kOpening};
   SessionId session{};
   Nonce nonce{};
   uint64_t received = 0;
   Proof proof{};
+  static auto fields(auto& m) { return std::tie(m.session, m.nonce, m.received, m.proof); }
 };
 // From the launcher: the link continues. Or it sends Failed.
 struct Resumed {
+  static constexpr MessageType kType{37, "an answer to an offer to resume", Sender::kOpening};
   uint64_t received = 0;
   Proof proof{};
+  static auto fields(auto& m) { return std::tie(m.received, m.proof); }
 };
 
 using Message =
