@@ -87,7 +87,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
       staging_(std::move(staging)),
       parent_(::getppid()),
       watchdog_(watchdog),
-      lease_(Deadline::after_seconds(kFirstLeaseSeconds)) {}
+      lease_(kFirstLeaseSeconds) {}
 
 Agent::~Agent() = default;
 
@@ -101,7 +101,7 @@ Status Agent::open() {
   return link_.open();
 }
 
-void Agent::greet() {
+void Agent::send_hello() {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);
   outbox_.put(AgentHello{.version = HVD_VERSION,
@@ -120,86 +120,104 @@ int Agent::run() {
     std::fprintf(stderr, "horovod-agent: %s\n", opened.message().c_str());
     return 1;
   }
-  greet();
+  send_hello();
   for (;;) {
     outbox_.flush();
-    const bool is_delivered = outbox_.is_empty() && link_.is_delivered();
-    if (is_finished_ && is_linked_ && (is_delivered || link_.is_ended_by_launcher())) {
-      link_.close();
-      return 0;
-    }
-    if (is_linked_ && !link_.state().ok()) lose_link();
-    if (is_finished_ && !is_linked_) return 1;
+    if (const auto status = exit_status()) return *status;
     const Deadline next = next_deadline();
     loop_.turn(next);
-    was_stopped_ = !next.is_never() && Clock::now() - next.time() > kOverslept;
+    // The lease counts only time in which this process ran: the launcher of a job that was stopped as a whole
+    // cannot have sent a ping.
+    const bool was_stopped = !next.is_never() && Clock::now() - next.time() > kOverslept;
+    if (was_stopped && lease_.deadline().passed()) renew_lease();
     watch_over();
   }
 }
 
-Deadline Agent::next_deadline() const {
+std::optional<int> Agent::exit_status() {
+  const bool is_finished = state_.now() == AgentState::kFinished;
+  if (is_finished && !link_.is_closed()) {
+    const bool is_delivered = outbox_.is_empty() && link_.is_delivered();
+    if (is_delivered || link_.is_ended_by_launcher()) {
+      link_.close();
+      return 0;
+    }
+  }
+  if (!link_.state().ok()) lose_link();
+  if (is_finished && link_.is_closed()) return 1;
+  return {};
+}
+
+Deadline Agent::next_deadline() {
+  // Ranks are still to be started: the loop must not wait.
+  if (ranks_.is_starting() && !state_.is_ending()) return Deadline::after_seconds(0);
   Deadline next = Deadline::never();
   const auto consider = [&](Deadline each) {
     if (each.time() < next.time()) next = each;
   };
-  consider(master_port_.deadline());
-  consider(reachability_.deadline());
-  consider(pmix_.deadline());
-  consider(executions_.deadline());
-  consider(ranks_.deadline());
+  std::apply([&](const auto&... timer) { (consider(timer.deadline()), ...); }, timers());
   consider(outside_signals_.deadline());
-  consider(link_.deadline());
-  if (ranks_.is_starting() && !is_ending_) consider(Deadline::after_seconds(0));
-  if (is_linked_ && !is_suspended_) consider(lease_);
-  if (!is_ending_) consider(leave_by_);
-  if (is_ending_ && !is_finished_) {
-    consider(kill_at_);
-    consider(kill_again_at_);
-    consider(give_up_at_);
-  }
+  consider(lease_.deadline());
+  consider(state_.deadline());
+  if (state_.now() == AgentState::kKilling) consider(kill_again_at_);
   return next;
 }
 
 void Agent::watch_over() {
-  if (master_port_.deadline().passed()) master_port_.on_deadline();
-  if (reachability_.deadline().passed()) reachability_.on_deadline();
-  if (pmix_.deadline().passed()) pmix_.on_deadline();
-  if (executions_.deadline().passed()) executions_.on_deadline();
-  if (ranks_.deadline().passed()) ranks_.on_deadline();
+  const auto wake = [](auto& timer) {
+    if (timer.deadline().passed()) timer.on_deadline();
+  };
+  std::apply([&](auto&... timer) { (wake(timer), ...); }, timers());
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
-  if (link_.deadline().passed()) link_.on_deadline();
-  if (ranks_.is_starting() && !is_ending_) conclude_start(ranks_.start_more());
-  // The lease counts only time in which this process ran: the launcher of a job that was stopped as a whole
-  // cannot have sent a ping.
-  if (was_stopped_ && is_linked_ && !is_suspended_ && lease_.passed()) renew_lease();
-  if (is_linked_ && !is_suspended_ && lease_.passed()) {
-    const double lease = phase_ == Phase::kIdle ? kFirstLeaseSeconds : job_.lease_seconds;
-    fail(cat("the launcher gave no sign of life for ", lease, " s"));
+  if (ranks_.is_starting() && !state_.is_ending()) conclude_start(ranks_.start_more());
+  if (lease_.deadline().passed()) {
+    fail(cat("the launcher gave no sign of life for ", lease_.seconds(), " s"));
   }
-  if (leave_by_.passed() && !is_ending_) {
-    outbox_.put(
-        Ending{cat("the agent got signal ", SIGTERM, ", and the ranks have not committed within ",
-                   job_.leave_grace_seconds, " s (--leave-grace)")});
-    end(job_.kill_grace_seconds);
+  on_state_deadline();
+  finish_when_over();
+}
+
+void Agent::on_state_deadline() {
+  switch (state_.now()) {
+    case AgentState::kLeaving:
+      if (!state_.deadline().passed()) return;
+      outbox_.put(
+          Ending{cat("the agent got signal ", SIGTERM, ", and the ranks have not committed within ",
+                     job_.leave_grace_seconds, " s (--leave-grace)")});
+      return end(job_.kill_grace_seconds);
+    case AgentState::kEnding:
+      if (state_.deadline().passed()) kill_what_is_left();
+      return;
+    case AgentState::kKilling:
+      if (kill_again_at_.passed()) kill_what_is_left();
+      return;
+    case AgentState::kIdle:
+    case AgentState::kPrepared:
+    case AgentState::kRunning:
+    case AgentState::kFinished:
+      return;
   }
-  if (is_ending_ && !is_finished_ && (kill_at_.passed() || kill_again_at_.passed())) {
-    kill_what_is_left();
-  }
-  const bool is_over = is_ending_ || (phase_ == Phase::kStarted && ranks_.have_ended());
-  if (!is_over || is_finished_) return;
-  const bool is_given_up = give_up_at_.passed();
+}
+
+void Agent::finish_when_over() {
+  const bool is_over = state_.runs_ranks() ? ranks_.have_ended() : state_.is_ending();
+  if (!is_over || state_.now() == AgentState::kFinished) return;
+  const bool is_given_up = state_.now() == AgentState::kKilling && state_.deadline().passed();
   if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
-    if (!is_ending_) end(job_.kill_grace_seconds);  // end the ranks' remaining processes
+    if (!state_.is_ending()) end(job_.kill_grace_seconds);  // end the ranks' remaining processes
     return;
   }
   ranks_.expect_no_more_output();
-  if (!ranks_.is_output_ended()) return;
+  if (ranks_.is_output_ended()) finish(is_given_up);
+}
+
+void Agent::finish(bool is_given_up) {
   store_.close();
   aggregator_.close();
   world_reports_.close();
-  const bool is_independent =
-      !is_ending_ && !pmix_.was_used() && independence_.holds(job_.command, job_.working_directory);
+  const bool is_independent = !state_.is_ending() && !pmix_.was_used() &&
+                              independence_.holds(job_.command, job_.working_directory);
   staging_.remove();
   // The message must not overtake output, so it has the same urgency.
   outbox_.put(Finished{.left_behind = is_given_up && !is_childless()
@@ -207,7 +225,7 @@ void Agent::watch_over() {
                                           : std::string(),
                        .is_independent = is_independent},
               net::Urgency::kOutput);
-  is_finished_ = true;
+  state_.move(AgentState::kFinished);
 }
 
 void Agent::on_signal() {
@@ -238,43 +256,48 @@ void Agent::act(const OutsideSignal& signal) {
   if (is_launchers && number == SIGHUP && !has_reached_ranks) ranks_.signal(number);
   // Ranks that already got another signal than SIGTERM may handle it and continue.
   if (has_reached_ranks && number != SIGTERM && !is_launchers) return;
-  if (!is_launchers && !is_ending_) {
-    const std::string why = has_reached_ranks ? scheduler_ended(environment_)
-                                              : cat("the agent was ended by signal ", number);
-    if (phase_ != Phase::kStarted) return fail(why);
-    if (number == SIGTERM && !has_reached_ranks && leave()) return;
-    outbox_.put(Ending{why});  // not Failed: the last lines of the ranks follow
-  }
+  if (!is_launchers && !state_.is_ending() && !announce_end(signal)) return;
   end(job_.kill_grace_seconds, has_reached_ranks && number == SIGTERM);
+}
+
+// Says to the launcher that a signal ends the job. False: the job goes on, or has been ended with the link.
+bool Agent::announce_end(const OutsideSignal& signal) {
+  const std::string why = signal.has_reached_ranks
+                              ? scheduler_ended(environment_)
+                              : cat("the agent was ended by signal ", signal.number);
+  if (!state_.runs_ranks()) {
+    fail(why);
+    return false;
+  }
+  if (signal.number == SIGTERM && !signal.has_reached_ranks && leave()) return false;
+  outbox_.put(Ending{why});  // not Failed: the last lines of the ranks follow
+  return true;
 }
 
 // The ranks of an elastic job go on until their next commit; the launcher ends them then. False when they
 // have had the time for that.
 bool Agent::leave() {
-  const bool is_leaving = leave_by_.time() != Deadline::never().time();
-  if (is_leaving || job_.leave_grace_seconds == 0 || !is_linked_) return false;
-  leave_by_ = Deadline::after_seconds(job_.leave_grace_seconds);
+  if (state_.now() == AgentState::kLeaving || job_.leave_grace_seconds == 0) return false;
+  state_.move(AgentState::kLeaving, Deadline::after_seconds(job_.leave_grace_seconds));
   outbox_.put(Leaving{cat("its agent got signal ", SIGTERM)});
   return true;
 }
 
+void Agent::reap_ranks() { ranks_.reap(state_.is_ending(), state_.now() == AgentState::kKilling); }
+
 void Agent::reap() {
   independence_.look_at_master_port();
-  ranks_.reap(is_ending_, is_killing_);
+  reap_ranks();
   // This process may now be the parent of the ended processes' children.
-  if (is_killing_) kill_what_is_left();
+  if (state_.now() == AgentState::kKilling) kill_what_is_left();
 }
 
 void Agent::end(double grace_seconds, bool has_signal_already) {
-  // A rank that has already ended ended by itself.
-  ranks_.reap(is_ending_, is_killing_);
+  reap_ranks();  // a rank that has already ended ended by itself
   const Deadline kill_at = Deadline::after_seconds(grace_seconds);
-  if (is_ending_) {
-    if (!is_killing_ && kill_at.time() < kill_at_.time()) kill_at_ = kill_at;
-    return;
-  }
-  is_ending_ = true;
-  kill_at_ = kill_at;
+  if (state_.now() == AgentState::kEnding) state_.hasten(kill_at);
+  if (state_.is_ending()) return;
+  state_.move(AgentState::kEnding, kill_at);
   // SIGCONT lets stopped processes end.
   if (has_signal_already)
     signal_descendants({SIGCONT});
@@ -283,15 +306,15 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
 }
 
 void Agent::kill_what_is_left() {
-  if (!is_killing_) give_up_at_ = Deadline::after_seconds(kGiveUpSeconds);
-  is_killing_ = true;
-  kill_at_ = Deadline::never();
+  if (state_.now() == AgentState::kEnding) {
+    state_.move(AgentState::kKilling, Deadline::after_seconds(kGiveUpSeconds));
+  }
   signal_descendants({SIGKILL}, {pmix_.pid()});
   kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
 }
 
 void Agent::fail(const std::string& sentence) {
-  if (is_linked_) {
+  if (!link_.is_closed()) {
     // While the connection is broken, only this process can report the sentence.
     if (link_.input() < 0) std::fprintf(stderr, "horovod-agent: %s\n", sentence.c_str());
     outbox_.put(Failed{sentence});
@@ -301,8 +324,7 @@ void Agent::fail(const std::string& sentence) {
 }
 
 void Agent::lose_link() {
-  if (!is_linked_) return;
-  is_linked_ = false;
+  if (link_.is_closed()) return;
   outbox_.abandon();
   const bool is_noteworthy = !link_.state().ok() && link_.state().code() != Code::kAborted;
   if (is_noteworthy) {
@@ -313,24 +335,23 @@ void Agent::lose_link() {
   aggregator_.close();
   world_reports_.close();
   ranks_.discard_output();
+  lease_.suspend();
   end(job_.kill_grace_seconds);
   watchdog_.expect_within(job_.kill_grace_seconds + kGiveUpSeconds + kWatchdogMargin);
 }
 
 void Agent::renew_lease() {
-  lease_ = job_.lease_seconds > 0 ? Deadline::after_seconds(job_.lease_seconds) : Deadline::never();
-  if (phase_ == Phase::kIdle) {
-    lease_ = Deadline::after_seconds(kFirstLeaseSeconds);
-  } else {
-    watchdog_.expect_within(job_.lease_seconds > 0 ? job_.lease_seconds + kWatchdogMargin : 0);
-  }
+  if (lease_.is_suspended()) return;
+  lease_.renew();
+  if (state_.now() == AgentState::kIdle) return;
+  watchdog_.expect_within(lease_.seconds() > 0 ? lease_.seconds() + kWatchdogMargin : 0);
 }
 
 // Executes the orders of the launcher.
 
 void Agent::take(ByteView received) {
   parser_.feed(received);
-  while (is_linked_) {
+  while (!link_.is_closed()) {
     auto frame = parser_.next();
     if (!frame.ok()) return fail(frame.error().message());
     if (!*frame) return;
@@ -340,16 +361,23 @@ void Agent::take(ByteView received) {
 
 void Agent::handle(const net::Frame& frame) {
   const net::FrameHeader& header = frame.header;
-  if (phase_ != Phase::kIdle && (header.job != job_.job || header.host != job_.host ||
-                                 header.generation != job_.generation)) {
+  if (state_.now() != AgentState::kIdle && (header.job != job_.job || header.host != job_.host ||
+                                            header.generation != job_.generation)) {
     return fail(cat("a frame for job ", header.job, ", generation ", header.generation, ", host ",
                     header.host, " came to the agent of another"));
   }
-  if (!is_suspended_) renew_lease();
+  renew_lease();
   if (header.type == net::FrameType::kControl) {
     const auto message = decode(frame.payload);
     if (!message.ok()) return fail(message.error().message());
-    return obey(*message);
+    return std::visit(
+        [this]<typename T>(const T& each) {
+          if constexpr (T::kType.sender == Sender::kLauncher)
+            execute(each);
+          else
+            fail("the launcher sent a message that only an agent sends");
+        },
+        *message);
   }
   Status status;
   if (header.stream >= kFirstStoreStream) {
@@ -362,64 +390,78 @@ void Agent::handle(const net::Frame& frame) {
   if (!status.ok()) fail(status.message());
 }
 
-void Agent::obey(const Message& message) {
-  if (const auto* prepare = std::get_if<Prepare>(&message)) {
-    handle(*prepare);
-  } else if (const auto* part = std::get_if<StagePart>(&message)) {
-    if (phase_ != Phase::kIdle) return fail("the launcher sent code to a job that has begun");
-    renew_lease();
-    const Status status = staging_.take(*part);
-    outbox_.put(Staged{staging_.taken(), status});
-  } else if (const auto* start = std::get_if<Start>(&message)) {
-    handle(*start);
-  } else if (const auto* test = std::get_if<TestReachability>(&message)) {
-    reachability_.begin(test->candidates,
-                        [this](ReachabilityTested tested) { outbox_.put(tested); });
-  } else if (const auto* signal = std::get_if<Signal>(&message)) {
-    const bool may_come_twice = signal->number == SIGUSR1 || signal->number == SIGUSR2;
-    if (!may_come_twice) return ranks_.signal(signal->number);
-    outside_signals_.add(signal->number, OutsideSignals::Target::kLauncher, Clock::now());
-  } else if (const auto* question = std::get_if<Inspect>(&message)) {
-    outbox_.put(Inspected{question->number, ranks_.snapshots(InspectDetail{question->detail})});
-  } else if (const auto* run = std::get_if<Run>(&message)) {
-    const RankCommand* like = is_ending_ ? nullptr : ranks_.command_of(run->rank);
-    if (like != nullptr)
-      executions_.start(*run, *like);
-    else
-      outbox_.put(
-          Ran{.number = run->number, .rank = run->rank, .code = 1, .why = "the rank has ended\n"});
-  } else if (const auto* taken = std::get_if<SaidTaken>(&message)) {
-    executions_.on_taken(*taken);
-  } else if (const auto* stop = std::get_if<StopRun>(&message)) {
-    executions_.stop(*stop, job_.kill_grace_seconds);
-  } else if (const auto* input = std::get_if<Input>(&message)) {
-    const Status status = ranks_.give_input(input->rank, input->bytes);
-    if (!status.ok()) fail(status.message());
-  } else if (const auto* order = std::get_if<End>(&message)) {
-    if (order->signal == 0) return end(order->grace_seconds);
-    outside_signals_.add(order->signal, OutsideSignals::Target::kLauncher, Clock::now());
-  } else if (const auto* one = std::get_if<EndRank>(&message)) {
-    reap();  // a rank that has already ended ended by itself
-    if (!is_ending_) ranks_.end(one->rank, job_.end_signal, one->grace_seconds);
-  } else if (const auto* ping = std::get_if<Ping>(&message)) {
-    is_suspended_ = false;
-    renew_lease();
-    independence_.look_at_master_port();
-    if (!is_finished_) outbox_.put(Pong{ping->number});
-  } else if (std::holds_alternative<Suspend>(message)) {
-    is_suspended_ = true;
-    watchdog_.expect_within(0);
-    outbox_.put(Suspended{});
-  } else {
-    fail("the launcher sent a message that only an agent sends");
+void Agent::execute(const StagePart& part) {
+  if (state_.is_ending()) return;
+  if (state_.now() != AgentState::kIdle) {
+    return fail("the launcher sent code to a job that has begun");
   }
+  const Status status = staging_.take(part);
+  renew_lease();  // that may have taken long
+  outbox_.put(Staged{staging_.taken(), status});
 }
 
-void Agent::handle(const Prepare& order) {
-  if (phase_ != Phase::kIdle) return fail("the launcher prepared this agent a second time");
+void Agent::execute(const TestReachability& order) {
+  reachability_.begin(order.candidates, [this](ReachabilityTested tested) { outbox_.put(tested); });
+}
+
+void Agent::execute(const Signal& order) {
+  const bool may_come_twice = order.number == SIGUSR1 || order.number == SIGUSR2;
+  if (!may_come_twice) return ranks_.signal(order.number);
+  outside_signals_.add(order.number, OutsideSignals::Target::kLauncher, Clock::now());
+}
+
+void Agent::execute(const Inspect& question) {
+  outbox_.put(Inspected{question.number, ranks_.snapshots(InspectDetail{question.detail})});
+}
+
+void Agent::execute(const Run& order) {
+  const RankCommand* like = state_.is_ending() ? nullptr : ranks_.command_of(order.rank);
+  if (like != nullptr) return executions_.start(order, *like);
+  outbox_.put(
+      Ran{.number = order.number, .rank = order.rank, .code = 1, .why = "the rank has ended\n"});
+}
+
+void Agent::execute(const SaidTaken& taken) { executions_.on_taken(taken); }
+
+void Agent::execute(const StopRun& order) { executions_.stop(order, job_.kill_grace_seconds); }
+
+void Agent::execute(const Input& input) {
+  const Status status = ranks_.give_input(input.rank, input.bytes);
+  if (!status.ok()) fail(status.message());
+}
+
+void Agent::execute(const End& order) {
+  if (order.signal == 0) return end(order.grace_seconds);
+  outside_signals_.add(order.signal, OutsideSignals::Target::kLauncher, Clock::now());
+}
+
+void Agent::execute(const EndRank& order) {
+  reap();  // a rank that has already ended ended by itself
+  if (!state_.is_ending()) ranks_.end(order.rank, job_.end_signal, order.grace_seconds);
+}
+
+void Agent::execute(const Ping& ping) {
+  lease_.resume();
+  renew_lease();
+  independence_.look_at_master_port();
+  if (state_.now() != AgentState::kFinished) outbox_.put(Pong{ping.number});
+}
+
+void Agent::execute(const Suspend&) {
+  lease_.suspend();
+  watchdog_.expect_within(0);
+  outbox_.put(Suspended{});
+}
+
+void Agent::execute(const Prepare& order) {
+  if (state_.is_ending()) return;
+  if (state_.now() != AgentState::kIdle) {
+    return fail("the launcher prepared this agent a second time");
+  }
   job_ = order.job;
   outbox_.address(job_.job, job_.generation, job_.host);
-  phase_ = Phase::kPrepared;
+  state_.move(AgentState::kPrepared);
+  lease_.set(job_.lease_seconds);
   renew_lease();
   if (const Status status = staging_.enter(job_, environment_); !status.ok()) {
     return outbox_.put(Prepared{status, {}, {}});
@@ -485,10 +527,12 @@ Status Agent::reserve_master_port() {
   return master_port_.open(ports_, host_addresses(link_.input(), environment_, interfaces_));
 }
 
-void Agent::handle(const Start& start) {
-  if (phase_ != Phase::kPrepared) return fail("the launcher started what it had not prepared");
-  if (is_ending_) return;
-  phase_ = Phase::kStarted;
+void Agent::execute(const Start& start) {
+  if (state_.is_ending()) return;
+  if (state_.now() != AgentState::kPrepared) {
+    return fail("the launcher started what it had not prepared");
+  }
+  state_.move(AgentState::kRunning);
   master_port_.release();
   independence_.begin(master_port_.candidates().port);
   const RankNetwork network{.order = start.order,

@@ -6,8 +6,11 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "base/clock.h"
+#include "launcher/agent/agent_state.h"
+#include "launcher/agent/launcher_lease.h"
 #include "launcher/agent/link/launcher_link.h"
 #include "launcher/agent/link/outbox.h"
 #include "launcher/agent/pmix/pmix_helper.h"
@@ -42,23 +45,35 @@ class Agent {
   int run();
 
  private:
-  enum class Phase { kIdle, kPrepared, kStarted };
-
   Status open();
-  void greet();
+  void send_hello();
   void take(ByteView received);
   void handle(const net::Frame& frame);
-  void handle(const Prepare& order);
-  void handle(const Start& order);
+  // Does what the launcher orders. An overload for each message that the launcher sends.
+  void execute(const Prepare& order);
+  void execute(const StagePart& part);
+  void execute(const Start& order);
+  void execute(const TestReachability& order);
+  void execute(const Signal& order);
+  void execute(const Inspect& question);
+  void execute(const Run& order);
+  void execute(const SaidTaken& taken);
+  void execute(const StopRun& order);
+  void execute(const Input& input);
+  void execute(const End& order);
+  void execute(const EndRank& order);
+  void execute(const Ping& ping);
+  void execute(const Suspend& order);
   void conclude_start(const Status& status);
   bool is_non_mpi() const;
   void announce();
   Status open_listeners(uint32_t store_credit);
   Status reserve_master_port();
-  void obey(const Message& message);
   void on_signal();
   void act(const OutsideSignal& signal);
+  bool announce_end(const OutsideSignal& signal);
   bool leave();
+  void reap_ranks();
   void reap();
   // Ends all processes of the job. Sends the job's end signal now, unless the ranks already have a
   // signal, and SIGKILL after the grace period. A later call can only shorten the grace period.
@@ -68,8 +83,15 @@ class Agent {
   void fail(const std::string& sentence);
   void lose_link();
   void renew_lease();
+  // The exit status, once the launcher knows the end of the job or the link is lost.
+  std::optional<int> exit_status();
   void watch_over();
-  Deadline next_deadline() const;
+  void on_state_deadline();
+  void finish_when_over();
+  void finish(bool is_given_up);
+  // The members that wait for a time of their own, each with deadline() and on_deadline().
+  auto timers() { return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, link_); }
+  Deadline next_deadline();
 
   net::EventLoop loop_;
   LauncherLink link_;
@@ -93,22 +115,13 @@ class Agent {
   OutsideSignals outside_signals_;
   int parent_;
 
-  Phase phase_ = Phase::kIdle;
+  AgentStateMachine state_;
   HostJob job_;
   net::PortRange ports_;
   net::InterfaceChoice interfaces_;
   Watchdog& watchdog_;
-  Deadline lease_;
-  bool is_suspended_ = false;
-  bool was_stopped_ = false;  // during the last turn of the loop
-  bool is_linked_ = true;
-  bool is_ending_ = false;
-  bool is_killing_ = false;
-  bool is_finished_ = false;
-  Deadline leave_by_ = Deadline::never();
-  Deadline kill_at_ = Deadline::never();
+  LauncherLease lease_;
   Deadline kill_again_at_ = Deadline::never();
-  Deadline give_up_at_ = Deadline::never();
 };
 
 }  // namespace hvd::launcher

@@ -160,6 +160,7 @@ void LauncherLink::lose(Status why) {
 }
 
 void LauncherLink::close() {
+  is_closed_ = true;
   if (is_connected()) {
     stream_.end();
     flush();

@@ -52,6 +52,7 @@ class LauncherLink {
 
   // Ends the link: the launcher expects no other connection.
   void close();
+  bool is_closed() const { return is_closed_; }
 
   // The descriptor that the launcher's bytes come from, or -1.
   int input() const { return connection_.input.get(); }
@@ -92,6 +93,7 @@ class LauncherLink {
   const std::function<void(ByteView)> on_bytes_;
   Reattachment reattachment_;
   Status state_;
+  bool is_closed_ = false;  // by close()
 
   Bytes unwritten_;  // a record, encrypted, behind its first written_ bytes
   size_t written_ = 0;

@@ -1,0 +1,32 @@
+// How long the launcher may be silent. Agent owns it, and gives up the job when the deadline has passed. One
+// thread.
+#pragma once
+
+#include "base/clock.h"
+
+namespace hvd::launcher {
+
+class LauncherLease {
+ public:
+  explicit LauncherLease(double seconds) { set(seconds); }
+
+  // Replaces the length, and renews the lease. 0: the launcher may be silent at any length.
+  void set(double seconds) {
+    seconds_ = seconds;
+    renew();
+  }
+  double seconds() const { return seconds_; }
+  void renew() { until_ = seconds_ > 0 ? Deadline::after_seconds(seconds_) : Deadline::never(); }
+  // The lease has no deadline until resume().
+  void suspend() { is_suspended_ = true; }
+  void resume() { is_suspended_ = false; }
+  bool is_suspended() const { return is_suspended_; }
+  Deadline deadline() const { return is_suspended_ ? Deadline::never() : until_; }
+
+ private:
+  double seconds_ = 0;
+  Deadline until_ = Deadline::never();
+  bool is_suspended_ = false;
+};
+
+}  // namespace hvd::launcher
