@@ -80,7 +80,25 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
   Status handle(const net::Frame& frame);
-  Status obey(Message message);
+  // An overload for each message that the agent sends.
+  Status receive(AgentHello& hello);
+  Status receive(Prepared& prepared);
+  Status receive(Staged& staged);
+  Status receive(ReachabilityTested& tested);
+  Status receive(const Started& started);
+  Status receive(const Suspended&);
+  Status receive(const Exited& exited);
+  Status receive(const Joined& joined);
+  Status receive(const InputTaken& taken);
+  Status receive(const Inspected& inspected);
+  Status receive(const Said& said);
+  Status receive(const Ran& ran);
+  Status receive(const Leaving& leaving);
+  Status receive(const Ending& ending);
+  Status receive(const Signalled& signalled);
+  Status receive(const Failed& failed);
+  Status receive(const Finished& finished);
+  Status receive(const Pong&) { return {}; }
   void lose(Status why);
   void shut();
 
@@ -311,67 +329,116 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
   if (header.type == net::FrameType::kControl) {
     auto message = decode(frame.payload);
     if (!message.ok()) return message.status();
-    return obey(std::move(*message));
+    HVD_RETURN_IF_ERROR(std::visit(
+        [this]<typename T>(T& each) {
+          if constexpr (T::kType.sender == Sender::kAgent)
+            return receive(each);
+          else
+            return internal_error("the agent sent a message that only a launcher sends");
+        },
+        *message));
+    answered_.notify();
+    return {};
   }
   if (!hello_) return internal_error("the agent sent something before its hello");
   if (header.stream >= kFirstStoreStream) return stores_->handle(header, frame.payload);
   return outputs_.handle(header, frame.payload);
 }
 
-Status AgentLink::Impl::obey(Message message) {
-  if (auto* hello = std::get_if<AgentHello>(&message)) {
-    HVD_RETURN_IF_ERROR(check_agent_version(hello->version));
-    hello_ = std::move(*hello);
-  } else if (auto* prepared = std::get_if<Prepared>(&message)) {
-    prepared_ = prepared->status;
-    candidates_ = std::move(prepared->candidates);
-    versions_ = std::move(prepared->versions);
-    threads_ = prepared->threads;
-  } else if (auto* staged = std::get_if<Staged>(&message)) {
-    staged_ = std::move(*staged);
-  } else if (auto* tested = std::get_if<ReachabilityTested>(&message)) {
-    reached_ = std::move(tested->reached);
-  } else if (const auto* started = std::get_if<Started>(&message)) {
-    started_ = started->status;
-    if (started_->ok()) {
-      frames_.survive(job_.lease_seconds > 0 ? job_.lease_seconds : kSurviveSeconds);
-    }
-  } else if (std::holds_alternative<Suspended>(message)) {
-    is_suspended_ = true;
-  } else if (const auto* exited = std::get_if<Exited>(&message)) {
-    // After a start that failed, the agent ends the ranks that ran already: start() says why.
-    if (!started_ || started_->ok()) events_->on_exit(exited->exit);
-  } else if (const auto* joined = std::get_if<Joined>(&message)) {
-    events_->on_joined(*joined);
-  } else if (const auto* taken = std::get_if<InputTaken>(&message)) {
-    events_->on_input_taken(taken->rank, taken->size);
-  } else if (const auto* inspected = std::get_if<Inspected>(&message)) {
-    events_->on_inspected(inspected->number, inspected->text);
-  } else if (const auto* said = std::get_if<Said>(&message)) {
-    events_->on_said(*said);
-  } else if (const auto* ran = std::get_if<Ran>(&message)) {
-    events_->on_ran(*ran);
-  } else if (const auto* leaving = std::get_if<Leaving>(&message)) {
-    events_->on_leaving(leaving->sentence);
-  } else if (const auto* ending = std::get_if<Ending>(&message)) {
-    events_->on_ending(ending->sentence);
-  } else if (const auto* signalled = std::get_if<Signalled>(&message)) {
-    events_->on_signalled(signalled->number);
-  } else if (const auto* failed = std::get_if<Failed>(&message)) {
-    return unavailable(failed->sentence);
-  } else if (const auto* finished = std::get_if<Finished>(&message)) {
-    if (!finished->left_behind.empty()) {
-      log::warning(cat("host ", job_.host_name, ": ", printable(finished->left_behind)));
-    }
-    if (finished->is_independent != 0) events_->on_independent();
-    is_finished_ = true;
-    pings_.stop();
-    put(Ping{});  // the agent stays until it knows that this message has arrived
-    if (!started_ || started_->ok()) events_->on_finished();  // else start() says why it ended
-  } else if (!std::holds_alternative<Pong>(message)) {
-    return internal_error("the agent sent a message that only a launcher sends");
+Status AgentLink::Impl::receive(AgentHello& hello) {
+  HVD_RETURN_IF_ERROR(check_agent_version(hello.version));
+  hello_ = std::move(hello);
+  return {};
+}
+
+Status AgentLink::Impl::receive(Prepared& prepared) {
+  prepared_ = prepared.status;
+  candidates_ = std::move(prepared.candidates);
+  versions_ = std::move(prepared.versions);
+  threads_ = prepared.threads;
+  return {};
+}
+
+Status AgentLink::Impl::receive(Staged& staged) {
+  staged_ = std::move(staged);
+  return {};
+}
+
+Status AgentLink::Impl::receive(ReachabilityTested& tested) {
+  reached_ = std::move(tested.reached);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Started& started) {
+  started_ = started.status;
+  if (started_->ok()) {
+    frames_.survive(job_.lease_seconds > 0 ? job_.lease_seconds : kSurviveSeconds);
   }
-  answered_.notify();
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Suspended&) {
+  is_suspended_ = true;
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Exited& exited) {
+  // After a start that failed, the agent ends the ranks that ran already: start() says why.
+  if (!started_ || started_->ok()) events_->on_exit(exited.exit);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Joined& joined) {
+  events_->on_joined(joined);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const InputTaken& taken) {
+  events_->on_input_taken(taken.rank, taken.size);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Inspected& inspected) {
+  events_->on_inspected(inspected.number, inspected.text);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Said& said) {
+  events_->on_said(said);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Ran& ran) {
+  events_->on_ran(ran);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Leaving& leaving) {
+  events_->on_leaving(leaving.sentence);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Ending& ending) {
+  events_->on_ending(ending.sentence);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Signalled& signalled) {
+  events_->on_signalled(signalled.number);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Failed& failed) { return unavailable(failed.sentence); }
+
+Status AgentLink::Impl::receive(const Finished& finished) {
+  if (!finished.left_behind.empty()) {
+    log::warning(cat("host ", job_.host_name, ": ", printable(finished.left_behind)));
+  }
+  if (finished.is_independent != 0) events_->on_independent();
+  is_finished_ = true;
+  pings_.stop();
+  put(Ping{});  // the agent stays until it knows that this message has arrived
+  if (!started_ || started_->ok()) events_->on_finished();  // else start() says why it ended
   return {};
 }
 
