@@ -29,6 +29,7 @@ as_root=()
 
 if reason=$("${as_root[@]}" tests/hosts/hosts try 2>&1); then
   say "training on two hosts, a and b: network namespaces of this machine, each with its own sshd"
+  # shellcheck disable=SC2054 # the list of hosts is one word
   job=(-np 8 -H a:4,b:4)
   place=("${as_root[@]}" tests/hosts/hosts run --names "a b" --)
 else

@@ -100,6 +100,7 @@ step_debian() {
     (cd "$scratch/debian/horovod" && dpkg-buildpackage -b -us -uc) >"$scratch/debian.log" 2>&1 ||
       { tail -n 50 "$scratch/debian.log"; refuse "dpkg-buildpackage failed"; }
   fi
+  # shellcheck disable=SC2054 # the list of levels is one word
   local flags=(--fail-on error,warning)
   # A build that is not for Debian has its libraries in lib.
   [[ -z $given_build ]] || flags+=(--suppress-tags arch-dependent-file-not-in-arch-specific-directory

@@ -14,6 +14,9 @@
 #include "base/text.h"
 
 namespace hvd::launcher {
+
+extern const char kPlaceAgent[];  // place_agent.sh
+
 namespace {
 
 // Limit of a login shell's output before the first marked line.
@@ -179,8 +182,7 @@ Result<std::shared_ptr<const AgentFile>> AgentFile::load(const std::string& path
 }
 
 std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_view mark) {
-  // The searched text ends with a space. The command itself has no space after its mark, so a shell
-  // that echoes the command does not match.
+  // The command has no space after its mark, so a shell that echoes the command does not match.
   const std::string marked = cat(mark, " ");
   for (size_t begin = 0; begin < text.size();) {
     const size_t newline = text.find('\n', begin);
@@ -199,67 +201,11 @@ std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_vi
 
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark) {
-  // The script is one line without single quotes, backslashes and exclamation marks, so that csh
-  // and fish pass it on unchanged; the directories are its arguments. 'head -c' reads the bytes of
-  // the file and no more, and the launcher sends nothing else before the next marked line.
-  std::string script = cat("hn=", agent.name, "; hs=", agent.content.size(), "; hk=", mark,
-                           "; ha=$1; hx=$2; hu=$(id -u); ");
-  if (!agent.machine.empty()) {
-    script += cat("hm=$(uname -m); [ \"$hm\" = ", agent.machine,
-                  " ] || { echo \"$hk arch $hm\"; exit 0; }; ");
-  }
-  script +=
-      // In a user namespace without root, / has another owner, which must be trusted as root.
-      "set -- $(ls -ldn /); hr=$3; hw=; hf=; ho=$(umask); "
-      "no() { hw=\"$hw$1; \"; [ -z \"$hf\" ] || rm -f \"$hf\"; }; "
-      "fail() { echo \"$hk fail $hd\"; exit 0; }; "
-      // In a directory such as /tmp, the agent lies in a directory of its user.
-      "place() { [ -n \"$hd\" ] || return 1; [ -k \"$hd\" ] && hd=$hd/horovod-$hu; return 0; }; "
-      // Sets hp to the directory without symbolic links. Only this user and root may own it, its
-      // parents and the file $1 in it, and no other user may change them; a directory that others
-      // can write must be sticky, so that each entry is its owner's. Looks from / downwards: no
-      // other user can replace an entry of a directory that has passed. hb is the first that fails.
-      "safe() { hb=$hd; case $hd in (*/horovod-$hu) [ -h \"$hd\" ] && return 1;; esac; "
-      "hp=$(CDPATH= cd -P \"$hd\" 2>/dev/null && pwd -P) || return 1; "
-      "case $hp in (/*) ;; (*) return 1;; esac; "
-      "hl=$1; hq=$hp; set --; "
-      "until [ \"$hq\" = / ]; do set -- \"$hq\" \"$@\"; hq=${hq%/*}; hq=${hq:-/}; done; "
-      "hb=$(LC_ALL=C ls -ldn / \"$@\" ${hl:+\"$hp/$hl\"} 2>/dev/null | "
-      "(for hq in / \"$@\" ${hl:+\"$hp/$hl\"}; do read -r hm hc hi hg; "
-      "case $hi in (0|$hu|$hr) "
-      "case $hm in ([d-]???"
-      "?-?"
-      "?-*|d????????[tT]*) continue;; esac;; esac; "  // no trigraphs
-      "echo \"$hq\"; exit; done)); [ -z \"$hb\" ]; }; "
-      // A host without these programs gets the agent again.
-      "whole() { set -- $( (sha256sum || shasum -a 256) 2>/dev/null <\"$hp/$hn\"); "
-      "case $1 in (\"${hn#horovod-agent-}\"*) return 0;; esac; return 1; }; "
-      "set -- \"$ha\" \"${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/horovod}\" "
-      "\"${HOME:+$HOME/.cache/horovod}\" /tmp/horovod-$hu /var/tmp/horovod-$hu "
-      "/dev/shm/horovod-$hu; "
-      // Look for the agent.
-      "for hd; do place || continue; if [ -x \"$hd/$hn\" ] && safe \"$hn\" && whole; then "
-      "echo \"$hk run\"; exec \"$hp/$hn\"; fi; done; "
-      // Find a directory for it. The ranks must not inherit the mask.
-      "umask 077; "
-      "for hd; do place || continue; "
-      "case \"$hx\" in (*:\"$hd\":*) continue;; esac; hf=; mkdir -p \"$hd\" 2>/dev/null; "
-      "{ [ -d \"$hd\" ] && [ -x \"$hd\" ]; } || { no \"$hd cannot be made or entered\"; continue; "
-      "}; "
-      "safe || { no \"$hb belongs to another user or is writable by others\"; continue; }; "
-      "hf=\"$hp/$hn.${hk#*:}\"; "
-      "(: >\"$hf\") 2>/dev/null || { hf=; no \"$hd is not writable\"; continue; }; "
-      "chmod 700 \"$hf\"; "
-      "\"$hf\" 2>/dev/null || { no \"$hd does not let programs run (noexec)\"; continue; }; "
-      "trap \"exit 1\" HUP INT TERM PIPE; trap no EXIT; echo \"$hk want $hd\"; "
-      // If the network breaks now, the transfer needs a timeout to end.
-      "command -v timeout >/dev/null 2>&1 && hc=\"timeout 60\" || hc=; "
-      "$hc head -c $hs >\"$hf\" || fail; [ \"$(wc -c <\"$hf\")\" -eq $hs ] || fail; "
-      "mv -f \"$hf\" \"$hp/$hn\" || fail; "
-      "trap - EXIT HUP INT TERM PIPE; umask $ho; echo \"$hk run\"; exec \"$hp/$hn\"; done; "
-      "echo \"$hk none $hw\"";
-  return cat("exec /bin/sh -c '", script, "' sh ", quote_for_any_shell(directory), " ",
-             quote_for_any_shell(refused));
+  // The mark is the last word, without a blank behind it: find_marked_line does not take an echo of the command for
+  // a marked line.
+  return cat("exec /bin/sh -c '", kPlaceAgent, "' sh ", agent.name, " ", agent.content.size(), " ",
+             quote_for_any_shell(agent.machine), " ", quote_for_any_shell(directory), " ",
+             quote_for_any_shell(refused), " ", mark);
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,

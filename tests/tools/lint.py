@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """Runs a checker over the tree, with the settings in its root (.codespellrc, pyproject.toml).
 
-usage: lint.py codespell|ruff|mypy
+usage: lint.py codespell|shellcheck|ruff|mypy
 
 ruff and mypy come from PyPI: they are looked for beside the interpreter $HVD_TEST_MYPY, in the
 environment that tests/run.sh --all makes, and in PATH.
@@ -13,9 +13,11 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDERS = ["cmake", "docs", "examples", "launcher", "packaging", "plugins", "rendezvous", "src", "tests"]
 SKIPPED = 77
 COMMANDS = {
     "codespell": ["codespell"],
+    "shellcheck": ["shellcheck", "--severity=warning"],
     "ruff": ["ruff", "check", "--no-cache", "--quiet"],
     "mypy": ["mypy", "--no-error-summary", "--cache-dir", "build/cache-mypy"],
 }
@@ -26,14 +28,19 @@ def found(name):
     return shutil.which(name, path=os.pathsep.join([*filter(None, beside), os.environ["PATH"]]))
 
 
+def scripts():
+    return [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.sh"))]
+
+
 def main(name):
     program = found(name)
     if not program:
-        where = ("packaging/packages-test.txt names its package" if name == "codespell"
+        where = ("packaging/packages-test.txt names its package" if name in ("codespell", "shellcheck")
                  else f"pip install {name}, or tests/run.sh --all")
         print(f"SKIP: there is no {name}: {where}")
         return SKIPPED
-    return subprocess.run([program, *COMMANDS[name][1:]], cwd=ROOT, check=False).returncode
+    files = scripts() if name == "shellcheck" else []
+    return subprocess.run([program, *COMMANDS[name][1:], *files], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":

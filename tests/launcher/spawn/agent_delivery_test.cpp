@@ -247,7 +247,8 @@ TEST_CASE("the marked line is found behind noise, and the command itself is none
   CHECK_FALSE(find_marked_line("mark run", "mark"));
   CHECK_FALSE(find_marked_line("", "mark"));
   AgentFile agent;
-  CHECK_FALSE(find_marked_line(agent_command(agent, "/d", "", "mark") + "\n", "mark"));
+  const std::string mark = "horovod:0123456789abcdef";
+  CHECK_FALSE(find_marked_line(agent_command(agent, "/d", "", mark) + "\n", mark));
 }
 
 }  // namespace
