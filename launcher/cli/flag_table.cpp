@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -21,64 +20,6 @@ constexpr char kGpus[] =
     "write -H HOST:SLOTS,... for the hosts and the ranks on each, and -x CUDA_VISIBLE_DEVICES=LIST "
     "for GPUs other than the first";
 constexpr char kMca[] = "mpirun's flags are for --mpi, in --mpi-args; leave it out without --mpi";
-
-struct Choice {
-  std::string_view key;
-  const char* values;  // separated by commas
-};
-constexpr Choice kChoices[] = {
-    {"completion", "bash,zsh,fish"},
-    {"manual", "man,markdown,environment"},
-    {"log_format", "text,json"},
-    {"on_failure", "kill,wait"},
-    {"end_signal", "TERM,INT"},
-    {"stdin", "none,0,all"},  // and lists of ranks, which check_readers takes
-    {"log_level", "trace,debug,info,warning,error,fatal"},
-};
-
-constexpr std::string_view kCommon[] = {
-    "num_proc",
-    "config_file",
-    "wdir",
-    "stage",
-    "start_timeout",
-    "dry_run",
-    "verbose",
-    "detach",
-    "hosts",
-    "hostfile",
-    "slots_per_host",
-    "ssh_port",
-    "ssh_identity_file",
-    "launch_agent",
-    "network_interfaces",
-    "listen",
-    "env",
-    "env_file",
-    "stdin",
-    "output_filename",
-    "prefix_timestamp",
-    "tag",
-    "only_rank",
-    "log_format",
-    "on_failure",
-    "timeout",
-    "max_restarts",
-    "gloo",
-    "mpi",
-    "jsrun",
-    "fusion_threshold",
-    "cycle_time",
-    "autotune",
-    "stall_check_disable",
-    "stall_check_time",
-    "timeline",
-    "log_level",
-    "help",
-    "help_all",
-    "version",
-    "check_build",
-};
 
 constexpr ForeignFlag kForeign[] = {
     {"-q,--quiet,--silent", 0, "",
@@ -154,10 +95,6 @@ std::vector<Flag> all_flags() {
   return flags;
 }
 
-bool is_common(const Setting& setting) {
-  return std::ranges::find(kCommon, std::string_view(setting.key)) != std::end(kCommon);
-}
-
 std::vector<std::string> all_topics() {
   std::vector<std::string> topics;
   for (const Setting& setting : all_settings()) {
@@ -169,8 +106,8 @@ std::vector<std::string> all_topics() {
 }
 
 std::vector<std::string> choices_of(const Setting& setting) {
-  const auto choice = std::ranges::find(kChoices, setting.key, &Choice::key);
-  return choice == std::end(kChoices) ? std::vector<std::string>() : split(choice->values, ',');
+  if (std::string_view(setting.choices).empty()) return {};
+  return split(setting.choices, ',');
 }
 
 Status set_given(const Setting& setting, std::string_view value, Settings& settings) {

@@ -24,9 +24,6 @@ struct Flag {
 
 std::vector<Flag> all_flags();
 
-// True for a flag that `--help` without a topic shows.
-bool is_common(const Setting& setting);
-
 // Topics of `--help`, in the order of the table.
 std::vector<std::string> all_topics();
 

@@ -446,7 +446,7 @@ std::string topic_text(std::string_view topic, size_t width, bool is_short) {
   std::string text;
   for (const Setting& setting : all_settings()) {
     if (topic != setting.section || is_internal(setting)) continue;
-    if (is_short && !is_common(setting)) continue;
+    if (is_short && !setting.is_common) continue;
     if (text.empty()) text = cat(topic, ":\n");
     const std::string help = is_short ? short_help_of(setting) : help_of(setting);
     text += entry(with_value(setting), help, width);

@@ -191,13 +191,13 @@ Status check_readers(const Settings& settings, const std::string& name) {
 // The placeholders that launcher/spawn/command_spawner replaces.
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
-Status check_values(const Settings& settings, const CommandLine& line) {
+// The values of each setting by itself.
+Status check_rows(const Settings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(
       settings.check_ranges([&](std::string_view key) { return name_of(line, key); }));
   for (const Setting& each : all_settings()) {
     const std::vector<std::string> values = choices_of(each);
-    const bool takes_others = std::string_view(each.key) == "stdin";
-    if (values.empty() || takes_others || !settings.is_set(each.key)) continue;
+    if (values.empty() || each.takes_others || !settings.is_set(each.key)) continue;
     const std::string value = settings.text(each.key);
     const auto is_it = [&](const std::string& choice) {
       return to_lower(choice) == to_lower(value);
@@ -206,6 +206,11 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     return invalid_argument(
         cat(name_of(line, each.key), " ", printable(value), " is none of: ", join(values, ", ")));
   }
+  return {};
+}
+
+// Flags of which a job has one.
+Status check_exclusive(const Settings& settings) {
   if (settings.is_set("hosts") && settings.is_set("hostfile")) {
     return invalid_argument("-H and -hostfile both say where to run; give one of them");
   }
@@ -213,13 +218,38 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     return invalid_argument(
         "--gloo, --mpi and --jsrun each say who starts the ranks; give one of them");
   }
-  const bool has_token = settings.is_set("token_file") || settings.is_set("token_fd");
+  if (settings.is_set("launch_agent") && settings.is_set("ssh_command")) {
+    return invalid_argument(
+        "--launch-agent and --ssh-command both say how hosts are reached; give one of them");
+  }
+  if (settings.is_set("tls_cert") && settings.flag("insecure_plaintext")) {
+    return invalid_argument("--insecure-plaintext and --tls-cert exclude each other: omit one");
+  }
+  if (settings.flag("encrypt") && settings.flag("insecure_compat")) {
+    return invalid_argument(
+        "--encrypt and --insecure-compat exclude each other: workers of the original Horovod do "
+        "not encrypt; omit one");
+  }
+  return {};
+}
+
+bool takes_hosts_that_join(const Settings& settings) {
+  return settings.is_set("listen") || settings.is_set("port_range");
+}
+
+bool has_join_token(const Settings& settings) {
+  return settings.is_set("token_file") || settings.is_set("token_fd");
+}
+
+// Hosts that join, and what admits them.
+Status check_joining(const Settings& settings) {
+  const bool listens = takes_hosts_that_join(settings);
+  const bool has_token = has_join_token(settings);
   if (settings.is_set("listen") && !has_token) {
     return invalid_argument(
         "--listen needs --token-file FILE, the secret by which hosts join; a FILE "
         "that is missing is created");
   }
-  const bool listens = settings.is_set("listen") || settings.is_set("port_range");
   if (!listens && has_token) {
     return invalid_argument(
         "--token-file and --token-fd are for hosts that join, with --listen [HOST]:PORT");
@@ -233,15 +263,18 @@ Status check_values(const Settings& settings, const CommandLine& line) {
     return invalid_argument(cat(is_plain ? "--insecure-plaintext" : "--tls-cert",
                                 " is for hosts that join, with --listen [HOST]:PORT"));
   }
-  if (settings.is_set("tls_cert") && is_plain) {
-    return invalid_argument("--insecure-plaintext and --tls-cert exclude each other: omit one");
-  }
-  if (settings.flag("encrypt") && settings.flag("insecure_compat")) {
+  const bool is_tried_again =
+      settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
+  if (is_tried_again && (settings.is_set("listen") || has_token)) {
     return invalid_argument(
-        "--encrypt and --insecure-compat exclude each other: workers of the original Horovod do "
-        "not "
-        "encrypt; omit one");
+        "--max-restarts and --spares work only with hosts reached by ssh; hosts that joined with "
+        "--listen cannot be restarted");
   }
+  return net::parse_port_range(settings.text("port_range")).status();
+}
+
+// --json, --fold and the streams of ranks.
+Status check_streams(const Settings& settings, const CommandLine& line) {
   const bool checks = settings.flag("check_build") || settings.is_set("require");
   if (settings.flag("json") && !checks && !settings.flag("dry_run")) {
     return invalid_argument(
@@ -249,41 +282,42 @@ Status check_values(const Settings& settings, const CommandLine& line) {
         "--log-format json");
   }
   if (settings.flag("fold") && to_lower(settings.text("log_format")) == "json") {
-    return invalid_argument("--fold has no objects to fold; leave out it or --log-format json");
-  }
-  if (listens && !settings.text("slots_by").empty()) {
-    return invalid_argument(cat(name_of(line, "slots_per_host"), " ", settings.text("slots_by"),
-                                ": hosts that join by --listen say their slots themselves, by "
-                                "horovod-agent --slots N; leave the flag out"));
-  }
-  if (settings.is_set("host_discovery_script") && !settings.text("slots_by").empty()) {
-    return invalid_argument(cat(name_of(line, "slots_per_host"), " ", settings.text("slots_by"),
-                                " counts before the job starts, and --host-discovery-script names "
-                                "hosts later; let the script print HOST:SLOTS"));
+    return invalid_argument("--fold does not work with --log-format json; omit one");
   }
   HVD_RETURN_IF_ERROR(check_readers(settings, name_of(line, "stdin")));
   HVD_RETURN_IF_ERROR(check_detached(settings, line));
-  HVD_RETURN_IF_ERROR(
-      check_elastic(settings, [&](std::string_view key) { return name_of(line, key); }));
-  HVD_RETURN_IF_ERROR(
-      check_silence_limits(settings, [&](std::string_view key) { return name_of(line, key); }));
-  HVD_RETURN_IF_ERROR(check_tag(settings.text("tag")));
-  const bool is_tried_again =
-      settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
-  if (is_tried_again && (settings.is_set("listen") || has_token)) {
-    return invalid_argument(
-        "--max-restarts and --spares need hosts that are reached, not such as "
-        "join by --listen: the agents of those end with the job");
+  return check_tag(settings.text("tag"));
+}
+
+// Slots that are the number of devices, which is counted before the job starts.
+Status check_counted_slots(const Settings& settings, const CommandLine& line) {
+  if (settings.text("slots_by").empty()) return {};
+  const std::string given = cat(name_of(line, "slots_per_host"), " ", settings.text("slots_by"));
+  if (takes_hosts_that_join(settings)) {
+    return invalid_argument(cat(given,
+                                ": hosts that join by --listen say their slots themselves, by "
+                                "horovod-agent --slots N; leave the flag out"));
   }
-  HVD_RETURN_IF_ERROR(
-      check_placeholders("--launch-agent", settings.text("launch_agent"), kOfLaunchAgent));
-  HVD_RETURN_IF_ERROR(net::parse_port_range(settings.text("port_range")).status());
-  HVD_RETURN_IF_ERROR(net::InterfaceChoice::parse(settings.text("network_interfaces")).status());
-  if (settings.is_set("launch_agent") && settings.is_set("ssh_command")) {
-    return invalid_argument(
-        "--launch-agent and --ssh-command both say how hosts are reached; give one of them");
+  if (settings.is_set("host_discovery_script")) {
+    return invalid_argument(cat(given,
+                                " counts before the job starts, and --host-discovery-script names "
+                                "hosts later; let the script print HOST:SLOTS"));
   }
   return {};
+}
+
+Status check_values(const Settings& settings, const CommandLine& line) {
+  const auto name = [&](std::string_view key) { return name_of(line, key); };
+  HVD_RETURN_IF_ERROR(check_rows(settings, line));
+  HVD_RETURN_IF_ERROR(check_exclusive(settings));
+  HVD_RETURN_IF_ERROR(check_joining(settings));
+  HVD_RETURN_IF_ERROR(check_counted_slots(settings, line));
+  HVD_RETURN_IF_ERROR(check_streams(settings, line));
+  HVD_RETURN_IF_ERROR(check_elastic(settings, name));
+  HVD_RETURN_IF_ERROR(check_silence_limits(settings, name));
+  HVD_RETURN_IF_ERROR(
+      check_placeholders("--launch-agent", settings.text("launch_agent"), kOfLaunchAgent));
+  return net::InterfaceChoice::parse(settings.text("network_interfaces")).status();
 }
 
 Status apply(const CommandLine& line, Settings& settings) {

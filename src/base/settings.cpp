@@ -41,13 +41,6 @@ std::string plain(double number) {
   return static_cast<double>(whole) == number ? cat(whole) : cat(number);
 }
 
-const NumberRange* range_of(std::string_view key) {
-  for (const NumberRange& range : all_ranges()) {
-    if (key == range.key) return &range;
-  }
-  return nullptr;
-}
-
 // "; unset it for the default 1"
 std::string about_default(const Setting& entry) {
   if (entry.default_value[0] == '\0') return "; unset it, or give a number in this range";
@@ -55,9 +48,10 @@ std::string about_default(const Setting& entry) {
 }
 
 // "; it lies between 0 and 1", with the unit; `unit`: the size of one unit that the user gives.
-std::string about_range(const NumberRange& range, const Setting& entry, int64_t unit) {
+std::string about_range(const Setting& entry, int64_t unit) {
   const auto size = static_cast<double>(unit);
-  return cat("; it lies between ", plain(range.low / size), " and ", plain(range.high / size),
+  return cat("; it lies between ", plain(entry.range->low / size), " and ",
+             plain(entry.range->high / size),
              entry.flag_unit == 1 ? ""
              : unit == 1          ? cat(" bytes; ", entry.flags, " takes MiB")
                                   : cat(" MiB; ", entry.variable, " takes bytes"));
@@ -65,10 +59,9 @@ std::string about_range(const NumberRange& range, const Setting& entry, int64_t 
 
 // The error of a variable whose value has another type.
 Status about_type(const Setting& entry, const Status& status) {
-  const NumberRange* range = range_of(entry.key);
-  if (range == nullptr) return status.with_context(entry.variable);
-  return invalid_argument(cat(entry.variable, ": ", status.message(), about_range(*range, entry, 1),
-                              about_default(entry)));
+  if (!entry.range) return status.with_context(entry.variable);
+  return invalid_argument(
+      cat(entry.variable, ": ", status.message(), about_range(entry, 1), about_default(entry)));
 }
 
 }  // namespace
@@ -106,16 +99,15 @@ Status Settings::set(std::string_view key, std::string_view value) {
 
 Status Settings::check_ranges(
     const std::function<std::string(std::string_view key)>& name_of) const {
-  for (const NumberRange& range : all_ranges()) {
-    if (!is_set(range.key)) continue;
-    const double value = number(range.key);
-    if (value >= range.low && value <= range.high) continue;  // not of NaN
-    const Setting& entry = setting(range.key);
-    const std::string name = name_of(range.key);
+  for (const Setting& entry : all_settings()) {
+    if (!entry.range || !is_set(entry.key)) continue;
+    const double value = number(entry.key);
+    if (value >= entry.range->low && value <= entry.range->high) continue;  // not of NaN
+    const std::string name = name_of(entry.key);
     const bool is_variable = name == entry.variable;
     const int64_t unit = is_variable ? 1 : entry.flag_unit;
     return invalid_argument(cat(name, " ", plain(value / static_cast<double>(unit)),
-                                " is out of range", about_range(range, entry, unit),
+                                " is out of range", about_range(entry, unit),
                                 is_variable ? about_default(entry) : ""));
   }
   return {};

@@ -18,32 +18,35 @@ namespace hvd {
 // A list has an element for each time that it is given.
 enum class SettingType { kFlag, kInt, kDouble, kText, kList };
 
-struct Setting {
-  const char* key;         // "start_timeout": the name in code
-  const char* flags;       // "-p,--ssh-port" or "" when it has none
-  const char* config_key;  // "params.cycle_time_ms" or ""
-  const char* variable;    // "HOROVOD_START_TIMEOUT" or ""
-  SettingType type;
-  const char* value;          // kind of its value in help, "SECONDS"; "" for a flag without one
-  const char* default_value;  // as text; "" is unset
-  const char* section;        // topic of --help
-  const char* help;           // begins with a verb or a noun phrase; at most 132 letters
-  const char* off_flag = "";  // "--no-autotune": sets it to 0 on the command line; not in --help
-  const char* aliases = "";   // flags by which other launchers call it; not in --help
-  // Size of one unit of the flag and config key, in units of the variable.
-  int64_t flag_unit = 1;
-  bool is_inverse_in_config = false;  // the config key says the opposite
-};
-
 // The least and the greatest value of a number, in units of its variable.
 struct NumberRange {
-  const char* key;
   double low, high;
 };
 
+struct Setting {
+  const char* key = "";         // "start_timeout": the name in code
+  const char* flags = "";       // "-p,--ssh-port" or "" when it has none
+  const char* off_flag = "";    // "--no-autotune": sets it to 0 on the command line; not in --help
+  const char* aliases = "";     // flags by which other launchers call it; not in --help
+  const char* config_key = "";  // "params.cycle_time_ms" or ""
+  const char* variable = "";    // "HOROVOD_START_TIMEOUT" or ""
+  SettingType type = SettingType::kText;
+  const char* value = "";  // kind of its value in help, "SECONDS"; "" for a flag without one
+  const char* default_value = "";  // as text; "" is unset
+  // Size of one unit of the flag and config key, in units of the variable.
+  int64_t flag_unit = 1;
+  bool is_inverse_in_config = false;  // the config key says the opposite
+  std::optional<NumberRange> range =
+      std::nullopt;  // of each number that a user sets; a launcher sets the others (identity)
+  const char* choices =
+      "";  // the values that it takes, separated by commas, in any case of letters; "": all
+  bool takes_others = false;  // besides its choices
+  const char* section = "";   // topic of --help
+  bool is_common = false;     // --help lists it, besides --help-all
+  const char* help = "";      // begins with a verb or a noun phrase; at most 132 letters
+};
+
 std::span<const Setting> all_settings();
-// The range of every number that a user sets. A launcher sets the others (identity).
-std::span<const NumberRange> all_ranges();
 // Known variables that are no knobs.
 std::span<const char* const> other_variables();
 // Ends the process when the key is not in the table: a defect, not an input.
