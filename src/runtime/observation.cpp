@@ -14,23 +14,16 @@ namespace {
 constexpr double kAnswerSeconds = 30;
 constexpr double kLeaveSeconds = 10;
 
-// As the plan names it, or as the machine names itself.
-std::string host_name(const Settings& settings) {
-  if (settings.is_set("hostname")) return settings.text("hostname");
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 }  // namespace
 
-Observation::Observation(const Identity& identity, const Settings& settings, bool on_roots_machine,
-                         RuntimeCore* core, PluginHost* host, Progress* progress)
+Observation::Observation(const Identity& identity, const WorkerSettings& settings,
+                         bool on_roots_machine, RuntimeCore* core, PluginHost* host,
+                         Progress* progress)
     : identity_(identity),
       host_name_(host_name(settings)),
-      wanted_path_(identity.rank == 0
-                       ? timeline_path(settings.text("timeline"), identity.generation)
-                       : std::string()),
-      wanted_marks_(settings.flag("timeline_mark_cycles")),
+      wanted_path_(identity.rank == 0 ? timeline_path(settings.timeline, identity.generation)
+                                      : std::string()),
+      wanted_marks_(settings.timeline_marks_cycles),
       core_(core),
       host_(host),
       progress_(progress),

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "base/result.h"
-#include "base/settings.h"
 #include "runtime/bootstrap/identity.h"
 #include "runtime/core/runtime_core.h"
+#include "runtime/settings/worker_settings.h"
 #include "runtime/telemetry/metrics_service.h"
 #include "runtime/telemetry/timeline.h"
 
@@ -18,7 +18,7 @@ namespace hvd::runtime {
 class Observation {
  public:
   // All of them outlive this; the progress lock is not held.
-  Observation(const Identity& identity, const Settings& settings, bool on_roots_machine,
+  Observation(const Identity& identity, const WorkerSettings& settings, bool on_roots_machine,
               RuntimeCore* core, PluginHost* host, Progress* progress);
 
   // The timeline that the settings want, once all ranks are there. Failing stops nothing.

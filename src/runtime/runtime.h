@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/secrets/hmac.h"
-#include "base/settings.h"
 #include "base/wait/interruption.h"
 #include "horovod/horovod.h"
 #include "runtime/autotune/tuning_service.h"
@@ -21,6 +20,7 @@
 #include "runtime/core/runtime_core.h"
 #include "runtime/observation.h"
 #include "runtime/plugins/device_support.h"
+#include "runtime/settings/worker_settings.h"
 #include "runtime/stall/stall_inspector.h"
 
 namespace hvd::collectives {
@@ -30,7 +30,7 @@ class SharedHeap;
 namespace hvd::runtime {
 
 struct RuntimeOptions {
-  Settings settings;
+  WorkerSettings settings;
   // Plugins to use, the best first: the first controller, all ops.
   std::vector<const hvd_plugin*> controllers;
   std::vector<const hvd_plugin*> ops;

@@ -26,32 +26,31 @@ hvd_plugin_config config_of(const Identity& identity) {
   return config;
 }
 
-CoreOptions core_options(const Identity& identity, const Settings& settings,
+CoreOptions core_options(const Identity& identity, const WorkerSettings& settings,
                          const SpinBudget& budget) {
   CoreOptions options;
   options.rank = identity.rank;
   const TunedParameters parameters = parameters_of(settings);
   options.window = window_of(parameters);
-  if (!settings.is_set("cycle_time")) {
+  if (!settings.cycle_time.is_set) {
     options.window = gathering_time(budget, identity.has_one_host(), options.window);
   }
   options.calls_helper_early = !budget.helper_shares_core;
   options.fusion.threshold = static_cast<uint64_t>(parameters.fusion_threshold);
-  options.tuning = tuning_of(parameters, settings.flag("reproducible"));
-  options.fusion.groups_alone = settings.flag("disable_group_fusion");
+  options.tuning = tuning_of(parameters, settings.is_reproducible);
+  options.fusion.groups_alone = settings.groups_alone;
   options.cache_capacity =
-      static_cast<uint32_t>(std::clamp<int64_t>(settings.integer("cache_capacity"), 0, 1 << 20));
+      static_cast<uint32_t>(std::clamp<int64_t>(settings.cache_capacity, 0, 1 << 20));
   return options;
 }
 
 // `start` differs between the starts of a job.
-Result<HmacKey> key_of_start(const Settings& settings, std::string_view start) {
+Result<HmacKey> key_of_start(const WorkerSettings& settings, std::string_view start) {
   Secret secret = Secret::random();  // for a world of one, which may have none
-  if (settings.is_set("job_secret")) {
-    HVD_ASSIGN_OR_RETURN(secret, Secret::from_hex(settings.text("job_secret")));
+  if (!settings.job_secret.empty()) {
+    HVD_ASSIGN_OR_RETURN(secret, Secret::from_hex(settings.job_secret));
   }
-  return HmacKey(
-      secret.sign(as_bytes(cat("horovod start 1\n", settings.text("job"), "\n", start))));
+  return HmacKey(secret.sign(as_bytes(cat("horovod start 1\n", settings.job, "\n", start))));
 }
 
 // Number of hosts of a job, and of ranks on the host that has most.
@@ -64,7 +63,7 @@ std::pair<int32_t, int32_t> shape_of(std::span<const int32_t> machines) {
 
 // Before the number of hosts is known (local_size -1), nothing is refused.
 Status check_encryption(const RuntimeOptions& options, const Identity& identity) {
-  if (!options.settings.flag("encrypt") || options.own_links.empty()) return {};
+  if (!options.settings.encrypts || options.own_links.empty()) return {};
   if (identity.local_size < 0 || identity.has_one_host()) return {};
   return failed_precondition(cat("HOROVOD_ENCRYPT is set, but ", join(options.own_links, " and "),
                                  " would open connections between hosts that it does not encrypt; "
@@ -72,7 +71,7 @@ Status check_encryption(const RuntimeOptions& options, const Identity& identity)
 }
 
 void warn_of_other_orders(const RuntimeOptions& options, int32_t rank) {
-  if (rank != 0 || !options.settings.flag("reproducible")) return;
+  if (rank != 0 || !options.settings.is_reproducible) return;
   for (const std::string& link : options.own_links) {
     if (!link.starts_with("the backend")) continue;
     log::warning(cat("HOROVOD_REPRODUCIBLE is set, but ", link,
@@ -116,13 +115,13 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   if (options.controllers.empty()) {
     return unavailable("no controller plugin works here; hvd_capability says why");
   }
-  Settings settings = options.settings;
+  WorkerSettings settings = options.settings;
   if (options.connect_seconds > 0) {
-    HVD_RETURN_IF_ERROR(settings.set("start_timeout", cat(options.connect_seconds)));
+    settings.set_start_seconds(options.connect_seconds);
   } else if (!options.start_deadline.is_never()) {
-    HVD_RETURN_IF_ERROR(settings.set("start_timeout", cat(options.start_deadline.seconds_left())));
+    settings.set_start_seconds(options.start_deadline.seconds_left());
   }
-  HVD_RETURN_IF_ERROR(settings.set("generation", cat(identity_.generation)));
+  settings.set_generation(identity_.generation);
   HVD_ASSIGN_OR_RETURN(events_, net::EventLoop::open());
   std::string prefix = start_name(identity_.generation, options.epoch);
   // Others of the launcher's job may meet at the same time.
@@ -131,7 +130,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
   HVD_ASSIGN_OR_RETURN(key_, key_of_start(settings, prefix));
   store_ = store;
-  host_ = std::make_unique<PluginHost>(settings, std::move(store), prefix, &*events_);
+  host_ = std::make_unique<PluginHost>(settings.table(), std::move(store), prefix, &*events_);
   host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);
   host_->vtable()->publish(host_.get(), collectives::kInterruptionName, options.interruption);
   for (const auto& [name, pointer] : options.published) {

@@ -16,7 +16,11 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
   const auto store = std::make_shared<rendezvous::MemoryStore>();
   store_ = store;
   runtime::RuntimeOptions common;
-  common.settings = options.settings;
+  if (options.links != Links::kMemory) {
+    (void)options.settings.set("job_secret", std::string(64, 'a'));
+    (void)options.settings.set("job", "0123456789abcdef");
+  }
+  common.settings = runtime::WorkerSettings(options.settings);
   common.epoch = options.epoch;
   common.process_sets = options.process_sets;
   if (options.links == Links::kMemory) {
@@ -32,8 +36,6 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
     const auto catalogue = plugin::Catalogue::make(plugin::builtins(), {});
     common.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
     common.ops = catalogue.usable(HVD_PLUGIN_OP);
-    (void)common.settings.set("job_secret", std::string(64, 'a'));
-    (void)common.settings.set("job", "0123456789abcdef");
   }
   each([&](int rank) {
     runtime::Identity identity;

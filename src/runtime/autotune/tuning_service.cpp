@@ -36,15 +36,15 @@ Status get(ByteView message, TunedParameters* parameters) {
 
 }  // namespace
 
-TunedParameters parameters_of(const Settings& settings) {
+TunedParameters parameters_of(const WorkerSettings& settings) {
   TunedParameters parameters;
   parameters.fusion_threshold =
-      static_cast<double>(std::max<int64_t>(0, settings.integer("fusion_threshold")));
-  parameters.window_ms = std::clamp(settings.number("cycle_time"), 0.0, 1000.0);
-  parameters.whole_limit = static_cast<double>(settings.integer("whole_limit"));
-  parameters.doubling_limit = static_cast<double>(settings.integer("doubling_limit"));
-  parameters.ring_from = static_cast<double>(settings.integer("ring_from"));
-  parameters.hierarchical = settings.flag("hierarchical_allreduce");
+      static_cast<double>(std::max<int64_t>(0, settings.fusion_threshold.value));
+  parameters.window_ms = std::clamp(settings.cycle_time.value, 0.0, 1000.0);
+  parameters.whole_limit = static_cast<double>(settings.whole_limit.value);
+  parameters.doubling_limit = static_cast<double>(settings.doubling_limit.value);
+  parameters.ring_from = static_cast<double>(settings.ring_from.value);
+  parameters.hierarchical = settings.hierarchical_allreduce.value;
   return parameters;
 }
 
@@ -68,29 +68,29 @@ std::chrono::microseconds window_of(const TunedParameters& parameters) {
       std::llround(std::clamp(parameters.window_ms, 0.0, 1000.0) * 1000));
 }
 
-std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t hosts,
+std::optional<TuningOptions> tuning_options(const WorkerSettings& settings, int32_t hosts,
                                             int32_t most_ranks) {
-  if (!settings.flag("autotune")) return {};
-  const auto count = [&](const char* key, int64_t least) {
-    return static_cast<int>(std::clamp<int64_t>(settings.integer(key), least, 1 << 20));
+  if (!settings.autotune.is_on) return {};
+  const auto count = [](int64_t number, int64_t least) {
+    return static_cast<int>(std::clamp<int64_t>(number, least, 1 << 20));
   };
   TuningOptions options;
-  options.meter.warmups = count("autotune_warmup_samples", 0);
-  options.meter.steps_per_sample = count("autotune_steps_per_sample", 1);
+  options.meter.warmups = count(settings.autotune.warmup_samples, 0);
+  options.meter.steps_per_sample = count(settings.autotune.steps_per_sample, 1);
   options.tuner.start = parameters_of(settings);
-  options.reproducible = settings.flag("reproducible");
+  options.reproducible = settings.is_reproducible;
   const bool has_choice = hosts > kFewHosts && !options.reproducible;
   // Parameters that the user has set are fixed; inter-host algorithms need several hosts.
-  options.tuner.free = {!settings.is_set("fusion_threshold"), !settings.is_set("cycle_time"),
-                        hosts > 1 && !settings.is_set("whole_limit"),
-                        has_choice && !settings.is_set("doubling_limit"),
-                        has_choice && !settings.is_set("ring_from")};
+  options.tuner.free = {!settings.fusion_threshold.is_set, !settings.cycle_time.is_set,
+                        hosts > 1 && !settings.whole_limit.is_set,
+                        has_choice && !settings.doubling_limit.is_set,
+                        has_choice && !settings.ring_from.is_set};
   options.tuner.hierarchy_is_free =
-      hosts > 1 && most_ranks > 1 && !settings.is_set("hierarchical_allreduce");
-  options.tuner.points = count("autotune_points", 1);
-  options.tuner.noise = std::clamp(settings.number("autotune_noise"), 0.0, 1.0);
-  options.log_path = settings.text("autotune_log");
-  options.cache_enabled = settings.integer("cache_capacity") > 0;
+      hosts > 1 && most_ranks > 1 && !settings.hierarchical_allreduce.is_set;
+  options.tuner.points = count(settings.autotune.points, 1);
+  options.tuner.noise = std::clamp(settings.autotune.noise, 0.0, 1.0);
+  options.log_path = settings.autotune.log;
+  options.cache_enabled = settings.cache_capacity > 0;
   return options;
 }
 

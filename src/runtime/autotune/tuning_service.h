@@ -7,10 +7,10 @@
 #include <fstream>
 #include <optional>
 
-#include "base/settings.h"
 #include "runtime/autotune/autotuner.h"
 #include "runtime/autotune/step_meter.h"
 #include "runtime/core/runtime_core.h"
+#include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
 
@@ -24,10 +24,10 @@ struct TuningOptions {
 
 // The options of autotuning from the settings; empty when it is off. hosts: number of hosts of the
 // job; most_ranks: largest number of ranks on one host.
-std::optional<TuningOptions> tuning_options(const Settings& settings, int32_t hosts,
+std::optional<TuningOptions> tuning_options(const WorkerSettings& settings, int32_t hosts,
                                             int32_t most_ranks);
 // The parameters that the settings give the runtime core from the start.
-TunedParameters parameters_of(const Settings& settings);
+TunedParameters parameters_of(const WorkerSettings& settings);
 // `reproducible`: the algorithms that add each element in the order of the hosts, whatever the size of a batch.
 hvd_tuning tuning_of(const TunedParameters& parameters, bool reproducible);
 std::chrono::microseconds window_of(const TunedParameters& parameters);

@@ -15,10 +15,9 @@ namespace {
 
 constexpr double kSecondsToFollow = 30;
 
-rendezvous::HttpStoreOptions store_options(const Settings& settings) {
+rendezvous::HttpStoreOptions store_options(const WorkerSettings& settings) {
   rendezvous::HttpStoreOptions options;
-  if (settings.is_set("store_ca"))
-    options.tls = net::TlsOptions{.ca_file = settings.text("store_ca")};
+  if (!settings.store_ca.empty()) options.tls = net::TlsOptions{.ca_file = settings.store_ca};
   return options;
 }
 
@@ -38,24 +37,23 @@ std::shared_ptr<Interruption> interruption_of(std::shared_ptr<rendezvous::HttpSt
 
 }  // namespace
 
-bool ElasticProcess::is_elastic(const Settings& settings) {
-  return settings.is_set("elastic_process");
+bool ElasticProcess::is_elastic(const WorkerSettings& settings) {
+  return settings.elastic_process.has_value();
 }
 
-Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const Settings& settings,
+Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const WorkerSettings& settings,
                                                              OnLost on_lost) {
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
-  if (address.empty() || !settings.is_set("job_secret")) {
+  if (address.empty() || settings.job_secret.empty()) {
     return invalid_argument(
         "HOROVOD_ELASTIC_PROCESS is set, but HOROVOD_STORE and HOROVOD_JOB_SECRET are not; start "
         "the "
         "program by horovodrun, or unset it");
   }
-  auto secret = Secret::from_hex(settings.text("job_secret"));
+  auto secret = Secret::from_hex(settings.job_secret);
   if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
   std::unique_ptr<ElasticProcess> process(new ElasticProcess(
-      address, *secret, static_cast<int32_t>(settings.integer("elastic_process")),
-      std::move(on_lost)));
+      address, *secret, settings.elastic_process.value_or(0), std::move(on_lost)));
   HVD_ASSIGN_OR_RETURN(process->news_,
                        rendezvous::HttpStore::open(address, *secret, store_options(settings)));
   // Signals are for the threads of the program.
@@ -73,7 +71,7 @@ ElasticProcess::ElasticProcess(std::string address, Secret secret, int32_t proce
       process_(process),
       on_lost_(std::move(on_lost)) {}
 
-Result<ElasticProcess::Joined> ElasticProcess::join(const Settings& settings,
+Result<ElasticProcess::Joined> ElasticProcess::join(const WorkerSettings& settings,
                                                     rendezvous::PlaceRequestFrom from) {
   rendezvous::PlaceRequest request{.from = from};
   {

@@ -14,23 +14,24 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/result.h"
-#include "base/settings.h"
 #include "base/wait/interruption.h"
 #include "rendezvous/client/http_store.h"
 #include "rendezvous/wire/generation.h"
 #include "runtime/bootstrap/identity.h"
+#include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
 
 class ElasticProcess {
  public:
   // Whether the launcher of an elastic job started this process.
-  static bool is_elastic(const Settings& settings);
+  static bool is_elastic(const WorkerSettings& settings);
 
   // `on_lost`: called on the thread of the news when the launcher says that a member of a generation is
   // lost.
   using OnLost = std::function<void(int32_t generation, const Status& why)>;
-  static Result<std::unique_ptr<ElasticProcess>> open(const Settings& settings, OnLost on_lost);
+  static Result<std::unique_ptr<ElasticProcess>> open(const WorkerSettings& settings,
+                                                      OnLost on_lost);
 
   struct Joined {
     Bootstrap bootstrap;
@@ -44,7 +45,7 @@ class ElasticProcess {
   // asked or ended, for which the launcher has the deadlines. A process that is no longer wanted waits
   // here until its agent ends it. A new process beside ranks that train gets a provisional place, and
   // asks again from where it needs them. One call at a time.
-  Result<Joined> join(const Settings& settings, rendezvous::PlaceRequestFrom from);
+  Result<Joined> join(const WorkerSettings& settings, rendezvous::PlaceRequestFrom from);
 
   // The generation that join() returned last; -1 before.
   int32_t generation() const;

@@ -35,8 +35,8 @@ constexpr size_t kLongestInvitation = 64 * 1024;
 
 class Opened {
  public:
-  Opened(const Settings& settings, const hvd_plugin* record)
-      : host_(settings, nullptr, "", nullptr), record_(record) {}
+  Opened(const WorkerSettings& settings, const hvd_plugin* record)
+      : host_(settings.table(), nullptr, "", nullptr), record_(record) {}
 
   Status open() {
     hvd_plugin_config config{};  // there is nobody yet
@@ -121,7 +121,7 @@ Result<Bootstrap> bootstrap_from(std::shared_ptr<const SavedBootstrap> saved, De
 // The plugin reports the end of this process to the launcher when the runtime ends. Rank 0 serves its
 // store until its own end.
 Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity identity,
-                                      const std::string& evidence, const Settings& settings,
+                                      const std::string& evidence, const WorkerSettings& settings,
                                       uint64_t epoch, Deadline deadline) {
   if (identity.size == 1) {
     Bootstrap alone;
@@ -141,14 +141,14 @@ Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity i
   const Status shared = plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
   if (shared.code() == Code::kDeadlineExceeded) {
     return deadline_exceeded(cat(shared.message(), "; all ", identity.size,
-                                 " ranks must call hvd.init() within ", init_seconds(settings),
+                                 " ranks must call hvd.init() within ", settings.init_seconds,
                                  " s, which HOROVOD_INIT_TIMEOUT may raise",
                                  evidence.empty() ? "" : "; ", evidence));
   }
   HVD_RETURN_IF_ERROR(shared);
   HVD_ASSIGN_OR_RETURN(saved->master, parse_invitation(text));
   // Rank 0 is there.
-  const Deadline reached = Deadline::after_seconds(settings.number("start_timeout"));
+  const Deadline reached = Deadline::after_seconds(settings.start_seconds);
   HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(std::move(saved), reached));
   result.session = std::shared_ptr<Opened>(std::move(plugin));
   return result;
@@ -192,7 +192,7 @@ Status refuse_lonely_step(bool has_bootstrap) {
 }
 
 // The same of another launcher's processes. `reason` says why its bootstrap plugin does not help.
-Status refuse_lonely_rank(const ForeignPlace& place, const Settings& settings,
+Status refuse_lonely_rank(const ForeignPlace& place, const WorkerSettings& settings,
                           std::string_view reason) {
   return failed_precondition(cat(
       place.launcher, " started this process as ",
@@ -203,13 +203,11 @@ Status refuse_lonely_rank(const ForeignPlace& place, const Settings& settings,
       place.bootstrap == "pmix" ? "the plugin pmix is built where Debian's libpmix-dev is and uses "
                                   "libpmix.so.2 of libpmix2; "
                                 : "",
-      "plugins are searched in ", join(plugin::bootstrap_path(settings.text("plugin_path")), ", "),
+      "plugins are searched in ", join(plugin::bootstrap_path(settings.plugin_path), ", "),
       "), or start the program by horovodrun; ", kDeclareAlone));
 }
 
-std::string word_of(const Settings& settings, const char* key) {
-  return to_lower(trim(settings.text(key)));
-}
+std::string word_of(std::string_view value) { return to_lower(trim(value)); }
 
 // Evidence that a foreign launcher started this process.
 struct LauncherDetection {
@@ -227,7 +225,7 @@ struct LauncherDetection {
   }
 };
 
-LauncherDetection detect_launcher(const Settings& settings) {
+LauncherDetection detect_launcher(const WorkerSettings& settings) {
   LauncherDetection detected;
   detected.has_bootstrap =
       std::any_of(kLauncherVariables.begin(), kLauncherVariables.end(),
@@ -236,8 +234,8 @@ LauncherDetection detect_launcher(const Settings& settings) {
   detected.several = place_among_several();
   detected.mpi = mpi_is_initialised();
   detected.wants_mpi =
-      word_of(settings, "controller") == kMpi || word_of(settings, "cpu_operations") == kMpi;
-  detected.named = word_of(settings, "bootstrap");
+      word_of(settings.controller) == kMpi || word_of(settings.cpu_operations) == kMpi;
+  detected.named = word_of(settings.bootstrap);
   detected.only = detected.named;
   // srun or mpirun may have started torchrun once for each host.
   if (detected.named.empty() && is_worker_of_torchrun() && detected.several &&
@@ -256,7 +254,7 @@ struct BootstrapAnswer {
 
 // The first that knows this process. One that should and fails is the end of it, unless MPI, which is
 // asked last, has its ranks already.
-Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const Settings& settings,
+Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const WorkerSettings& settings,
                             const LauncherDetection& detected) {
   Status failure, not_mine;
   BootstrapAnswer asked;
@@ -308,26 +306,26 @@ std::string why_unknown(const plugin::Catalogue& catalogue, const BootstrapAnswe
 
 }  // namespace
 
-plugin::Catalogue installed_bootstraps(const Settings& settings) {
-  return plugin::Catalogue::make({}, plugin::bootstrap_path(settings.text("plugin_path")));
+plugin::Catalogue installed_bootstraps(const WorkerSettings& settings) {
+  return plugin::Catalogue::make({}, plugin::bootstrap_path(settings.plugin_path));
 }
 
 Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
-    const Settings& settings, Deadline deadline, uint64_t epoch,
+    const WorkerSettings& settings, Deadline deadline, uint64_t epoch,
     const std::shared_ptr<const SavedBootstrap>& before) {
   if (before) {
     HVD_ASSIGN_OR_RETURN(Bootstrap found, bootstrap_from(before, deadline));
     return std::optional(std::move(found));
   }
-  if (word_of(settings, "bootstrap") == kNone) return std::optional<Bootstrap>();
+  if (word_of(settings.bootstrap) == kNone) return std::optional<Bootstrap>();
   if (is_in_shell_of_step()) {
     if (is_in_step_of_many() && epoch == 0) warn_of_shell();
     return std::optional<Bootstrap>();
   }
   const LauncherDetection detected = detect_launcher(settings);
   if (!detected.any()) return std::optional<Bootstrap>();
-  Settings timed = settings;
-  HVD_RETURN_IF_ERROR(timed.set("init_timeout", cat(deadline.seconds_left())));
+  WorkerSettings timed = settings;
+  timed.set_init_seconds(deadline.seconds_left());
   const plugin::Catalogue catalogue = installed_bootstraps(settings);
   HVD_ASSIGN_OR_RETURN(BootstrapAnswer asked, ask(catalogue, timed, detected));
   if (asked.plugin && (asked.identity.size > 1 || !detected.step_of_many)) {

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "base/settings.h"
 #include "plugin/catalogue.h"
 #include "runtime/bootstrap/identity.h"
 #include "runtime/bootstrap/served_store.h"
+#include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
 
@@ -29,10 +29,10 @@ struct SavedBootstrap {
 // Looks for plugins only where a foreign launcher may have started the process. `epoch` counts its
 // starts; `before` is what an earlier start saved, or nullptr.
 Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
-    const Settings& settings, Deadline deadline, uint64_t epoch,
+    const WorkerSettings& settings, Deadline deadline, uint64_t epoch,
     const std::shared_ptr<const SavedBootstrap>& before);
 
 // The bootstrap plugins that there are.
-plugin::Catalogue installed_bootstraps(const Settings& settings);
+plugin::Catalogue installed_bootstraps(const WorkerSettings& settings);
 
 }  // namespace hvd::runtime

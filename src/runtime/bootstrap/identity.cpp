@@ -27,19 +27,17 @@ namespace hvd::runtime {
 namespace {
 
 // One of the three pairs rank/size, local_rank/local_size, cross_rank/cross_size.
-Status read_pair(const Settings& settings, std::string_view rank_key, std::string_view size_key,
-                 int32_t* rank, int32_t* size) {
-  const std::string rank_variable = setting(rank_key).variable;
-  const std::string size_variable = setting(size_key).variable;
-  if (settings.is_set(rank_key) != settings.is_set(size_key)) {
-    const bool has_rank = settings.is_set(rank_key);
+Status read_pair(const RankPair& pair, std::string_view rank_variable,
+                 std::string_view size_variable, int32_t* rank, int32_t* size) {
+  const bool has_rank = pair.rank.has_value();
+  if (has_rank != pair.size.has_value()) {
     return invalid_argument(cat(has_rank ? rank_variable : size_variable, " is set but ",
                                 has_rank ? size_variable : rank_variable,
                                 " is not; set both or neither"));
   }
-  if (!settings.is_set(rank_key)) return {};
-  const int64_t of_rank = settings.integer(rank_key);
-  const int64_t of_size = settings.integer(size_key);
+  if (!has_rank) return {};
+  const int64_t of_rank = *pair.rank;
+  const int64_t of_size = *pair.size;
   if (of_size < 1 || of_size > 1 << 24) {
     return invalid_argument(cat(size_variable, " is ", of_size, ", which is no number of ranks"));
   }
@@ -53,15 +51,15 @@ Status read_pair(const Settings& settings, std::string_view rank_key, std::strin
 }
 
 // A name that all processes of one machine share, and that differs between machines.
-std::string machine_name(const Settings& settings) {
-  if (settings.is_set("hostname")) return settings.text("hostname");
+std::string machine_name(const WorkerSettings& settings) {
+  if (!settings.hostname.empty()) return settings.hostname;
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return cat(name, "/", boot_id());
 }
 
 // A name of this process, equal in each of its calls of hvd_init, and different from that of all other processes.
-std::string process_name(const Settings& settings) {
+std::string process_name(const WorkerSettings& settings) {
   std::string stat;
   std::ifstream file("/proc/self/stat");
   std::getline(file, stat, '\0');
@@ -75,10 +73,10 @@ std::string process_name(const Settings& settings) {
 }
 
 // A launcher of another release may set other variables, or mean others by them.
-Status check_launcher_version(const Settings& settings, int32_t rank) {
-  const std::string version = settings.text("launcher_version");
+Status check_launcher_version(const WorkerSettings& settings, int32_t rank) {
+  const std::string version = settings.launcher_version;
   if (version.empty() || is_same_release(version, HVD_VERSION)) return {};
-  const std::string host = printable(settings.text("hostname"));
+  const std::string host = printable(settings.hostname);
   return failed_precondition(
       cat("rank ", rank, " on host ", host, " has libhorovod ", HVD_VERSION, " (",
           printable(plugin::own_path()), "), and its launcher is horovodrun ", printable(version),
@@ -86,20 +84,19 @@ Status check_launcher_version(const Settings& settings, int32_t rank) {
           ", or start the job by horovodrun ", release_of(HVD_VERSION)));
 }
 
-Status check_start(const Settings& settings, const Identity& identity) {
+Status check_start(const WorkerSettings& settings, const Identity& identity) {
   HVD_RETURN_IF_ERROR(check_launcher_version(settings, identity.rank));
   return check_launchers(settings, identity);
 }
 
 // Finds out whether the server answers, before this rank waits for others there, which may take longer.
-Status reach(rendezvous::Store& store, const Settings& settings) {
-  const auto found =
-      store.get("reached", Deadline::after_seconds(settings.number("start_timeout")));
+Status reach(rendezvous::Store& store, const WorkerSettings& settings) {
+  const auto found = store.get("reached", Deadline::after_seconds(settings.start_seconds));
   if (found.ok() || found.error().code() == Code::kNotFound) return {};
   return found.error();
 }
 
-Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& settings,
+Result<Identity> ask_for_place(rendezvous::HttpStore& store, const WorkerSettings& settings,
                                Deadline deadline) {
   auto place = store.join(machine_name(settings), deadline);
   if (!place.ok()) return place.error().with_context("asking the rendezvous for a rank");
@@ -117,13 +114,13 @@ Result<Identity> ask_for_place(rendezvous::HttpStore& store, const Settings& set
 // Under Horovod's own launcher, whose store signs nothing and assigns no ranks: rank 0 makes the
 // secret with which the ranks prove their links. It is as safe as the network of the store.
 Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, uint64_t epoch,
-                                    const Settings& settings, Deadline deadline) {
+                                    const WorkerSettings& settings, Deadline deadline) {
   if (result.identity.rank < 0) {
     return invalid_argument(
         "HOROVOD_GLOO_RENDEZVOUS_ADDR is set but neither HOROVOD_RANK and HOROVOD_SIZE nor "
         "HOROVOD_JOB_SECRET; a server that hands out ranks wants the secret");
   }
-  if (settings.flag("encrypt") && !result.identity.has_one_host()) {
+  if (settings.encrypts && !result.identity.has_one_host()) {
     return failed_precondition(
         cat("HOROVOD_ENCRYPT is set, but the rendezvous server at ", address,
             " is unsigned, so that the secret of the keys would cross the network in clear; start "
@@ -147,15 +144,16 @@ Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, 
 
 }  // namespace
 
-Result<Identity> identity_of(const Settings& settings) {
+Result<Identity> identity_of(const WorkerSettings& settings) {
   Identity identity;
   identity.rank = -1;
-  HVD_RETURN_IF_ERROR(read_pair(settings, "rank", "size", &identity.rank, &identity.size));
   HVD_RETURN_IF_ERROR(
-      read_pair(settings, "local_rank", "local_size", &identity.local_rank, &identity.local_size));
-  HVD_RETURN_IF_ERROR(
-      read_pair(settings, "cross_rank", "cross_size", &identity.cross_rank, &identity.cross_size));
-  identity.generation = static_cast<int32_t>(settings.integer("generation"));
+      read_pair(settings.of_job, "HOROVOD_RANK", "HOROVOD_SIZE", &identity.rank, &identity.size));
+  HVD_RETURN_IF_ERROR(read_pair(settings.of_host, "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
+                                &identity.local_rank, &identity.local_size));
+  HVD_RETURN_IF_ERROR(read_pair(settings.across_hosts, "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
+                                &identity.cross_rank, &identity.cross_size));
+  identity.generation = settings.generation;
   if (identity.rank < 0) {
     if (identity.local_rank >= 0 || identity.cross_rank >= 0) {
       return invalid_argument(
@@ -173,51 +171,52 @@ Result<Identity> identity_of(const Settings& settings) {
   return identity;
 }
 
-Result<std::string> store_address(const Settings& settings) {
-  if (settings.is_set("store")) return settings.text("store");
-  const bool has_address = settings.is_set("rendezvous_address");
-  if (has_address != settings.is_set("rendezvous_port")) {
+Result<std::string> store_address(const WorkerSettings& settings) {
+  if (!settings.store.empty()) return settings.store;
+  const bool has_address = !settings.rendezvous_address.empty();
+  if (has_address != settings.rendezvous_port.has_value()) {
     return invalid_argument(
         "HOROVOD_GLOO_RENDEZVOUS_ADDR and HOROVOD_GLOO_RENDEZVOUS_PORT need each other, but one "
         "of them is not set");
   }
   if (!has_address) return std::string();
-  const std::string address = settings.text("rendezvous_address");
+  const std::string& address = settings.rendezvous_address;
   const bool is_ipv6 = address.find(':') != std::string::npos && address.front() != '[';
   return cat("tcp:", is_ipv6 ? "[" : "", address, is_ipv6 ? "]" : "", ":",
-             settings.integer("rendezvous_port"));
+             *settings.rendezvous_port);
 }
 
-bool is_in_foreign_elastic_job(const Settings& settings) {
-  return settings.flag("elastic") && settings.is_set("rendezvous_address") &&
-         settings.is_set("rank") && !settings.is_set("store") && !settings.is_set("job_secret");
+bool is_in_foreign_elastic_job(const WorkerSettings& settings) {
+  return settings.is_elastic_by_original && !settings.rendezvous_address.empty() &&
+         settings.of_job.rank.has_value() && settings.store.empty() && settings.job_secret.empty();
 }
 
-Status take_next_place(Settings* settings) {
-  static constexpr const char* kKeys[] = {"rank",       "size",       "local_rank",
-                                          "local_size", "cross_rank", "cross_size"};
+Status take_next_place(WorkerSettings* settings) {
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(*settings));
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
   const rendezvous::UnsignedHttpStore store(std::move(endpoint));
   // A process keeps its slot as long as it has one.
-  const std::string worker = cat(settings->text("hostname"), ":", settings->text("local_rank"));
+  const std::string worker =
+      cat(settings->hostname, ":", settings->of_host.rank ? cat(*settings->of_host.rank) : "");
   HVD_ASSIGN_OR_RETURN(const Bytes answer, store.next_place(worker, Deadline::never()));
-  const std::vector<std::string> numbers = split(as_text(answer), ',');
-  if (numbers.size() != std::size(kKeys)) {
+  // Rank and size of the job, of the host and across hosts.
+  std::vector<int64_t> numbers;
+  for (const std::string& word : split(as_text(answer), ',')) {
+    if (const auto number = parse_int(word)) numbers.push_back(*number);
+  }
+  if (numbers.size() != 6) {
     return failed_precondition(cat("Horovod's launcher answers '", printable(as_text(answer)),
                                    "' to the question for the next rank"));
   }
-  if (numbers.front() == "-1") {
+  if (numbers.front() == -1) {
     return aborted(cat("Horovod's launcher has taken process ", printable(worker),
                        " out of the elastic job, which goes on without it"));
   }
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    HVD_RETURN_IF_ERROR(settings->set(kKeys[i], numbers[i]));
-  }
+  settings->set_ranks({numbers[0], numbers[1]}, {numbers[2], numbers[3]}, {numbers[4], numbers[5]});
   return {};
 }
 
-Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch,
+Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline, uint64_t epoch,
                             const std::shared_ptr<const SavedBootstrap>& before) {
   Bootstrap result;
   HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
@@ -246,21 +245,20 @@ Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_
     HVD_RETURN_IF_ERROR(result.trouble);
     return result;
   }
-  if (!settings.is_set("job_secret") && !settings.is_set("store")) {
+  if (settings.job_secret.empty() && settings.store.empty()) {
     return bootstrap_plainly(std::move(result), address, epoch, settings, deadline);
   }
-  if (!settings.is_set("job_secret")) {
+  if (settings.job_secret.empty()) {
     return invalid_argument(cat("the store is at ", address,
                                 ", but HOROVOD_JOB_SECRET is not set; it is the secret that the "
                                 "launcher gave to its ranks"));
   }
-  auto secret = Secret::from_hex(settings.text("job_secret"));
+  auto secret = Secret::from_hex(settings.job_secret);
   if (!secret.ok()) return secret.error().with_context("HOROVOD_JOB_SECRET");
   rendezvous::HttpStoreOptions options;
   options.worker = process_name(settings);
   options.ranks = identity.size;
-  if (settings.is_set("store_ca"))
-    options.tls = net::TlsOptions{.ca_file = settings.text("store_ca")};
+  if (!settings.store_ca.empty()) options.tls = net::TlsOptions{.ca_file = settings.store_ca};
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
                        rendezvous::HttpStore::open(address, *std::move(secret), options));
   if (!address.starts_with(rendezvous::kAgentScheme)) {

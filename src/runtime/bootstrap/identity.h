@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/settings.h"
 #include "rendezvous/store/store.h"
+#include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
 
@@ -54,22 +54,22 @@ struct Bootstrap {
 
 // The identity from the variables alone; rank -1 when they name a job but no rank. A contradiction
 // is an error of one sentence. Pure.
-Result<Identity> identity_of(const Settings& settings);
+Result<Identity> identity_of(const WorkerSettings& settings);
 
 // The store's address, as in HOROVOD_STORE; empty when none is named. Pure.
-Result<std::string> store_address(const Settings& settings);
+Result<std::string> store_address(const WorkerSettings& settings);
 
 // Whether Horovod's own launcher runs this process as a rank of an elastic job. Pure.
-bool is_in_foreign_elastic_job(const Settings& settings);
+bool is_in_foreign_elastic_job(const WorkerSettings& settings);
 
 // Asks that launcher for this process's next rank, and sets it in `settings`. Blocks until all ranks have
 // asked or ended, for which the launcher has the deadline. kAborted: the process has lost its rank.
-Status take_next_place(Settings* settings);
+Status take_next_place(WorkerSettings* settings);
 
 // Reaches the store and asks for a place, where needed. Uses no network when no variable is set and
 // no foreign launcher started this process.
 // `epoch` counts this process's starts; `before` is what an earlier one saved, or nullptr.
-Result<Bootstrap> bootstrap(const Settings& settings, Deadline deadline, uint64_t epoch = 0,
+Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline, uint64_t epoch = 0,
                             const std::shared_ptr<const SavedBootstrap>& before = nullptr);
 
 // The rank's place among `ranks`, which go on as a job of their own; empty: all.

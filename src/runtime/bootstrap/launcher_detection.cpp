@@ -110,23 +110,23 @@ std::optional<ForeignPlace> place_among_several() {
   return {};
 }
 
-Status check_launchers(const Settings& settings, const Identity& identity) {
+Status check_launchers(const WorkerSettings& settings, const Identity& identity) {
   const auto other = foreign_place();
   if (!other) return {};
   if (other->bootstrap == kTorchBootstrap) {
     // Our agents and programs set RANK and WORLD_SIZE too, and variables of ours win over them.
     const bool is_same = identity.rank == other->rank && identity.size == other->size;
-    if (is_same || !is_worker_of_torchrun() || !settings.is_set("job")) return {};
+    if (is_same || !is_worker_of_torchrun() || settings.job.empty()) return {};
   }
   const std::string theirs = cat(other->launcher, " says rank ", other->rank, " of ", other->size);
-  if (settings.is_set("job")) {
+  if (!settings.job.empty()) {
     return failed_precondition(cat("two launchers have started this process: horovodrun says rank ",
                                    identity.rank, " of ", identity.size, " and ", theirs,
                                    "; use one of them, or horovodrun --mpi"));
   }
   // The original's rendezvous: whoever made it (Ray, Spark) may have been started by another launcher.
-  if (settings.is_set("rendezvous_address")) return {};
-  if (settings.is_set("rank")) {
+  if (!settings.rendezvous_address.empty()) return {};
+  if (settings.of_job.rank.has_value()) {
     if (identity.rank == other->rank && identity.size == other->size) return {};
     return failed_precondition(cat("HOROVOD_RANK and HOROVOD_SIZE say rank ", identity.rank, " of ",
                                    identity.size, ", but ", theirs,

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "base/settings.h"
 #include "runtime/bootstrap/identity.h"
+#include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
 
@@ -43,6 +43,6 @@ std::optional<ForeignPlace> place_among_several();
 // `identity` comes from variables or from the rendezvous server; `settings` show whether one of our
 // agents has set it. Horovod's own rendezvous server is trusted: another launcher may have started
 // Ray, for example, which runs such a server.
-Status check_launchers(const Settings& settings, const Identity& identity);
+Status check_launchers(const WorkerSettings& settings, const Identity& identity);
 
 }  // namespace hvd::runtime

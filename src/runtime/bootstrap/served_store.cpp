@@ -69,7 +69,7 @@ ServedStore::ServedStore(const Secret& secret)
           rendezvous::ServerOptions{.secret = secret, .limits = {.unproven = kMostUnproven}})) {}
 
 Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
-                                                        const Settings& settings) {
+                                                        const WorkerSettings& settings) {
   std::unique_ptr<ServedStore> store(new ServedStore(secret));
   HVD_RETURN_IF_ERROR(store->listen(settings));
   store->thread_ = quiet_thread([raw = store.get()] {
@@ -79,11 +79,10 @@ Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
   return store;
 }
 
-Status ServedStore::listen(const Settings& settings) {
-  HVD_ASSIGN_OR_RETURN(const auto choice,
-                       net::InterfaceChoice::parse(settings.text("network_interfaces")));
+Status ServedStore::listen(const WorkerSettings& settings) {
+  HVD_ASSIGN_OR_RETURN(const auto choice, net::InterfaceChoice::parse(settings.network_interfaces));
   HVD_ASSIGN_OR_RETURN(const auto addresses, addresses_of(choice));
-  HVD_ASSIGN_OR_RETURN(const auto ports, net::parse_port_range(settings.text("port_range")));
+  HVD_ASSIGN_OR_RETURN(const auto ports, net::parse_port_range(settings.port_range));
   const auto listeners = net::TcpListener::open_at(addresses, ports);
   if (!listeners.ok()) return listeners.error().with_context("serving the store of the job");
   for (const net::TcpListener& listener : *listeners) {

@@ -12,10 +12,10 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/secrets/secret.h"
-#include "base/settings.h"
 #include "net/asio.h"
 #include "rendezvous/client/http_store.h"
 #include "rendezvous/server/server.h"
+#include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
 
@@ -23,7 +23,8 @@ class ServedStore {
  public:
   // Listens on the addresses that the settings allow, all at one port of those that they allow.
   // Connections that prove no secret get a share of the descriptors of this process.
-  static Result<std::unique_ptr<ServedStore>> start(const Secret& secret, const Settings& settings);
+  static Result<std::unique_ptr<ServedStore>> start(const Secret& secret,
+                                                    const WorkerSettings& settings);
   // Ends all connections.
   ~ServedStore();
   ServedStore(const ServedStore&) = delete;
@@ -33,7 +34,7 @@ class ServedStore {
 
  private:
   explicit ServedStore(const Secret& secret);
-  Status listen(const Settings& settings);
+  Status listen(const WorkerSettings& settings);
 
   net::asio::io_context loop_{1};
   net::asio::executor_work_guard<net::asio::io_context::executor_type> work_;

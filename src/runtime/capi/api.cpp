@@ -162,7 +162,8 @@ int32_t hvd_capability(const char* name, char* why, size_t why_size) {
   bool works = false;
   guarded(why, why_size, [&]() -> Status {
     if (name == nullptr) return hvd::invalid_argument("a capability has a name");
-    HVD_ASSIGN_OR_RETURN(const hvd::Settings settings, hvd::Settings::from_environment());
+    HVD_ASSIGN_OR_RETURN(const auto table, hvd::Settings::from_environment());
+    const hvd::runtime::WorkerSettings settings(table);
     std::string reason;
     if (std::string_view(name) == "mpi-threads") {
       const ApiCall call;

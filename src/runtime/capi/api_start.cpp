@@ -25,16 +25,17 @@ namespace {
 using hvd::Status;
 using hvd::runtime::ElasticProcess;
 using hvd::runtime::Runtime;
+using hvd::runtime::WorkerSettings;
 using hvd::runtime::api::ApiCall;
 using hvd::runtime::api::copy_sized;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::heap;
 using hvd::runtime::api::state;
 
-void apply_log_settings(const hvd::Settings& settings) {
+void apply_log_settings(const WorkerSettings& settings) {
   hvd::log::Level level = hvd::log::Level::kWarning;
-  if (hvd::log::parse_level(settings.text("log_level"), level)) hvd::log::set_level(level);
-  hvd::log::set_timestamps(!settings.flag("log_hide_time"));
+  if (hvd::log::parse_level(settings.log_level, level)) hvd::log::set_level(level);
+  hvd::log::set_timestamps(!settings.log_hides_time);
 }
 
 Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t>>* sets) {
@@ -51,9 +52,9 @@ Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t
 }
 
 // Where an agent started this process, its launcher has said so already.
-void warn_of_misspelt_variables(const hvd::Settings& settings, int32_t rank)
+void warn_of_misspelt_variables(const WorkerSettings& settings, int32_t rank)
     HVD_REQUIRES(state.mutex) {
-  if (rank != 0 || state.epoch != 0 || settings.is_set("job")) return;
+  if (rank != 0 || state.epoch != 0 || !settings.job.empty()) return;
   for (const std::string& sentence : hvd::about_misspelt_variables(hvd::environment())) {
     hvd::log::warning(sentence);
   }
@@ -99,7 +100,7 @@ void fail_generation(int32_t generation, const Status& why) {
 
 // The place in the next generation of an elastic job; nothing in other jobs.
 hvd::Result<std::optional<ElasticProcess::Joined>> join_generation(
-    const hvd::Settings& settings, hvd::rendezvous::PlaceRequestFrom from)
+    const WorkerSettings& settings, hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
   if (!ElasticProcess::is_elastic(settings)) return std::optional<ElasticProcess::Joined>();
   if (state.elastic == nullptr) {
@@ -143,8 +144,7 @@ hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
 // `is_void`: set when a member of the generation was lost before all had met.
 Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
                   bool* is_void) HVD_REQUIRES(state.mutex) {
-  HVD_ASSIGN_OR_RETURN(hvd::Settings settings, hvd::Settings::from_environment());
-  HVD_RETURN_IF_ERROR(settings.check_ranges());
+  HVD_ASSIGN_OR_RETURN(WorkerSettings settings, WorkerSettings::from_environment());
   apply_log_settings(settings);
   const auto backends = hvd::runtime::select_backends(settings);
   HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings, from));
@@ -165,11 +165,9 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   const uint32_t epoch = is_elastic || is_foreign ? 0 : state.epoch;
   // In an elastic job all ranks have called hvd_init by now.
   const bool is_limited = wishes.timeout_seconds > 0 || is_elastic || is_foreign;
-  if (wishes.timeout_seconds > 0) {
-    HVD_RETURN_IF_ERROR(settings.set("start_timeout", hvd::cat(wishes.timeout_seconds)));
-  }
-  if (is_limited) HVD_RETURN_IF_ERROR(settings.set("init_timeout", settings.text("start_timeout")));
-  const hvd::Deadline deadline = hvd::Deadline::after_seconds(hvd::init_seconds(settings));
+  if (wishes.timeout_seconds > 0) settings.set_start_seconds(wishes.timeout_seconds);
+  if (is_limited) settings.set_init_seconds(settings.start_seconds);
+  const hvd::Deadline deadline = hvd::Deadline::after_seconds(settings.init_seconds);
   auto found = is_elastic ? hvd::Result(std::move(elastic->bootstrap))
                           : hvd::runtime::bootstrap(
                                 settings, deadline, epoch,
@@ -180,9 +178,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   }
   hvd::runtime::Bootstrap& bootstrap = *found;
   if (bootstrap.saved && !state.saved_bootstrap) save(bootstrap.saved);
-  if (!bootstrap.secret.empty()) {
-    HVD_RETURN_IF_ERROR(settings.set("job_secret", bootstrap.secret));
-  }
+  if (!bootstrap.secret.empty()) settings.set_job_secret(bootstrap.secret);
   hvd::log::set_identity(hvd::cat("rank ", std::max(bootstrap.identity.rank, 0)));
 
   warn_of_misspelt_variables(settings, std::max(bootstrap.identity.rank, 0));
@@ -193,7 +189,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   options.settings = std::move(settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
-  if (options.settings.flag("encrypt") && !bootstrap.identity.has_one_host()) {
+  if (options.settings.encrypts && !bootstrap.identity.has_one_host()) {
     hvd::runtime::leave_out_unencrypted(catalogue, bootstrap.identity.rank == 0,
                                         &options.controllers, &options.ops);
   }
@@ -206,7 +202,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   ++state.epoch;
   options.stack = state.stack;
   options.start_deadline = deadline;
-  options.connect_seconds = is_limited ? 0 : options.settings.number("start_timeout");
+  options.connect_seconds = is_limited ? 0 : options.settings.start_seconds;
   HVD_RETURN_IF_ERROR(read_sets(wishes, &options.process_sets));
   if (wishes.rank_count > 0 && wishes.ranks == nullptr) {
     return hvd::invalid_argument("the ranks that are to start are NULL");

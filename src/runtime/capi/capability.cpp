@@ -78,12 +78,11 @@ bool has_plugin(std::string_view name, std::initializer_list<hvd_plugin_kind> ki
 
 }  // namespace
 
-plugin::Catalogue installed_plugins(const Settings& settings) {
-  return plugin::Catalogue::make(plugin::builtins(),
-                                 plugin::search_path(settings.text("plugin_path")));
+plugin::Catalogue installed_plugins(const WorkerSettings& settings) {
+  return plugin::Catalogue::make(plugin::builtins(), plugin::search_path(settings.plugin_path));
 }
 
-bool is_capable(std::string_view name, const Settings& settings, std::string* why) {
+bool is_capable(std::string_view name, const WorkerSettings& settings, std::string* why) {
   if (name == "shared-memory") return report(try_shared_memory(), why);
   if (name == "tcp") return report(try_tcp(), why);
   if (name == "gloo") return has_own_path(installed_plugins(settings), why);

@@ -4,15 +4,15 @@
 #include <string>
 #include <string_view>
 
-#include "base/settings.h"
 #include "plugin/catalogue.h"
+#include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
 
 // The built-in plugins and those of the search path.
-plugin::Catalogue installed_plugins(const Settings& settings);
+plugin::Catalogue installed_plugins(const WorkerSettings& settings);
 
 // Whether `name` (as in hvd_capability) works here; if not, why gets one sentence.
-bool is_capable(std::string_view name, const Settings& settings, std::string* why);
+bool is_capable(std::string_view name, const WorkerSettings& settings, std::string* why);
 
 }  // namespace hvd::runtime

@@ -34,9 +34,10 @@ bool is_of_host_memory(std::string_view name) {
 
 // The record that a setting names; nullptr where it names what is built in. One for devices is chosen
 // also where it does not work: whether it does on the other ranks decides it itself, with them.
-Result<const hvd_plugin*> choose(const Settings& settings, const char* key, const char* variable,
-                                 hvd_plugin_kind kind, bool of_devices = false) {
-  const std::string value = to_lower(trim(settings.text(key)));
+Result<const hvd_plugin*> choose(const WorkerSettings& settings, const std::string& setting,
+                                 const char* variable, hvd_plugin_kind kind,
+                                 bool of_devices = false) {
+  const std::string value = to_lower(trim(setting));
   const std::string what = kind == HVD_PLUGIN_OP ? "operations" : "controller";
   if (is_built_in(value)) {
     if (!value.empty()) log::info(cat(variable, "=", printable(value), ": the built-in ", what));
@@ -60,15 +61,16 @@ Result<const hvd_plugin*> choose(const Settings& settings, const char* key, cons
 
 // Set in many images, where the original reads it when it is built: not having it is no failure, and
 // a backend of host memory is chosen by HOROVOD_CPU_OPERATIONS alone.
-const hvd_plugin* device_backend(const Settings& settings) {
+const hvd_plugin* device_backend(const WorkerSettings& settings) {
   constexpr const char* kVariable = "HOROVOD_GPU_OPERATIONS";
   constexpr const char* kOtherwise = "tensors of GPUs go through host memory";
-  const std::string name = to_lower(trim(settings.text("gpu_operations")));
+  const std::string name = to_lower(trim(settings.gpu_operations));
   if (is_of_host_memory(name)) {
     if (!name.empty()) log::info(cat(kVariable, "=", name, ": ", kOtherwise));
     return nullptr;
   }
-  const auto found = choose(settings, "gpu_operations", kVariable, HVD_PLUGIN_OP, name == "nccl");
+  const auto found =
+      choose(settings, settings.gpu_operations, kVariable, HVD_PLUGIN_OP, name == "nccl");
   if (!found.ok()) log::warning(cat(found.error().message(), "; ", kOtherwise));
   return found.value_or(nullptr);
 }
@@ -86,36 +88,36 @@ const char* name_of(const hvd_plugin* record) {
 
 }  // namespace
 
-plugin::Catalogue installed_backends(const Settings& settings, std::string_view name) {
-  return plugin::Catalogue::of_backend(plugin::backend_path(settings.text("plugin_path")), name);
+plugin::Catalogue installed_backends(const WorkerSettings& settings, std::string_view name) {
+  return plugin::Catalogue::of_backend(plugin::backend_path(settings.plugin_path), name);
 }
 
-plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name) {
-  return plugin::Catalogue::of_backend(plugin::controller_path(settings.text("plugin_path")), name);
+plugin::Catalogue installed_controllers(const WorkerSettings& settings, std::string_view name) {
+  return plugin::Catalogue::of_backend(plugin::controller_path(settings.plugin_path), name);
 }
 
-Result<BackendSelection> select_backends(const Settings& settings) {
+Result<BackendSelection> select_backends(const WorkerSettings& settings) {
   BackendSelection selection;
-  HVD_ASSIGN_OR_RETURN(selection.controller,
-                       choose(settings, "controller", "HOROVOD_CONTROLLER", HVD_PLUGIN_CONTROLLER));
-  HVD_ASSIGN_OR_RETURN(const hvd_plugin* memory,
-                       choose(settings, "cpu_operations", "HOROVOD_CPU_OPERATIONS", HVD_PLUGIN_OP));
+  HVD_ASSIGN_OR_RETURN(selection.controller, choose(settings, settings.controller,
+                                                    "HOROVOD_CONTROLLER", HVD_PLUGIN_CONTROLLER));
+  HVD_ASSIGN_OR_RETURN(const hvd_plugin* memory, choose(settings, settings.cpu_operations,
+                                                        "HOROVOD_CPU_OPERATIONS", HVD_PLUGIN_OP));
   if (memory != nullptr) selection.ops.push_back(memory);
   const hvd_plugin* devices = device_backend(settings);
   if (devices != nullptr && devices != memory) selection.ops.push_back(devices);
-  note_own_links(selection.controller, "controller", "HOROVOD_CONTROLLER",
-                 settings.text("controller"), &selection.own_links);
-  note_own_links(memory, "backend", "HOROVOD_CPU_OPERATIONS", settings.text("cpu_operations"),
+  note_own_links(selection.controller, "controller", "HOROVOD_CONTROLLER", settings.controller,
                  &selection.own_links);
-  note_own_links(devices, "backend", "HOROVOD_GPU_OPERATIONS", settings.text("gpu_operations"),
+  note_own_links(memory, "backend", "HOROVOD_CPU_OPERATIONS", settings.cpu_operations,
+                 &selection.own_links);
+  note_own_links(devices, "backend", "HOROVOD_GPU_OPERATIONS", settings.gpu_operations,
                  &selection.own_links);
   // With one library for messages and tensors, no built-in op runs what the library does not run.
   selection.uses_own_ops = selection.controller == nullptr || memory == nullptr ||
                            std::string_view(selection.controller->name) != memory->name;
   selection.words =
       cat("controller ", name_of(selection.controller), " and operations ", name_of(memory), "\n",
-          HVD_VERSION, "\n", settings.text("hostname"), "\n", plugin::own_path(), "\n",
-          settings.flag("encrypt") ? "1" : "0", "\n", settings.flag("reproducible") ? "1" : "0");
+          HVD_VERSION, "\n", settings.hostname, "\n", plugin::own_path(), "\n",
+          settings.encrypts ? "1" : "0", "\n", settings.is_reproducible ? "1" : "0");
   return selection;
 }
 
@@ -132,9 +134,9 @@ void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
   }
 }
 
-void log_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud) {
+void log_refusals(const plugin::Catalogue& catalogue, const WorkerSettings& settings, bool aloud) {
   const log::Level level = aloud ? log::Level::kWarning : log::Level::kInfo;
-  for (const std::string& folder : split(settings.text("plugin_path"), ':')) {
+  for (const std::string& folder : split(settings.plugin_path, ':')) {
     std::error_code error;
     if (folder.empty() || std::filesystem::is_directory(folder, error)) continue;
     log::write(level, cat("HOROVOD_PLUGIN_PATH names ", printable(folder),

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/settings.h"
 #include "plugin/catalogue.h"
+#include "runtime/settings/worker_settings.h"
 
 namespace hvd::runtime {
 
@@ -27,7 +27,7 @@ struct BackendSelection {
 
 // A backend that a setting names and that does not work here is an error that says why and what to do;
 // for devices a warning, since the backend of devices is opened also where it finds no GPU.
-Result<BackendSelection> select_backends(const Settings& settings);
+Result<BackendSelection> select_backends(const WorkerSettings& settings);
 
 // Takes out the plugins that no setting names, and says so: controllers and operations from the search path
 // open connections of their own.
@@ -36,10 +36,10 @@ void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
                            std::vector<const hvd_plugin*>* ops);
 
 // The files of one backend, or of one controller, and why each was refused. Opens them.
-plugin::Catalogue installed_backends(const Settings& settings, std::string_view name);
-plugin::Catalogue installed_controllers(const Settings& settings, std::string_view name);
+plugin::Catalogue installed_backends(const WorkerSettings& settings, std::string_view name);
+plugin::Catalogue installed_controllers(const WorkerSettings& settings, std::string_view name);
 
 // Tells the user of files that were refused, and of folders that are none; the job goes on without them.
-void log_refusals(const plugin::Catalogue& catalogue, const Settings& settings, bool aloud);
+void log_refusals(const plugin::Catalogue& catalogue, const WorkerSettings& settings, bool aloud);
 
 }  // namespace hvd::runtime

@@ -18,18 +18,13 @@ constexpr size_t kMaxNames = 256;
 
 double seconds_of(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-std::string own_host(const Settings& settings) {
-  if (settings.is_set("hostname")) return settings.text("hostname");
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 }  // namespace
 
-std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Settings& settings,
+std::optional<StallOptions> stall_options(int32_t rank, int32_t size,
+                                          const WorkerSettings& settings,
                                           const StackChannel& stack) {
-  StallTimes times{settings.number("stall_check_time"), settings.number("stall_shutdown_time")};
-  if (settings.flag("stall_check_disable") || size < 2 || !(times.warning > 0)) return {};
+  StallTimes times{settings.stall.warning_seconds, settings.stall.shutdown_seconds};
+  if (!settings.stall.is_checked || size < 2 || !(times.warning > 0)) return {};
   if (times.shutdown > 0 && times.shutdown < times.warning) {
     if (rank == 0) {
       log::warning(cat("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ", times.shutdown,
@@ -38,7 +33,7 @@ std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Sett
     }
     times.shutdown = 0;
   }
-  return StallOptions{rank, size, times, own_host(settings), settings.text("stall_report"), stack};
+  return StallOptions{rank, size, times, host_name(settings), settings.stall.report, stack};
 }
 
 StallInspector::StallInspector(RuntimeCore* core, StallOptions options)

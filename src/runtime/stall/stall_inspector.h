@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/settings.h"
 #include "runtime/core/runtime_core.h"
+#include "runtime/settings/worker_settings.h"
 #include "runtime/stall/stall_inquiry.h"
 #include "runtime/stall/thread_stack.h"
 
@@ -29,7 +29,8 @@ struct StallOptions {
 };
 
 // Nothing when the settings switch the inspector off.
-std::optional<StallOptions> stall_options(int32_t rank, int32_t size, const Settings& settings,
+std::optional<StallOptions> stall_options(int32_t rank, int32_t size,
+                                          const WorkerSettings& settings,
                                           const StackChannel& stack);
 
 class StallInspector final : public Service {

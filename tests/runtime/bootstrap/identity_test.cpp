@@ -9,14 +9,15 @@
 
 using namespace hvd::runtime;
 using hvd::Deadline;
-using hvd::Settings;
 
 namespace {
 
-Settings with(std::initializer_list<std::pair<const char*, const char*>> values) {
-  Settings settings;
-  for (const auto& [key, value] : values) REQUIRE(settings.set(key, value).ok());
-  return settings;
+using Values = std::vector<std::pair<const char*, const char*>>;
+
+WorkerSettings with(const Values& values) {
+  hvd::Settings table;
+  for (const auto& [key, value] : values) REQUIRE(table.set(key, value).ok());
+  return WorkerSettings(table);
 }
 
 std::string refusal(std::initializer_list<std::pair<const char*, const char*>> values) {
@@ -55,9 +56,9 @@ TEST_CASE("a rank's variables are its identity") {
 
 TEST_CASE("an elastic job is Horovod's own if its launcher gives nothing of ours") {
   const auto is_foreign = [](std::initializer_list<std::pair<const char*, const char*>> more) {
-    Settings settings = with({{"elastic", "1"}, {"rank", "0"}, {"size", "1"}});
-    for (const auto& [key, value] : more) REQUIRE(settings.set(key, value).ok());
-    return is_in_foreign_elastic_job(settings);
+    Values values = {{"elastic", "1"}, {"rank", "0"}, {"size", "1"}};
+    values.insert(values.end(), more.begin(), more.end());
+    return is_in_foreign_elastic_job(with(values));
   };
   CHECK(!is_foreign({}));
   CHECK(is_foreign({{"rendezvous_address", "a"}}));

@@ -33,7 +33,7 @@ bool has_ended(const UniqueFd& fd) {
 }
 
 TEST_CASE("the store of rank 0 listens only on the addresses that it publishes") {
-  const auto store = ServedStore::start(test_secret(), *Settings::from_environment());
+  const auto store = ServedStore::start(test_secret(), WorkerSettings());
   REQUIRE_MESSAGE(store.ok(), store.status().message());
   for (const net::Endpoint& endpoint : (*store)->endpoints()) CHECK(connect_to(endpoint));
   // An address of this host that no interface lists.
@@ -49,7 +49,7 @@ TEST_CASE("idle strangers leave most descriptors to the program of rank 0, and s
   low.rlim_cur = 800;
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &low) == 0);
   {
-    const auto store = ServedStore::start(test_secret(), *Settings::from_environment());
+    const auto store = ServedStore::start(test_secret(), WorkerSettings());
     REQUIRE(store.ok());
     const auto& endpoints = (*store)->endpoints();
     // A stranger of this process holds a descriptor at each end.

@@ -1,0 +1,98 @@
+// What a rank takes from its environment: a field for each setting that the runtime reads, filled from the table of
+// settings. A text that is not set is empty.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "base/settings.h"
+
+namespace hvd::runtime {
+
+// A number that has a default, and whether the user has set it.
+template <typename T>
+struct Chosen {
+  T value{};
+  bool is_set = false;
+};
+
+// One of the pairs rank and size, of the job, of the host, or across hosts, as set: neither is checked.
+struct RankPair {
+  std::optional<int64_t> rank, size;
+};
+
+struct WorkerSettings {
+  WorkerSettings() : WorkerSettings(Settings()) {}
+  explicit WorkerSettings(Settings table);
+  // An error names a variable whose value has another type or is out of its range.
+  static Result<WorkerSettings> from_environment();
+
+  // ---- who this process is ----
+  RankPair of_job, of_host, across_hosts;
+  int32_t generation = 0;
+  std::string hostname;  // as the plan names this host
+  std::string job;       // of the launcher's job
+  std::string launcher_version;
+  bool is_elastic_by_original = false;  // Horovod's own launcher runs an elastic job
+  std::optional<int32_t> elastic_process;
+
+  // ---- where the ranks meet ----
+  std::string store, job_secret, store_ca;
+  std::string rendezvous_address;  // of Horovod's own launcher
+  std::optional<int64_t> rendezvous_port;
+  std::string bootstrap, network_interfaces, port_range;
+  double start_seconds = 0;  // to connect ranks that have all called hvd.init()
+  double init_seconds = 0;   // for a rank to call hvd.init() once another one waits for it there
+  bool encrypts = false;
+
+  // ---- what carries messages and tensors ----
+  std::string controller, cpu_operations, gpu_operations;
+  std::string plugin_path;  // folders, separated by colons
+
+  // ---- how collectives run ----
+  Chosen<int64_t> fusion_threshold;  // bytes
+  Chosen<double> cycle_time;         // ms
+  Chosen<int64_t> whole_limit, doubling_limit, ring_from;
+  Chosen<bool> hierarchical_allreduce;
+  bool is_reproducible = false;
+  bool groups_alone = false;
+  int64_t cache_capacity = 0;
+  struct Autotune {
+    bool is_on = false;
+    int64_t warmup_samples = 0, steps_per_sample = 0, points = 0;
+    double noise = 0;
+    std::string log;
+  } autotune;
+
+  // ---- what it reports ----
+  struct Stall {
+    bool is_checked = true;
+    double warning_seconds = 0, shutdown_seconds = 0;  // 0: never
+    std::string report;                                // a file of JSON lines
+  } stall;
+  std::string timeline;
+  bool timeline_marks_cycles = false;
+  std::string log_level;
+  bool log_hides_time = false;
+
+  // The table as plugins see it, by variable. These change it together with the field.
+  const Settings& table() const { return table_; }
+  void set_start_seconds(double seconds);
+  void set_init_seconds(double seconds);
+  void set_generation(int32_t number);
+  void set_job_secret(const std::string& secret);
+  // The pairs of the job, of the host and across hosts.
+  void set_ranks(const RankPair& job, const RankPair& host, const RankPair& hosts);
+
+ private:
+  void set(const char* key, const std::string& value);
+
+  Settings table_;
+};
+
+// The name of this host as the plan has it, or else the machine's own.
+std::string host_name(const WorkerSettings& settings);
+
+}  // namespace hvd::runtime
