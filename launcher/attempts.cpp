@@ -20,9 +20,9 @@ namespace hvd::launcher {
 namespace {
 
 // Whether the other hosts that the script names have slots enough, where some could not be prepared.
-bool others_suffice(const Settings& settings, const HostPool& pool, const SlotPlan& plan,
+bool others_suffice(const LaunchSettings& settings, const HostPool& pool, const SlotPlan& plan,
                     const std::vector<int>& failed) {
-  if (!settings.is_set("host_discovery_script")) return false;
+  if (!settings.elastic.host_discovery_script.has_value()) return false;
   int slots = 0;
   for (const Host& host : pool.offered()) {
     const bool has_failed = std::any_of(failed.begin(), failed.end(), [&](int one) {
@@ -55,7 +55,7 @@ class Launches {
 class ConstantLaunches : public Launches {
  public:
   explicit ConstantLaunches(const Options& options)
-      : options_(options), most_(options.settings.integer("max_restarts")) {}
+      : options_(options), most_(options.settings.job.max_restarts.value) {}
 
   Next first() override {
     auto plan = make_plan(options_, &spares_);
@@ -171,7 +171,7 @@ int run_attempts(const Options& options, const std::function<void()>& on_running
     launches = std::make_unique<ConstantLaunches>(options);
   Next next = launches->first();
   if (!next.plan) return next.exit_code;
-  if (options.settings.flag("dry_run")) return show_plan(options, *next.plan);
+  if (options.settings.job.dry_run) return show_plan(options, *next.plan);
   prepare_process(options);
   const auto folder = take_output_folder(options.settings);
   if (!folder.ok()) return refuse(folder.status());

@@ -46,10 +46,10 @@ int print(const std::string& text) {
 }
 
 // A file that is missing is made: the launcher is the first to need it.
-Result<Secret> take_token(const Settings& settings) {
-  const std::string path = settings.text("token_file");
+Result<Secret> take_token(const LaunchSettings& settings) {
+  const std::string path = settings.join.token_file.value_or("");
   std::optional<int> fd;
-  if (settings.is_set("token_fd")) fd = static_cast<int>(settings.integer("token_fd"));
+  if (settings.join.token_fd.has_value()) fd = static_cast<int>(settings.join.token_fd.value_or(0));
   if (!path.empty() && !fd && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
     HVD_RETURN_IF_ERROR(create_token_file(path));
     say(cat("created the token file ", printable(absolute(path)),
@@ -59,15 +59,15 @@ Result<Secret> take_token(const Settings& settings) {
 }
 
 // Where an agent on another host finds this launcher, as --join takes it.
-std::string address_for_others(const Settings& settings, const net::Endpoint& bound) {
-  if (settings.is_set("tls_cert")) {  // a certificate is for a name
+std::string address_for_others(const LaunchSettings& settings, const net::Endpoint& bound) {
+  if (settings.join.tls_cert.has_value()) {  // a certificate is for a name
     char name[256] = "";
     ::gethostname(name, sizeof name - 1);
     return cat("https://", name, ":", bound.port);
   }
   const bool is_everywhere = bound.host.empty() || bound.host == "0.0.0.0" || bound.host == "::";
   if (bound.family == net::Endpoint::Family::kUnix || !is_everywhere) return net::to_string(bound);
-  const auto choice = net::InterfaceChoice::parse(settings.text("network_interfaces"));
+  const auto choice = net::InterfaceChoice::parse(settings.network.network_interfaces);
   for (const auto& [interface, bytes] : net::interface_addresses().value_or({})) {
     if (!choice.ok() || choice->allows(interface, bytes))
       return net::endpoint_text(bytes, bound.port);
@@ -76,20 +76,20 @@ std::string address_for_others(const Settings& settings, const net::Endpoint& bo
 }
 
 // The command that a user types on a host to join it to the job.
-std::string join_command(const Settings& settings, const net::Endpoint& bound) {
-  const std::string file = settings.text("token_file");
+std::string join_command(const LaunchSettings& settings, const net::Endpoint& bound) {
+  const std::string file = settings.join.token_file.value_or("");
   std::error_code ignored;  // a pipe of this shell is no file there
   const bool is_file = std::filesystem::is_regular_file(file, ignored);
   return cat("horovod-agent --join ", address_for_others(settings, bound), " --token-file ",
              is_file ? shell_quote(absolute(file)) : "FILE",
-             settings.flag("insecure_plaintext") ? " --insecure-plaintext" : "");
+             settings.join.insecure_plaintext ? " --insecure-plaintext" : "");
 }
 
 // Nothing says how many ranks to start. Often the user means a command of horovodrun, or writes -np behind the
 // command.
 Status explain_no_hosts(const Options& options, const Status& status) {
   for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by"}) {
-    if (options.settings.is_set(key)) return status;
+    if (options.settings.table().is_set(key)) return status;
   }
   if (options.command.empty() || has_allocation(options.settings)) return status;
   const std::string flag = explain_flag_behind(options.command);
@@ -104,17 +104,18 @@ Status explain_no_hosts(const Options& options, const Status& status) {
 }  // namespace
 
 int answer(const Options& options) {
-  const Settings& settings = options.settings;
+  const LaunchSettings& settings = options.settings;
   const size_t width = text_width(STDOUT_FILENO);
-  if (settings.flag("help_all")) return print(full_help_text(width));
-  if (settings.flag("help")) {
+  if (settings.questions.help_all) return print(full_help_text(width));
+  if (settings.questions.help) {
     return print(options.command.size() == 1 ? topic_help_text(options.command.front(), width)
                                              : help_text(width));
   }
-  if (settings.flag("version")) return print(HVD_VERSION "\n");
-  if (settings.is_set("completion"))
-    return print(completion(to_lower(settings.text("completion"))));
-  if (settings.is_set("manual")) return print(manual(to_lower(settings.text("manual"))));
+  if (settings.questions.version) return print(HVD_VERSION "\n");
+  if (settings.questions.completion.has_value())
+    return print(completion(to_lower(settings.questions.completion.value_or(""))));
+  if (settings.questions.manual.has_value())
+    return print(manual(to_lower(settings.questions.manual.value_or(""))));
   const CheckAnswer checked = asks_hosts(settings) ? check_hosts(options) : check_build(options);
   const int printed = print(checked.text);
   return checked.exit_code != 0 ? checked.exit_code : printed;
@@ -124,12 +125,12 @@ Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
   auto chosen = choose_hosts_with_slots(options);
   if (!chosen.ok()) return explain_no_hosts(options, chosen.status());
   std::vector<Host>& hosts = *chosen;
-  const auto count = static_cast<size_t>(options.settings.integer("spares"));
+  const auto count = static_cast<size_t>(options.settings.job.spares);
   HVD_ASSIGN_OR_RETURN(auto held_back, take_spares(hosts, count));
   if (spares != nullptr) *spares = held_back;
   std::optional<int> num_proc;
-  if (options.settings.is_set("num_proc")) {
-    num_proc = static_cast<int>(options.settings.integer("num_proc"));
+  if (options.settings.job.num_proc.has_value()) {
+    num_proc = static_cast<int>(options.settings.job.num_proc.value_or(0));
   }
   auto plan = plan_slots(hosts, num_proc);
   if (plan.ok() || held_back.empty()) return plan;
@@ -141,21 +142,22 @@ Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
 }
 
 bool is_joined(const Options& options) {
-  const Settings& settings = options.settings;
-  return settings.is_set("listen") || settings.is_set("token_file") || settings.is_set("token_fd");
+  const LaunchSettings& settings = options.settings;
+  return settings.join.listen.has_value() || settings.join.token_file.has_value() ||
+         settings.join.token_fd.has_value();
 }
 
 int run_joined_job(const Options& options, const std::function<void()>& on_running) {
-  const Settings& settings = options.settings;
-  if (settings.flag("verbose")) log::set_level(log::Level::kInfo);
+  const LaunchSettings& settings = options.settings;
+  if (settings.job.verbose) log::set_level(log::Level::kInfo);
   auto token = take_token(settings);
   if (!token.ok()) return refuse(token.status());
   JoinQueue::Wanted wanted;
   const bool changes = is_elastic(settings);
   wanted.stays_open = changes;
   wanted.slots =
-      changes ? rank_limits(settings).start : static_cast<int>(settings.integer("num_proc"));
-  if (settings.is_set("hosts") || settings.is_set("hostfile")) {
+      changes ? rank_limits(settings).start : static_cast<int>(settings.job.num_proc.value_or(0));
+  if (settings.hosts.list.has_value() || settings.hosts.hostfile.has_value()) {
     auto hosts = choose_hosts(settings);
     if (!hosts.ok()) return refuse(hosts.status());
     wanted.hosts = std::move(*hosts);
@@ -166,21 +168,24 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   JobIdentity identity = joined_job(*token, 0);
   rendezvous::ServerOptions of_server{.secret = identity.secret, .size = wanted.slots};
   of_server.monitor_secret = *token;
-  if (settings.flag("insecure_compat")) of_server.insecure_compat.emplace();
-  wanted.is_plaintext = settings.flag("insecure_plaintext");
+  if (settings.launchers.insecure_compat) of_server.insecure_compat.emplace();
+  wanted.is_plaintext = settings.join.insecure_plaintext;
   if (!wanted.is_plaintext) {
-    auto tls = tls_of_agents(*token, settings.text("tls_cert"), settings.text("tls_key"));
+    auto tls = tls_of_agents(*token, settings.join.tls_cert.value_or(""),
+                             settings.join.tls_key.value_or(""));
     if (!tls.ok()) return refuse(tls.status());
     of_server.tls = std::move(*tls);
   }
   auto server = std::make_unique<rendezvous::Server>(loop.get_executor(), std::move(of_server));
-  const std::string where = settings.is_set("listen") ? settings.text("listen") : ":0";
-  const auto bound = rendezvous::listen_at(*server, where, settings.text("port_range"));
+  const std::string where =
+      settings.join.listen.has_value() ? settings.join.listen.value_or("") : ":0";
+  const auto bound =
+      rendezvous::listen_at(*server, where, settings.network.port_range.value_or(""));
   if (!bound.ok()) return refuse(bound.status());
   wanted.join_command = join_command(settings, *bound);
   const std::string command = wanted.join_command;
   JoinQueue join_queue(loop, std::move(server), *token, std::move(identity), std::move(wanted));
-  const double seconds = changes ? elastic_timeout(settings) : settings.number("start_timeout");
+  const double seconds = changes ? elastic_timeout(settings) : settings.job.start_timeout.value;
   say(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
           join_queue.describe_wanted(), ", to join by: ", command));
   Status status;
@@ -202,8 +207,9 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
     return run_job(options, *plan, 0, &join_queue, on_running, &history).exit_code;
   }
   std::optional<int> num_proc;
-  if (settings.is_set("num_proc")) num_proc = static_cast<int>(settings.integer("num_proc"));
-  const bool is_named = settings.is_set("hosts") || settings.is_set("hostfile");
+  if (settings.job.num_proc.has_value())
+    num_proc = static_cast<int>(settings.job.num_proc.value_or(0));
+  const bool is_named = settings.hosts.list.has_value() || settings.hosts.hostfile.has_value();
   const auto plan = is_named ? make_plan(options) : plan_slots(join_queue.hosts(), num_proc);
   if (!plan.ok()) return refuse(plan.status());
   prepare_process(options);
@@ -212,8 +218,8 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   return run_job(options, *plan, 0, &join_queue, on_running, nullptr).exit_code;
 }
 
-Result<OutputFolder> take_output_folder(const Settings& settings) {
-  auto folder = OutputFolder::take(settings.text("output_filename"));
+Result<OutputFolder> take_output_folder(const LaunchSettings& settings) {
+  auto folder = OutputFolder::take(settings.output.output_filename.value_or(""));
   if (!folder.ok()) return folder;
   for (const std::string& sentence : {folder->warning(), folder->moved()}) {
     if (!sentence.empty()) say(sentence);
@@ -222,7 +228,7 @@ Result<OutputFolder> take_output_folder(const Settings& settings) {
 }
 
 int show_plan(const Options& options, const SlotPlan& plan) {
-  const bool is_json = options.settings.flag("json") || ::isatty(STDOUT_FILENO) != 1;
+  const bool is_json = options.settings.questions.json || ::isatty(STDOUT_FILENO) != 1;
   return print(is_json ? plan_as_json(plan, options.settings)
                        : plan_as_table(plan, options.settings));
 }

@@ -9,6 +9,7 @@
 #include "launcher/output/output_folder.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -23,7 +24,7 @@ bool is_joined(const Options& options);
 int run_joined_job(const Options& options, const std::function<void()>& on_running = {});
 
 // The directory of --output-filename, for the whole job. Says where the files of an earlier run are.
-Result<OutputFolder> take_output_folder(const Settings& settings);
+Result<OutputFolder> take_output_folder(const LaunchSettings& settings);
 
 // --dry-run.
 int show_plan(const Options& options, const SlotPlan& plan);

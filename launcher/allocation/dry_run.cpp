@@ -19,16 +19,16 @@ std::string first_to_last(int first, int last) {
 
 }  // namespace
 
-std::string plan_as_json(const SlotPlan& plan, const Settings& settings) {
+std::string plan_as_json(const SlotPlan& plan, const LaunchSettings& settings) {
   using Json = nlohmann::ordered_json;
   JobEnvironment job;
-  job.start_timeout = settings.number("start_timeout");
+  job.start_timeout = settings.job.start_timeout.value;
   const Environment shared = overlay(flag_environment(settings), job_environment(job));
   Json ranks = Json::array();
   for (const Slot& slot : plan.slots) {
     Json env = Json::object();
     Environment own = slot_environment(plan, slot);
-    if (settings.flag("no_torch_env")) remove_torch_variables(own);
+    if (settings.environment.no_torch_env) remove_torch_variables(own);
     for (const auto& [name, value] : overlay(own, shared)) {
       env[name] = value;
     }
@@ -60,7 +60,7 @@ std::string plan_as_json(const SlotPlan& plan, const Settings& settings) {
   return root.dump() + "\n";
 }
 
-std::string plan_as_table(const SlotPlan& plan, const Settings& settings) {
+std::string plan_as_table(const SlotPlan& plan, const LaunchSettings& settings) {
   const LaunchMethods methods(settings, is_in_plain_step(environment_variable));
   std::vector<std::array<std::string, 4>> rows = {{"host", "ranks", "local ranks", "agent by"}};
   for (size_t host = 0; host < plan.hosts.size(); ++host) {

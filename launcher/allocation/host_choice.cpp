@@ -22,14 +22,14 @@ std::vector<SlurmNode> slurm_nodes() {
   return nodes.ok() ? *std::move(nodes) : std::vector<SlurmNode>();
 }
 
-Result<std::optional<Allocation>> allocation(const Settings& settings) {
+Result<std::optional<Allocation>> allocation(const LaunchSettings& settings) {
   AllocationSources sources;
   sources.slurm_nodes = slurm_nodes;
-  sources.has_num_proc = settings.is_set("num_proc");
-  if (settings.is_set("slots_per_host")) {
-    sources.slots_per_host = static_cast<int>(settings.integer("slots_per_host"));
+  sources.has_num_proc = settings.job.num_proc.has_value();
+  if (settings.hosts.slots_per_host.is_set) {
+    sources.slots_per_host = static_cast<int>(settings.hosts.slots_per_host.value);
   }
-  sources.device = settings.text("slots_by");
+  sources.device = settings.hosts.slots_by;
   sources.variable = environment_variable;
   sources.variables = environment;
   sources.file = [](const std::string& path) -> std::optional<Result<std::string>> {
@@ -40,8 +40,8 @@ Result<std::optional<Allocation>> allocation(const Settings& settings) {
 }
 
 // Flux names the hosts of a job by a command, in no variable.
-void warn_about_flux(const Settings& settings) {
-  if (settings.is_set("job") || !environment_variable("FLUX_URI")) return;
+void warn_about_flux(const LaunchSettings& settings) {
+  if (settings.identity.job.has_value() || !environment_variable("FLUX_URI")) return;
   if (!environment_variable("FLUX_JOB_ID") && !environment_variable("FLUX_ENCLOSING_ID")) return;
   log::warning(
       "in a job of Flux, all ranks run on this machine unless -H names its hosts; "
@@ -53,25 +53,25 @@ int slots_of_this_host(const std::string& device) {
   return ranks_for(device, gpus, available_cores());
 }
 
-Result<std::vector<Host>> all_hosts(const Settings& settings) {
-  const std::string device = settings.text("slots_by");
+Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
+  const std::string device = settings.hosts.slots_by;
   const int slots_alone =
-      device.empty() ? static_cast<int>(settings.integer("slots_per_host")) : kUnknownSlots;
-  if (!settings.is_set("job")) HVD_RETURN_IF_ERROR(refuse_copies(environment_variable));
-  if (settings.is_set("hosts")) {
-    auto hosts = parse_hosts(settings.text("hosts"), slots_alone);
+      device.empty() ? static_cast<int>(settings.hosts.slots_per_host.value) : kUnknownSlots;
+  if (!settings.identity.job.has_value()) HVD_RETURN_IF_ERROR(refuse_copies(environment_variable));
+  if (settings.hosts.list.has_value()) {
+    auto hosts = parse_hosts(settings.hosts.list.value_or(""), slots_alone);
     if (!hosts.ok()) return hosts.status().with_context("-H");
     return hosts;
   }
-  if (settings.is_set("hostfile")) {
-    const std::string path = settings.text("hostfile");
+  if (settings.hosts.hostfile.has_value()) {
+    const std::string path = settings.hosts.hostfile.value_or("");
     HVD_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "hostfile"));
     HVD_ASSIGN_OR_RETURN(Hostfile file,
                          parse_hostfile(text, path == "-" ? "standard input" : path, slots_alone));
     for (const std::string& warning : file.warnings) log::warning(warning);
     return std::move(file.hosts);
   }
-  if (!settings.is_set("job")) {
+  if (!settings.identity.job.has_value()) {
     HVD_ASSIGN_OR_RETURN(const auto found, allocation(settings));
     if (found && (device.empty() || found->counts_devices)) return found->hosts;
     if (found) {
@@ -82,9 +82,9 @@ Result<std::vector<Host>> all_hosts(const Settings& settings) {
   }
   warn_about_flux(settings);
   if (!device.empty()) return std::vector<Host>{{"localhost", "", slots_of_this_host(device)}};
-  const std::string local = settings.is_set("num_proc") ? "num_proc" : "slots_per_host";
-  if (settings.is_set(local)) {
-    const auto slots = settings.integer(local);
+  const std::string local = settings.job.num_proc.has_value() ? "num_proc" : "slots_per_host";
+  if (settings.table().is_set(local)) {
+    const auto slots = settings.table().integer(local);
     if (slots > kMaxSlotsPerHost) {
       return invalid_argument(cat("-np ", slots, " is more than the ", kMaxSlotsPerHost,
                                   " ranks that one host may have; name more hosts with -H"));
@@ -96,10 +96,12 @@ Result<std::vector<Host>> all_hosts(const Settings& settings) {
 }
 
 // A command reaches each host at a port of its own by {port} alone.
-Status check_ports(const std::vector<Host>& hosts, const Settings& settings) {
+Status check_ports(const std::vector<Host>& hosts, const LaunchSettings& settings) {
   for (const auto& [key, flag] :
        {std::pair("launch_agent", "--launch-agent"), std::pair("ssh_command", "--ssh-command")}) {
-    if (!settings.is_set(key) || settings.text(key).find("{port}") != std::string::npos) continue;
+    if (!settings.table().is_set(key) ||
+        settings.table().text(key).find("{port}") != std::string::npos)
+      continue;
     for (const Host& host : hosts) {
       if (host.port == 0) continue;
       return invalid_argument(cat("host ", host.name, " has port=", host.port,
@@ -112,11 +114,11 @@ Status check_ports(const std::vector<Host>& hosts, const Settings& settings) {
 
 }  // namespace
 
-Result<std::vector<Host>> choose_hosts(const Settings& settings) {
+Result<std::vector<Host>> choose_hosts(const LaunchSettings& settings) {
   HVD_ASSIGN_OR_RETURN(std::vector<Host> hosts, all_hosts(settings));
   HVD_RETURN_IF_ERROR(check_ports(hosts, settings));
-  if (!settings.is_set("nnodes")) return hosts;
-  const auto wanted = static_cast<size_t>(settings.integer("nnodes"));
+  if (!settings.hosts.nnodes.has_value()) return hosts;
+  const auto wanted = static_cast<size_t>(settings.hosts.nnodes.value_or(0));
   if (wanted > hosts.size()) {
     return invalid_argument(cat("--nnodes ", wanted, " is more than the ", hosts.size(),
                                 hosts.size() == 1 ? " host" : " hosts",
@@ -126,7 +128,7 @@ Result<std::vector<Host>> choose_hosts(const Settings& settings) {
   return hosts;
 }
 
-bool has_allocation(const Settings& settings) {
+bool has_allocation(const LaunchSettings& settings) {
   const auto found = allocation(settings);
   return !found.ok() || found->has_value();
 }

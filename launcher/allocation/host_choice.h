@@ -5,16 +5,16 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/settings.h"
 #include "launcher/plan/hosts.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
 // -H or -hostfile; else what a scheduler has given; else this machine with -np slots, as also
 // within a rank of another job, whose scheduler's hosts are not this one's.
-Result<std::vector<Host>> choose_hosts(const Settings& settings);
+Result<std::vector<Host>> choose_hosts(const LaunchSettings& settings);
 
 // Whether a scheduler has given hosts to this process, also where they cannot be read.
-bool has_allocation(const Settings& settings);
+bool has_allocation(const LaunchSettings& settings);
 
 }  // namespace hvd::launcher

@@ -52,13 +52,14 @@ std::string with_input(const std::string& command) {
   return cat("/bin/sh -c \"$(sed 's/kubectl exec /&-i /' ", script, ")\" ", command);
 }
 
-std::string command_of(const Settings& settings) {
-  if (settings.is_set("launch_agent")) return with_input(settings.text("launch_agent"));
-  if (settings.is_set("ssh_command")) {
-    std::string command = settings.text("ssh_command");
-    if (settings.is_set("ssh_port")) command += cat(" -p ", settings.integer("ssh_port"));
-    if (settings.is_set("ssh_identity_file")) {
-      command += " -i " + shell_quote(settings.text("ssh_identity_file"));
+std::string command_of(const LaunchSettings& settings) {
+  if (settings.ssh.launch_agent.has_value())
+    return with_input(settings.ssh.launch_agent.value_or(""));
+  if (settings.ssh.command.has_value()) {
+    std::string command = settings.ssh.command.value_or("");
+    if (settings.ssh.port.has_value()) command += cat(" -p ", settings.ssh.port.value_or(0));
+    if (settings.ssh.identity_file.has_value()) {
+      command += " -i " + shell_quote(settings.ssh.identity_file.value_or(""));
     }
     return command;
   }
@@ -67,8 +68,8 @@ std::string command_of(const Settings& settings) {
 }
 
 // Users who name hosts in a faked allocation set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME.
-std::string job_with_steps(const Settings& settings) {
-  if (settings.is_set("ssh_port") || settings.is_set("ssh_identity_file")) return {};
+std::string job_with_steps(const LaunchSettings& settings) {
+  if (settings.ssh.port.has_value() || settings.ssh.identity_file.has_value()) return {};
   if (!environment_variable("SLURM_CLUSTER_NAME") || !is_on_path("srun")) return {};
   return slurm_job_id();
 }
@@ -121,7 +122,7 @@ std::vector<std::string> requests_in_environment() {
 
 }  // namespace
 
-LaunchMethods::LaunchMethods(const Settings& settings, bool is_in_step)
+LaunchMethods::LaunchMethods(const LaunchSettings& settings, bool is_in_step)
     : settings_(settings), command_(command_of(settings)), is_in_step_(is_in_step) {
   if (!command_.empty()) return;
   job_ = job_with_steps(settings);
@@ -138,7 +139,7 @@ LaunchMethods::LaunchMethods(const Settings& settings, bool is_in_step)
   if (nodes.ok()) nodes_ = *std::move(nodes);  // choose_hosts() reports an error
 }
 
-LaunchMethods::LaunchMethods(const Settings& settings, std::string job,
+LaunchMethods::LaunchMethods(const LaunchSettings& settings, std::string job,
                              std::vector<SlurmNode> nodes, std::vector<std::string> variables,
                              bool is_in_step)
     : settings_(settings),

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "base/settings.h"
 #include "launcher/allocation/silence_limits.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/plan/hosts.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -25,9 +25,9 @@ struct LaunchMethod {
 class LaunchMethods {
  public:
   // The settings outlive this object. In a job of Slurm, asks scontrol for its nodes.
-  LaunchMethods(const Settings& settings, bool is_in_step);
+  LaunchMethods(const LaunchSettings& settings, bool is_in_step);
   // For tests: in a job of Slurm with these nodes.
-  LaunchMethods(const Settings& settings, std::string job, std::vector<SlurmNode> nodes,
+  LaunchMethods(const LaunchSettings& settings, std::string job, std::vector<SlurmNode> nodes,
                 std::vector<std::string> variables, bool is_in_step);
 
   LaunchMethod of(const Host& host) const;
@@ -43,7 +43,7 @@ class LaunchMethods {
   const SlurmNode* node_of(const Host& host) const;
   std::string step_on(const SlurmNode& node) const;
 
-  const Settings& settings_;
+  const LaunchSettings& settings_;
   std::string command_;  // of --launch-agent, of --ssh-command, or of the MPI Operator
   std::string job_;      // of Slurm; empty: no host is reached by a step
   std::vector<SlurmNode> nodes_;

@@ -13,32 +13,32 @@ constexpr double kInStep = 12;
 // An elastic job goes on without a lost host, so it waits less for one.
 constexpr double kInElasticJob = 3;
 
-double host_timeout(const Settings& settings, bool is_step) {
-  if (settings.is_set("host_timeout")) return settings.number("host_timeout");
+double host_timeout(const LaunchSettings& settings, bool is_step) {
+  if (settings.end.host_timeout.is_set) return settings.end.host_timeout.value;
   if (is_elastic(settings)) return kInElasticJob;
   // A lease alone has always set both.
-  if (settings.is_set("lease")) return settings.number("lease");
-  return is_step ? kInStep : settings.number("host_timeout");
+  if (settings.end.lease.is_set) return settings.end.lease.value;
+  return is_step ? kInStep : settings.end.host_timeout.value;
 }
 
-std::string describe_host_timeout(const Settings& settings) {
-  const bool is_default = !settings.is_set("host_timeout");
+std::string describe_host_timeout(const LaunchSettings& settings) {
+  const bool is_default = !settings.end.host_timeout.is_set;
   return cat("--host-timeout ", host_timeout(settings, false),
              is_default ? " (the default of an elastic job)" : "");
 }
 
 }  // namespace
 
-SilenceLimits silence_limits(const Settings& settings, bool is_step) {
+SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step) {
   const double limit = host_timeout(settings, is_step);
-  const double lease = is_step && !settings.is_set("lease") ? kInStep : settings.number("lease");
+  const double lease = is_step && !settings.end.lease.is_set ? kInStep : settings.end.lease.value;
   return {.host_timeout_seconds = limit, .lease_seconds = std::min(lease, limit)};
 }
 
-Status check_silence_limits(const Settings& settings,
+Status check_silence_limits(const LaunchSettings& settings,
                             const std::function<std::string(std::string_view key)>& name_of) {
-  const double lease = settings.number("lease");
-  if (!settings.is_set("lease") || lease <= host_timeout(settings, false)) return {};
+  const double lease = settings.end.lease.value;
+  if (!settings.end.lease.is_set || lease <= host_timeout(settings, false)) return {};
   const std::string name = name_of("lease");
   // The variable may be set for all jobs of a user: the launcher lowers it.
   if (name == setting("lease").variable) return {};
@@ -48,10 +48,10 @@ Status check_silence_limits(const Settings& settings,
                               name));
 }
 
-std::string about_lowered_lease(const Settings& settings) {
-  const double lease = settings.number("lease");
+std::string about_lowered_lease(const LaunchSettings& settings) {
+  const double lease = settings.end.lease.value;
   const double limit = host_timeout(settings, false);
-  if (!settings.is_set("lease") || lease <= limit) return {};
+  if (!settings.end.lease.is_set || lease <= limit) return {};
   return cat("the lease is ", limit, " s and not the ", lease, " s of ", setting("lease").variable,
              ", since it must not be longer than ", describe_host_timeout(settings));
 }

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "base/settings.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -18,13 +18,13 @@ struct SilenceLimits {
 };
 
 // `is_step`: the host is reached by a step of Slurm.
-SilenceLimits silence_limits(const Settings& settings, bool is_step);
+SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step);
 
 // Refuses a lease that a flag or a config file gives and that is longer than the host timeout.
-Status check_silence_limits(const Settings& settings,
+Status check_silence_limits(const LaunchSettings& settings,
                             const std::function<std::string(std::string_view key)>& name_of);
 
 // A sentence about HOROVOD_LEASE when it is longer than the host timeout; else empty.
-std::string about_lowered_lease(const Settings& settings);
+std::string about_lowered_lease(const LaunchSettings& settings);
 
 }  // namespace hvd::launcher

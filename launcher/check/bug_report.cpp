@@ -145,21 +145,21 @@ std::string describe_environment(const Redactor& redactor) {
   return text.empty() ? "none of those that a report has\n" : text;
 }
 
-std::string describe_settings(const Settings& settings, const Redactor& redactor) {
+std::string describe_settings(const LaunchSettings& settings, const Redactor& redactor) {
   std::string text;
   for (const Setting& entry : all_settings()) {
     const std::string_view key = entry.key;
-    if (!settings.is_set(key) || key == "check_build" || key == "verbose") continue;
+    if (!settings.table().is_set(key) || key == "check_build" || key == "verbose") continue;
     if (key == "remote_init") {  // a command of the user's own may hold anything
-      text += cat(entry.key, ": <redacted: ", settings.text(entry.key).size(), " bytes>\n");
+      text += cat(entry.key, ": <redacted: ", settings.table().text(entry.key).size(), " bytes>\n");
       continue;
     }
     if (entry.type != SettingType::kList) {
-      text += cat(entry.key, ": ", printable(redactor.redact(entry.key, settings.text(entry.key))),
-                  "\n");
+      text += cat(entry.key, ": ",
+                  printable(redactor.redact(entry.key, settings.table().text(entry.key))), "\n");
       continue;
     }
-    for (const std::string& value : settings.list(entry.key)) {
+    for (const std::string& value : settings.table().list(entry.key)) {
       text += cat(entry.key, ": ", printable(value.substr(0, value.find('='))), "\n");
     }
   }
@@ -216,7 +216,7 @@ int write_report(std::span<const std::string> arguments) {
   const auto parsed = parse_options(flags);
   if (!parsed.ok() && !arguments.empty()) return refuse(parsed.status());
   Options options = parsed.ok() ? *parsed : Options();
-  if (!parsed.ok()) HVD_CHECK(options.settings.set("verbose", "1").ok());  // all rows
+  if (!parsed.ok()) options.settings = options.settings.with("verbose", "1");  // all rows
 
   const auto variables = environment();
   const Redactor redactor(variables);

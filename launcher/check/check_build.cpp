@@ -101,9 +101,9 @@ CheckRow row_of(const Feature& feature, const ProbeOutcome& outcome, const Check
 
 }  // namespace
 
-CheckTable try_everything(const Settings& settings, const std::string& python) {
+CheckTable try_everything(const LaunchSettings& settings, const std::string& python) {
   const bool asks_for_more =
-      settings.flag("verbose") || settings.flag("json") || settings.is_set("require");
+      settings.job.verbose || settings.questions.json || settings.questions.require.has_value();
   const CheckProbes probes(settings, python);
   const Deadline deadline = Deadline::after_seconds(kProbeSeconds);
   std::vector<Feature> features = all_features();
@@ -120,39 +120,40 @@ CheckTable try_everything(const Settings& settings, const std::string& python) {
   return rows;
 }
 
-Status check_names(const Settings& settings) {
-  if (!settings.is_set("require")) return {};
+Status check_names(const LaunchSettings& settings) {
+  if (!settings.questions.require.has_value()) return {};
   CheckTable rows;
   for (const Feature& feature : all_features())
     rows.push_back({feature.section, feature.name, true});
-  return check_required(settings.text("require"), rows);
+  return check_required(settings.questions.require.value_or(""), rows);
 }
 
 CheckAnswer check_build(const Options& options) {
-  const Settings& settings = options.settings;
+  const LaunchSettings& settings = options.settings;
   if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
   // A directory that is missing here does not matter: --check-build -H names the launcher's.
   std::error_code ignored;
-  if (settings.is_set("wdir")) std::filesystem::current_path(settings.text("wdir"), ignored);
+  if (settings.job.wdir.has_value())
+    std::filesystem::current_path(settings.job.wdir.value_or(""), ignored);
   const std::string python = choose_interpreter(options);
   const CheckTable rows = try_everything(settings, python);
   // The plain layout is the original's, without a row for it.
-  const bool is_plain = !settings.flag("json") && !settings.flag("verbose");
+  const bool is_plain = !settings.questions.json && !settings.job.verbose;
   if (is_plain) say(cat("frameworks are looked for by ", python));
-  if (settings.flag("encrypt")) {
+  if (settings.network.encrypt) {
     say("HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo, and "
         "leaves out plugins of HOROVOD_PLUGIN_PATH, since they open connections that it does not "
         "encrypt");
   }
-  if (settings.flag("verbose")) {
+  if (settings.job.verbose) {
     say("NCCL, CCL, MPI and libgloo differ from the built-in operations in rounding, NaN and "
         "overflow: "
         "docs/schedulers.md, section \"What a backend computes\"");
   }
-  CheckAnswer answer{settings.flag("json") ? check_as_json(rows)
-                                           : format_check(rows, settings.flag("verbose"))};
-  if (!settings.is_set("require")) return answer;
-  const Status required = check_required(settings.text("require"), rows);
+  CheckAnswer answer{settings.questions.json ? check_as_json(rows)
+                                             : format_check(rows, settings.job.verbose)};
+  if (!settings.questions.require.has_value()) return answer;
+  const Status required = check_required(settings.questions.require.value_or(""), rows);
   if (required.ok()) return answer;
   say(required.message());
   answer.exit_code = kExitLauncher;

@@ -4,15 +4,15 @@
 
 #include <string>
 
-#include "base/settings.h"
 #include "base/status.h"
 #include "launcher/check/row.h"
 #include "launcher/cli/options.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
 // Tries every row, the frameworks by the interpreter `python`; takes as long as the slowest.
-CheckTable try_everything(const Settings& settings, const std::string& python);
+CheckTable try_everything(const LaunchSettings& settings, const std::string& python);
 
 struct CheckAnswer {
   std::string text;
@@ -21,7 +21,7 @@ struct CheckAnswer {
   int exit_code = 0;
 };
 // Returns an error if --require names an unknown row.
-Status check_names(const Settings& settings);
+Status check_names(const LaunchSettings& settings);
 // Tests all rows and returns the table as text, or as JSON with --json; --verbose adds versions, paths and remedies.
 CheckAnswer check_build(const Options& options);
 

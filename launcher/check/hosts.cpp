@@ -26,16 +26,16 @@ namespace {
 // enters the present one where the host has it. A directory that the user names is one that ranks need.
 Result<Options> asking_job(const Options& options) {
   Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json"}};
-  if (!options.settings.is_set("wdir") && !options.settings.is_set("stage")) {
+  if (!options.settings.job.wdir.has_value() && !options.settings.job.stage.has_value()) {
     std::error_code error;
     const std::string present = std::filesystem::current_path(error).string();
     if (!error) job.command.insert(job.command.end(), {"--wdir", present});
-    HVD_RETURN_IF_ERROR(job.settings.set("wdir", "/"));
+    job.settings = job.settings.with("wdir", "/");
   }
   job.command.emplace_back("--");
   job.command.insert(job.command.end(), options.command.begin(), options.command.end());
   for (const auto& [key, value] : {std::pair{"log_format", "json"}, std::pair{"stdin", "none"}}) {
-    HVD_RETURN_IF_ERROR(job.settings.set(key, value));
+    job.settings = job.settings.with(key, value);
   }
   return job;
 }
@@ -111,12 +111,12 @@ int check_all_required(std::string_view names, std::span<const HostCheck> hosts)
 
 }  // namespace
 
-bool asks_hosts(const Settings& settings) {
-  return settings.is_set("hosts") || settings.is_set("hostfile");
+bool asks_hosts(const LaunchSettings& settings) {
+  return settings.hosts.list.has_value() || settings.hosts.hostfile.has_value();
 }
 
 CheckAnswer check_hosts(const Options& options) {
-  const Settings& settings = options.settings;
+  const LaunchSettings& settings = options.settings;
   if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
   const auto job = asking_job(options);
   if (!job.ok()) return {"", refuse(job.status())};
@@ -132,14 +132,14 @@ CheckAnswer check_hosts(const Options& options) {
   for (HostCheckProcess& process : processes) hosts.push_back(process.answer());
   const bool some_silent =
       std::ranges::any_of(hosts, [](const HostCheck& host) { return !host.rows.ok(); });
-  const bool is_plain = !settings.flag("json") && !settings.flag("verbose");
+  const bool is_plain = !settings.questions.json && !settings.job.verbose;
   if (const std::string asked = interpreters_of(hosts); is_plain && !asked.empty()) {
     say(cat("frameworks are looked for by ", asked));
   }
-  CheckAnswer answer{settings.flag("json") ? comparison_as_json(hosts)
-                                           : compare_checks(hosts, settings.flag("verbose"))};
-  if (settings.is_set("require")) {
-    answer.exit_code = check_all_required(settings.text("require"), hosts);
+  CheckAnswer answer{settings.questions.json ? comparison_as_json(hosts)
+                                             : compare_checks(hosts, settings.job.verbose)};
+  if (settings.questions.require.has_value()) {
+    answer.exit_code = check_all_required(settings.questions.require.value_or(""), hosts);
   }
   if (some_silent) answer.exit_code = std::max(answer.exit_code, kExitLauncher);
   return answer;

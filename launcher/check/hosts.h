@@ -4,10 +4,11 @@
 
 #include "launcher/check/check_build.h"
 #include "launcher/cli/options.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
-bool asks_hosts(const Settings& settings);
+bool asks_hosts(const LaunchSettings& settings);
 CheckAnswer check_hosts(const Options& options);
 
 }  // namespace hvd::launcher

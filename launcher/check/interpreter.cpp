@@ -17,8 +17,9 @@ std::string interpreter_of_command(const Options& options, const std::string& se
   if (options.command.empty()) return {};
   const std::string& program = options.command[0];
   std::error_code error;
-  const std::string folder = options.settings.is_set("wdir") ? options.settings.text("wdir")
-                                                             : fs::current_path(error).string();
+  const std::string folder = options.settings.job.wdir.has_value()
+                                 ? options.settings.job.wdir.value_or("")
+                                 : fs::current_path(error).string();
   if (program.ends_with(".py")) {
     const Environment all = environment();
     const auto script = find_command(

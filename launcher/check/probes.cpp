@@ -130,13 +130,13 @@ std::optional<ProbeFacts> parse_found(const std::string& said) {
 
 std::string parse_place(const std::string& said) { return marked(said, kPlace).value_or(""); }
 
-CheckProbes::CheckProbes(const Settings& settings, std::string python)
+CheckProbes::CheckProbes(const LaunchSettings& settings, std::string python)
     : python_(std::move(python)) {
   const std::string folder = executable_folder();
-  const std::string chosen = settings.text("library");
+  const std::string chosen = settings.libraries.library;
   library_ = find_library(folder, chosen);
   looked_for_ = chosen.empty() ? installed_library(folder) : chosen;
-  plugin_path_ = settings.text("plugin_path");
+  plugin_path_ = settings.libraries.plugin_path;
   const std::string inherited = environment_variable("PYTHONPATH").value_or("");
   const std::string package = find_python_package(folder);
   python_path_ =

@@ -6,16 +6,16 @@
 #include <optional>
 #include <string>
 
-#include "base/settings.h"
 #include "launcher/check/loaded_library.h"
 #include "launcher/check/probe.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
 class CheckProbes {
  public:
   // `python`: the interpreter that is asked for frameworks.
-  CheckProbes(const Settings& settings, std::string python);
+  CheckProbes(const LaunchSettings& settings, std::string python);
 
   // Imports horovod.<name> and the framework's own `module`; the version, path and place are those of `module`.
   Probe framework(const std::string& name, const std::string& module) const;

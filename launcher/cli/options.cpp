@@ -159,20 +159,20 @@ std::string name_of(const CommandLine& line, std::string_view key) {
 }
 
 // A detached launcher reads no standard input, and is the launcher of its ranks.
-Status check_detached(const Settings& settings, const CommandLine& line) {
-  if (!settings.flag("detach")) return {};
-  const std::string readers = to_lower(settings.text("stdin"));
+Status check_detached(const LaunchSettings& settings, const CommandLine& line) {
+  if (!settings.job.detach) return {};
+  const std::string readers = to_lower(settings.output.stdin_ranks.value);
   if (readers != "none" && readers != "0") {
     return invalid_argument(cat("--stdin ", printable(readers),
                                 " needs a launcher that stays in its terminal; leave out it or "
                                 "--detach"));
   }
-  if (settings.text("hostfile") == "-") {
+  if (settings.hosts.hostfile.value_or("") == "-") {
     return invalid_argument(
         "--hostfile - reads the standard input, which --detach gives up; give the name of a file");
   }
   for (const char* key : {"mpi", "jsrun", "store_fd"}) {
-    if (!settings.is_set(key) || settings.text(key) == "0") continue;
+    if (!settings.table().is_set(key) || settings.table().text(key) == "0") continue;
     return invalid_argument(cat("--detach cannot be combined with ", name_of(line, key),
                                 ", which leaves the end of the job to another program; leave out "
                                 "one of them"));
@@ -180,9 +180,9 @@ Status check_detached(const Settings& settings, const CommandLine& line) {
   return {};
 }
 
-Status check_readers(const Settings& settings, const std::string& name) {
-  const std::string readers = to_lower(settings.text("stdin"));
-  if (!settings.is_set("stdin") || readers == "none" || readers == "all") return {};
+Status check_readers(const LaunchSettings& settings, const std::string& name) {
+  const std::string readers = to_lower(settings.output.stdin_ranks.value);
+  if (!settings.output.stdin_ranks.is_set || readers == "none" || readers == "all") return {};
   if (parse_ranks(readers, kMaxSlots).ok()) return {};
   return invalid_argument(
       cat(name, " ", printable(readers), " is none of: none, all, or ranks such as 0,3-5"));
@@ -192,13 +192,13 @@ Status check_readers(const Settings& settings, const std::string& name) {
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
 // The values of each setting by itself.
-Status check_rows(const Settings& settings, const CommandLine& line) {
+Status check_rows(const LaunchSettings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(
-      settings.check_ranges([&](std::string_view key) { return name_of(line, key); }));
+      settings.table().check_ranges([&](std::string_view key) { return name_of(line, key); }));
   for (const Setting& each : all_settings()) {
     const std::vector<std::string> values = choices_of(each);
-    if (values.empty() || each.takes_others || !settings.is_set(each.key)) continue;
-    const std::string value = settings.text(each.key);
+    if (values.empty() || each.takes_others || !settings.table().is_set(each.key)) continue;
+    const std::string value = settings.table().text(each.key);
     const auto is_it = [&](const std::string& choice) {
       return to_lower(choice) == to_lower(value);
     };
@@ -210,22 +210,22 @@ Status check_rows(const Settings& settings, const CommandLine& line) {
 }
 
 // Flags of which a job has one.
-Status check_exclusive(const Settings& settings) {
-  if (settings.is_set("hosts") && settings.is_set("hostfile")) {
+Status check_exclusive(const LaunchSettings& settings) {
+  if (settings.hosts.list.has_value() && settings.hosts.hostfile.has_value()) {
     return invalid_argument("-H and -hostfile both say where to run; give one of them");
   }
-  if (settings.flag("gloo") + settings.flag("mpi") + settings.flag("jsrun") > 1) {
+  if (settings.launchers.gloo + settings.launchers.mpi + settings.launchers.jsrun > 1) {
     return invalid_argument(
         "--gloo, --mpi and --jsrun each say who starts the ranks; give one of them");
   }
-  if (settings.is_set("launch_agent") && settings.is_set("ssh_command")) {
+  if (settings.ssh.launch_agent.has_value() && settings.ssh.command.has_value()) {
     return invalid_argument(
         "--launch-agent and --ssh-command both say how hosts are reached; give one of them");
   }
-  if (settings.is_set("tls_cert") && settings.flag("insecure_plaintext")) {
+  if (settings.join.tls_cert.has_value() && settings.join.insecure_plaintext) {
     return invalid_argument("--insecure-plaintext and --tls-cert exclude each other: omit one");
   }
-  if (settings.flag("encrypt") && settings.flag("insecure_compat")) {
+  if (settings.network.encrypt && settings.launchers.insecure_compat) {
     return invalid_argument(
         "--encrypt and --insecure-compat exclude each other: workers of the original Horovod do "
         "not encrypt; omit one");
@@ -233,19 +233,19 @@ Status check_exclusive(const Settings& settings) {
   return {};
 }
 
-bool takes_hosts_that_join(const Settings& settings) {
-  return settings.is_set("listen") || settings.is_set("port_range");
+bool takes_hosts_that_join(const LaunchSettings& settings) {
+  return settings.join.listen.has_value() || settings.network.port_range.has_value();
 }
 
-bool has_join_token(const Settings& settings) {
-  return settings.is_set("token_file") || settings.is_set("token_fd");
+bool has_join_token(const LaunchSettings& settings) {
+  return settings.join.token_file.has_value() || settings.join.token_fd.has_value();
 }
 
 // Hosts that join, and what admits them.
-Status check_joining(const Settings& settings) {
+Status check_joining(const LaunchSettings& settings) {
   const bool listens = takes_hosts_that_join(settings);
   const bool has_token = has_join_token(settings);
-  if (settings.is_set("listen") && !has_token) {
+  if (settings.join.listen.has_value() && !has_token) {
     return invalid_argument(
         "--listen needs --token-file FILE, the secret by which hosts join; a FILE "
         "that is missing is created");
@@ -254,51 +254,50 @@ Status check_joining(const Settings& settings) {
     return invalid_argument(
         "--token-file and --token-fd are for hosts that join, with --listen [HOST]:PORT");
   }
-  if (settings.is_set("tls_cert") != settings.is_set("tls_key")) {
+  if (settings.join.tls_cert.has_value() != settings.join.tls_key.has_value()) {
     return invalid_argument(
         "--tls-cert and --tls-key belong together: the certificates and their key");
   }
-  const bool is_plain = settings.flag("insecure_plaintext");
-  if ((settings.is_set("tls_cert") || is_plain) && !listens) {
+  const bool is_plain = settings.join.insecure_plaintext;
+  if ((settings.join.tls_cert.has_value() || is_plain) && !listens) {
     return invalid_argument(cat(is_plain ? "--insecure-plaintext" : "--tls-cert",
                                 " is for hosts that join, with --listen [HOST]:PORT"));
   }
-  const bool is_tried_again =
-      settings.integer("max_restarts") > 0 || settings.integer("spares") > 0;
-  if (is_tried_again && (settings.is_set("listen") || has_token)) {
+  const bool is_tried_again = settings.job.max_restarts.value > 0 || settings.job.spares > 0;
+  if (is_tried_again && (settings.join.listen.has_value() || has_token)) {
     return invalid_argument(
         "--max-restarts and --spares work only with hosts reached by ssh; hosts that joined with "
         "--listen cannot be restarted");
   }
-  return net::parse_port_range(settings.text("port_range")).status();
+  return net::parse_port_range(settings.network.port_range.value_or("")).status();
 }
 
 // --json, --fold and the streams of ranks.
-Status check_streams(const Settings& settings, const CommandLine& line) {
-  const bool checks = settings.flag("check_build") || settings.is_set("require");
-  if (settings.flag("json") && !checks && !settings.flag("dry_run")) {
+Status check_streams(const LaunchSettings& settings, const CommandLine& line) {
+  const bool checks = settings.questions.check_build || settings.questions.require.has_value();
+  if (settings.questions.json && !checks && !settings.job.dry_run) {
     return invalid_argument(
         "--json is for --check-build and --dry-run; for ranks' output as JSON give "
         "--log-format json");
   }
-  if (settings.flag("fold") && to_lower(settings.text("log_format")) == "json") {
+  if (settings.output.fold && to_lower(settings.output.log_format) == "json") {
     return invalid_argument("--fold does not work with --log-format json; omit one");
   }
   HVD_RETURN_IF_ERROR(check_readers(settings, name_of(line, "stdin")));
   HVD_RETURN_IF_ERROR(check_detached(settings, line));
-  return check_tag(settings.text("tag"));
+  return check_tag(settings.output.tag);
 }
 
 // Slots that are the number of devices, which is counted before the job starts.
-Status check_counted_slots(const Settings& settings, const CommandLine& line) {
-  if (settings.text("slots_by").empty()) return {};
-  const std::string given = cat(name_of(line, "slots_per_host"), " ", settings.text("slots_by"));
+Status check_counted_slots(const LaunchSettings& settings, const CommandLine& line) {
+  if (settings.hosts.slots_by.empty()) return {};
+  const std::string given = cat(name_of(line, "slots_per_host"), " ", settings.hosts.slots_by);
   if (takes_hosts_that_join(settings)) {
     return invalid_argument(cat(given,
                                 ": hosts that join by --listen say their slots themselves, by "
                                 "horovod-agent --slots N; leave the flag out"));
   }
-  if (settings.is_set("host_discovery_script")) {
+  if (settings.elastic.host_discovery_script.has_value()) {
     return invalid_argument(cat(given,
                                 " counts before the job starts, and --host-discovery-script names "
                                 "hosts later; let the script print HOST:SLOTS"));
@@ -306,7 +305,7 @@ Status check_counted_slots(const Settings& settings, const CommandLine& line) {
   return {};
 }
 
-Status check_values(const Settings& settings, const CommandLine& line) {
+Status check_values(const LaunchSettings& settings, const CommandLine& line) {
   const auto name = [&](std::string_view key) { return name_of(line, key); };
   HVD_RETURN_IF_ERROR(check_rows(settings, line));
   HVD_RETURN_IF_ERROR(check_exclusive(settings));
@@ -316,8 +315,8 @@ Status check_values(const Settings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(check_elastic(settings, name));
   HVD_RETURN_IF_ERROR(check_silence_limits(settings, name));
   HVD_RETURN_IF_ERROR(
-      check_placeholders("--launch-agent", settings.text("launch_agent"), kOfLaunchAgent));
-  return net::InterfaceChoice::parse(settings.text("network_interfaces")).status();
+      check_placeholders("--launch-agent", settings.ssh.launch_agent.value_or(""), kOfLaunchAgent));
+  return net::InterfaceChoice::parse(settings.network.network_interfaces).status();
 }
 
 Status apply(const CommandLine& line, Settings& settings) {
@@ -350,7 +349,7 @@ Status check_help(const Options& options, const CommandLine& line) {
 
 // A command of one word after --help is a topic.
 Status check_topic(const Options& options) {
-  if (!options.settings.flag("help") || options.command.size() != 1) return {};
+  if (!options.settings.questions.help || options.command.size() != 1) return {};
   const auto topics = all_topics();
   if (has(topics, options.command.front()) || find_command(options.command.front())) return {};
   std::vector<std::string> commands;
@@ -361,7 +360,7 @@ Status check_topic(const Options& options) {
 }
 
 Status check_complete(const Options& options) {
-  if (is_question(options) || options.settings.flag("dry_run") || !options.command.empty()) {
+  if (is_question(options) || options.settings.job.dry_run || !options.command.empty()) {
     return {};
   }
   return invalid_argument(
@@ -374,20 +373,28 @@ Status check_command(const Options& options, bool has_separator) {
   if (options.command.empty() || has_separator || is_question(options)) return {};
   for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by",
                           "min_num_proc", "host_discovery_script"}) {
-    if (options.settings.is_set(key)) return {};
+    if (options.settings.table().is_set(key)) return {};
   }
   const std::string& word = options.command.front();
   return is_command_elsewhere(word) ? invalid_argument(explain_unknown_command(word)) : Status();
 }
 
-Status settle(CommandLine& line, Options& options) {
-  HVD_ASSIGN_OR_RETURN(options.settings, Settings::from_environment());
+// What environment, config file and command line say, as far as they can be read.
+Status read_settings(const CommandLine& line, Settings& settings) {
+  HVD_ASSIGN_OR_RETURN(settings, Settings::from_environment());
   for (const Given& given : line.flags) {
     if (std::string_view(given.flag->setting->key) != "config_file") continue;
     HVD_ASSIGN_OR_RETURN(const std::string text, read_text_file(given.value, "config file"));
-    HVD_RETURN_IF_ERROR(apply_config(text, given.value, options.settings));
+    HVD_RETURN_IF_ERROR(apply_config(text, given.value, settings));
   }
-  HVD_RETURN_IF_ERROR(apply(line, options.settings));
+  return apply(line, settings);
+}
+
+Status settle(CommandLine& line, Options& options) {
+  Settings settings;
+  const Status unread = read_settings(line, settings);
+  options.settings = LaunchSettings(std::move(settings));
+  HVD_RETURN_IF_ERROR(unread);
   options.command = std::move(line.command);
   HVD_RETURN_IF_ERROR(check_values(options.settings, line));
   HVD_RETURN_IF_ERROR(check_help(options, line));
@@ -399,14 +406,14 @@ Status settle(CommandLine& line, Options& options) {
 }  // namespace
 
 bool is_question(const Options& options) {
-  const Settings& settings = options.settings;
-  return settings.flag("help") || settings.flag("help_all") || settings.flag("version") ||
-         settings.flag("check_build") || settings.is_set("require") ||
-         settings.is_set("completion") || settings.is_set("manual");
+  const LaunchSettings& settings = options.settings;
+  return settings.questions.help || settings.questions.help_all || settings.questions.version ||
+         settings.questions.check_build || settings.questions.require.has_value() ||
+         settings.questions.completion.has_value() || settings.questions.manual.has_value();
 }
 
 bool is_detached(const Options& options) {
-  return options.settings.flag("detach") && !options.settings.flag("dry_run");
+  return options.settings.job.detach && !options.settings.job.dry_run;
 }
 
 Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json) {
@@ -419,7 +426,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, bool* want
   options.is_in_slurm_step = is_in_plain_step(environment_variable);
   const Status unfit = settle(line, options);
   if (wants_json != nullptr) {
-    std::string format = options.settings.text("log_format");
+    std::string format = options.settings.output.log_format;
     for (const Given& given : line.flags) {
       if (std::string_view(given.flag->setting->key) == "log_format") format = given.value;
     }

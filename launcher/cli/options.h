@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/settings.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
 struct Options {
-  Settings settings;
+  LaunchSettings settings;
   std::vector<std::string> command;  // all words from the first that is not a flag
   // The launcher runs in a step of Slurm that has a part of the job's resources. Read at the start, since the
   // job removes the step's variables from this process.

@@ -9,6 +9,7 @@
 #include "launcher/detach/spool_reader.h"
 #include "launcher/detach/tail_lines.h"
 #include "launcher/output/report.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 namespace {
@@ -75,7 +76,7 @@ int follow(SpoolReader& reader, const std::string& pid) {
 int attach(std::span<const std::string> arguments) {
   const auto settings = Settings::from_environment();
   if (!settings.ok()) return refuse(settings.status());
-  const std::string parent = settings->text("spool_dir");
+  const std::string parent = LaunchSettings(*settings).output.spool_dir;
   if (arguments.size() > 1 || (!arguments.empty() && !parse_int(arguments[0]))) {
     return refuse(invalid_argument(
         "write horovodrun attach [PID of a launcher]; to run the program attach, put "
@@ -91,7 +92,7 @@ int attach(std::span<const std::string> arguments) {
 
 void remove_old_spools() {
   const auto settings = Settings::from_environment();
-  if (settings.ok()) remove_old_spools(settings->text("spool_dir"));
+  if (settings.ok()) remove_old_spools(LaunchSettings(*settings).output.spool_dir);
 }
 
 }  // namespace hvd::launcher

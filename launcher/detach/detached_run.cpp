@@ -123,8 +123,8 @@ int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset
 
 }  // namespace
 
-int run_detached(const Settings& settings, const Launch& launch) {
-  const std::string parent = settings.text("spool_dir");
+int run_detached(const LaunchSettings& settings, const Launch& launch) {
+  const std::string parent = settings.output.spool_dir;
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return refuse(system_error("cannot make a socket pair", errno));

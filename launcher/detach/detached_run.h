@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "base/settings.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -12,6 +12,6 @@ using Launch = std::function<int(const std::function<void()>& on_running)>;
 
 // Forks. The first process shows the output until all ranks run, and passes on signals until then.
 // Returns the exit code of either process. Call before there are threads.
-int run_detached(const Settings& settings, const Launch& launch);
+int run_detached(const LaunchSettings& settings, const Launch& launch);
 
 }  // namespace hvd::launcher

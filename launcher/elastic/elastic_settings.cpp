@@ -12,16 +12,16 @@ namespace {
 constexpr int64_t kMaxResets = 1'000'000;
 constexpr double kMaxWindow = 1e8;
 
-int integer(const Settings& settings, std::string_view key) {
-  return static_cast<int>(settings.integer(key));
+int integer(const LaunchSettings& settings, std::string_view key) {
+  return static_cast<int>(settings.table().integer(key));
 }
 
 using Names = std::function<std::string(std::string_view key)>;
 
-Status check_without_elastic(const Settings& settings, const Names& name_of) {
+Status check_without_elastic(const LaunchSettings& settings, const Names& name_of) {
   for (const char* key : {"max_num_proc", "job_reset_limit", "cooldown_range", "elastic_timeout",
                           "restart_ranks", "leave_grace"}) {
-    if (!settings.is_set(key)) continue;
+    if (!settings.table().is_set(key)) continue;
     const std::string name = name_of(key);
     // The variable may be set for all jobs of a user.
     if (name == setting(key).variable) continue;
@@ -33,9 +33,9 @@ Status check_without_elastic(const Settings& settings, const Names& name_of) {
   return {};
 }
 
-Status check_numbers(const Settings& settings, const Names& name_of) {
-  const bool has_start = settings.is_set("num_proc");
-  const bool has_min = settings.is_set("min_num_proc");
+Status check_numbers(const LaunchSettings& settings, const Names& name_of) {
+  const bool has_start = settings.job.num_proc.has_value();
+  const bool has_min = settings.elastic.min_num_proc.has_value();
   if (!has_start && !has_min) {
     return invalid_argument(
         cat("an elastic job needs the number of ranks with which it starts; add -np N to ",
@@ -56,21 +56,21 @@ Status check_numbers(const Settings& settings, const Names& name_of) {
   return {};
 }
 
-Status check_joined(const Settings& settings, const Names& name_of) {
+Status check_joined(const LaunchSettings& settings, const Names& name_of) {
   const char* joined = nullptr;
   for (const char* key : {"listen", "token_fd", "token_file"}) {
-    if (settings.is_set(key)) joined = key;
+    if (settings.table().is_set(key)) joined = key;
   }
   if (joined == nullptr) return {};
   for (const char* key : {"hosts", "hostfile", "host_discovery_script"}) {
-    if (!settings.is_set(key)) continue;
+    if (!settings.table().is_set(key)) continue;
     return invalid_argument(cat(name_of(joined),
                                 " lets hosts join an elastic job by themselves, and ", name_of(key),
                                 " names them; leave out one of these"));
   }
-  const char* again = settings.flag("restart_ranks")          ? "restart_ranks"
-                      : settings.integer("max_restarts") != 0 ? "max_restarts"
-                                                              : nullptr;
+  const char* again = settings.elastic.restart_ranks         ? "restart_ranks"
+                      : settings.job.max_restarts.value != 0 ? "max_restarts"
+                                                             : nullptr;
   if (again != nullptr) {
     return invalid_argument(cat(name_of(again), " cannot be combined with ", name_of(joined),
                                 ": an agent that joins starts its ranks once; leave it out"));
@@ -78,10 +78,10 @@ Status check_joined(const Settings& settings, const Names& name_of) {
   return {};
 }
 
-Status check_hosts(const Settings& settings, const Names& name_of) {
-  if (!settings.is_set("host_discovery_script")) return {};
+Status check_hosts(const LaunchSettings& settings, const Names& name_of) {
+  if (!settings.elastic.host_discovery_script.has_value()) return {};
   for (const char* key : {"hosts", "hostfile"}) {
-    if (!settings.is_set(key)) continue;
+    if (!settings.table().is_set(key)) continue;
     return invalid_argument(cat(name_of("host_discovery_script"), " and ", name_of(key),
                                 " both say where to run; give one of them"));
   }
@@ -89,14 +89,14 @@ Status check_hosts(const Settings& settings, const Names& name_of) {
 }
 
 // The flag that makes the job elastic.
-std::string cause_of(const Settings& settings, const Names& name_of) {
-  return name_of(settings.is_set("host_discovery_script") ? "host_discovery_script"
-                                                          : "min_num_proc");
+std::string cause_of(const LaunchSettings& settings, const Names& name_of) {
+  return name_of(settings.elastic.host_discovery_script.has_value() ? "host_discovery_script"
+                                                                    : "min_num_proc");
 }
 
-Status check_starter(const Settings& settings, const Names& name_of) {
+Status check_starter(const LaunchSettings& settings, const Names& name_of) {
   for (const char* key : {"mpi", "jsrun"}) {
-    if (!settings.flag(key)) continue;
+    if (!settings.table().flag(key)) continue;
     return invalid_argument(cat(name_of(key),
                                 " starts jobs of constant size only; leave out it or ",
                                 cause_of(settings, name_of)));
@@ -105,18 +105,18 @@ Status check_starter(const Settings& settings, const Names& name_of) {
 }
 
 // An elastic job has no use for these; leaving them unused would surprise.
-Status check_others(const Settings& settings, const Names& name_of) {
-  if (settings.integer("spares") != 0) {
+Status check_others(const LaunchSettings& settings, const Names& name_of) {
+  if (settings.job.spares != 0) {
     return invalid_argument(cat(name_of("spares"),
                                 " is for jobs of constant size: an elastic job goes on with the "
                                 "hosts that are left, and takes new ones; leave it out"));
   }
-  if (to_lower(settings.text("on_failure")) == "wait") {
+  if (to_lower(settings.end.on_failure) == "wait") {
     return invalid_argument(cat(name_of("on_failure"),
                                 " wait is for jobs of constant size: the ranks of an elastic job "
                                 "go on without the failed one; leave it out"));
   }
-  if (settings.flag("insecure_compat")) {
+  if (settings.launchers.insecure_compat) {
     return invalid_argument(cat(name_of("insecure_compat"),
                                 " is for jobs of constant size: the launcher of an elastic job "
                                 "does not serve Horovod's own workers; leave out ",
@@ -127,18 +127,19 @@ Status check_others(const Settings& settings, const Names& name_of) {
 
 }  // namespace
 
-RankLimits rank_limits(const Settings& settings) {
+RankLimits rank_limits(const LaunchSettings& settings) {
   RankLimits limits;
-  const char* start = settings.is_set("num_proc") ? "num_proc" : "min_num_proc";
-  const char* min = settings.is_set("min_num_proc") ? "min_num_proc" : "num_proc";
+  const char* start = settings.job.num_proc.has_value() ? "num_proc" : "min_num_proc";
+  const char* min = settings.elastic.min_num_proc.has_value() ? "min_num_proc" : "num_proc";
   limits.start = std::max(1, integer(settings, start));
   limits.min = std::max(1, integer(settings, min));
-  if (settings.is_set("max_num_proc")) limits.max = integer(settings, "max_num_proc");
+  if (settings.elastic.max_num_proc.has_value())
+    limits.max = static_cast<int>(settings.elastic.max_num_proc.value_or(0));
   return limits;
 }
 
-double elastic_timeout(const Settings& settings) {
-  const double seconds = settings.number("elastic_timeout");
+double elastic_timeout(const LaunchSettings& settings) {
+  const double seconds = settings.elastic.timeout;
   return seconds > 0 ? seconds : *parse_double(setting("elastic_timeout").default_value);
 }
 
@@ -157,9 +158,9 @@ Result<ResetLimit> parse_reset_limit(std::string_view text) {
                               kMaxResets, ", or N/SECONDS, such as 3/60"));
 }
 
-std::optional<ResetLimit> reset_limit(const Settings& settings) {
-  if (!settings.is_set("job_reset_limit")) return {};
-  const auto limit = parse_reset_limit(settings.text("job_reset_limit"));
+std::optional<ResetLimit> reset_limit(const LaunchSettings& settings) {
+  if (!settings.elastic.job_reset_limit.has_value()) return {};
+  const auto limit = parse_reset_limit(settings.elastic.job_reset_limit.value_or(""));
   HVD_CHECK(limit.ok());  // by check_elastic
   return *limit;
 }
@@ -183,25 +184,26 @@ Result<CooldownRange> parse_cooldown_range(std::string_view text) {
   return CooldownRange{*low, *high};
 }
 
-std::optional<int> most_restarts(const Settings& settings) {
-  if (!settings.is_set("max_restarts")) return {};
-  return integer(settings, "max_restarts");
+std::optional<int> most_restarts(const LaunchSettings& settings) {
+  if (!settings.job.max_restarts.is_set) return {};
+  return static_cast<int>(settings.job.max_restarts.value);
 }
 
-std::optional<CooldownRange> cooldown_range(const Settings& settings) {
-  if (!settings.is_set("cooldown_range")) return {};
-  const auto range = parse_cooldown_range(settings.text("cooldown_range"));
+std::optional<CooldownRange> cooldown_range(const LaunchSettings& settings) {
+  if (!settings.elastic.cooldown_range.has_value()) return {};
+  const auto range = parse_cooldown_range(settings.elastic.cooldown_range.value_or(""));
   HVD_CHECK(range.ok());  // by check_elastic
   return *range;
 }
 
-Status check_elastic(const Settings& settings, const Names& name_of) {
-  if (settings.is_set("job_reset_limit")) {
-    const Status status = parse_reset_limit(settings.text("job_reset_limit")).status();
+Status check_elastic(const LaunchSettings& settings, const Names& name_of) {
+  if (settings.elastic.job_reset_limit.has_value()) {
+    const Status status = parse_reset_limit(settings.elastic.job_reset_limit.value_or("")).status();
     HVD_RETURN_IF_ERROR(status.with_context(name_of("job_reset_limit")));
   }
-  if (settings.is_set("cooldown_range")) {
-    const Status status = parse_cooldown_range(settings.text("cooldown_range")).status();
+  if (settings.elastic.cooldown_range.has_value()) {
+    const Status status =
+        parse_cooldown_range(settings.elastic.cooldown_range.value_or("")).status();
     HVD_RETURN_IF_ERROR(status.with_context(name_of("cooldown_range")));
   }
   if (!is_elastic(settings)) return check_without_elastic(settings, name_of);

@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "base/settings.h"
 #include "launcher/elastic/discovery/host_cooldown.h"
 #include "launcher/plan/job_kind.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -22,10 +22,10 @@ struct RankLimits {
   std::optional<int> max;  // --max-np; default no limit
 };
 // For an elastic job.
-RankLimits rank_limits(const Settings& settings);
+RankLimits rank_limits(const LaunchSettings& settings);
 
 // Seconds that a job waits for enough slots: --elastic-timeout, where 0 means the default.
-double elastic_timeout(const Settings& settings);
+double elastic_timeout(const LaunchSettings& settings);
 
 // --reset-limit N or N/SECONDS: how often the membership may change, in all or in a time.
 struct ResetLimit {
@@ -34,20 +34,20 @@ struct ResetLimit {
 };
 Result<ResetLimit> parse_reset_limit(std::string_view text);
 // Nothing without the flag.
-std::optional<ResetLimit> reset_limit(const Settings& settings);
+std::optional<ResetLimit> reset_limit(const LaunchSettings& settings);
 
 // How often a program that does not survive the failure of a rank is started again: --max-restarts.
 // Nothing without the flag.
-std::optional<int> most_restarts(const Settings& settings);
+std::optional<int> most_restarts(const LaunchSettings& settings);
 
 // --blacklist-cooldown-range LO HI, as "LO HI" or "LO,HI".
 Result<CooldownRange> parse_cooldown_range(std::string_view text);
 // Nothing without the flag.
-std::optional<CooldownRange> cooldown_range(const Settings& settings);
+std::optional<CooldownRange> cooldown_range(const LaunchSettings& settings);
 
 // The sentence about settings that do not fit together, as far as they are about elastic jobs. `name_of`
 // returns the user's spelling of a setting, by its key.
-Status check_elastic(const Settings& settings,
+Status check_elastic(const LaunchSettings& settings,
                      const std::function<std::string(std::string_view key)>& name_of);
 
 }  // namespace hvd::launcher

@@ -43,12 +43,13 @@ Result<Options> counting_job(const Options& options) {
   Options job;
   job.command = {"sh"};
   job.is_in_slurm_step = options.is_in_slurm_step;
+  Settings settings;
   for (const char* key : {"ssh_port", "ssh_identity_file", "ssh_command", "launch_agent",
                           "agent_dir", "start_timeout", "no_env"}) {
-    if (!options.settings.is_set(key)) continue;
-    HVD_RETURN_IF_ERROR(job.settings.set(key, options.settings.text(key)));
+    if (!options.settings.table().is_set(key)) continue;
+    HVD_RETURN_IF_ERROR(settings.set(key, options.settings.table().text(key)));
   }
-  HVD_RETURN_IF_ERROR(job.settings.set("wdir", "/"));
+  job.settings = LaunchSettings(std::move(settings)).with("wdir", "/");
   return job;
 }
 
@@ -69,7 +70,7 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   HVD_ASSIGN_OR_RETURN(SlotPlan plan, plan_slots(hosts, std::nullopt));
   // These outlive the links in the table.
   net::asio::io_context loop(1);
-  LocalSpawner local(job.settings.flag("no_env"));
+  LocalSpawner local(job.settings.environment.no_env);
   RemoteSpawner remote;
   SessionSpawner local_sessions(local, SessionSpawner::Return::kNever);
   SessionSpawner remote_sessions(remote, SessionSpawner::Return::kBySpawner);
@@ -90,7 +91,7 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   }
   Preflight preflight(loop.get_executor(), local_sessions, remote_sessions);
   std::vector<Status> errors;
-  net::asio::co_spawn(loop, preflight.run(std::move(starts), job.settings.number("start_timeout")),
+  net::asio::co_spawn(loop, preflight.run(std::move(starts), job.settings.job.start_timeout.value),
                       [&](std::exception_ptr thrown, std::vector<Status> found) {
                         errors = std::move(found);
                         if (thrown) errors.push_back(rendezvous::status_of(thrown, "cancelled"));
@@ -100,7 +101,7 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   if (!errors.empty()) return errors.front();
   std::vector<int> counts;
   for (HostRun& host : table.hosts()) {
-    counts.push_back(count_of(*host.link(), options.settings.text("slots_by")));
+    counts.push_back(count_of(*host.link(), options.settings.hosts.slots_by));
     host.close();
   }
   return counts;

@@ -16,26 +16,26 @@
 namespace hvd::launcher {
 namespace {
 
-GenerationLimits generation_limits(const Settings& settings, bool hosts_join) {
+GenerationLimits generation_limits(const LaunchSettings& settings, bool hosts_join) {
   const RankLimits ranks = rank_limits(settings);
   return {.least = ranks.min,
           .most = ranks.max,
           .pause_seconds = elastic_timeout(settings),
-          .return_seconds = settings.number("start_timeout"),
-          .init_seconds = init_seconds(settings),
+          .return_seconds = settings.job.start_timeout.value,
+          .init_seconds = init_seconds(settings.table()),
           .resets = reset_limit(settings),
-          .finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
+          .finds_hosts = hosts_join || settings.elastic.host_discovery_script.has_value(),
           .hosts_join = hosts_join,
-          .restarts_ranks = settings.flag("restart_ranks"),
+          .restarts_ranks = settings.elastic.restart_ranks,
           // An agent that has joined starts its ranks once, and a parent process serves one launch.
-          .restarts_programs = !hosts_join && !settings.is_set("store_fd"),
+          .restarts_programs = !hosts_join && !settings.job.store_fd.has_value(),
           .most_restarts = most_restarts(settings),
           .cause_seconds = silence_limits(settings, false).host_timeout_seconds + 2};
 }
 
 }  // namespace
 
-Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>& hosts) {
+Result<SlotPlan> plan_elastic(const LaunchSettings& settings, const std::vector<Host>& hosts) {
   const RankLimits ranks = rank_limits(settings);
   int slots = 0;
   for (const Host& host : hosts) slots += host.slots;
@@ -43,7 +43,7 @@ Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>&
   return plan_slots(hosts, std::max(ranks.start, std::min(ranks.max.value_or(slots), slots)));
 }
 
-Result<SlotPlan> plan_again(const Settings& settings, const JobHistory& history,
+Result<SlotPlan> plan_again(const LaunchSettings& settings, const JobHistory& history,
                             std::vector<Host> hosts) {
   const auto place = [&](const Host& host) {
     return std::find(history.hosts.begin(), history.hosts.end(), host.name) - history.hosts.begin();
@@ -55,10 +55,11 @@ Result<SlotPlan> plan_again(const Settings& settings, const JobHistory& history,
   return plan_slots(hosts, std::min(most.value_or(slots), slots));
 }
 
-JobHistory new_history(const Settings& settings, std::vector<Host> hosts, bool hosts_join) {
-  const HostPool::Rules rules{.finds_hosts = hosts_join || settings.is_set("host_discovery_script"),
-                              .hosts_join = hosts_join,
-                              .cooldown = cooldown_range(settings)};
+JobHistory new_history(const LaunchSettings& settings, std::vector<Host> hosts, bool hosts_join) {
+  const HostPool::Rules rules{
+      .finds_hosts = hosts_join || settings.elastic.host_discovery_script.has_value(),
+      .hosts_join = hosts_join,
+      .cooldown = cooldown_range(settings)};
   // std::random_device asks for glibc 2.36, and release packages start with 2.34.
   uint64_t seed = 0;
   fill_random(std::as_writable_bytes(std::span(&seed, 1)));
@@ -75,12 +76,12 @@ ElasticJob::ElasticJob(Launch launch)
       generations_(generation_limits(launch_.options.settings, launch_.join_queue != nullptr),
                    *this, launch_.history),
       timer_(launch_.loop) {
-  const Settings& settings = launch_.options.settings;
-  if (!settings.is_set("host_discovery_script")) return;
+  const LaunchSettings& settings = launch_.options.settings;
+  if (!settings.elastic.host_discovery_script.has_value()) return;
   discovery_ = std::make_unique<ScriptDiscovery>(
       launch_.loop.get_executor(),
-      DiscoveryScript{.command = settings.text("host_discovery_script"),
-                      .slots_alone = static_cast<int>(settings.integer("slots_per_host"))},
+      DiscoveryScript{.command = settings.elastic.host_discovery_script.value_or(""),
+                      .slots_alone = static_cast<int>(settings.hosts.slots_per_host.value)},
       DiscoveryCallbacks{
           .warn = [this](std::string_view sentence) { launch_.output.say(sentence); },
           .show = [this](std::string_view line) { launch_.output.say(line); }});
@@ -188,7 +189,7 @@ Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
 
 void ElasticJob::host_leaves(HostRun& host, const std::string& why) {
   if (is_stopped_ || host.state() >= HostState::kEnding) return;
-  generations_.host_leaves(host.number(), why, launch_.options.settings.number("leave_grace"),
+  generations_.host_leaves(host.number(), why, launch_.options.settings.elastic.leave_grace,
                            Clock::now());
   arm();
 }

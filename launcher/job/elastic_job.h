@@ -16,6 +16,7 @@
 #include "launcher/link/join_queue.h"
 #include "launcher/output/output.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/settings/launch_settings.h"
 #include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
@@ -78,13 +79,13 @@ class ElasticJob : public JobPolicy, private GenerationActions {
 };
 
 // The beginning of an elastic job, of which these are the hosts.
-JobHistory new_history(const Settings& settings, std::vector<Host> hosts, bool hosts_join);
+JobHistory new_history(const LaunchSettings& settings, std::vector<Host> hosts, bool hosts_join);
 
 // The plan of the next launch, on hosts with enough slots: hosts of the last generation keep their order.
-Result<SlotPlan> plan_again(const Settings& settings, const JobHistory& history,
+Result<SlotPlan> plan_again(const LaunchSettings& settings, const JobHistory& history,
                             std::vector<Host> hosts);
 
 // The hosts that an elastic job begins with, as a plan: all of them, up to --max-np ranks.
-Result<SlotPlan> plan_elastic(const Settings& settings, const std::vector<Host>& hosts);
+Result<SlotPlan> plan_elastic(const LaunchSettings& settings, const std::vector<Host>& hosts);
 
 }  // namespace hvd::launcher

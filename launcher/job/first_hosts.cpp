@@ -29,18 +29,18 @@ int slots_of(const std::vector<Host>& hosts) {
 class Wait {
  public:
   // `history`: of a job that begins again, or null.
-  Wait(const Settings& settings, JobHistory* history)
+  Wait(const LaunchSettings& settings, JobHistory* history)
       : settings_(settings),
         history_(history),
         wanted_(history != nullptr ? rank_limits(settings).min : rank_limits(settings).start),
         changed_(loop_),
         signals_(loop_, SIGINT, SIGTERM) {
     if (!is_ignored(SIGHUP)) signals_.add(SIGHUP);
-    if (!settings.is_set("host_discovery_script")) return;
+    if (!settings.elastic.host_discovery_script.has_value()) return;
     discovery_ = std::make_unique<ScriptDiscovery>(
         loop_.get_executor(),
-        DiscoveryScript{.command = settings.text("host_discovery_script"),
-                        .slots_alone = static_cast<int>(settings.integer("slots_per_host"))},
+        DiscoveryScript{.command = settings.elastic.host_discovery_script.value_or(""),
+                        .slots_alone = static_cast<int>(settings.hosts.slots_per_host.value)},
         DiscoveryCallbacks{.warn = [](std::string_view sentence) { say(std::string(sentence)); },
                            .show = [](std::string_view line) { say(std::string(line)); }});
   }
@@ -145,7 +145,7 @@ class Wait {
     co_return status;
   }
 
-  const Settings& settings_;
+  const LaunchSettings& settings_;
   JobHistory* const history_;
   const int wanted_;
   net::asio::io_context loop_{1};
@@ -159,7 +159,7 @@ class Wait {
 }  // namespace
 
 Result<FirstHosts> wait_for_first_hosts(const Options& options) {
-  if (options.settings.is_set("host_discovery_script"))
+  if (options.settings.elastic.host_discovery_script.has_value())
     return Wait(options.settings, nullptr).run();
   HVD_ASSIGN_OR_RETURN(auto hosts, choose_hosts_with_slots(options));
   return FirstHosts{.hosts = std::move(hosts), .signal = 0};

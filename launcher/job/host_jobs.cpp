@@ -32,16 +32,16 @@ HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t genera
       is_elastic_(is_elastic),
       identity_(identity),
       methods_(options.settings, options.is_in_slurm_step),
-      grace_(options.settings.number("kill_grace")),
-      end_signal_(to_lower(options.settings.text("end_signal")) == "int" ? SIGINT : SIGTERM) {}
+      grace_(options.settings.end.kill_grace),
+      end_signal_(to_lower(options.settings.end.end_signal) == "int" ? SIGINT : SIGTERM) {}
 
 Status HostJobs::read() {
-  const Settings& settings = options_.settings;
-  const std::string key = settings.text("ssh_identity_file");
+  const LaunchSettings& settings = options_.settings;
+  const std::string key = settings.ssh.identity_file.value_or("");
   if (!key.empty() && ::access(key.c_str(), R_OK) != 0) {
     return system_error(cat("cannot read the private key ", key, " given with -i"), errno);
   }
-  const std::string readers = to_lower(settings.text("stdin"));
+  const std::string readers = to_lower(settings.output.stdin_ranks.value);
   if (readers != "none" && readers != "all") {  // ranks of an elastic job may come later
     HVD_RETURN_IF_ERROR(parse_ranks(readers, is_elastic_ ? kMaxSlots : plan_.size())
                             .status()
@@ -56,25 +56,25 @@ Status HostJobs::read() {
   if (logical.starts_with('/') && std::filesystem::equivalent(logical, directory_, error)) {
     directory_ = logical;
   }
-  if (settings.is_set("wdir"))
-    directory_ = std::filesystem::path(directory_) / settings.text("wdir");
-  if (settings.is_set("stage")) {
-    HVD_ASSIGN_OR_RETURN(
-        code_, read_staged_code(settings.text("stage"), directory_, settings.is_set("wdir")));
+  if (settings.job.wdir.has_value())
+    directory_ = std::filesystem::path(directory_) / settings.job.wdir.value_or("");
+  if (settings.job.stage.has_value()) {
+    HVD_ASSIGN_OR_RETURN(code_, read_staged_code(settings.job.stage.value_or(""), directory_,
+                                                 settings.job.wdir.has_value()));
   }
   HVD_ASSIGN_OR_RETURN(environment_, read_environment_choice(settings));
   return {};
 }
 
 SpawnTarget HostJobs::target_of(const Host& host) const {
-  const Settings& settings = options_.settings;
+  const LaunchSettings& settings = options_.settings;
   SpawnTarget target;
   target.host = host.name;
   target.user = host.user;
-  target.port = host.port != 0 ? host.port : static_cast<int>(settings.integer("ssh_port"));
-  target.identity_file = settings.text("ssh_identity_file");
+  target.port = host.port != 0 ? host.port : static_cast<int>(settings.ssh.port.value_or(0));
+  target.identity_file = settings.ssh.identity_file.value_or("");
   target.agent_path = agent_;
-  target.agent_dir = settings.text("agent_dir");
+  target.agent_dir = settings.job.agent_dir;
   const LaunchMethod method = methods_.of(host);
   target.command = method.command;
   target.is_step = method.is_step;
@@ -97,7 +97,7 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   shared.job = identity_.number;
   shared.generation = generation_;
   shared.secret = identity_.secret.hex();
-  shared.start_timeout = options_.settings.number("start_timeout");
+  shared.start_timeout = options_.settings.job.start_timeout.value;
   HostJob job;
   job.job = identity_.number;
   job.generation = generation_;
@@ -115,25 +115,25 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
     Environment own = slot_environment(plan_, slot);
-    if (options_.settings.flag("no_torch_env")) remove_torch_variables(own);
+    if (options_.settings.environment.no_torch_env) remove_torch_variables(own);
     if (is_elastic_) {
       own.emplace_back("HOROVOD_ELASTIC", "1");
       own.emplace_back("HOROVOD_ELASTIC_PROCESS", cat(slot.rank));
     }
-    if (options_.settings.is_set("store_fd")) {
+    if (options_.settings.job.store_fd.has_value()) {
       own.emplace_back("HOROVOD_RESULT_KEY", result_key(results_secret_, slot.rank));
     }
     job.ranks.push_back({slot.rank, std::move(own), reads_input(slot.rank)});
   }
-  job.remote_init = options_.settings.text("remote_init");
+  job.remote_init = options_.settings.job.remote_init;
   job.is_compared = plan_.hosts.size() > 1;
   const SilenceLimits silence = methods_.of(plan_.hosts[static_cast<size_t>(host)]).silence;
   job.lease_seconds = silence.lease_seconds;
   job.host_timeout_seconds = silence.host_timeout_seconds;
-  if (is_elastic_) job.leave_grace_seconds = options_.settings.number("leave_grace");
+  if (is_elastic_) job.leave_grace_seconds = options_.settings.elastic.leave_grace;
   job.kill_grace_seconds = grace_;
   job.end_signal = end_signal_;
-  job.insecure_compat = options_.settings.flag("insecure_compat");
+  job.insecure_compat = options_.settings.launchers.insecure_compat;
   return job;
 }
 
@@ -142,10 +142,10 @@ double HostJobs::host_timeout(int host) const {
 }
 
 bool HostJobs::reads_input(int rank) const {
-  const Settings& settings = options_.settings;
+  const LaunchSettings& settings = options_.settings;
   // The host list may have come from standard input.
-  if (settings.text("hostfile") == "-") return false;
-  const std::string readers = to_lower(settings.text("stdin"));
+  if (settings.hosts.hostfile.value_or("") == "-") return false;
+  const std::string readers = to_lower(settings.output.stdin_ranks.value);
   if (readers == "none" || readers == "all") return readers == "all";
   const auto ranks = parse_ranks(readers, std::max(plan_.size(), rank + 1));
   return ranks.ok() && (*ranks)[static_cast<size_t>(rank)];

@@ -28,7 +28,7 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, Ho
       host_jobs_(host_jobs),
       join_queue_(join_queue),
       progress_(loop),
-      local_(options.settings.flag("no_env")),
+      local_(options.settings.environment.no_env),
       local_sessions_(
           join_queue ? static_cast<Spawner&>(*join_queue) : local_,
           join_queue ? SessionSpawner::Return::kByAgent : SessionSpawner::Return::kNever),
@@ -48,7 +48,7 @@ net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
   net::asio::co_spawn(loop_, show_progress(output), net::asio::detached);
   Outcome outcome;
   outcome.errors =
-      co_await preflight_.run(std::move(starts), options_.settings.number("start_timeout"));
+      co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
   progress_.cancel();
   output.show_status("");
   if (is_cancelled_ || !outcome.errors.empty()) co_return outcome;
@@ -69,7 +69,7 @@ net::Task<Status> HostStartup::add(HostRun& host) {
   std::vector<HostStart> starts;
   starts.push_back(start_of(host));
   const std::vector<Status> errors =
-      co_await preflight_.run(std::move(starts), options_.settings.number("start_timeout"));
+      co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
   if (!errors.empty()) co_return errors.front();
   if (is_cancelled_) co_return aborted("the job ends");
   co_return Status();

@@ -246,7 +246,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       join_queue_(join_queue),
       on_running_(on_running),
       loop_(join_queue ? join_queue->loop() : own_loop_),
-      supervisor_(hosts_, to_lower(options.settings.text("on_failure")) == "wait"),
+      supervisor_(hosts_, to_lower(options.settings.end.on_failure) == "wait"),
       silent_hosts_(plan_, [this](int host) { return ranks_of(host); }),
       identity_(join_queue ? join_queue->identity() : random_job()),
       host_jobs_(options, plan_, generation, identity_, history != nullptr),
@@ -429,24 +429,24 @@ void JobLaunch::start_input() {
 
 Status JobLaunch::find_places() {
   HVD_RETURN_IF_ERROR(host_jobs_.read());
-  const Settings& settings = options_.settings;
-  if (settings.is_set("store_fd")) {
+  const LaunchSettings& settings = options_.settings;
+  if (settings.job.store_fd.has_value()) {
     HVD_ASSIGN_OR_RETURN(parent_process_,
-                         ParentProcess::take(static_cast<int>(settings.integer("store_fd"))));
+                         ParentProcess::take(static_cast<int>(settings.job.store_fd.value_or(0))));
   }
   OutputStyle style;
-  style.directory = settings.text("output_filename");
+  style.directory = settings.output.output_filename.value_or("");
   style.is_continued = generation_ > 0;
-  style.tag = settings.text("tag");
-  style.folds = settings.flag("fold");
+  style.tag = settings.output.tag;
+  style.folds = settings.output.fold;
   // Programs read objects, and the ranks of an elastic job have other numbers in later generations.
-  style.folds_tracebacks = !settings.flag("verbose") && history_ == nullptr &&
-                           to_lower(settings.text("log_format")) != "json";
-  style.has_timestamps = settings.flag("prefix_timestamp");
-  if (to_lower(settings.text("log_format")) == "json") style.format = LineFormat::kJson;
-  if (settings.is_set("only_rank")) {
-    auto shown =
-        parse_ranks(settings.text("only_rank"), generation_ > 0 ? kMaxSlots : plan_.size());
+  style.folds_tracebacks = !settings.job.verbose && history_ == nullptr &&
+                           to_lower(settings.output.log_format) != "json";
+  style.has_timestamps = settings.output.prefix_timestamp;
+  if (to_lower(settings.output.log_format) == "json") style.format = LineFormat::kJson;
+  if (settings.output.only_rank.has_value()) {
+    auto shown = parse_ranks(settings.output.only_rank.value_or(""),
+                             generation_ > 0 ? kMaxSlots : plan_.size());
     if (!shown.ok()) return shown.status().with_context("--only-rank");
     style.is_shown = *std::move(shown);
   }
@@ -459,11 +459,11 @@ Status JobLaunch::find_places() {
     const Environment given = overlay(environment(), host_jobs_.environment_choice().values);
     for (const std::string& sentence : about_misspelt_variables(given)) output_->say(sentence);
     for (const char* key : {"mpi_args", "binding_args"}) {
-      if (!options_.settings.is_set(key)) continue;
+      if (!options_.settings.table().is_set(key)) continue;
       output_->say(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
     }
   }
-  const bool has_torch = !options_.settings.flag("no_torch_env");
+  const bool has_torch = !options_.settings.environment.no_torch_env;
   for (const std::string& name : ineffective_names(host_jobs_.environment_choice(), has_torch)) {
     output_->say(
         cat("-x ", name, " has no effect: horovodrun itself sets this variable for each rank"));
@@ -481,7 +481,7 @@ Status JobLaunch::find_places() {
 
 // The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.
 std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
-  if (!options_.settings.flag("insecure_compat")) return {};
+  if (!options_.settings.launchers.insecure_compat) return {};
   rendezvous::ScopeSizes sizes = {{"global", plan_.size()}};
   for (const Slot& slot : plan_.slots) {
     sizes[cat("local_", plan_.hosts[static_cast<size_t>(slot.host)].name)] = slot.local_size;
@@ -503,11 +503,11 @@ net::Task<int> JobLaunch::prepare() {
     co_await output_->drain();
     co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
   }
-  if (options_.settings.flag("no_torch_env")) {
+  if (options_.settings.environment.no_torch_env) {
     for (HostRun& host : hosts_.hosts()) remove_torch_variables(host.order().environment);
   }
   for (const std::string& warning : hosts.warnings) output_->say(warning);
-  if (generation_ == 0 && options_.settings.flag("verbose")) tell_thread_shares();
+  if (generation_ == 0 && options_.settings.job.verbose) tell_thread_shares();
   explain_start();
   co_return 0;
 }
@@ -572,7 +572,7 @@ void JobLaunch::start() {
   server_->show_launch([this] { return inspector_.states(); });
   loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
                       [](const std::string& sentence) { launcher::say(sentence); });
-  if (const double seconds = options_.settings.number("timeout"); seconds > 0) {
+  if (const double seconds = options_.settings.end.timeout.value_or(0); seconds > 0) {
     timeout_.expires_at(
         (history_ != nullptr ? history_->began : Clock::now()) +
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
@@ -798,7 +798,7 @@ RankContext JobLaunch::context_of(int rank) const {
   for (const auto& [name, value] : hosts_.rank(rank).host().link()->versions()) {
     if (name == kInterpreter) context.interpreter = value;
   }
-  context.may_be_original = options_.settings.flag("insecure_compat");
+  context.may_be_original = options_.settings.launchers.insecure_compat;
   const bool is_read = std::ranges::any_of(
       plan_.slots, [this](const Slot& slot) { return host_jobs_.reads_input(slot.rank); });
   context.lacks_input = is_read && !host_jobs_.reads_input(rank);
@@ -808,7 +808,7 @@ RankContext JobLaunch::context_of(int rank) const {
 // Ranks that do not know of each other have each done the whole work, and look like success.
 void JobLaunch::tell_independence() {
   if (plan_.size() < 2 || has_met_ || independent_hosts_ != hosts_.hosts().size()) return;
-  if (options_.settings.flag("independent")) return;
+  if (options_.settings.environment.independent) return;
   output_->say(
       cat("each of the ", plan_.size(), " ranks has run ", printable(join(options_.command, " ")),
           " by itself: none has called hvd.init(), used the job's store, PMIx or "
@@ -838,10 +838,10 @@ void JobLaunch::tell_the_end() {
 }
 
 void prepare_process(const Options& options) {
-  if (log::Level level; log::parse_level(options.settings.text("log_level"), level)) {
+  if (log::Level level; log::parse_level(options.settings.logging.log_level, level)) {
     log::set_level(level);
   }
-  if (options.settings.flag("verbose")) log::set_level(log::Level::kInfo);
+  if (options.settings.job.verbose) log::set_level(log::Level::kInfo);
   explain(cat("the command is ", printable(join(options.command, " "), 2000)));
   // A local agent starts with this process's environment.
   const Environment all = environment();

@@ -61,8 +61,8 @@ Result<Arguments> host_arguments(MpiFlavour flavour, const SlotPlan& plan) {
   return Arguments{"-ppn", cat(first.slots), "-hosts", join(names, ",")};
 }
 
-Result<Arguments> binding_arguments(MpiFlavour flavour, const Settings& settings) {
-  if (settings.is_set("binding_args")) {
+Result<Arguments> binding_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
+  if (settings.launchers.binding_args.has_value()) {
     if (!is_hydra(flavour)) return words_of_flag(settings, "binding_args");
     return invalid_argument(cat("--binding-args is for Open MPI and Spectrum MPI, and mpirun is ",
                                 name_of(flavour), "'s; write what binds into --mpi-args"));
@@ -80,12 +80,12 @@ Result<Arguments> binding_arguments(MpiFlavour flavour, const Settings& settings
 }
 
 // Arguments that only this flavour has.
-Result<Arguments> own_arguments(MpiFlavour flavour, const Settings& settings, size_t hosts) {
+Result<Arguments> own_arguments(MpiFlavour flavour, const LaunchSettings& settings, size_t hosts) {
   Arguments words;
   if (flavour == MpiFlavour::kOpenMpi) words = {"-mca", "pml", "ob1", "-mca", "btl", "^openib"};
-  if (flavour == MpiFlavour::kSpectrum && settings.flag("tcp")) words = {"-tcp"};
+  if (flavour == MpiFlavour::kSpectrum && settings.libraries.tcp) words = {"-tcp"};
   if (!is_hydra(flavour)) append(words, many_hosts_arguments(hosts));
-  if (!settings.flag("prefix_timestamp")) return words;
+  if (!settings.output.prefix_timestamp) return words;
   if (is_hydra(flavour)) {
     return invalid_argument(cat(name_of(flavour),
                                 "'s mpirun puts no times before lines; leave out ",
@@ -95,18 +95,19 @@ Result<Arguments> own_arguments(MpiFlavour flavour, const Settings& settings, si
   return words;
 }
 
-Arguments ssh_arguments(MpiFlavour flavour, const Settings& settings) {
+Arguments ssh_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   Arguments ssh;
-  if (settings.is_set("ssh_port")) append(ssh, {"-p", settings.text("ssh_port")});
-  if (settings.is_set("ssh_identity_file")) append(ssh, {"-i", settings.text("ssh_identity_file")});
+  if (settings.ssh.port.has_value()) append(ssh, {"-p", cat(settings.ssh.port.value_or(0))});
+  if (settings.ssh.identity_file.has_value())
+    append(ssh, {"-i", settings.ssh.identity_file.value_or("")});
   if (ssh.empty()) return {};
   if (is_hydra(flavour)) return {"-bootstrap=ssh", "-bootstrap-exec-args", join(ssh, " ")};
   return {"-mca", "plm_rsh_args", join(ssh, " ")};
 }
 
 // Exclusions and beginnings of names are for the ranks alone, which find them in their environment.
-Result<Arguments> network_arguments(MpiFlavour flavour, const Settings& settings) {
-  const std::string given = settings.text("network_interfaces");
+Result<Arguments> network_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
+  const std::string given = settings.network.network_interfaces;
   if (given.empty() || given.find_first_of("^*") != std::string::npos) return Arguments{};
   Arguments interfaces;
   for (const std::string& each : split(given, ',')) interfaces.emplace_back(trim(each));
@@ -133,21 +134,21 @@ std::vector<std::string> many_hosts_arguments(size_t hosts) {
   return {"-mca", "plm_rsh_no_tree_spawn", "true", "-mca", "plm_rsh_num_concurrent", cat(hosts)};
 }
 
-Result<std::vector<std::string>> words_of_flag(const Settings& settings, const char* key) {
-  auto words = shell_words(settings.text(key));
+Result<std::vector<std::string>> words_of_flag(const LaunchSettings& settings, const char* key) {
+  auto words = shell_words(settings.table().text(key));
   if (!words.ok()) return words.status().with_context(flag_of(key));
   return words;
 }
 
-Status check_flags_without_agents(const Settings& settings) {
-  if (settings.is_set("store_fd")) {
+Status check_flags_without_agents(const LaunchSettings& settings) {
+  if (settings.job.store_fd.has_value()) {
     return invalid_argument(
         "horovod.run has its ranks started by this launcher's own agents; leave "
         "out use_mpi");
   }
   for (const char* key : kForAgents) {
-    if (!settings.is_set(key)) continue;
-    const char* with = settings.flag("jsrun") ? "--jsrun" : "--mpi";
+    if (!settings.table().is_set(key)) continue;
+    const char* with = settings.launchers.jsrun ? "--jsrun" : "--mpi";
     return invalid_argument(cat(flag_of(key),
                                 " is for ranks that this launcher's own agents start; "
                                 "leave out it or ",
@@ -159,7 +160,7 @@ Status check_flags_without_agents(const Settings& settings) {
 Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Options& options,
                                                   const SlotPlan& plan,
                                                   const std::vector<std::string>& exported) {
-  const Settings& settings = options.settings;
+  const LaunchSettings& settings = options.settings;
   HVD_RETURN_IF_ERROR(check_flags_without_agents(settings));
   Arguments words = {"mpirun"};
   append(words,
@@ -174,11 +175,11 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
   append(words, ssh_arguments(flavour, settings));
   HVD_ASSIGN_OR_RETURN(const Arguments network, network_arguments(flavour, settings));
   append(words, network);
-  if (settings.is_set("output_filename")) {
+  if (settings.output.output_filename.has_value()) {
     append(words, {is_hydra(flavour) ? "-outfile-pattern" : "--output-filename",
-                   settings.text("output_filename")});
+                   settings.output.output_filename.value_or("")});
   }
-  if (settings.is_set("wdir")) append(words, {"-wdir", settings.text("wdir")});
+  if (settings.job.wdir.has_value()) append(words, {"-wdir", settings.job.wdir.value_or("")});
   if (!is_hydra(flavour)) {  // the others hand on all of mpirun's environment
     for (const std::string& name : exported) append(words, {"-x", name});
   }

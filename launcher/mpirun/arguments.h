@@ -8,6 +8,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/mpirun/flavour.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -24,9 +25,9 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
 std::vector<std::string> many_hosts_arguments(size_t hosts);
 
 // An error names a flag that only this launcher's own agents understand.
-Status check_flags_without_agents(const Settings& settings);
+Status check_flags_without_agents(const LaunchSettings& settings);
 
 // A flag's value as words.
-Result<std::vector<std::string>> words_of_flag(const Settings& settings, const char* key);
+Result<std::vector<std::string>> words_of_flag(const LaunchSettings& settings, const char* key);
 
 }  // namespace hvd::launcher

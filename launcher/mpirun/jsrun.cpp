@@ -69,25 +69,27 @@ Result<std::string> rankfile(const SlotPlan& plan, const LsfNode& node) {
 
 Result<std::vector<std::string>> jsrun_arguments(const Options& options, size_t hosts,
                                                  const std::string& rankfile_path) {
-  const Settings& settings = options.settings;
+  const LaunchSettings& settings = options.settings;
   HVD_RETURN_IF_ERROR(check_flags_without_agents(settings));
   Arguments words = {"jsrun"};
   Arguments binding = {"--erf_input", rankfile_path};
-  if (settings.is_set("binding_args")) {
+  if (settings.launchers.binding_args.has_value()) {
     HVD_ASSIGN_OR_RETURN(binding, words_of_flag(settings, "binding_args"));
   }
   words.insert(words.end(), binding.begin(), binding.end());
-  if (settings.is_set("output_filename")) {
-    const std::string path = settings.text("output_filename");
+  if (settings.output.output_filename.has_value()) {
+    const std::string path = settings.output.output_filename.value_or("");
     for (const char* flag : {"--stdio_stderr", "--stdio_stdout"}) {
       words.insert(words.end(), {flag, path});
     }
   }
-  if (settings.is_set("wdir")) words.insert(words.end(), {"--chdir", settings.text("wdir")});
+  if (settings.job.wdir.has_value())
+    words.insert(words.end(), {"--chdir", settings.job.wdir.value_or("")});
   Arguments of_mpi;
-  if (settings.flag("tcp")) of_mpi.push_back("-tcp");
+  if (settings.libraries.tcp) of_mpi.push_back("-tcp");
   for (std::string& word : many_hosts_arguments(hosts)) of_mpi.push_back(std::move(word));
-  if (settings.is_set("mpi_args")) of_mpi.push_back(settings.text("mpi_args"));
+  if (settings.launchers.mpi_args.has_value())
+    of_mpi.push_back(settings.launchers.mpi_args.value_or(""));
   if (!of_mpi.empty()) words.insert(words.end(), {"--smpiargs", join(of_mpi, " ")});
   words.insert(words.end(), options.command.begin(), options.command.end());
   return words;

@@ -46,7 +46,7 @@ struct Variables {
   Arguments exported;
 };
 
-Result<Variables> choose_variables(const Settings& settings) {
+Result<Variables> choose_variables(const LaunchSettings& settings) {
   HVD_ASSIGN_OR_RETURN(const EnvironmentChoice choice, read_environment_choice(settings));
   const Environment inherited = environment();
   for (const std::string& name : unset_names(inherited, choice)) {
@@ -54,16 +54,17 @@ Result<Variables> choose_variables(const Settings& settings) {
   }
   Environment flags = flag_environment(settings);
   flags.emplace_back("PYTHONUNBUFFERED", "1");
-  if (settings.is_set("start_timeout")) {
-    flags.emplace_back("HOROVOD_START_TIMEOUT", settings.text("start_timeout"));
+  if (settings.job.start_timeout.is_set) {
+    flags.emplace_back("HOROVOD_START_TIMEOUT", cat(settings.job.start_timeout.value));
   }
   return Variables{chosen_environment(inherited, flags, choice, true),
                    exported_names(chosen_environment(inherited, flags, choice, false))};
 }
 
-Result<SlotPlan> make_mpi_plan(const Settings& settings, std::vector<Host> hosts) {
+Result<SlotPlan> make_mpi_plan(const LaunchSettings& settings, std::vector<Host> hosts) {
   std::optional<int> num_proc;
-  if (settings.is_set("num_proc")) num_proc = static_cast<int>(settings.integer("num_proc"));
+  if (settings.job.num_proc.has_value())
+    num_proc = static_cast<int>(settings.job.num_proc.value_or(0));
   return plan_slots(hosts, num_proc);
 }
 
@@ -84,7 +85,7 @@ Result<MpiFlavour> find_flavour(Deadline deadline) {
 }
 
 int start_mpirun(const Options& options, Deadline deadline) {
-  const Settings& settings = options.settings;
+  const LaunchSettings& settings = options.settings;
   auto hosts = choose_hosts(settings);
   if (!hosts.ok()) return refuse(hosts.status());
   if (std::ranges::any_of(*hosts, [](const Host& host) { return host.slots == 0; })) {
@@ -100,8 +101,8 @@ int start_mpirun(const Options& options, Deadline deadline) {
   if (!flavour.ok()) return refuse(flavour.status());
   const auto command = mpirun_arguments(*flavour, options, *plan, variables->exported);
   if (!command.ok()) return refuse(command.status());
-  if (settings.flag("dry_run")) return std::puts(shown(*command).c_str()) < 0 ? kExitLauncher : 0;
-  if (settings.flag("verbose")) say(cat(name_of(*flavour), " starts the ranks: ", shown(*command)));
+  if (settings.job.dry_run) return std::puts(shown(*command).c_str()) < 0 ? kExitLauncher : 0;
+  if (settings.job.verbose) say(cat(name_of(*flavour), " starts the ranks: ", shown(*command)));
   return refuse(become_program(*command, variables->all));
 }
 
@@ -149,11 +150,11 @@ class TemporaryFile {
 };
 
 // Nothing when --binding-args says where ranks run.
-Result<std::string> make_rankfile(const Settings& settings, std::vector<Host> hosts,
+Result<std::string> make_rankfile(const LaunchSettings& settings, std::vector<Host> hosts,
                                   Deadline deadline) {
-  if (settings.is_set("binding_args")) return std::string();
+  if (settings.launchers.binding_args.has_value()) return std::string();
   HVD_ASSIGN_OR_RETURN(const LsfNode node, look_at_node(hosts.front().name, deadline));
-  if (!settings.is_set("hosts") && !settings.is_set("hostfile")) {
+  if (!settings.hosts.list.has_value() && !settings.hosts.hostfile.has_value()) {
     for (Host& host : hosts) host.slots = node.gpus;
   }
   HVD_ASSIGN_OR_RETURN(const SlotPlan plan, make_mpi_plan(settings, std::move(hosts)));
@@ -161,7 +162,7 @@ Result<std::string> make_rankfile(const Settings& settings, std::vector<Host> ho
 }
 
 int start_jsrun(const Options& options, Deadline deadline) {
-  const Settings& settings = options.settings;
+  const LaunchSettings& settings = options.settings;
   if (!environment_variable("LSB_JOBID")) {
     return refuse(
         invalid_argument("--jsrun is for a job of LSF, and LSB_JOBID is not set; submit this "
@@ -179,8 +180,8 @@ int start_jsrun(const Options& options, Deadline deadline) {
   }
   const auto command = jsrun_arguments(options, hosts->size(), file.path());
   if (!command.ok()) return refuse(command.status());
-  if (settings.flag("dry_run")) return std::puts(shown(*command).c_str()) < 0 ? kExitLauncher : 0;
-  if (settings.flag("verbose")) say(cat("jsrun starts the ranks: ", shown(*command)));
+  if (settings.job.dry_run) return std::puts(shown(*command).c_str()) < 0 ? kExitLauncher : 0;
+  if (settings.job.verbose) say(cat("jsrun starts the ranks: ", shown(*command)));
   const auto code = run_program(*command, variables->all);
   return code.ok() ? *code : refuse(code.status());
 }
@@ -195,7 +196,7 @@ Status put_python_before(Options& options) {
   const Environment all = environment();
   std::error_code error;
   const std::string folder =
-      (std::filesystem::current_path(error) / options.settings.text("wdir")).string();
+      (std::filesystem::current_path(error) / options.settings.job.wdir.value_or("")).string();
   HVD_ASSIGN_OR_RETURN(
       CommandFile file,
       find_command(options.command, {folder, environment_variable("PATH").value_or(""), all,
@@ -221,17 +222,18 @@ std::vector<std::string> exported_names(const Environment& environment) {
 }
 
 bool is_started_by_mpi(const Options& options) {
-  return options.settings.flag("mpi") || options.settings.flag("jsrun");
+  return options.settings.launchers.mpi || options.settings.launchers.jsrun;
 }
 
 int run_by_mpi(const Options& given) {
   Options options = given;
   if (const Status found = put_python_before(options); !found.ok()) return refuse(found);
-  const Settings& settings = options.settings;
+  const LaunchSettings& settings = options.settings;
   const Status flags = check_flags_without_agents(settings);
   if (!flags.ok()) return refuse(flags);
-  const Deadline deadline = Deadline::after_seconds(settings.number("start_timeout"));
-  return settings.flag("jsrun") ? start_jsrun(options, deadline) : start_mpirun(options, deadline);
+  const Deadline deadline = Deadline::after_seconds(settings.job.start_timeout.value);
+  return settings.launchers.jsrun ? start_jsrun(options, deadline)
+                                  : start_mpirun(options, deadline);
 }
 
 }  // namespace hvd::launcher

@@ -69,15 +69,15 @@ Status parse_env_file(std::string_view text, std::string_view path, EnvironmentC
   return {};
 }
 
-Result<EnvironmentChoice> read_environment_choice(const Settings& settings) {
+Result<EnvironmentChoice> read_environment_choice(const LaunchSettings& settings) {
   EnvironmentChoice choice;
-  choice.inherits_nothing = settings.flag("no_env");
-  if (settings.is_set("env_file")) {
-    const std::string path = settings.text("env_file");
+  choice.inherits_nothing = settings.environment.no_env;
+  if (settings.environment.env_file.has_value()) {
+    const std::string path = settings.environment.env_file.value_or("");
     HVD_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "env file"));
     HVD_RETURN_IF_ERROR(parse_env_file(text, path, choice));
   }
-  for (const std::string& text : settings.list("env")) {
+  for (const std::string& text : settings.environment.variables) {
     if (Status status = add(text, choice); !status.ok()) return status.with_context("-x");
   }
   HVD_RETURN_IF_ERROR(check_numbers(choice.values));

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/settings.h"
 #include "launcher/plan/worker_env.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -19,7 +19,7 @@ struct EnvironmentChoice {
 };
 
 // An error names the flag, or file and line.
-Result<EnvironmentChoice> read_environment_choice(const Settings& settings);
+Result<EnvironmentChoice> read_environment_choice(const LaunchSettings& settings);
 
 // Lines NAME=VALUE, also behind "export", values also within quotes; NAME alone is -x NAME;
 // comments and blank lines.

@@ -154,18 +154,18 @@ Environment job_environment(const JobEnvironment& job) {
   return environment;
 }
 
-Environment flag_environment(const Settings& settings) {
+Environment flag_environment(const LaunchSettings& settings) {
   Environment environment;
   for (const Setting& setting : all_settings()) {
     const std::string_view variable = setting.variable;
     if (setting.flags[0] == '\0' || variable.empty() || matches(variable, kOwn)) continue;
-    if (!settings.is_set(setting.key)) continue;
+    if (!settings.table().is_set(setting.key)) continue;
     // Every reader of a flag's variable accepts 1 and 0.
     environment.emplace_back(variable, setting.type == SettingType::kFlag
-                                           ? (settings.flag(setting.key) ? "1" : "0")
-                                           : settings.text(setting.key));
+                                           ? (settings.table().flag(setting.key) ? "1" : "0")
+                                           : settings.table().text(setting.key));
   }
-  if (settings.flag("tcp")) environment.emplace_back("NCCL_IB_DISABLE", "1");
+  if (settings.libraries.tcp) environment.emplace_back("NCCL_IB_DISABLE", "1");
   return environment;
 }
 

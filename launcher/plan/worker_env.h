@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/settings.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 
@@ -40,7 +40,7 @@ struct JobEnvironment {
 Environment job_environment(const JobEnvironment& job);
 
 // The variables of the flags that were given, which the ranks read.
-Environment flag_environment(const Settings& settings);
+Environment flag_environment(const LaunchSettings& settings);
 
 // `base` with the variables of `winners` in place of its own.
 Environment overlay(Environment base, const Environment& winners);

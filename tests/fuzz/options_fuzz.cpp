@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HVD_CHECK(settings.set("mpi_args", text).ok());
   const auto plan = plan_slots({{"a", "", 2}, {"b", "", 2}}, {});
   const auto line = mpirun_arguments(flavour.value_or(MpiFlavour::kOpenMpi),
-                                     {settings, options->command}, *plan, {});
+                                     {LaunchSettings(settings), options->command}, *plan, {});
   HVD_CHECK(line.ok() || !line.status().message().empty());
   return 0;
 }

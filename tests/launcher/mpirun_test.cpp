@@ -20,8 +20,8 @@ Options options_of(const Words& words) {
 }
 
 SlotPlan plan_of(const Options& options) {
-  auto plan = plan_slots(parse_hosts(options.settings.text("hosts")).value(),
-                         static_cast<int>(options.settings.integer("num_proc")));
+  auto plan = plan_slots(parse_hosts(options.settings.table().text("hosts")).value(),
+                         static_cast<int>(options.settings.table().integer("num_proc")));
   REQUIRE_MESSAGE(plan.ok(), plan.status().message());
   return *std::move(plan);
 }

@@ -7,7 +7,7 @@ namespace hvd::launcher {
 TEST_CASE("the plan's table has a line for each host") {
   const auto plan = plan_slots({{"a", "", 4}, {"worker-with-a-name", "", 1}}, std::nullopt);
   REQUIRE(plan.ok());
-  CHECK(plan_as_table(*plan, Settings()) ==
+  CHECK(plan_as_table(*plan, LaunchSettings()) ==
         "host                ranks  local ranks  agent by\n"
         "a                   0-3    0-3          ssh, unless this machine\n"
         "worker-with-a-name  4      0            ssh, unless this machine\n"
@@ -20,7 +20,7 @@ TEST_CASE("the plan's table names a command that reaches the hosts") {
   REQUIRE(settings.set("launch_agent", "docker exec -i {host}").ok());
   const auto plan = plan_slots({{"a", "", 1}}, std::nullopt);
   REQUIRE(plan.ok());
-  CHECK(plan_as_table(*plan, settings) ==
+  CHECK(plan_as_table(*plan, LaunchSettings(settings)) ==
         "host  ranks  local ranks  agent by\n"
         "a     0      0            --launch-agent\n"
         "\n"

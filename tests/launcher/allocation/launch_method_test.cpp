@@ -11,7 +11,7 @@ const std::vector<SlurmNode> kNodes = {{"a", "", 0, -1}, {"b.cluster", "gpu:a100
 
 LaunchMethod method_of(const Host& host, const std::vector<SlurmNode>& nodes = kNodes,
                        bool is_in_step = false) {
-  const Settings settings;
+  const LaunchSettings settings;
   return LaunchMethods(settings, "17", nodes,
                        {"SLURM_GPUS", "SLURM_CONF", "SRUN_DEBUG", "SLURM_SPANK_x", "PATH"},
                        is_in_step)

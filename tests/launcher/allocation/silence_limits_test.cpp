@@ -5,16 +5,16 @@
 namespace hvd::launcher {
 namespace {
 
-Settings settings_with(const std::vector<std::pair<const char*, const char*>>& values) {
+LaunchSettings settings_with(const std::vector<std::pair<const char*, const char*>>& values) {
   Settings settings;
   for (const auto& [key, value] : values) CHECK(settings.set(key, value).ok());
-  return settings;
+  return LaunchSettings(settings);
 }
 
 std::string flag_name(std::string_view key) { return setting(key).flags; }
 std::string variable_name(std::string_view key) { return setting(key).variable; }
 
-void check(const Settings& settings, bool is_step, double host_timeout, double lease) {
+void check(const LaunchSettings& settings, bool is_step, double host_timeout, double lease) {
   const SilenceLimits limits = silence_limits(settings, is_step);
   CHECK(limits.host_timeout_seconds == host_timeout);
   CHECK(limits.lease_seconds == lease);
@@ -41,7 +41,7 @@ TEST_CASE("the limits of a job by its kind, and the lease is never the longer on
 
 TEST_CASE("a given lease that is longer than the host timeout is refused") {
   for (const auto& settings : {settings_with({{"lease", "20"}, {"host_timeout", "20"}}),
-                               settings_with({{"lease", "20"}}), Settings()}) {
+                               settings_with({{"lease", "20"}}), LaunchSettings()}) {
     CHECK(check_silence_limits(settings, flag_name).ok());
     CHECK(about_lowered_lease(settings).empty());
   }

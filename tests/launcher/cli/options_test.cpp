@@ -26,24 +26,24 @@ std::string error_of(const Words& words) { return parse_options(words).status().
 TEST_CASE("every way to write a flag with its value is understood") {
   for (const Words& words : {Words{"-np", "2", "x"}, Words{"-np=2", "x"},
                              Words{"--num-proc", "2", "x"}, Words{"--num-proc=2", "x"}}) {
-    CHECK(options_of(words).settings.integer("num_proc") == 2);
+    CHECK(options_of(words).settings.table().integer("num_proc") == 2);
   }
   for (const Words& words : {Words{"-Ha:1", "x"}, Words{"-H", "a:1", "x"}, Words{"-H=a:1", "x"},
                              Words{"--hosts=a:1", "x"}}) {
-    CHECK(options_of(words).settings.text("hosts") == "a:1");
+    CHECK(options_of(words).settings.table().text("hosts") == "a:1");
   }
-  CHECK(options_of({"-np", "1", "-p22", "x"}).settings.integer("ssh_port") == 22);
-  CHECK(options_of({"-hostfile", "f", "x"}).settings.text("hostfile") == "f");
-  CHECK(options_of({"--hostfile", "f", "x"}).settings.text("hostfile") == "f");
-  CHECK(options_of({"-np", "1", "-i", "k", "x"}).settings.text("ssh_identity_file") == "k");
-  CHECK(options_of({"-cb"}).settings.flag("check_build"));
-  CHECK(options_of({"--check-build", "--verbose"}).settings.flag("verbose"));
-  CHECK(options_of({"-v"}).settings.flag("version"));
-  CHECK(options_of({"-h"}).settings.flag("help"));
+  CHECK(options_of({"-np", "1", "-p22", "x"}).settings.table().integer("ssh_port") == 22);
+  CHECK(options_of({"-hostfile", "f", "x"}).settings.table().text("hostfile") == "f");
+  CHECK(options_of({"--hostfile", "f", "x"}).settings.table().text("hostfile") == "f");
+  CHECK(options_of({"-np", "1", "-i", "k", "x"}).settings.table().text("ssh_identity_file") == "k");
+  CHECK(options_of({"-cb"}).settings.table().flag("check_build"));
+  CHECK(options_of({"--check-build", "--verbose"}).settings.table().flag("verbose"));
+  CHECK(options_of({"-v"}).settings.table().flag("version"));
+  CHECK(options_of({"-h"}).settings.table().flag("help"));
 }
 
 TEST_CASE("a flag given twice has its last value") {
-  CHECK(options_of({"-np", "2", "-np", "3", "x"}).settings.integer("num_proc") == 3);
+  CHECK(options_of({"-np", "2", "-np", "3", "x"}).settings.table().integer("num_proc") == 3);
 }
 
 TEST_CASE("from the first word that is no flag on, all is the command, untouched") {
@@ -54,19 +54,20 @@ TEST_CASE("from the first word that is no flag on, all is the command, untouched
 }
 
 TEST_CASE("an argument wins over the environment, which wins over the default") {
-  CHECK(options_of({"-np", "1", "x"}).settings.number("start_timeout") == 30);
+  CHECK(options_of({"-np", "1", "x"}).settings.table().number("start_timeout") == 30);
   ::setenv("HOROVOD_START_TIMEOUT", "7", 1);
-  CHECK(options_of({"-np", "1", "x"}).settings.number("start_timeout") == 7);
-  CHECK(options_of({"-np", "1", "--start-timeout", "9", "x"}).settings.number("start_timeout") ==
-        9);
+  CHECK(options_of({"-np", "1", "x"}).settings.table().number("start_timeout") == 7);
+  CHECK(options_of({"-np", "1", "--start-timeout", "9", "x"})
+            .settings.table()
+            .number("start_timeout") == 9);
   ::unsetenv("HOROVOD_START_TIMEOUT");
 }
 
 TEST_CASE("a value with a space may begin with a hyphen") {
   const Options options =
       options_of({"--mpi-args", "-x A", "--binding-args", "--bind-to core", "-np", "1", "x"});
-  CHECK(options.settings.text("mpi_args") == "-x A");
-  CHECK(options.settings.text("binding_args") == "--bind-to core");
+  CHECK(options.settings.table().text("mpi_args") == "-x A");
+  CHECK(options.settings.table().text("binding_args") == "--bind-to core");
   CHECK(error_of({"--mpi-args", "-v", "-np", "1", "x"}) == "--mpi-args needs a value");
 }
 
@@ -121,7 +122,7 @@ TEST_CASE("a flag is taken back by its opposite, the last one wins") {
     words.push_back("x");
     const auto options = parse_options(words);
     REQUIRE(options.ok());
-    return options->settings.flag("stall_check_disable");
+    return options->settings.table().flag("stall_check_disable");
   };
   CHECK(disabled({"--no-stall-check"}));
   CHECK_FALSE(disabled({"--no-stall-check", "--stall-check"}));
@@ -130,15 +131,16 @@ TEST_CASE("a flag is taken back by its opposite, the last one wins") {
 
 TEST_CASE("flags of other launchers that mean the same are understood") {
   for (const char* flag : {"-n", "--n", "--np"}) {
-    CHECK(options_of({flag, "3", "x"}).settings.integer("num_proc") == 3);
+    CHECK(options_of({flag, "3", "x"}).settings.table().integer("num_proc") == 3);
   }
   for (const char* flag :
        {"--nproc-per-node", "--nproc_per_node", "-ppn", "--npernode", "--slots"}) {
-    CHECK(options_of({flag, "3", "x"}).settings.integer("slots_per_host") == 3);
+    CHECK(options_of({flag, "3", "x"}).settings.table().integer("slots_per_host") == 3);
   }
-  CHECK(options_of({"--nproc_per_node=4", "--nnodes=2", "x"}).settings.integer("nnodes") == 2);
-  CHECK(options_of({"-host", "a,b", "x"}).settings.text("hosts") == "a,b");
-  CHECK(options_of({"-machinefile", "f", "x"}).settings.text("hostfile") == "f");
+  CHECK(options_of({"--nproc_per_node=4", "--nnodes=2", "x"}).settings.table().integer("nnodes") ==
+        2);
+  CHECK(options_of({"-host", "a,b", "x"}).settings.table().text("hosts") == "a,b");
+  CHECK(options_of({"-machinefile", "f", "x"}).settings.table().text("hostfile") == "f");
 }
 
 TEST_CASE("flags that say what is so anyway are taken with their values") {
@@ -184,14 +186,18 @@ TEST_CASE("flags of torchrun, DeepSpeed, mpirun and srun are answered with ours"
 TEST_CASE("a number of slots may be a device") {
   for (const char* flag : {"--nproc-per-node", "--nproc_per_node", "--slots-per-host"}) {
     for (const char* device : {"gpu", "auto", "cpu", "GPU"}) {
-      const Settings settings = options_of({flag, device, "x"}).settings;
+      const Settings settings = options_of({flag, device, "x"}).settings.table();
       CHECK(settings.text("slots_by") == to_lower(device));
       CHECK_FALSE(settings.is_set("slots_per_host"));
     }
   }
   // The last one counts.
-  CHECK(options_of({"--slots", "gpu", "--slots", "2", "x"}).settings.text("slots_by").empty());
-  CHECK(options_of({"--nproc-per-node=2", "--slots=gpu", "x"}).settings.text("slots_by") == "gpu");
+  CHECK(options_of({"--slots", "gpu", "--slots", "2", "x"})
+            .settings.table()
+            .text("slots_by")
+            .empty());
+  CHECK(options_of({"--nproc-per-node=2", "--slots=gpu", "x"}).settings.table().text("slots_by") ==
+        "gpu");
   CHECK(error_of({"--nproc-per-node", "tpu", "x"}) ==
         "--nproc-per-node: 'tpu' is not a whole number");
   CHECK(error_of({"-np", "2", "--host-discovery-script", "x", "--slots", "gpu", "x"})
@@ -200,12 +206,12 @@ TEST_CASE("a number of slots may be a device") {
 
 TEST_CASE("standard input goes to the ranks of a list") {
   for (const char* ranks : {"none", "all", "0", "1", "0,3-5", "NONE"}) {
-    CHECK(options_of({"-np", "8", "--stdin", ranks, "x"}).settings.text("stdin") == ranks);
+    CHECK(options_of({"-np", "8", "--stdin", ranks, "x"}).settings.table().text("stdin") == ranks);
   }
   CHECK(error_of({"-np", "2", "--stdin", "some", "x"}) ==
         "--stdin some is none of: none, all, or ranks such as 0,3-5");
   CHECK(error_of({"-np", "2", "--detach", "--stdin", "1", "x"}).starts_with("--stdin 1 needs a "));
-  CHECK(options_of({"-np", "2", "--detach", "--stdin", "0", "x"}).settings.flag("detach"));
+  CHECK(options_of({"-np", "2", "--detach", "--stdin", "0", "x"}).settings.table().flag("detach"));
 }
 
 TEST_CASE("-h before a word that is no topic is not taken for help") {
@@ -213,11 +219,11 @@ TEST_CASE("-h before a word that is no topic is not taken for help") {
         "-h prints help, and 'a:1,b:1' is none of its topics; write -H a:1,b:1 for hosts");
   CHECK(error_of({"-h", "a:4"}).find("write -H a:4 for hosts") != std::string::npos);
   CHECK(error_of({"-h", "node7", "true"}).find("write -H node7 for hosts") != std::string::npos);
-  CHECK(options_of({"-h", "hosts"}).settings.flag("help"));
-  CHECK(options_of({"-h", "ps"}).settings.flag("help"));
+  CHECK(options_of({"-h", "hosts"}).settings.table().flag("help"));
+  CHECK(options_of({"-h", "ps"}).settings.table().flag("help"));
   CHECK(options_of({"-np", "2", "python3", "x.py", "-h"}).command.size() == 3);
-  CHECK(options_of({"-h", "-np", "2", "python3", "train.py"}).settings.flag("help"));
-  CHECK(options_of({"--help", "-H", "a:1", "python3", "x.py"}).settings.flag("help"));
+  CHECK(options_of({"-h", "-np", "2", "python3", "train.py"}).settings.table().flag("help"));
+  CHECK(options_of({"--help", "-H", "a:1", "python3", "x.py"}).settings.table().flag("help"));
 }
 
 TEST_CASE("a command of other tools is no program unless ranks or hosts are given") {
@@ -244,7 +250,8 @@ TEST_CASE("no flag is answered that is also understood") {
 
 TEST_CASE("a flag may count in other units than its variable") {
   CHECK(options_of({"-np", "1", "--fusion-threshold-mb", "64", "x"})
-            .settings.integer("fusion_threshold") == 64 << 20);
+            .settings.table()
+            .integer("fusion_threshold") == 64 << 20);
   CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "-1", "x"}) ==
         "--fusion-threshold-mb -1 is out of range; it lies between 0 and 1048576 MiB; "
         "HOROVOD_FUSION_THRESHOLD takes bytes");
@@ -267,7 +274,7 @@ TEST_CASE("a flag wins over the config file, which wins over the environment") {
   ::setenv("HOROVOD_CACHE_CAPACITY", "3", 1);
   ::setenv("HOROVOD_AUTOTUNE", "1", 1);
   const Settings settings =
-      options_of({"-np", "1", "--cycle-time-ms", "2", "--config-file", path, "x"}).settings;
+      options_of({"-np", "1", "--cycle-time-ms", "2", "--config-file", path, "x"}).settings.table();
   ::unsetenv("HOROVOD_CACHE_CAPACITY");
   ::unsetenv("HOROVOD_AUTOTUNE");
   std::remove(path.c_str());
@@ -280,7 +287,7 @@ TEST_CASE("a flag wins over the config file, which wins over the environment") {
 
 TEST_CASE("a word that is none of a few is named with them") {
   CHECK(error_of({"--completion", "tcsh"}) == "--completion tcsh is none of: bash, zsh, fish");
-  CHECK(options_of({"-np", "1", "--log-level", "DEBUG", "x"}).settings.text("log_level") ==
+  CHECK(options_of({"-np", "1", "--log-level", "DEBUG", "x"}).settings.table().text("log_level") ==
         "DEBUG");
 }
 

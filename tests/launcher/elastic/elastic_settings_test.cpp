@@ -13,7 +13,7 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-Settings job_of(Arguments arguments) {
+LaunchSettings job_of(Arguments arguments) {
   arguments.emplace_back("train");
   const auto options = parse_options(arguments);
   REQUIRE_MESSAGE(options.ok(), options.status().message());
@@ -31,15 +31,16 @@ std::string job_refusal_of(Arguments arguments) {
 TEST_CASE("a discovery script or a minimum makes a job elastic") {
   CHECK_FALSE(is_elastic(job_of({"-np", "2"})));
   for (const char* flag : {"--min-np", "--min-num-proc"}) {
-    const Settings settings = job_of({flag, "2"});
+    const LaunchSettings settings = job_of({flag, "2"});
     CHECK(is_elastic(settings));
     CHECK(rank_limits(settings).start == 2);
     CHECK(rank_limits(settings).min == 2);
     CHECK_FALSE(rank_limits(settings).max);
   }
-  const Settings settings = job_of({"-np", "2", "--host-discovery-script", "./hosts.sh a | sort"});
+  const LaunchSettings settings =
+      job_of({"-np", "2", "--host-discovery-script", "./hosts.sh a | sort"});
   CHECK(is_elastic(settings));
-  CHECK(settings.text("host_discovery_script") == "./hosts.sh a | sort");
+  CHECK(settings.elastic.host_discovery_script == "./hosts.sh a | sort");
   CHECK(rank_limits(settings).min == 2);
 }
 
@@ -191,11 +192,11 @@ TEST_CASE("a config file holds the settings of an elastic job") {
       << "num_proc: 2\nmin_num_proc: 1\nmax_num_proc: 4\nslots_per_host: 2\n"
          "host_discovery_script: ./hosts.sh\nelastic_timeout: 60\nreset_limit: 3/60\n"
          "blacklist_cooldown_range: [10, 100]\n";
-  const Settings settings = job_of({"--config-file", path});
+  const LaunchSettings settings = job_of({"--config-file", path});
   std::remove(path.c_str());
   CHECK(is_elastic(settings));
   CHECK(rank_limits(settings).max == 4);
-  CHECK(settings.text("host_discovery_script") == "./hosts.sh");
+  CHECK(settings.elastic.host_discovery_script == "./hosts.sh");
   CHECK(elastic_timeout(settings) == 60);
   CHECK(reset_limit(settings)->seconds == 60);
   CHECK(cooldown_range(settings)->high == 100);

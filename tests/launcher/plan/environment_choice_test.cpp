@@ -21,7 +21,7 @@ EnvironmentChoice choice_of(std::initializer_list<std::string_view> words, bool 
   Settings settings;
   if (no_env) REQUIRE(settings.set("no_env", "1").ok());
   for (const std::string_view word : words) REQUIRE(settings.set("env", word).ok());
-  const auto choice = read_environment_choice(settings);
+  const auto choice = read_environment_choice(LaunchSettings(settings));
   REQUIRE_MESSAGE(choice.ok(), choice.status().message());
   return *choice;
 }
@@ -29,7 +29,7 @@ EnvironmentChoice choice_of(std::initializer_list<std::string_view> words, bool 
 std::string error_of(std::string_view word) {
   Settings settings;
   REQUIRE(settings.set("env", word).ok());
-  return read_environment_choice(settings).status().message();
+  return read_environment_choice(LaunchSettings(settings)).status().message();
 }
 
 }  // namespace

@@ -84,29 +84,30 @@ TEST_CASE("--no-torch-env leaves out torchrun's variables and no other") {
   }
   Settings settings;
   CHECK(settings.set("no_torch_env", "1").ok());
-  const std::string text = plan_as_json(plan, settings);
+  const std::string text = plan_as_json(plan, LaunchSettings(settings));
   CHECK(text.find("\"WORLD_SIZE\"") == std::string::npos);
   CHECK(text.find("\"HOROVOD_SIZE\"") != std::string::npos);
 }
 
 TEST_CASE("a flag that has a variable reaches the ranks by it") {
   Settings settings;
-  CHECK(flag_environment(settings).empty());
+  CHECK(flag_environment(LaunchSettings(settings)).empty());
   CHECK(settings.set("stall_check_disable", "yes").ok());
   CHECK(settings.set("lease", "9").ok());
   CHECK(settings.set("cycle_time", "2.5").ok());
   CHECK(settings.set("start_timeout", "7").ok());  // set for the job by itself
   CHECK(settings.set("plugin_path", "p").ok());    // has no flag
-  CHECK(flag_environment(settings) == Environment{{"HOROVOD_LEASE", "9"},
-                                                  {"HOROVOD_CYCLE_TIME", "2.5"},
-                                                  {"HOROVOD_STALL_CHECK_DISABLE", "1"}});
+  CHECK(flag_environment(LaunchSettings(settings)) ==
+        Environment{{"HOROVOD_LEASE", "9"},
+                    {"HOROVOD_CYCLE_TIME", "2.5"},
+                    {"HOROVOD_STALL_CHECK_DISABLE", "1"}});
 }
 
 TEST_CASE("the dry run shows what flags set, below what the launcher sets") {
   Settings settings;
   CHECK(settings.set("fusion_threshold", "8").ok());
   CHECK(settings.set("tcp", "1").ok());
-  const auto plan = nlohmann::json::parse(plan_as_json(two_hosts(), settings));
+  const auto plan = nlohmann::json::parse(plan_as_json(two_hosts(), LaunchSettings(settings)));
   for (const auto& rank : plan["ranks"]) {
     CHECK(rank["env"]["HOROVOD_FUSION_THRESHOLD"] == "8");
     CHECK(rank["env"]["NCCL_IB_DISABLE"] == "1");
@@ -120,7 +121,7 @@ TEST_CASE("a job's name has 16 digits") {
 }
 
 TEST_CASE("the dry run's JSON keeps its order and holds no secret") {
-  const std::string text = plan_as_json(*plan_slots({{"a", "", 1}}, {}), Settings());
+  const std::string text = plan_as_json(*plan_slots({{"a", "", 1}}, {}), LaunchSettings());
   CHECK(text ==
         "{\"size\":1,\"hosts\":[{\"host\":\"a\",\"start\":\"ssh\",\"host_timeout\":45.0,\"lease\":"
         "45.0}],\"ranks\":[{"
@@ -133,7 +134,7 @@ TEST_CASE("the dry run's JSON keeps its order and holds no secret") {
         "\"HOROVOD_LAUNCHER_VERSION\":\"" HVD_VERSION
         "\","
         "\"HOROVOD_START_TIMEOUT\":\"30\",\"PYTHONUNBUFFERED\":\"1\"}}]}\n");
-  CHECK(nlohmann::json::parse(plan_as_json(two_hosts(), Settings()))["ranks"].size() == 4);
+  CHECK(nlohmann::json::parse(plan_as_json(two_hosts(), LaunchSettings()))["ranks"].size() == 4);
 }
 
 }  // namespace hvd::launcher

@@ -1,0 +1,169 @@
+// What the launcher takes from its command line, config file and environment: a field for each setting that it reads,
+// by the topic of --help, filled from the table of settings (src/base/settings_table.cpp), which says what each one
+// means. A text that is not set is empty.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/settings.h"
+
+namespace hvd::launcher {
+
+// A number that has a default, and whether the user has set it.
+template <typename T>
+struct Chosen {
+  T value{};
+  bool is_set = false;
+};
+
+struct JobOptions {
+  std::optional<int64_t> num_proc;
+  std::optional<std::string> wdir;
+  std::optional<std::string> stage;
+  std::string remote_init;
+  Chosen<double> start_timeout;
+  bool dry_run = false;
+  bool verbose = false;
+  bool detach = false;
+  Chosen<int64_t> max_restarts;
+  int64_t spares = 0;
+  std::optional<int64_t> store_fd;
+  std::string agent_dir;
+};
+
+struct HostOptions {
+  std::optional<std::string> list;
+  std::optional<std::string> hostfile;
+  Chosen<int64_t> slots_per_host;
+  std::string slots_by;
+  std::optional<int64_t> nnodes;
+};
+
+struct ElasticOptions {
+  std::optional<int64_t> min_num_proc;
+  std::optional<int64_t> max_num_proc;
+  std::optional<std::string> host_discovery_script;
+  double timeout = 0;
+  std::optional<std::string> job_reset_limit;
+  std::optional<std::string> cooldown_range;
+  bool restart_ranks = false;
+  double leave_grace = 0;
+};
+
+struct SshOptions {
+  std::optional<int64_t> port;
+  std::optional<std::string> identity_file;
+  std::optional<std::string> command;
+  std::optional<std::string> launch_agent;
+};
+
+struct NetworkOptions {
+  std::string network_interfaces;
+  std::optional<std::string> port_range;
+  bool encrypt = false;
+};
+
+struct JoinOptions {
+  std::optional<std::string> listen;
+  std::optional<std::string> token_file;
+  std::optional<int64_t> token_fd;
+  std::optional<std::string> tls_cert;
+  std::optional<std::string> tls_key;
+  bool insecure_plaintext = false;
+};
+
+struct EnvironmentOptions {
+  std::vector<std::string> variables;
+  std::optional<std::string> env_file;
+  bool no_env = false;
+  bool independent = false;
+  bool no_torch_env = false;
+};
+
+struct OutputOptions {
+  Chosen<std::string> stdin_ranks;
+  std::optional<std::string> output_filename;
+  std::string spool_dir;
+  bool prefix_timestamp = false;
+  std::string tag;
+  std::optional<std::string> only_rank;
+  bool fold = false;
+  std::string log_format;
+};
+
+struct EndOptions {
+  std::string on_failure;
+  double kill_grace = 0;
+  std::string end_signal;
+  std::optional<double> timeout;
+  Chosen<double> lease;
+  Chosen<double> host_timeout;
+};
+
+struct LauncherOptions {
+  bool gloo = false;
+  bool mpi = false;
+  bool jsrun = false;
+  std::optional<std::string> mpi_args;
+  std::optional<std::string> binding_args;
+  bool insecure_compat = false;
+};
+
+struct LibraryOptions {
+  std::string library;
+  std::string plugin_path;
+  bool tcp = false;
+};
+
+struct LoggingOptions {
+  std::string log_level;
+};
+
+struct QuestionOptions {
+  bool help = false;
+  bool help_all = false;
+  bool version = false;
+  bool check_build = false;
+  bool json = false;
+  std::optional<std::string> require;
+  std::optional<std::string> completion;
+  std::optional<std::string> manual;
+};
+
+struct IdentityOptions {
+  std::optional<std::string> job;
+};
+
+struct LaunchSettings {
+  LaunchSettings() : LaunchSettings(Settings()) {}
+  explicit LaunchSettings(Settings table);
+
+  JobOptions job;
+  HostOptions hosts;
+  ElasticOptions elastic;
+  SshOptions ssh;
+  NetworkOptions network;
+  JoinOptions join;
+  EnvironmentOptions environment;
+  OutputOptions output;
+  EndOptions end;
+  LauncherOptions launchers;
+  LibraryOptions libraries;
+  LoggingOptions logging;
+  QuestionOptions questions;
+  IdentityOptions identity;
+
+  // For code that goes through all settings, or names those that do not fit together.
+  const Settings& table() const { return table_; }
+  // These settings with another value.
+  [[nodiscard]] LaunchSettings with(const char* key, std::string_view value) const;
+
+ private:
+  Settings table_;
+};
+
+}  // namespace hvd::launcher
