@@ -273,6 +273,28 @@ class TableCase(rank_base.RankBase):
                             way([array])
         self.assert_usable()
 
+    def test_complex_numbers_meet_pairs_of_reals_as_the_same_numbers(self):
+        if self.size < 2:
+            self.skipTest("one rank has one type")
+        is_real = self.rank == self.size - 1
+
+        def pairs(numbers):
+            return numpy.stack([numbers.real, numbers.imag], axis=-1)
+
+        for kind, name in self.kinds():
+            takes = inspect.signature(self.functions()[name]).parameters
+            has_name = {"name": f"pairs.{name}"} if "name" in takes else {}
+            for dtype, real in (("complex64", "float32"), ("complex128", "float64")):
+                if dtype not in self.facade.dtypes:
+                    continue
+                for arguments, numbers, wants in self.cases(kind, name, dtype):
+                    given = (self.facade.make(pairs(numbers), real) if is_real
+                             else self.facade.make(numbers, dtype))
+                    got = self.call(name, given, {**arguments, **has_name})[0]
+                    self.assert_numbers(got, pairs(wants[0]) if is_real else wants[0],
+                                        real if is_real else dtype, (name, dtype, arguments))
+        self.assert_usable()
+
     def call_with(self, name, given, arguments):
         """`call` for a value that may be no array, and of which no variable can be made."""
         result = getattr(self.hvd, name)([given] if "grouped" in name else given, **arguments)
