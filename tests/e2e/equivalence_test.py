@@ -73,6 +73,15 @@ def test_older_tensorflow_with_two_ranks_on_each_host():
 
 
 @world()
+def test_older_tensorflow_with_one_rank_on_each_host():
+    pythons = interpreters("HVD_TEST_TENSORFLOWS")[1:3]
+    if not pythons:
+        raise Skip("there is one version of TensorFlow")
+    for python in pythons:
+        train(python, "tensorflow", ONE_EACH)
+
+
+@world()
 def test_jax_with_two_ranks_on_each_host():
     train(interpreter("HVD_TEST_JAX"), "jax", TWO_EACH)
 

@@ -5,8 +5,14 @@ from harness import *
 RANK = WORKERS / "numeric_rank.py"
 
 
-def values_are_right(hosts, ranks):
-    job = Job("-np", ranks, "-H", hosts, PYTHON, RANK, environment=clean_environment())
+CHECKS = ("values", "rounding", "repetition", "memory")
+# At most four hosts select one of these three, by the size of the message.
+LIMITS = ("HOROVOD_ALLREDUCE_WHOLE_LIMIT", "HOROVOD_ALLREDUCE_DOUBLING_LIMIT")
+ALGORITHMS = {"one-shot": (1 << 40, -1), "recursive doubling": (-1, 1 << 40), "two-shot": (-1, -1)}
+
+
+def values_are_right(hosts, ranks, checks=CHECKS, **environment):
+    job = Job("-np", ranks, "-H", hosts, PYTHON, RANK, *checks, environment=clean_environment(**environment))
     job.ends_with(0)
     expect(job.out.count("done") == ranks, job.describe())
 
@@ -23,10 +29,26 @@ def test_other_layouts_compute_alike():
     values_are_right("a:4,b:4", 8)
 
 
+@world("a b c d")
+def test_every_algorithm_of_a_few_hosts_computes_alike():
+    for limits in ALGORITHMS.values():
+        environment = {name: str(value) for name, value in zip(LIMITS, limits)}
+        for hosts in ("a:2,b:2", "a:1,b:1,c:1,d:1"):
+            values_are_right(hosts, 4, ("values", "rounding"), **environment)
+
+
+@world("a b c d e")
+def test_every_algorithm_of_many_hosts_computes_alike():
+    for ring_from in ("-1", "1"):  # halving-doubling, and a ring
+        values_are_right("a:1,b:2,c:1,d:1,e:1", 6, ("values", "rounding"),
+                         HOROVOD_ALLREDUCE_DOUBLING_LIMIT="-1", HOROVOD_ALLREDUCE_RING_FROM=ring_from)
+
+
 @world("a b c d e")
 def test_five_hosts_sum_in_one_order_if_the_job_asks_for_it():
     for variable, words in (("0", "several orders"), ("1", "one order")):
-        job = Job("-np", 5, "-H", "a:1,b:1,c:1,d:1,e:1", PYTHON, RANK, "order",
+        checks = ("order", "repetition") if variable == "1" else ("order",)
+        job = Job("-np", 5, "-H", "a:1,b:1,c:1,d:1,e:1", PYTHON, RANK, *checks,
                   environment=clean_environment(HOROVOD_REPRODUCIBLE=variable))
         job.ends_with(0)
         expect(words in job.out and job.out.count("done") == 5, job.describe())
