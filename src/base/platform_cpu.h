@@ -1,6 +1,13 @@
 // Features of this processor beyond standard C++ and beyond the baseline of its architecture.
 #pragma once
 
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
 namespace hvd {
 
 // AVX2, FMA and F16C.
@@ -14,6 +21,47 @@ constexpr bool kFusesMultiplyAdd = true;
 #else
 constexpr bool kFusesMultiplyAdd = false;
 #endif
+
+// This source is compiled for processors that convert float16. The functions convert the leading elements, eight at a
+// time, and return their number; all NaNs become 0x7e00. Internal linkage on purpose, as in half.h.
+#ifdef __F16C__
+constexpr bool kConvertsHalves = true;
+#else
+constexpr bool kConvertsHalves = false;
+#endif
+namespace {
+
+inline size_t floats_of_halves([[maybe_unused]] float* to, [[maybe_unused]] const void* from,
+                               [[maybe_unused]] size_t count) {
+  size_t i = 0;
+#ifdef __F16C__
+  const auto* bits = static_cast<const uint16_t*>(from);
+  for (; i + 8 <= count; i += 8) {
+    const auto* halves = reinterpret_cast<const __m128i*>(bits + i);
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(halves)));
+  }
+#endif
+  return i;
+}
+
+inline size_t halves_of_floats([[maybe_unused]] void* to, [[maybe_unused]] const float* from,
+                               [[maybe_unused]] size_t count) {
+  size_t i = 0;
+#ifdef __F16C__
+  auto* bits = static_cast<uint16_t*>(to);
+  const __m256 nan = _mm256_set1_ps(__builtin_nanf(""));
+  for (; i + 8 <= count; i += 8) {
+    const __m256 value = _mm256_loadu_ps(from + i);
+    const __m256 is_nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
+    const __m128i halves =
+        _mm256_cvtps_ph(_mm256_blendv_ps(value, nan, is_nan), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(bits + i), halves);
+  }
+#endif
+  return i;
+}
+
+}  // namespace
 
 // Between two looks at a flag that another thread will set.
 inline void cpu_pause() {

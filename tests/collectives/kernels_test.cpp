@@ -70,20 +70,21 @@ TEST_CASE("the variants for different processors give the same bits") {
     for (const int op : {HVD_SUM, HVD_MIN, HVD_MAX, HVD_PRODUCT}) {
       for (const double factor : {1.0, 0.25, 1.0 / 3, 1.7}) {
         const size_t count = 1500;
-        std::vector<std::vector<uint64_t>> inputs(3, std::vector<uint64_t>(count));
+        std::vector<std::vector<uint64_t>> inputs(5, std::vector<uint64_t>(count));
         for (auto& input : inputs) {
           for (auto& word : input) word = random();
           // Random bits make NaNs, which have many bits for one meaning.
           auto* bytes = reinterpret_cast<uint8_t*>(input.data());
           for (size_t i = 0; i < count * size; ++i) bytes[i] &= 0x3f;
         }
-        const void* pointers[] = {inputs[0].data(), inputs[1].data(), inputs[2].data()};
+        std::vector<const void*> pointers;
+        for (const auto& input : inputs) pointers.push_back(input.data());
         std::vector<uint64_t> a(count), b(count);
         const Scale before = scale_by(factor), after = scale_by(1.0);
-        for (const size_t number : {size_t{1}, size_t{2}, size_t{3}}) {
-          baseline::find(dtype, op)(a.data(), pointers, number, count, before, after);
+        for (size_t number = 1; number <= pointers.size(); ++number) {
+          baseline::find(dtype, op)(a.data(), pointers.data(), number, count, before, after);
           for (const auto find : variants) {
-            find(dtype, op)(b.data(), pointers, number, count, before, after);
+            find(dtype, op)(b.data(), pointers.data(), number, count, before, after);
             CHECK(std::memcmp(a.data(), b.data(), count * size) == 0);
           }
         }
@@ -341,6 +342,25 @@ TEST_CASE("a NaN of any input is the result of every reduction, in one form") {
                                      0x3ff0000000000000, 0x7ff8000000000000,
                                      same_bits<double, uint64_t>);
       }
+    }
+  }
+}
+
+TEST_CASE("a sum of any float16 has the bits of the conversions, in every variant") {
+  std::vector<uint16_t> all(65536);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
+  for (const auto find : all_variants()) {
+    // Both zeros, the least and the greatest subnormal, a third, the greatest number, an infinity.
+    for (const int bits : {0x0000, 0x8000, 0x0001, 0x83ff, 0x3555, 0x7bff, 0xfc00}) {
+      const std::vector<uint16_t> other(all.size(), static_cast<uint16_t>(bits));
+      const void* inputs[] = {all.data(), other.data()};
+      std::vector<uint16_t> sums(all.size());
+      find(HVD_FLOAT16, HVD_SUM)(sums.data(), inputs, 2, sums.size(), scale_by(1), scale_by(1));
+      size_t wrong = 0;
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (sums[i] != half_of_float(float_of_half(all[i]) + float_of_half(other[i]))) ++wrong;
+      }
+      CHECK(wrong == 0);
     }
   }
 }
