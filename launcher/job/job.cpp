@@ -151,6 +151,7 @@ class JobLaunch : private LaunchActions {
   int interrupt_ = 0;             // the signal that came before anything was started
   const int first_hosts_;         // with so many the launch begins
   int started_ = 0;               // of those, hosts whose ranks have started
+  bool has_output_ = false;       // a rank has written something
   bool has_met_ = false;          // a rank has joined a world, or used the store
   size_t independent_hosts_ = 0;  // hosts whose ranks gave no sign that they know of each other
   std::unique_ptr<StandardInput> input_;
@@ -165,6 +166,7 @@ class JobLaunch : private LaunchActions {
 struct JobLaunch::HostEvents : AgentEvents {
   HostEvents(JobLaunch& job, HostRun& run) : job(job), run(run), host(run.number()) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
+    job.has_output_ = true;
     if (job.start_watch_) job.start_watch_->hide_line();
     job.output_->write(rank, stream, bytes);
   }
@@ -320,6 +322,7 @@ void JobLaunch::show_silence() {
   while (const auto news = silent_hosts_.take_news()) output_->say(*news);
   const std::string line = silent_hosts_.status_line();
   const bool had_line = std::exchange(has_silence_line_, !line.empty());
+  if (start_watch_) start_watch_->suspend_line(has_silence_line_);
   if (had_line || has_silence_line_) output_->show_status(line);
 }
 
@@ -386,6 +389,8 @@ void JobLaunch::watch_start() {
   start_watch_ =
       std::make_shared<StartWatch>(loop_.get_executor(), waits_, *output_, std::move(hosts),
                                    [this] { return inspector_.activities(); });
+  // Ranks may write before those of the slowest host run.
+  if (has_output_) start_watch_->hide_line();
   net::asio::co_spawn(loop_, StartWatch::run(start_watch_), net::asio::detached);
 }
 

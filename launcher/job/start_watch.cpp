@@ -82,8 +82,10 @@ net::Task<void> StartWatch::run(std::shared_ptr<StartWatch> self) {
     if (self->has_line_ && now >= line) {
       line = now + kLineEvery;
       const double seconds = std::chrono::duration<double>(now - began).count();
-      self->output_.show_status(start_line(self->hosts_.size(), wait, self->hosts_, seconds,
-                                           terminal_width(STDERR_FILENO)));
+      if (!self->is_suspended_) {
+        self->output_.show_status(start_line(self->hosts_.size(), wait, self->hosts_, seconds,
+                                             terminal_width(STDERR_FILENO)));
+      }
     }
     auto next = wait ? told + interval : Clock::time_point::max();
     if (self->has_line_) next = std::min(next, line);

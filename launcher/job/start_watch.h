@@ -37,6 +37,8 @@ class StartWatch {
   void stop();
   // The line on the terminal ends: a rank has written something, or all ranks have met.
   void hide_line();
+  // Another line is on the terminal.
+  void suspend_line(bool is_suspended) { is_suspended_ = is_suspended; }
   // A wait has begun or has ended.
   void changed() { timer_.cancel(); }
 
@@ -49,6 +51,7 @@ class StartWatch {
   const Ask ask_;
   const bool is_terminal_;
   bool has_line_;
+  bool is_suspended_ = false;
   bool is_over_ = false;
   net::asio::steady_timer timer_;
 };

@@ -140,6 +140,18 @@ def test_a_terminal_counts_the_seconds_of_silence():
     terminal.shows(r"host b has not answered for 6 s \(rank 1\); lost in 2 s")
     terminal.shows("host b was lost: the host gave no sign of life for 8 s")
     terminal.end()
+    expect("ranks started" not in terminal.text.rpartition(":up")[2], terminal.text)
+
+
+@world()
+def test_a_terminal_shows_the_silence_in_place_of_the_start():
+    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sleep", "1000")
+    terminal.shows("ranks started 2; 1 s")
+    faults.crash("b")
+    terminal.shows("host b was lost: the host gave no sign of life for 8 s")
+    terminal.end()
+    silence = terminal.text.partition("has not answered for 5 s")[2]
+    expect("has not answered for 6 s" in silence and "ranks started" not in silence, terminal.text)
 
 
 @world()
