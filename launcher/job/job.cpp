@@ -80,6 +80,7 @@ class JobLaunch : private LaunchActions {
   struct HostEvents;
 
   Status find_places();
+  void report_variables_without_effect();
   net::Task<int> run_all();
   net::Task<int> prepare();
   void start();
@@ -467,21 +468,26 @@ Status JobLaunch::find_places() {
       if (!options_.settings.table().is_set(key)) continue;
       output_->say(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
     }
-  }
-  const bool has_torch = !options_.settings.environment.no_torch_env;
-  for (const std::string& name : ineffective_names(host_jobs_.environment_choice(), has_torch)) {
-    output_->say(
-        cat("-x ", name, " has no effect: horovodrun itself sets this variable for each rank"));
+    report_variables_without_effect();
   }
   if (const std::string lowered = about_lowered_lease(settings);
       !lowered.empty() && generation_ == 0) {
     output_->say(lowered);
   }
-  for (const std::string& name : unset_names(environment(), host_jobs_.environment_choice())) {
-    output_->say(
-        cat("-x ", name, ": no such variable is set here, so ranks get none of that name"));
-  }
   return {};
+}
+
+void JobLaunch::report_variables_without_effect() {
+  const EnvironmentChoice& choice = host_jobs_.environment_choice();
+  const auto own = ineffective_names(choice, !options_.settings.environment.no_torch_env);
+  for (const std::string& name : own) {
+    output_->say(cat(name, " of -x or --env-file has no effect: horovodrun itself sets this ",
+                     "variable for each rank"));
+  }
+  for (const std::string& name : unset_names(environment(), choice)) {
+    if (std::ranges::find(own, name) != own.end()) continue;
+    output_->say(cat(name, " of -x or --env-file is not set here, so ranks get none of that name"));
+  }
 }
 
 // The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.

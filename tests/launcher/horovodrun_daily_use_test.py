@@ -229,6 +229,17 @@ class Messages(Folder):
             job = subprocess.Popen([HOROVODRUN, "-np", "1", "sleep", "0.05"], env=self.environment)
             while job.poll() is None:
                 result = run("ps", env=self.environment)
+    def test_variables_that_have_no_effect_are_named_once(self):
+        file = self.file("variables", "HOROVOD_RANK=3\nHOROVOD_SIZE\nNOWHERE_SET\n")
+        result = self.run_job("-np", "1", "--max-restarts", "1", "--env-file", file, "-x", "RANK=7", "sh", "-c",
+                              "echo $HOROVOD_RANK $RANK; [ $HOROVOD_GENERATION = 1 ]")
+        self.assertEqual((result.returncode, lines(result.stdout)), (0, ["[0]<stdout>:0 0"] * 2), result.stderr)
+        text = result.stderr.decode()
+        for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "RANK"):
+            self.assertEqual(text.count(f"horovodrun: {name} of -x or --env-file "), 1, text)
+            self.assertIn(f"{name} of -x or --env-file has no effect: horovodrun itself sets this variable", text)
+        self.assertEqual(text.count("NOWHERE_SET of -x or --env-file is not set here"), 1, text)
+
                 self.assertNotIn(b"answer", result.stderr)
                 self.assertIn(result.returncode, (0, 2))
 
