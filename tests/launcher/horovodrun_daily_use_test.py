@@ -3,6 +3,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -87,6 +88,24 @@ class Scripts(Folder):
         self.assertEqual(self.ran("--remote-init", f"export VIRTUAL_ENV={venv}", "train.py"), "by venv train.py")
         self.assertEqual(self.ran("--no-env", "train.py", VIRTUAL_ENV=str(venv)), "by another Python")
         self.assertEqual(self.ran("--stage", ".", "train.py", CONDA_PREFIX=str(conda)), "by conda train.py")
+
+    def test_without_an_active_environment_it_is_that_of_the_environment_of_horovodrun(self):
+        self.file("train.py", "print('by another Python')\n")
+        around = self.python("around")
+        for name in ("horovodrun", "horovod-agent"):
+            shutil.copy(pathlib.Path(HOROVODRUN).with_name(name), around / "bin")
+
+        def ran(**environment):
+            return subprocess.run([around / "bin/horovodrun", "-np", "1", "--tag", "none", "train.py"], cwd=self.folder,
+                                  env={**self.environment, **environment}, capture_output=True, text=True,
+                                  timeout=TIMEOUT, check=True).stdout.strip()
+
+        self.assertEqual(ran(), "by another Python")
+        for mark in ("pyvenv.cfg", "conda-meta"):
+            file = self.file(f"around/{mark}", "")
+            self.assertEqual(ran(), "by around train.py")
+            self.assertEqual(ran(VIRTUAL_ENV=str(self.python("venv"))), "by venv train.py")
+            file.unlink()
 
     def test_a_missing_script_is_named_before_ranks_start(self):
         missing = f"script 'missing.py' does not exist in {self.folder} on this host"
@@ -210,6 +229,17 @@ class Messages(Folder):
         result = self.run_job("-np", "2", "--fold", "--tag", "{time} {rank}", "echo", "same")
         self.assertRegex(result.stdout, rb"\.\d{3} 0-1: same\n|\.\d{3} [01]: same\n")
 
+    def test_variables_that_have_no_effect_are_named_once(self):
+        file = self.file("variables", "HOROVOD_RANK=3\nHOROVOD_SIZE\nNOWHERE_SET\n")
+        result = self.run_job("-np", "1", "--max-restarts", "1", "--env-file", file, "-x", "RANK=7", "sh", "-c",
+                              "echo $HOROVOD_RANK $RANK; [ $HOROVOD_GENERATION = 1 ]")
+        self.assertEqual((result.returncode, lines(result.stdout)), (0, ["[0]<stdout>:0 0"] * 2), result.stderr)
+        text = result.stderr.decode()
+        for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "RANK"):
+            self.assertEqual(text.count(f"horovodrun: {name} of -x or --env-file "), 1, text)
+            self.assertIn(f"{name} of -x or --env-file has no effect: horovodrun itself sets this variable", text)
+        self.assertEqual(text.count("NOWHERE_SET of -x or --env-file is not set here"), 1, text)
+
     def test_the_number_of_threads_is_printed_with_verbose_alone(self):
         self.environment.pop("OMP_NUM_THREADS", None)
         self.assertEqual(self.run_job("-np", "2", "true").stderr, b"")
@@ -229,17 +259,6 @@ class Messages(Folder):
             job = subprocess.Popen([HOROVODRUN, "-np", "1", "sleep", "0.05"], env=self.environment)
             while job.poll() is None:
                 result = run("ps", env=self.environment)
-    def test_variables_that_have_no_effect_are_named_once(self):
-        file = self.file("variables", "HOROVOD_RANK=3\nHOROVOD_SIZE\nNOWHERE_SET\n")
-        result = self.run_job("-np", "1", "--max-restarts", "1", "--env-file", file, "-x", "RANK=7", "sh", "-c",
-                              "echo $HOROVOD_RANK $RANK; [ $HOROVOD_GENERATION = 1 ]")
-        self.assertEqual((result.returncode, lines(result.stdout)), (0, ["[0]<stdout>:0 0"] * 2), result.stderr)
-        text = result.stderr.decode()
-        for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "RANK"):
-            self.assertEqual(text.count(f"horovodrun: {name} of -x or --env-file "), 1, text)
-            self.assertIn(f"{name} of -x or --env-file has no effect: horovodrun itself sets this variable", text)
-        self.assertEqual(text.count("NOWHERE_SET of -x or --env-file is not set here"), 1, text)
-
                 self.assertNotIn(b"answer", result.stderr)
                 self.assertIn(result.returncode, (0, 2))
 
