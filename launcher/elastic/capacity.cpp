@@ -8,12 +8,27 @@
 #include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
+namespace {
+
+const char* further_slots(HostSource hosts) {
+  switch (hosts) {
+    case HostSource::kJoining:
+      return "agents that join";
+    case HostSource::kScript:
+      return "further hosts of the discovery script";
+    case HostSource::kNamed:
+      break;
+  }
+  return "free slots of its hosts";
+}
+
+}  // namespace
 
 // An agent that joined by itself starts no further processes.
 int Capacity::usable(const Host& host) const {
   if (pool_.is_excluded_for_ever(host.name)) return 0;
   const int live = table_.live_processes(host.name);
-  return limits_.hosts_join && live > 0 ? std::min(host.slots, live) : host.slots;
+  return limits_.hosts_join() && live > 0 ? std::min(host.slots, live) : host.slots;
 }
 
 int Capacity::offered() const {
@@ -29,7 +44,7 @@ int Capacity::named() const {
 }
 
 bool Capacity::may_grow() const {
-  if (limits_.finds_hosts) return true;
+  if (limits_.finds_hosts()) return true;
   const auto is_starting = [](const auto& one) {
     return one.second.phase == ProcessPhase::kStarting || one.second.phase == ProcessPhase::kHeld;
   };
@@ -57,10 +72,8 @@ std::string Capacity::awaited_hosts(Clock::time_point now) const {
                            std::chrono::ceil<std::chrono::seconds>(when - now).count(), " s)"));
     }
   }
-  if (limits_.finds_hosts || places.empty()) {
-    places.push_back(limits_.hosts_join    ? "agents that join"
-                     : limits_.finds_hosts ? "further hosts of the discovery script"
-                                           : "free slots of its hosts");
+  if (limits_.finds_hosts() || places.empty()) {
+    places.emplace_back(further_slots(limits_.hosts));
   }
   return join(places, ", ");
 }

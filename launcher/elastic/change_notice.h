@@ -1,5 +1,5 @@
 // The changes that the ranks of an elastic job have been told of, and for which they ask for their next places at
-// their next commit. Generations owns one and tells the ranks. No I/O, no clock.
+// their next commit. ElasticCore owns one and notifies the ranks. No I/O, no clock.
 #pragma once
 
 #include <cstdint>

@@ -39,18 +39,23 @@ Deadlines::Time Deadlines::end_of_entry() const {
   return begun_ + duration_of(limits_.return_seconds);
 }
 
+// The processes for which the next generation waits.
+std::vector<int> Deadlines::awaited() const {
+  std::vector<int> found;
+  for (const auto& [number, process] : table_.processes) {
+    const bool is_awaited = process.phase == ProcessPhase::kMember ||
+                            (!table_.current && process.phase == ProcessPhase::kStarting);
+    if (is_awaited) found.push_back(number);
+  }
+  return found;
+}
+
 Deadlines::Finding Deadlines::silent(Time now) {
   Finding finding;
   if (!asking_since_ || table_.all_have_asked()) return finding;
   Time since = *asking_since_;
-  std::vector<int> silent;
-  for (const auto& [number, process] : table_.processes) {
-    const bool is_awaited = process.phase == ProcessPhase::kMember ||
-                            (!table_.current && process.phase == ProcessPhase::kStarting);
-    if (!is_awaited) continue;
-    silent.push_back(number);
-    since = std::max(since, process.since);
-  }
+  const std::vector<int> silent = awaited();
+  for (const int process : silent) since = std::max(since, table_.processes.at(process).since);
   // The first ranks may import and load for as long as those of other jobs.
   const double limit_seconds = table_.current ? limits_.return_seconds : limits_.init_seconds;
   const Time limit = since + duration_of(limit_seconds);

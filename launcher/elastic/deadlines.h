@@ -1,6 +1,6 @@
 // How long an elastic job waits for processes that do not call hvd.init, do not enter hvd.elastic.run or do not notice
-// a loss, and which sentences the user reads meanwhile. Generations owns one, tells it of events, and gives up the
-// processes that it names. No I/O, no clock.
+// a loss, and which sentences the user reads meanwhile. ElasticCore owns one; Generations and the policies pass it the events and
+// give up the processes that it names. No I/O, no clock.
 #pragma once
 
 #include <chrono>
@@ -65,6 +65,8 @@ class Deadlines {
   Finding unaware(Time now, const std::string& failure);
 
  private:
+  std::vector<int> awaited() const;
+
   const GenerationLimits& limits_;
   const ProcessTable& table_;
   Time begun_{};

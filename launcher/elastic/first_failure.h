@@ -1,5 +1,5 @@
 // The first failure since the present generation of an elastic job began: why the job ends if no rank is left.
-// Generations owns one. No I/O, no clock.
+// ElasticCore owns one. No I/O, no clock.
 #pragma once
 
 #include <string>

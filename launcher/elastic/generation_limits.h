@@ -1,11 +1,12 @@
-// The user's limits for the generations of an elastic job. The flags set them; Generations, Capacity and Deadlines
-// decide by them.
+// The user's limits for the generations of an elastic job. The flags set them; All parts of
+// Generations decide by them.
 #pragma once
 
 #include <chrono>
 #include <optional>
 
 #include "base/clock.h"
+#include "launcher/elastic/discovery/host_source.h"
 #include "launcher/elastic/elastic_settings.h"
 
 namespace hvd::launcher {
@@ -17,13 +18,16 @@ struct GenerationLimits {
   double return_seconds = 30;        // a rank has to ask for its next place after the first one did
   double init_seconds = 600;         // the same for the first place of the first ranks
   std::optional<ResetLimit> resets;  // generations after the first that may begin
-  bool finds_hosts = false;          // discovered() may be called again
-  bool hosts_join = false;           // each with an agent of its own, which starts processes once
-  bool restarts_ranks = false;       // a failed rank is started again on its host
+  HostSource hosts = HostSource::kNamed;
+  bool restarts_ranks = false;  // a failed rank is started again on its host
   // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
   bool restarts_programs = false;
   std::optional<int> most_restarts;  // restarts after failures, if a user has limited them
   double cause_seconds = 3.5;        // a lost host may be the cause of a rank's exit so long before
+
+  // discovered() may be called again.
+  bool finds_hosts() const { return hosts != HostSource::kNamed; }
+  bool hosts_join() const { return hosts == HostSource::kJoining; }
 };
 
 inline Clock::duration duration_of(double seconds) {

@@ -27,6 +27,24 @@ MembershipPlan hand_over(MembershipChange change) {
   return plan_membership(change);
 }
 
+// The slots of a host for which there are processes, and those of them that are no ranks with the state yet.
+UsableHost usable_host(const ProcessTable& table, const Host& host,
+                       const std::function<bool(int process)>& takes) {
+  UsableHost usable{.host = host};
+  int count = 0;
+  for (const auto& [number, process] : table.processes) {
+    const JobHost& state = table.hosts.at(process.host);
+    if (state.name != host.name || state.is_leaving) continue;
+    if (process.is_removed || !takes(number)) continue;
+    ++count;
+    if (!table.is_member(number) || !table.has_met(number)) {
+      usable.started.push_back({process.slot, number});
+    }
+  }
+  usable.host.slots = std::min(host.slots, count);
+  return usable;
+}
+
 }  // namespace
 
 MembershipPlan plan_generation(const ProcessTable& table, const HostPool& pool,
@@ -52,18 +70,7 @@ MembershipPlan plan_generation(const ProcessTable& table, const HostPool& pool,
       change.leaving.insert(process);
   }
   for (const Host& host : pool.offered()) {
-    UsableHost usable{.host = host};
-    int count = 0;
-    for (const auto& [number, process] : table.processes) {
-      const JobHost& state = table.hosts.at(process.host);
-      if (state.name != host.name || state.is_leaving) continue;
-      if (process.is_removed || !takes(number)) continue;
-      ++count;
-      if (!table.is_member(number) || !table.has_met(number)) {
-        usable.started.push_back({process.slot, number});
-      }
-    }
-    usable.host.slots = std::min(host.slots, count);
+    UsableHost usable = usable_host(table, host, takes);
     if (usable.host.slots > 0) change.usable.push_back(std::move(usable));
   }
   const bool all_leave = !change.leaving.empty() &&

@@ -1,6 +1,6 @@
 // The next generation with the processes that are ready to join it, while the ranks train. Each of them has been told
 // its place and prepares, and the ranks are interrupted when all have asked again. The plan is void when ranks or
-// newcomers end or are to leave. Generations owns one. No I/O, no clock.
+// newcomers end or are to leave. ElasticCore owns one. No I/O, no clock.
 #pragma once
 
 #include <optional>

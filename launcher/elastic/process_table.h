@@ -1,5 +1,5 @@
 // The hosts and processes of an elastic job, and its present generation: who there is, who is a rank, who asks.
-// Generations owns one, changes it, and decides by it. No thread of its own.
+// ElasticCore owns one. No thread of its own.
 #pragma once
 
 #include <map>
@@ -13,9 +13,19 @@
 
 namespace hvd::launcher {
 
-// kHeld: its agent may be there, but the program might not wait for its place in hvd.init.
-// kPreparing: its hvd.init has returned a provisional place. It has not asked again.
-enum class ProcessPhase { kHeld, kStarting, kAsking, kPreparing, kMember, kGone };
+//   kHeld ──> kStarting ──> kAsking <──> kMember
+//                              ^
+//                              └───────> kPreparing
+//   each of them ──> kGone
+// While ranks are assumed (job_stage.h), those with which the launch began are kMember, and become kStarting again.
+enum class ProcessPhase {
+  kHeld,       // its agent may be there, but the program might not wait for its place in hvd.init
+  kStarting,   // it has not asked for a place
+  kAsking,     // it has asked for its next place, and waits for it
+  kPreparing,  // its hvd.init has returned a provisional place; it has not asked again
+  kMember,     // it is a rank of the present generation
+  kGone,       // it has ended or is being ended
+};
 
 struct JobProcess {
   int host = 0;

@@ -1,5 +1,5 @@
 // Recognises an exception that ends ranks on host after host: the program or its data is the cause then, not a host.
-// Generations owns one and notifies it of failures and commits. Pure.
+// ElasticCore owns one. Pure.
 #pragma once
 
 #include <cstdint>

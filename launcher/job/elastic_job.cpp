@@ -16,6 +16,12 @@
 namespace hvd::launcher {
 namespace {
 
+HostSource host_source(const LaunchSettings& settings, bool hosts_join) {
+  if (hosts_join) return HostSource::kJoining;
+  return settings.elastic.host_discovery_script.has_value() ? HostSource::kScript
+                                                            : HostSource::kNamed;
+}
+
 GenerationLimits generation_limits(const LaunchSettings& settings, bool hosts_join) {
   const RankLimits ranks = rank_limits(settings);
   return {.least = ranks.min,
@@ -24,8 +30,7 @@ GenerationLimits generation_limits(const LaunchSettings& settings, bool hosts_jo
           .return_seconds = settings.job.start_timeout.value,
           .init_seconds = init_seconds(settings.table()),
           .resets = reset_limit(settings),
-          .finds_hosts = hosts_join || settings.elastic.host_discovery_script.has_value(),
-          .hosts_join = hosts_join,
+          .hosts = host_source(settings, hosts_join),
           .restarts_ranks = settings.elastic.restart_ranks,
           // An agent that has joined starts its ranks once, and a parent process serves one launch.
           .restarts_programs = !hosts_join && !settings.job.store_fd.has_value(),
@@ -56,10 +61,8 @@ Result<SlotPlan> plan_again(const LaunchSettings& settings, const JobHistory& hi
 }
 
 JobHistory new_history(const LaunchSettings& settings, std::vector<Host> hosts, bool hosts_join) {
-  const HostPool::Rules rules{
-      .finds_hosts = hosts_join || settings.elastic.host_discovery_script.has_value(),
-      .hosts_join = hosts_join,
-      .cooldown = cooldown_range(settings)};
+  const HostPool::Rules rules{.hosts = host_source(settings, hosts_join),
+                              .cooldown = cooldown_range(settings)};
   // std::random_device asks for glibc 2.36, and release packages start with 2.34.
   uint64_t seed = 0;
   fill_random(std::as_writable_bytes(std::span(&seed, 1)));

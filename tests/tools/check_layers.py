@@ -125,7 +125,8 @@ PARTIAL = {("launcher", "src/plugin"): {"plugin/catalogue.h"}}
 # Third-party headers: pattern -> files and folders that may include them, and in how many files
 # of those it may appear (None: any number).
 THIRD_PARTY = [
-    (r"(spdlog|fmt)/.*", ["src/base/log/log.cpp"], None),
+    (r"spdlog/.*", ["src/base/log/log.cpp"], None),
+    (r"fmt/.*", ["launcher"], None),
     (r"openssl/.*", ["src/base", "src/net/tls"], None),
     (r"dlfcn\.h", ["src/base", "src/plugin", "python/tensorflow_ops/tf_api.cpp"], None),
     (r"boost/.*", ["src/net", "rendezvous"], None),

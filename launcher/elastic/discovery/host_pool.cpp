@@ -14,13 +14,13 @@ void HostPool::discovered(std::vector<Host> hosts) {
   std::vector<std::string> names;
   names.reserve(hosts.size());
   for (const Host& host : hosts) names.push_back(host.name);
-  if (rules_.finds_hosts) {
+  if (rules_.hosts != HostSource::kNamed) {
     cooldown_.set_discovered(names);
     const auto is_unnamed = [&](const auto& entry) {
       return std::find(names.begin(), names.end(), entry.first) == names.end();
     };
     // An agent that joins and fails again and again is not used at once each time.
-    if (!rules_.hosts_join) std::erase_if(retries_, is_unnamed);
+    if (rules_.hosts != HostSource::kJoining) std::erase_if(retries_, is_unnamed);
     std::erase_if(removals_, is_unnamed);
   }
   named_ = std::move(hosts);

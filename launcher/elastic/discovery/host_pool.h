@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/elastic/discovery/host_cooldown.h"
+#include "launcher/elastic/discovery/host_source.h"
 #include "launcher/plan/hosts.h"
 
 namespace hvd::launcher {
@@ -20,8 +21,7 @@ class HostPool {
   using Time = HostCooldown::Time;
 
   struct Rules {
-    bool finds_hosts = false;                    // discovered() may be called again
-    bool hosts_join = false;                     // each with an agent of its own
+    HostSource hosts = HostSource::kNamed;
     std::optional<CooldownRange> cooldown = {};  // how long a host is out on which a rank failed
   };
   // `random`: as HostCooldown's.

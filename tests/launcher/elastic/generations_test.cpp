@@ -297,7 +297,7 @@ TEST_CASE("the end: after a success no generation begins, and who asks for one i
 TEST_CASE(
     "a host that joins by itself starts its processes once, and may join again after a failure") {
   GenerationLimits limits = of_script();
-  limits.hosts_join = true;
+  limits.hosts = HostSource::kJoining;
   limits.most = 3;
   RecordedJob job(limits);
   job.begin({{"a", "", 2}});

@@ -96,6 +96,44 @@ TEST_CASE("exit codes of all ranks start a program again on the same hosts") {
   CHECK(job.history.pool.may_start("b", job.now()));
 }
 
+TEST_CASE("a new process that fails does not hide the failure of a rank") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.discovered({kTwoHosts[0], kTwoHosts[1], {"c", "", 1}}, job.now());
+  job.generations.prepared(2, job.now());
+  job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
+  job.generations.ended(4, 1, "process 4 exited with code 1", job.now());
+  CHECK(job.restarts == 0);
+  job.wait(3.6);
+  CHECK(job.restarts == 1);
+  CHECK(job.said.back().find("rank 0 exited with code 1; it is started again") == 0);
+}
+
+TEST_CASE("a rank that fails before the others enter elastic.run costs them its host alone") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
+  job.generations.takes_part(job.now());
+  job.wait(3.6);
+  CHECK(job.restarts == 0);
+  CHECK(job.ended == std::vector<int>{0});
+  CHECK(job.losses == std::vector<std::string>{"0: rank 0 exited with code 1"});
+  job.ask({2, 3});
+  CHECK(job.ranks() == "2 3");
+}
+
+TEST_CASE("a rank that asks for its place after another one has done its work stays a rank") {
+  RecordedJob job(of_program());
+  job.begin(kTwoHosts);
+  CHECK(job.generations.ended(0, 0, "", job.now()));
+  job.ask({1});
+  CHECK(job.generations.generation() == 0);
+  CHECK_FALSE(job.generations.ended(2, 7, "rank 2 exited with code 7", job.now()));
+  CHECK(job.exit_code == 7);
+}
+
 TEST_CASE("a host that is lost after a rank has done its work fails the job") {
   RecordedJob job(of_program());
   job.begin(kTwoHosts);
@@ -251,7 +289,7 @@ TEST_CASE("--reset-limit counts the starts of a program") {
 
 TEST_CASE("a program with too few fixed hosts ends with its failure") {
   GenerationLimits limits = of_program(3);
-  limits.finds_hosts = false;
+  limits.hosts = HostSource::kNamed;
   RecordedJob job(limits);
   job.begin(kTwoHosts);
   job.generations.ended(2, 137, "rank 2 was killed", job.now());

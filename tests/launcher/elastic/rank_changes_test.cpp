@@ -162,7 +162,7 @@ TEST_CASE("a removed host is used again when the script names it anew") {
 
 TEST_CASE("where hosts join, resize and remove speak of those, and a removed host joins again") {
   GenerationLimits limits = of_script();
-  limits.hosts_join = true;
+  limits.hosts = HostSource::kJoining;
   RecordedJob job(limits);
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});

@@ -20,10 +20,7 @@ using Time = Generations::Time;
 // Keeps what Generations orders, and starts processes at once. The clock is a number of seconds.
 struct RecordedJob : GenerationActions {
   explicit RecordedJob(GenerationLimits limits = {}, std::optional<CooldownRange> cooldown = {})
-      : history(HostPool({.finds_hosts = limits.finds_hosts,
-                          .hosts_join = limits.hosts_join,
-                          .cooldown = cooldown},
-                         [] { return 0.0; })),
+      : history(HostPool({.hosts = limits.hosts, .cooldown = cooldown}, [] { return 0.0; })),
         generations(limits, *this, history) {}
   // Goes on after a restart.
   RecordedJob(GenerationLimits limits, const JobHistory& before)
@@ -132,7 +129,7 @@ inline const std::vector<Host> kTwoHosts = {{"a", "", 2}, {"b", "", 2}};
 inline GenerationLimits of_script(int least = 1) {
   GenerationLimits limits;
   limits.least = least;
-  limits.finds_hosts = true;
+  limits.hosts = HostSource::kScript;
   return limits;
 }
 

@@ -1,0 +1,223 @@
+#include "launcher/elastic/elastic_core.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/check.h"
+#include "launcher/plan/exit_codes.h"
+
+namespace hvd::launcher {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kGathering{1};
+
+}  // namespace
+
+ElasticCore::ElasticCore(const GenerationLimits& given, GenerationActions& orders,
+                         JobHistory& of_job)
+    : limits(given), actions(orders), history(of_job), pool(of_job.pool) {
+  if (history.most) limits.most = history.most;
+}
+
+void ElasticCore::to(JobStage following) {
+  HVD_CHECK(may_follow(stage, following));
+  stage = following;
+}
+
+bool ElasticCore::restarts_program() const {
+  return limits.restarts_programs && table.current &&
+         (stage == JobStage::kAssumed || stage == JobStage::kAsking);
+}
+
+int32_t ElasticCore::generation() const {
+  return table.current ? static_cast<int32_t>(table.current->number) : history.generation - 1;
+}
+
+void ElasticCore::note_start(int host, Time now) {
+  for (const int process : table.hosts.at(host).processes) table.processes.at(process).since = now;
+}
+
+void ElasticCore::start_hosts(Time now) {
+  for (const Host& host : pool.offered()) {
+    if (!pool.may_start(host.name, now)) continue;
+    if (limits.hosts_join() && table.live_processes(host.name) > 0) continue;
+    int wanted = host.slots - table.live_processes(host.name);
+    if (limits.most) wanted = std::min(wanted, *limits.most - table.staying_processes());
+    if (wanted <= 0) continue;
+    note_start(actions.start_host(host, wanted), now);
+  }
+  if (const auto time = pool.next_start(now)) wake_at(*time);
+}
+
+void ElasticCore::mark_leaving() {
+  for (auto& [number, host] : table.hosts) {
+    const auto is_it = [&name = host.name](const Host& one) { return one.name == name; };
+    host.is_leaving =
+        !host.is_gone && std::none_of(pool.offered().begin(), pool.offered().end(), is_it);
+    if (!host.is_leaving) continue;
+    const bool has_member = std::any_of(
+        host.processes.begin(), host.processes.end(),
+        [this](int process) { return table.is_live(process) && table.is_member(process); });
+    if (!has_member) drop_host(host);
+  }
+}
+
+void ElasticCore::end_left_hosts() {
+  for (auto& [number, host] : table.hosts) {
+    if (host.is_leaving && table.members_of(host.name) == 0) drop_host(host);
+  }
+}
+
+void ElasticCore::drop_host(JobHost& host) {
+  if (std::exchange(host.is_gone, true)) return;
+  for (const int process : host.processes) table.processes.at(process).phase = ProcessPhase::kGone;
+  for (const auto& [number, state] : table.hosts) {
+    if (&state == &host) actions.end_host(number);
+  }
+}
+
+void ElasticCore::dismiss(int process) {
+  if (std::exchange(table.processes.at(process).phase, ProcessPhase::kGone) == ProcessPhase::kGone)
+    return;
+  end_alone(process);
+}
+
+void ElasticCore::end_alone(int process) {
+  JobHost& host = table.hosts.at(table.processes.at(process).host);
+  if (host.is_gone) return;
+  const bool is_last = std::none_of(host.processes.begin(), host.processes.end(),
+                                    [this](int other) { return table.is_live(other); });
+  if (is_last)
+    drop_host(host);
+  else
+    actions.end_process(process);
+}
+
+void ElasticCore::drop_surplus() {
+  if (!table.current) return;
+  for (auto last = table.processes.rbegin(); last != table.processes.rend(); ++last) {
+    const auto& [number, process] = *last;
+    if (process.phase == ProcessPhase::kGone || table.is_member(number)) continue;
+    const std::string& name = table.hosts.at(process.host).name;
+    const bool is_above_slots =
+        std::any_of(pool.offered().begin(), pool.offered().end(), [&](const Host& host) {
+          return host.name == name && table.live_processes(name) > host.slots;
+        });
+    if (is_above_slots || (limits.most && table.staying_processes() > *limits.most))
+      dismiss(number);
+  }
+}
+
+void ElasticCore::end_slow(Time now) {
+  const auto found = deadlines.slow(now);
+  for (const auto& [process, sentence] : found.late) {
+    const std::string& host = table.hosts.at(table.processes.at(process).host).name;
+    actions.say(fmt::format("{}; {}", sentence, start_another_later(host, now)));
+    dismiss(process);
+  }
+  say_all(found.reminders);
+  wake_at(found.next);
+}
+
+std::string ElasticCore::follow_up(const ProcessFailure& failed, bool is_host_sound, Time now) {
+  const bool was_member = table.is_member(failed.process);
+  // A process that was no rank yet takes nothing from the others.
+  if (was_member || !table.current) {
+    failure.note(failed.exit_code, failed.sentence, failed.process);
+  }
+  const std::string name = table.hosts.at(table.processes.at(failed.process).host).name;
+  const bool is_alone = std::all_of(pool.offered().begin(), pool.offered().end(),
+                                    [&](const Host& other) { return other.name == name; });
+  std::string after;
+  if (limits.restarts_ranks || is_host_sound || (is_alone && !limits.hosts_join())) {
+    const auto wait = pool.retry_later(name, seconds(1), seconds(60), now);
+    after = fmt::format("it is started again in {} s", wait.count());
+  } else if (!was_member && table.members_of(name) > 0) {
+    after = start_another_later(name, now);
+  } else {
+    after = exclude(name, now);
+    for (auto& [number, host] : table.hosts) {
+      if (host.name == name) drop_host(host);
+    }
+  }
+  return after.empty() ? failed.sentence : fmt::format("{}; {}", failed.sentence, after);
+}
+
+std::string ElasticCore::exclude(const std::string& name, Time now) {
+  const auto exclusion = pool.exclude(name, now);
+  if (limits.hosts_join()) {
+    return fmt::format("host {} is used again when an agent joins there", name);
+  }
+  return exclusion ? about_exclusion(name, *exclusion) : "";
+}
+
+std::string ElasticCore::start_another_later(const std::string& name, Time now) {
+  const auto wait = pool.retry_later(name, seconds(5), seconds(300), now);
+  if (limits.hosts_join()) return "the job goes on without it";
+  return fmt::format("the job goes on without it, and starts another one there in {} s",
+                     wait.count());
+}
+
+bool ElasticCore::has_gathered(bool may_come, Time now) {
+  ready_since = ready_since.value_or(now);
+  const Time when = may_come ? *ready_since + kGathering : *ready_since;
+  if (now < when) wake_at(when);
+  return now >= when;
+}
+
+bool ElasticCore::may_grow() const {
+  return joining.generation() != nullptr || ready_since || capacity.may_grow();
+}
+
+int32_t ElasticCore::departures() const {
+  const auto leaves = [this](const auto& one) {
+    return one.second.is_leaving && !one.second.is_gone;
+  };
+  const auto has_fewer_slots = [this](const Host& host) {
+    return table.members_of(host.name) > host.slots;
+  };
+  const auto is_removed = [this](int process) {
+    return table.is_live(process) && table.processes.at(process).is_removed;
+  };
+  const std::vector<int> members = table.members();
+  const bool any = std::any_of(table.hosts.begin(), table.hosts.end(), leaves) ||
+                   std::any_of(pool.offered().begin(), pool.offered().end(), has_fewer_slots) ||
+                   (limits.most && table.live_members() > *limits.most) ||
+                   std::any_of(members.begin(), members.end(), is_removed);
+  return any ? rendezvous::kHostsRemoved : rendezvous::kHostsUnchanged;
+}
+
+void ElasticCore::notify_ranks(int32_t updates, Time now) {
+  if (notice.set(updates, now)) {
+    actions.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
+  }
+  if (deadlines.is_asked()) return;
+  if (const auto reminder = notice.reminder(now)) actions.say(*reminder);
+  wake_at(notice.next());
+}
+
+void ElasticCore::count_reset(const std::string& why, Time now) {
+  history.resets.count(generation() + 1, why, now);
+}
+
+void ElasticCore::over(int exit_code, const std::string& sentence, int process) {
+  if (is_over()) return;
+  to(JobStage::kOver);
+  actions.end_job(exit_code, sentence, process);
+}
+
+void ElasticCore::end_by_reset_limit() {
+  const std::string sentence = history.resets.sentence();
+  over(kExitLauncher,
+       failure.is_noted() ? fmt::format("{}; now {}", sentence, failure.sentence()) : sentence);
+}
+
+void ElasticCore::say_all(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) actions.say(sentence);
+}
+
+}  // namespace hvd::launcher

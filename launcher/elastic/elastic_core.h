@@ -1,0 +1,106 @@
+// State that the parts of Generations share: the stage of the job, its hosts and processes, the present generation and
+// the first failure in it. Starts and ends hosts and processes. Generations owns one. No I/O, no clock.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/elastic/capacity.h"
+#include "launcher/elastic/change_notice.h"
+#include "launcher/elastic/deadlines.h"
+#include "launcher/elastic/first_failure.h"
+#include "launcher/elastic/generation_actions.h"
+#include "launcher/elastic/generation_limits.h"
+#include "launcher/elastic/job_history.h"
+#include "launcher/elastic/job_stage.h"
+#include "launcher/elastic/joining_plan.h"
+#include "launcher/elastic/process_table.h"
+#include "launcher/elastic/program_policy.h"
+#include "launcher/elastic/repeated_exception.h"
+
+namespace hvd::launcher {
+
+struct ElasticCore {
+  using Time = Clock::time_point;
+  // `of_job` outlives this object.
+  ElasticCore(const GenerationLimits& given, GenerationActions& orders, JobHistory& of_job);
+  ElasticCore(const ElasticCore&) = delete;
+
+  void to(JobStage following);
+  bool is_over() const { return stage == JobStage::kOver; }
+  // Whether the present ranks cannot live through a change, as far as the launcher knows.
+  bool restarts_program() const;
+  // The number of the present generation, or of the last one of an earlier launch.
+  int32_t generation() const;
+
+  // Hosts and processes.
+  // The processes of a host that has come later start now.
+  void note_start(int host, Time now);
+  // Starts the hosts that have free slots.
+  void start_hosts(Time now);
+  // Marks the hosts that are no longer offered, and ends those without ranks.
+  void mark_leaving();
+  // Ends the hosts that leave and have no rank left.
+  void end_left_hosts();
+  // Ends what still runs there.
+  void drop_host(JobHost& host);
+  // Ends a process that has lost its place.
+  void dismiss(int process);
+  // Ends a process that no longer counts, and its host if no other process runs there.
+  void end_alone(int process);
+  // Ends processes that are no ranks and can become none: the last started ones.
+  void drop_surplus();
+  // Ends processes that do not call hvd.init while ranks work.
+  void end_slow(Time now);
+
+  // Failures.
+  // Returns the sentence of a failure with what follows for its host: it is used again at once, later or no more.
+  std::string follow_up(const ProcessFailure& failed, bool is_host_sound, Time now);
+  // Returns what the user should know of a host after a failure there, or nothing.
+  std::string exclude(const std::string& name, Time now);
+  // A process has ended that has done no work yet, beside ranks that work.
+  std::string start_another_later(const std::string& name, Time now);
+
+  // Changes of the ranks.
+  // Whether the hosts that become ready within a second are there: they cost one change. Else it is asked again then.
+  bool has_gathered(bool may_come, Time now);
+  // Whether other ranks than the present ones may come.
+  bool may_grow() const;
+  // kHostsRemoved if a rank is to leave.
+  int32_t departures() const;
+  // The ranks ask for places at their next commit because of these changes.
+  void notify_ranks(int32_t updates, Time now);
+  bool may_reset(Time now) { return history.resets.may_reset(limits.resets, now); }
+  void count_reset(const std::string& why, Time now);
+
+  // The end of the job; by default, by the first failure.
+  void over(int exit_code, const std::string& sentence) {
+    over(exit_code, sentence, failure.process());
+  }
+  void over(int exit_code, const std::string& sentence, int process);
+  void end_by_reset_limit();
+
+  void say_all(const std::vector<std::string>& sentences);
+  void wake_at(Time time) { next = std::min(next, time); }
+
+  GenerationLimits limits;
+  GenerationActions& actions;
+  JobHistory& history;
+  HostPool& pool;
+  JobStage stage = JobStage::kUnknown;
+  ProcessTable table;
+  const Capacity capacity{limits, pool, table};
+  JoiningPlan joining{table};
+  Deadlines deadlines{limits, table};
+  ChangeNotice notice;
+  RepeatedException repetition;
+  FirstFailure failure;             // of the present generation
+  std::optional<Time> ready_since;  // a process that is no member can become one
+  Time next = Time::max();          // at which the job is considered again
+};
+
+}  // namespace hvd::launcher

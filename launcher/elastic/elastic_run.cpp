@@ -1,0 +1,138 @@
+#include "launcher/elastic/elastic_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "launcher/plan/exit_codes.h"
+
+namespace hvd::launcher {
+
+void ElasticRun::failed(const ProcessFailure& failure, Time now) {
+  ProcessTable& table = core_.table;
+  JobProcess& process = table.processes.at(failure.process);
+  if (table.is_member(failure.process) && core_.stage != JobStage::kFinishing) {
+    core_.repetition.failed(failure.exception, failure.exit_code,
+                            {.process = failure.process,
+                             .slot = process.slot,
+                             .generation = core_.generation(),
+                             .host = table.hosts.at(process.host).name,
+                             .whose = table.whose(failure.process),
+                             .sentence = failure.sentence});
+  }
+  process.phase = ProcessPhase::kGone;
+  settle(failure, now, now);
+}
+
+void ElasticRun::settle(const ProcessFailure& failure, Time, Time now) {
+  const bool was_member = core_.table.is_member(failure.process);
+  const std::string sentence = core_.follow_up(failure, false, now);
+  if (core_.table.live_processes() > 0 && core_.stage != JobStage::kFinishing) {
+    core_.actions.say(sentence);
+  }
+  if (was_member) announce_loss(failure.sentence, now);
+}
+
+void ElasticRun::host_lost(const std::string& sentence, const std::string& consequence, Time now) {
+  core_.actions.say(consequence);
+  announce_loss(sentence, now);
+}
+
+void ElasticRun::announce_loss(const std::string& sentence, Time now) {
+  core_.deadlines.rank_lost(now);
+  core_.actions.tell_loss(core_.generation(), sentence);
+}
+
+bool ElasticRun::decide(Time now) {
+  check_unprepared(now);
+  check_unaware(now);
+  if (core_.is_over()) return false;
+  core_.end_slow(now);
+  core_.drop_surplus();
+  plan_newcomers(now);
+  core_.start_hosts(now);
+  announce_changes(now);
+  return next_.form(now);
+}
+
+// New processes that have their provisional places, while the ranks train.
+void ElasticRun::check_unprepared(Time now) {
+  if (core_.stage != JobStage::kElastic) return;
+  const auto found = core_.deadlines.unprepared(now);
+  for (const auto& [process, sentence] : found.late) {
+    if (!core_.table.is_live(process)) continue;
+    core_.dismiss(process);
+    failed({.process = process, .exit_code = kExitLauncher, .sentence = sentence}, now);
+  }
+  core_.say_all(found.reminders);
+  core_.wake_at(found.next);
+}
+
+// Ranks that have not noticed a loss.
+void ElasticRun::check_unaware(Time now) {
+  const auto found = core_.deadlines.unaware(now, core_.failure.sentence());
+  if (found.end) {
+    return core_.over(core_.failure.exit_code(), core_.failure.before(*found.end));
+  }
+  core_.say_all(found.reminders);
+  core_.wake_at(found.next);
+}
+
+// While ranks train, gathers the processes that ask to join them, and gives these the places that they will have.
+void ElasticRun::plan_newcomers(Time now) {
+  const ProcessTable& table = core_.table;
+  if (!table.has_survivor()) return;
+  renew_plan();
+  if (core_.joining.generation() == nullptr) {
+    std::set<int> ready;
+    for (const auto& [number, process] : table.processes) {
+      if (!table.is_member(number) && core_.capacity.has_place_for(process)) ready.insert(number);
+    }
+    if (ready.empty()) return core_.ready_since.reset();
+    const bool may_come =
+        std::any_of(table.processes.begin(), table.processes.end(),
+                    [](const auto& one) { return one.second.phase == ProcessPhase::kStarting; });
+    if (!core_.has_gathered(may_come, now)) return;
+    core_.ready_since.reset();
+    core_.deadlines.plan_made();
+    core_.joining.set(next_.plan_joining(ready));
+  }
+  for (const auto& [process, answer] : core_.joining.tell_places(now)) {
+    core_.actions.answer(process, table.processes.at(process).request, answer);
+    core_.wake_at(now + Deadlines::kUntilNamed);
+  }
+}
+
+// Makes the plan anew with the ranks and newcomers that there are.
+void ElasticRun::renew_plan() {
+  while (core_.joining.generation() != nullptr) {
+    const std::set<int> newcomers = core_.joining.newcomers();
+    JoiningPlan renewed(core_.table);
+    renewed.set(next_.plan_joining(newcomers));
+    const Generation* const generation = renewed.generation();
+    if (next_.start_misplaced_again(newcomers, generation ? *generation : Generation())) continue;
+    core_.joining.set(generation ? MembershipPlan(*generation) : Unchanged());
+    return;
+  }
+}
+
+// The ranks ask for their next places at their next commit.
+void ElasticRun::announce_changes(Time now) {
+  if (!core_.table.current) return;
+  int32_t updates = core_.notice.updates() | core_.departures();
+  if (core_.joining.is_prepared()) updates |= rendezvous::kHostsAdded;
+  core_.notify_ranks(updates, now);
+}
+
+std::string ElasticRun::when_they_leave(const std::string& whose, Time) const {
+  return fmt::format("when {} next commit", whose);
+}
+
+std::string ElasticRun::when_they_come() const { return "when the new ones have started"; }
+
+std::string ElasticRun::until_host_ends(int64_t seconds) const {
+  return fmt::format("its ranks have {} s for their next commit (--leave-grace)", seconds);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,177 @@
+#include "launcher/elastic/next_generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "launcher/plan/exit_codes.h"
+#include "launcher/plan/rank_set.h"
+
+namespace hvd::launcher {
+
+bool NextGeneration::form(Time now) {
+  if (!is_asked() || !core_.table.all_have_asked()) return false;
+  if (const auto verdict = core_.repetition.verdict()) {
+    core_.over(verdict->exit_code, verdict->sentence, verdict->process);
+    return false;
+  }
+  MembershipPlan plan = plan_in_place();
+  if (const auto* few = std::get_if<TooFew>(&plan)) {
+    pause(few->slots, now);
+    return false;
+  }
+  auto* const generation = std::get_if<Generation>(&plan);
+  if (generation == nullptr) {
+    core_.over(kExitLauncher, kNoState);
+    return false;
+  }
+  if (core_.table.current && !core_.may_reset(now)) {
+    core_.end_by_reset_limit();
+    return false;
+  }
+  begin(std::move(*generation), now);
+  return true;
+}
+
+// Whether a process asks that the next generation waits for.
+bool NextGeneration::is_asked() const {
+  const ProcessTable& table = core_.table;
+  return std::any_of(table.processes.begin(), table.processes.end(), [&table](const auto& one) {
+    return one.second.phase == ProcessPhase::kAsking &&
+           (!table.current || table.is_member(one.first));
+  });
+}
+
+GenerationRules NextGeneration::rules() const {
+  return {.least = core_.limits.least, .most = core_.limits.most, .number = core_.generation() + 1};
+}
+
+// The members if the next generation began now: of those who have asked.
+MembershipPlan NextGeneration::plan() const {
+  const ProcessTable& table = core_.table;
+  const bool has_state = table.has_survivor();
+  if (has_state && core_.joining.is_prepared()) {
+    Generation generation = *core_.joining.generation();
+    generation.number = core_.generation() + 1;
+    return generation;
+  }
+  return plan_generation(table, core_.pool, rules(), [&table, has_state](int process) {
+    return table.processes.at(process).phase == ProcessPhase::kAsking &&
+           (table.is_member(process) || !has_state);
+  });
+}
+
+// Also a process whose first generation was void may be given another place, and starts again.
+MembershipPlan NextGeneration::plan_in_place() {
+  MembershipPlan found = plan();
+  while (const auto* const generation = std::get_if<Generation>(&found)) {
+    std::set<int> processes;
+    for (const Member& one : generation->members)
+      processes.insert(static_cast<int>(one.incarnation));
+    if (!start_misplaced_again(processes, *generation)) break;
+    found = plan();
+  }
+  return found;
+}
+
+MembershipPlan NextGeneration::plan_joining(const std::set<int>& newcomers) const {
+  const ProcessTable& table = core_.table;
+  return plan_generation(table, core_.pool, rules(), [&table, &newcomers](int process) {
+    return table.is_member(process) ? table.is_live(process) : newcomers.contains(process);
+  });
+}
+
+bool NextGeneration::start_misplaced_again(const std::set<int>& processes,
+                                           const Generation& generation) {
+  const ProcessTable& table = core_.table;
+  const std::vector<int> found = misplaced(table, processes, generation);
+  for (const int process : found) {
+    const std::string& host = table.hosts.at(table.processes.at(process).host).name;
+    const std::string after =
+        core_.limits.hosts_join()
+            ? fmt::format("host {} is used again when an agent joins there", host)
+            : "another one starts";
+    core_.actions.say(
+        fmt::format("{} ends, since the place that it was given in hvd.init has changed; {}",
+                    table.whose(process), after));
+    core_.dismiss(process);
+  }
+  return !found.empty();
+}
+
+// `found`: slots of the processes that have asked; new ones may add theirs.
+void NextGeneration::pause(int found, Time now) {
+  std::set<int> newcomers;
+  for (const auto& [number, process] : core_.table.processes) {
+    if (!core_.table.is_member(number) && process.phase == ProcessPhase::kAsking)
+      newcomers.insert(number);
+  }
+  const MembershipPlan with_new = plan_joining(newcomers);
+  if (const auto* const few = std::get_if<TooFew>(&with_new)) found = few->slots;
+  const FirstFailure& failure = core_.failure;
+  const std::string least = count_of_ranks(core_.limits.least);
+  if (!core_.may_grow()) {
+    return core_.over(failure.exit_code(),
+                      failure.before(fmt::format("the job needs at least {} (--min-np), and has {}",
+                                                 least, found)));
+  }
+  paused_since_ = paused_since_.value_or(now);
+  const Time limit = *paused_since_ + duration_of(core_.limits.pause_seconds);
+  if (now >= limit) {
+    return core_.over(
+        kExitLauncher,
+        fmt::format("the job has {} of at least {}, and no others came within {:g} s "
+                    "(--elastic-timeout){}",
+                    found, least, core_.limits.pause_seconds,
+                    failure.is_noted() ? fmt::format("; {}", failure.sentence()) : ""));
+  }
+  pause_.start(now);
+  if (pause_.is_due(now)) {
+    core_.actions.say(
+        fmt::format("the job pauses: it has {} of at least {}{}; it waits for {}", found, least,
+                    failure.is_noted() ? fmt::format(", since {}", failure.sentence()) : "",
+                    core_.capacity.awaited_hosts(now)));
+  }
+  core_.wake_at(std::min(limit, pause_.next()));
+}
+
+void NextGeneration::begin(Generation generation, Time now) {
+  ProcessTable& table = core_.table;
+  if (table.current) core_.count_reset(why_it_resets(), now);
+  core_.deadlines.generation_began(now);
+  paused_since_.reset();
+  pause_.stop();
+  core_.ready_since.reset();
+  core_.notice.clear();
+  core_.failure.clear();
+  if (table.current) {
+    core_.actions.say(fmt::format("generation {}: {}{}", generation.number,
+                                  count_of_ranks(std::ssize(generation.members)),
+                                  core_.history.resets.left(core_.limits.resets)));
+  }
+  const rendezvous::Generation record = record_of(generation);
+  core_.actions.begin_generation(record);
+  if (table.has_survivor() && core_.joining.is_prepared()) core_.joining.drop();  // this is it
+  table.current = std::move(generation);
+  const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);
+  for (size_t rank = 0; rank < answers.size(); ++rank) {
+    const int number = record.members[rank].process;
+    JobProcess& process = table.processes.at(number);
+    core_.actions.answer(number, process.request, answers[rank]);
+    process.phase = ProcessPhase::kMember;
+    process.generation = record.number;
+  }
+  for (const Member& member : table.current->removed) {
+    core_.dismiss(static_cast<int>(member.incarnation));
+  }
+}
+
+// The cause of the generation that begins, for the sentence of --reset-limit.
+std::string NextGeneration::why_it_resets() const {
+  return core_.failure.is_noted() ? core_.failure.sentence() : core_.notice.cause();
+}
+
+}  // namespace hvd::launcher

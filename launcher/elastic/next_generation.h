@@ -1,0 +1,46 @@
+// Forms the next generation from the processes that ask for places, and gives them the places; the job pauses while
+// there are too few. Generations owns one. No I/O, no clock.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/clock.h"
+#include "launcher/elastic/elastic_core.h"
+#include "launcher/elastic/generation_plan.h"
+#include "launcher/elastic/membership.h"
+#include "launcher/elastic/reminder.h"
+
+namespace hvd::launcher {
+
+// Why a job ends whose ranks are all lost.
+constexpr char kNoState[] = "no rank is left that has the state of the training";
+
+class NextGeneration {
+ public:
+  using Time = Clock::time_point;
+  explicit NextGeneration(ElasticCore& core) : core_(core) {}
+
+  // Begins the next generation if all processes that it waits for have asked for their places. Returns whether it has.
+  bool form(Time now);
+  // The next generation if these processes join all ranks that do not leave.
+  MembershipPlan plan_joining(const std::set<int>& newcomers) const;
+  // Ends those of the processes that cannot take their places of this generation. Whether there were any.
+  bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
+
+ private:
+  GenerationRules rules() const;
+  bool is_asked() const;
+  MembershipPlan plan() const;
+  MembershipPlan plan_in_place();
+  void pause(int found, Time now);
+  void begin(Generation generation, Time now);
+  std::string why_it_resets() const;
+
+  ElasticCore& core_;
+  std::optional<Time> paused_since_;
+  Reminder pause_;
+};
+
+}  // namespace hvd::launcher

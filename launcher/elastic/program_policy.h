@@ -1,0 +1,43 @@
+// How the ranks of a program change: an interface with two implementations. ElasticRun: the processes stay and ask for
+// their next places. RestartProgram: all of them end, and the program starts again. Generations chooses between them
+// for each event.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+
+namespace hvd::launcher {
+
+struct ProcessFailure {
+  int process = 0;
+  int exit_code = 0;
+  std::string sentence;        // says how the process ended
+  std::string exception = "";  // the line that names the one that ended it, or empty
+};
+
+class ProgramPolicy {
+ public:
+  using Time = Clock::time_point;
+  virtual ~ProgramPolicy() = default;
+
+  // A process has failed. Its cause may be another failure, which is known later.
+  virtual void failed(const ProcessFailure& failure, Time now) = 0;
+  // The cause of this failure of a rank at `since` lies in the rank itself, as far as the launcher knows.
+  virtual void settle(const ProcessFailure& failure, Time since, Time now) = 0;
+  // A host with ranks is lost. `consequence`: the sentence with the host's next start.
+  virtual void host_lost(const std::string& sentence, const std::string& consequence, Time now) = 0;
+  // Starts, ends and informs processes as the hosts and processes of this moment require. Returns whether a generation
+  // has begun.
+  virtual bool decide(Time now) = 0;
+
+  // Parts of sentences. "when WHOSE next commit".
+  virtual std::string when_they_leave(const std::string& whose, Time now) const = 0;
+  // "when the new ones have started".
+  virtual std::string when_they_come() const = 0;
+  // What the ranks of a host that ends after so many seconds have this time for.
+  virtual std::string until_host_ends(int64_t seconds) const = 0;
+};
+
+}  // namespace hvd::launcher

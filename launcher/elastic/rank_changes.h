@@ -1,0 +1,38 @@
+// Changes of the ranks that a user orders (horovodrun resize and remove), and hosts whose agents announce their end.
+// Checks them and removes the hosts from the pool; ProgramPolicy changes the ranks. Generations owns one. No I/O, no clock.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/elastic/elastic_core.h"
+#include "launcher/elastic/program_policy.h"
+
+namespace hvd::launcher {
+
+class RankChanges {
+ public:
+  using Time = Clock::time_point;
+  explicit RankChanges(ElasticCore& core) : core_(core) {}
+
+  // As the functions of Generations. `policy`: that of now.
+  Result<std::string> resize(int ranks, const ProgramPolicy& policy, Time now);
+  Result<std::string> remove_host(const std::string& name, const ProgramPolicy& policy, Time now);
+  Result<std::string> remove_rank(int64_t rank, const ProgramPolicy& policy, Time now);
+  void host_leaves(int host, const std::string& why, double seconds, const ProgramPolicy& policy,
+                   Time now);
+  // Hosts that end soon, and were the only ones with the state until now: their ranks leave as well.
+  void let_hosts_go(const ProgramPolicy& policy, Time now);
+
+ private:
+  Status may_change(Time now);
+  void take_removed_back();
+  std::string about_size(int ranks, const ProgramPolicy& policy, Time now) const;
+  std::string until_used_again() const;
+  void let_go(const JobHost& host, const ProgramPolicy& policy, Time now);
+
+  ElasticCore& core_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,216 @@
+#include "launcher/elastic/restart_program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <utility>
+
+#include "launcher/plan/exit_codes.h"
+#include "launcher/plan/rank_set.h"
+
+namespace hvd::launcher {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr int kRestarts = 3;  // after failures, unless the user says otherwise
+
+// Whether a rank may have ended so because another rank did: its libraries raise an error, or abort.
+bool may_follow_another(int exit_code) {
+  return exit_code < kExitSignal || exit_code == kExitSignal + SIGABRT ||
+         exit_code == kExitSignal + SIGPIPE;
+}
+
+}  // namespace
+
+void RestartProgram::assume_ranks() {
+  ProcessTable& table = core_.table;
+  Generation generation;
+  generation.number = core_.history.generation;
+  for (auto& [number, process] : table.processes) {
+    generation.members.push_back({.host = table.hosts.at(process.host).name,
+                                  .slot = process.slot,
+                                  .incarnation = number,
+                                  .is_new = true});
+    process.phase = ProcessPhase::kMember;
+    process.generation = core_.history.generation;
+  }
+  table.current = std::move(generation);
+  core_.to(JobStage::kAssumed);
+}
+
+void RestartProgram::drop_assumption(Time now) {
+  ProcessTable& table = core_.table;
+  core_.to(JobStage::kAsking);
+  table.current.reset();
+  for (auto& [number, process] : table.processes) {
+    if (process.phase != ProcessPhase::kMember && process.phase != ProcessPhase::kHeld) continue;
+    process.phase = ProcessPhase::kStarting;
+    process.generation = -1;
+  }
+  for (const auto& [number, host] : table.hosts) {
+    if (!host.is_prepared || host.is_gone) continue;
+    core_.note_start(number, now);
+    core_.actions.start_processes(number);
+  }
+}
+
+void RestartProgram::failed(const ProcessFailure& failure, Time now) {
+  ProcessTable& table = core_.table;
+  table.processes.at(failure.process).phase = ProcessPhase::kGone;
+  if (!table.is_member(failure.process)) {
+    const std::string sentence = core_.follow_up(failure, false, now);
+    if (table.live_processes() > 0) core_.actions.say(sentence);
+    return;
+  }
+  if (!may_follow_another(failure.exit_code)) {
+    suspect_.reset();
+    return settle(failure, now, now);
+  }
+  // Another host may be lost, which is known later, or its kernel may have killed a rank.
+  if (!suspect_) suspect_ = {failure, now};
+  if (awaits_cause(now)) return;
+  const Suspect first = *take_suspect();
+  settle(first.failure, first.since, now);
+}
+
+bool RestartProgram::awaits_cause(Time now) {
+  if (!suspect_) return false;
+  const int host = core_.table.processes.at(suspect_->failure.process).host;
+  const Time when = suspect_->since + duration_of(core_.limits.cause_seconds);
+  if (now >= when || !core_.table.has_live_member_beside(host)) return false;
+  core_.wake_at(when);
+  return true;
+}
+
+void RestartProgram::settle(const ProcessFailure& failure, Time since, Time now) {
+  const bool is_host_sound = may_follow_another(failure.exit_code);
+  const std::string sentence = core_.follow_up(failure, is_host_sound, now);
+  restart_after_failure(sentence, failure.exit_code, since, now);
+}
+
+void RestartProgram::host_lost(const std::string&, const std::string& consequence, Time now) {
+  suspect_.reset();
+  restart(fmt::format("{}; no rank has entered hvd.elastic.run, so all of them start again",
+                      consequence),
+          now);
+}
+
+void RestartProgram::restart_after_failure(const std::string& sentence, int exit_code, Time since,
+                                           Time now) {
+  const FirstFailure& failure = core_.failure;
+  const GenerationLimits& limits = core_.limits;
+  // A rank that fails so soon would most likely fail again: an import, a path, a setting.
+  if (!limits.most_restarts && exit_code < kExitSignal && since < core_.deadlines.end_of_entry()) {
+    return core_.over(
+        failure.exit_code(),
+        fmt::format("{}; the ranks are not started again after a failure within {:g} s of their "
+                    "start (--start-timeout) unless --max-restarts is given",
+                    failure.sentence(), limits.return_seconds));
+  }
+  const int most = limits.most_restarts.value_or(kRestarts);
+  int& restarts = core_.history.restarts;
+  if (most == 0) return core_.over(failure.exit_code(), failure.sentence());
+  if (restarts >= most) {
+    return core_.over(failure.exit_code(),
+                      fmt::format("{}; the job has been started again {} {}, and may not be again "
+                                  "(--max-restarts)",
+                                  failure.sentence(), restarts, restarts == 1 ? "time" : "times"));
+  }
+  ++restarts;
+  restart(fmt::format("{}; no rank has entered hvd.elastic.run, so all of them start again "
+                      "(restart {} of {})",
+                      sentence, restarts, most),
+          now);
+}
+
+// Ends the launch. The next one has the hosts that there are then.
+void RestartProgram::restart(const std::string& why, Time now) {
+  const FirstFailure& failure = core_.failure;
+  const int slots = core_.capacity.offered();
+  if (slots < core_.limits.least && !core_.may_grow()) {
+    return core_.over(failure.exit_code(),
+                      failure.before(fmt::format(
+                          "the job needs at least {} (--min-np), and its hosts have slots for {}",
+                          count_of_ranks(core_.limits.least), slots)));
+  }
+  if (!core_.may_reset(now)) return core_.end_by_reset_limit();
+  core_.count_reset(
+      failure.is_noted() ? failure.sentence() : "the program started again with other ranks", now);
+  JobHistory& history = core_.history;
+  history.generation = core_.generation() + 1;
+  history.failure = failure.sentence();
+  history.failure_code = failure.is_noted() ? failure.exit_code() : 0;
+  history.hosts.clear();
+  for (const Member& member : core_.table.current->members) history.hosts.push_back(member.host);
+  core_.actions.say(why);
+  core_.to(JobStage::kOver);
+  core_.actions.restart();
+}
+
+bool RestartProgram::decide(Time now) {
+  core_.end_slow(now);
+  core_.drop_surplus();
+  core_.start_hosts(now);
+  change_ranks(now);
+  return !core_.is_over() && next_.form(now);
+}
+
+// Whether processes are ready that would be ranks of the next start.
+bool RestartProgram::has_new_slots(Time now) {
+  const ProcessTable& table = core_.table;
+  const auto is_ready = [this, &table](const auto& one) {
+    return !table.is_member(one.first) && core_.capacity.has_place_for(one.second);
+  };
+  const auto may_come = [&table](const auto& one) {
+    return one.second.phase == ProcessPhase::kStarting ||
+           (one.second.phase == ProcessPhase::kHeld &&
+            !table.hosts.at(one.second.host).is_prepared);
+  };
+  if (std::none_of(table.processes.begin(), table.processes.end(), is_ready)) {
+    core_.ready_since.reset();
+    return false;
+  }
+  return core_.has_gathered(std::any_of(table.processes.begin(), table.processes.end(), may_come),
+                            now);
+}
+
+// The program starts again with other ranks, as soon as its ranks had time to enter hvd.elastic.run.
+void RestartProgram::change_ranks(Time now) {
+  int32_t updates = core_.notice.updates() | core_.departures();
+  if (has_new_slots(now)) updates |= rendezvous::kHostsAdded;
+  const Time when = core_.deadlines.end_of_entry();
+  if (updates != rendezvous::kHostsUnchanged && now >= when) {
+    const bool is_growth = updates == rendezvous::kHostsAdded;
+    return restart(
+        fmt::format(
+            "{}; no rank has entered hvd.elastic.run, so all of them start again",
+            is_growth ? "the slots for more ranks are ready" : "ranks are to leave the job"),
+        now);
+  }
+  if (updates != rendezvous::kHostsUnchanged) core_.wake_at(when);
+  if (core_.stage != JobStage::kAssumed) core_.notify_ranks(updates, now);
+}
+
+std::string RestartProgram::when_they_leave(const std::string& whose, Time now) const {
+  const Time last = core_.deadlines.end_of_entry();
+  if (now >= last) {
+    return "at once, and all ranks start again, since none has entered hvd.elastic.run";
+  }
+  return fmt::format(
+      "when {} next commit; if no rank enters hvd.elastic.run within {} s, all of them start again "
+      "then",
+      whose, std::chrono::ceil<seconds>(last - now).count());
+}
+
+std::string RestartProgram::when_they_come() const {
+  return "when the slots for the new ones are ready";
+}
+
+std::string RestartProgram::until_host_ends(int64_t seconds) const {
+  return fmt::format("it ends in {} s at the latest (--leave-grace)", seconds);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,58 @@
+// The policy for programs whose ranks have not entered hvd.elastic.run: they cannot live through a change, as far as the
+// launcher knows, so that all of them end and the program starts again with other ranks. Until a process asks for its
+// place, the ranks are those with which the launch began. Generations owns one. No I/O, no clock.
+//
+// A rank that fails:
+//   failed() ──> suspect ──no other cause within --host-timeout──> settle() ──> restart, or the end of the job
+//                   └─────a killed rank, a lost host────────────────────────────────┘
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "launcher/elastic/elastic_core.h"
+#include "launcher/elastic/next_generation.h"
+#include "launcher/elastic/program_policy.h"
+
+namespace hvd::launcher {
+
+class RestartProgram : public ProgramPolicy {
+ public:
+  // A rank that has failed, perhaps because another one did.
+  struct Suspect {
+    ProcessFailure failure;
+    Time since;
+  };
+  // The arguments outlive this object.
+  RestartProgram(ElasticCore& core, NextGeneration& next) : core_(core), next_(next) {}
+
+  // The processes with which the launch began are the ranks, for as long as no process asks for its place.
+  void assume_ranks();
+  // A process has asked: the hosts that wait start their processes, and the first generation is to be formed.
+  void drop_assumption(Time now);
+  // A suspect waits until the cause of its failure must be known. It is considered again then.
+  bool awaits_cause(Time now);
+  bool has_suspect() const { return suspect_.has_value(); }
+  std::optional<Suspect> take_suspect() { return std::exchange(suspect_, {}); }
+
+  void failed(const ProcessFailure& failure, Time now) override;
+  void settle(const ProcessFailure& failure, Time since, Time now) override;
+  void host_lost(const std::string& sentence, const std::string& consequence, Time now) override;
+  bool decide(Time now) override;
+  std::string when_they_leave(const std::string& whose, Time now) const override;
+  std::string when_they_come() const override;
+  std::string until_host_ends(int64_t seconds) const override;
+
+ private:
+  void restart_after_failure(const std::string& sentence, int exit_code, Time since, Time now);
+  void restart(const std::string& why, Time now);
+  bool has_new_slots(Time now);
+  void change_ranks(Time now);
+
+  ElasticCore& core_;
+  NextGeneration& next_;
+  std::optional<Suspect> suspect_;
+};
+
+}  // namespace hvd::launcher
