@@ -463,6 +463,14 @@ void Agent::execute(const Prepare& order) {
   state_.move(AgentState::kPrepared);
   lease_.set(job_.lease_seconds);
   renew_lease();
+  if (!sees_its_processes()) {
+    return outbox_.put(Prepared{
+        failed_precondition("/proc is missing there, or is that of another PID namespace, and the "
+                            "agent finds the processes of a job in it to end them; mount it: "
+                            "mount -t proc proc /proc"),
+        {},
+        {}});
+  }
   if (const Status status = staging_.enter(job_, environment_); !status.ok()) {
     return outbox_.put(Prepared{status, {}, {}});
   }

@@ -47,55 +47,16 @@ std::optional<ProcessStat> read_stat(std::string_view pid) {
                      stat.substr(open + 1, close - open - 1)};
 }
 
-// Returns whether /proc is usable: it may be missing, hidden, or that of another pid namespace.
-bool is_proc_ours() {
+}  // namespace
+
+bool sees_its_processes() {
   const auto self = read_stat(cat(::getpid()));
   return self && self->parent == ::getppid();
 }
 
-bool is_living_child(pid_t pid) {
-  siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == 0;
-}
-
-// Returns the pid that the kernel gives to a new process now.
-pid_t newest_pid() {
-  const pid_t pid = ::fork();
-  if (pid == 0) ::_exit(0);
-  if (pid > 0) ::waitpid(pid, nullptr, 0);
-  return pid;
-}
-
-// Finds children without /proc: a pid that waitid() accepts is a child. Grandchildren are found
-// once their parent has ended and this process is their parent.
-std::vector<pid_t> children_by_waiting() {
-  constexpr pid_t kLargestPid = 1 << 22;  // the kernel's own limit
-  std::vector<pid_t> children;
-  // Children are younger than this process, and pids mostly grow: a scan seldom needs all pids.
-  for (pid_t pid = ::getpid(), newest = newest_pid(); pid <= newest; ++pid) {
-    if (is_living_child(pid)) children.push_back(pid);
-  }
-  // A zombie suffices: its end makes the caller call again.
-  siginfo_t ended{};
-  ::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT);
-  if (!children.empty() || ended.si_pid != 0) return children;
-  for (pid_t pid = 2; pid <= kLargestPid; ++pid) {
-    if (is_living_child(pid)) children.push_back(pid);
-  }
-  return children;
-}
-
-}  // namespace
-
 std::vector<ProcessEntry> processes_below(pid_t root) {
   std::vector<ProcessEntry> found;
   if (is_childless()) return found;
-  if (!is_proc_ours()) {
-    for (const pid_t pid : children_by_waiting())
-      found.push_back({pid, root, {}, 'R', "a process"});
-    return found;
-  }
   std::multimap<pid_t, ProcessEntry> by_parent;
   DIR* directory = ::opendir("/proc");
   if (directory == nullptr) return found;
@@ -122,14 +83,11 @@ std::vector<ProcessEntry> processes_below(pid_t root) {
   return found;
 }
 
-// A pidfd names one process for good; the start time shows that it is the found one. A process that was
-// found without /proc is an unreaped child, which keeps its pid.
+// A pidfd names one process for good; the start time shows that it is the found one.
 void signal_process(const ProcessEntry& process, std::initializer_list<int> numbers) {
   const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
-  if (process.start) {
-    const auto stat = read_stat(cat(process.pid));
-    if (!stat || stat->start != *process.start) return;
-  }
+  const auto stat = read_stat(cat(process.pid));
+  if (!stat || stat->start != process.start) return;
   for (const int number : numbers) {
     if (held)
       ::syscall(SYS_pidfd_send_signal, held.get(), number, nullptr, 0);
@@ -187,7 +145,6 @@ std::vector<pid_t> descendants() {
 
 std::vector<pid_t> descendants_of(pid_t pid) {
   std::vector<pid_t> pids = {pid};
-  if (!is_proc_ours()) return pids;
   for (const ProcessEntry& process : processes_below(pid)) pids.push_back(process.pid);
   return pids;
 }

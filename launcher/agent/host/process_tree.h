@@ -1,6 +1,5 @@
 // Finds, signals and ends all descendants of this process. This process must be a subreaper, so that
-// orphans stay its descendants. Without /proc it sees only its own children. The agent and the
-// guardian use it. One thread.
+// orphans stay its descendants. Without /proc it sees none. The agent and the guardian use it. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -21,11 +20,13 @@ void become_subreaper();
 struct ProcessEntry {
   pid_t pid;
   pid_t parent;
-  std::optional<int64_t> start;  // none: it was found without /proc
+  int64_t start;  // in ticks since the boot
   char state;
   std::string name;
 };
 
+// Whether /proc shows the processes of this process's PID namespace: it may be missing, hidden, or of another one.
+bool sees_its_processes();
 // Returns the descendants of one process, zombies included, since threads of a zombie may still run.
 std::vector<ProcessEntry> processes_below(pid_t root);
 // Returns those of `all` that are this process or its descendants, parents before their children.

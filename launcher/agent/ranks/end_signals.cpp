@@ -41,7 +41,6 @@ std::set<pid_t> EndSignals::choose(pid_t rank, int signal, const std::vector<Pro
   const std::vector<ProcessEntry> tree = tree_of(rank, all);
   std::vector<EndCandidate> candidates;
   for (const ProcessEntry& each : tree) {
-    if (!each.start) return {};  // there is no /proc
     const std::string folder = cat("/proc/", each.pid, "/");
     const auto joined = joined_.find(each.pid);
     candidates.push_back(
@@ -51,7 +50,7 @@ std::set<pid_t> EndSignals::choose(pid_t rank, int signal, const std::vector<Pro
          .program = program_of(folder),
          .handles_sigterm = handles_signal(read_proc_file(folder + "status"), SIGTERM),
          .has_joined =
-             joined != joined_.end() && joined->second == *each.start && each.state != 'Z'});
+             joined != joined_.end() && joined->second == each.start && each.state != 'Z'});
   }
   const std::vector<pid_t> targets = end_targets(candidates);
   if (targets.empty()) return {};

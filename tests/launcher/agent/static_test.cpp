@@ -1,6 +1,7 @@
-// The agent needs nothing but a Linux kernel.
+// The agent needs nothing but a Linux kernel and /proc.
 #include <doctest/doctest.h>
 #include <elf.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +44,37 @@ bool asks_for_loader(const std::string& file) {
   return false;
 }
 
+// A folder that is removed at the end.
+class Root {
+ public:
+  Root() { REQUIRE(::mkdtemp(path_.data()) != nullptr); }
+  Root(const Root&) = delete;
+  ~Root() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_ = "/tmp/horovod-agent-root-XXXXXX";
+};
+
+// This machine's /proc at another place.
+class Mounted {
+ public:
+  explicit Mounted(const std::string& folder) : folder_(folder) {
+    std::filesystem::create_directory(folder);
+    is_there_ = ::mount("/proc", folder.c_str(), nullptr, MS_BIND, nullptr) == 0;
+    if (!is_there_) MESSAGE("SKIP: /proc cannot be mounted here (a container)");
+  }
+  Mounted(const Mounted&) = delete;
+  ~Mounted() {
+    if (is_there_) ::umount2(folder_.c_str(), MNT_DETACH);
+  }
+  bool is_there() const { return is_there_; }
+
+ private:
+  const std::string folder_;
+  bool is_there_ = false;
+};
+
 }  // namespace
 
 TEST_CASE("The agent is one static file of a few MiB") {
@@ -58,7 +90,7 @@ TEST_CASE("The agent resolves no names") {
   }
 }
 
-TEST_CASE("The agent runs a job in a root that holds nothing but a static shell") {
+TEST_CASE("The agent runs a job in a root that holds nothing but a static shell and /proc") {
   if (::geteuid() != 0) {
     MESSAGE("SKIP: only root may change its root directory");
     return;
@@ -68,12 +100,20 @@ TEST_CASE("The agent runs a job in a root that holds nothing but a static shell"
     MESSAGE("SKIP: there is no static /bin/busybox (Debian: busybox-static)");
     return;
   }
-  std::string root = "/tmp/horovod-agent-root-XXXXXX";
-  REQUIRE(::mkdtemp(root.data()) != nullptr);
+  const Root scratch;
+  const std::string& root = scratch.path();
   std::filesystem::create_directory(root + "/bin");
   std::filesystem::copy_file(busybox, root + "/bin/sh");
   std::filesystem::copy_file(HVD_AGENT, root + "/agent");
   const std::vector<std::string> command = {"/usr/sbin/chroot", root, "/agent"};
+  {
+    AgentFixture fixture(command);
+    const Status refused = fixture.prepare(fixture.shell_job("true"));
+    CHECK(refused.code() == Code::kFailedPrecondition);
+    CHECK(refused.message().starts_with("/proc is missing there"));
+  }
+  const Mounted proc(root + "/proc");
+  if (!proc.is_there()) return;
   {
     AgentFixture fixture(command);
     const HostJob job = fixture.shell_job("read x; echo \"read $?\"; echo $0; exit 3");
@@ -81,8 +121,8 @@ TEST_CASE("The agent runs a job in a root that holds nothing but a static shell"
     CHECK(fixture.exits.at(0).code == 3);
     CHECK(fixture.output[{0, OutputStream::kStdout}] == "read 1\n/bin/sh\n");
   }
-  // The agent finds no /proc here. The hidden process ignores SIGTERM and has lost its parent. The
-  // process sleeps on a FIFO, and the shell opens /dev/null for a background process.
+  // The hidden process ignores SIGTERM and has lost its parent. The process sleeps on a FIFO, and the shell opens
+  // /dev/null for a background process.
   REQUIRE(::mkfifo((root + "/never").c_str(), 0600) == 0);
   std::filesystem::create_directory(root + "/dev");
   std::ofstream(root + "/dev/null").flush();
@@ -103,7 +143,6 @@ TEST_CASE("The agent runs a job in a root that holds nothing but a static shell"
     send_signal(fixture.agent(), SIGKILL);
     CHECK(fixture.until([&] { return fixture.marked().empty(); }));
   }
-  std::filesystem::remove_all(root);
 }
 
 TEST_CASE("The agent says its version, and what it is to who starts it by hand") {
