@@ -12,10 +12,11 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "base/process/exec_strings.h"
+#include "base/process/signals.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/output/report.h"
 
 namespace hvd::launcher {
 namespace {
@@ -128,11 +129,7 @@ ProbeOutcome Probe::wait(Deadline deadline) {
 std::string become(const std::vector<std::string>& command,
                    const std::vector<std::pair<std::string, std::string>>& environment) {
   for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> arguments;
-  arguments.reserve(command.size() + 1);
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::execvp(arguments.front(), arguments.data());
+  ::execvp(command.front().c_str(), pointers_to(command).data());
   return system_error(cat("cannot run ", command.front()), errno).message();
 }
 

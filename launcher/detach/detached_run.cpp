@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/process/signals.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/detach/output_recorder.h"

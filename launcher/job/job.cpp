@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/log/log_format.h"
+#include "base/process/signals.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/allocation/host_choice.h"

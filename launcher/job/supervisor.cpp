@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "base/process/signals.h"
 #include "base/text.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/report.h"

@@ -1,7 +1,6 @@
 #include "launcher/output/report.h"
 
 #include <cstdio>
-#include <cstring>
 
 #include "base/log/json_record.h"
 #include "base/log/log_format.h"
@@ -27,11 +26,6 @@ int show(const Said& said) {
   const bool is_written =
       std::fwrite(said.bytes.data(), 1, said.bytes.size(), stream) == said.bytes.size();
   return is_written && std::fflush(stream) == 0 ? 0 : kExitLauncher;
-}
-
-std::string signal_name(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name == nullptr ? cat(number) : cat("SIG", name);
 }
 
 }  // namespace hvd::launcher

@@ -21,7 +21,4 @@ int refuse(const Status& why);
 // Prints the bytes on their stream at once; returns 0, or an exit code when they cannot be written.
 int show(const Said& said);
 
-// "SIGKILL", or the number when it has no name.
-std::string signal_name(int number);
-
 }  // namespace hvd::launcher

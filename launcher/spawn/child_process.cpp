@@ -2,19 +2,21 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
+#include "base/check.h"
 #include "base/clock.h"
+#include "base/process/pipe.h"
+#include "base/process/signals.h"
+#include "base/process/spawn.h"
 #include "base/settings.h"
-#include "base/text.h"
 #include "base/unique_fd.h"
 #include "net/notification.h"
 
@@ -32,87 +34,54 @@ struct Streams {
   UniqueFd stream, child_stream, errors, child_errors;
 };
 
-// Moves a descriptor above 2. A launcher without standard streams may get the numbers 0 to 2, where
-// the program's standard streams would overwrite it.
-Status take_above_standard(UniqueFd& to, int fd) {
-  to.reset(fd);
-  if (fd > STDERR_FILENO) return {};
-  to.reset(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
-  return to ? Status() : system_error("cannot duplicate a descriptor", errno);
-}
-
 Result<Streams> open_streams() {
   Streams streams;
-  int pair[2];
   // A socket, since a write to an ended program is an error there. With a pipe it raises SIGPIPE in
   // the launcher.
+  int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return system_error("cannot make a socket pair", errno);
   }
   streams.stream.reset(pair[0]);
-  HVD_RETURN_IF_ERROR(take_above_standard(streams.child_stream, pair[1]));
-  if (::pipe2(pair, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
-  streams.errors.reset(pair[0]);
-  HVD_RETURN_IF_ERROR(take_above_standard(streams.child_errors, pair[1]));
+  streams.child_stream.reset(pair[1]);
+  HVD_RETURN_IF_ERROR(move_above_standard(streams.child_stream));
+  HVD_ASSIGN_OR_RETURN(Pipe errors, open_pipe());
+  streams.errors = std::move(errors.read);
+  streams.child_errors = std::move(errors.write);
   return streams;
 }
 
-std::vector<std::string> environment_of(const ChildCommand& command) {
-  const auto& extra = command.environment;
-  std::vector<std::string> entries;
-  for (const auto& [name, value] : environment()) {
-    bool is_replaced = !command.inherits_environment;
-    for (const auto& [extra_name, extra_value] : extra) is_replaced |= name == extra_name;
-    if (!is_replaced) entries.push_back(cat(name, "=", value));
+std::vector<std::pair<std::string, std::string>> environment_of(const ChildCommand& command) {
+  auto variables = command.environment;
+  if (!command.inherits_environment) return variables;
+  const auto is_replaced = [&](const std::string& name) {
+    return std::ranges::any_of(command.environment,
+                               [&](const auto& extra) { return extra.first == name; });
+  };
+  for (auto& [name, value] : environment()) {
+    if (!is_replaced(name)) variables.emplace_back(std::move(name), std::move(value));
   }
-  for (const auto& [name, value] : extra) entries.push_back(cat(name, "=", value));
-  return entries;
+  return variables;
 }
 
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-Result<pid_t> spawn_program(const ChildCommand& command, const Streams& streams) {
-  std::vector<std::string> arguments = command.arguments;
-  std::vector<std::string> variables = environment_of(command);
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_adddup2(&actions, streams.child_stream.get(), STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, streams.child_stream.get(), STDOUT_FILENO);
+Result<pid_t> start_child(const ChildCommand& command, const Streams& streams) {
   const UniqueFd& errors = command.joins_errors ? streams.child_stream : streams.child_errors;
-  ::posix_spawn_file_actions_adddup2(&actions, errors.get(), STDERR_FILENO);
-  // A scheduler may send signals for the ranks or the launcher to all processes of the job. A program
-  // that carries a link, such as ssh or kubectl, outlives them: the link ends with the job.
-  sigset_t held, all;
-  ::sigemptyset(&held);
-  for (const int number : {SIGUSR1, SIGUSR2}) ::sigaddset(&held, number);
+  SpawnOptions options{
+      .arguments = command.arguments,
+      .environment = environment_of(command),
+      .input = streams.child_stream.get(),
+      .output = streams.child_stream.get(),
+      .errors = errors.get(),
+      .group = SpawnGroup::kOwnSession,
+      // A scheduler may send signals for the ranks or the launcher to all processes of the
+      // job. A program that carries a link, such as ssh or kubectl, outlives them: the link
+      // ends with the job.
+      .blocked_signals = {SIGUSR1, SIGUSR2},
+      .has_default_actions = true};
   if (command.end == ChildEnd::kTerminate) {
-    for (const int number : {SIGINT, SIGTERM}) ::sigaddset(&held, number);
+    options.blocked_signals.insert(options.blocked_signals.end(), {SIGINT, SIGTERM});
   }
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &held);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  pid_t pid = -1;
-  const int error = ::posix_spawnp(&pid, arguments[0].c_str(), &actions, &attributes,
-                                   pointers_to(arguments).data(), pointers_to(variables).data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) return system_error(cat("cannot start ", arguments[0]), error);
-  return pid;
-}
-
-std::string signal_text(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name != nullptr ? cat(number, " (SIG", name, ")") : cat(number);
+  return spawn_program(options);
 }
 
 }  // namespace
@@ -203,7 +172,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
 Result<std::unique_ptr<ChildProcess>> ChildProcess::start(asio::any_io_executor executor,
                                                           const ChildCommand& command) {
   HVD_ASSIGN_OR_RETURN(Streams streams, open_streams());
-  HVD_ASSIGN_OR_RETURN(const pid_t pid, spawn_program(command, streams));
+  HVD_ASSIGN_OR_RETURN(const pid_t pid, start_child(command, streams));
   auto state = std::make_shared<State>(std::move(executor), pid, command, std::move(streams));
   if (Status status = state->watch_process(); !status.ok()) {
     ::kill(-pid, SIGKILL);

@@ -40,6 +40,7 @@ SUBFOLDERS = {
         "limits": ["."],
         "log": ["."],
         "operations": ["."],
+        "process": ["."],
         "secrets": ["."],
         "wait": ["."],
     },

@@ -127,7 +127,6 @@ SAME_NAME = {
     "Generation": "a generation as the launcher makes it, and as ranks get it from the store",
     "Library": "the functions of libhorovod.so that a component calls, in three that do not link it",
     "Options": "the options of a program's command line; and of an operation, in the C++ API",
-    "Pipe": "the two ends of a pipe, in two sources",
     "Plugin": "the entry points of a plugin, in the one source of each plugin that has them",
     "SshConnection": "the connection, and its stand-in in builds without libssh",
     "StackChannel": "the channel for Python stacks, as its rank opens it and as an agent finds it in /proc",

@@ -1,11 +1,8 @@
 #include "launcher/agent/link/join.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/random.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/process/spawn.h"
 #include "base/text.h"
 #include "launcher/protocol/token_proof.h"
 #include "net/dns_label.h"
@@ -35,38 +33,13 @@ bool is_address(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// Runs a program from PATH; returns its output, empty when the program failed.
-std::string output_of(const char* const* command) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
-  const UniqueFd input(ends[0]);
-  UniqueFd output(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, output.get(), STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  pid_t child = -1;
-  char* const no_environment[] = {nullptr};
-  const int error = ::posix_spawnp(&child, command[0], &actions, nullptr,
-                                   const_cast<char* const*>(command), no_environment);
-  posix_spawn_file_actions_destroy(&actions);
-  output.reset();
-  if (error != 0) return {};
-  std::string text;
-  char buffer[512];
-  for (ssize_t size = 0; (size = ::read(input.get(), buffer, sizeof buffer)) > 0;) {
-    text.append(buffer, static_cast<size_t>(size));
-  }
-  ::waitpid(child, nullptr, 0);
-  return text;
-}
-
 // Resolves names by a program, since this executable is static and the system's resolver uses
 // shared libraries.
 Result<std::string> resolve(const std::string& host) {
   if (is_address(host)) return host;
-  const char* command[] = {"getent", "ahosts", host.c_str(), nullptr};
-  const std::string text = output_of(command);
+  const auto found =
+      output_of({.arguments = {"getent", "ahosts", host}, .errors = kDevNull}, Deadline::never());
+  const std::string text = found.ok() ? *found : "";
   const std::string address = text.substr(0, text.find_first_of(" \t\n"));
   if (is_address(address)) return address;
   if (const std::string advice = net::advice_on_long_name(host); !advice.empty()) {

@@ -11,52 +11,16 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/check.h"
+#include "base/process/exec_strings.h"
+#include "base/process/pipe.h"
+#include "base/process/signals.h"
 #include "base/text.h"
 #include "launcher/agent/ranks/side_by_side.h"
 
 namespace hvd::launcher {
 
 namespace {
-
-struct Pipe {
-  UniqueFd read;
-  UniqueFd write;
-};
-
-Result<Pipe> make_pipe() {
-  int fds[2];
-  if (::pipe2(fds, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
-  // The descriptor must be above 2, since the rank's dup2 overwrites 0 to 2.
-  Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
-  for (UniqueFd* end : {&pipe.read, &pipe.write}) {
-    if (end->get() > STDERR_FILENO) continue;
-    const int moved = ::fcntl(end->get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (moved < 0) return system_error("cannot make a pipe", errno);
-    end->reset(moved);
-  }
-  return pipe;
-}
-
-// Returns pointers for execve, which takes non-const ones but changes nothing.
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  pointers.reserve(texts.size() + 1);
-  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.data()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
-// Returns the signals that this process ignores. An executed program would ignore them too.
-std::vector<int> ignored_signals() {
-  std::vector<int> ignored;
-  for (int number = 1; number < NSIG; ++number) {
-    struct sigaction action {};
-    if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
-      ignored.push_back(number);
-    }
-  }
-  return ignored;
-}
 
 // The reason why one of several ranks failed to start.
 struct Complaint {
@@ -107,10 +71,7 @@ bool is_without_format(const char* path) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != needs.agent) ::_exit(127);  // the agent died before prctl
-  for (const int number : *needs.ignored) ::signal(number, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  reset_signals(*needs.ignored);
   const int input = needs.stdin_fd >= 0 ? needs.stdin_fd : ::open("/dev/null", O_RDONLY);
   if (input < 0) {
     // The root has no /dev: the rank must still read an end of file.
@@ -150,21 +111,19 @@ Status execution_error(const RankCommand& command, int error) {
 
 Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
                               const std::vector<int>& ignored, int report_fd) {
-  HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
-  HVD_ASSIGN_OR_RETURN(Pipe error, make_pipe());
+  HVD_ASSIGN_OR_RETURN(Pipe out, open_pipe());
+  HVD_ASSIGN_OR_RETURN(Pipe error, open_pipe());
   Pipe input;
   if (command.has_input) {
-    HVD_ASSIGN_OR_RETURN(input, make_pipe());
+    HVD_ASSIGN_OR_RETURN(input, open_pipe());
   }
   std::vector<std::string> shell_arguments = {"/bin/sh", command.path};
   shell_arguments.insert(shell_arguments.end(), command.arguments.begin() + 1,
                          command.arguments.end());
-  std::vector<std::string> variables;
-  variables.reserve(command.environment.size());
-  for (const auto& [name, value] : command.environment) variables.push_back(cat(name, "=", value));
-  const ChildNeeds needs{.argv = pointers(command.arguments),
-                         .shell_argv = pointers(shell_arguments),
-                         .envp = pointers(variables),
+  const std::vector<std::string> variables = environment_strings(command.environment);
+  const ChildNeeds needs{.argv = pointers_to(command.arguments),
+                         .shell_argv = pointers_to(shell_arguments),
+                         .envp = pointers_to(variables),
                          .command = &command,
                          .ignored = &ignored,
                          .agent = ::getpid(),
@@ -197,7 +156,7 @@ Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
 std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands,
                                              SideBySide& threads) {
   std::vector<Result<RankProcess>> started;
-  auto report = make_pipe();
+  auto report = open_pipe();
   for (size_t i = 0; i < commands.size(); ++i) {
     started.push_back(report.ok() ? aborted("not started, as another one could not be")
                                   : report.status());

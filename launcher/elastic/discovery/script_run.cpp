@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,13 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <vector>
+#include <utility>
 
 #include "base/check.h"
+#include "base/process/pipe.h"
+#include "base/process/signals.h"
+#include "base/process/spawn.h"
 #include "base/settings.h"
-#include "base/text.h"
-#include "base/unique_fd.h"
 #include "launcher/spawn/last_words.h"
 #include "net/notification.h"
 
@@ -31,55 +30,14 @@ constexpr std::chrono::milliseconds kEndAfterKill{500};
 // More than a pipe holds; a process that left the group may write for ever.
 constexpr size_t kMostAtEnd = 1 << 20;
 
-struct Pipe {
-  UniqueFd read, write;
-};
-
-// The program opens its standard streams by these descriptors, which lie above them: main has called
-// open_standard_streams.
-Status open_pipe(Pipe& pipe) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return system_error("cannot make a pipe", errno);
-  pipe.read.reset(ends[0]);
-  pipe.write.reset(ends[1]);
-  return {};
-}
-
-Result<pid_t> spawn_shell(std::string command, const Pipe& output, const Pipe& errors) {
-  std::string shell = "/bin/sh", flag = "-c";
-  char* arguments[] = {shell.data(), flag.data(), command.data(), nullptr};
-  std::vector<std::string> variables;
-  for (const auto& [name, value] : environment()) variables.push_back(cat(name, "=", value));
-  std::vector<char*> pointers;
-  pointers.reserve(variables.size() + 1);
-  for (std::string& variable : variables) pointers.push_back(variable.data());
-  pointers.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, output.write.get(), STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, errors.write.get(), STDERR_FILENO);
-  sigset_t none, all;
-  ::sigemptyset(&none);
-  ::sigfillset(&all);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setsigdefault(&attributes, &all);
-  ::posix_spawnattr_setflags(&attributes,
-                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  pid_t pid = -1;
-  const int error =
-      ::posix_spawn(&pid, shell.c_str(), &actions, &attributes, arguments, pointers.data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
-  if (error != 0) return system_error(cat("cannot start ", shell), error);
-  return pid;
-}
-
-std::string signal_text(int number) {
-  const char* name = ::sigabbrev_np(number);
-  return name != nullptr ? cat(number, " (SIG", name, ")") : cat(number);
+Result<pid_t> start_shell(const std::string& command, const Pipe& output, const Pipe& errors) {
+  return spawn_program({.arguments = {"/bin/sh", "-c", command},
+                        .environment = environment(),
+                        .input = kDevNull,
+                        .output = output.write.get(),
+                        .errors = errors.write.get(),
+                        .group = SpawnGroup::kOwnSession,
+                        .has_default_actions = true});
 }
 
 }  // namespace
@@ -255,10 +213,9 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
 Result<std::unique_ptr<ScriptRun>> ScriptRun::start(asio::any_io_executor executor,
                                                     const std::string& command, ScriptLimits limits,
                                                     ErrorLine on_error_line) {
-  Pipe output, errors;
-  HVD_RETURN_IF_ERROR(open_pipe(output));
-  HVD_RETURN_IF_ERROR(open_pipe(errors));
-  HVD_ASSIGN_OR_RETURN(const pid_t pid, spawn_shell(command, output, errors));
+  HVD_ASSIGN_OR_RETURN(Pipe output, open_pipe());
+  HVD_ASSIGN_OR_RETURN(Pipe errors, open_pipe());
+  HVD_ASSIGN_OR_RETURN(const pid_t pid, start_shell(command, output, errors));
   auto state = std::make_shared<State>(std::move(executor), pid, limits, std::move(on_error_line));
   HVD_RETURN_IF_ERROR(state->begin(std::move(output), std::move(errors)));
   return std::unique_ptr<ScriptRun>(new ScriptRun(std::move(state)));

@@ -1,0 +1,38 @@
+#include "base/process/signals.h"
+
+#include <csignal>
+#include <cstring>
+
+#include "base/text.h"
+
+namespace hvd {
+
+std::string signal_name(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? cat(number) : cat("SIG", name);
+}
+
+std::string signal_text(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? cat(number) : cat(number, " (SIG", name, ")");
+}
+
+std::vector<int> ignored_signals() {
+  std::vector<int> ignored;
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction action {};
+    if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
+      ignored.push_back(number);
+    }
+  }
+  return ignored;
+}
+
+void reset_signals(const std::vector<int>& ignored) {
+  for (const int number : ignored) ::signal(number, SIG_DFL);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+}  // namespace hvd

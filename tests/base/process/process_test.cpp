@@ -1,0 +1,148 @@
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/process/pipe.h"
+#include "base/process/signals.h"
+#include "base/process/spawn.h"
+
+using namespace hvd;
+
+namespace {
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 256> buffer;
+  for (ssize_t size = 0; (size = ::read(fd, buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<size_t>(size));
+  }
+  return text;
+}
+
+// Starts a shell script in this way, and returns what it prints.
+std::string printed_by(const std::string& script, SpawnOptions options) {
+  auto pipe = open_pipe();
+  REQUIRE(pipe.ok());
+  options.arguments = {"/bin/sh", "-c", script};
+  options.output = pipe->write.get();
+  const auto pid = spawn_program(options);
+  REQUIRE(pid.ok());
+  pipe->write.reset();
+  std::string text = read_all(pipe->read.get());
+  CHECK(wait_for_exit(*pid) == 0);
+  return text;
+}
+
+Deadline soon() { return Deadline::after_seconds(60); }
+
+}  // namespace
+
+TEST_CASE("A signal is named, or numbered when it has no name") {
+  CHECK(signal_name(SIGTERM) == "SIGTERM");
+  CHECK(signal_text(SIGTERM) == "15 (SIGTERM)");
+  CHECK(signal_name(250) == "250");
+  CHECK(signal_text(250) == "250");
+}
+
+TEST_CASE("The ends of a pipe are above the standard streams, and closed on exec") {
+  const int saved = ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  ::close(STDIN_FILENO);
+  auto pipe = open_pipe();
+  ::dup2(saved, STDIN_FILENO);
+  ::close(saved);
+  REQUIRE(pipe.ok());
+  for (const UniqueFd* end : {&pipe->read, &pipe->write}) {
+    CHECK(end->get() > STDERR_FILENO);
+    CHECK(::fcntl(end->get(), F_GETFD) == FD_CLOEXEC);
+  }
+}
+
+TEST_CASE("A program has the streams and the environment of its options") {
+  auto input = open_pipe();
+  REQUIRE(input.ok());
+  REQUIRE(::write(input->write.get(), "word\n", 5) == 5);
+  input->write.reset();
+  CHECK(printed_by("read x; echo $x $A",
+                   {.environment = {{"A", "7"}}, .input = input->read.get()}) == "word 7\n");
+  CHECK(printed_by("read x; echo $?; readlink /proc/self/fd/2",
+                   {.input = kDevNull, .errors = kDevNull}) == "1\n/dev/null\n");
+}
+
+TEST_CASE("A program blocks the signals of its options alone, and ignores none when told so") {
+  sigset_t blocked, before;
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &blocked, &before);
+  const auto handler = ::signal(SIGUSR1, SIG_IGN);
+  const std::string script = "grep -E 'SigBlk|SigIgn' /proc/self/status | cut -f2";
+  const auto mask = [](int number) { return 1ull << (number - 1); };
+  const auto masks = [&](const SpawnOptions& options) {
+    const std::string text = printed_by(script, options);
+    return std::pair(std::stoull(text, nullptr, 16),
+                     std::stoull(text.substr(text.find('\n')), nullptr, 16));
+  };
+  const std::vector<int> ignored = ignored_signals();
+  CHECK(std::ranges::find(ignored, SIGUSR1) != ignored.end());
+  const auto [blocked_there, ignored_there] = masks({.blocked_signals = {SIGUSR2}});
+  CHECK(blocked_there == mask(SIGUSR2));
+  CHECK((ignored_there & mask(SIGUSR1)) != 0);
+  CHECK(masks({.has_default_actions = true}).second == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    reset_signals(ignored_signals());
+    sigset_t now;
+    ::sigprocmask(SIG_BLOCK, nullptr, &now);
+    ::_exit(ignored_signals().empty() && ::sigisemptyset(&now) == 1 ? 0 : 1);
+  }
+  CHECK(wait_for_exit(child) == 0);
+  ::signal(SIGUSR1, handler);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+TEST_CASE("A program has the process group and session of its options") {
+  const std::string script = "cut -d' ' -f1,5,6 /proc/$$/stat";
+  const auto ids = [&](SpawnGroup group) {
+    std::array<int, 3> found{};  // pid, process group, session
+    const std::string text = printed_by(script, {.group = group});
+    REQUIRE(std::sscanf(text.c_str(), "%d %d %d", &found[0], &found[1], &found[2]) == 3);
+    return found;
+  };
+  const auto inherited = ids(SpawnGroup::kInherited);
+  CHECK(inherited[1] == ::getpgrp());
+  const auto own = ids(SpawnGroup::kOwn);
+  CHECK((own[1] == own[0] && own[2] == ::getsid(0)));
+  const auto session = ids(SpawnGroup::kOwnSession);
+  CHECK((session[1] == session[0] && session[2] == session[0]));
+}
+
+TEST_CASE("The output of a program is read until it ends, or until the deadline") {
+  CHECK(*output_of({.arguments = {"/bin/sh", "-c", "echo a; echo b >&2; exit 3"}}, soon()) ==
+        "a\nb\n");
+  CHECK(*output_of({.arguments = {"/bin/sh", "-c", "echo a; echo b >&2"}, .errors = kDevNull},
+                   soon()) == "a\n");
+  const auto late =
+      output_of({.arguments = {"/bin/sleep", "100"}}, Deadline::after_seconds(0.1)).status();
+  CHECK(late == deadline_exceeded("/bin/sleep 100 did not answer in time"));
+}
+
+TEST_CASE("A program that is not there is named") {
+  const auto none = output_of({.arguments = {"no-such-program"}}, soon());
+  CHECK(none.status() == not_found("cannot start no-such-program: No such file or directory"));
+}
+
+TEST_CASE("The end of a program is its exit code, or 128 and the signal") {
+  for (const auto& [script, code] : {std::pair("exit 7", 7), std::pair("kill -9 $$", 137)}) {
+    const auto pid = spawn_program({.arguments = {"/bin/sh", "-c", script}});
+    REQUIRE(pid.ok());
+    CHECK(wait_for_exit(*pid) == code);
+  }
+}
