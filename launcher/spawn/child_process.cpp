@@ -1,11 +1,8 @@
 #include "launcher/spawn/child_process.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +15,7 @@
 #include "base/process/spawn.h"
 #include "base/settings.h"
 #include "base/unique_fd.h"
+#include "launcher/spawn/exit_watch.h"
 #include "net/notification.h"
 
 namespace hvd::launcher {
@@ -100,14 +98,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
   }
 
   Status watch_process() {
-    // The process is not reaped yet, so no other process can have its pid.
-    const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (fd < 0) return system_error("cannot watch a child process (pidfd_open)", errno);
-    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-    watch.assign(fd);
-    watch.async_wait(asio::posix::stream_descriptor::wait_read,
-                     [self = shared_from_this()](const net::error_code&) { self->reap(); });
-    return {};
+    return watch.begin(pid, [self = shared_from_this()] { self->reap(); });
   }
 
   void reap() {
@@ -121,8 +112,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
       words.set_signal(signal_text(info.si_status));
     }
     drain_errors();
-    net::error_code ignored;
-    watch.close(ignored);
+    watch.close();
     end_known.notify();
   }
 
@@ -162,7 +152,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
   const ChildEnd end;
   asio::local::stream_protocol::socket stream;
   asio::posix::stream_descriptor errors;
-  asio::posix::stream_descriptor watch;
+  ExitWatch watch;
   net::Notification end_known;
   LastWords words;
   bool is_reaped = false;

@@ -1,14 +1,10 @@
 #include "launcher/elastic/discovery/script_run.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/check.h"
@@ -16,6 +12,7 @@
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/settings.h"
+#include "launcher/spawn/exit_watch.h"
 #include "launcher/spawn/last_words.h"
 #include "net/notification.h"
 
@@ -70,16 +67,8 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
     net::error_code error;
     output.non_blocking(true, error);
     errors.non_blocking(true, error);
-    // The process is not reaped yet, so no other process can have its pid.
-    const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (fd < 0) return system_error("cannot watch a child process (pidfd_open)", errno);
-    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-    watch.assign(fd);
     const auto self = shared_from_this();
-    watch.async_wait(asio::posix::stream_descriptor::wait_read,
-                     [self](const net::error_code& failed) {
-                       if (!failed) self->reap();
-                     });
+    HVD_RETURN_IF_ERROR(watch.begin(pid, [self] { self->reap(); }));
     timer.expires_after(limits.time);
     timer.async_wait([self](const net::error_code& failed) {
       if (failed || self->is_ended) return;
@@ -180,7 +169,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
     net::error_code ignored;
     output.close(ignored);
     errors.close(ignored);
-    watch.close(ignored);
+    watch.close();
     timer.cancel();
     ended.notify();
   }
@@ -198,7 +187,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
   const pid_t pid;
   const ScriptLimits limits;
   asio::posix::stream_descriptor output, errors;
-  asio::posix::stream_descriptor watch;  // the pidfd
+  ExitWatch watch;
   asio::steady_timer timer;
   net::Notification ended;
   LastWords words;
