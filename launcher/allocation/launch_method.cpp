@@ -171,8 +171,10 @@ std::string LaunchMethods::question_about(const Host& host) const {
   return "exec scontrol show job -d " + shell_quote(job_);
 }
 
-void LaunchMethods::set_nodes(std::vector<SlurmNode> nodes) {
-  nodes_ = std::move(nodes);
+void LaunchMethods::take_answer(std::string_view text) {
+  auto nodes = parse_slurm_nodes(text, job_);
+  if (!nodes.ok() || nodes->empty()) return;
+  nodes_ = *std::move(nodes);
   addresses_.reset();
 }
 

@@ -33,10 +33,11 @@ class LaunchMethods {
   LaunchMethod of(const Host& host) const;
   // The shortest limits of any host.
   SilenceLimits silence() const;
-  // A shell command that prints the nodes of the job for parse_slurm_nodes(), if this host may be a node that has
-  // joined the job since; empty otherwise.
+  // A shell command that prints the nodes of the job, if this host may be a node that has joined the job since;
+  // empty otherwise.
   std::string question_about(const Host& host) const;
-  void set_nodes(std::vector<SlurmNode> nodes);
+  // Takes what that command prints. Text without a node changes nothing.
+  void take_answer(std::string_view text);
 
  private:
   bool may_be_node(const Host& host) const;

@@ -16,12 +16,21 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kAnswerSeconds = 20;
+constexpr int64_t kMostUnits = int64_t{1}
+                               << 50;  // of a resource on a node: sums of them do not overflow
 
-// "gpu:a100:2(IDX:0-1),shard:8" by entries; a comma within parentheses separates none.
+// "gpu:a100:2(IDX:0-1),shard:8" by entries; a comma within parentheses separates none. A resource without device
+// files has its number within them: "fan(CNT:8)" is "fan:8".
 std::vector<std::string> entries_of(std::string_view resources) {
+  constexpr std::string_view kCount = "(CNT:";
   std::vector<std::string> entries(1);
   int depth = 0;
-  for (const char c : resources) {
+  for (size_t i = 0; i < resources.size(); ++i) {
+    const char c = resources[i];
+    if (c == '(' && depth == 0 && resources.substr(i).starts_with(kCount)) {
+      const std::string_view rest = resources.substr(i + kCount.size());
+      entries.back() += cat(":", rest.substr(0, rest.find_first_not_of("0123456789")));
+    }
     if (c == '(') ++depth;
     if (depth == 0 && c == ',') {
       entries.emplace_back();
@@ -41,7 +50,7 @@ struct Resource {
                             ? std::nullopt
                             : parse_int(std::string_view(entry).substr(colon + 1));
     kind = number ? entry.substr(0, colon) : entry;
-    count = std::clamp<int64_t>(number.value_or(1), 0, kMaxNames);
+    count = std::clamp<int64_t>(number.value_or(1), 0, kMostUnits);
   }
   std::string name() const { return kind.substr(0, kind.find(':')); }
   bool has_type() const { return kind.find(':') != std::string::npos; }
@@ -59,11 +68,14 @@ struct Block {
   std::vector<Line> lines;
   std::string_view all;           // the names of all nodes
   std::set<std::string> untyped;  // names that the job requests without a type
+  bool is_exclusive = false;      // the job has all resources of its nodes, whatever it requests
+  bool is_of_job = true;          // not of another task of the job's array
   int component = -1;
 };
 
 // Entries without their indices, and without those of which the job has none there. Where the job requests a
-// resource without a type, srun refuses a step that names the types.
+// resource without a type, srun refuses a step that names the types, unless the job has whole nodes: there it
+// refuses a step that does not.
 void take_resources(std::string_view resources, const std::set<std::string>& untyped,
                     SlurmNode& node) {
   std::vector<std::pair<std::string, int64_t>> counts;
@@ -71,7 +83,9 @@ void take_resources(std::string_view resources, const std::set<std::string>& unt
     if (entry.empty() || entry == "(null)") continue;
     const Resource resource(entry);
     if (resource.count == 0) continue;
-    if (resource.name() == "gpu") node.gpus += static_cast<int>(resource.count);
+    if (resource.name() == "gpu") {
+      node.gpus += static_cast<int>(std::min<int64_t>(resource.count, kMaxNames));
+    }
     const std::string kind = untyped.contains(resource.name()) ? resource.name() : resource.kind;
     const auto same = std::find_if(counts.begin(), counts.end(),
                                    [&](const auto& each) { return each.first == kind; });
@@ -100,15 +114,21 @@ std::string_view value_in(std::string_view word, std::string_view key) {
   return word.starts_with(key) ? word.substr(key.size()) : std::string_view();
 }
 
-void take_line_of_job(const std::vector<std::string_view>& words, Block& block) {
+void take_line_of_job(const std::vector<std::string_view>& words, std::string_view job,
+                      Block& block) {
   Block::Line line;
+  // Words of the user, such as arguments of the script, may look like fields, but begin no line.
+  const std::string_view first = words.empty() ? std::string_view() : words.front();
+  if (first.starts_with("JobId=")) block.is_of_job = value_in(first, "JobId=") == job;
+  if (first == "OverSubscribe=NO") block.is_exclusive = true;
+  if (const auto value = value_in(first, "NodeList="); !value.empty()) block.all = value;
+  // A line of one node, or of nodes that are alike, begins with them; JOB_GRES= is that of the whole job.
+  line.names = value_in(first, "Nodes=");
   for (const std::string_view word : words) {
-    if (const auto value = value_in(word, "NodeList="); !value.empty()) block.all = value;
+    if (value_in(word, "HetJobId=") == job) block.is_of_job = true;
     if (const auto offset = parse_int(value_in(word, "HetJobOffset="))) {
       block.component = static_cast<int>(std::clamp<int64_t>(*offset, 0, kMaxNames));
     }
-    // A line of one node, or of nodes that are alike, begins with them; JOB_GRES= is that of the whole job.
-    if (word.data() == words.front().data()) line.names = value_in(word, "Nodes=");
     if (const auto value = value_in(word, "GRES="); !value.empty()) line.resources = value;
     if (word.starts_with("TresPer")) take_request(word.substr(word.find('=') + 1), block.untyped);
   }
@@ -116,6 +136,9 @@ void take_line_of_job(const std::vector<std::string_view>& words, Block& block) 
 }
 
 Status add_nodes(const Block& block, std::vector<SlurmNode>& nodes) {
+  if (!block.is_of_job) return {};
+  const std::set<std::string> untyped =
+      block.is_exclusive ? std::set<std::string>() : block.untyped;
   std::set<std::string> known;
   const auto add = [&](std::string_view list, std::string_view resources) -> Status {
     if (list.empty() || list == "(null)") return {};
@@ -128,20 +151,21 @@ Status add_nodes(const Block& block, std::vector<SlurmNode>& nodes) {
           return invalid_argument("scontrol show job names too many nodes");
         }
         SlurmNode node{std::move(name), "", 0, block.component};
-        take_resources(resources, block.untyped, node);
+        take_resources(resources, untyped, node);
         nodes.push_back(std::move(node));
       }
     }
     return {};
   };
   for (const Block::Line& line : block.lines) HVD_RETURN_IF_ERROR(add(line.names, line.resources));
-  // A node that joined the job while it runs has no line of its own.
+  // A node that joined the job while it runs has no line of its own, and no resources: Slurm adds no node to a job
+  // that has any.
   return add(block.all, "");
 }
 
 }  // namespace
 
-Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text) {
+Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text, std::string_view job) {
   std::vector<SlurmNode> nodes;
   Block block;
   while (!text.empty()) {
@@ -150,7 +174,7 @@ Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text) {
       HVD_RETURN_IF_ERROR(add_nodes(block, nodes));
       block = {};
     }
-    take_line_of_job(words, block);
+    take_line_of_job(words, job, block);
   }
   HVD_RETURN_IF_ERROR(add_nodes(block, nodes));
   return nodes;
@@ -159,10 +183,11 @@ Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text) {
 Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job) {
   HVD_ASSIGN_OR_RETURN(const std::string text, output_of({"scontrol", "show", "job", "-d", job},
                                                          Deadline::after_seconds(kAnswerSeconds)));
-  HVD_ASSIGN_OR_RETURN(auto nodes, parse_slurm_nodes(text));
+  HVD_ASSIGN_OR_RETURN(auto nodes, parse_slurm_nodes(text, job));
   if (nodes.empty()) {
+    const std::string words = printable(one_line(text), 300);
     return unavailable(
-        cat("scontrol show job -d ", job, " printed: ", printable(one_line(text), 300)));
+        cat("scontrol show job -d ", job, " printed ", words.empty() ? "nothing" : words));
   }
   return nodes;
 }

@@ -19,8 +19,9 @@ struct SlurmNode {
   int component = -1;     // of a heterogeneous job, or -1
 };
 
-// Parses the output of `scontrol show job -d`. Pure. An error names what it cannot read.
-Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text);
+// Parses what `scontrol show job -d` prints about this job: all components of a heterogeneous job, and for the
+// first number of an array also its other tasks, whose nodes do not count. Pure. An error names what it cannot read.
+Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text, std::string_view job);
 
 // Asks scontrol about this job. An error says why there is no answer.
 Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job);

@@ -88,8 +88,7 @@ net::Task<void> HostJobs::find_node(net::asio::any_io_executor executor, Host ho
   auto run = ScriptRun::start(executor, question, {}, [](std::string_view) {});
   if (!run.ok()) co_return;
   const ScriptAnswer answer = co_await (*run)->end();
-  auto nodes = parse_slurm_nodes(answer.output);
-  if (answer.is_good() && nodes.ok() && !nodes->empty()) methods_.set_nodes(*std::move(nodes));
+  if (answer.is_good()) methods_.take_answer(answer.output);
 }
 
 HostJob HostJobs::job_of(int host, bool is_local) const {

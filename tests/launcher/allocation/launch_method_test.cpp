@@ -40,6 +40,42 @@ TEST_CASE("a node of the job is reached by a step that inherits no request") {
   CHECK_FALSE(has(method.command, "--het-group"));
 }
 
+TEST_CASE("srun keeps the variables that find the job, and those of SPANK's plugins") {
+  const std::vector<std::string> kept = {
+      "SLURM_CONF",  "SLURM_CONF_SERVER",  "SLURM_CLUSTER_NAME",    "SLURM_WORKING_CLUSTER",
+      "SLURM_JWT",   "SLURM_NODE_ALIASES", "SLURM_NETWORK",         "SLURM_JOB_ID",
+      "SLURM_JOBID", "SLURM_SPANK_X11",    "_SLURM_SPANK_OPTION_x", "SBATCH_GRES"};
+  const std::vector<std::string> removed = {
+      "SLURM_LABELIO",      "SLURM_EXACT",         "SLURM_DEBUG",      "SLURM_STDINMODE",
+      "SLURM_STDOUTMODE",   "SLURM_GPUS",          "SLURM_CPU_BIND",   "SLURM_OVERCOMMIT",
+      "SLURM_MEM_PER_NODE", "SLURM_TRES_PER_TASK", "SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK"};
+  std::vector<std::string> all = kept;
+  all.insert(all.end(), removed.begin(), removed.end());
+  const Settings settings;
+  const std::string command =
+      LaunchMethods(settings, "17", kNodes, all, false).of({"a", "", 1}).command;
+  for (const std::string& name : kept) CHECK_FALSE(has(command, cat(" -u ", name, " ")));
+  for (const std::string& name : removed) CHECK_MESSAGE(has(command, cat(" -u ", name, " ")), name);
+}
+
+TEST_CASE("a node that joins the job is reached by a step") {
+  const Settings settings;
+  LaunchMethods methods(settings, "17", kNodes, {}, false);
+  const Host host{"c", "", 1};
+  CHECK(methods.question_about({"a", "", 1}).empty());
+  CHECK(methods.question_about(host) == "exec scontrol show job -d 17");
+  methods.take_answer("slurm_load_jobs error: Unable to contact slurm controller\n");
+  methods.take_answer("JobId=18\n   NodeList=c\n");
+  CHECK_FALSE(methods.of(host).is_step);
+  CHECK(methods.of({"a", "", 1}).is_step);
+  methods.take_answer(
+      "JobId=17\n   NodeList=a,c\n     Nodes=a CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)\n");
+  CHECK(has(methods.of(host).command, " --nodelist=c "));
+  CHECK_FALSE(has(methods.of(host).command, "--gres"));
+  CHECK(has(methods.of({"a", "", 1}).command, " --gres=gpu:1 --nodelist=a "));
+  CHECK(methods.question_about(host).empty());
+}
+
 TEST_CASE("the step requests the resources of its node, in its component") {
   for (const char* name : {"b", "b.cluster", "b.other"}) {
     const LaunchMethod method = method_of({name, "", 1});

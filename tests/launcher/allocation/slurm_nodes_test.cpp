@@ -11,7 +11,7 @@ namespace hvd::launcher {
 namespace {
 
 std::vector<SlurmNode> nodes_in(std::string_view text) {
-  auto nodes = parse_slurm_nodes(text);
+  auto nodes = parse_slurm_nodes(text, "7");
   REQUIRE_MESSAGE(nodes.ok(), nodes.status().message());
   return *std::move(nodes);
 }
@@ -54,16 +54,57 @@ TEST_CASE("a resource that the job requests without a type has none in the step 
             .resources == "gpu:a100:1");
 }
 
+TEST_CASE("a job of whole nodes has its resources by type, whatever it requests") {
+  const auto nodes = nodes_in(
+      "JobId=7 JobName=wrap\n"
+      "     Nodes=a-b CPU_IDs=0-7 Mem=0 GRES=gpu:a100:2(IDX:0-1),gpu:h100:2(IDX:2-3)\n"
+      "   OverSubscribe=NO Contiguous=0 Licenses=(null) Network=(null)\n"
+      "   TresPerNode=gres:gpu:1\n");
+  REQUIRE(nodes.size() == 1);
+  CHECK(nodes[0].resources == "gpu:a100:2,gpu:h100:2");
+  CHECK(nodes[0].gpus == 4);
+}
+
+TEST_CASE("a resource without device files has its number in parentheses") {
+  const auto nodes = nodes_in(
+      "JobId=7 JobName=wrap\n"
+      "     Nodes=a CPU_IDs=0 Mem=0 GRES=fan(CNT:100),net:fast(CNT:5000000000),gpu:a100:1(IDX:0)\n"
+      "     Nodes=b CPU_IDs=0 Mem=0 GRES=fan(CNT:0),gpu:2(IDX:0,3)\n");
+  REQUIRE(nodes.size() == 2);
+  CHECK(nodes[0].resources == "fan:100,net:fast:5000000000,gpu:a100:1");
+  CHECK(nodes[0].gpus == 1);
+  CHECK(nodes[1].resources == "gpu:2");
+}
+
+TEST_CASE("nodes of other tasks of a job's array do not count") {
+  const auto nodes = nodes_in(
+      "JobId=7 ArrayJobId=7 ArrayTaskId=1 JobName=x\n   NodeList=a\n"
+      "     Nodes=a CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:2-3)\n"
+      "JobId=8 ArrayJobId=7 ArrayTaskId=0 JobName=x\n   NodeList=a,c\n"
+      "     Nodes=a,c CPU_IDs=0 Mem=0 GRES=gpu:1(IDX:0)\n");
+  REQUIRE(nodes.size() == 1);
+  CHECK(nodes[0].name == "a");
+  CHECK(nodes[0].resources == "gpu:2");
+}
+
+TEST_CASE("arguments of the job's script are no fields") {
+  const auto nodes = nodes_in(
+      "JobId=7 JobName=x JobId=8\n   NodeList=a\n     Nodes=a CPU_IDs=0 Mem=0 GRES=\n"
+      "   Command=/job.sh NodeList=c OverSubscribe=NO Nodes=d\n");
+  REQUIRE(nodes.size() == 1);
+  CHECK(nodes[0].name == "a");
+}
+
 TEST_CASE("a node that joined the job has no line, and is in the list of nodes") {
   const auto nodes = nodes_in(
-      "JobId=1 HetJobId=1 HetJobOffset=0\n   ReqNodeList=a ExcNodeList=c\n   NodeList=a,n[1-2]\n"
+      "JobId=7 HetJobId=7 HetJobOffset=0\n   ReqNodeList=a ExcNodeList=c\n   NodeList=a,n[1-2]\n"
       "     Nodes=a CPU_IDs=0 Mem=0 GRES=gpu:2(IDX:0-1)\n");
   REQUIRE(nodes.size() == 3);
   CHECK(nodes[0].resources == "gpu:2");
   CHECK(nodes[2].name == "n2");
   CHECK(nodes[2].resources.empty());
   CHECK(nodes[2].component == 0);
-  CHECK(nodes_in("JobId=1\n   NodeList=(null)\n").empty());
+  CHECK(nodes_in("JobId=7\n   NodeList=(null)\n").empty());
 }
 
 TEST_CASE("a node without resources has none") {
