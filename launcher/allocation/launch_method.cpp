@@ -30,9 +30,10 @@ bool is_request(std::string_view name) {
 // In the step, before the agent: keeps of the step's own variables what describes the node. Ranks get the
 // launcher's variables for everything else. Without single quotes.
 constexpr std::string_view kKeepsOfTheNode =
-    "for hv in $(env | sed -n \"s/^\\(SLURM_[A-Za-z0-9_]*\\)=.*/\\1/p\"); do case $hv in "
-    "(SLURM_STEP_GPUS|SLURM_GPUS_ON_NODE|SLURM_CPUS_ON_NODE|SLURM_TOPOLOGY_ADDR*|SLURM_CONF|"
-    "SLURM_CLUSTER_NAME|SLURM_JOB_ID|SLURM_JOBID) ;; (*) unset $hv;; esac; done; "
+    "for hv in $(env | sed -n \"s/^\\(SLURMD*_[A-Za-z0-9_]*\\)=.*/\\1/p\"); do case $hv in "
+    "(SLURM_STEP_GPUS|SLURM_GPUS_ON_NODE|SLURM_SHARDS_ON_NODE|SLURM_CPUS_ON_NODE|"
+    "SLURM_TOPOLOGY_ADDR*|SLURMD_NODENAME|SLURM_CONF|SLURM_CLUSTER_NAME|SLURM_JOB_ID|SLURM_JOBID) "
+    ";; (*) unset $hv;; esac; done; "
     "[ -z \"$SLURM_STEP_GPUS\" ] || export SLURM_JOB_GPUS=$SLURM_STEP_GPUS; exec \"$@\"";
 
 bool is_on_path(const char* program) {

@@ -52,7 +52,7 @@ constexpr std::array<std::string_view, 7> kTorch = {
     "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"};
 
 // Means something else on another machine, or nothing.
-constexpr std::array<std::string_view, 42> kLocalOnly = {"HOME",
+constexpr std::array<std::string_view, 41> kLocalOnly = {"HOME",
                                                          "USER",
                                                          "LOGNAME",
                                                          "SHELL",
@@ -84,20 +84,23 @@ constexpr std::array<std::string_view, 42> kLocalOnly = {"HOME",
                                                          "GPG_AGENT_INFO",
                                                          "INVOCATION_ID",
                                                          "JOURNAL_STREAM",
-                                                         "CUDA_VISIBLE_DEVICES",
-                                                         "HIP_VISIBLE_DEVICES",
-                                                         "ROCR_VISIBLE_DEVICES",
-                                                         "NVIDIA_VISIBLE_DEVICES",
                                                          "GPU_DEVICE_ORDINAL",
+                                                         "ZE_AFFINITY_MASK",
                                                          "SLURM_JOB_GPUS",
                                                          "SLURM_STEP_GPUS",
                                                          "SLURM_GPUS_ON_NODE",
+                                                         "SLURM_SHARDS_ON_NODE",
                                                          "SLURM_CPUS_ON_NODE",
+                                                         "SLURM_TOPOLOGY_ADDR*",
                                                          "SLURMD_NODENAME"};
 
 bool matches(std::string_view name, Patterns patterns) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](std::string_view pattern) { return fits(name, pattern); });
+}
+
+bool is_local_only(std::string_view name) {
+  return name.ends_with("_VISIBLE_DEVICES") || matches(name, kLocalOnly);
 }
 
 }  // namespace
@@ -116,7 +119,7 @@ Environment host_environment(const Environment& inherited, bool is_local) {
     // The user's value stays, but not a value that an outer job found for its own hosts.
     const bool is_hint = name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
     if (is_hint && outer != inherited.end() && value == outer->second) continue;
-    if (!is_local && matches(name, kLocalOnly)) continue;
+    if (!is_local && is_local_only(name)) continue;
     environment.emplace_back(name, value);
   }
   return environment;

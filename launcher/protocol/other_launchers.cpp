@@ -55,6 +55,7 @@ bool fits(std::string_view name, std::string_view pattern) {
 }
 
 bool is_of_other_launcher(std::string_view name) {
+  if (name == "SLURM_STEP_GPUS") return false;  // describes the node
   return std::any_of(kOtherLaunchers.begin(), kOtherLaunchers.end(),
                      [&](std::string_view pattern) { return fits(name, pattern); });
 }

@@ -29,6 +29,20 @@ TEST_CASE("a remote host gets the environment but for what belongs to this machi
   CHECK(host_environment(inherited, true) == inherited);
 }
 
+TEST_CASE("a remote host gets no variable that describes the devices or the place of this one") {
+  for (const char* name :
+       {"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+        "NVIDIA_VISIBLE_DEVICES", "HABANA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
+        "ZE_AFFINITY_MASK", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE",
+        "SLURM_SHARDS_ON_NODE", "SLURM_CPUS_ON_NODE", "SLURM_TOPOLOGY_ADDR",
+        "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURMD_NODENAME"}) {
+    const Environment others = {{"SLURM_NTASKS", "4"}};
+    const Environment inherited = overlay({{name, "0"}}, others);
+    CHECK_MESSAGE(host_environment(inherited, false) == others, name);
+    CHECK_MESSAGE(host_environment(inherited, true) == inherited, name);
+  }
+}
+
 TEST_CASE("no host inherits another job's or launcher's identity") {
   const Environment inherited = {
       {"HOROVOD_RANK", "7"},         {"HOROVOD_JOB_SECRET", "s"}, {"HOROVOD_STORE", "unix:@x"},
