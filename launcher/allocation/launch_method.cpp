@@ -1,5 +1,6 @@
 #include "launcher/allocation/launch_method.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "net/asio.h"
+#include "net/interfaces.h"
 
 namespace hvd::launcher {
 namespace {
@@ -86,10 +88,24 @@ std::optional<std::string> address_in(const std::string& text) {
   return net::asio::ip::make_address_v4(net::asio::ip::v4_mapped, address.to_v6()).to_string();
 }
 
+// Adds the addresses of this machine's interfaces: a machine's own name may resolve to a loopback address alone.
+void add_own_addresses(size_t node, std::map<std::string, size_t>& addresses) {
+  const auto own = net::interface_addresses();
+  if (!own.ok()) return;
+  for (const net::InterfaceAddress& each : *own) {
+    char text[INET6_ADDRSTRLEN];
+    const int family = each.bytes.size() == sizeof(in_addr) ? AF_INET : AF_INET6;
+    if (::inet_ntop(family, each.bytes.data(), text, sizeof text) == nullptr) continue;
+    if (const auto address = address_in(text)) addresses.emplace(*address, node);
+  }
+}
+
 // The node of each address; those of a node that cannot be looked up are missing.
 std::map<std::string, size_t> addresses_of(const std::vector<SlurmNode>& nodes) {
   std::map<std::string, size_t> addresses;
+  const std::string own_node = environment_variable("SLURMD_NODENAME").value_or("");
   for (size_t node = 0; node < nodes.size(); ++node) {
+    if (nodes[node].name == own_node) add_own_addresses(node, addresses);
     addrinfo hints{};
     hints.ai_socktype = SOCK_STREAM;
     addrinfo* found = nullptr;
