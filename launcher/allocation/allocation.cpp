@@ -37,7 +37,8 @@ class AllocationFinder {
   }
   Status add_slurm_group(HostList& hosts, const std::string& suffix,
                          const std::vector<SlurmNode>& nodes) const;
-  Result<std::vector<int>> slurm_tasks(const std::string& suffix, size_t count) const;
+  Result<std::vector<int>> slurm_tasks(const std::string& suffix, size_t count,
+                                       bool are_needed) const;
   std::vector<int> slurm_cpus(const std::string& suffix, size_t count) const;
   bool are_tasks_asked(const std::string& suffix) const;
   Host slurm_host(const std::string& name, int tasks, bool are_asked, int gpus, int cpus) const;
@@ -62,8 +63,9 @@ Status add_named(HostList& hosts, std::string_view name, int slots) {
   return hosts.add({std::string(name), "", slots});
 }
 
-Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix,
-                                                       size_t count) const {
+// The tasks of each node. Where the variables do not say them: an error if slots need them, else 1.
+Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix, size_t count,
+                                                       bool are_needed) const {
   const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
   const std::string value = variable(name);
   if (value.empty()) return std::vector<int>(count, slots_alone_);
@@ -76,6 +78,7 @@ Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix
     if (!number.ok()) return number.status().with_context("SLURM_NTASKS_PER_NODE" + suffix);
     return std::vector<int>(count, *number);
   }
+  if (!are_needed) return std::vector<int>(count, 1);
   return invalid_argument(cat(name, "=", printable(value), " speaks of ", slots->size(),
                               " hosts, and the job's list of hosts has ", count,
                               ": start horovodrun outside of srun, or name hosts with -H"));
@@ -94,11 +97,12 @@ std::vector<int> AllocationFinder::slurm_cpus(const std::string& suffix, size_t 
   return *cpus;
 }
 
-// Whether the user asks for a number of tasks. A step's own number, and Slurm's default, which is
-// SLURM_TASKS_PER_NODE alone, are no such wish.
+// Whether the user asks for a number of tasks. A step's own number, of which a shell or a launcher is one task, and
+// Slurm's default, which is SLURM_TASKS_PER_NODE alone, are no such wish.
 bool AllocationFinder::are_tasks_asked(const std::string& suffix) const {
-  if (is_in_plain_step(sources_.variable))
-    return !variable("SLURM_NTASKS_PER_NODE" + suffix).empty();
+  if (is_in_plain_step(sources_.variable)) {
+    return parse_int(variable("SLURM_NTASKS_PER_NODE" + suffix)).value_or(1) > 1;
+  }
   for (const char* name : {"SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"}) {
     if (!variable(name + suffix).empty()) return true;
   }
@@ -134,19 +138,24 @@ Host AllocationFinder::slurm_host(const std::string& name, int tasks, bool are_a
 Status AllocationFinder::add_slurm_group(HostList& hosts, const std::string& suffix,
                                          const std::vector<SlurmNode>& nodes) const {
   HVD_ASSIGN_OR_RETURN(const auto names, slurm_node_names(sources_.variable, suffix));
-  HVD_ASSIGN_OR_RETURN(const auto tasks, slurm_tasks(suffix, names.size()));
+  std::vector<int> gpus;
+  for (const std::string& name : names) {
+    const auto node = std::find_if(nodes.begin(), nodes.end(),
+                                   [&](const SlurmNode& each) { return each.name == name; });
+    gpus.push_back(node == nodes.end() ? 0 : node->gpus);
+  }
+  const bool are_tasks_needed = !sources_.slots_per_host && sources_.device.empty() &&
+                                std::find(gpus.begin(), gpus.end(), 0) != gpus.end();
+  HVD_ASSIGN_OR_RETURN(const auto tasks, slurm_tasks(suffix, names.size(), are_tasks_needed));
   const auto cpus = slurm_cpus(suffix, names.size());
   const bool are_asked = are_tasks_asked(suffix);
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto node = std::find_if(nodes.begin(), nodes.end(),
-                                   [&](const SlurmNode& each) { return each.name == names[i]; });
     if (hosts.has(names[i])) {
       return invalid_argument(cat("node ", names[i],
                                   " is in two components of the heterogeneous job; ",
                                   "request components on different nodes, or name hosts with -H"));
     }
-    const int gpus = node == nodes.end() ? 0 : node->gpus;
-    HVD_RETURN_IF_ERROR(hosts.add(slurm_host(names[i], tasks[i], are_asked, gpus, cpus[i])));
+    HVD_RETURN_IF_ERROR(hosts.add(slurm_host(names[i], tasks[i], are_asked, gpus[i], cpus[i])));
   }
   return {};
 }

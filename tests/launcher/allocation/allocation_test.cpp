@@ -115,6 +115,11 @@ TEST_CASE(
   CHECK(hosts() == Slots{{1, 4}, {1, 2}});
   variables["SLURM_STEP_ID"] = "0";  // the step's own number
   CHECK(hosts() == Slots{{4, 0}, {1, 2}});
+  variables["SLURM_NTASKS_PER_NODE"] = "1";  // srun --ntasks-per-node=1 --pty bash
+  CHECK(hosts() == Slots{{4, 0}, {1, 2}});
+  variables["SLURM_NTASKS_PER_NODE"] = "2";
+  variables["SLURM_TASKS_PER_NODE"] = "2(x2)";
+  CHECK(hosts() == Slots{{2, 4}, {2, 0}});
 }
 
 TEST_CASE("a node in two components of a heterogeneous job is refused") {
@@ -135,6 +140,10 @@ TEST_CASE("within a step of Slurm's that has one task, the job's own number coun
   CHECK(error_of(variables) ==
         "SLURM_TASKS_PER_NODE=1 speaks of 1 hosts, and the job's list of hosts has 2: start "
         "horovodrun outside of srun, or name hosts with -H");
+  const std::vector<SlurmNode> nodes = {{"n1", "gpu:2", 2}, {"n2", "gpu:3", 3}};
+  variables["SLURM_STEP_ID"] = "0";
+  CHECK((*find(variables, {}, {}, nodes))->hosts[1].slots == 3);
+  CHECK(allocation(variables, {}, 5).hosts[1].slots == 5);
   variables["SLURM_STEP_NUM_TASKS"] = "8";
   CHECK(error_of(variables) ==
         "srun has started horovodrun 8 times; start it once, by srun -n1 or without srun");
