@@ -55,7 +55,7 @@ Found found(std::string source, HostList& hosts) {
   auto all = hosts.take();
   if (!all.ok()) return all.status().with_context(source);
   if (all->empty()) return invalid_argument(cat(source, " has no host; name hosts with -H"));
-  return std::optional(Allocation{std::move(source), *std::move(all)});
+  return std::optional(Allocation{.source = std::move(source), .hosts = *std::move(all)});
 }
 
 Status add_named(HostList& hosts, std::string_view name, int slots) {
@@ -298,7 +298,8 @@ Found AllocationFinder::kubernetes() const {
   if (!text) return std::optional<Allocation>();
   if (!text->ok()) return text->status();
   HVD_ASSIGN_OR_RETURN(Hostfile file, parse_hostfile(**text, kOperatorHostfile, slots_alone_));
-  return std::optional(Allocation{"the MPI Operator", std::move(file.hosts)});
+  return std::optional(Allocation{
+      .source = "the MPI Operator", .hosts = std::move(file.hosts), .warnings = file.warnings});
 }
 
 // A launcher that starts several copies of a program, and the variables by which a copy knows it.

@@ -20,6 +20,7 @@ struct Allocation {
   std::vector<Host> hosts;
   bool counts_devices =
       false;  // slots are the GPUs or cores that AllocationSources::device asks for
+  std::vector<std::string> warnings = {};  // a sentence for each unknown word of a hostfile
 };
 
 using Variables = std::function<std::optional<std::string>(std::string_view)>;

@@ -73,6 +73,9 @@ Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
   }
   if (!settings.identity.job.has_value()) {
     HVD_ASSIGN_OR_RETURN(const auto found, allocation(settings));
+    if (found) {
+      for (const std::string& warning : found->warnings) log::warning(warning);
+    }
     if (found && (device.empty() || found->counts_devices)) return found->hosts;
     if (found) {
       std::vector<Host> hosts = found->hosts;

@@ -254,6 +254,9 @@ TEST_CASE("OAR's file has a line for each slot, and Cobalt's one for each host")
 TEST_CASE("the Kubernetes MPI Operator's file, also beside no variable at all") {
   CHECK(allocation({}, {{kOperatorHostfile, "job-worker-0.job slots=2\njob-worker-1.job:2\n"}})
             .hosts == std::vector<Host>{{"job-worker-0.job", "", 2}, {"job-worker-1.job", "", 2}});
+  CHECK(allocation({}, {{kOperatorHostfile, "a slots=2 rack=1\n"}}).warnings ==
+        std::vector<std::string>{"hostfile /etc/mpi/hostfile, line 1: the word 'rack' is unknown "
+                                 "and has no effect"});
 }
 
 TEST_CASE("among Volcano's tasks, the task of the launcher's pod has no ranks") {
