@@ -157,12 +157,30 @@ def test_a_configuration_that_ssh_refuses_is_ssh_s_own_sentence():
 @world()
 def test_settings_for_interactive_use_do_not_close_the_link():
     for line in ("LocalForward 18888 localhost:6006", "ExitOnForwardFailure yes", "StdinNull yes",
-                 "ForkAfterAuthentication yes", "SessionType none"):
+                 "ForkAfterAuthentication yes", "SessionType none", "IgnoreUnknown UseKeychain\n  UseKeychain yes"):
         configure("Host a b", f"  {line}", "Host a", "  ProxyCommand bash -c 'exec 3<>/dev/tcp/10.77.0.1/%p; "
                   "cat <&3 & cat >&3'", "Host b", f"  {BY_SYSTEM_SSH}")
         job = Job("-np", 2, "-H", "a:1,b:1", "hostname")
         job.ends_with(0)
         expect(sorted(re.findall(r":([ab])$", job.out, re.M)) == ["a", "b"], f"{line}: {job.describe()}")
+
+
+@world()
+def test_an_ssh_without_session_types_gets_no_setting_that_it_refuses():
+    folder = pathlib.Path("/tmp/e2e-bin")
+    folder.mkdir()
+    # As OpenSSH before 8.7.
+    (folder / "ssh").write_text("""#!/bin/sh
+case "$*" in *SessionType=*|*StdinNull=*|*ForkAfterAuthentication=*) echo "Bad configuration option" >&2; exit 255;; esac
+case " $* " in *" -G "*) /usr/bin/ssh "$@" | grep -viE "^(sessiontype|stdinnull|forkafterauthentication) ";;
+*) exec /usr/bin/ssh "$@";; esac
+""")
+    (folder / "ssh").chmod(0o755)
+    configure("Host b", f"  {BY_SYSTEM_SSH}", "  LocalForward 18888 localhost:6006")
+    job = Job("-np", 1, "-H", "b:1", "hostname",
+              environment=clean_environment(PATH=f"{folder}:{os.environ['PATH']}"))
+    job.ends_with(0)
+    expect(job.out.strip().endswith(":b"), job.describe())
 
 
 @world()

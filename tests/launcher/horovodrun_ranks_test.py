@@ -73,6 +73,13 @@ class Ranks(Marked):
                               "env | grep -E 'OMPI_|PMI_|SLURM_|GLOO_R|NCCL'")
         self.assertEqual(lines(result.stdout), ["[0]<stdout>:NCCL_DEBUG=WARN"])
 
+    def test_a_job_of_flux_is_named_unless_hosts_are(self):
+        self.environment.update(FLUX_URI="local:///run/flux/local", FLUX_JOB_ID="ƒ2x")
+        for where, is_named in (((), True), (("-H", "localhost:1"), False)):
+            result = self.run_job("-np", "1", *where, "true")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(b'write -H "$(flux hostlist local)"' in result.stderr, is_named, result.stderr)
+
     def test_the_secret_is_on_no_command_line(self):
         job = self.start_job("-np", "1", "sh", "-c", "echo $HOROVOD_JOB_SECRET; exec sleep 30")
         secret = read_until(job, 1)[0].strip().partition(b":")[2]
