@@ -5,13 +5,15 @@ import shlex
 
 from harness import *
 
+import network
 import slurm
 
 PLACE = pathlib.Path("/etc/of-root")
-# A rank prints a line of words: rank, host, and values of variables.
-VARIABLES = ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_NTASKS", "SLURM_JOB_ID",
-             "SLURMD_NODENAME")
-RANK = "echo rank=$HOROVOD_RANK host=$(hostname) " + " ".join(f"{name}=${name}" for name in VARIABLES)
+# A rank prints a line of words: rank, host, and its variables of Slurm and of GPUs.
+RANK = "echo rank=$HOROVOD_RANK host=$(hostname) $(env | grep -E '^(SLURM|CUDA_VISIBLE)[A-Z_]*=[^ ]*$')"
+# The variables of Slurm that describe a node; all ranks have the same values of the others.
+OF_THE_NODE = {"SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_SHARDS_ON_NODE", "SLURM_CPUS_ON_NODE",
+               "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURMD_NODENAME"}
 
 # The user's request, the command in the script, and the indices of the GPUs that ranks see on each node.
 ALL = "0,1,2,3"
@@ -26,11 +28,13 @@ FORMS = [
     ("--gpus-per-node=4 --ntasks-per-gpu=1", "horovodrun", (ALL, ALL)),
     ("--gpus-per-task=1 --ntasks-per-node=4", "horovodrun", (ALL, ALL)),
     ("--exclusive --ntasks-per-node=2", "horovodrun", (ALL, ALL)),
+    ("--exclusive --gpus-per-node=1 --ntasks-per-node=2", "horovodrun", (ALL, ALL)),
     ("--gres=gpu:a100:1,gpu:h100:1 --ntasks-per-node=2", "horovodrun", ("0,2", "0,2")),
     ("--gres=shard:2 --ntasks-per-node=1", "horovodrun", ("0", "0")),
     ("--gpus=6 --ntasks=6", "horovodrun", None),
     ("--gpus-per-node=4 --ntasks-per-node=2", "srun --overlap -N1 -n1 --gpus-per-node=1 horovodrun -np 4",
      (ALL, ALL)),
+    ("--gpus-per-node=4", "srun --overlap -N1 -n1 --gpus-per-node=1 horovodrun", (ALL, ALL)),
 ]
 
 
@@ -85,6 +89,11 @@ def check_form(made, options, command, wanted):
     place = f"{options}: {command}\n{text}"
     expect({each["host"] for each in ranks} == {"a", "b"}, place)
     given = gpus_by_node(text)
+    shared = {name for each in ranks for name in each if name.startswith(("SLURM_", "SLURMD_"))}
+    shared -= OF_THE_NODE
+    expect({"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_TASKS_PER_NODE"} <= shared, place)
+    for name in shared:
+        expect(all(each.get(name) == ranks[0].get(name) for each in ranks), f"{name} differs: {place}")
     for each in ranks:
         seen = each["CUDA_VISIBLE_DEVICES"]
         if wanted:
@@ -92,11 +101,12 @@ def check_form(made, options, command, wanted):
         else:
             expect(seen == given[each["host"]], place)
         if "shard" not in options:
-            expect(each["SLURM_JOB_GPUS"] == seen, place)
+            expect(each["SLURM_JOB_GPUS"] == seen and each.get("SLURM_STEP_GPUS", seen) == seen, place)
             expect(each["SLURM_GPUS_ON_NODE"] == str(len(seen.split(","))), place)
-        expect(each["SLURMD_NODENAME"] == each["host"], place)
-        for name in ("SLURM_NTASKS", "SLURM_JOB_ID"):
-            expect(each[name] == ranks[0][name], f"{name} differs: {place}")
+        for name in ("SLURMD_NODENAME", "SLURM_TOPOLOGY_ADDR"):
+            expect(each[name] == each["host"], f"{name}: {place}")
+    # The agent of node b is a step.
+    expect("srun" in command or all("SLURM_STEP_GPUS" in each for each in ranks if each["host"] == "b"), place)
     seen = {each["host"]: each["CUDA_VISIBLE_DEVICES"] for each in ranks}
     counts = [sum(each["host"] == name for each in ranks) for name in "ab"]
     return f"| `{options}` | `{command}` |", f"{counts[0]} + {counts[1]}", f"| {seen['a']} | {seen['b']} |"
@@ -138,7 +148,12 @@ def test_a_node_whose_free_gpus_have_other_indices():
             wait_until(lambda: "RUNNING" in subprocess.run(
                 ["squeue", "-h", "-o", "%T"], env=clean_environment(**made.environment), text=True,
                 capture_output=True, check=False).stdout, 60, "the job that holds GPUs of node b")
-            check_form(made, "--gpus-per-node=2 --ntasks-per-node=2", "horovodrun", ("0,1", "2,3"))
+            row = check_form(made, "--gpus-per-node=2 --ntasks-per-node=2", "horovodrun", ("0,1", "2,3"))
+            line = " ".join(row).replace("` | `", "`, while another job has GPUs 0 and 1 of node 2 | `", 1)
+            expect(line in (ROOT / "docs/schedulers.md").read_text().splitlines(), f"docs/schedulers.md lacks\n{line}")
+            text = batch(made, "-N2 --gpus-per-node=2 --ntasks-per-node=1",
+                         "horovodrun -np 2 --min-np 2 sh -c 'echo on $(hostname) $CUDA_VISIBLE_DEVICES.'")
+            expect(sorted(re.findall(r"on (.*)\.$", text, re.M)) == ["a 0,1", "b 2,3"], f"elastic: {text}")
         finally:
             held.terminate()
             held.wait()
@@ -152,6 +167,8 @@ def test_the_components_of_a_heterogeneous_job_are_one_job():
         ranks = ranks_in(text)
         expect([each["host"] for each in ranks] == ["a", "b", "b"], text)
         expect([each["CUDA_VISIBLE_DEVICES"] for each in ranks[1:]] == ["2", "2"], text)
+        in_step = batch(made, options, f"srun --het-group=1 --overlap -n1 horovodrun sh -c {shlex.quote(RANK)}")
+        expect([each["host"] for each in ranks_in(in_step)] == ["a", "b", "b"], f"in a step: {in_step}")
         silent = "mkdir bin; ln -s /bin/false bin/scontrol; export PATH=$PWD/bin:$PATH"
         text = batch(made, options, f"{silent}; horovodrun sh -c {shlex.quote(RANK)}")
         expect([each["host"] for each in ranks_in(text)] == ["a", "b", "b"], f"without scontrol: {text}")
@@ -177,12 +194,36 @@ def test_slots_of_nodes():
             ("-N2 --ntasks-per-node=1 --cpus-per-task=4", "horovodrun", [1, 1]),
             ("-N1 -w a --gpus-per-node=4", "srun -n1 --gpus-per-node=4 horovodrun -np 4", [4, 0]),
             ("-N1 -w a --gpus-per-node=3", "srun -n1 --gpus-per-node=3 horovodrun", [3, 0]),
+            ("-N1 -w a --gpus-per-node=3", "srun --ntasks-per-node=1 --gpus-per-node=3 horovodrun", [3, 0]),
+            ("-N2 --exclusive", "horovodrun", [4, 4]),
+            ("-N2 --overcommit --ntasks=6 --gpus-per-node=1", "horovodrun", [3, 3]),
         ]:
             got = ranks(options, command)
             expect(got == wanted, f"{options}: {command}: {got} and not {wanted}")
         text = batch(made, "-N2", f"horovodrun -np 9 {count} || echo refused with $?")
         expect("refused with 2" in text and "9 ranks are more than the " in text, text)
         expect("(Slurm: 1 task" in text and "--slots-per-host N" in text, text)
+
+
+@world("a b", "--no-decoys")
+def test_without_scontrol_one_line_says_so():
+    with cluster() as made:
+        text = batch(made, "-N2 --gpus-per-node=2 --ntasks-per-node=1",
+                     "mkdir bin; ln -s /bin/false bin/scontrol; export PATH=$PWD/bin:$PATH; "
+                     "horovodrun sh -c 'echo on $(hostname) $CUDA_VISIBLE_DEVICES.'")
+        expect(sorted(re.findall(r"on (.*)\.$", text, re.M)) == ["a 0,1", "b 0,1"], text)
+        expect(text.count("Slurm's generic resources of each node are unknown (scontrol show job -d") == 1, text)
+
+
+@world("a b", "--no-decoys")
+def test_slurm_adds_no_node_to_a_job_with_gpus():
+    """docs/elastic.md: a node that joins a running job has no generic resources."""
+    clean = 'env -i PATH="$PATH" SLURM_CONF="$SLURM_CONF"'
+    with cluster() as made:
+        text = batch(made, "-N1 -w a --gpus-per-node=1", f"{clean} salloc --quiet -N1 -w b --gpus-per-node=1 "
+                     "--dependency=expand:$SLURM_JOB_ID sh -c "
+                     "'cd /tmp && scontrol update JobId=$SLURM_JOB_ID NumNodes=0' && echo grown || echo refused")
+        expect("refused" in text and "grown" not in text, text)
 
 
 @world("a b", "--no-decoys")
@@ -197,14 +238,19 @@ def test_variables_that_srun_reads_change_no_step():
 
 @world("a b c", "--no-decoys")
 def test_named_nodes_are_steps_and_other_hosts_are_reached_by_ssh():
+    addresses = [network.address(index) for index in range(2)]
     with cluster() as made:
         text = batch(made, "-N2 --gpus-per-node=2", "horovodrun -H a:1,b:1,c:1 sh -c "
                      "'echo on $(hostname) gpus $CUDA_VISIBLE_DEVICES.'; "
-                     "horovodrun -H a:1,b.cluster:1,c:1 --dry-run true; horovodrun -H b:1 -p 22 --dry-run true")
+                     f"horovodrun -H a:1,b.cluster:1,{addresses[0]}:1,{addresses[1]}:1,other@b:1,c:1 --dry-run true; "
+                     + "".join(f"horovodrun -H b:1 {flag} --dry-run true; " for flag in (
+                         "-p 22", "-i /etc/hosts", "--ssh-command ssh", "--launch-agent 'ssh {host}'")))
         expect(sorted(re.findall(r"on (.*)\.$", text, re.M)) == ["a gpus 0,1", "b gpus 0,1", "c gpus "], text)
         starts = re.findall(r'"host":"([^"]*)","start":"([a-z]*)","host_timeout":[0-9.]*,"lease":([0-9.]*)', text)
-        expect(starts == [("a", "step", "12.0"), ("b.cluster", "step", "12.0"), ("c", "ssh", "45.0"),
-                          ("b", "ssh", "45.0")], text)
+        expect(starts == [("a", "step", "12.0"), ("b.cluster", "step", "12.0"),
+                          *((address, "step", "12.0") for address in addresses),
+                          ("b", "ssh", "45.0"), ("c", "ssh", "45.0"),
+                          *2 * [("b", "ssh", "45.0")], *2 * [("b", "command", "45.0")]], text)
 
 
 @world("a b", "--no-decoys")
@@ -218,6 +264,13 @@ def test_errors_name_the_cause_first():
         sentence = next(line for line in done.stderr.splitlines() if "host a: " in line)
         expect("Invalid job id" in sentence and "--overlap" not in sentence, done.stderr)
         expect("SLURM_JOB_ID" in sentence and "-H" in sentence, done.stderr)
+        expect("--overlap" not in done.stderr, done.stderr)
+        # A cause that is not known, and the command.
+        text = batch(made, "-N2", "mkdir bin; printf '#!/bin/sh\\necho no step for you >&2; exit 3' >bin/srun; "
+                     "chmod +x bin/srun; export PATH=$PWD/bin:$PATH; horovodrun true; horovodrun --verbose true || :")
+        short, _, verbose = text.rpartition("no step for you")[0].partition("no step for you")
+        expect("srun ended before the agent could start: " in short and "--overlap" not in short, text)
+        expect("srun --overlap --whole" in verbose, text)
 
 
 @world("a b", "--no-decoys")
