@@ -36,7 +36,7 @@ class ProgramPolicy {
   virtual std::string when_they_leave(const std::string& whose, Time now) const = 0;
   // "when the new ones have started".
   virtual std::string when_they_come() const = 0;
-  // What the ranks of a host that ends after so many seconds have this time for.
+  // "its ranks have N s for their next commit", of a host that ends after so many seconds.
   virtual std::string until_host_ends(int64_t seconds) const = 0;
 };
 

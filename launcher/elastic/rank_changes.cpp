@@ -99,7 +99,7 @@ Result<std::string> RankChanges::remove_host(const std::string& name, const Prog
                      policy.when_they_leave("its ranks", now), until_used_again());
 }
 
-// Of a removed host.
+// The end of a sentence about a removed host.
 std::string RankChanges::until_used_again() const {
   if (core_.limits.hosts_join()) {
     return "horovodrun resize needs them, or another agent joins there";

@@ -51,7 +51,7 @@ TEST_CASE("srun keeps the variables that find the job, and those of SPANK's plug
       "SLURM_MEM_PER_NODE", "SLURM_TRES_PER_TASK", "SLURM_EXPORT_ENV", "SRUN_CPUS_PER_TASK"};
   std::vector<std::string> all = kept;
   all.insert(all.end(), removed.begin(), removed.end());
-  const Settings settings;
+  const LaunchSettings settings;
   const std::string command =
       LaunchMethods(settings, "17", kNodes, all, false).of({"a", "", 1}).command;
   for (const std::string& name : kept) CHECK_FALSE(has(command, cat(" -u ", name, " ")));
@@ -59,7 +59,7 @@ TEST_CASE("srun keeps the variables that find the job, and those of SPANK's plug
 }
 
 TEST_CASE("a node that joins the job is reached by a step") {
-  const Settings settings;
+  const LaunchSettings settings;
   LaunchMethods methods(settings, "17", kNodes, {}, false);
   const Host host{"c", "", 1};
   CHECK(methods.question_about({"a", "", 1}).empty());
