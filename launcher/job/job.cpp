@@ -704,7 +704,7 @@ void JobLaunch::act(Supervisor::Action action, int signal) {
 void JobLaunch::end_all(double grace, int signal) {
   if (!has_started()) return;  // start() does it
   policy_->stop();
-  if (history_) startup_.cancel();
+  startup_.cancel();
   for (HostRun& host : hosts_.hosts()) order_end(host, grace, signal);
   give_up_in_time();
 }

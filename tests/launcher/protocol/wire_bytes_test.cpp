@@ -44,7 +44,7 @@ std::vector<Message> messages() {
   const MasterCandidates candidates{29500, nonce, {{"10.77.0.1", "eth0"}, {"127.0.0.1", "lo"}}};
   return {AgentHello{"0.90.0", "build", 3, "b", "boot", 1000, 64},
           Prepare{job, 11, 12},
-          Start{{{{"MASTER_ADDR", "10.77.0.1"}}, "eth0", {{4, {{"A", "1"}}}}}},
+          Start{{{{"MASTER_ADDR", "10.77.0.1"}}, "eth0"}},
           Signal{10},
           End{2.5, 15},
           Ping{1ull << 40},
