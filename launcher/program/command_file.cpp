@@ -64,8 +64,9 @@ bool is_shell(std::string_view path) {
 Status check_arguments(const CommandFile& file, const CommandPlace& place) {
   const std::span<const std::string> arguments = std::span(file.command).subspan(1);
   if (is_python(file.path)) {
-    const auto script = script_of_python(arguments);
-    return script ? check_script(*script, place.working_directory) : Status();
+    const PythonProgram program = program_of_python(arguments);
+    if (program.kind != PythonProgram::Kind::kScript) return {};
+    return check_script(program.text, place.working_directory);
   }
   const auto script = is_shell(file.path) ? script_of_shell(arguments) : std::nullopt;
   return script ? check_script_of_shell(*script, place) : Status();
@@ -131,22 +132,42 @@ Result<std::string> python_for_scripts(const CommandPlace& place) {
   return find_program("python3", place.working_directory, place.search_path);
 }
 
-std::optional<std::string> script_of_python(std::span<const std::string> arguments) {
+PythonProgram program_of_python(std::span<const std::string> arguments) {
+  using enum PythonProgram::Kind;
+  PythonProgram program;
   for (size_t at = 0; at < arguments.size(); ++at) {
     const std::string& word = arguments[at];
     if (word == "--check-hash-based-pycs") {
       ++at;
       continue;
     }
-    if (!word.starts_with('-')) return word;
-    if (word == "-" || word.starts_with("--")) return {};
+    if (!word.starts_with('-')) {
+      program.kind = kScript;
+      program.text = word;
+      return program;
+    }
+    if (word == "-" || word.starts_with("--")) return program;
     // In a word of several letters, the first one with a value ends the word.
     const size_t value = word.find_first_of("cmhV?WX");
+    if (word.substr(0, value).find_first_of("EIPsS") != std::string::npos) {
+      program.keeps_path = false;
+    }
     if (value == std::string::npos) continue;
-    if (word[value] != 'W' && word[value] != 'X') return {};
-    if (value + 1 == word.size()) ++at;
+    const char option = word[value];
+    const bool is_next = value + 1 == word.size();
+    if (option == 'W' || option == 'X') {
+      if (is_next) ++at;
+      continue;
+    }
+    if (option != 'c' && option != 'm') return program;
+    program.kind = option == 'c' ? kCode : kModule;
+    if (!is_next)
+      program.text = word.substr(value + 1);
+    else if (at + 1 < arguments.size())
+      program.text = arguments[at + 1];
+    return program;
   }
-  return {};
+  return program;
 }
 
 std::optional<std::string> script_of_shell(std::span<const std::string> arguments) {

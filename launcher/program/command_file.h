@@ -37,9 +37,17 @@ Result<CommandFile> find_command(const std::vector<std::string>& command,
 // The Python for scripts there. An error names an environment that is not on this host.
 Result<std::string> python_for_scripts(const CommandPlace& place);
 
-// The script among the arguments of a Python or of a shell; nothing for a module, for code, or for
-// standard input. Pure.
-std::optional<std::string> script_of_python(std::span<const std::string> arguments);
+// The program of a Python.
+struct PythonProgram {
+  enum class Kind { kNone, kScript, kModule, kCode };
+  Kind kind = Kind::kNone;  // kNone: standard input, or only a question such as --version
+  std::string text;         // path of the script, name of the module, or code
+  bool keeps_path = true;   // no option changes where imports are searched (-E, -I, -P, -s, -S)
+};
+
+// Reads the arguments of a Python, without its own name. Pure.
+PythonProgram program_of_python(std::span<const std::string> arguments);
+// The script among the arguments of a shell; nothing for code or for standard input. Pure.
 std::optional<std::string> script_of_shell(std::span<const std::string> arguments);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
 // Finds the original Horovod that a Python program would import in place of this project's package.
-// Reads files and starts no interpreter, so it does not find imports that depend on running code.
+// Reads files and starts no interpreter.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace hvd::launcher {
 
 // `interpreter` is an absolute path, and `arguments` its options and a script, -m MODULE or -c
-// CODE. Returns the folder of the original package if the program imports horovod in an unindented
-// line and the first package horovod of the import path is the original; else empty.
+// CODE. Returns the folder of the original package if a source of the program (python_sources.h) imports
+// horovod and the first package horovod of the import path is the original; else empty.
 std::string find_original_package(const std::string& interpreter,
                                   const std::vector<std::string>& arguments,
                                   const std::string& working_directory,

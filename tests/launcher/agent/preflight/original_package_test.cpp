@@ -55,13 +55,9 @@ TEST_CASE("the original is found in each folder of the import path, and ours bef
   CHECK(tree.find() == tree.path("usr/lib/python3/dist-packages"));
   tree.install("usr/local/lib/python3.11/dist-packages", true);
   CHECK(tree.find() == tree.path("usr/local/lib/python3.11/dist-packages"));
-  tree.install("usr/lib/python3.11/site-packages", true);
-  CHECK(tree.find() == tree.path("usr/lib/python3.11/site-packages"));
   tree.install("home/.local/lib/python3.11/site-packages", true);
   const Environment home = {{"HOME", tree.path("home")}};
   CHECK(tree.find({"train.py"}, home) == tree.path("home/.local/lib/python3.11/site-packages"));
-  CHECK(tree.find({"train.py"}, {{"HOME", tree.path("home")}, {"PYTHONNOUSERSITE", "1"}}) ==
-        tree.path("usr/lib/python3.11/site-packages"));
   tree.install("named", true);
   tree.install("ours", false);
   const std::string named = tree.path("named"), ours = tree.path("ours");
@@ -89,16 +85,18 @@ TEST_CASE("a virtual environment has folders of its own") {
   CHECK(find().empty());
 }
 
-TEST_CASE("only a program that certainly imports horovod is meant") {
+TEST_CASE("only a program whose sources import horovod is meant") {
   Tree tree;
   tree.install("usr/lib/python3.11/site-packages", true);
+  tree.write("helper.py", "import horovod.torch\n");
   const auto finds = [&](const std::string& code) { return !tree.find({"-c", code}).empty(); };
   CHECK(finds("import horovod"));
   CHECK(finds("x = 1\nfrom horovod import run"));
   CHECK(finds("import horovod.torch as hvd"));
-  CHECK(!finds("import horovod_metrics"));
-  CHECK(!finds("print('import horovod')"));
-  CHECK(!finds("try:\n  import horovod\nexcept ImportError:\n  pass"));
+  CHECK(finds("def train():\n  import horovod"));
+  CHECK(finds("import helper"));
+  CHECK(!finds("import horovod_metrics as horovod"));
+  CHECK(!finds("import torch"));
   CHECK(!finds(""));
   CHECK(tree.find({"missing.py"}).empty());
   CHECK(tree.find({}).empty());

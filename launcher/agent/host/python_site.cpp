@@ -1,0 +1,141 @@
+#include "launcher/agent/host/python_site.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Folders = std::vector<fs::path>;
+
+bool is_on_disk(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool add_folder(Folders& folders, const fs::path& folder) {
+  std::error_code error;
+  const fs::path path = folder.lexically_normal();
+  if (std::ranges::find(folders, path) != folders.end() || !fs::is_directory(path, error)) {
+    return false;
+  }
+  folders.push_back(path);
+  return true;
+}
+
+// Adds the folder, and those that its .pth files name. A line of code in such a file names none.
+void add_site(Folders& folders, const fs::path& folder) {
+  if (!add_folder(folders, folder)) return;
+  Folders files;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().extension() == ".pth") files.push_back(at->path());
+  }
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
+    for (const std::string& line : split(text_of_file(file), '\n')) {
+      const std::string_view name = trim(line);
+      const bool is_code = line.starts_with("import ") || line.starts_with("import\t");
+      if (!name.empty() && !name.starts_with('#') && !is_code) add_folder(folders, folder / name);
+    }
+  }
+}
+
+// Adds the folders of an interpreter or of a virtual environment. Debian's have dist-packages, and Fedora's
+// have lib64. `version` is as in "python3.11".
+void add_prefix(Folders& folders, const fs::path& prefix, const std::string& version) {
+  const char* family = version.starts_with("pypy") ? "pypy3" : "python3";
+  for (const fs::path& root : {prefix / "local", prefix}) {
+    add_site(folders, root / "lib64" / version / "site-packages");
+    add_site(folders, root / "lib" / version / "site-packages");
+    if (root == prefix) add_site(folders, root / "lib" / family / "dist-packages");
+    add_site(folders, root / "lib" / version / "dist-packages");
+  }
+}
+
+// Returns the value of a key in pyvenv.cfg.
+std::string value_in(std::string_view text, std::string_view key) {
+  for (const std::string& line : split(text, '\n')) {
+    const size_t equals = line.find('=');
+    if (equals != std::string::npos && trim(std::string_view(line).substr(0, equals)) == key) {
+      return std::string(trim(std::string_view(line).substr(equals + 1)));
+    }
+  }
+  return {};
+}
+
+// Environment modules, Nix and Guix add folders by such a file.
+bool may_add_folders(const fs::path& folder) {
+  return std::ranges::any_of(
+      std::to_array({"sitecustomize", "usercustomize"}), [&](const char* name) {
+        if (is_on_disk(folder / name / "__init__.py")) return true;
+        const std::string text = to_lower(text_of_file(folder / cat(name, ".py")));
+        return text.find("path") != std::string::npos || text.find("sitedir") != std::string::npos;
+      });
+}
+
+}  // namespace
+
+std::string text_of_file(const fs::path& path) {
+  std::error_code error;
+  std::ifstream file;
+  if (fs::is_regular_file(path, error)) file.open(path, std::ios::binary);
+  if (!file.is_open()) return {};
+  std::string text(std::min<uintmax_t>(fs::file_size(path, error), 1 << 20), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+PythonSite python_site(const fs::path& interpreter, const std::string& working_directory,
+                       const Environment& environment) {
+  PythonSite site;
+  const auto text_of = [&](const char* name) { return std::string(value_of(environment, name)); };
+  if (const std::string named = text_of("PYTHONPATH"); !named.empty()) {
+    for (const std::string& each : split(named, ':')) {
+      add_folder(site.folders, fs::path(working_directory) / each);
+    }
+  }
+  std::error_code error;
+  const fs::path real = fs::canonical(interpreter, error);
+  const std::string version = real.filename().string();  // "python3.11"
+  const fs::path around = interpreter.parent_path().parent_path();
+  const std::string settings = text_of_file(around / "pyvenv.cfg");
+  Folders prefixes = {real.parent_path().parent_path()};
+  bool has_base = true;
+  if (!settings.empty()) {
+    add_prefix(site.folders, around, version);
+    prefixes.insert(prefixes.begin(), fs::path(value_in(settings, "home")).parent_path());
+    has_base = to_lower(value_in(settings, "include-system-site-packages")) == "true";
+  }
+  const std::string home = text_of("HOME");
+  if (has_base && text_of("PYTHONNOUSERSITE").empty()) {
+    const std::string named = text_of("PYTHONUSERBASE");
+    const fs::path user = named.empty() ? fs::path(home) / ".local" : fs::path(named);
+    // Without HOME, Python takes the folder of the user's account.
+    site.is_whole = !named.empty() || !home.empty();
+    if (site.is_whole) add_site(site.folders, user / "lib" / version / "site-packages");
+  }
+  bool has_library = false;
+  Folders searched;  // for sitecustomize
+  for (const fs::path& prefix : prefixes) {
+    if (has_base) add_prefix(site.folders, prefix, version);
+    for (const char* library : {"lib64", "lib"}) {
+      has_library |= is_on_disk(prefix / library / version / "os.py");
+      add_folder(searched, prefix / library / version);
+    }
+  }
+  searched.insert(searched.end(), site.folders.begin(), site.folders.end());
+  site.is_whole &= has_library && text_of("PYTHONHOME").empty() &&
+                   text_of("PYTHONPLATLIBDIR").empty() &&
+                   std::ranges::none_of(searched, may_add_folders);
+  return site;
+}
+
+}  // namespace hvd::launcher
