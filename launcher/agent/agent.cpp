@@ -474,7 +474,7 @@ void Agent::execute(const Prepare& order) {
   if (const Status status = staging_.enter(job_, environment_); !status.ok()) {
     return outbox_.put(Prepared{status, {}, {}});
   }
-  if (!is_non_mpi()) pmix_.begin(job_, environment_, [this] { announce(); });
+  pmix_.begin(job_, environment_, may_use_mpi(), [this] { announce(); });
   host_preparation_.begin(job_, environment_, [this, order](const HostPreparationOutcome& found) {
     Status status = found.status;
     if (status.ok()) job_.command = found.command;
@@ -495,19 +495,23 @@ void Agent::execute(const Prepare& order) {
   });
 }
 
-// Returns false with --remote-init, since its command may still change PATH.
-bool Agent::is_non_mpi() const {
-  if (!job_.remote_init.empty()) return false;
+// Returns true with --pmix; with --remote-init, whose command may change PATH; and for the original's workers,
+// which may be linked with MPI.
+bool Agent::may_use_mpi() const {
   const Environment environment = merged(environment_, job_.environment);
+  if (value_of(job_.environment, "HOROVOD_PMIX") == "1" || !job_.remote_init.empty() ||
+      job_.insecure_compat) {
+    return true;
+  }
   const auto found = find_command(
       job_.command, {job_.working_directory, std::string(value_of(environment, "PATH")),
                      environment, job_.python});
-  return found.ok() && is_non_mpi_program(found->path, found->command);
+  return !found.ok() || !is_non_mpi_program(*found, job_.working_directory, environment);
 }
 
 void Agent::announce() {
   if (!prepared_ || (prepared_->status.ok() && !pmix_.has_answered())) return;
-  if (!pmix_.version().empty()) prepared_->versions.emplace_back("PMIx", pmix_.version());
+  if (!pmix_.version().empty()) prepared_->versions.emplace_back(kPmix, pmix_.version());
   outbox_.put(*prepared_);
   prepared_.reset();
 }

@@ -65,7 +65,7 @@ class Agent {
   void execute(const Ping& ping);
   void execute(const Suspend& order);
   void conclude_start(const Status& status);
-  bool is_non_mpi() const;
+  bool may_use_mpi() const;
   void announce();
   Status open_listeners(uint32_t store_credit);
   Status reserve_master_port();

@@ -1,5 +1,6 @@
-// horovod-pmix FOLDER HOST_NAME HOST: an agent's helper. Says its library's version, hears the order
-// on standard input, says the ranks' environments, and serves until its standard input ends.
+// horovod-pmix FOLDER HOST_NAME HOST [standby]: an agent's helper. Writes its library's version, reads the order
+// on standard input, writes the ranks' environments, and serves until its standard input ends. In standby, the
+// server starts only with the order, which may not come.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -50,11 +51,24 @@ std::optional<PmixTexts> hear() {
   }
 }
 
-Status serve(const std::string& folder) {
+struct Arguments {
+  std::string folder, host_name;
+  size_t host = 0;
+  bool is_standby = false;
+};
+
+Status start(const Arguments& arguments) {
+  return start_pmix_server(arguments.folder, arguments.host_name, arguments.host);
+}
+
+Status serve(const Arguments& arguments) {
+  if (!arguments.is_standby) HVD_RETURN_IF_ERROR(start(arguments));
+  if (!say({pmix_version()})) return {};
   const auto texts = hear();
-  if (!texts) return {};  // the job ended before it began
+  if (!texts) return {};  // the job ended before it began, or needs no PMIx
   HVD_ASSIGN_OR_RETURN(const PmixOrder order, parse_pmix_order(*texts));
-  HVD_ASSIGN_OR_RETURN(const auto environments, serve_job(order, folder));
+  if (arguments.is_standby) HVD_RETURN_IF_ERROR(start(arguments));
+  HVD_ASSIGN_OR_RETURN(const auto environments, serve_job(order, arguments.folder));
   if (say(to_texts(environments))) hear();
   return {};
 }
@@ -62,7 +76,7 @@ Status serve(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4 || !parse_int(argv[3])) {
+  if (argc < 4 || argc > 5 || !parse_int(argv[3])) {
     return fail(invalid_argument("horovod-agent starts this program for the ranks of a job"));
   }
   // The ranks go first; this ends when the agent closes its input.
@@ -75,10 +89,11 @@ int main(int argc, char** argv) {
   if (const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); lock >= 0) {
     ::flock(lock, LOCK_SH);
   }
-  const auto version = start_pmix_server(folder, argv[2], static_cast<size_t>(*parse_int(argv[3])));
-  Status status = version.status();
-  if (status.ok() && say({*version})) status = serve(folder);
-  if (version.ok()) end_pmix_server();
+  const Status status = serve({.folder = folder,
+                               .host_name = argv[2],
+                               .host = static_cast<size_t>(*parse_int(argv[3])),
+                               .is_standby = argc == 5});
+  end_pmix_server();
   std::error_code error;
   std::filesystem::remove_all(folder, error);
   // Threads of abandoned fences end with the process.

@@ -231,8 +231,12 @@ Result<PmixEnvironment> register_rank(const std::string& job, int rank) {
 
 }  // namespace
 
-Result<std::string> start_pmix_server(const std::string& folder, const std::string& host_name,
-                                      size_t host) {
+std::string pmix_version() {
+  const auto words = split(PMIx_Get_version(), ' ');
+  return words.size() > 1 ? words[1] : words[0];
+}
+
+Status start_pmix_server(const std::string& folder, const std::string& host_name, size_t host) {
   // Without files that ranks map, which a killed one would leave.
   ::setenv("PMIX_MCA_gds", "hash", 1);
   pmix_server_module_t& module = job().callbacks;
@@ -246,10 +250,7 @@ Result<std::string> start_pmix_server(const std::string& folder, const std::stri
   infos.add(PMIX_SERVER_NSPACE, std::string("horovod"));
   infos.add_rank(PMIX_SERVER_RANK, static_cast<int>(host));
   infos.add(PMIX_HOSTNAME, host_name);
-  HVD_RETURN_IF_ERROR(
-      failed("PMIx_server_init", PMIx_server_init(&module, infos.data(), infos.size())));
-  const auto words = split(PMIx_Get_version(), ' ');
-  return words.size() > 1 ? words[1] : words[0];
+  return failed("PMIx_server_init", PMIx_server_init(&module, infos.data(), infos.size()));
 }
 
 Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order,

@@ -11,9 +11,10 @@
 
 namespace hvd::launcher {
 
-// Serves from here on, files of it in `folder`; the library's version. Once in a process.
-Result<std::string> start_pmix_server(const std::string& folder, const std::string& host_name,
-                                      size_t host);
+// The library's version.
+std::string pmix_version();
+// Serves from here on, files of it in `folder`. Once in a process.
+Status start_pmix_server(const std::string& folder, const std::string& host_name, size_t host);
 // Tells it the job; what each rank of this host is to find in its environment.
 Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order, const std::string& folder);
 // Cleans up after ranks that did not.

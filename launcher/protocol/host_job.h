@@ -16,6 +16,10 @@ namespace hvd::launcher {
 // The key, among the versions that an agent reports, of the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
+// The key of the version of PMIx, and the value of a host with PMIx whose program seems to use no MPI.
+inline constexpr const char* kPmix = "PMIx";
+inline constexpr const char* kPmixUnneeded = "unneeded";
+
 // The keys of the numbers of GPUs, and of usable cores, of the host.
 inline constexpr const char* kGpus = "GPUs";
 inline constexpr const char* kCores = "cores";

@@ -542,10 +542,9 @@ constexpr Setting kTable[] = {
      .off_flag = "--no-pmix",
      .variable = "HOROVOD_PMIX",
      .type = kFlag,
-     .default_value = "1",
      .section = kLauncher,
-     .help = "Make MPI programs one world where all hosts have libpmix; --no-pmix starts ranks "
-             "without it."},
+     .help = "Serve PMIx to the ranks where all hosts have libpmix; unset: to programs that may "
+             "use MPI."},
     {.key = "insecure_compat",
      .flags = "--insecure-compat",
      .type = kFlag,

@@ -47,6 +47,11 @@ TEST_CASE("ranks are known to PMIx when all hosts have it") {
   CHECK(versions[1].empty());
   versions = {{{"PMIx", "4.2"}}, {}};
   CHECK(!take_pmix(versions));
+  versions = {{{"PMIx", "unneeded"}}, {{"PMIx", "4.2"}}};  // one host sees MPI
+  CHECK(take_pmix(versions));
+  versions = {{{"PMIx", "unneeded"}}, {{"PMIx", "unneeded"}}};
+  CHECK(!take_pmix(versions));
+  CHECK(versions[0].empty());
   std::vector<StartOrder> orders(2);
   const auto plan = plan_slots({{"a", "", 2}, {"b", "", 1}}, std::nullopt);
   REQUIRE(plan.ok());

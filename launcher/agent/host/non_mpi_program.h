@@ -1,19 +1,27 @@
-// Detects programs that cannot join an MPI job, by the libraries that they link. Reads the file.
+// Detects programs that certainly join no MPI job: by the libraries and functions that an executable needs, or
+// by the packages and sources of a Python program. Reads files, and starts no program. An error in doubt
+// would let each rank of an MPI program run alone, so everything else may use MPI: shells, scripts, programs
+// that start another one, and what cannot be read.
 #pragma once
 
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "base/bytes.h"
+#include "launcher/program/command_file.h"
 
 namespace hvd::launcher {
 
-// Returns true for an executable (ELF, 64 bits, of this machine's byte order) that needs only the
-// libraries of C and C++; false for any other format.
-bool needs_only_the_c_library(ByteView file);
+// Returns whether this command certainly uses no MPI. `environment` is the ranks'.
+bool is_non_mpi_program(const CommandFile& file, const std::string& working_directory,
+                        const Environment& environment);
 
-// Returns whether `path` is such an executable that runs no other program: the program is no shell,
-// and no argument could name a program.
-bool is_non_mpi_program(const std::string& path, const std::vector<std::string>& command);
+// Returns true for an executable (ELF, 64 bits, of this machine's byte order) that is linked dynamically to
+// the libraries of C and C++ alone, and imports no function that starts a program or opens a library.
+bool runs_alone(ByteView file);
+
+// Whether a word of the text begins as names of MPI do: mpi4py, MPI_Init, libmpi.so.40, openmpi; not compile.
+// Pure.
+bool names_mpi(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -79,16 +79,20 @@ bool give(int fd, std::string_view bytes) {
 
 }  // namespace
 
-void PmixHelper::begin(const HostJob& job, const Environment& environment,
+void PmixHelper::begin(const HostJob& job, const Environment& environment, bool is_needed,
                        std::function<void()> on_answer) {
   on_answer_ = std::move(on_answer);
+  if (value_of(job.environment, "HOROVOD_PMIX") == "0") return answer();
+  is_left_out_ = !is_needed;
+  if (is_left_out_ && job.hosts == 1) return answer();
   const UniqueFd file = program_file();
-  if (!file || value_of(job.environment, "HOROVOD_PMIX") == "0") return answer();
+  if (!file) return answer();
   const size_t name = folder_.rfind('/') + 1;
   remove_unlocked_folders(folder_.substr(0, name), kJobFolder);
   RankCommand command;
   command.path = cat("/proc/self/fd/", file.get());
   command.arguments = {"horovod-pmix", folder_, safe_name(job.host_name), cat(job.host)};
+  if (is_left_out_) command.arguments.emplace_back("standby");
   command.working_directory = "/";
   command.environment = environment;
   if (!keep_to_range(command.environment, job)) return answer();
@@ -109,7 +113,7 @@ void PmixHelper::read() {
   heard_.append(buffer, static_cast<size_t>(size));
   const auto texts = take_texts(heard_);
   if (!texts) return;
-  if (texts->size() == 1) version_ = texts->front();
+  if (texts->size() == 1) version_ = is_left_out_ ? kPmixUnneeded : texts->front();
   lock_ = lock_folder(folder_);  // ranks use it also after the helper's end
   answer();
 }
@@ -152,6 +156,7 @@ std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrde
     for (;;) {
       if (const auto texts = take_texts(heard_)) {
         auto served = parse_environments(*texts);
+        is_left_out_ &= !served.ok();
         if (served.ok()) return *std::move(served);
         break;
       }

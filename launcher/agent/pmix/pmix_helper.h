@@ -1,6 +1,8 @@
 // The agent's connection to its PMIx helper (launcher/pmix), an executable embedded in the agent's.
 // Starts the helper, and passes messages to it. When the helper cannot start or the host has no PMIx,
-// the job runs without PMIx. The agent owns it. Lives on the agent's loop.
+// the job runs without PMIx. For a program that certainly uses no MPI, a job on one host starts no helper; on
+// several hosts the helper waits in standby, since another host may see MPI. The agent owns it. Lives on the
+// agent's loop.
 #pragma once
 
 #include <functional>
@@ -27,17 +29,20 @@ class PmixHelper {
   PmixHelper(net::EventLoop& loop, std::string folder) : loop_(loop), folder_(std::move(folder)) {}
   ~PmixHelper() { forget(); }
 
-  // Starts the helper. Calls `on_answer` once, from begin() or on the loop: the helper then serves,
-  // or has failed.
-  void begin(const HostJob& job, const Environment& environment, std::function<void()> on_answer);
+  // Starts the helper, unless it is left out. Calls `on_answer` once, from begin() or on the loop: the helper
+  // then serves or stands by, or has failed. `is_needed`: the program may use MPI.
+  void begin(const HostJob& job, const Environment& environment, bool is_needed,
+             std::function<void()> on_answer);
   bool has_answered() const { return !on_answer_; }
-  // The version of PMIx; empty when the helper does not serve.
+  // The value for Prepared: the version of PMIx here, kPmixUnneeded, or empty.
   const std::string& version() const { return version_; }
   // Returns the PMIx variables of each rank of this host; empty when the helper does not serve or
   // the launcher did not order PMIx. Blocks briefly. `store` is the store's address for this host.
   std::map<int, Environment> serve(const HostJob& job, const StartOrder& order,
                                    const std::string& store);
 
+  // Whether ranks get no PMIx because their program seemed to use no MPI. After serve().
+  bool is_left_out() const { return is_left_out_; }
   // Whether a rank has connected to the helper.
   bool was_used() const;
   // The helper's pid, or -1. The helper must not end before the ranks.
@@ -61,6 +66,7 @@ class PmixHelper {
   RankProcess process_;
   std::string heard_;
   std::string version_;
+  bool is_left_out_ = false;
   std::function<void()> on_answer_;
   Deadline answer_by_ = Deadline::never();
   Deadline kill_at_ = Deadline::never();
