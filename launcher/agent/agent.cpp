@@ -75,11 +75,13 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
       master_port_(loop_),
       reachability_(loop_),
       pmix_(loop_, std::move(folder)),
+      lone_mpi_([this](const std::string& library) { outbox_.put(RankLoadedMpi{library}); }),
       world_reports_(loop_,
                      [this](pid_t pid, const rendezvous::WorldReport& world) {
                        if (const auto rank = ranks_.rank_of(pid)) {
                          independence_.on_sign();
                          ranks_.on_joined(pid);
+                         lone_mpi_.on_sign(pid);
                          outbox_.put(Joined{*rank, world.rank, world.size, world.start, world.ranks,
                                             static_cast<uint8_t>(world.has_met)});
                        }
@@ -156,6 +158,7 @@ Deadline Agent::next_deadline() {
     if (each.time() < next.time()) next = each;
   };
   std::apply([&](const auto&... timer) { (consider(timer.deadline()), ...); }, timers());
+  consider(lone_mpi_.deadline());
   consider(outside_signals_.deadline());
   consider(lease_.deadline());
   consider(state_.deadline());
@@ -168,6 +171,7 @@ void Agent::watch_over() {
     if (timer.deadline().passed()) timer.on_deadline();
   };
   std::apply([&](auto&... timer) { (wake(timer), ...); }, timers());
+  if (lone_mpi_.deadline().passed()) lone_mpi_.on_deadline(ranks_.running_process());
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
   if (ranks_.is_starting() && !state_.is_ending()) conclude_start(ranks_.start_more());
   if (lease_.deadline().passed()) {
@@ -288,6 +292,7 @@ void Agent::reap_ranks() { ranks_.reap(state_.is_ending(), state_.now() == Agent
 void Agent::reap() {
   independence_.look_at_master_port();
   reap_ranks();
+  lone_mpi_.on_sign(ranks_.running_process());
   // This process may now be the parent of the ended processes' children.
   if (state_.now() == AgentState::kKilling) kill_what_is_left();
 }
@@ -553,6 +558,7 @@ void Agent::execute(const Start& start) {
                             .ports = ports_,
                             .interfaces = interfaces_};
   const auto served = pmix_.serve(job_, start.order, cat("unix:@", store_.name()));
+  if (pmix_.is_left_out()) lone_mpi_.begin();
   conclude_start(
       ranks_.start(network.master_port, [this, network, served](const Environment& rank) {
         const Environment more = merged(pmix_rank_environment(served, rank, network.order),

@@ -13,6 +13,7 @@
 #include "launcher/agent/launcher_lease.h"
 #include "launcher/agent/link/launcher_link.h"
 #include "launcher/agent/link/outbox.h"
+#include "launcher/agent/pmix/lone_mpi.h"
 #include "launcher/agent/pmix/pmix_helper.h"
 #include "launcher/agent/preflight/host_preparation.h"
 #include "launcher/agent/preflight/master_port_reservation.h"
@@ -106,6 +107,7 @@ class Agent {
   MasterPortReservation master_port_;
   ReachabilityTest reachability_;
   PmixHelper pmix_;
+  LoneMpi lone_mpi_;
   std::optional<Prepared> prepared_;  // until it is sent to the launcher
   WorldReports world_reports_;
   Independence independence_;

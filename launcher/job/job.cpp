@@ -121,6 +121,7 @@ class JobLaunch : private LaunchActions {
   void act(Supervisor::Action action, int signal = 0);
   void tell_the_end();
   void tell_independence();
+  void tell_lone_mpi(int host, const std::string& library);
   RankContext context_of(int rank) const;
   void end_all(double grace, int signal = 0);
   net::Task<void> part();
@@ -156,6 +157,7 @@ class JobLaunch : private LaunchActions {
   bool has_output_ = false;       // a rank has written something
   bool has_met_ = false;          // a rank has joined a world, or used the store
   size_t independent_hosts_ = 0;  // hosts whose ranks gave no sign that they know of each other
+  bool has_lone_mpi_ = false;     // a rank uses MPI without PMIx: said once
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
@@ -191,6 +193,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.check_waits();
   }
   void on_independent() override { ++job.independent_hosts_; }
+  void on_mpi_loaded(const std::string& library) override { job.tell_lone_mpi(host, library); }
   void on_joined(const Joined& joined) override {
     job.has_met_ = true;
     run.joined(joined);
@@ -826,6 +829,17 @@ void JobLaunch::tell_independence() {
           " by itself: none has called hvd.init(), used the job's store, PMIx or "
           "MASTER_PORT, and no source of the program mentions a rank; call hvd.init() in "
           "it to train together, or write --independent if each rank is a run of its own"));
+}
+
+// Ranks that load MPI without a server of PMIx have each a world of their own, and look like success.
+void JobLaunch::tell_lone_mpi(int host, const std::string& library) {
+  if (plan_.size() < 2 || options_.settings.environment.independent) return;
+  if (std::exchange(has_lone_mpi_, true)) return;
+  output_->say(cat("host ", plan_.hosts[static_cast<size_t>(host)].name, ": a rank has loaded ",
+                   printable(library),
+                   ", but PMIx was left out, because neither the program nor its Python packages "
+                   "showed a use of MPI: each rank is a world of one in MPI; with --pmix the ranks "
+                   "of Open MPI find each other"));
 }
 
 void JobLaunch::tell_the_end() {

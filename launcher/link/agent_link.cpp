@@ -94,6 +94,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(const Said& said);
   Status receive(const Ran& ran);
   Status receive(const Leaving& leaving);
+  Status receive(const RankLoadedMpi& loaded);
   Status receive(const Ending& ending);
   Status receive(const Signalled& signalled);
   Status receive(const Failed& failed);
@@ -410,6 +411,11 @@ Status AgentLink::Impl::receive(const Said& said) {
 
 Status AgentLink::Impl::receive(const Ran& ran) {
   events_->on_ran(ran);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const RankLoadedMpi& loaded) {
+  events_->on_mpi_loaded(loaded.library);
   return {};
 }
 

@@ -255,6 +255,12 @@ struct Signalled {
   int32_t number = 0;
   static auto fields(auto& m) { return std::tie(m.number); }
 };
+// A rank has loaded this library of MPI, and gets no PMIx, because its program seemed to use no MPI. Once at most.
+struct RankLoadedMpi {
+  static constexpr MessageType kType{40, "a rank's library of MPI", Sender::kAgent};
+  std::string library;
+  static auto fields(auto& m) { return std::tie(m.library); }
+};
 // The agent leaves an elastic job, for this reason, and waits for End; after HostJob::leave_grace_seconds,
 // Ending follows.
 struct Leaving {
@@ -341,7 +347,7 @@ using Message =
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran,
                  StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled, OpenSession,
-                 Reattach, Resume, Resumed, EndRank, Leaving>;
+                 Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -61,6 +61,8 @@ class Ranks {
   std::string snapshots(InspectDetail detail);
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
+  // The process of a rank that runs, or -1.
+  pid_t running_process() const;
   // Returns the rank that has this process or is its ancestor.
   std::optional<int> rank_of(pid_t pid) const;
   // Queues input for a rank; empty bytes are end of file. An error means that the launcher broke

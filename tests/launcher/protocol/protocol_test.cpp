@@ -115,6 +115,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(End{2.5, 15}).signal == 15);
   CHECK(again(Ending{"why"}).sentence == "why");
   CHECK(again(Leaving{"why"}).sentence == "why");
+  CHECK(again(RankLoadedMpi{"/lib/libmpi.so.40"}).library == "/lib/libmpi.so.40");
   CHECK(again(EndRank{3, 2.5}).rank == 3);
   CHECK(again(EndRank{3, 2.5}).grace_seconds == 2.5);
   CHECK(again(Signalled{10}).number == 10);

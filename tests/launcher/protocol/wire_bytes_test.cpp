@@ -86,7 +86,8 @@ std::vector<Message> messages() {
           Resume{key, nonce, 1ull << 40, proof},
           Resumed{7, proof},
           EndRank{3, 2.5},
-          Leaving{"why"}};
+          Leaving{"why"},
+          RankLoadedMpi{"libmpi.so.40"}};
 }
 
 // The beginning of the SHA-256 of each message, by its kind.
