@@ -220,8 +220,7 @@ void Agent::finish(bool is_given_up) {
   store_.close();
   aggregator_.close();
   world_reports_.close();
-  const bool is_independent = !state_.is_ending() && !pmix_.was_used() &&
-                              independence_.holds(job_.command, job_.working_directory);
+  const bool is_independent = !state_.is_ending() && !pmix_.was_used() && independence_.holds();
   staging_.remove();
   // The message must not overtake output, so it has the same urgency.
   outbox_.put(Finished{.left_behind = is_given_up && !is_childless()
@@ -551,7 +550,7 @@ void Agent::execute(const Start& start) {
   }
   state_.move(AgentState::kRunning);
   master_port_.release();
-  independence_.begin(master_port_.candidates().port);
+  independence_.begin(job_.command, job_.working_directory, master_port_.candidates().port);
   const RankNetwork network{.order = start.order,
                             .store = cat(rendezvous::kAgentScheme, "@", store_.name()),
                             .master_port = master_port_.candidates().port,

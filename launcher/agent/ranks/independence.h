@@ -11,19 +11,25 @@ namespace hvd::launcher {
 
 class Independence {
  public:
-  // `master_port`: at which rank 0 of this host may listen; 0: rank 0 is on another host.
-  void begin(uint16_t master_port) { master_port_ = master_port; }
+  // The ranks run this command in this folder. `master_port`: at which rank 0 of this host may listen; 0: rank 0
+  // is on another host.
+  void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
   // A rank has joined a world.
   void on_sign() { is_refuted_ = true; }
-  // Looks for a socket at the master port. The agent calls it when it runs anyway: at pings and exits of
-  // ranks. The kernel lists a closed connection for a minute.
+  // Looks for a socket at the master port, unless the sources of the program have a sign. The agent calls it when
+  // it runs anyway: at pings and exits of ranks. The kernel lists a closed connection for a minute.
   void look_at_master_port();
-  // Whether there was no sign and the sources of the program have none either.
-  bool holds(const std::vector<std::string>& command, const std::string& folder) const;
+  // Whether there was no sign, and the sources of the program have none either.
+  bool holds();
 
  private:
+  void look_at_sources();
+
+  std::vector<std::string> command_;
+  std::string folder_;
   uint16_t master_port_ = 0;
-  bool is_refuted_ = false;
+  bool has_read_sources_ = false;
+  bool is_refuted_ = true;  // until the ranks start
 };
 
 }  // namespace hvd::launcher
