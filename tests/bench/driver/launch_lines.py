@@ -10,6 +10,7 @@ import shutil
 import signal
 import statistics
 import subprocess
+import sys
 import threading
 import time
 
@@ -18,6 +19,7 @@ from driver.lines import Line, Result
 
 LAUNCHER = teams.BUILD / "bin" / "horovodrun"
 TRUE = "/bin/true"
+SHELL = ("/bin/sh", "-c", "true; true")
 TIMEOUT = 20
 
 
@@ -56,12 +58,33 @@ def seconds_of(*commands):
     return math.inf if any(codes) or is_late.is_set() else took
 
 
-def spawn_all(count):
+def spawn_all(command, count):
     """The limit: what the kernel takes to start and reap them."""
     start = time.perf_counter()
-    for pid in [os.posix_spawn(TRUE, [TRUE], os.environ) for _ in range(count)]:
+    for pid in [os.posix_spawn(command[0], command, os.environ) for _ in range(count)]:
         os.waitpid(pid, 0)
     return time.perf_counter() - start
+
+
+@functools.cache
+def bare_python():
+    """A Python without packages. Debian's may have mpi4py, and then needs a server of PMIx."""
+    folder = teams.BUILD / "venv-bare"
+    if not (folder / "bin" / "python3").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    return str(folder / "bin" / "python3")
+
+
+def true_with_argument():
+    return (TRUE, "x")
+
+
+def python_pass():
+    return (bare_python(), "-c", "pass")
+
+
+def shell_script():
+    return SHELL
 
 
 def medians(bench, contenders):
@@ -98,23 +121,28 @@ def runs(**commands):
             for name, command in commands.items() if shutil.which(str(command[0]))}
 
 
-def here(count, factor):
+def here(count, factor, command=true_with_argument):
+    """`factor`: the target, times hydra; None for a line that only states its figures."""
     def measure(bench):
+        words = command()
+        # Debian 12's own, of torch 1.13, does not start anything by its Python 3.11.
+        torchrun = teams.BUILD / "venv-torch-2.13" / "bin" / "torchrun"
         contenders = runs(
-            ours=[LAUNCHER, "-np", count, TRUE],
-            hydra=["mpiexec.hydra", "-n", count, TRUE],
-            Open_MPI=["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", count, TRUE])
-        if count == 1:
-            # Debian 12's own, of torch 1.13, does not start anything by its Python 3.11.
-            torchrun = teams.BUILD / "venv-torch-2.13" / "bin" / "torchrun"
-            contenders |= runs(torchrun=[torchrun, "--no-python", "--nproc-per-node", 1, TRUE])
-        contenders["posix_spawn"] = lambda: spawn_all(count)
+            ours=[LAUNCHER, "-np", count, *words],
+            hydra=["mpiexec.hydra", "-n", count, *words],
+            Open_MPI=["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", count,
+                      *words],
+            torchrun=[torchrun, "--no-python", "--nproc-per-node", count, *words])
+        contenders["posix_spawn"] = lambda: spawn_all(words, count)
         found, left_out = medians(bench, contenders)
         ours, limit = found.pop("ours"), found.pop("posix_spawn")
         if "hydra" not in found:
             raise teams.Refused(f"mpiexec.hydra is not there, or fails{left_out}")
+        note = f"{ours / found['hydra']:.2f} × hydra; posix_spawn alone {limit:.1f} ms{left_out}"
+        if factor is None:
+            return Result("ms", ours, found, "measured", True, note)
         return Result("ms", ours, found, f"≤ {factor} × hydra", ours <= factor * found["hydra"],
-                      f"posix_spawn alone {limit:.1f} ms{left_out}")
+                      note)
     return measure
 
 
@@ -219,9 +247,16 @@ def _on(count):
 
 
 LINES = [
-    Line("local-1", "start and reap 1 process", here(1, 1.5)),
-    Line("local-64", "start and reap 64 processes", here(64, 1.0)),
-    Line("local-256", "start and reap 256 processes", here(256, 1.0)),
+    Line("true-1", "start and reap 1 × true x", here(1, 1.5)),
+    Line("true-4", "start and reap 4 × true x", here(4, 2)),
+    Line("true-64", "start and reap 64 × true x", here(64, 0.9)),
+    Line("true-256", "start and reap 256 × true x", here(256, 0.9)),
+    Line("python-1", "start and reap 1 × python3 -c pass", here(1, 1.3, python_pass)),
+    Line("python-4", "start and reap 4 × python3 -c pass", here(4, None, python_pass)),
+    Line("python-64", "start and reap 64 × python3 -c pass", here(64, None, python_pass)),
+    Line("python-256", "start and reap 256 × python3 -c pass", here(256, None, python_pass)),
+    Line("shell-1", "1 shell script, which gets PMIx", here(1, None, shell_script)),
+    Line("shell-4", "4 shell scripts, which get PMIx", here(4, None, shell_script)),
     Line("version", "--version", option("--version")),
     Line("help", "--help", option("--help")),
     Line("output", "output of one rank", output),
