@@ -75,9 +75,9 @@ class ConstantLaunches : public Launches {
     const std::set<int> failed(end.failed_hosts.begin(), end.failed_hosts.end());
     const Replacement replaced =
         replace_hosts(plan_, std::vector<int>(failed.begin(), failed.end()), spares_);
-    for (const std::string& sentence : replaced.sentences) say(sentence);
+    for (const std::string& sentence : replaced.sentences) print_message(sentence);
     if (!replaced.is_complete) return {.exit_code = exit_code_};
-    if (end.has_started) say(cat("restart ", ++restarts_, " of ", most_));
+    if (end.has_started) print_message(cat("restart ", ++restarts_, " of ", most_));
     ++generation_;
     return {.plan = plan_};
   }
@@ -123,14 +123,14 @@ class ElasticLaunches : public Launches {
     if (lacks_hosts) put_off(end.failed_hosts);
     const auto next = wait_for_next_hosts(options_, *history_);
     if (!next.ok()) {
-      say(next.status().message());
+      print_message(next.status().message());
       return {.exit_code = history_->failure_code != 0 ? history_->failure_code : 1};
     }
     if (next->signal != 0) return {.exit_code = kExitSignal + next->signal};
     auto plan = plan_again(options_.settings, *history_, next->hosts);
     if (!plan.ok()) return {.exit_code = refuse(plan.status())};
     plan_ = *std::move(plan);
-    say(cat("generation ", history_->generation, ": ", count_of_ranks(plan_.size())));
+    print_message(cat("generation ", history_->generation, ": ", count_of_ranks(plan_.size())));
     return {.plan = plan_};
   }
 
@@ -149,8 +149,8 @@ class ElasticLaunches : public Launches {
       const auto wait = history_->pool.retry_later(name, std::chrono::seconds(5),
                                                    std::chrono::seconds(300), Clock::now());
       if (launched_ > 0) continue;
-      say(cat("the job begins without host ", name, ", and tries it again in ", wait.count(),
-              " s"));
+      print_message(cat("the job begins without host ", name, ", and tries it again in ",
+                        wait.count(), " s"));
     }
   }
 

@@ -52,8 +52,8 @@ Result<Secret> take_token(const LaunchSettings& settings) {
   if (settings.join.token_fd.has_value()) fd = static_cast<int>(settings.join.token_fd.value_or(0));
   if (!path.empty() && !fd && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
     HVD_RETURN_IF_ERROR(create_token_file(path));
-    say(cat("created the token file ", printable(absolute(path)),
-            "; copy it to each host that joins, readable by its owner alone"));
+    print_message(cat("created the token file ", printable(absolute(path)),
+                      "; copy it to each host that joins, readable by its owner alone"));
   }
   return read_token(path, fd);
 }
@@ -186,8 +186,8 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   const std::string command = wanted.join_command;
   JoinQueue join_queue(loop, std::move(server), *token, std::move(identity), std::move(wanted));
   const double seconds = changes ? elastic_timeout(settings) : settings.job.start_timeout.value;
-  say(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
-          join_queue.describe_wanted(), ", to join by: ", command));
+  print_message(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
+                    join_queue.describe_wanted(), ", to join by: ", command));
   Status status;
   net::asio::co_spawn(loop, join_queue.wait(seconds), [&](std::exception_ptr error, Status waited) {
     status = error ? rendezvous::status_of(error, "waiting for hosts failed") : waited;
@@ -222,7 +222,7 @@ Result<OutputFolder> take_output_folder(const LaunchSettings& settings) {
   auto folder = OutputFolder::take(settings.output.output_filename.value_or(""));
   if (!folder.ok()) return folder;
   for (const std::string& sentence : {folder->warning(), folder->moved()}) {
-    if (!sentence.empty()) say(sentence);
+    if (!sentence.empty()) print_message(sentence);
   }
   return folder;
 }

@@ -32,7 +32,7 @@ typedef enum hvd_plugin_threads {
   HVD_THREADS_ONE = 1  /* any thread, one at a time */
 } hvd_plugin_threads;
 
-/* The functions of the host. Any thread may call them unless the comment says otherwise. `host` is the
+/* The functions of the host. Any thread may call them unless the comment names the threads. `host` is the
  * first argument of each. */
 typedef struct hvd_plugin_host {
   size_t struct_size;

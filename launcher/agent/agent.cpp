@@ -421,11 +421,11 @@ void Agent::execute(const Inspect& question) {
 void Agent::execute(const Run& order) {
   const RankCommand* like = state_.is_ending() ? nullptr : ranks_.command_of(order.rank);
   if (like != nullptr) return executions_.start(order, *like);
-  outbox_.put(
-      Ran{.number = order.number, .rank = order.rank, .code = 1, .why = "the rank has ended\n"});
+  outbox_.put(ExecResult{
+      .number = order.number, .rank = order.rank, .code = 1, .why = "the rank has ended\n"});
 }
 
-void Agent::execute(const SaidTaken& taken) { executions_.on_taken(taken); }
+void Agent::execute(const OutputCredit& taken) { executions_.on_taken(taken); }
 
 void Agent::execute(const StopRun& order) { executions_.stop(order, job_.kill_grace_seconds); }
 

@@ -58,7 +58,7 @@ class Agent {
   void execute(const Signal& order);
   void execute(const Inspect& question);
   void execute(const Run& order);
-  void execute(const SaidTaken& taken);
+  void execute(const OutputCredit& taken);
   void execute(const StopRun& order);
   void execute(const Input& input);
   void execute(const End& order);

@@ -303,10 +303,10 @@ Found AllocationFinder::kubernetes() const {
 }
 
 // A launcher that starts several copies of a program, and the variables by which a copy knows it.
-struct Copier {
+struct CopyCommand {
   const char *name, *rank, *size, *once;
 };
-constexpr Copier kCopiers[] = {
+constexpr CopyCommand kCopiers[] = {
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun -n1"},
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "horovodrun --mpi"},
     {"mpirun", "PMI_RANK", "PMI_SIZE", "horovodrun --mpi"},
@@ -314,22 +314,22 @@ constexpr Copier kCopiers[] = {
 
 // srun --pty: the terminal is its first task's, and a shell there the only one that runs programs. Its
 // PMI is that of srun --mpi=pmi2, unless a hydra has been started there.
-bool is_of_shell(const Copier& copier, const Variables& variable) {
+bool is_of_shell(const CopyCommand& copy_command, const Variables& variable) {
   if (!variable("SLURM_PTY_PORT") || variable("SLURM_PROCID") != "0") return false;
-  const std::string_view rank(copier.rank);
+  const std::string_view rank(copy_command.rank);
   return rank == "SLURM_PROCID" || (rank == "PMI_RANK" && !variable("MPI_LOCALRANKID"));
 }
 
 }  // namespace
 
 Status refuse_copies(const Variables& variable) {
-  for (const Copier& copier : kCopiers) {
-    const auto copies = parse_int(trim(variable(copier.size).value_or("")));
-    if (!copies || *copies < 2 || !variable(copier.rank)) continue;
-    if (is_of_shell(copier, variable)) continue;
-    return failed_precondition(cat(copier.name, " has started horovodrun ", *copies,
-                                   " times; start it once, by ", copier.once, " or without ",
-                                   copier.name));
+  for (const CopyCommand& copy_command : kCopiers) {
+    const auto copies = parse_int(trim(variable(copy_command.size).value_or("")));
+    if (!copies || *copies < 2 || !variable(copy_command.rank)) continue;
+    if (is_of_shell(copy_command, variable)) continue;
+    return failed_precondition(cat(copy_command.name, " has started horovodrun ", *copies,
+                                   " times; start it once, by ", copy_command.once, " or without ",
+                                   copy_command.name));
   }
   return {};
 }

@@ -229,7 +229,7 @@ int write_report(std::span<const std::string> arguments) {
           parsed.ok() ? describe_settings(options.settings, redactor)
                       : redactor.redact(parsed.status().message()) + "\n");
   if (const Status status = write_new_file(path, text); !status.ok()) return refuse(status);
-  say(cat("wrote ", printable(path), "; read it before you attach it to a bug report"));
+  print_message(cat("wrote ", printable(path), "; read it before you attach it to a bug report"));
   return 0;
 }
 

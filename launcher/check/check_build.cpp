@@ -87,14 +87,14 @@ CheckRow row_of(const Feature& feature, const ProbeOutcome& outcome, const Check
                 const Machine& machine) {
   CheckRow row{feature.section, feature.name};
   row.is_extra = row.section == kOtherRows;
-  auto found = outcome.works ? parse_found(outcome.said) : std::nullopt;
+  auto found = outcome.works ? parse_found(outcome.output) : std::nullopt;
   row.works = found.has_value();
   if (found) {
     row.version = std::move(found->version);
     row.path = std::move(found->path);
   } else {
     row.why = why_not(feature, outcome);
-    row.fix = remedy(row.name, feature.has_part(probes), machine, parse_place(outcome.said));
+    row.fix = remedy(row.name, feature.has_part(probes), machine, parse_place(outcome.output));
   }
   return row;
 }
@@ -139,14 +139,16 @@ CheckAnswer check_build(const Options& options) {
   const CheckTable rows = try_everything(settings, python);
   // The plain layout is the original's, without a row for it.
   const bool is_plain = !settings.questions.json && !settings.job.verbose;
-  if (is_plain) say(cat("frameworks are looked for by ", python));
+  if (is_plain) print_message(cat("frameworks are looked for by ", python));
   if (settings.network.encrypt) {
-    say("HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo, and "
+    print_message(
+        "HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo, and "
         "leaves out plugins of HOROVOD_PLUGIN_PATH, since they open connections that it does not "
         "encrypt");
   }
   if (settings.job.verbose) {
-    say("NCCL, CCL, MPI and libgloo differ from the built-in operations in rounding, NaN and "
+    print_message(
+        "NCCL, CCL, MPI and libgloo differ from the built-in operations in rounding, NaN and "
         "overflow: "
         "docs/schedulers.md, section \"What a backend computes\"");
   }
@@ -155,7 +157,7 @@ CheckAnswer check_build(const Options& options) {
   if (!settings.questions.require.has_value()) return answer;
   const Status required = check_required(settings.questions.require.value_or(""), rows);
   if (required.ok()) return answer;
-  say(required.message());
+  print_message(required.message());
   answer.exit_code = kExitLauncher;
   return answer;
 }

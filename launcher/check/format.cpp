@@ -146,13 +146,13 @@ Result<CheckTable> check_from_job(std::string_view host, std::string_view text) 
   std::vector<std::string> sentences;
   for (const std::string& line : split(text, '\n')) {
     const auto json = nlohmann::json::parse(line, nullptr, false);
-    std::string said = json.is_object() ? text_of(json, "text") : "";
-    if (said.empty()) continue;
-    if (auto rows = check_from_json(said); rows.ok() && json.contains("rank")) return rows;
+    std::string text = json.is_object() ? text_of(json, "text") : "";
+    if (text.empty()) continue;
+    if (auto rows = check_from_json(text); rows.ok() && json.contains("rank")) return rows;
     for (const std::string& start : {cat("host ", host, ": "), std::string("horovodrun: ")}) {
-      if (said.starts_with(start)) said.erase(0, start.size());
+      if (text.starts_with(start)) text.erase(0, start.size());
     }
-    sentences.push_back(std::move(said));
+    sentences.push_back(std::move(text));
   }
   return unavailable(sentences.empty() ? "it gave no answer" : join(sentences, "; "));
 }

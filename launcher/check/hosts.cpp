@@ -103,7 +103,7 @@ int check_all_required(std::string_view names, std::span<const HostCheck> hosts)
     if (!host.rows.ok()) continue;
     const Status required = check_required(names, *host.rows);
     if (required.ok()) continue;
-    say(cat(host.host, ": ", required.message()));
+    print_message(cat(host.host, ": ", required.message()));
     exit_code = kExitLauncher;
   }
   return exit_code;
@@ -134,7 +134,7 @@ CheckAnswer check_hosts(const Options& options) {
       std::ranges::any_of(hosts, [](const HostCheck& host) { return !host.rows.ok(); });
   const bool is_plain = !settings.questions.json && !settings.job.verbose;
   if (const std::string asked = interpreters_of(hosts); is_plain && !asked.empty()) {
-    say(cat("frameworks are looked for by ", asked));
+    print_message(cat("frameworks are looked for by ", asked));
   }
   CheckAnswer answer{settings.questions.json ? comparison_as_json(hosts)
                                              : compare_checks(hosts, settings.job.verbose)};

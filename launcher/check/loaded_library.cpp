@@ -22,10 +22,11 @@ std::string version_of_file(const std::string& path) {
 // "Open MPI v4.1.4", "MPICH 4.0.2": an MPI says it before it starts. Empty: it does not.
 std::string version_of_mpi(const SharedLibrary& library) {
   constexpr size_t kRoomForAny = 16 * 1024;
-  auto* tell = library.symbol("MPI_Get_library_version");
+  auto* version_function = library.symbol("MPI_Get_library_version");
   std::string text(kRoomForAny, '\0');
   int length = 0;
-  if (tell == nullptr || reinterpret_cast<int (*)(char*, int*)>(tell)(text.data(), &length) != 0) {
+  if (version_function == nullptr ||
+      reinterpret_cast<int (*)(char*, int*)>(version_function)(text.data(), &length) != 0) {
     return {};
   }
   text.resize(std::min(text.find('\0'), text.find_first_of(",\n")));
@@ -59,9 +60,11 @@ ProbeFacts find_mpi() {
 // Version that the library itself reports, more exact than its file name: "2.18.5" for 21805.
 std::string version_of_nccl(const std::string& path) {
   const auto library = SharedLibrary::open(path);
-  auto* tell = library.ok() ? library->symbol("ncclGetVersion") : nullptr;
+  auto* version_function = library.ok() ? library->symbol("ncclGetVersion") : nullptr;
   int version = 0;
-  if (tell == nullptr || reinterpret_cast<int (*)(int*)>(tell)(&version) != 0) return {};
+  if (version_function == nullptr ||
+      reinterpret_cast<int (*)(int*)>(version_function)(&version) != 0)
+    return {};
   return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
@@ -75,9 +78,10 @@ std::string version_of_ccl(const std::string& path) {
     ~Version() { delete[] backend; }
   };
   const auto library = SharedLibrary::open(path);
-  auto* tell = library.ok() ? library->symbol("_ZN3ccl2v119get_library_versionEv") : nullptr;
-  if (tell == nullptr) return {};
-  const Version version = reinterpret_cast<Version (*)()>(tell)();
+  auto* version_function =
+      library.ok() ? library->symbol("_ZN3ccl2v119get_library_versionEv") : nullptr;
+  if (version_function == nullptr) return {};
+  const Version version = reinterpret_cast<Version (*)()>(version_function)();
   return cat(version.major, ".", version.minor, ".", version.update);
 }
 
@@ -85,8 +89,9 @@ std::string version_of_ccl(const std::string& path) {
 
 std::string version_of_libssh() {
   const auto library = SharedLibrary::open("libssh.so.4");
-  auto* tell = library.ok() ? library->symbol("ssh_version") : nullptr;
-  return tell == nullptr ? "" : reinterpret_cast<const char* (*)(int)>(tell)(0);
+  auto* version_function = library.ok() ? library->symbol("ssh_version") : nullptr;
+  return version_function == nullptr ? ""
+                                     : reinterpret_cast<const char* (*)(int)>(version_function)(0);
 }
 
 std::string mapped_file(std::string_view start) {

@@ -13,8 +13,8 @@ namespace hvd::launcher {
 
 struct ProbeOutcome {
   bool works = false;
-  std::string why;     // not: the last line that the child wrote to standard error, or how it ended
-  std::string said{};  // all of that, or the last of it
+  std::string why;  // not: the last line that the child wrote to standard error, or how it ended
+  std::string output{};  // all of that, or the last of it
   bool is_late = false;  // it was ended at the deadline
 };
 

@@ -82,9 +82,9 @@ std::string try_library(std::span<const char* const> names,
   for (const char* name : names) {
     auto library = SharedLibrary::open(name);
     if (!library.ok()) {
-      const std::string& said = library.status().message();
-      const bool is_absent = said.find("No such file") != std::string::npos;
-      if (why.empty() || !is_absent) why = said;
+      const std::string& output = library.status().message();
+      const bool is_absent = output.find("No such file") != std::string::npos;
+      if (why.empty() || !is_absent) why = output;
       continue;
     }
     for (const char* symbol : symbols) {
@@ -121,14 +121,14 @@ std::string report_found(const std::string& version, const std::string& path) {
   return ::write(STDERR_FILENO, line.data(), line.size()) < 0 ? "cannot report" : "";
 }
 
-std::optional<ProbeFacts> parse_found(const std::string& said) {
-  const auto line = marked(said, kFound);
+std::optional<ProbeFacts> parse_found(const std::string& output) {
+  const auto line = marked(output, kFound);
   const size_t tab = line ? line->find('\t') : std::string::npos;
   if (tab == std::string::npos) return {};
   return ProbeFacts{line->substr(0, tab), line->substr(tab + 1)};
 }
 
-std::string parse_place(const std::string& said) { return marked(said, kPlace).value_or(""); }
+std::string parse_place(const std::string& output) { return marked(output, kPlace).value_or(""); }
 
 CheckProbes::CheckProbes(const LaunchSettings& settings, std::string python)
     : python_(std::move(python)) {

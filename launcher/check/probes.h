@@ -52,8 +52,8 @@ class CheckProbes {
 std::string report_found(const std::string& version, const std::string& path);
 
 // Finds the line of report_found() in the child's output; nullopt if the child ended before it printed one.
-std::optional<ProbeFacts> parse_found(const std::string& said);
+std::optional<ProbeFacts> parse_found(const std::string& output);
 // The path at which a framework's probe found the module before its import; empty without such a module.
-std::string parse_place(const std::string& said);
+std::string parse_place(const std::string& output);
 
 }  // namespace hvd::launcher

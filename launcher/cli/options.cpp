@@ -263,13 +263,18 @@ Status check_joining(const LaunchSettings& settings) {
     return invalid_argument(cat(is_plain ? "--insecure-plaintext" : "--tls-cert",
                                 " is for hosts that join, with --listen [HOST]:PORT"));
   }
+  return net::parse_port_range(settings.network.port_range.value_or("")).status();
+}
+
+// Agents of hosts that have joined end with the job.
+Status check_tried_again(const LaunchSettings& settings) {
   const bool is_tried_again = settings.job.max_restarts.value > 0 || settings.job.spares > 0;
-  if (is_tried_again && (settings.join.listen.has_value() || has_token)) {
+  if (is_tried_again && (settings.join.listen.has_value() || has_join_token(settings))) {
     return invalid_argument(
         "--max-restarts and --spares work only with hosts reached by ssh; hosts that joined with "
         "--listen cannot be restarted");
   }
-  return net::parse_port_range(settings.network.port_range.value_or("")).status();
+  return {};
 }
 
 // --json, --fold and the streams of ranks.
@@ -314,6 +319,7 @@ Status check_values(const LaunchSettings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(check_streams(settings, line));
   HVD_RETURN_IF_ERROR(check_elastic(settings, name));
   HVD_RETURN_IF_ERROR(check_silence_limits(settings, name));
+  HVD_RETURN_IF_ERROR(check_tried_again(settings));
   HVD_RETURN_IF_ERROR(
       check_placeholders("--launch-agent", settings.ssh.launch_agent.value_or(""), kOfLaunchAgent));
   return net::InterfaceChoice::parse(settings.network.network_interfaces).status();
@@ -379,7 +385,7 @@ Status check_command(const Options& options, bool has_separator) {
   return is_command_elsewhere(word) ? invalid_argument(explain_unknown_command(word)) : Status();
 }
 
-// What environment, config file and command line say, as far as they can be read.
+// Reads environment, config file and command line, as far as possible.
 Status read_settings(const CommandLine& line, Settings& settings) {
   HVD_ASSIGN_OR_RETURN(settings, Settings::from_environment());
   for (const Given& given : line.flags) {

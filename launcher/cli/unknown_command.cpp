@@ -60,7 +60,7 @@ std::string nearest_command(std::string_view word) {
   return nearest;
 }
 
-bool says_size(const Flag& flag) {
+bool names_size(const Flag& flag) {
   constexpr std::string_view kSizes[] = {"num_proc", "hosts", "hostfile", "slots_per_host",
                                          "min_num_proc"};
   return std::ranges::find(kSizes, std::string_view(flag.setting->key)) != std::end(kSizes);
@@ -90,7 +90,7 @@ std::string explain_flag_behind(std::span<const std::string> command) {
   for (size_t i = 1; i < command.size(); ++i) {
     const std::string name = command[i].substr(0, command[i].find('='));
     const auto flag = std::ranges::find_if(
-        flags, [&](const Flag& each) { return says_size(each) && is_spelling_of(each, name); });
+        flags, [&](const Flag& each) { return names_size(each) && is_spelling_of(each, name); });
     if (flag == flags.end()) continue;
     const bool has_value = name.size() < command[i].size() || i + 1 == command.size();
     const std::string given = has_value ? command[i] : cat(command[i], " ", command[i + 1]);

@@ -47,25 +47,27 @@ Result<std::string> likely_spool(const std::string& parent) {
 int follow(SpoolReader& reader, const std::string& pid) {
   TailLines before(kLinesBefore);
   bool is_running = reader.is_running();
-  while (auto said = reader.next()) before.add(*std::move(said));
-  if (reader.begins_late()) say("the oldest output is gone: the spool had no room for it");
+  while (auto chunk = reader.next()) before.add(*std::move(chunk));
+  if (reader.begins_late())
+    print_message("the oldest output is gone: the spool had no room for it");
   if (const size_t dropped = before.dropped(); dropped > 0) {
-    say(cat(dropped, dropped == 1 ? " older line is" : " older lines are",
-            " not shown; attach shows the last ", kLinesBefore));
+    print_message(cat(dropped, dropped == 1 ? " older line is" : " older lines are",
+                      " not shown; attach shows the last ", kLinesBefore));
   }
-  for (const Said& said : before.take()) {
-    if (const int code = show(said); code != 0) return code;
+  for (const OutputChunk& chunk : before.take()) {
+    if (const int code = show(chunk); code != 0) return code;
   }
   while (is_running) {
     reader.wait();
     is_running = reader.is_running();
-    while (const auto said = reader.next()) {
-      if (const int code = show(*said); code != 0) return code;
+    while (const auto chunk = reader.next()) {
+      if (const int code = show(*chunk); code != 0) return code;
     }
   }
   const auto code = reader.exit_code();
   if (code) return *code;
-  say(cat("the launcher, pid ", pid,
+  print_message(
+      cat("the launcher, pid ", pid,
           ", was killed, or got no memory or descriptor from the system, before its job had ended; "
           "agents end their ranks by themselves"));
   return kExitSignal + SIGKILL;

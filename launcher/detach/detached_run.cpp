@@ -62,8 +62,8 @@ int code_of(pid_t launcher) {
   int status = 0;
   while (::waitpid(launcher, &status, 0) < 0 && errno == EINTR) continue;
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  say(cat("the launcher, pid ", launcher, ", was ended by ", signal_name(WTERMSIG(status)),
-          "; agents end their ranks by themselves"));
+  print_message(cat("the launcher, pid ", launcher, ", was ended by ",
+                    signal_name(WTERMSIG(status)), "; agents end their ranks by themselves"));
   return kExitSignal + WTERMSIG(status);
 }
 
@@ -102,10 +102,11 @@ int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset
   for (;;) {
     const bool has_ended = !(*reader)->is_running();
     const bool is_running = has_received(socket, kIsRunning, MSG_DONTWAIT);
-    while (const auto said = (*reader)->next()) is_shown = is_shown && show(*said) == 0;
+    while (const auto chunk = (*reader)->next()) is_shown = is_shown && show(*chunk) == 0;
     if (is_running) {
-      say(cat("all ranks run, and the job goes on in the background; horovodrun attach ", launcher,
-              " shows its output and returns its exit code, kill ", launcher, " ends it"));
+      print_message(cat("all ranks run, and the job goes on in the background; horovodrun attach ",
+                        launcher, " shows its output and returns its exit code, kill ", launcher,
+                        " ends it"));
       return 0;
     }
     if (has_ended) break;
@@ -115,7 +116,8 @@ int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset
   const int code = code_of(launcher);
   // The sentence about a limit is lost with the process, whose output a thread of its own records.
   if (!(*reader)->exit_code() && code < kExitSignal) {
-    say(cat("the launcher, pid ", launcher,
+    print_message(
+        cat("the launcher, pid ", launcher,
             ", got no memory, descriptor or thread from the system; see ulimit -v, -n and -u"));
   }
   (*reader)->remove();

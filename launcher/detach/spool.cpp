@@ -91,8 +91,8 @@ void Spool::end(int exit_code) {
 }
 
 bool Spool::append(bool is_error, std::string_view lines) {
-  const Bytes record =
-      to_record(Said{.is_error = static_cast<uint8_t>(is_error), .bytes = std::string(lines)});
+  const Bytes record = to_record(
+      OutputChunk{.is_error = static_cast<uint8_t>(is_error), .bytes = std::string(lines)});
   if (size_ + record.size() > limits_.file_size) file_.reset();
   while (!((file_ || begin_file()) && write_all(record))) {
     error_ = errno;

@@ -31,13 +31,13 @@ Status no_spool(const std::string& pid) {
 
 }  // namespace
 
-Result<std::optional<Said>> take_lines(std::string_view& bytes) {
+Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes) {
   HVD_ASSIGN_OR_RETURN(auto message, take_record(bytes));
   if (!message && bytes.size() > kMaxRecord) return invalid_argument("a record is too large");
-  if (!message) return std::optional<Said>();
-  Said* const said = std::get_if<Said>(&*message);
-  if (said == nullptr) return invalid_argument("a record holds no lines");
-  return std::optional<Said>(std::move(*said));
+  if (!message) return std::optional<OutputChunk>();
+  OutputChunk* const chunk = std::get_if<OutputChunk>(&*message);
+  if (chunk == nullptr) return invalid_argument("a record holds no lines");
+  return std::optional<OutputChunk>(std::move(*chunk));
 }
 
 Result<std::unique_ptr<SpoolReader>> SpoolReader::open(const std::string& parent,
@@ -94,18 +94,19 @@ std::optional<int> SpoolReader::exit_code() const {
   return static_cast<int>(*code);
 }
 
-std::optional<Said> SpoolReader::next() {
+std::optional<OutputChunk> SpoolReader::next() {
   for (;;) {
     if (std::exchange(has_gap_, false)) {
-      return Said{.is_error = 1,
-                  .bytes = line_of("older output is missing here: the spool had no room for it")};
+      return OutputChunk{
+          .is_error = 1,
+          .bytes = line_of("older output is missing here: the spool had no room for it")};
     }
     std::string_view rest = std::string_view(bytes_).substr(position_);
     const size_t before = rest.size();
-    auto said = take_lines(rest);
+    auto chunk = take_lines(rest);
     position_ += before - rest.size();
-    if (said.ok() && *said) return std::move(**said);
-    if (!said.ok()) {
+    if (chunk.ok() && *chunk) return std::move(**chunk);
+    if (!chunk.ok()) {
       is_damaged_ = true;
       bytes_.clear();
       position_ = 0;

@@ -14,7 +14,7 @@ namespace hvd::launcher {
 
 // Takes the next lines off the front of a spool file's bytes; none while they are not whole. An error:
 // nothing that follows in this file can be read.
-Result<std::optional<Said>> take_lines(std::string_view& bytes);
+Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes);
 
 class SpoolReader {
  public:
@@ -23,7 +23,7 @@ class SpoolReader {
                                                    const std::string& pid);
 
   // The next lines; none when all has been read that is there.
-  std::optional<Said> next();
+  std::optional<OutputChunk> next();
   // Whether the oldest output was gone at the first next(), since the spool had no room for it.
   bool begins_late() const { return begins_late_; }
   // Whether the launcher lives. Read on after it has ended.

@@ -27,11 +27,11 @@ size_t count_lines(std::string_view text) {
   return lines;
 }
 
-void TailLines::add(Said said) {
-  lines_ += count_lines(said.bytes);
-  pieces_.push_back(std::move(said));
+void TailLines::add(OutputChunk chunk) {
+  lines_ += count_lines(chunk.bytes);
+  pieces_.push_back(std::move(chunk));
   while (lines_ > most_) {
-    Said& first = pieces_.front();
+    OutputChunk& first = pieces_.front();
     const size_t lines = count_lines(first.bytes);
     if (lines_ - lines < most_) {
       dropped_ += lines_ - most_;
@@ -45,7 +45,7 @@ void TailLines::add(Said said) {
   }
 }
 
-std::deque<Said> TailLines::take() {
+std::deque<OutputChunk> TailLines::take() {
   lines_ = 0;
   return std::exchange(pieces_, {});
 }

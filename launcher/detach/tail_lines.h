@@ -12,15 +12,15 @@ class TailLines {
  public:
   explicit TailLines(size_t most) : most_(most) {}
 
-  void add(Said said);
+  void add(OutputChunk chunk);
   // Lines that were added and are not among the last.
   size_t dropped() const { return dropped_; }
   // In their order; none of them stays.
-  std::deque<Said> take();
+  std::deque<OutputChunk> take();
 
  private:
   const size_t most_;
-  std::deque<Said> pieces_;
+  std::deque<OutputChunk> pieces_;
   size_t lines_ = 0;  // in pieces_
   size_t dropped_ = 0;
 };

@@ -80,7 +80,7 @@ void ElasticCore::drop_host(JobHost& host) {
   }
 }
 
-void ElasticCore::dismiss(int process) {
+void ElasticCore::end_process(int process) {
   if (std::exchange(table.processes.at(process).phase, ProcessPhase::kGone) == ProcessPhase::kGone)
     return;
   end_alone(process);
@@ -108,7 +108,7 @@ void ElasticCore::drop_surplus() {
           return host.name == name && table.live_processes(name) > host.slots;
         });
     if (is_above_slots || (limits.most && table.staying_processes() > *limits.most))
-      dismiss(number);
+      end_process(number);
   }
 }
 
@@ -116,10 +116,10 @@ void ElasticCore::end_slow(Time now) {
   const auto found = deadlines.slow(now);
   for (const auto& [process, sentence] : found.late) {
     const std::string& host = table.hosts.at(table.processes.at(process).host).name;
-    actions.say(fmt::format("{}; {}", sentence, start_another_later(host, now)));
-    dismiss(process);
+    actions.report(fmt::format("{}; {}", sentence, start_another_later(host, now)));
+    end_process(process);
   }
-  say_all(found.reminders);
+  report_all(found.reminders);
   wake_at(found.next);
 }
 
@@ -193,10 +193,10 @@ int32_t ElasticCore::departures() const {
 
 void ElasticCore::notify_ranks(int32_t updates, Time now) {
   if (notice.set(updates, now)) {
-    actions.tell_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
+    actions.notify_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
   }
   if (deadlines.is_asked()) return;
-  if (const auto reminder = notice.reminder(now)) actions.say(*reminder);
+  if (const auto reminder = notice.reminder(now)) actions.report(*reminder);
   wake_at(notice.next());
 }
 
@@ -216,8 +216,8 @@ void ElasticCore::end_by_reset_limit() {
        failure.is_noted() ? fmt::format("{}; now {}", sentence, failure.sentence()) : sentence);
 }
 
-void ElasticCore::say_all(const std::vector<std::string>& sentences) {
-  for (const std::string& sentence : sentences) actions.say(sentence);
+void ElasticCore::report_all(const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) actions.report(sentence);
 }
 
 }  // namespace hvd::launcher

@@ -49,7 +49,7 @@ struct ElasticCore {
   // Ends what still runs there.
   void drop_host(JobHost& host);
   // Ends a process that has lost its place.
-  void dismiss(int process);
+  void end_process(int process);
   // Ends a process that no longer counts, and its host if no other process runs there.
   void end_alone(int process);
   // Ends processes that are no ranks and can become none: the last started ones.
@@ -84,7 +84,7 @@ struct ElasticCore {
   void over(int exit_code, const std::string& sentence, int process);
   void end_by_reset_limit();
 
-  void say_all(const std::vector<std::string>& sentences);
+  void report_all(const std::vector<std::string>& sentences);
   void wake_at(Time time) { next = std::min(next, time); }
 
   GenerationLimits limits;

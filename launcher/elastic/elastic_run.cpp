@@ -29,19 +29,19 @@ void ElasticRun::settle(const ProcessFailure& failure, Time, Time now) {
   const bool was_member = core_.table.is_member(failure.process);
   const std::string sentence = core_.follow_up(failure, false, now);
   if (core_.table.live_processes() > 0 && core_.stage != JobStage::kFinishing) {
-    core_.actions.say(sentence);
+    core_.actions.report(sentence);
   }
   if (was_member) announce_loss(failure.sentence, now);
 }
 
 void ElasticRun::host_lost(const std::string& sentence, const std::string& consequence, Time now) {
-  core_.actions.say(consequence);
+  core_.actions.report(consequence);
   announce_loss(sentence, now);
 }
 
 void ElasticRun::announce_loss(const std::string& sentence, Time now) {
   core_.deadlines.rank_lost(now);
-  core_.actions.tell_loss(core_.generation(), sentence);
+  core_.actions.notify_loss(core_.generation(), sentence);
 }
 
 bool ElasticRun::decide(Time now) {
@@ -62,10 +62,10 @@ void ElasticRun::check_unprepared(Time now) {
   const auto found = core_.deadlines.unprepared(now);
   for (const auto& [process, sentence] : found.late) {
     if (!core_.table.is_live(process)) continue;
-    core_.dismiss(process);
+    core_.end_process(process);
     failed({.process = process, .exit_code = kExitLauncher, .sentence = sentence}, now);
   }
-  core_.say_all(found.reminders);
+  core_.report_all(found.reminders);
   core_.wake_at(found.next);
 }
 
@@ -75,7 +75,7 @@ void ElasticRun::check_unaware(Time now) {
   if (found.end) {
     return core_.over(core_.failure.exit_code(), core_.failure.before(*found.end));
   }
-  core_.say_all(found.reminders);
+  core_.report_all(found.reminders);
   core_.wake_at(found.next);
 }
 
@@ -98,7 +98,7 @@ void ElasticRun::plan_newcomers(Time now) {
     core_.deadlines.plan_made();
     core_.joining.set(next_.plan_joining(ready));
   }
-  for (const auto& [process, answer] : core_.joining.tell_places(now)) {
+  for (const auto& [process, answer] : core_.joining.answer_places(now)) {
     core_.actions.answer(process, table.processes.at(process).request, answer);
     core_.wake_at(now + Deadlines::kUntilNamed);
   }

@@ -25,11 +25,11 @@ class GenerationActions {
   virtual void begin_generation(const rendezvous::Generation& generation) = 0;
   // Also with a provisional place, for a process that is no rank yet.
   virtual void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) = 0;
-  virtual void tell_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
-  virtual void tell_loss(int32_t generation, const std::string& sentence) = 0;
+  virtual void notify_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
+  virtual void notify_loss(int32_t generation, const std::string& sentence) = 0;
   // The agent of this host ends by itself after so many seconds.
-  virtual void tell_leave(int host, double seconds) = 0;
-  virtual void say(const std::string& sentence) = 0;
+  virtual void notify_leave(int host, double seconds) = 0;
+  virtual void report(const std::string& sentence) = 0;
   // The job cannot go on. `process`: whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int process) = 0;
   // End all processes, and begin the job again with its history.

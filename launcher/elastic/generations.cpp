@@ -59,12 +59,12 @@ void Generations::start_failed(int host, const std::string& sentence, Time now) 
   core_.drop_host(state);
   const auto wait = core_.pool.retry_later(state.name, seconds(5), seconds(300), now).count();
   if (core_.limits.hosts_join()) {
-    core_.actions.say(
+    core_.actions.report(
         fmt::format("{}; the job goes on without it, and uses it again when an agent joins there, "
                     "not before {} s",
                     sentence, wait));
   } else {
-    core_.actions.say(
+    core_.actions.report(
         fmt::format("{}; the job goes on without it, and tries it again in {} s", sentence, wait));
   }
   consider(now);
@@ -134,8 +134,8 @@ void Generations::finished(int process, Time now) {
     finished_.push_back(table.whose(process));
   } else if (core_.stage != JobStage::kFinishing) {
     const std::string& host = table.hosts.at(table.processes.at(process).host).name;
-    core_.actions.say(fmt::format("{} exited with code 0 before it was a rank; {}",
-                                  table.whose(process), core_.start_another_later(host, now)));
+    core_.actions.report(fmt::format("{} exited with code 0 before it was a rank; {}",
+                                     table.whose(process), core_.start_another_later(host, now)));
   }
 }
 
@@ -160,7 +160,7 @@ bool Generations::host_lost(int host, const std::string& sentence, Time now) {
   if (had_ranks)
     policy().host_lost(sentence, consequence, now);
   else
-    core_.actions.say(consequence);
+    core_.actions.report(consequence);
   consider(now);
   return !fails_job;
 }
@@ -230,7 +230,7 @@ void Generations::give_up_silent(Time now) {
     policy().failed({.process = process, .exit_code = kExitLauncher, .sentence = sentence}, now);
     core_.end_alone(process);
   }
-  core_.say_all(found.reminders);
+  core_.report_all(found.reminders);
   core_.wake_at(found.next);
 }
 

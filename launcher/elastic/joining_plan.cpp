@@ -32,10 +32,10 @@ void JoiningPlan::set(MembershipPlan plan) {
   if (generation != nullptr && generation->has_new()) generation_ = std::move(*generation);
 }
 
-std::vector<std::pair<int, rendezvous::PlaceAnswer>> JoiningPlan::tell_places(
+std::vector<std::pair<int, rendezvous::PlaceAnswer>> JoiningPlan::answer_places(
     Clock::time_point now) {
-  std::vector<std::pair<int, rendezvous::PlaceAnswer>> told;
-  if (!generation_) return told;
+  std::vector<std::pair<int, rendezvous::PlaceAnswer>> answers;
+  if (!generation_) return answers;
   for (auto& [number, answer] : answers_by_process(*generation_)) {
     JobProcess& process = table_.processes.at(number);
     if (table_.is_member(number) || process.phase != ProcessPhase::kAsking) continue;
@@ -43,11 +43,11 @@ std::vector<std::pair<int, rendezvous::PlaceAnswer>> JoiningPlan::tell_places(
     process.phase = ProcessPhase::kPreparing;
     process.provisional = answer.place;
     process.since = now;
-    told.emplace_back(number,
-                      rendezvous::PlaceAnswer{
-                          .place = answer.place, .has_new_members = true, .is_provisional = true});
+    answers.emplace_back(
+        number, rendezvous::PlaceAnswer{
+                    .place = answer.place, .has_new_members = true, .is_provisional = true});
   }
-  return told;
+  return answers;
 }
 
 std::vector<int> misplaced(const ProcessTable& table, const std::set<int>& processes,

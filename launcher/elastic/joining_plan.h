@@ -29,7 +29,7 @@ class JoiningPlan {
   void set(MembershipPlan plan);
   void drop() { generation_.reset(); }
   // The answers to new processes that have no place yet, which prepare from now on.
-  std::vector<std::pair<int, rendezvous::PlaceAnswer>> tell_places(Clock::time_point now);
+  std::vector<std::pair<int, rendezvous::PlaceAnswer>> answer_places(Clock::time_point now);
 
  private:
   ProcessTable& table_;

@@ -94,10 +94,10 @@ bool NextGeneration::start_misplaced_again(const std::set<int>& processes,
         core_.limits.hosts_join()
             ? fmt::format("host {} is used again when an agent joins there", host)
             : "another one starts";
-    core_.actions.say(
+    core_.actions.report(
         fmt::format("{} ends, since the place that it was given in hvd.init has changed; {}",
                     table.whose(process), after));
-    core_.dismiss(process);
+    core_.end_process(process);
   }
   return !found.empty();
 }
@@ -130,7 +130,7 @@ void NextGeneration::pause(int found, Time now) {
   }
   pause_.start(now);
   if (pause_.is_due(now)) {
-    core_.actions.say(
+    core_.actions.report(
         fmt::format("the job pauses: it has {} of at least {}{}; it waits for {}", found, least,
                     failure.is_noted() ? fmt::format(", since {}", failure.sentence()) : "",
                     core_.capacity.awaited_hosts(now)));
@@ -148,9 +148,9 @@ void NextGeneration::begin(Generation generation, Time now) {
   core_.notice.clear();
   core_.failure.clear();
   if (table.current) {
-    core_.actions.say(fmt::format("generation {}: {}{}", generation.number,
-                                  count_of_ranks(std::ssize(generation.members)),
-                                  core_.history.resets.left(core_.limits.resets)));
+    core_.actions.report(fmt::format("generation {}: {}{}", generation.number,
+                                     count_of_ranks(std::ssize(generation.members)),
+                                     core_.history.resets.left(core_.limits.resets)));
   }
   const rendezvous::Generation record = record_of(generation);
   core_.actions.begin_generation(record);
@@ -165,7 +165,7 @@ void NextGeneration::begin(Generation generation, Time now) {
     process.generation = record.number;
   }
   for (const Member& member : table.current->removed) {
-    core_.dismiss(static_cast<int>(member.incarnation));
+    core_.end_process(static_cast<int>(member.incarnation));
   }
 }
 

@@ -140,15 +140,15 @@ void RankChanges::host_leaves(int host, const std::string& why, double seconds,
   JobHost& state = core_.table.hosts.at(host);
   state.why_it_ends = fmt::format("host {} leaves the job: {}", state.name, why);
   state.ends_at = now + duration_of(seconds);
-  core_.actions.tell_leave(host, seconds);
+  core_.actions.notify_leave(host, seconds);
   if (core_.table.current && !core_.capacity.has_state_without(state.name)) {
-    core_.actions.say(
+    core_.actions.report(
         fmt::format("{}; no other host has the state of the training, and it ends in {:g} s "
                     "(--leave-grace)",
                     state.why_it_ends, seconds));
     return;
   }
-  let_go(state, policy, now);
+  release_host(state, policy, now);
 }
 
 void RankChanges::let_hosts_go(const ProgramPolicy& policy, Time now) {
@@ -158,14 +158,14 @@ void RankChanges::let_hosts_go(const ProgramPolicy& policy, Time now) {
                                         [&name](const Host& one) { return one.name == name; });
     if (host.why_it_ends.empty() || host.is_gone || !is_offered) continue;
     if (!core_.capacity.has_state_without(host.name)) continue;
-    let_go(host, policy, now);
+    release_host(host, policy, now);
   }
 }
 
 // Its ranks leave.
-void RankChanges::let_go(const JobHost& host, const ProgramPolicy& policy, Time now) {
+void RankChanges::release_host(const JobHost& host, const ProgramPolicy& policy, Time now) {
   const auto left = std::chrono::round<std::chrono::seconds>(host.ends_at - now).count();
-  core_.actions.say(fmt::format("{}; {}", host.why_it_ends, policy.until_host_ends(left)));
+  core_.actions.report(fmt::format("{}; {}", host.why_it_ends, policy.until_host_ends(left)));
   if (core_.table.members_of(host.name) > 0) {
     core_.failure.note(kExitLauncher, host.why_it_ends, -1);
   }

@@ -30,7 +30,7 @@ class RankChanges {
   void take_removed_back();
   std::string about_size(int ranks, const ProgramPolicy& policy, Time now) const;
   std::string until_used_again() const;
-  void let_go(const JobHost& host, const ProgramPolicy& policy, Time now);
+  void release_host(const JobHost& host, const ProgramPolicy& policy, Time now);
 
   ElasticCore& core_;
 };

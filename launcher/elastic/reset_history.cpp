@@ -8,7 +8,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr size_t kResetsTold = 5;
+constexpr size_t kResetsReported = 5;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ std::string ResetHistory::left(const std::optional<ResetLimit>& limit) const {
 }
 
 std::string ResetHistory::sentence() const {
-  const size_t left_out = resets_.size() - std::min(resets_.size(), kResetsTold);
+  const size_t left_out = resets_.size() - std::min(resets_.size(), kResetsReported);
   std::string causes = left_out > 0 ? "; the last ones" : "";
   for (size_t reset = left_out; reset < resets_.size(); ++reset) {
     causes += cat(reset == left_out && left_out > 0 ? ": " : "; ", "generation ",

@@ -62,7 +62,7 @@ void RestartProgram::failed(const ProcessFailure& failure, Time now) {
   table.processes.at(failure.process).phase = ProcessPhase::kGone;
   if (!table.is_member(failure.process)) {
     const std::string sentence = core_.follow_up(failure, false, now);
-    if (table.live_processes() > 0) core_.actions.say(sentence);
+    if (table.live_processes() > 0) core_.actions.report(sentence);
     return;
   }
   if (!may_follow_another(failure.exit_code)) {
@@ -145,7 +145,7 @@ void RestartProgram::restart(const std::string& why, Time now) {
   history.failure_code = failure.is_noted() ? failure.exit_code() : 0;
   history.hosts.clear();
   for (const Member& member : core_.table.current->members) history.hosts.push_back(member.host);
-  core_.actions.say(why);
+  core_.actions.report(why);
   core_.to(JobStage::kOver);
   core_.actions.restart();
 }

@@ -116,9 +116,9 @@ int show_records(const RunningLauncher& launcher) {
         return refuse(aborted(cat("the job of horovodrun with pid ", launcher.pid,
                                   " has ended before the command did")));
       }
-    } else if (const auto* said = std::get_if<Said>(&**message)) {
-      if (const int code = show(*said); code != 0) return code;
-    } else if (const auto* ran = std::get_if<Ran>(&**message)) {
+    } else if (const auto* chunk = std::get_if<OutputChunk>(&**message)) {
+      if (const int code = show(*chunk); code != 0) return code;
+    } else if (const auto* ran = std::get_if<ExecResult>(&**message)) {
       std::fputs(ran->why.c_str(), stderr);
       return ran->code;
     }

@@ -53,8 +53,8 @@ struct RankCommands::Beside {
 };
 
 struct RankCommands::Pending {
-  std::deque<Beside> besides;  // ascending by rank
-  std::deque<Said> said;       // and not yet told
+  std::deque<Beside> besides;     // ascending by rank
+  std::deque<OutputChunk> chunk;  // and not yet told
   size_t left = 0;
   std::shared_ptr<CallerWatch> watch;
 };
@@ -107,7 +107,7 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   Status status;
   const std::vector<Place> places = places_of(wish, &status);
   if (!status.ok()) {
-    const Message refusal = Ran{.code = kExitBadInput, .why = status.message() + "\n"};
+    const Message refusal = ExecResult{.code = kExitBadInput, .why = status.message() + "\n"};
     co_await send_record(caller, refusal);
     co_return;
   }
@@ -116,18 +116,18 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   const std::shared_ptr<CallerWatch> watch = pending.watch;
   pending_.push_back(&pending);
   order(std::move(wish), places, pending);
-  while (!watch->is_gone && (pending.left > 0 || !pending.said.empty())) {
-    if (pending.said.empty()) {
+  while (!watch->is_gone && (pending.left > 0 || !pending.chunk.empty())) {
+    if (pending.chunk.empty()) {
       co_await watch->changed.wait();
       continue;
     }
-    const Said said = std::move(pending.said.front());
-    pending.said.pop_front();
-    if (!co_await tell(caller, pending, said)) watch->is_gone = true;
-    send_(said.rank, SaidTaken{said.number, static_cast<uint32_t>(said.bytes.size())});
+    const OutputChunk chunk = std::move(pending.chunk.front());
+    pending.chunk.pop_front();
+    if (!co_await send_chunk(caller, pending, chunk)) watch->is_gone = true;
+    send_(chunk.rank, OutputCredit{chunk.number, static_cast<uint32_t>(chunk.bytes.size())});
   }
   std::erase(pending_, &pending);
-  Ran all{.why = {}};
+  ExecResult all{.why = {}};
   for (const Beside& beside : pending.besides) {
     if (!beside.has_ended) send_(beside.process, StopRun{beside.number});
     if (all.code == 0) all.code = beside.code;
@@ -137,23 +137,24 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
 }
 
 // False when the caller is gone. Without bytes: what is left of an unfinished line.
-net::Task<bool> RankCommands::tell(net::StreamSocket& caller, Pending& pending, const Said& said) {
+net::Task<bool> RankCommands::send_chunk(net::StreamSocket& caller, Pending& pending,
+                                         const OutputChunk& chunk) {
   if (pending.besides.size() == 1) {
-    const Message as_it_is = said;
+    const Message as_it_is = chunk;
     co_return co_await send_record(caller, as_it_is);
   }
   Beside* beside = nullptr;
   for (Beside& each : pending.besides) {
-    if (each.number == said.number) beside = &each;
+    if (each.number == chunk.number) beside = &each;
   }
-  Said tagged{said.number, said.rank, said.is_error, {}};
-  LineTagger& tagger = beside->taggers[said.is_error != 0 ? 1 : 0];
-  if (said.bytes.empty())
+  OutputChunk tagged{chunk.number, chunk.rank, chunk.is_error, {}};
+  LineTagger& tagger = beside->taggers[chunk.is_error != 0 ? 1 : 0];
+  if (chunk.bytes.empty())
     tagger.finish(tagged.bytes);
   else
-    tagger.feed(said.bytes, tagged.bytes);
+    tagger.feed(chunk.bytes, tagged.bytes);
   const Message lines = std::move(tagged);
-  co_return std::get<Said>(lines).bytes.empty() || co_await send_record(caller, lines);
+  co_return std::get<OutputChunk>(lines).bytes.empty() || co_await send_record(caller, lines);
 }
 
 RankCommands::Beside* RankCommands::find(uint32_t number, Pending** of) {
@@ -166,23 +167,23 @@ RankCommands::Beside* RankCommands::find(uint32_t number, Pending** of) {
   return nullptr;
 }
 
-void RankCommands::on_said(const Said& said) {
+void RankCommands::on_output_chunk(const OutputChunk& chunk) {
   Pending* pending = nullptr;
-  if (find(said.number, &pending) == nullptr) return;
-  pending->said.push_back(said);
+  if (find(chunk.number, &pending) == nullptr) return;
+  pending->chunk.push_back(chunk);
   pending->watch->changed.notify();
 }
 
-void RankCommands::on_ran(const Ran& ran) {
+void RankCommands::on_ran(const ExecResult& ran) {
   Pending* pending = nullptr;
   Beside* const beside = find(ran.number, &pending);
   if (beside == nullptr || std::exchange(beside->has_ended, true)) return;
   beside->code = ran.signal != 0 ? kExitSignal + ran.signal : ran.code;
-  const auto say = [&](uint8_t is_error, const std::string& text) {
-    pending->said.push_back({ran.number, beside->process, is_error, text});
+  const auto append = [&](uint8_t is_error, const std::string& text) {
+    pending->chunk.push_back({ran.number, beside->process, is_error, text});
   };
-  if (!ran.why.empty()) say(1, ran.why);
-  for (const uint8_t is_error : {0, 1}) say(is_error, "");
+  if (!ran.why.empty()) append(1, ran.why);
+  for (const uint8_t is_error : {0, 1}) append(is_error, "");
   --pending->left;
   pending->watch->changed.notify();
 }

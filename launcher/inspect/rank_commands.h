@@ -17,7 +17,7 @@ namespace hvd::launcher {
 
 class RankCommands {
  public:
-  // `send` hands a Run, SaidTaken or StopRun to the host of a rank. Returns a line with the reason when
+  // `send` hands a Run, OutputCredit or StopRun to the host of a rank. Returns a line with the reason when
   // that host does not take it; else an empty string.
   using Send = std::function<std::string(int rank, const Message& order)>;
   RankCommands(net::asio::any_io_executor executor, const SlotPlan& plan, Send send)
@@ -30,10 +30,10 @@ class RankCommands {
 
   // Runs the command beside each wished rank. Returns when all have ended, or when the caller closes its socket,
   // which ends them. Sends the caller their output in records (inspection.h), with a tag of the rank before each
-  // line if there are several ranks, and then a Ran with the first exit code that is not 0.
+  // line if there are several ranks, and then a ExecResult with the first exit code that is not 0.
   net::Task<void> run(Run wish, net::StreamSocket& caller);
-  void on_said(const Said& said);
-  void on_ran(const Ran& ran);
+  void on_output_chunk(const OutputChunk& chunk);
+  void on_ran(const ExecResult& ran);
   // Ends the wait for commands on this host: the host is lost, or all its ranks have ended.
   void on_host_gone(int host);
   // The host has answered after the orders that it got until now.
@@ -53,7 +53,7 @@ class RankCommands {
   std::vector<Place> places() const;
   std::vector<Place> places_of(const Run& wish, Status* status) const;
   void order(Run wish, const std::vector<Place>& places, Pending& pending);
-  net::Task<bool> tell(net::StreamSocket& caller, Pending& pending, const Said& said);
+  net::Task<bool> send_chunk(net::StreamSocket& caller, Pending& pending, const OutputChunk& chunk);
   Beside* find(uint32_t number, Pending** of);
   bool is_on(const Beside& beside, int host) const;
 

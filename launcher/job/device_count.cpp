@@ -25,8 +25,8 @@ class NoEvents : public AgentEvents {
   void on_output(int, OutputStream, ByteView) override {}
   void on_output_end(int, OutputStream) override {}
   void on_inspected(uint32_t, const std::string&) override {}
-  void on_said(const Said&) override {}
-  void on_ran(const Ran&) override {}
+  void on_output_chunk(const OutputChunk&) override {}
+  void on_ran(const ExecResult&) override {}
   void on_input_taken(int, size_t) override {}
   void on_joined(const Joined&) override {}
   void on_exit(const RankExit&) override {}

@@ -86,8 +86,8 @@ ElasticJob::ElasticJob(Launch launch)
       DiscoveryScript{.command = settings.elastic.host_discovery_script.value_or(""),
                       .slots_alone = static_cast<int>(settings.hosts.slots_per_host.value)},
       DiscoveryCallbacks{
-          .warn = [this](std::string_view sentence) { launch_.output.say(sentence); },
-          .show = [this](std::string_view line) { launch_.output.say(line); }});
+          .warn = [this](std::string_view sentence) { launch_.output.print(sentence); },
+          .show = [this](std::string_view line) { launch_.output.print(line); }});
 }
 
 ElasticJob::~ElasticJob() = default;
@@ -186,7 +186,7 @@ Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
     sentence = generations_.remove_host(words[1], now);
   }
   arm();
-  if (sentence.ok()) launch_.output.say(cat("horovodrun ", join(words, " "), ": ", *sentence));
+  if (sentence.ok()) launch_.output.print(cat("horovodrun ", join(words, " "), ": ", *sentence));
   return sentence;
 }
 
@@ -288,16 +288,16 @@ void ElasticJob::answer(int process, int64_t request, const rendezvous::PlaceAns
   set(rendezvous::place_answer_key(process, request), encode(answer));
 }
 
-void ElasticJob::tell_updates(int32_t generation, rendezvous::HostUpdates updates) {
+void ElasticJob::notify_updates(int32_t generation, rendezvous::HostUpdates updates) {
   set(std::string(rendezvous::kUpdateNews),
       encode(rendezvous::GenerationNews{generation, cat(static_cast<int32_t>(updates))}));
 }
 
-void ElasticJob::tell_loss(int32_t generation, const std::string& sentence) {
+void ElasticJob::notify_loss(int32_t generation, const std::string& sentence) {
   set(std::string(rendezvous::kLostNews), encode(rendezvous::GenerationNews{generation, sentence}));
 }
 
-void ElasticJob::tell_leave(int host, double seconds) {
+void ElasticJob::notify_leave(int host, double seconds) {
   rendezvous::LeaveNews news;
   news.seconds = static_cast<int32_t>(seconds);
   for (const Slot& slot : launch_.hosts.plan().slots) {
@@ -306,7 +306,7 @@ void ElasticJob::tell_leave(int host, double seconds) {
   set(cat(rendezvous::kLeaveNews, host), encode(news));
 }
 
-void ElasticJob::say(const std::string& sentence) { launch_.output.say(sentence); }
+void ElasticJob::report(const std::string& sentence) { launch_.output.print(sentence); }
 
 void ElasticJob::end_job(int exit_code, const std::string& sentence, int process) {
   launch_.actions.end_job(exit_code, sentence, process);

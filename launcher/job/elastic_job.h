@@ -57,10 +57,10 @@ class ElasticJob : public JobPolicy, private GenerationActions {
   void end_process(int process) override;
   void begin_generation(const rendezvous::Generation& generation) override;
   void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) override;
-  void tell_updates(int32_t generation, rendezvous::HostUpdates updates) override;
-  void tell_loss(int32_t generation, const std::string& sentence) override;
-  void tell_leave(int host, double seconds) override;
-  void say(const std::string& sentence) override;
+  void notify_updates(int32_t generation, rendezvous::HostUpdates updates) override;
+  void notify_loss(int32_t generation, const std::string& sentence) override;
+  void notify_leave(int host, double seconds) override;
+  void report(const std::string& sentence) override;
   void end_job(int exit_code, const std::string& sentence, int process) override;
   void restart() override;
 

@@ -17,8 +17,8 @@ namespace hvd::launcher {
 namespace {
 
 // The wait is not worth a sentence before, and gets another one after the second time.
-constexpr std::chrono::seconds kUntilSaid{3};
-constexpr std::chrono::seconds kSaidAgain{60};
+constexpr std::chrono::seconds kUntilReported{3};
+constexpr std::chrono::seconds kReportedAgain{60};
 constexpr std::chrono::seconds kSoon{4};
 
 int slots_of(const std::vector<Host>& hosts) {
@@ -41,8 +41,9 @@ class Wait {
         loop_.get_executor(),
         DiscoveryScript{.command = settings.elastic.host_discovery_script.value_or(""),
                         .slots_alone = static_cast<int>(settings.hosts.slots_per_host.value)},
-        DiscoveryCallbacks{.warn = [](std::string_view sentence) { say(std::string(sentence)); },
-                           .show = [](std::string_view line) { say(std::string(line)); }});
+        DiscoveryCallbacks{
+            .warn = [](std::string_view sentence) { print_message(std::string(sentence)); },
+            .show = [](std::string_view line) { print_message(std::string(line)); }});
   }
 
   Result<FirstHosts> run() {
@@ -119,7 +120,7 @@ class Wait {
     const double seconds = elastic_timeout(settings_);
     const auto limit =
         since + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-    auto next_words = start + kUntilSaid;
+    auto next_words = start + kUntilReported;
     Status status;
     while (signal_ == 0) {
       const auto now = Clock::now();
@@ -133,8 +134,8 @@ class Wait {
         break;
       }
       if (now >= next_words && slots < wanted_) {
-        say(progress(slots));
-        next_words = now + kSaidAgain;
+        print_message(progress(slots));
+        next_words = now + kReportedAgain;
       }
       auto wake = std::min(limit, next.value_or(limit));
       if (slots < wanted_) wake = std::min(wake, next_words);

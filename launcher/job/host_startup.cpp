@@ -120,9 +120,10 @@ bool HostStartup::compare(JobOutput& output) const {
     machines.push_back(host.link()->machine());
     versions.push_back(host.link()->versions());
   }
-  for (const std::string& sentence : describe_same_machines(names, machines)) output.say(sentence);
+  for (const std::string& sentence : describe_same_machines(names, machines))
+    output.print(sentence);
   const bool has_pmix = take_pmix(versions);
-  for (const std::string& sentence : describe_differences(names, versions)) output.say(sentence);
+  for (const std::string& sentence : describe_differences(names, versions)) output.print(sentence);
   return has_pmix;
 }
 

@@ -99,7 +99,7 @@ class JobLaunch : private LaunchActions {
   void give_up_in_time();
   net::Task<void> give_up_late_hosts();
 
-  void tell_thread_shares();
+  void report_thread_shares();
   void explain_start() const;
   void explain_interrupt();
   void start_input();
@@ -119,9 +119,9 @@ class JobLaunch : private LaunchActions {
   net::Task<void> await_cause();
   // `signal`: that asked for it, or 0.
   void act(Supervisor::Action action, int signal = 0);
-  void tell_the_end();
-  void tell_independence();
-  void tell_lone_mpi(int host, const std::string& library);
+  void report_end();
+  void warn_independence();
+  void report_lone_mpi(int host, const std::string& library);
   RankContext context_of(int rank) const;
   void end_all(double grace, int signal = 0);
   net::Task<void> part();
@@ -193,7 +193,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.check_waits();
   }
   void on_independent() override { ++job.independent_hosts_; }
-  void on_mpi_loaded(const std::string& library) override { job.tell_lone_mpi(host, library); }
+  void on_mpi_loaded(const std::string& library) override { job.report_lone_mpi(host, library); }
   void on_joined(const Joined& joined) override {
     job.has_met_ = true;
     run.joined(joined);
@@ -208,8 +208,8 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (joined.has_met != 0 && job.start_watch_) job.start_watch_->hide_line();
     job.check_waits();
   }
-  void on_said(const Said& said) override { job.inspector_.on_said(said); }
-  void on_ran(const Ran& ran) override { job.inspector_.on_ran(ran); }
+  void on_output_chunk(const OutputChunk& chunk) override { job.inspector_.on_output_chunk(chunk); }
+  void on_ran(const ExecResult& ran) override { job.inspector_.on_ran(ran); }
   void on_signalled(int number) override { job.signals_.pass_on(number, host); }
   void on_leaving(const std::string& why) override {
     run.advance(HostState::kStarting, HostState::kLeaving, HostCause::kLeave);
@@ -324,7 +324,7 @@ void JobLaunch::on_gone(int host) {
 }
 
 void JobLaunch::show_silence() {
-  while (const auto news = silent_hosts_.take_news()) output_->say(*news);
+  while (const auto news = silent_hosts_.take_news()) output_->print(*news);
   const std::string line = silent_hosts_.status_line();
   const bool had_line = std::exchange(has_silence_line_, !line.empty());
   if (start_watch_) start_watch_->suspend_line(has_silence_line_);
@@ -368,7 +368,7 @@ net::Task<int> JobLaunch::run_all() {
   timeout_.cancel();
   if (start_watch_) start_watch_->stop();
   co_await policy_->end();
-  tell_the_end();
+  report_end();
   co_await output_->drain();
   co_await part();
   co_await output_->drain();  // of what was logged since
@@ -467,16 +467,16 @@ Status JobLaunch::find_places() {
   HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), plan_, std::move(style)));
   if (generation_ == 0) {
     const Environment given = overlay(environment(), host_jobs_.environment_choice().values);
-    for (const std::string& sentence : about_misspelt_variables(given)) output_->say(sentence);
+    for (const std::string& sentence : about_misspelt_variables(given)) output_->print(sentence);
     for (const char* key : {"mpi_args", "binding_args"}) {
       if (!options_.settings.table().is_set(key)) continue;
-      output_->say(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
+      output_->print(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
     }
     report_variables_without_effect();
   }
   if (const std::string lowered = about_lowered_lease(settings);
       !lowered.empty() && generation_ == 0) {
-    output_->say(lowered);
+    output_->print(lowered);
   }
   return {};
 }
@@ -485,12 +485,13 @@ void JobLaunch::report_variables_without_effect() {
   const EnvironmentChoice& choice = host_jobs_.environment_choice();
   const auto own = ineffective_names(choice, !options_.settings.environment.no_torch_env);
   for (const std::string& name : own) {
-    output_->say(cat(name, " of -x or --env-file has no effect: horovodrun itself sets this ",
-                     "variable for each rank"));
+    output_->print(cat(name, " of -x or --env-file has no effect: horovodrun itself sets this ",
+                       "variable for each rank"));
   }
   for (const std::string& name : unset_names(environment(), choice)) {
     if (std::ranges::find(own, name) != own.end()) continue;
-    output_->say(cat(name, " of -x or --env-file is not set here, so ranks get none of that name"));
+    output_->print(
+        cat(name, " of -x or --env-file is not set here, so ranks get none of that name"));
   }
 }
 
@@ -509,11 +510,11 @@ std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
 net::Task<int> JobLaunch::prepare() {
   const HostStartup::Outcome hosts = co_await startup_.run(*output_);
   if (interrupt_ != 0) {
-    output_->say(cat("ended by ", signal_name(interrupt_), " before anything was started"));
+    output_->print(cat("ended by ", signal_name(interrupt_), " before anything was started"));
   }
-  for (const Status& error : hosts.errors) output_->say(error.message());
+  for (const Status& error : hosts.errors) output_->print(error.message());
   if (const std::string meant = meant_command(hosts.errors, options_.command[0]); !meant.empty())
-    output_->say(meant);
+    output_->print(meant);
   if (interrupt_ != 0 || !hosts.errors.empty()) {
     co_await output_->drain();
     co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
@@ -521,8 +522,8 @@ net::Task<int> JobLaunch::prepare() {
   if (options_.settings.environment.no_torch_env) {
     for (HostRun& host : hosts_.hosts()) remove_torch_variables(host.order().environment);
   }
-  for (const std::string& warning : hosts.warnings) output_->say(warning);
-  if (generation_ == 0 && options_.settings.job.verbose) tell_thread_shares();
+  for (const std::string& warning : hosts.warnings) output_->print(warning);
+  if (generation_ == 0 && options_.settings.job.verbose) report_thread_shares();
   explain_start();
   co_return 0;
 }
@@ -549,7 +550,7 @@ void JobLaunch::explain_start() const {
   }
 }
 
-void JobLaunch::tell_thread_shares() {
+void JobLaunch::report_thread_shares() {
   std::vector<std::string> names;
   std::vector<uint32_t> threads;
   for (const HostRun& host : hosts_.hosts()) {
@@ -557,7 +558,7 @@ void JobLaunch::tell_thread_shares() {
     threads.push_back(host.link()->threads());
   }
   const std::string sentence = describe_thread_shares(names, threads);
-  if (!sentence.empty()) output_->say(sentence);
+  if (!sentence.empty()) output_->print(sentence);
 }
 
 void JobLaunch::start() {
@@ -586,7 +587,7 @@ void JobLaunch::start() {
   inspector_.open(*policy_);
   server_->show_launch([this] { return inspector_.states(); });
   loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
-                      [](const std::string& sentence) { launcher::say(sentence); });
+                      [](const std::string& sentence) { launcher::print_message(sentence); });
   if (const double seconds = options_.settings.end.timeout.value_or(0); seconds > 0) {
     timeout_.expires_at(
         (history_ != nullptr ? history_->began : Clock::now()) +
@@ -665,7 +666,7 @@ void JobLaunch::explain_interrupt() {
   const int living = hosts_.living_ranks();
   if (living == 0 || ::isatty(STDERR_FILENO) != 1) return;
   output_->end_typed_line();
-  output_->say(cat("ending ", count_of_ranks(living), "; Ctrl-C again to kill"));
+  output_->print(cat("ending ", count_of_ranks(living), "; Ctrl-C again to kill"));
 }
 
 std::optional<Supervisor::LeftBy> JobLaunch::left_by(int rank) const {
@@ -686,7 +687,7 @@ net::Task<void> JobLaunch::await_cause() {
 }
 
 void JobLaunch::act(Supervisor::Action action, int signal) {
-  if (const auto news = supervisor_.take_news()) output_->say(*news);
+  if (const auto news = supervisor_.take_news()) output_->print(*news);
   switch (action) {
     case Supervisor::Action::kNone:
       break;
@@ -765,7 +766,7 @@ net::Task<void> JobLaunch::give_up_late_hosts() {
       continue;
     }
     if (supervisor_.is_ending())
-      output_->say(cat("host ", host.name(), " has not confirmed that its ranks ended"));
+      output_->print(cat("host ", host.name(), " has not confirmed that its ranks ended"));
     host.close();
     act(supervisor_.on_lost(number, unavailable("it does not answer")));
   }
@@ -795,11 +796,11 @@ net::Task<void> JobLaunch::time_out(double seconds) {
   for (size_t host = 0; host < texts.size(); ++host) {
     const HostRun& run = hosts_.host(static_cast<int>(host));
     if (const std::string silence = inspector_.silence_of(run); !silence.empty()) {
-      output_->say(cat("host ", run.name(), ": ", silence));
+      output_->print(cat("host ", run.name(), ": ", silence));
     }
     if (texts[host].empty()) continue;
-    output_->say(cat("where the ranks of host ", run.name(), " are:\n",
-                     std::string_view(texts[host]).substr(0, texts[host].size() - 1)));
+    output_->print(cat("where the ranks of host ", run.name(), " are:\n",
+                       std::string_view(texts[host]).substr(0, texts[host].size() - 1)));
   }
   act(supervisor_.on_timeout(seconds));
 }
@@ -821,10 +822,10 @@ RankContext JobLaunch::context_of(int rank) const {
 }
 
 // Ranks that do not know of each other have each done the whole work, and look like success.
-void JobLaunch::tell_independence() {
+void JobLaunch::warn_independence() {
   if (plan_.size() < 2 || has_met_ || independent_hosts_ != hosts_.hosts().size()) return;
   if (options_.settings.environment.independent) return;
-  output_->say(
+  output_->print(
       cat("each of the ", plan_.size(), " ranks has run ", printable(join(options_.command, " ")),
           " by itself: none has called hvd.init(), used the job's store, PMIx or "
           "MASTER_PORT, and no source of the program mentions a rank; call hvd.init() in "
@@ -832,20 +833,21 @@ void JobLaunch::tell_independence() {
 }
 
 // Ranks that load MPI without a server of PMIx have each a world of their own, and look like success.
-void JobLaunch::tell_lone_mpi(int host, const std::string& library) {
+void JobLaunch::report_lone_mpi(int host, const std::string& library) {
   if (plan_.size() < 2 || options_.settings.environment.independent) return;
   if (std::exchange(has_lone_mpi_, true)) return;
-  output_->say(cat("host ", plan_.hosts[static_cast<size_t>(host)].name, ": a rank has loaded ",
-                   printable(library),
-                   ", but PMIx was left out, because neither the program nor its Python packages "
-                   "showed a use of MPI: each rank is a world of one in MPI; with --pmix the ranks "
-                   "of Open MPI find each other"));
+  output_->print(
+      cat("host ", plan_.hosts[static_cast<size_t>(host)].name, ": a rank has loaded ",
+          printable(library),
+          ", but PMIx was left out, because neither the program nor its Python packages "
+          "showed a use of MPI: each rank is a world of one in MPI; with --pmix the ranks "
+          "of Open MPI find each other"));
 }
 
-void JobLaunch::tell_the_end() {
+void JobLaunch::report_end() {
   output_->show_tracebacks();
   std::string report = supervisor_.report();
-  if (report.empty()) return tell_independence();
+  if (report.empty()) return warn_independence();
   const int rank = supervisor_.failed_rank();
   const std::string words = rank < 0 ? "" : output_->last_errors(rank);
   if (rank >= 0) report += advice_on(words, context_of(rank));
@@ -856,11 +858,11 @@ void JobLaunch::tell_the_end() {
                   killed.starts_with("ranks ") ? "were" : "was", " killed");
   }
   // The output of a single rank stands directly above the report: no need to repeat it.
-  if (words.empty() || plan_.size() == 1) return output_->say(report);
+  if (words.empty() || plan_.size() == 1) return output_->print(report);
   const std::string whose =
       killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);
-  output_->say(cat(report, "; ", whose, " on standard error:\n",
-                   std::string_view(words).substr(0, words.size() - 1)));
+  output_->print(cat(report, "; ", whose, " on standard error:\n",
+                     std::string_view(words).substr(0, words.size() - 1)));
 }
 
 void prepare_process(const Options& options) {

@@ -69,14 +69,14 @@ void JobInspector::open(JobPolicy& policy) {
     server_ = *std::move(server);
 }
 
-// Sends the caller records as exec does: Said or the reason why not, then an exit code.
+// Sends the caller records as exec does: OutputChunk or the reason why not, then an exit code.
 net::Task<void> JobInspector::change(const std::vector<std::string>& words,
                                      net::StreamSocket& caller) {
   const auto sentence = policy_->change(words);
-  Ran end{.why = {}};
+  ExecResult end{.why = {}};
   if (sentence.ok()) {
-    const Message said = Said{.bytes = *sentence + "\n"};
-    co_await send_record(caller, said);
+    const Message chunk = OutputChunk{.bytes = *sentence + "\n"};
+    co_await send_record(caller, chunk);
   } else {
     end.code = kExitBadInput;
     end.why = cat("horovodrun: ", sentence.status().message(), "\n");
@@ -108,8 +108,8 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
     Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
     if (run != nullptr) co_return co_await commands_.run(std::move(*run), caller);
     const Message refusal =
-        Ran{.code = kExitBadInput,
-            .why = "this is no order to run a command: is it of another release?\n"};
+        ExecResult{.code = kExitBadInput,
+                   .why = "this is no order to run a command: is it of another release?\n"};
     co_await send_record(caller, refusal);
     co_return;
   }

@@ -37,8 +37,8 @@ class JobInspector {
   void on_inspected(int host, uint32_t number, const std::string& text) {
     inspection_.on_answer(static_cast<size_t>(host), number, text);
   }
-  void on_said(const Said& said) { commands_.on_said(said); }
-  void on_ran(const Ran& ran) { commands_.on_ran(ran); }
+  void on_output_chunk(const OutputChunk& chunk) { commands_.on_output_chunk(chunk); }
+  void on_ran(const ExecResult& ran) { commands_.on_ran(ran); }
   void on_host_gone(int host) { commands_.on_host_gone(host); }
   void on_silence(int host, double seconds);
   void on_answer(int host) { commands_.on_answer(host); }

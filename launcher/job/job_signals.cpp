@@ -67,21 +67,21 @@ void JobSignals::pass_on(int number, int from_host) {
 
 // Pauses the agents' leases, and stops the ranks and this process until SIGCONT continues it.
 net::Task<void> JobSignals::suspend() {
-  struct Telling {
+  struct Suspensions {
     size_t left;
     net::asio::steady_timer done;
   };
-  const auto telling =
-      std::make_shared<Telling>(Telling{0, net::asio::steady_timer(loop_, kTimeToSuspend)});
+  const auto suspensions =
+      std::make_shared<Suspensions>(Suspensions{0, net::asio::steady_timer(loop_, kTimeToSuspend)});
   for (const HostRun& host : hosts_.hosts()) {
     if (host.link() == nullptr) continue;
-    ++telling->left;
+    ++suspensions->left;
     host.link()->signal(SIGTSTP);
-    net::asio::co_spawn(loop_, host.link()->suspend(), [telling](std::exception_ptr, Status) {
-      if (--telling->left == 0) telling->done.cancel();
+    net::asio::co_spawn(loop_, host.link()->suspend(), [suspensions](std::exception_ptr, Status) {
+      if (--suspensions->left == 0) suspensions->done.cancel();
     });
   }
-  if (telling->left > 0) co_await telling->done.async_wait(net::use_tuple);
+  if (suspensions->left > 0) co_await suspensions->done.async_wait(net::use_tuple);
   ::raise(SIGSTOP);
   for (const HostRun& host : hosts_.hosts()) {
     if (host.link() != nullptr) host.link()->signal(SIGCONT);

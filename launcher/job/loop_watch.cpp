@@ -24,12 +24,12 @@ constexpr int kMissedTurns = 4;
 
 struct LoopWatch::State {
   State(net::asio::any_io_executor loop, double lease_seconds,
-        std::function<void(const std::string&)> say)
-      : loop(std::move(loop)), lease_seconds(lease_seconds), say(std::move(say)) {}
+        std::function<void(const std::string&)> report)
+      : loop(std::move(loop)), lease_seconds(lease_seconds), report(std::move(report)) {}
 
   const net::asio::any_io_executor loop;
   const double lease_seconds;
-  const std::function<void(const std::string&)> say;
+  const std::function<void(const std::string&)> report;
   Mutex mutex;
   std::condition_variable changed;
   bool has_turned HVD_GUARDED_BY(mutex) = true;
@@ -37,8 +37,8 @@ struct LoopWatch::State {
 };
 
 LoopWatch::LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
-                     std::function<void(const std::string&)> say)
-    : state_(std::make_shared<State>(std::move(loop), lease_seconds, std::move(say))) {
+                     std::function<void(const std::string&)> report)
+    : state_(std::make_shared<State>(std::move(loop), lease_seconds, std::move(report))) {
   if (lease_seconds <= 0) return;
   sigset_t all, before;
   ::sigfillset(&all);
@@ -71,10 +71,10 @@ void LoopWatch::watch(const std::shared_ptr<State>& state) {
       });
     } else if (++missed == kMissedTurns) {
       lock.unlock();
-      state->say(cat("the launcher has been blocked for ",
-                     state->lease_seconds * kMissedTurns / kTurnsInLease,
-                     " s; a file system that stalls or a lack of free memory can block it; after ",
-                     state->lease_seconds, " s (--lease) the agents end their ranks"));
+      state->report(cat(
+          "the launcher has been blocked for ", state->lease_seconds * kMissedTurns / kTurnsInLease,
+          " s; a file system that stalls or a lack of free memory can block it; after ",
+          state->lease_seconds, " s (--lease) the agents end their ranks"));
       lock.lock();
     }
     const auto next = Clock::now() + turn;

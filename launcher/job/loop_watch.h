@@ -15,7 +15,7 @@ class LoopWatch {
   // The thread calls `say` once for each time that the loop is blocked for two thirds of the lease.
   // `say` must own all that it uses. A lease of 0 needs no watch.
   LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
-            std::function<void(const std::string& sentence)> say);
+            std::function<void(const std::string& sentence)> report);
   // Does not wait for the thread.
   ~LoopWatch();
   LoopWatch(const LoopWatch&) = delete;

@@ -69,15 +69,15 @@ StartWatch::StartWatch(net::asio::any_io_executor executor, const InitWaits& wai
 net::Task<void> StartWatch::run(std::shared_ptr<StartWatch> self) {
   const auto interval = self->is_terminal_ ? kOnTerminal : kElsewhere;
   const Clock::time_point began = Clock::now();
-  Clock::time_point told = began;  // the last sentence, or the beginning of the wait
+  Clock::time_point reported = began;  // the last sentence, or the beginning of the wait
   Clock::time_point line = began + kLineAfter;
   while (!self->is_over_) {
     const auto wait = self->waits_.longest();
     const Clock::time_point now = Clock::now();
-    if (wait) told = std::max(told, wait->since);
-    if (wait && now >= told + interval) {
-      told = now;
-      net::asio::co_spawn(self->timer_.get_executor(), tell(self, *wait), net::asio::detached);
+    if (wait) reported = std::max(reported, wait->since);
+    if (wait && now >= reported + interval) {
+      reported = now;
+      net::asio::co_spawn(self->timer_.get_executor(), report(self, *wait), net::asio::detached);
     }
     if (self->has_line_ && now >= line) {
       line = now + kLineEvery;
@@ -87,7 +87,7 @@ net::Task<void> StartWatch::run(std::shared_ptr<StartWatch> self) {
                                              terminal_width(STDERR_FILENO)));
       }
     }
-    auto next = wait ? told + interval : Clock::time_point::max();
+    auto next = wait ? reported + interval : Clock::time_point::max();
     if (self->has_line_) next = std::min(next, line);
     self->timer_.expires_at(next);
     co_await self->timer_.async_wait(net::use_tuple);
@@ -105,13 +105,13 @@ void StartWatch::hide_line() {
   output_.show_status("");
 }
 
-net::Task<void> StartWatch::tell(std::shared_ptr<StartWatch> self, InitWaits::Wait wait) {
+net::Task<void> StartWatch::report(std::shared_ptr<StartWatch> self, InitWaits::Wait wait) {
   const std::vector<std::string> answers = co_await self->ask_();
   if (self->is_over_) co_return;
   const auto now = self->waits_.longest();
   if (!now || now->since != wait.since) co_return;  // the wait is over
   const auto seconds = std::chrono::round<std::chrono::seconds>(Clock::now() - now->since).count();
-  self->output_.say(
+  self->output_.print(
       wait_sentence(*now, self->hosts_, seconds, activity_of(now->missing[0], answers)));
 }
 

@@ -43,7 +43,7 @@ class StartWatch {
   void changed() { timer_.cancel(); }
 
  private:
-  static net::Task<void> tell(std::shared_ptr<StartWatch> self, InitWaits::Wait wait);
+  static net::Task<void> report(std::shared_ptr<StartWatch> self, InitWaits::Wait wait);
 
   const InitWaits& waits_;
   JobOutput& output_;

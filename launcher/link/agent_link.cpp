@@ -91,8 +91,8 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(const Joined& joined);
   Status receive(const InputTaken& taken);
   Status receive(const Inspected& inspected);
-  Status receive(const Said& said);
-  Status receive(const Ran& ran);
+  Status receive(const OutputChunk& chunk);
+  Status receive(const ExecResult& ran);
   Status receive(const Leaving& leaving);
   Status receive(const RankLoadedMpi& loaded);
   Status receive(const Ending& ending);
@@ -404,12 +404,12 @@ Status AgentLink::Impl::receive(const Inspected& inspected) {
   return {};
 }
 
-Status AgentLink::Impl::receive(const Said& said) {
-  events_->on_said(said);
+Status AgentLink::Impl::receive(const OutputChunk& chunk) {
+  events_->on_output_chunk(chunk);
   return {};
 }
 
-Status AgentLink::Impl::receive(const Ran& ran) {
+Status AgentLink::Impl::receive(const ExecResult& ran) {
   events_->on_ran(ran);
   return {};
 }

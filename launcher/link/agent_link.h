@@ -28,9 +28,9 @@ class AgentEvents {
   // The answer to inspect(): a paragraph for each running rank of the host.
   virtual void on_inspected(uint32_t number, const std::string& text) = 0;
   // Output of a command that runs beside a rank.
-  virtual void on_said(const Said& said) = 0;
+  virtual void on_output_chunk(const OutputChunk& chunk) = 0;
   // The command has ended. All its output came before.
-  virtual void on_ran(const Ran& ran) = 0;
+  virtual void on_ran(const ExecResult& ran) = 0;
   // The rank has read `size` bytes of input: the launcher may send as many more.
   virtual void on_input_taken(int rank, size_t size) = 0;
   // The rank, or a descendant of it, is about to join this world, or has met its ranks.

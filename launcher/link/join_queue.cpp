@@ -92,7 +92,7 @@ net::Task<void> JoinQueue::take(ReturnedAgent agent) {
   if (resume_) status = co_await resume_(agent.duplex, agent.offer, agent.challenge);
   if (status.ok()) co_return;
   refused_.report(cat("the link of an agent does not resume: ", status.message()));
-  dismiss(std::move(agent.duplex), status.message());
+  reject(std::move(agent.duplex), status.message());
 }
 
 void JoinQueue::take(AdmittedAgent agent) {
@@ -101,17 +101,17 @@ void JoinQueue::take(AdmittedAgent agent) {
     log::warning(cat("an agent joined as '", printable(agent.name),
                      "', which is no host; start it "
                      "with another --name"));
-    return dismiss(std::move(agent.duplex), "its name is no host's; give it another --name");
+    return reject(std::move(agent.duplex), "its name is no host's; give it another --name");
   }
-  if (is_closed_) return dismiss(std::move(agent.duplex), "the job ends");
+  if (is_closed_) return reject(std::move(agent.duplex), "the job ends");
   if (is_complete() && !wanted_.stays_open) {
-    return dismiss(std::move(agent.duplex), "the job has the hosts that it needs");
+    return reject(std::move(agent.duplex), "the job has the hosts that it needs");
   }
   const Host& host = hosts->front();
   const std::string name = printable(host.name);
   if (const Status status = check_agent_version(agent.version); !status.ok()) {
     log::warning(cat("host ", name, ": ", status.message()));
-    return dismiss(std::move(agent.duplex), status.message());
+    return reject(std::move(agent.duplex), status.message());
   }
   if (!wanted_.hosts.empty() && find_wanted(host.name) == nullptr) {
     strangers_.insert(name);
@@ -119,9 +119,9 @@ void JoinQueue::take(AdmittedAgent agent) {
                      names_of(wanted_.hosts),
                      "; start it with one of these as --name, or add it to "
                      "-H"));
-    return dismiss(std::move(agent.duplex),
-                   cat("the job awaits ", names_of(wanted_.hosts), ", and not '", name,
-                       "'; give the agent one of these names by --name"));
+    return reject(std::move(agent.duplex),
+                  cat("the job awaits ", names_of(wanted_.hosts), ", and not '", name,
+                      "'; give the agent one of these names by --name"));
   }
   // The agent that it replaces may have left without a word.
   const auto same = std::find_if(joined_.begin(), joined_.end(), [&](const auto& other) {
@@ -131,10 +131,10 @@ void JoinQueue::take(AdmittedAgent agent) {
     log::warning(cat("host ", name,
                      " joined again; if these are two hosts, start their agents with "
                      "another --name each"));
-    let_go(**same,
-           cat("another agent joined as '", name,
-               "' and took its place; if these are two hosts, give each agent a --name of its "
-               "own"));
+    reject_after_ping(
+        **same, cat("another agent joined as '", name,
+                    "' and took its place; if these are two hosts, give each agent a --name of its "
+                    "own"));
     joined_.erase(same);
   }
   joined_.push_back(std::make_shared<Joined>(Joined{host, std::move(agent.duplex)}));
@@ -165,26 +165,26 @@ void JoinQueue::remove(const std::string& name) {
 void JoinQueue::close() {
   if (std::exchange(is_closed_, true)) return;
   for (const auto& joined : joined_) {
-    if (joined->duplex) let_go(*joined, "the job ends");
+    if (joined->duplex) reject_after_ping(*joined, "the job ends");
   }
 }
 
-void JoinQueue::let_go(Joined& joined, const std::string& why) {
+void JoinQueue::reject_after_ping(Joined& joined, const std::string& why) {
   if (joined.is_pinged)
-    joined.dismissal = why;
+    joined.rejection = why;
   else
-    dismiss(std::move(joined.duplex), why);
+    reject(std::move(joined.duplex), why);
 }
 
-void JoinQueue::dismiss(std::unique_ptr<Duplex> duplex, const std::string& why) {
+void JoinQueue::reject(std::unique_ptr<Duplex> duplex, const std::string& why) {
   // The agent closes the connection after it has read this. A close here could discard the sentence.
-  const auto tell = [](std::unique_ptr<Duplex> agent, Bytes frame) -> net::Task<void> {
+  const auto send = [](std::unique_ptr<Duplex> agent, Bytes frame) -> net::Task<void> {
     std::array<std::byte, 1024> ignored;
     if (!(co_await agent->write(frame)).ok()) co_return;
     for (Result<size_t> size = 1; size.ok() && *size > 0;)
       size = co_await agent->read_some(ignored);
   };
-  spawn_bounded(tell(std::move(duplex), framed(Failed{why})));
+  spawn_bounded(send(std::move(duplex), framed(Failed{why})));
 }
 
 void JoinQueue::on_change() {
@@ -283,8 +283,8 @@ net::Task<void> JoinQueue::ping_all() {
     const Status status = co_await joined->duplex->write(ping);
     joined->is_pinged = false;
     pinged_.cancel();
-    if (!joined->dismissal.empty()) {
-      dismiss(std::move(joined->duplex), joined->dismissal);
+    if (!joined->rejection.empty()) {
+      reject(std::move(joined->duplex), joined->rejection);
       continue;
     }
     if (status.ok()) continue;

@@ -76,7 +76,7 @@ class JoinQueue : public Spawner {
     std::unique_ptr<Duplex> duplex;  // null: spawn() has taken it
     Clock::time_point since = Clock::now();
     bool is_pinged = false;      // right now
-    std::string dismissal = {};  // why the agent is to end after the ping
+    std::string rejection = {};  // why the agent is to end after the ping
   };
 
   // An agent whose proof of the token, or whose dismissal, is under way.
@@ -89,9 +89,9 @@ class JoinQueue : public Spawner {
   void take(AdmittedAgent agent);
   net::Task<void> take(ReturnedAgent agent);
   // As dismiss(), once no ping is under way.
-  void let_go(Joined& joined, const std::string& why);
+  void reject_after_ping(Joined& joined, const std::string& why);
   // Ends an agent. The agent prints `why` for its user.
-  void dismiss(std::unique_ptr<Duplex> duplex, const std::string& why);
+  void reject(std::unique_ptr<Duplex> duplex, const std::string& why);
   // Updates /status of the server, until take_server().
   void on_change();
   net::Task<void> ping_all();

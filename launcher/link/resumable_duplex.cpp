@@ -40,7 +40,7 @@ net::Task<Result<Resume>> read_offer(Duplex& connection) {
 }
 
 // Writes the last record, within a time limit.
-net::Task<void> say_goodbye(std::shared_ptr<Duplex> connection, Bytes record) {
+net::Task<void> send_goodbye(std::shared_ptr<Duplex> connection, Bytes record) {
   const auto executor = co_await asio::this_coro::executor;
   asio::steady_timer limit(executor, kGoodbye);
   limit.async_wait([connection](const net::error_code& error) {
@@ -285,7 +285,7 @@ void ResumableDuplex::Running::close() {
     return connection->close();
   }
   stream_.end();
-  asio::co_spawn(executor_, say_goodbye(connection, stream_.take()), asio::detached);
+  asio::co_spawn(executor_, send_goodbye(connection, stream_.take()), asio::detached);
 }
 
 ResumableDuplex::ResumableDuplex(asio::any_io_executor executor, std::unique_ptr<Duplex> first,

@@ -3,13 +3,13 @@
 namespace hvd::launcher {
 
 std::optional<MpiFlavour> flavour_of(std::string_view version_output) {
-  const auto says = [&](std::string_view words) {
+  const auto contains = [&](std::string_view words) {
     return version_output.find(words) != std::string_view::npos;
   };
-  if (says("Open MPI") || says("OpenRTE")) return MpiFlavour::kOpenMpi;
-  if (says("IBM Spectrum MPI")) return MpiFlavour::kSpectrum;
-  if (says("MPICH") || says("HYDRA")) return MpiFlavour::kMpich;
-  if (says("Intel(R) MPI")) return MpiFlavour::kIntel;
+  if (contains("Open MPI") || contains("OpenRTE")) return MpiFlavour::kOpenMpi;
+  if (contains("IBM Spectrum MPI")) return MpiFlavour::kSpectrum;
+  if (contains("MPICH") || contains("HYDRA")) return MpiFlavour::kMpich;
+  if (contains("Intel(R) MPI")) return MpiFlavour::kIntel;
   return {};
 }
 

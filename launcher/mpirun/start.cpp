@@ -50,7 +50,7 @@ Result<Variables> choose_variables(const LaunchSettings& settings) {
   HVD_ASSIGN_OR_RETURN(const EnvironmentChoice choice, read_environment_choice(settings));
   const Environment inherited = environment();
   for (const std::string& name : unset_names(inherited, choice)) {
-    say(cat("-x ", name, ": it is not set here"));
+    print_message(cat("-x ", name, ": it is not set here"));
   }
   Environment flags = flag_environment(settings);
   flags.emplace_back("PYTHONUNBUFFERED", "1");
@@ -69,16 +69,16 @@ Result<SlotPlan> make_mpi_plan(const LaunchSettings& settings, std::vector<Host>
 }
 
 Result<MpiFlavour> find_flavour(Deadline deadline) {
-  const auto said = output_of({"mpirun", "--version"}, deadline);
+  const auto output = output_of({"mpirun", "--version"}, deadline);
   constexpr char kFix[] =
       "; put that of Open MPI, MPICH, Intel MPI or Spectrum MPI first in PATH "
       "(Debian: apt-get install openmpi-bin), or leave out --mpi";
-  if (said.status().code() == Code::kNotFound) {
+  if (output.status().code() == Code::kNotFound) {
     return not_found(cat("--mpi: there is no mpirun in PATH", kFix));
   }
-  if (!said.ok()) return said.status().with_context("--mpi");
-  if (const auto flavour = flavour_of(*said)) return *flavour;
-  const std::string_view line = trim(std::string_view(*said).substr(0, said->find('\n')));
+  if (!output.ok()) return output.status().with_context("--mpi");
+  if (const auto flavour = flavour_of(*output)) return *flavour;
+  const std::string_view line = trim(std::string_view(*output).substr(0, output->find('\n')));
   return invalid_argument(
       cat("--mpi: the mpirun in PATH is none that is known: mpirun --version says ",
           line.empty() ? "nothing" : printable(line), kFix));
@@ -102,7 +102,8 @@ int start_mpirun(const Options& options, Deadline deadline) {
   const auto command = mpirun_arguments(*flavour, options, *plan, variables->exported);
   if (!command.ok()) return refuse(command.status());
   if (settings.job.dry_run) return std::puts(shown(*command).c_str()) < 0 ? kExitLauncher : 0;
-  if (settings.job.verbose) say(cat(name_of(*flavour), " starts the ranks: ", shown(*command)));
+  if (settings.job.verbose)
+    print_message(cat(name_of(*flavour), " starts the ranks: ", shown(*command)));
   return refuse(become_program(*command, variables->all));
 }
 
@@ -181,7 +182,7 @@ int start_jsrun(const Options& options, Deadline deadline) {
   const auto command = jsrun_arguments(options, hosts->size(), file.path());
   if (!command.ok()) return refuse(command.status());
   if (settings.job.dry_run) return std::puts(shown(*command).c_str()) < 0 ? kExitLauncher : 0;
-  if (settings.job.verbose) say(cat("jsrun starts the ranks: ", shown(*command)));
+  if (settings.job.verbose) print_message(cat("jsrun starts the ranks: ", shown(*command)));
   const auto code = run_program(*command, variables->all);
   return code.ok() ? *code : refuse(code.status());
 }

@@ -156,7 +156,7 @@ Status JobOutput::open_files(int rank, bool waits) {
       target.file = std::make_unique<Sink>(executor_, target.path, how, thread_);
     }
     target.file->on_broken([this, &target](int error) {
-      say(system_error(cat("cannot write to ", target.path), error).message());
+      print(system_error(cat("cannot write to ", target.path), error).message());
     });
   }
   return {};
@@ -365,7 +365,7 @@ void JobOutput::settle_tracebacks(bool all) {
   }
   if (folding(OutputStream::kStderr)) unfold(OutputStream::kStderr, false);
   const std::string sentence = tracebacks_->take_sentence(Clock::now(), all);
-  if (!sentence.empty()) say(cat(sentence, " (--verbose prints all tracebacks)"));
+  if (!sentence.empty()) print(cat(sentence, " (--verbose prints all tracebacks)"));
   settle_tracebacks_by(tracebacks_->deadline().time());
 }
 
@@ -458,7 +458,7 @@ void JobOutput::show_status(std::string_view line) {
   stderr_.write(cat("\r\x1b[K", line));
 }
 
-void JobOutput::say(std::string_view sentence) {
+void JobOutput::print(std::string_view sentence) {
   begin_line();
   if (style_.folds) unfold(OutputStream::kStderr, true);
   if (style_.format == LineFormat::kText) return stderr_.write(cat("horovodrun: ", sentence, "\n"));

@@ -61,7 +61,7 @@ class JobOutput {
   // Shows the tracebacks that are held back: the job has ended.
   void show_tracebacks() { settle_tracebacks(true); }
   // A line of the launcher itself, on standard error: "horovodrun: " + sentence.
-  void say(std::string_view sentence);
+  void print(std::string_view sentence);
   // The user has ended a line on the terminal, which stands behind what a rank asked.
   void line_was_typed();
   // The terminal has shown ^C, without an end of the line, on standard error.

@@ -14,17 +14,17 @@ std::string line_of(std::string_view sentence) {
   return cat("horovodrun: ", sentence, "\n");
 }
 
-void say(std::string_view sentence) { std::fputs(line_of(sentence).c_str(), stderr); }
+void print_message(std::string_view sentence) { std::fputs(line_of(sentence).c_str(), stderr); }
 
 int refuse(const Status& why) {
-  say(why.message());
+  print_message(why.message());
   return kExitBadInput;
 }
 
-int show(const Said& said) {
-  FILE* const stream = said.is_error != 0 ? stderr : stdout;
+int show(const OutputChunk& chunk) {
+  FILE* const stream = chunk.is_error != 0 ? stderr : stdout;
   const bool is_written =
-      std::fwrite(said.bytes.data(), 1, said.bytes.size(), stream) == said.bytes.size();
+      std::fwrite(chunk.bytes.data(), 1, chunk.bytes.size(), stream) == chunk.bytes.size();
   return is_written && std::fflush(stream) == 0 ? 0 : kExitLauncher;
 }
 

@@ -9,16 +9,16 @@
 
 namespace hvd::launcher {
 
-struct Said;
+struct OutputChunk;
 
 // "horovodrun: " + sentence and a newline, or an object with --log-format json.
 std::string line_of(std::string_view sentence);
 // One sentence on standard error.
-void say(std::string_view sentence);
+void print_message(std::string_view sentence);
 // Says on standard error why nothing was started; returns kExitBadInput.
 int refuse(const Status& why);
 
 // Prints the bytes on their stream at once; returns 0, or an exit code when they cannot be written.
-int show(const Said& said);
+int show(const OutputChunk& chunk);
 
 }  // namespace hvd::launcher

@@ -19,7 +19,7 @@ std::string version_of(const Versions& versions, std::string_view what) {
   return {};
 }
 
-std::string told(std::string_view what, const std::string& version) {
+std::string version_text(std::string_view what, const std::string& version) {
   return version.empty() ? cat("no ", what) : cat(what, " ", version);
 }
 
@@ -47,10 +47,10 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     for (const size_t host : asked) {
       const std::string found = version_of(versions[host], what);
       if (is_same_release(found, wanted)) continue;
-      sentences.push_back(cat("host ", hosts[host], " has ", told(what, found),
+      sentences.push_back(cat("host ", hosts[host], " has ", version_text(what, found),
                               " for this program, "
                               "and host ",
-                              hosts[usual], " has ", told(what, wanted),
+                              hosts[usual], " has ", version_text(what, wanted),
                               "; install the same on both, or name the program by a path that "
                               "is the same environment on all hosts"));
     }

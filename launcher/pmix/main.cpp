@@ -26,7 +26,7 @@ int fail(const Status& status) {
   return 1;
 }
 
-bool say(const PmixTexts& texts) {
+bool send(const PmixTexts& texts) {
   const std::string bytes = pack_texts(texts);
   size_t done = 0;
   while (done < bytes.size()) {
@@ -39,7 +39,7 @@ bool say(const PmixTexts& texts) {
 }
 
 // Nothing at the end of the input.
-std::optional<PmixTexts> hear() {
+std::optional<PmixTexts> receive() {
   std::string bytes;
   char buffer[4096];
   for (;;) {
@@ -63,13 +63,13 @@ Status start(const Arguments& arguments) {
 
 Status serve(const Arguments& arguments) {
   if (!arguments.is_standby) HVD_RETURN_IF_ERROR(start(arguments));
-  if (!say({pmix_version()})) return {};
-  const auto texts = hear();
+  if (!send({pmix_version()})) return {};
+  const auto texts = receive();
   if (!texts) return {};  // the job ended before it began, or needs no PMIx
   HVD_ASSIGN_OR_RETURN(const PmixOrder order, parse_pmix_order(*texts));
   if (arguments.is_standby) HVD_RETURN_IF_ERROR(start(arguments));
   HVD_ASSIGN_OR_RETURN(const auto environments, serve_job(order, arguments.folder));
-  if (say(to_texts(environments))) hear();
+  if (send(to_texts(environments))) receive();
   return {};
 }
 

@@ -114,7 +114,7 @@ struct Inspect {
   uint8_t detail = 0;   // an InspectDetail
   static auto fields(auto& m) { return std::tie(m.number, m.detail); }
 };
-// Run a command beside a rank, in the rank's environment. Answered by Said and Ran.
+// Run a command beside a rank, in the rank's environment. Answered by OutputChunk and ExecResult.
 struct Run {
   static constexpr MessageType kType{25, "a command to run", Sender::kLauncher};
   uint32_t number = 0;  // names the order in the answers
@@ -125,7 +125,7 @@ struct Run {
   static auto fields(auto& m) { return std::tie(m.number, m.rank, m.ranks, m.command); }
 };
 // Number of output bytes of a command that its reader has consumed.
-struct SaidTaken {
+struct OutputCredit {
   static constexpr MessageType kType{30, "an acknowledgement of output of a command",
                                      Sender::kLauncher};
   uint32_t number = 0;  // number in the order (Run)
@@ -214,8 +214,8 @@ struct Inspected {
   std::string text;
   static auto fields(auto& m) { return std::tie(m.number, m.text); }
 };
-// A piece of the output of a Run's command. At most kSaidWindow bytes wait for a SaidTaken.
-struct Said {
+// A piece of the output of a Run's command. At most kChunkWindow bytes wait for a OutputCredit.
+struct OutputChunk {
   static constexpr MessageType kType{29, "output of a command", Sender::kAgent};
   uint32_t number = 0;
   int32_t rank = 0;
@@ -224,7 +224,7 @@ struct Said {
   static auto fields(auto& m) { return std::tie(m.number, m.rank, m.is_error, m.bytes); }
 };
 // The end of a Run's command, after all of its output.
-struct Ran {
+struct ExecResult {
   static constexpr MessageType kType{26, "a command's end", Sender::kAgent};
   uint32_t number = 0;
   int32_t rank = 0;
@@ -345,9 +345,9 @@ struct Resumed {
 using Message =
     std::variant<AgentHello, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
-                 ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, Ran,
-                 StagePart, Staged, Said, SaidTaken, StopRun, Ending, Signalled, OpenSession,
-                 Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi>;
+                 ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult,
+                 StagePart, Staged, OutputChunk, OutputCredit, StopRun, Ending, Signalled,
+                 OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.
@@ -364,7 +364,7 @@ constexpr size_t kMaxRanks = (kFirstStoreStream - kFirstOutputStream) / 2;
 // Limit of unread input of a rank.
 constexpr size_t kInputWindow = 64 << 10;
 // Limit of unread output of a command beside a rank.
-constexpr size_t kSaidWindow = 64 << 10;
+constexpr size_t kChunkWindow = 64 << 10;
 
 uint32_t output_stream(size_t index, OutputStream stream);
 

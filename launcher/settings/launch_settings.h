@@ -1,6 +1,5 @@
-// What the launcher takes from its command line, config file and environment: a field for each setting that it reads,
-// by the topic of --help, filled from the table of settings (src/base/settings_table.cpp), which says what each one
-// means. A text that is not set is empty.
+// The settings of the launcher, from its command line, config file and environment: a field for each setting that it
+// reads, by the topic of --help. The table of settings (src/base/settings_table.cpp) says what each one means.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +11,6 @@
 #include "base/settings.h"
 
 namespace hvd::launcher {
-
-// A number that has a default, and whether the user has set it.
-template <typename T>
-struct Chosen {
-  T value{};
-  bool is_set = false;
-};
 
 struct JobOptions {
   std::optional<int64_t> num_proc;
@@ -67,7 +59,7 @@ struct NetworkOptions {
   bool encrypt = false;
 };
 
-struct JoinOptions {
+struct JoiningHostOptions {
   std::optional<std::string> listen;
   std::optional<std::string> token_file;
   std::optional<int64_t> token_fd;
@@ -147,7 +139,7 @@ struct LaunchSettings {
   ElasticOptions elastic;
   SshOptions ssh;
   NetworkOptions network;
-  JoinOptions join;
+  JoiningHostOptions join;
   EnvironmentOptions environment;
   OutputOptions output;
   EndOptions end;

@@ -33,7 +33,7 @@ void LastWords::add(std::string_view text) {
   filtered_ -= std::min(filtered_, excess);
 }
 
-std::string LastWords::said() const {
+std::string LastWords::last_lines() const {
   std::vector<std::string> lines;
   for (const std::string& line : split(tail_, '\n')) {
     const std::string_view words = trim(line);
@@ -45,7 +45,7 @@ std::string LastWords::said() const {
 }
 
 std::string LastWords::text() const {
-  std::string text = said();
+  std::string text = last_lines();
   std::string end;
   if (!signal_.empty()) {
     end = cat("was ended by signal ", signal_);

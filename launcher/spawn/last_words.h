@@ -22,8 +22,8 @@ class LastWords {
   bool ended() const { return code_ || !signal_.empty(); }
   std::optional<int> exit_code() const { return code_; }
   // Returns the last lines of the output, joined by "; ". Empty without output.
-  std::string said() const;
-  // Returns said(), and the exit status after a failure: "no such file; ended with exit code 127".
+  std::string last_lines() const;
+  // Returns last_lines(), and the exit status after a failure: "no such file; ended with exit code 127".
   std::string text() const;
 
  private:

@@ -131,10 +131,10 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
     global _first_generation
     if _first_generation is None:  # each attempt that failed had a generation of its own
         _first_generation = library().hvd_generation() - (_ATTEMPTS - 1 - left)
-    _tell_environment()
+    _set_environment()
 
 
-def _tell_environment() -> None:
+def _set_environment() -> None:
     for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"):
         os.environ[f"HOROVOD_{name}"] = str(getattr(library(), f"hvd_{name.lower()}")())
     os.environ["HOROVOD_GENERATION"] = str(library().hvd_generation())
@@ -151,7 +151,7 @@ def _joined() -> None:
     global _join_error
     try:
         _restore_sets(_sets_to_add)
-        _tell_environment()
+        _set_environment()
     except Exception as error:
         _join_error = error
         if not _raises_join_error:

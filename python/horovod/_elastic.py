@@ -18,7 +18,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Tuple
 
 from horovod import _basics, _objects, _ops
 from horovod._library import library
-from horovod._notices import HostUpdateResult, told
+from horovod._notices import HostUpdateResult, notified
 from horovod._ops import Dtype, Kind, Tensor
 from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
@@ -298,7 +298,7 @@ def run_with(func: Callable[..., Any], reset: Callable[[], Any],
              errors: Callable[[], ContextManager[None]]) -> Callable[..., Any]:
     """`run_fn`, where `errors()` turns a framework's errors of collectives into HorovodInternalError."""
 
-    @told
+    @notified
     @_noted
     @functools.wraps(func)
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:

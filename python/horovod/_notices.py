@@ -61,9 +61,9 @@ class WorkerNotificationManager:
     def handle_hosts_updated(self, timestamp: int, update_res: Any) -> None:
         """Calls all listeners, on this rank. `timestamp`: seconds since 1970; `update_res`: a
         HostUpdateResult. Prints the exception of one that raises."""
-        self._tell(lambda listener: True, timestamp, update_res)
+        self._notify(lambda listener: True, timestamp, update_res)
 
-    def _tell(self, wanted: Callable[[Any], bool], timestamp: int, update_res: Any) -> None:
+    def _notify(self, wanted: Callable[[Any], bool], timestamp: int, update_res: Any) -> None:
         with self._lock:
             listeners = [listener for listener in self._listeners.values() if wanted(listener)]
         for listener in listeners:
@@ -83,18 +83,18 @@ class WorkerNotificationManager:
                 self._ended = None
 
     def _look(self, ended: threading.Event) -> None:
-        told: Tuple[int, int] = (-1, 0)  # generation and changes
+        notified: Tuple[int, int] = (-1, 0)  # generation and changes
         while not ended.wait(_SECONDS):
             found = (library().hvd_generation(), library().hvd_host_updates())
-            if found[0] >= 0 and found[1] and found != told:
-                self._tell(_waits, int(time.time()), HostUpdateResult(found[1]))
-            told = found
+            if found[0] >= 0 and found[1] and found != notified:
+                self._notify(_waits, int(time.time()), HostUpdateResult(found[1]))
+            notified = found
 
 
 notification_manager = WorkerNotificationManager()
 
 
-def told(function: Callable[..., Any]) -> Callable[..., Any]:
+def notified(function: Callable[..., Any]) -> Callable[..., Any]:
     """Makes the state, which is the function's first argument, a listener while the function runs."""
 
     @functools.wraps(function)

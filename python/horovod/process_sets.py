@@ -248,7 +248,7 @@ def restore(broadcast: Callable[[Any], Any]) -> None:
         _begin(record, last)
     for number in taken:
         _remove(number)
-    _tell_missed([record for record in _records if record.ranks[-1] >= size], size)
+    _warn_missed([record for record in _records if record.ranks[-1] >= size], size)
 
 
 def _other_sets(size: int, used: List[List[int]]) -> Iterator[List[int]]:
@@ -258,7 +258,7 @@ def _other_sets(size: int, used: List[List[int]]) -> Iterator[List[int]]:
                 yield ranks
 
 
-def _tell_missed(missed: List[_Record], size: int) -> None:
+def _warn_missed(missed: List[_Record], size: int) -> None:
     new = [record for record in missed if not record.is_missed]
     for record in missed:
         record.is_missed = True

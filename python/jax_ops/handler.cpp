@@ -89,7 +89,7 @@ class SubmittedCall : public python::Awaited {
     }
   }
 
-  void tell(FfiFuture* future) { future_ = future; }
+  void set_future(FfiFuture* future) { future_ = future; }
 
   // Ends the call; returns its error, or NULL. The work must be complete.
   FfiError* end(int status, char* error) {
@@ -162,7 +162,7 @@ FfiError* execute(FfiCall* call) {
     FfiError* ended = work->end(status, error);
     return ended != nullptr ? ended : failed;
   }
-  work->tell(create.future);
+  work->set_future(create.future);
   call->future = create.future;
   waiter().add(work.release());
   return nullptr;

@@ -33,21 +33,21 @@ constexpr int kUnauthenticatedCode = 16;
 constexpr std::string_view kOldToken = "revision of auth store is old";
 constexpr std::string_view kNoUser = "user name is empty";
 
-bool says(const Fault& fault, std::string_view words) {
+bool contains(const Fault& fault, std::string_view words) {
   return fault.message.find(words) != std::string::npos;
 }
 
 // The token has expired, or etcd's users or roles have changed since it was issued.
 bool is_token_refused(const Fault& fault) {
-  return fault.code == kUnauthenticatedCode || says(fault, kOldToken);
+  return fault.code == kUnauthenticatedCode || contains(fault, kOldToken);
 }
 
 // The code for a fault that every endpoint would repeat; nothing for a fault that may pass.
 std::optional<Code> final_code(const Fault& fault) {
-  if (says(fault, kOldToken)) return {};
+  if (contains(fault, kOldToken)) return {};
   switch (fault.code) {
     case kInvalidArgumentCode:
-      return says(fault, kNoUser) ? Code::kPermissionDenied : Code::kInvalidArgument;
+      return contains(fault, kNoUser) ? Code::kPermissionDenied : Code::kInvalidArgument;
     case kNotFoundCode:
       return Code::kNotFound;
     case kPermissionDeniedCode:
@@ -133,7 +133,7 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
 }
 
 std::string EtcdClient::advise(const Fault& fault) const {
-  const bool is_nobody = access_.user.empty() && says(fault, kNoUser);
+  const bool is_nobody = access_.user.empty() && contains(fault, kNoUser);
   return cat(fault.message,
              is_nobody ? "; name a file with USER:PASSWORD by --etcd-user-file" : "");
 }

@@ -33,7 +33,7 @@ class ClientProof {
   // Signature of the reply to the admitted request, in hexadecimal digits.
   std::string signature_of(const Reply& reply) const;
 
-  bool has_said_hello() const { return key_.has_value(); }
+  bool has_key() const { return key_.has_value(); }
   // At least one request had a valid signature.
   bool is_proven() const { return is_proven_; }
 

@@ -314,7 +314,7 @@ bool Session::keeps() const {
   // The original's server always closes, and its clients may wait for the end of the connection.
   if (is_unsigned_) return to_lower(parser_->field("Connection")) == "keep-alive";
   // A client that has not sent hello cannot sign a second request.
-  return parser_->keep_alive() && client_.has_said_hello();
+  return parser_->keep_alive() && client_.has_key();
 }
 
 // A signed reply waits until the durable store has confirmed all earlier changes. A reply that is due

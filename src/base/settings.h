@@ -52,6 +52,13 @@ std::span<const char* const> other_variables();
 // Ends the process when the key is not in the table: a defect, not an input.
 const Setting& setting(std::string_view key);
 
+// The value of a setting that has a default, and whether the user has set it.
+template <typename T>
+struct Chosen {
+  T value{};
+  bool is_set = false;
+};
+
 // The values of one program: explicit ones over the environment over the defaults.
 class Settings {
  public:

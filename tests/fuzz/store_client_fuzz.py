@@ -22,7 +22,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SPEC = importlib.util.spec_from_file_location(
-    "store_client", ROOT / "plugins" / "python" / "horovod" / "runner" / "_store.py")
+    "store_client", ROOT / "python" / "horovod" / "runner" / "_store.py")
 client = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(client)
 

@@ -162,8 +162,8 @@ TEST_CASE("a probe ends with its child, whoever else holds its pipe, and ends th
   Probe probe([] { return become({"sh", "-c", "echo said >&2; sleep 3000 & echo $! >&2"}, {}); });
   const ProbeOutcome outcome = probe.wait(Deadline::after_seconds(60));
   CHECK(outcome.works);
-  REQUIRE(outcome.said.starts_with("said\n"));
-  const pid_t other = std::stoi(outcome.said.substr(5));
+  REQUIRE(outcome.output.starts_with("said\n"));
+  const pid_t other = std::stoi(outcome.output.substr(5));
   // Its zombie is for whoever adopts it.
   bool has_ended = false;
   for (const Deadline limit = Deadline::after_seconds(60); !has_ended && !limit.passed();) {

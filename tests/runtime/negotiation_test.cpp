@@ -90,24 +90,24 @@ TEST_CASE("the first check that fails is the one that is reported") {
     merge(&both, proposal(4, b));
     return verdict(both, "rank 3").message();
   };
-  const auto says = [](const std::string& text, const char* part) {
+  const auto kind = [](const std::string& text, const char* part) {
     CHECK_MESSAGE(text.find(part) != std::string::npos, text);
   };
   const char* join = "not supported with Join at this time: rank 3 joined before it";
   // The error about a joined rank comes before errors about shapes, where only rows may differ, and
   // before errors about roots.
-  says(told(HVD_ALLGATHER, {2, 3}, {2, 4}), join);
-  says(told(HVD_ALLTOALL, {2}, {}), join);
-  says(told(HVD_BROADCAST, {2}, {2}, [](Request* r) { r->root = 1; }), join);
-  says(told(HVD_REDUCESCATTER, {}, {}), join);
+  kind(told(HVD_ALLGATHER, {2, 3}, {2, 4}), join);
+  kind(told(HVD_ALLTOALL, {2}, {}), join);
+  kind(told(HVD_BROADCAST, {2}, {2}, [](Request* r) { r->root = 1; }), join);
+  kind(told(HVD_REDUCESCATTER, {}, {}), join);
   // Errors about parameters that every operation has come first.
-  says(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->tensors[0].dtype = HVD_INT8; }),
+  kind(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->tensors[0].dtype = HVD_INT8; }),
        "Mismatched data types");
-  says(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->op = HVD_ALLREDUCE; }),
+  kind(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->op = HVD_ALLREDUCE; }),
        "Mismatched operations");
-  says(told(HVD_BROADCAST, {2}, {3}), "Mismatched BROADCAST tensor shapes");
-  says(told(HVD_REDUCESCATTER, {2}, {3}), "Mismatched REDUCESCATTER tensor shapes");
-  says(told(HVD_REDUCESCATTER, {2}, {2}, [](Request* r) { r->prescale = 2; }),
+  kind(told(HVD_BROADCAST, {2}, {3}), "Mismatched BROADCAST tensor shapes");
+  kind(told(HVD_REDUCESCATTER, {2}, {3}), "Mismatched REDUCESCATTER tensor shapes");
+  kind(told(HVD_REDUCESCATTER, {2}, {2}, [](Request* r) { r->prescale = 2; }),
        "Mismatched prescale");
   CHECK(told(HVD_ALLREDUCE, {}, {}).empty());
 }

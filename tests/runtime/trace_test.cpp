@@ -248,7 +248,7 @@ TEST_CASE("ranks of one machine have one clock, unless it is seen not to be") {
 
 TEST_CASE("timeline messages come back as they were, and cut ones are refused") {
   TimelineMessage message;
-  message.says = TimelineSays::kEvents;
+  message.kind = TimelineMessageKind::kEvents;
   message.run = 7;
   message.text = "path";
   message.mark_cycles = true;
@@ -287,7 +287,7 @@ TEST_CASE("histograms count in buckets that double") {
 
 TEST_CASE("metrics messages come back as they were, and cut ones are refused") {
   MetricsMessage message;
-  message.says = MetricsSays::kResult;
+  message.kind = MetricsMessageKind::kResult;
   message.asks = {{1, 2}};
   message.values.resize(2);
   message.values[1].host = "b";

@@ -93,6 +93,11 @@ TYPES = {
     "EtcdKeeper": "EtcdDurableStore",
     "StackOffer": "StackChannel",
     "Team": "BackendCommunicator",
+    "Said": "OutputChunk",
+    "Ran": "ExecResult",
+    "Mail": "MessageChannel",
+    "Letter": "Message",
+    "Copier": "CopyCommand",
 }
 
 # Word of an identifier of C, C++ or Python -> its successor.
@@ -116,6 +121,20 @@ PARTS = {
     "reception": "acceptor",
     "vain": "hung, abandoned",
     "whereabouts": "process_snapshot",
+}
+# The same, in the C and C++ of the product: what processes do with messages has the field's verbs.
+SPEECH = {
+    "dismiss": "reject, end",
+    "greet": "send_hello",
+    "hear": "receive",
+    "heard": "received",
+    "hears": "receives",
+    "obey": "execute, handle",
+    "said": "received, output",
+    "say": "send, print, report",
+    "says": "kind",
+    "tell": "send, notify, report",
+    "told": "notified",
 }
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*\b")
@@ -143,11 +162,11 @@ DEFINITION = re.compile(
     r"(?::[^:;{][^;{]*)?\{", re.M)
 
 
-def private_parts(line):
-    """(identifier, word) of each identifier with a word of PARTS, in code alone."""
+def private_parts(line, words):
+    """(identifier, word) of each identifier with one of the words, in code alone."""
     for name in IDENTIFIER.findall(COMMENT_OR_STRING.sub("", line)):
         for part in PART.findall(name):
-            if part.lower() in PARTS:
+            if part.lower() in words:
                 yield name, part.lower()
 
 
@@ -163,9 +182,12 @@ def faults(root, paths):
                 found.append(f"{path}: the name {name} is replaced by: {successor}")
         if path.suffix in CODE and not str(path).startswith(WORD_LISTS):
             text = (root / path).read_text()
+            words = PARTS
+            if str(path).startswith(PRODUCT) and path.suffix != ".py":
+                words = PARTS | SPEECH
             for number, line in enumerate(text.splitlines(), 1):
-                found += [f"{path}:{number}: {name}: '{part}' is replaced by: {PARTS[part]}"
-                          for name, part in private_parts(line)]
+                found += [f"{path}:{number}: {name}: '{part}' is replaced by: {words[part]}"
+                          for name, part in private_parts(line, words)]
         if path.suffix not in (".h", ".hpp", ".c", ".cpp"):
             continue
         for match in gone.finditer(text):

@@ -285,9 +285,9 @@ Result<Opening> receive_opening(int input, Cipher* cipher) {
     if (!message.ok()) return message.status();
     if (const auto* session = std::get_if<OpenSession>(&*message)) return Opening(*session);
     if (const auto* order = std::get_if<Reattach>(&*message)) return Opening(*order);
-    if (const auto* dismissal = std::get_if<Failed>(&*message)) {
+    if (const auto* rejection = std::get_if<Failed>(&*message)) {
       return aborted(cat("the launcher does not take this host: ",
-                         printable(dismissal->sentence, kMaxMessage)));
+                         printable(rejection->sentence, kMaxMessage)));
     }
     if (!std::holds_alternative<Ping>(*message)) {
       return internal_error("the launcher sent a message that begins no session");

@@ -137,13 +137,13 @@ Result<OpenedLink> join(const JoinOptions& options) {
   if (!where.ok()) return where.status().with_context("--join");
   const Interruptible until_it_is_there;
   double pause = kFirstPause;
-  bool has_said_so = false;
+  bool has_warned = false;
   for (;;) {
     auto link = try_once(*where, options, is_https);
     const Code code = link.status().code();
     const bool may_come = code == Code::kUnavailable || code == Code::kDeadlineExceeded;
     if (link.ok() || !may_come) return link;
-    if (!std::exchange(has_said_so, true)) {
+    if (!std::exchange(has_warned, true)) {
       std::fprintf(stderr, "horovod-agent: waits for its launcher: %s\n",
                    link.status().message().c_str());
     }

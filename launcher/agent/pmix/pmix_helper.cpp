@@ -110,8 +110,8 @@ void PmixHelper::read() {
   const ssize_t size = ::read(process_.output[0].get(), buffer, sizeof buffer);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size <= 0) return answer();
-  heard_.append(buffer, static_cast<size_t>(size));
-  const auto texts = take_texts(heard_);
+  received_.append(buffer, static_cast<size_t>(size));
+  const auto texts = take_texts(received_);
   if (!texts) return;
   if (texts->size() == 1) version_ = is_left_out_ ? kPmixUnneeded : texts->front();
   lock_ = lock_folder(folder_);  // ranks use it also after the helper's end
@@ -154,7 +154,7 @@ std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrde
   const Deadline deadline = Deadline::after_seconds(kServeSeconds);
   if (give(process_.input.get(), pack_texts(to_texts(order)))) {
     for (;;) {
-      if (const auto texts = take_texts(heard_)) {
+      if (const auto texts = take_texts(received_)) {
         auto served = parse_environments(*texts);
         is_left_out_ &= !served.ok();
         if (served.ok()) return *std::move(served);
@@ -166,7 +166,7 @@ std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrde
       const ssize_t size = ::read(process_.output[0].get(), buffer, sizeof buffer);
       if (size < 0 && errno == EINTR) continue;
       if (size <= 0) break;
-      heard_.append(buffer, static_cast<size_t>(size));
+      received_.append(buffer, static_cast<size_t>(size));
     }
   }
   end();
@@ -174,8 +174,8 @@ std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrde
 }
 
 bool PmixHelper::was_used() const {
-  pollfd said{process_.output[0].get(), POLLIN, 0};
-  return said.fd >= 0 && ::poll(&said, 1, 0) > 0 && (said.revents & POLLIN) != 0;
+  pollfd readable{process_.output[0].get(), POLLIN, 0};
+  return readable.fd >= 0 && ::poll(&readable, 1, 0) > 0 && (readable.revents & POLLIN) != 0;
 }
 
 bool PmixHelper::is_alone() const {

@@ -64,7 +64,7 @@ class PmixHelper {
   std::string folder_;
   UniqueFd lock_;  // on folder_
   RankProcess process_;
-  std::string heard_;
+  std::string received_;
   std::string version_;
   bool is_left_out_ = false;
   std::function<void()> on_answer_;

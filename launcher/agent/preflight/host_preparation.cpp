@@ -62,7 +62,7 @@ std::string end_of(int status) {
   return "ended its shell, with exit code 0, before the ranks' environment was there";
 }
 
-std::string said_on_one_line(std::string_view text) {
+std::string on_one_line(std::string_view text) {
   constexpr size_t kMost = 1200;
   const std::string line = one_line(text);
   return line.empty() ? "it said nothing" : printable(line, kMost);
@@ -92,12 +92,12 @@ void HostPreparation::run_init() {
   run(std::move(shell), &HostPreparation::on_init);
 }
 
-void HostPreparation::on_init(const HelperCommandOutcome& said) {
-  Environment after = parse_environment(said.output);
+void HostPreparation::on_init(const HelperCommandOutcome& outcome) {
+  Environment after = parse_environment(outcome.output);
   if (after.empty()) {
     return finish(failed_precondition(
         cat("the command of --remote-init, '", printable(one_line(job_.remote_init)), "', ",
-            end_of(said.status), ": ", said_on_one_line(said.errors))));
+            end_of(outcome.status), ": ", on_one_line(outcome.errors))));
   }
   std::erase_if(after, [](const auto& variable) { return is_of_the_shell(variable.first); });
   for (const auto& variable : outcome_.environment) {
@@ -147,8 +147,8 @@ Status HostPreparation::check_package(const std::string& interpreter) const {
       "package before it on PYTHONPATH, or give --insecure-compat for ranks of the original"));
 }
 
-void HostPreparation::on_versions(const HelperCommandOutcome& said) {
-  for (const std::string& line : split(said.output, '\n')) {
+void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
+  for (const std::string& line : split(outcome.output, '\n')) {
     for (const std::string_view name : {"Python ", "horovod "}) {
       if (!line.starts_with(name)) continue;
       outcome_.versions.emplace_back(trim(name), printable(line.substr(name.size()), 40));
@@ -156,7 +156,7 @@ void HostPreparation::on_versions(const HelperCommandOutcome& said) {
   }
   if (outcome_.versions.size() == 1) {
     return finish(failed_precondition(
-        cat("'", job_.command[0], "' does not run: ", said_on_one_line(said.errors))));
+        cat("'", job_.command[0], "' does not run: ", on_one_line(outcome.errors))));
   }
   finish();
 }
@@ -165,7 +165,8 @@ void HostPreparation::run(RankCommand command,
                           void (HostPreparation::*then)(const HelperCommandOutcome&)) {
   ::getrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
   auto helper = HelperCommand::start(
-      loop_, command, [this, then](const HelperCommandOutcome& said) { (this->*then)(said); });
+      loop_, command,
+      [this, then](const HelperCommandOutcome& outcome) { (this->*then)(outcome); });
   if (!helper.ok()) return finish(helper.status());
   finished_ = std::exchange(helper_, std::move(*helper));
 }

@@ -36,12 +36,12 @@ class HostPreparation {
 
  private:
   void run_init();
-  void on_init(const HelperCommandOutcome& said);
+  void on_init(const HelperCommandOutcome& outcome);
   void find();
   // Refuses a program that would import the original Horovod, unless the ranks may be its workers.
   Status check_package(const std::string& interpreter) const;
   void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));
-  void on_versions(const HelperCommandOutcome& said);
+  void on_versions(const HelperCommandOutcome& outcome);
   void finish(Status status = {});
 
   net::EventLoop& loop_;

@@ -63,16 +63,16 @@ void ReachabilityTest::on_ready(Attempt& attempt) {
     attempt.is_connected = true;
     loop_.change(fd, EPOLLIN);
   }
-  std::array<std::byte, sizeof(Nonce)> heard;
-  const size_t wanted = heard.size() - attempt.received;
-  const ssize_t size = ::read(fd, heard.data(), wanted);
+  std::array<std::byte, sizeof(Nonce)> received;
+  const size_t wanted = received.size() - attempt.received;
+  const ssize_t size = ::read(fd, received.data(), wanted);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   const auto* expected = candidates_.nonce.data() + attempt.received;
-  if (size <= 0 || !std::equal(heard.begin(), heard.begin() + size, expected)) {
+  if (size <= 0 || !std::equal(received.begin(), received.begin() + size, expected)) {
     return finish(attempt, false);
   }
   attempt.received += static_cast<size_t>(size);
-  if (attempt.received == heard.size()) finish(attempt, true);
+  if (attempt.received == received.size()) finish(attempt, true);
 }
 
 void ReachabilityTest::finish(Attempt& attempt, bool is_proven) {

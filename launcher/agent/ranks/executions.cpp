@@ -31,7 +31,7 @@ Executions::~Executions() {
 void Executions::start(const Run& order, const RankCommand& like) {
   // Erase answered executions only now: an answer may come from a callback of the execution itself.
   std::erase_if(running_, [](const Execution& each) { return each.answer.number == 0; });
-  Ran answer{.number = order.number, .rank = order.rank, .why = {}};
+  ExecResult answer{.number = order.number, .rank = order.rank, .why = {}};
   RankCommand command = like;
   command.arguments = order.command;
   command.has_input = false;
@@ -42,7 +42,7 @@ void Executions::start(const Run& order, const RankCommand& like) {
   if (!process.ok()) {
     answer.code = kCannotRun;
     answer.why = process.status().message() + "\n";
-    return say_(answer);
+    return send_(answer);
   }
   Execution& execution = running_.emplace_back();
   execution.answer = std::move(answer);
@@ -63,9 +63,9 @@ Executions::Execution* Executions::find(uint32_t number) {
 void Executions::read(Execution& execution) {
   for (size_t stream = 0; stream < 2; ++stream) {
     UniqueFd& pipe = execution.process.output[stream];
-    while (pipe && execution.unread < kSaidWindow && read_some(execution, stream)) {
+    while (pipe && execution.unread < kChunkWindow && read_some(execution, stream)) {
     }
-    if (pipe) loop_.change(pipe.get(), execution.unread < kSaidWindow ? EPOLLIN : EPOLL_EVENTS{});
+    if (pipe) loop_.change(pipe.get(), execution.unread < kChunkWindow ? EPOLLIN : EPOLL_EVENTS{});
   }
   settle(execution);
 }
@@ -74,14 +74,14 @@ void Executions::read(Execution& execution) {
 bool Executions::read_some(Execution& execution, size_t stream) {
   UniqueFd& pipe = execution.process.output[stream];
   std::array<char, 16 << 10> buffer;
-  const size_t room = std::min(buffer.size(), kSaidWindow - execution.unread);
+  const size_t room = std::min(buffer.size(), kChunkWindow - execution.unread);
   const ssize_t size = ::read(pipe.get(), buffer.data(), room);
   if (size > 0) {
     execution.unread += static_cast<size_t>(size);
-    say_(Said{execution.answer.number,
-              execution.answer.rank,
-              static_cast<uint8_t>(stream),
-              {buffer.data(), static_cast<size_t>(size)}});
+    send_(OutputChunk{execution.answer.number,
+                      execution.answer.rank,
+                      static_cast<uint8_t>(stream),
+                      {buffer.data(), static_cast<size_t>(size)}});
     return true;
   }
   if (size < 0 && errno == EINTR) return true;
@@ -92,7 +92,7 @@ bool Executions::read_some(Execution& execution, size_t stream) {
   return false;
 }
 
-void Executions::on_taken(const SaidTaken& taken) {
+void Executions::on_taken(const OutputCredit& taken) {
   Execution* const execution = find(taken.number);
   if (execution == nullptr) return;
   execution->unread -= std::min<size_t>(execution->unread, taken.size);
@@ -129,7 +129,7 @@ void Executions::settle(Execution& execution) {
   const bool is_waiting = execution.kill_at.time() != Deadline::never().time();
   if (execution.answer.number == 0 || is_waiting || !execution.has_ended) return;
   if (execution.process.output[0] || execution.process.output[1]) return;
-  say_(execution.answer);
+  send_(execution.answer);
   execution.answer.number = 0;
 }
 

@@ -17,16 +17,16 @@ namespace hvd::launcher {
 
 class Executions {
  public:
-  // `say` takes Said and, once for each order, Ran.
-  using Say = std::function<void(const Message&)>;
+  // `send` takes OutputChunk and, once for each order, ExecResult.
+  using Send = std::function<void(const Message&)>;
 
-  Executions(net::EventLoop& loop, Say say) : loop_(loop), say_(std::move(say)) {}
+  Executions(net::EventLoop& loop, Send send) : loop_(loop), send_(std::move(send)) {}
   ~Executions();
 
   // Starts a command. `like` is the rank's own command, from which everything but the arguments is
   // taken.
   void start(const Run& order, const RankCommand& like);
-  void on_taken(const SaidTaken& taken);
+  void on_taken(const OutputCredit& taken);
   // Sends SIGTERM to the command's process group, and SIGKILL after the grace period.
   void stop(const StopRun& order, double grace_seconds);
   // Call for every reaped process that is no rank.
@@ -37,7 +37,7 @@ class Executions {
 
  private:
   struct Execution {
-    Ran answer;
+    ExecResult answer;
     RankProcess process;
     pid_t group = -1;
     size_t unread = 0;  // bytes that were sent and not yet acknowledged
@@ -51,7 +51,7 @@ class Executions {
   Execution* find(uint32_t number);
 
   net::EventLoop& loop_;
-  Say say_;
+  Send send_;
   std::list<Execution> running_;
 };
 

@@ -31,18 +31,18 @@ void HostAggregator::accept() {
   accept_all(loop_, listener_, [this](UniqueFd socket) {
     const int caller = socket.get();
     callers_.emplace(caller, Caller{std::move(socket), {}});
-    loop_.watch(caller, EPOLLIN, [this, caller](uint32_t) { hear(caller); });
+    loop_.watch(caller, EPOLLIN, [this, caller](uint32_t) { receive(caller); });
   });
 }
 
-void HostAggregator::hear(int caller) {
+void HostAggregator::receive(int caller) {
   const auto packet = net::receive_packet(callers_.at(caller).socket.get(), kRank);
   if (packet.ok() && !*packet) return;
   // A rank that breaks the protocol is treated like a rank that has ended.
-  if (!packet.ok() || (*packet)->bytes.empty() || !obey(caller, **packet).ok()) drop(caller);
+  if (!packet.ok() || (*packet)->bytes.empty() || !handle(caller, **packet).ok()) drop(caller);
 }
 
-Status HostAggregator::obey(int caller, const net::Packet& packet) {
+Status HostAggregator::handle(int caller, const net::Packet& packet) {
   if (packet.fds.size() != 1) return invalid_argument("a rank sent no record");
   HVD_ASSIGN_OR_RETURN(const host_aggregation::Message message,
                        host_aggregation::decode(packet.bytes));

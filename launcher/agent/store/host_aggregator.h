@@ -37,8 +37,8 @@ class HostAggregator {
   };
 
   void accept();
-  void hear(int caller);
-  Status obey(int caller, const net::Packet& packet);
+  void receive(int caller);
+  Status handle(int caller, const net::Packet& packet);
   void distribute(int from, int file);
   // Asks a rank to forward once all records have arrived, if a rank is left.
   void choose_forwarder(const std::string& name);

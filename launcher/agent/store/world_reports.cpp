@@ -29,7 +29,7 @@ Status WorldReports::listen() {
     accept_all(loop_, listener_, [this](UniqueFd socket) {
       const int caller = socket.get();
       callers_.emplace(caller, std::move(socket));
-      loop_.watch(caller, EPOLLIN, [this, caller](uint32_t) { hear(caller); });
+      loop_.watch(caller, EPOLLIN, [this, caller](uint32_t) { receive(caller); });
     });
   };
   if (!loop_.watch(listener_.get(), EPOLLIN, accept)) {
@@ -38,15 +38,15 @@ Status WorldReports::listen() {
   return {};
 }
 
-void WorldReports::hear(int caller) {
+void WorldReports::receive(int caller) {
   const auto packet = net::receive_packet(caller, kReporter);
   if (packet.ok() && !*packet) return;
   if (packet.ok()) {
     const auto report = rendezvous::decode_world_report((*packet)->bytes);
     if (report.ok()) on_report_(peer_of(caller), *report);
   }
-  const std::byte heard{1};
-  (void)net::send_packet(caller, {&heard, 1}, {}, kReporter);
+  const std::byte acknowledgement{1};
+  (void)net::send_packet(caller, {&acknowledgement, 1}, {}, kReporter);
   loop_.unwatch(caller);
   callers_.erase(caller);
   if (listener_) loop_.change(listener_.get(), EPOLLIN);

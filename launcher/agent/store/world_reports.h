@@ -27,7 +27,7 @@ class WorldReports {
   void close();
 
  private:
-  void hear(int caller);
+  void receive(int caller);
 
   net::EventLoop& loop_;
   OnReport on_report_;

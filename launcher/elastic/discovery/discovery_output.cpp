@@ -48,7 +48,8 @@ class OutputReader {
 
   DiscoveryOutput take() {
     output_.is_error = has_words_ && !has_answer_ && output_.hosts.empty();
-    if (unsaid_ > 0) output_.warnings.push_back(cat("and ", unsaid_, " more such warnings"));
+    if (unreported_ > 0)
+      output_.warnings.push_back(cat("and ", unreported_, " more such warnings"));
     return std::move(output_);
   }
 
@@ -111,7 +112,7 @@ class OutputReader {
     if (output_.warnings.size() < kMaxWarnings) {
       output_.warnings.push_back(std::move(sentence));
     } else {
-      ++unsaid_;
+      ++unreported_;
     }
   }
 
@@ -122,7 +123,7 @@ class OutputReader {
   std::set<std::string> unknown_;                     // words, each of which has a warning
   size_t number_ = 0;                                 // of the line
   size_t mentions_ = 0;                               // of hosts
-  size_t unsaid_ = 0;                                 // warnings
+  size_t unreported_ = 0;                             // warnings
   bool has_words_ = false;
   bool has_answer_ = false;  // also one that says of a host that it has no slots
 };

@@ -23,16 +23,16 @@ class Repetition {
  public:
   explicit Repetition(std::chrono::milliseconds quiet_time) : quiet_time_(quiet_time) {}
 
-  bool may_say(std::string_view text, Clock::time_point now) {
+  bool may_report(std::string_view text, Clock::time_point now) {
     constexpr size_t kMostTexts = 200;
-    std::erase_if(said_, [&](const auto& entry) { return now - entry.second >= quiet_time_; });
-    if (said_.size() >= kMostTexts) return false;
-    return said_.emplace(text, now).second;
+    std::erase_if(sent_, [&](const auto& entry) { return now - entry.second >= quiet_time_; });
+    if (sent_.size() >= kMostTexts) return false;
+    return sent_.emplace(text, now).second;
   }
 
  private:
   const std::chrono::milliseconds quiet_time_;
-  std::map<std::string, Clock::time_point, std::less<>> said_;
+  std::map<std::string, Clock::time_point, std::less<>> sent_;
 };
 
 }  // namespace
@@ -54,12 +54,12 @@ struct ScriptDiscovery::State {
   }
 
   void warn(std::string_view kind, std::string_view sentence) {
-    if (is_stopped || !callbacks.warn || !warnings.may_say(kind, Clock::now())) return;
+    if (is_stopped || !callbacks.warn || !warnings.may_report(kind, Clock::now())) return;
     callbacks.warn(sentence);
   }
 
   void show(std::string_view line) {
-    if (is_stopped || !callbacks.show || !lines.may_say(line, Clock::now())) return;
+    if (is_stopped || !callbacks.show || !lines.may_report(line, Clock::now())) return;
     callbacks.show(cat(kTag, line));
   }
 

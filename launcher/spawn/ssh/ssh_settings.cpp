@@ -92,11 +92,11 @@ template <typename Each>
 void for_each_line(std::string_view configuration, Each each) {
   for (const std::string& raw : split(configuration, '\n')) {
     const std::string line = to_lower(trim(raw));
-    const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
-    const auto begin = std::find_if(line.begin(), line.end(), is_letter);
+    const auto is_alphabetic = [](char c) { return c >= 'a' && c <= 'z'; };
+    const auto begin = std::find_if(line.begin(), line.end(), is_alphabetic);
     if (line.empty() || line[0] == '#' || begin == line.end()) continue;
     const auto end = std::find_if_not(
-        begin, line.end(), [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+        begin, line.end(), [&](char c) { return is_alphabetic(c) || (c >= '0' && c <= '9'); });
     std::string rest(end, line.end());
     std::replace_if(
         rest.begin(), rest.end(), [](char c) { return c == '=' || c == '"'; }, ' ');

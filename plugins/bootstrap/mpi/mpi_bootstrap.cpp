@@ -86,8 +86,8 @@ class Mpi final : public Source {
   }
 
   Status put(std::string_view key, ByteView value) override {
-    said_ = to_bytes(cat(key, "\n"));
-    said_.insert(said_.end(), value.begin(), value.end());
+    sent_ = to_bytes(cat(key, "\n"));
+    sent_.insert(sent_.end(), value.begin(), value.end());
     return {};
   }
 
@@ -95,18 +95,18 @@ class Mpi final : public Source {
   Status fence(double timeout_seconds) override {
     if (size_ == 1) return {};
     const Deadline deadline = Deadline::after_seconds(timeout_seconds);
-    std::array<uint64_t, 1> length{said_.size()};
+    std::array<uint64_t, 1> length{sent_.size()};
     HVD_RETURN_IF_ERROR(broadcast(length.data(), sizeof length, deadline));
     if (length[0] > kLongest) return internal_error("rank 0 says too much");
-    said_.resize(length[0]);
-    HVD_RETURN_IF_ERROR(broadcast(said_.data(), said_.size(), deadline));
+    sent_.resize(length[0]);
+    HVD_RETURN_IF_ERROR(broadcast(sent_.data(), sent_.size(), deadline));
     return check(api_, api_.comm_free(&all_), "MPI_Comm_free");
   }
 
   Result<Bytes> get(std::string_view key, double) override {
     const std::string heading = cat(key, "\n");
-    if (!as_text(said_).starts_with(heading)) return not_found(cat("rank 0 has said no ", key));
-    return Bytes(said_.begin() + static_cast<std::ptrdiff_t>(heading.size()), said_.end());
+    if (!as_text(sent_).starts_with(heading)) return not_found(cat("rank 0 has said no ", key));
+    return Bytes(sent_.begin() + static_cast<std::ptrdiff_t>(heading.size()), sent_.end());
   }
 
  private:
@@ -123,7 +123,7 @@ class Mpi final : public Source {
   const int rank_, size_;
   int local_rank_ = 0, local_size_ = 1;
   MPI_Comm all_{};
-  Bytes said_;
+  Bytes sent_;
 };
 
 struct Plugin {

@@ -89,9 +89,9 @@ Result<std::unique_ptr<Controller>> Controller::open(const hvd_plugin_host& host
   UniqueFd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer) return system_error("cannot make a timer", errno);
   if (config.rank == 0) {
-    const std::string said =
+    const std::string text =
         cat("messages between ranks go through ", job.version, ", ", job.api.library);
-    host.log(host.host, 2, said.c_str());
+    host.log(host.host, 2, text.c_str());
   }
   std::unique_ptr<Controller> controller(new Controller(host, std::move(job), std::move(timer)));
   std::vector<int32_t> all(static_cast<size_t>(config.size));

@@ -13,9 +13,9 @@ Result<std::unique_ptr<World>> World::open(const hvd_plugin_host& host,
                                                                 "HOROVOD_CPU_OPERATIONS"));
   std::unique_ptr<World> world(new World(std::move(job)));
   if (config.rank == 0) {
-    const std::string said =
+    const std::string text =
         cat("tensor operations go through ", world->job_.version, ", ", world->api().library);
-    host.log(host.host, 2, said.c_str());
+    host.log(host.host, 2, text.c_str());
   }
   if (!world->has_threads()) {
     host.log(host.host, 2,

@@ -174,8 +174,8 @@ Status NcclApi::of_nccl(int result, const char* what, abi::Comm* comm) const {
   const char* detail = get_last_error == nullptr ? nullptr : get_last_error(comm);
   std::string text = cat(family, ": ", what, ": ", get_error_string(result));
   if (detail != nullptr && *detail != '\0') text += cat(" (", detail, ")");
-  for (char& letter : text) {
-    if (letter == '\n') letter = ' ';
+  for (char& character : text) {
+    if (character == '\n') character = ' ';
   }
   return aborted(std::move(text));
 }

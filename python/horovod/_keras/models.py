@@ -24,14 +24,14 @@ def prepare(keras: Any) -> None:
     if getattr(compile_, "_hvd_prepared", False):
         return
     takes_old = major_of(keras) < 3 or _knows(compile_, "experimental_run_tf_function")
-    said: List[bool] = []
+    warned: List[bool] = []
 
     @functools.wraps(compile_)
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not takes_old and "experimental_run_tf_function" in kwargs:
             del kwargs["experimental_run_tf_function"]
-            if not said:
-                said.append(True)
+            if not warned:
+                warned.append(True)
                 warnings.warn(
                     f"Keras {keras.__version__} has no experimental_run_tf_function in "
                     "Model.compile; it is left out, and nothing is needed in its place.",

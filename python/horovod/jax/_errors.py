@@ -19,7 +19,7 @@ JaxRuntimeError: Type[Exception] = getattr(jax.errors, "JaxRuntimeError", Runtim
 
 # The message of jax_ops/handler.cpp, after XLA's name of the kind of error, and the last line of a
 # callback's traceback.
-_SAID = re.compile(r"(?:(INVALID_ARGUMENT|UNIMPLEMENTED|INTERNAL)[^\n]*?: )?Horovod: (.*)", re.DOTALL)
+_TEXT = re.compile(r"(?:(INVALID_ARGUMENT|UNIMPLEMENTED|INTERNAL)[^\n]*?: )?Horovod: (.*)", re.DOTALL)
 _RAISED = re.compile(r"^(?:horovod\.exceptions\.)?(Horovod\w+): (.*)", re.MULTILINE)
 _KINDS = {"INVALID_ARGUMENT": HorovodDisagreementError, "UNIMPLEMENTED": HorovodUnimplementedError,
           "HorovodDisagreementError": HorovodDisagreementError,
@@ -29,7 +29,7 @@ _KINDS = {"INVALID_ARGUMENT": HorovodDisagreementError, "UNIMPLEMENTED": Horovod
 def translated(error: BaseException) -> Optional[HorovodInternalError]:
     """Returns the error that a collective outside of compiled programs raises in this case. None if
     JAX's error does not come from a collective."""
-    found = _RAISED.search(str(error)) or _SAID.search(str(error))
+    found = _RAISED.search(str(error)) or _TEXT.search(str(error))
     if found is None or not isinstance(error, JaxRuntimeError):
         return None
     return _KINDS.get(found[1], HorovodInternalError)(found[2])

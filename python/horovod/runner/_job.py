@@ -41,7 +41,7 @@ class _Launcher:
                 stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[its.fileno()],
                 env=_environment())
         self.socket = ours
-        self.said: List[str] = []
+        self.messages: List[str] = []
         self._relay = threading.Thread(target=self._pass_on, daemon=True)
         self._relay.start()
 
@@ -49,7 +49,7 @@ class _Launcher:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             if line.startswith(_SENTENCE):
-                self.said.append(line[len(_SENTENCE):].decode(errors="replace").strip())
+                self.messages.append(line[len(_SENTENCE):].decode(errors="replace").strip())
             sys.stderr.write(line.decode(errors="replace"))
             sys.stderr.flush()
 
@@ -78,7 +78,7 @@ class _Launcher:
 
     def generation(self) -> int:
         """Returns the last generation that has begun, as far as the messages of an elastic job say."""
-        begun = filter(None, map(_BEGINS.match, self.said))
+        begun = filter(None, map(_BEGINS.match, self.messages))
         return max((int(found.group(1)) for found in begun), default=0)
 
     def end(self) -> None:
@@ -127,7 +127,7 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elast
         raise first from causes[0]
     complete = list(itertools.takewhile(outcomes.__contains__, itertools.count()))
     if code or len(complete) < (max(ranks, len(outcomes)) if is_elastic else ranks):
-        words = launcher.said[-1] if launcher.said else "it said nothing"
+        words = launcher.messages[-1] if launcher.messages else "it said nothing"
         if not is_elastic and not code:
             missing = sorted(set(range(ranks)) - set(outcomes))
             words = (f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(map(str, missing))} exited with code 0 "

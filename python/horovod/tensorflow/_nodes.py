@@ -240,7 +240,7 @@ def number(what: int, process_set: int = 0, name: Optional[str] = None) -> tf.Te
 # ---- Gradients ----------------------------------------------------------------------------------
 
 
-def _said(op: Any) -> Tuple[str, int, Optional[tf.Tensor]]:
+def _described(op: Any) -> Tuple[str, int, Optional[tf.Tensor]]:
     """Returns the name, the process set and the number of the call for the gradient of an operation."""
     name = op.get_attr("tensor_name")
     name = name.decode() if isinstance(name, bytes) else name
@@ -270,14 +270,14 @@ def _allreduce_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
     if op.get_attr("reduce_op") in (Min, Max, Product):
         raise NotImplementedError(
             "An allreduce with Min, Max or Product has no gradient; use tf.stop_gradient.")
-    name, process_set, call = _said(op)
+    name, process_set, call = _described(op)
     return allreduce(list(grads), name, op.get_attr("reduce_op"), op.get_attr("prescale_bits"),
                      op.get_attr("postscale_bits"), process_set, call=call)
 
 
 @_register("broadcast")
 def _broadcast_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
-    name, process_set, call = _said(op)
+    name, process_set, call = _described(op)
     averaged = allreduce(list(grads), name, Average, 0, 0, process_set, call=call)
     is_root = tf.equal(number(0), op.get_attr("root_rank"))
     return [tf.where(is_root, grad, tf.zeros_like(grad)) for grad in averaged]
@@ -291,7 +291,7 @@ def _place_in(process_set: int) -> int:
 
 @_register("allgather")
 def _allgather_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
-    name, process_set, call = _said(op)
+    name, process_set, call = _described(op)
     rows = tf.stack([tf.shape(tensor)[0] for tensor in op.inputs[: len(grads)]])
     everybody = allgather([rows[tf.newaxis]], name and name + ".rows", process_set, call=call)[0]
     starts = tf.reduce_sum(everybody[: _place_in(process_set)], 0)
@@ -301,7 +301,7 @@ def _allgather_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
 
 @_register("reducescatter")
 def _reducescatter_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
-    name, process_set, call = _said(op)
+    name, process_set, call = _described(op)
     factor = 1.0
     for attribute in ("prescale_bits", "postscale_bits"):
         bits = op.get_attr(attribute)
@@ -316,7 +316,7 @@ def _reducescatter_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
 
 @_register("alltoall")
 def _alltoall_gradient(op: Any, grad: Any, unused: Any) -> List[Any]:
-    name, process_set, call = _said(op)
+    name, process_set, call = _described(op)
     return [alltoall(grad, op.outputs[1], name, process_set, call=call)[0], None]
 
 

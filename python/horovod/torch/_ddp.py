@@ -27,7 +27,7 @@ _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _State:
-    has_told = False
+    has_warned = False
     has_group = False  # the process group that this module created
 
 
@@ -41,11 +41,11 @@ def watch(watcher: Any) -> None:
     _watchers.add(watcher)
 
 
-def tell(params: Iterable[torch.Tensor]) -> None:
+def warn_about(params: Iterable[torch.Tensor]) -> None:
     """Warns once, on rank 0, that Horovod does not reduce these parameters."""
     count = len(list(params))
-    if count and not _State.has_told and _basics.rank() == 0:
-        _State.has_told = True
+    if count and not _State.has_warned and _basics.rank() == 0:
+        _State.has_warned = True
         warnings.warn(
             f"hvd.DistributedOptimizer leaves {count} parameters to the DistributedDataParallel "
             "module that has them, which averages their gradients over its process group; op, "

@@ -89,7 +89,7 @@ class GradientReducer:
         self._make_buckets(named)
 
     def _make_buckets(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
-        _ddp.tell(param for _, params in named for param in params if _ddp.owns(param))
+        _ddp.warn_about(param for _, params in named for param in params if _ddp.owns(param))
         named = [(name, [param for param in params if not _ddp.owns(param)])
                  for name, params in named]
         alone = {id(params[0]): (name, params[0]) for name, params in named if len(params) == 1}

@@ -33,32 +33,33 @@ bool HostLinks::push(size_t to, ByteView message, size_t& sent) {
   bool pushed = false;
   bool finished = false;
   bool starved = false;
-  uint64_t position = block.mail_tail.load(std::memory_order_relaxed);
+  uint64_t position = block.message_tail.load(std::memory_order_relaxed);
   while (!finished) {
-    MailCell& cell = block.mail[position % kMailCells];
+    MessageCell& cell = block.messages[position % kMessageCells];
     const uint64_t turn = cell.turn.load(std::memory_order_seq_cst);
     if (turn < position) {
       if (starved) break;
       // The receiver reads mail_starved after it has freed a cell, so the sender checks the cell
       // again.
-      block.mail_starved.store(1, std::memory_order_seq_cst);
+      block.message_starved.store(1, std::memory_order_seq_cst);
       starved = true;
-      position = block.mail_tail.load(std::memory_order_relaxed);
+      position = block.message_tail.load(std::memory_order_relaxed);
       continue;
     }
     if (turn > position) {
-      position = block.mail_tail.load(std::memory_order_relaxed);
+      position = block.message_tail.load(std::memory_order_relaxed);
       continue;
     }
-    if (!block.mail_tail.compare_exchange_weak(position, position + 1, std::memory_order_relaxed)) {
+    if (!block.message_tail.compare_exchange_weak(position, position + 1,
+                                                  std::memory_order_relaxed)) {
       continue;
     }
-    const size_t size = std::min(message.size() - sent, kMailBytes);
+    const size_t size = std::min(message.size() - sent, kMessageBytes);
     if (size > 0) std::memcpy(cell.data, message.data() + sent, size);
     sent += size;
     finished = sent == message.size();
     cell.sender = static_cast<uint32_t>(local_);
-    cell.size = static_cast<uint32_t>(size) | (finished ? kMailLast : 0);
+    cell.size = static_cast<uint32_t>(size) | (finished ? kMessageLast : 0);
     cell.turn.store(position + 1, std::memory_order_seq_cst);
     pushed = true;
     ++position;
@@ -94,34 +95,35 @@ bool HostLinks::flush() {
   return moved;
 }
 
-bool HostLinks::has_mail() const {
-  return mine_.mail[mail_head_ % kMailCells].turn.load(std::memory_order_seq_cst) == mail_head_ + 1;
+bool HostLinks::has_messages() const {
+  return mine_.messages[message_head_ % kMessageCells].turn.load(std::memory_order_seq_cst) ==
+         message_head_ + 1;
 }
 
 bool HostLinks::poll(const Receiver& receiver) {
   bool moved = waiting_ > 0 && flush();
   // At most one round of the ring, so that a busy sender cannot keep the caller here.
   size_t taken = 0;
-  for (; taken < kMailCells && has_mail(); ++taken) {
-    MailCell& cell = mine_.mail[mail_head_ % kMailCells];
+  for (; taken < kMessageCells && has_messages(); ++taken) {
+    MessageCell& cell = mine_.messages[message_head_ % kMessageCells];
     const size_t from = std::min<size_t>(cell.sender, incoming_.size() - 1);
-    const ByteView piece(cell.data, std::min<size_t>(cell.size & ~kMailLast, kMailBytes));
-    const bool last = (cell.size & kMailLast) != 0;
+    const ByteView piece(cell.data, std::min<size_t>(cell.size & ~kMessageLast, kMessageBytes));
+    const bool last = (cell.size & kMessageLast) != 0;
     Bytes& whole = incoming_[from];
     if (last && whole.empty()) {
       receiver(from, piece);
     } else {
       whole.insert(whole.end(), piece.begin(), piece.end());
     }
-    cell.turn.store(mail_head_ + kMailCells, std::memory_order_seq_cst);
-    ++mail_head_;
+    cell.turn.store(message_head_ + kMessageCells, std::memory_order_seq_cst);
+    ++message_head_;
     if (last && !whole.empty()) {
       const Bytes message = std::exchange(whole, {});
       receiver(from, message);
     }
   }
-  if (taken > 0 && mine_.mail_starved.load(std::memory_order_seq_cst) != 0) {
-    mine_.mail_starved.store(0, std::memory_order_seq_cst);
+  if (taken > 0 && mine_.message_starved.load(std::memory_order_seq_cst) != 0) {
+    mine_.message_starved.store(0, std::memory_order_seq_cst);
     wake(everyone_);
   }
   return moved || taken > 0;

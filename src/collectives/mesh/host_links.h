@@ -33,7 +33,7 @@ class HostLinks {
   using Receiver = std::function<void(size_t from, ByteView message)>;
   // Passes received messages to `receiver`; returns true when any data moved.
   bool poll(const Receiver& receiver);
-  bool has_mail() const;
+  bool has_messages() const;
   // Returns whether messages wait for room in a mailbox.
   bool has_output() const { return waiting_ > 0; }
   bool flush();
@@ -72,7 +72,7 @@ class HostLinks {
   size_t words_;
   LocalMask everyone_{};
   RankBlock& mine_;
-  uint64_t mail_head_ = 0;
+  uint64_t message_head_ = 0;
   std::vector<std::deque<Outgoing>> outgoing_;
   size_t waiting_ = 0;  // messages in outgoing_
   std::vector<Bytes> incoming_;

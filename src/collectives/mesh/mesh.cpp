@@ -103,7 +103,7 @@ Status Mesh::poll(const Receiver& receiver, bool& progressed) {
   if (!failure_.ok()) return failure_;
   bool moved =
       host_->poll([&](size_t from, ByteView message) { receiver(local_ranks_[from], message); });
-  if (remote_->has_mail()) moved |= remote_->poll(&receiver);
+  if (remote_->has_messages()) moved |= remote_->poll(&receiver);
   if (look_ || remote_->in_use() || ++polls_ % kPollsPerLook == 0) {
     look_ = false;
     moved |= loop_.dispatch(kRounds);
@@ -160,8 +160,8 @@ bool Mesh::before_sleep() {
   // After a failure no messages arrive, and the rank may sleep.
   if (!failure_.ok()) return true;
   host_->fall_asleep();
-  const bool busy = look_ || host_->has_mail() || remote_->has_mail() || host_->has_failed() ||
-                    (is_idle_ && !is_idle_());
+  const bool busy = look_ || host_->has_messages() || remote_->has_messages() ||
+                    host_->has_failed() || (is_idle_ && !is_idle_());
   if (busy || !failure_.ok()) {
     host_->wake_up();
     return false;

@@ -55,7 +55,7 @@ class RemoteLinks final {
     return !controls_.empty() || !dials_.empty() || acceptor_->has_pending() || !expected_.empty();
   }
   // Returns whether received messages wait for a receiver.
-  bool has_mail() const { return !kept_.empty(); }
+  bool has_messages() const { return !kept_.empty(); }
   // Returns whether messages wait to be written.
   bool has_output() const;
   const Status& failure() const { return failure_; }

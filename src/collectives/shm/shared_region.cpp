@@ -67,8 +67,8 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::create(size_t rank_count,
   header.sub_region_size = sub_region_size;
   header.sub_regions_at = control;
   for (size_t rank = 0; rank < rank_count; ++rank) {
-    for (size_t i = 0; i < kMailCells; ++i) {
-      region->ranks_[rank].mail[i].turn.store(i, std::memory_order_relaxed);
+    for (size_t i = 0; i < kMessageCells; ++i) {
+      region->ranks_[rank].messages[i].turn.store(i, std::memory_order_relaxed);
     }
   }
   return region;

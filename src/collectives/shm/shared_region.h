@@ -17,8 +17,8 @@ namespace hvd::collectives {
 
 constexpr size_t kMaxLocalRanks = 512;
 constexpr size_t kMaskWords = kMaxLocalRanks / 64;
-constexpr size_t kMailCells = 128;
-constexpr size_t kMailBytes = 240;
+constexpr size_t kMessageCells = 128;
+constexpr size_t kMessageBytes = 240;
 constexpr size_t kSubRegions = 64;
 
 // A set of local ranks.
@@ -28,21 +28,21 @@ enum class BlockState : uint32_t { kOpen = 0, kClosed = 1 };
 
 // A piece of a message. `turn` equals the cell's position when a sender may fill the cell, and the
 // position plus one when the receiver may read it.
-struct MailCell {
+struct MessageCell {
   std::atomic<uint64_t> turn;
   uint32_t sender;
   uint32_t size;  // bytes of this piece; the last piece of a message has kMailLast set
-  std::byte data[kMailBytes];
+  std::byte data[kMessageBytes];
 };
-static_assert(sizeof(MailCell) == 256);
-constexpr uint32_t kMailLast = 1u << 31;
+static_assert(sizeof(MessageCell) == 256);
+constexpr uint32_t kMessageLast = 1u << 31;
 
 // The block of one rank. Other ranks add to its mailbox; only the rank itself removes.
 struct RankBlock {
   alignas(128) std::atomic<uint32_t> state;
-  alignas(64) std::atomic<uint64_t> mail_tail;
-  alignas(64) std::atomic<uint32_t> mail_starved;  // a sender found no free cell
-  alignas(64) MailCell mail[kMailCells];
+  alignas(64) std::atomic<uint64_t> message_tail;
+  alignas(64) std::atomic<uint32_t> message_starved;  // a sender found no free cell
+  alignas(64) MessageCell messages[kMessageCells];
 };
 
 enum class SubRegionState : uint32_t { kFree = 0, kClaimed = 1, kReady = 2, kRefused = 3 };

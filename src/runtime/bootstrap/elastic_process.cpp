@@ -143,17 +143,19 @@ bool ElasticProcess::has_new_members() const {
 
 void ElasticProcess::follow_hosts() {
   if (follows_hosts_.exchange(true)) return;
-  const Status told = news_->set(cat(rendezvous::kFollowers, process_), as_bytes("1"),
-                                 Deadline::after_seconds(kSecondsToFollow));
+  const Status stored = news_->set(cat(rendezvous::kFollowers, process_), as_bytes("1"),
+                                   Deadline::after_seconds(kSecondsToFollow));
   news_->rest();
-  if (!told.ok()) log::debug(cat("the launcher does not hear from this process: ", told.message()));
+  if (!stored.ok())
+    log::debug(cat("the launcher does not hear from this process: ", stored.message()));
 }
 
 void ElasticProcess::note_run(std::string_view where) {
-  const Status told = news_->set(cat(rendezvous::kElasticRuns, process_), as_bytes(where),
-                                 Deadline::after_seconds(kSecondsToFollow));
+  const Status stored = news_->set(cat(rendezvous::kElasticRuns, process_), as_bytes(where),
+                                   Deadline::after_seconds(kSecondsToFollow));
   news_->rest();
-  if (!told.ok()) log::debug(cat("the launcher does not hear from this process: ", told.message()));
+  if (!stored.ok())
+    log::debug(cat("the launcher does not hear from this process: ", stored.message()));
 }
 
 int32_t ElasticProcess::host_updates() const {

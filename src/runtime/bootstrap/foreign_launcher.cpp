@@ -50,22 +50,23 @@ class Opened {
   std::map<std::string, void*> published() { return host_.published(); }
 
   Result<Identity> identity() {
-    hvd_identity said{};
-    said.struct_size = sizeof said;
-    said.rank = said.size = said.local_rank = said.local_size = said.cross_rank = said.cross_size =
-        -1;
+    hvd_identity answer{};
+    answer.struct_size = sizeof answer;
+    answer.rank = answer.size = answer.local_rank = answer.local_size = answer.cross_rank =
+        answer.cross_size = -1;
     HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
-      return vtable().identity(plugin_->context(), &said, error, size);
+      return vtable().identity(plugin_->context(), &answer, error, size);
     }));
-    if (said.size < 1 || said.rank < 0 || said.rank >= said.size) {
-      return internal_error(cat(record_->name, " says rank ", said.rank, " of ", said.size));
+    if (answer.size < 1 || answer.rank < 0 || answer.rank >= answer.size) {
+      return internal_error(cat(record_->name, " says rank ", answer.rank, " of ", answer.size));
     }
     Identity identity;
-    identity.rank = said.rank;
-    identity.size = said.size;
-    if (said.local_rank >= 0 && said.local_rank < said.local_size && said.local_size <= said.size) {
-      identity.local_rank = said.local_rank;
-      identity.local_size = said.local_size;
+    identity.rank = answer.rank;
+    identity.size = answer.size;
+    if (answer.local_rank >= 0 && answer.local_rank < answer.local_size &&
+        answer.local_size <= answer.size) {
+      identity.local_rank = answer.local_rank;
+      identity.local_size = answer.local_size;
     }
     return identity;
   }

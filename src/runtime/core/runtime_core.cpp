@@ -147,7 +147,7 @@ bool RuntimeCore::poll_links() {
       this, &moved);
   if (!link_failure_.ok()) {
     finish_what_can_be();
-    fail_with(std::exchange(link_failure_, {}), heard_from_);
+    fail_with(std::exchange(link_failure_, {}), received_from_);
   } else if (!polled.ok() && !departed()) {
     if (const auto step = shutdown_.links_closed()) {
       act(*step);
@@ -199,7 +199,7 @@ Status RuntimeCore::handle(int32_t from, ByteView message) {
     default:
       link_failure_ =
           Status(static_cast<Code>(notice.code), notice.text).with_lost_rank(notice.lost_rank);
-      heard_from_ = from;
+      received_from_ = from;
       break;
   }
   return {};
@@ -313,7 +313,7 @@ void RuntimeCore::plan(ProcessSetState* set) {
   if (status.ok()) status = apply(set, plan, theirs);
   coordinator.planned();
   if (!status.ok()) fail_with(status, -1);
-  hear_what_was_early();
+  receive_early_messages();
 }
 
 Status RuntimeCore::send_plan(ProcessSetState* set, const Plan& plan) {
@@ -333,7 +333,7 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
   if (sets_.is_ahead(serial)) return sets_.keep_early(serial, from, message);
   ProcessSetState* set = sets_.find(serial);
   if (set == nullptr) return {};  // removed while the message was in flight
-  if (kind == MessageKind::kAnnouncement) return hear_announcement(set, from, message);
+  if (kind == MessageKind::kAnnouncement) return receive_announcement(set, from, message);
   if (from != set->negotiator.place().parent) {
     return invalid_argument("a plan from a rank that is not above this one");
   }
@@ -341,31 +341,31 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
     HVD_ASSIGN_OR_RETURN(const auto match, speculative_.receive_tentative_plan(set, message));
     return match.plan == nullptr ? Status() : apply(set, *match.plan, match.theirs);
   }
-  HVD_RETURN_IF_ERROR(decode(message, &heard_plan_));
-  speculative_.receive_plan(set, heard_plan_);
+  HVD_RETURN_IF_ERROR(decode(message, &received_plan_));
+  speculative_.receive_plan(set, received_plan_);
   // The plan may revoke cache ids: announcements that use them leave first.
   report(set);
   for (const int32_t child : set->negotiator.place().children) {
     HVD_RETURN_IF_ERROR(links_.send(child, message));
   }
-  HVD_RETURN_IF_ERROR(apply(set, heard_plan_, heard_plan_.eager_data.bytes));
-  hear_what_was_early();
+  HVD_RETURN_IF_ERROR(apply(set, received_plan_, received_plan_.eager_data.bytes));
+  receive_early_messages();
   return {};
 }
 
-Status RuntimeCore::hear_announcement(ProcessSetState* set, int32_t from, ByteView message) {
-  HVD_RETURN_IF_ERROR(decode(message, &heard_));
-  const bool matched = speculative_.receive(set, heard_);
-  HVD_RETURN_IF_ERROR(set->negotiator.receive(from, &heard_));
+Status RuntimeCore::receive_announcement(ProcessSetState* set, int32_t from, ByteView message) {
+  HVD_RETURN_IF_ERROR(decode(message, &received_));
+  const bool matched = speculative_.receive(set, received_);
+  HVD_RETURN_IF_ERROR(set->negotiator.receive(from, &received_));
   if (!set->speculation.possible()) return {};
-  if (!heard_.eager_data.empty()) HVD_RETURN_IF_ERROR(take_eager_data(set, matched));
+  if (!received_.eager_data.empty()) HVD_RETURN_IF_ERROR(take_eager_data(set, matched));
   return is_ending(*set) && !departed() ? end_planning(set) : Status();
 }
 
 Status RuntimeCore::take_eager_data(ProcessSetState* set, bool matched) {
-  if (matched) return run_tentative_plan(set, heard_.eager_data.bytes);
+  if (matched) return run_tentative_plan(set, received_.eager_data.bytes);
   Speculation& speculation = set->speculation;
-  speculation.keep(heard_.ids, heard_.eager_data.bytes);
+  speculation.keep(received_.ids, received_.eager_data.bytes);
   report(set);
   if (!departed()) speculation.copy_kept();
   return {};
@@ -465,7 +465,7 @@ bool RuntimeCore::drop_removed_sets() {
   return true;
 }
 
-void RuntimeCore::hear_what_was_early() {
+void RuntimeCore::receive_early_messages() {
   if (!sets_.has_early()) return;
   for (ProcessSetRegistry::Early& one : sets_.take_early()) {
     if (sets_.is_ahead(one.set)) {
@@ -525,15 +525,15 @@ void RuntimeCore::fail(const Status& cause) {
   submissions_.settle();
 }
 
-void RuntimeCore::fail_with(const Status& found, int32_t heard_from) {
+void RuntimeCore::fail_with(const Status& found, int32_t received_from) {
   if (departed()) return;
   // A cause that a peer reports is already known to all ranks.
-  end_with(heard_from < 0 ? host_->first_cause(found) : found, heard_from);
+  end_with(received_from < 0 ? host_->first_cause(found) : found, received_from);
 }
 
-void RuntimeCore::end_with(const Status& cause, int32_t heard_from) {
+void RuntimeCore::end_with(const Status& cause, int32_t received_from) {
   if (departed()) return;
-  const Status first = shutdown_.fail(cause, heard_from, newest() != nullptr);
+  const Status first = shutdown_.fail(cause, received_from, newest() != nullptr);
   // The links first: the operations that share them are aborted by the text alone.
   links_.abort(first);
   executor_.abort(first.message().c_str());

@@ -140,7 +140,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void plan(ProcessSetState* set);
   Status send_plan(ProcessSetState* set, const Plan& plan);
   Status handle_of_set(MessageKind kind, int32_t from, ByteView message);
-  Status hear_announcement(ProcessSetState* set, int32_t from, ByteView message);
+  Status receive_announcement(ProcessSetState* set, int32_t from, ByteView message);
   Status take_eager_data(ProcessSetState* set, bool matched);
   Status run_tentative_plan(ProcessSetState* set, ByteView theirs);
   // theirs: the peer's eager data for the only batch of the plan, if it has arrived.
@@ -162,14 +162,14 @@ class RuntimeCore final : public Drivable, private PlanSink {
   }
   Status refuse(const Submission& submission);
   bool drop_removed_sets();
-  void hear_what_was_early();
+  void receive_early_messages();
   void act(Shutdown::Step step);
   void end_work();
 
   void complete(Submission* submission, Status status) override;
   // Ends the job with `found`. heard_from: the peer that reported it; -1: this rank found it.
-  void fail_with(const Status& found, int32_t heard_from);
-  void end_with(const Status& cause, int32_t heard_from);
+  void fail_with(const Status& found, int32_t received_from);
+  void end_with(const Status& cause, int32_t received_from);
 
   CoreOptions options_;
   MessageLinks links_;
@@ -188,11 +188,11 @@ class RuntimeCore final : public Drivable, private PlanSink {
   PlanListener* plan_listener_ = nullptr;
 
   Status link_failure_;  // set by receive(), and handled when the poll of the links returns
-  int32_t heard_from_ = -1;
+  int32_t received_from_ = -1;
 
   // Reused, so that a pass allocates no memory.
-  Announcement heard_;
-  Plan heard_plan_;
+  Announcement received_;
+  Plan received_plan_;
   std::vector<Submission*> refused_;
   ByteWriter out_;
 };

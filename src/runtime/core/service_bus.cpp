@@ -29,10 +29,10 @@ Status ServiceBus::to_all(ServiceId id, ByteView message) {
 }
 
 Status ServiceBus::receive(MessageKind kind, int32_t from, ByteView message) {
-  ServiceMessage said;
-  HVD_RETURN_IF_ERROR(decode(message, &said));
-  if (said.service >= kServices) {
-    return invalid_argument(cat("a message for service ", said.service, ", which nobody is"));
+  ServiceMessage message_in;
+  HVD_RETURN_IF_ERROR(decode(message, &message_in));
+  if (message_in.service >= kServices) {
+    return invalid_argument(cat("a message for service ", message_in.service, ", which nobody is"));
   }
   const TreePlace& place = links_->tree();
   if (kind == MessageKind::kToAll) {
@@ -45,7 +45,7 @@ Status ServiceBus::receive(MessageKind kind, int32_t from, ByteView message) {
   } else if (!links_->is_root()) {
     return links_->send(place.parent, message);
   }
-  hand_in(said.service, said.rank, said.content);
+  hand_in(message_in.service, message_in.rank, message_in.content);
   return {};
 }
 

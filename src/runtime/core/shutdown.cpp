@@ -151,7 +151,7 @@ void Shutdown::note_leaver(int32_t leaver) {
   is_ending_.store(true, std::memory_order_release);
 }
 
-Status Shutdown::fail(const Status& cause, int32_t heard_from, bool has_work) {
+Status Shutdown::fail(const Status& cause, int32_t received_from, bool has_work) {
   {
     const MutexLock lock(mutex_);
     failure_ = cause;
@@ -169,11 +169,11 @@ Status Shutdown::fail(const Status& cause, int32_t heard_from, bool has_work) {
   const Notice notice{links_->rank(), static_cast<int32_t>(cause.code()), cause.message(),
                       cause.lost_rank()};
   const TreePlace& place = links_->tree();
-  if (place.parent >= 0 && place.parent != heard_from) {
+  if (place.parent >= 0 && place.parent != received_from) {
     links_->send_notice(MessageKind::kAbort, notice, place.parent);
   }
   for (const int32_t child : place.children) {
-    if (child != heard_from) links_->send_notice(MessageKind::kAbort, notice, child);
+    if (child != received_from) links_->send_notice(MessageKind::kAbort, notice, child);
   }
   links_->drain();
   return cause;

@@ -66,11 +66,11 @@ Status Negotiator::receive(int32_t child, Announcement* announcement) {
   if (!announcement->joined.empty()) {
     HVD_RETURN_IF_ERROR(report_joined(reporter, announcement->joined));
   }
-  heard_plans(reporter, announcement->plans);
+  received_plans(reporter, announcement->plans);
   return {};
 }
 
-void Negotiator::heard_plans(uint32_t reporter, uint64_t plans) {
+void Negotiator::received_plans(uint32_t reporter, uint64_t plans) {
   reporters_[reporter].plans = plans;
   if (!cache_->remembers_forgotten()) return;
   uint64_t by_all = plans;
@@ -209,7 +209,7 @@ void Negotiator::forget(CacheEntry* entry, uint64_t plan) {
   entry->reporters.clear();
   entry->full_reporters = 0;
   cache_->forget(entry, plan);
-  heard_plans(0, std::numeric_limits<uint64_t>::max());
+  received_plans(0, std::numeric_limits<uint64_t>::max());
 }
 
 void Negotiator::all_have_joined() {

@@ -56,7 +56,7 @@ class Negotiator {
   Status report_id(uint32_t reporter, uint32_t id);
   Status report_full(uint32_t reporter, Proposal&& proposal);
   Status report_joined(uint32_t reporter, std::span<const int32_t> ranks);
-  void heard_plans(uint32_t reporter, uint64_t plans);
+  void received_plans(uint32_t reporter, uint64_t plans);
   // Whether every reporter has reported the name or has joined.
   bool is_whole(std::span<const uint32_t> by_id, std::span<const uint32_t> in_full) const;
   bool is_whole(const CacheEntry& entry) const;

@@ -158,11 +158,11 @@ void PluginHost::remove_bootstrap_records() {
 Status PluginHost::first_cause(const Status& found) {
   if (!store_) return found;
   const Bytes record = ByteWriter().put(found.lost_rank()).put_text(found.message()).take();
-  const auto said = store_->compare_and_set(prefix_ + kFirstCause, std::nullopt, record,
-                                            Deadline::after_seconds(kCauseSeconds));
-  if (!said.ok()) log::debug(cat("no common cause: ", said.error().message()));
-  if (!said.ok() || !said->value) return found;
-  ByteReader in(*said->value);
+  const auto stored = store_->compare_and_set(prefix_ + kFirstCause, std::nullopt, record,
+                                              Deadline::after_seconds(kCauseSeconds));
+  if (!stored.ok()) log::debug(cat("no common cause: ", stored.error().message()));
+  if (!stored.ok() || !stored->value) return found;
+  ByteReader in(*stored->value);
   const auto lost_rank = in.get<int32_t>();
   Status first(found.code(), in.get_text());
   return in.finish("the first cause").ok() ? first.with_lost_rank(lost_rank) : found;

@@ -1,5 +1,5 @@
-// What a rank takes from its environment: a field for each setting that the runtime reads, filled from the table of
-// settings. A text that is not set is empty.
+// The settings of a rank, from its environment: a field for each setting that the runtime reads, filled from the table
+// of settings. A text that is not set is empty.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,6 @@
 #include "base/settings.h"
 
 namespace hvd::runtime {
-
-// A number that has a default, and whether the user has set it.
-template <typename T>
-struct Chosen {
-  T value{};
-  bool is_set = false;
-};
 
 // One of the pairs rank and size, of the job, of the host, or across hosts, as set: neither is checked.
 struct RankPair {

@@ -16,7 +16,7 @@ constexpr size_t kLongestHost = 256;
 }  // namespace
 
 void encode(const MetricsMessage& message, ByteWriter& out) {
-  out.put(message.says).put(message.number).put(static_cast<uint32_t>(message.asks.size()));
+  out.put(message.kind).put(message.number).put(static_cast<uint32_t>(message.asks.size()));
   for (const Ask& ask : message.asks) out.put(ask.rank).put(ask.ticket);
   out.put(static_cast<uint32_t>(message.values.size()));
   for (const MetricsOfRank& value : message.values) {
@@ -27,7 +27,7 @@ void encode(const MetricsMessage& message, ByteWriter& out) {
 
 Status decode(ByteView bytes, MetricsMessage* message) {
   ByteReader in(bytes);
-  message->says = in.get<MetricsSays>();
+  message->kind = in.get<MetricsMessageKind>();
   message->number = in.get<uint32_t>();
   message->asks.assign(in.get_count(8), {});
   for (Ask& ask : message->asks) ask = {in.get<int32_t>(), in.get<uint32_t>()};
@@ -41,7 +41,7 @@ Status decode(ByteView bytes, MetricsMessage* message) {
     if (value.host.size() > kLongestHost) return invalid_argument("a host's name is too long");
   }
   HVD_RETURN_IF_ERROR(in.finish("a message of the metrics"));
-  if (message->says < MetricsSays::kAsk || message->says > MetricsSays::kResult) {
+  if (message->kind < MetricsMessageKind::kAsk || message->kind > MetricsMessageKind::kResult) {
     return invalid_argument("a message of the metrics is of no kind");
   }
   return {};

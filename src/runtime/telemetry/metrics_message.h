@@ -26,10 +26,10 @@ struct MetricsOfRank {
   Metrics metrics;
 };
 
-enum class MetricsSays : uint8_t { kAsk = 1, kValues = 2, kCollect = 3, kResult = 4 };
+enum class MetricsMessageKind : uint8_t { kAsk = 1, kValues = 2, kCollect = 3, kResult = 4 };
 
 struct MetricsMessage {
-  MetricsSays says = MetricsSays::kAsk;
+  MetricsMessageKind kind = MetricsMessageKind::kAsk;
   uint32_t number = 0;  // ask: number that the asker chose; else: number of the collection
   std::vector<Ask> asks;
   std::vector<MetricsOfRank> values;

@@ -35,14 +35,14 @@ void MetricsService::receive(int32_t from, ByteView bytes) {
     log::warning(status.with_context(cat("from rank ", from)).message());
     return;
   }
-  const bool down = message.says >= MetricsSays::kCollect;
+  const bool down = message.kind >= MetricsMessageKind::kCollect;
   if (down ? from != 0 : rank_ != 0) return;
-  if (message.says == MetricsSays::kAsk) {
+  if (message.kind == MetricsMessageKind::kAsk) {
     root_ask({from, message.number});
-  } else if (message.says == MetricsSays::kValues) {
+  } else if (message.kind == MetricsMessageKind::kValues) {
     root_values(std::move(message));
-  } else if (message.says == MetricsSays::kCollect) {
-    message.says = MetricsSays::kValues;
+  } else if (message.kind == MetricsMessageKind::kCollect) {
+    message.kind = MetricsMessageKind::kValues;
     message.values = {own_()};
     send(links_.to_root, message);
   } else {
@@ -60,7 +60,7 @@ void MetricsService::root_collect() {
   values_.clear();
   served_ = std::exchange(waiting_, {});
   MetricsMessage message;
-  message.says = MetricsSays::kCollect;
+  message.kind = MetricsMessageKind::kCollect;
   message.number = ++collection_;
   send(links_.to_all, message);
 }
@@ -73,7 +73,7 @@ void MetricsService::root_values(MetricsMessage&& message) {
   values_.insert_or_assign(rank, std::move(value));
   if (values_.size() != static_cast<size_t>(size_)) return;
   MetricsMessage reply;
-  reply.says = MetricsSays::kResult;
+  reply.kind = MetricsMessageKind::kResult;
   reply.number = collection_;
   reply.asks = std::exchange(served_, {});
   for (auto& [number, of_rank] : values_) reply.values.push_back(std::move(of_rank));

@@ -45,7 +45,7 @@ Timeline::Timeline(const TimelineOptions& options, TraceRecorder* recorder, Serv
 void Timeline::start(const std::string& path, bool mark_cycles,
                      std::shared_ptr<Question> question) {
   TimelineMessage message;
-  message.says = TimelineSays::kStart;
+  message.kind = TimelineMessageKind::kStart;
   message.text = path;
   message.mark_cycles = mark_cycles;
   ask(std::move(message), std::move(question));
@@ -53,7 +53,7 @@ void Timeline::start(const std::string& path, bool mark_cycles,
 
 void Timeline::stop(std::shared_ptr<Question> question) {
   TimelineMessage message;
-  message.says = TimelineSays::kStop;
+  message.kind = TimelineMessageKind::kStop;
   ask(std::move(message), std::move(question));
 }
 
@@ -91,16 +91,16 @@ void Timeline::receive(int32_t from, ByteView bytes) {
     log::warning(status.with_context(cat("from rank ", from)).message());
     return;
   }
-  const bool down = message.says >= TimelineSays::kStarted;
+  const bool down = message.kind >= TimelineMessageKind::kStarted;
   if (down ? from != 0 : !is_root()) return;
-  switch (message.says) {
-    case TimelineSays::kStart:
+  switch (message.kind) {
+    case TimelineMessageKind::kStart:
       root_start(from, message);
       break;
-    case TimelineSays::kStop:
+    case TimelineMessageKind::kStop:
       root_stop(from, message);
       break;
-    case TimelineSays::kPing:
+    case TimelineMessageKind::kPing:
       root_.hosts[from] = message.text;
       root_.pongs.push_back({from, message.time, nanoseconds(Clock::now())});
       if (root_.pongs.size() + 1 == static_cast<size_t>(options_.size))
@@ -108,22 +108,22 @@ void Timeline::receive(int32_t from, ByteView bytes) {
       else
         root_.pong_at = std::min(root_.pong_at, Clock::now() + kPongAfter);
       break;
-    case TimelineSays::kEvents:
+    case TimelineMessageKind::kEvents:
       root_events(from, std::move(message));
       break;
-    case TimelineSays::kFlushed:
+    case TimelineMessageKind::kFlushed:
       root_flushed(message.run);
       break;
-    case TimelineSays::kStarted:
+    case TimelineMessageKind::kStarted:
       started(message);
       break;
-    case TimelineSays::kStopping:
+    case TimelineMessageKind::kStopping:
       stopping(message);
       break;
-    case TimelineSays::kStopped:
+    case TimelineMessageKind::kStopped:
       answer(message.asks, status_of(message));
       break;
-    case TimelineSays::kPong:
+    case TimelineMessageKind::kPong:
       pong(message);
       break;
   }
@@ -133,11 +133,11 @@ void Timeline::receive(int32_t from, ByteView bytes) {
 
 void Timeline::root_start(int32_t from, const TimelineMessage& message) {
   TimelineMessage reply;
-  reply.says = TimelineSays::kStarted;
+  reply.kind = TimelineMessageKind::kStarted;
   reply.asks = {{from, message.ticket}};
   reply.mark_cycles = message.mark_cycles;
   if (root_.writer != nullptr && !root_.stopping && root_.path == message.text) {
-    reply.says = TimelineSays::kStopped;  // that is an answer; scripts let every rank ask
+    reply.kind = TimelineMessageKind::kStopped;  // that is an answer; scripts let every rank ask
     reply.run = run_;
   } else if (root_.writer != nullptr) {
     reply.text = cat("the timeline ", root_.path, " is being written; stop it before another one");
@@ -161,14 +161,14 @@ void Timeline::root_stop(int32_t from, const TimelineMessage& message) {
   TimelineMessage reply;
   reply.run = run_;
   if (root_.writer == nullptr) {
-    reply.says = TimelineSays::kStopped;
+    reply.kind = TimelineMessageKind::kStopped;
     reply.asks = {{from, message.ticket}};
     send_down(reply);
     return;
   }
   root_.stoppers.push_back({from, message.ticket});
   if (std::exchange(root_.stopping, true)) return;
-  reply.says = TimelineSays::kStopping;
+  reply.kind = TimelineMessageKind::kStopping;
   send_down(reply);
 }
 
@@ -186,7 +186,7 @@ void Timeline::root_flushed(uint32_t run) {
 void Timeline::root_written() {
   if (root_.writer == nullptr) return;
   TimelineMessage reply;
-  reply.says = TimelineSays::kStopped;
+  reply.kind = TimelineMessageKind::kStopped;
   reply.run = run_;
   reply.asks = std::move(root_.stoppers);
   reply.text = root_.writer->status().message();
@@ -196,7 +196,7 @@ void Timeline::root_written() {
 
 void Timeline::root_pong() {
   TimelineMessage reply;
-  reply.says = TimelineSays::kPong;
+  reply.kind = TimelineMessageKind::kPong;
   reply.pongs = std::move(root_.pongs);
   root_.pongs.clear();
   root_.pong_at = Clock::time_point::max();
@@ -225,14 +225,14 @@ void Timeline::stopping(const TimelineMessage& message) {
   flush();
   taken_ = {};
   TimelineMessage reply;
-  reply.says = TimelineSays::kFlushed;
+  reply.kind = TimelineMessageKind::kFlushed;
   reply.run = run_;
   send_up(reply);
 }
 
 void Timeline::flush() {
   TimelineMessage message;
-  message.says = TimelineSays::kEvents;
+  message.kind = TimelineMessageKind::kEvents;
   message.run = run_;
   message.offset = clock_.offset();
   message.error = clock_.known() ? clock_.error(nanoseconds(Clock::now())) : 0;
@@ -247,7 +247,7 @@ void Timeline::flush() {
 
 void Timeline::ping() {
   TimelineMessage message;
-  message.says = TimelineSays::kPing;
+  message.kind = TimelineMessageKind::kPing;
   message.text = options_.host;
   message.time = nanoseconds(Clock::now());
   next_ping_ = Clock::now() + kPingEvery;

@@ -8,7 +8,7 @@
 namespace hvd::runtime {
 
 void encode(const TimelineMessage& message, ByteWriter& out) {
-  out.put(message.says).put(message.run).put(message.ticket);
+  out.put(message.kind).put(message.run).put(message.ticket);
   out.put(static_cast<uint8_t>(message.mark_cycles)).put(message.time).put(message.offset);
   out.put(message.error).put(message.dropped);
   out.put_text(std::string_view(message.text).substr(0, kLongestTimelineText));
@@ -22,7 +22,7 @@ void encode(const TimelineMessage& message, ByteWriter& out) {
 
 Status decode(ByteView bytes, TimelineMessage* message) {
   ByteReader in(bytes);
-  message->says = in.get<TimelineSays>();
+  message->kind = in.get<TimelineMessageKind>();
   message->run = in.get<uint32_t>();
   message->ticket = in.get<uint32_t>();
   message->mark_cycles = in.get<uint8_t>() != 0;
@@ -42,7 +42,7 @@ Status decode(ByteView bytes, TimelineMessage* message) {
   HVD_RETURN_IF_ERROR(in.finish("a message of the timeline"));
   if (!slots.empty())
     std::memcpy(static_cast<void*>(message->slots.data()), slots.data(), slots.size());
-  if (message->says < TimelineSays::kStart || message->says > TimelineSays::kPong) {
+  if (message->kind < TimelineMessageKind::kStart || message->kind > TimelineMessageKind::kPong) {
     return invalid_argument("a message of the timeline is of no kind");
   }
   if (message->text.size() > kLongestTimelineText) {

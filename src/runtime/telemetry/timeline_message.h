@@ -23,7 +23,7 @@
 
 namespace hvd::runtime {
 
-enum class TimelineSays : uint8_t {
+enum class TimelineMessageKind : uint8_t {
   kStart = 1,
   kStop = 2,
   kPing = 3,
@@ -43,7 +43,7 @@ struct TimelineMessage {
     int64_t sent = 0;   // the rank's clock
     int64_t there = 0;  // the root's, when it arrived
   };
-  TimelineSays says = TimelineSays::kStart;
+  TimelineMessageKind kind = TimelineMessageKind::kStart;
   uint32_t run = 0;          // number of the timeline
   uint32_t ticket = 0;       // number that the asker chose: start, stop
   bool mark_cycles = false;  // start, started

@@ -244,16 +244,16 @@ Status decode(ByteView message, Notice* notice) {
   return in.finish("a notice");
 }
 
-void encode(MessageKind kind, const ServiceMessage& said, ByteWriter& out) {
-  out.put(kind).put(said.service).put(said.rank).put_blob(said.content);
+void encode(MessageKind kind, const ServiceMessage& message_out, ByteWriter& out) {
+  out.put(kind).put(message_out.service).put(message_out.rank).put_blob(message_out.content);
 }
 
-Status decode(ByteView message, ServiceMessage* said) {
+Status decode(ByteView message, ServiceMessage* message_out) {
   ByteReader in(message);
   in.get<MessageKind>();
-  said->service = in.get<uint8_t>();
-  said->rank = in.get<int32_t>();
-  said->content = in.get_blob();
+  message_out->service = in.get<uint8_t>();
+  message_out->rank = in.get<int32_t>();
+  message_out->content = in.get_blob();
   return in.finish("a message of a service");
 }
 

@@ -155,7 +155,7 @@ void encode_head(const Plan& plan, ByteWriter& out);
 void encode_head(const TentativePlan& tentative, ByteWriter& out);
 void encode(MessageKind kind, const Notice& notice, ByteWriter& out);
 Status decode(ByteView message, Notice* notice);
-void encode(MessageKind kind, const ServiceMessage& said, ByteWriter& out);
-Status decode(ByteView message, ServiceMessage* said);
+void encode(MessageKind kind, const ServiceMessage& message_out, ByteWriter& out);
+Status decode(ByteView message, ServiceMessage* message_out);
 
 }  // namespace hvd::runtime

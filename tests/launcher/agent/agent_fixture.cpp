@@ -297,9 +297,9 @@ void AgentFixture::on_joined(const Joined& each) {
 }
 void AgentFixture::on_input_taken(int rank, size_t size) { input_taken[rank] += size; }
 
-void AgentFixture::on_said(const Said& each) {
+void AgentFixture::on_output_chunk(const OutputChunk& each) {
   said[{each.number, each.is_error != 0}] += each.bytes;
-  if (is_taking) link_->pass(SaidTaken{each.number, static_cast<uint32_t>(each.bytes.size())});
+  if (is_taking) link_->pass(OutputCredit{each.number, static_cast<uint32_t>(each.bytes.size())});
 }
 
 void AgentFixture::on_exit(const RankExit& exit) {

@@ -87,7 +87,7 @@ class AgentFixture : public AgentEvents {
   std::vector<std::pair<int, OutputStream>> ended;
   std::map<int, size_t> input_taken;
   std::string inspected;
-  std::vector<Ran> ran;
+  std::vector<ExecResult> ran;
   std::map<std::pair<uint32_t, bool>, std::string> said;  // by order, and whether as an error
   bool is_taking = true;
   std::vector<std::array<int, 3>> joined;  // rank of the job, rank and size of its world
@@ -105,8 +105,8 @@ class AgentFixture : public AgentEvents {
   void on_output_end(int rank, OutputStream stream) override;
   void on_inspected(uint32_t, const std::string& text) override { inspected = text; }
   void on_joined(const Joined& each) override;
-  void on_ran(const Ran& each) override { ran.push_back(each); }
-  void on_said(const Said& each) override;
+  void on_ran(const ExecResult& each) override { ran.push_back(each); }
+  void on_output_chunk(const OutputChunk& each) override;
   void on_input_taken(int rank, size_t size) override;
   void on_exit(const RankExit& exit) override;
   void on_signalled(int number) override { signalled.push_back(number); }

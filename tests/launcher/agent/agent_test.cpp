@@ -162,7 +162,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   REQUIRE(fixture.until([&] { return fixture.ran.size() == 4; }));
   const auto ran = [&](uint32_t number) {
     return *std::find_if(fixture.ran.begin(), fixture.ran.end(),
-                         [&](const Ran& each) { return each.number == number; });
+                         [&](const ExecResult& each) { return each.number == number; });
   };
   CHECK(fixture.said[{7, false}] == "beside 1\n");
   CHECK((fixture.said[{7, true}] == "x\n" && ran(7).code == 5));
@@ -183,11 +183,11 @@ TEST_CASE(
 
   fixture.is_taking = false;
   fixture.link().pass(Run{2, 0, "", {"sh", "-c", "head -c 1000000 /dev/zero"}});
-  CHECK(fixture.until([&] { return fixture.said[{2, false}].size() == kSaidWindow; }));
+  CHECK(fixture.until([&] { return fixture.said[{2, false}].size() == kChunkWindow; }));
   fixture.pass(0.2);
-  CHECK(fixture.said[{2, false}].size() == kSaidWindow);
+  CHECK(fixture.said[{2, false}].size() == kChunkWindow);
   fixture.is_taking = true;
-  fixture.link().pass(SaidTaken{2, kSaidWindow});
+  fixture.link().pass(OutputCredit{2, kChunkWindow});
   CHECK(fixture.until([&] { return fixture.ran.size() == 1; }));
   CHECK(fixture.said[{2, false}].size() == 1000000);
 
@@ -213,7 +213,8 @@ TEST_CASE("A command beside a rank ends when it is stopped, also one that ignore
   fixture.link().pass(StopRun{1});
   fixture.link().pass(StopRun{2});
   CHECK(fixture.until([&] { return fixture.ran.size() == 2; }));
-  for (const Ran& ran : fixture.ran) CHECK(ran.signal == (ran.number == 1 ? SIGTERM : SIGKILL));
+  for (const ExecResult& ran : fixture.ran)
+    CHECK(ran.signal == (ran.number == 1 ? SIGTERM : SIGKILL));
   // The rank goes on.
   CHECK(fixture.until([&] { return fixture.marked().size() == 1; }));
   CHECK(fixture.exits.empty());

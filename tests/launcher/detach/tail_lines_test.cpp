@@ -11,7 +11,8 @@ namespace {
 
 std::string text_of(TailLines& tail) {
   std::string text;
-  for (const Said& said : tail.take()) text += cat(said.is_error != 0 ? "!" : "", said.bytes);
+  for (const OutputChunk& said : tail.take())
+    text += cat(said.is_error != 0 ? "!" : "", said.bytes);
   return text;
 }
 

@@ -53,14 +53,16 @@ struct RecordedJob : GenerationActions {
     CHECK(answer.has_new_members == record.has_new_members());
     places[process] = answer.place.generation;
   }
-  void tell_updates(int32_t generation, rendezvous::HostUpdates told) override {
+  void notify_updates(int32_t generation, rendezvous::HostUpdates told) override {
     updates.push_back(cat(generation, ":", static_cast<int>(told)));
   }
-  void tell_loss(int32_t generation, const std::string& sentence) override {
+  void notify_loss(int32_t generation, const std::string& sentence) override {
     losses.push_back(cat(generation, ": ", sentence));
   }
-  void tell_leave(int host, double seconds) override { leaves.push_back(cat(host, ": ", seconds)); }
-  void say(const std::string& sentence) override { said.push_back(sentence); }
+  void notify_leave(int host, double seconds) override {
+    leaves.push_back(cat(host, ": ", seconds));
+  }
+  void report(const std::string& sentence) override { said.push_back(sentence); }
   void end_job(int code, const std::string& sentence, int) override {
     CHECK_FALSE(exit_code);
     exit_code = code;

@@ -151,13 +151,13 @@ TEST_CASE("Every other message arrives as it was sent") {
   const Run run = again(Run{4, 1, "0-2", {"ls", "-l"}});
   CHECK(run.command == std::vector<std::string>{"ls", "-l"});
   CHECK((run.number == 4 && run.rank == 1 && run.ranks == "0-2"));
-  const Ran ran = again(Ran{4, 1, 3, 9, "why"});
+  const ExecResult ran = again(ExecResult{4, 1, 3, 9, "why"});
   CHECK((ran.code == 3 && ran.signal == 9 && ran.why == "why"));
   CHECK_FALSE(decode(encode(Run{})).ok());
-  const Said said = again(Said{4, 1, 1, std::string("a\0b", 3)});
+  const OutputChunk said = again(OutputChunk{4, 1, 1, std::string("a\0b", 3)});
   CHECK((said.number == 4 && said.rank == 1 && said.is_error == 1));
   CHECK(said.bytes == std::string("a\0b", 3));
-  const SaidTaken taken = again(SaidTaken{4, 17});
+  const OutputCredit taken = again(OutputCredit{4, 17});
   CHECK((taken.number == 4 && taken.size == 17));
   CHECK(again(StopRun{4}).number == 4);
   const StagePart part = again(StagePart{StageKind::kFile, 0640, "lib/a.py", "x = 1"});

@@ -42,7 +42,7 @@ std::vector<Message> messages() {
   job.leave_grace_seconds = 30;
   job.end_signal = 2;
   const MasterCandidates candidates{29500, nonce, {{"10.77.0.1", "eth0"}, {"127.0.0.1", "lo"}}};
-  return {AgentHello{"0.90.0", "build", 3, "b", "boot", 1000, 64},
+  return {AgentHello{"1.2.3", "build", 3, "b", "boot", 1000, 64},
           Prepare{job, 11, 12},
           Start{{{{"MASTER_ADDR", "10.77.0.1"}}, "eth0"}},
           Signal{10},
@@ -63,7 +63,7 @@ std::vector<Message> messages() {
           Suspended{},
           Failed{"why"},
           Challenge{nonce},
-          Answer{nonce, "host 3", proof, "0.90.0"},
+          Answer{nonce, "host 3", proof, "1.2.3"},
           Admission{proof},
           TestReachability{candidates},
           ReachabilityTested{{{"10.77.0.1", "eth0"}}},
@@ -73,11 +73,11 @@ std::vector<Message> messages() {
           Inspected{3, "rank 0\n"},
           Joined{3, 1, 2, "g0/1/", "1,3", 1},
           Run{4, 1, "0-2", {"ls", "-l"}},
-          Ran{4, 1, 3, 9, "why"},
+          ExecResult{4, 1, 3, 9, "why"},
           StagePart{StageKind::kFile, 0640, "lib/a.py", "x = 1"},
           Staged{7, invalid_argument("no")},
-          Said{4, 1, 1, "out"},
-          SaidTaken{4, 17},
+          OutputChunk{4, 1, 1, "out"},
+          OutputCredit{4, 17},
           StopRun{4},
           Ending{"why"},
           Signalled{10},
@@ -93,7 +93,7 @@ std::vector<Message> messages() {
 // The beginning of the SHA-256 of each message, by its kind.
 const std::map<int, std::string> kDigests = {
     {1, "64cf6c0d95bb1752"},  {2, "c7a7c3a631f1d667"},  {3, "1fb706632d3256d1"},
-    {4, "cbd95d904378baf3"},  {5, "b4ebbd0dad864b71"},  {6, "65f44d3b1a80b941"},
+    {4, "d574531ed89550aa"},  {5, "b4ebbd0dad864b71"},  {6, "65f44d3b1a80b941"},
     {7, "a691e329bfba59ee"},  {8, "7f1f5c6a2922e2e9"},  {9, "aa41fce31cf6ce40"},
     {10, "000d02a6e4b1c133"}, {11, "ea85ec2cc440b54e"}, {12, "bf60e4349cace6bc"},
     {13, "f566cc6fccc65736"}, {14, "0b88eab2e907a685"}, {15, "3e6b3ede303fe060"},
@@ -105,6 +105,7 @@ const std::map<int, std::string> kDigests = {
     {31, "7b89294c50830599"}, {32, "a04d783d2a225b7c"}, {33, "763d00e4d3aa7b1c"},
     {34, "b7fda3077074da2a"}, {35, "fa9b9c30071c11e1"}, {36, "0b201bde7d8ab7b8"},
     {37, "bf35e90735771146"}, {38, "b8ed71e985498712"}, {39, "56649f6fad737015"},
+    {40, "d4ad0e9e1a593a39"},
 };
 
 }  // namespace

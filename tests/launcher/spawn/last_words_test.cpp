@@ -11,8 +11,8 @@ namespace {
 TEST_CASE("last words are the last lines as one, without control characters") {
   LastWords words;
   words.add("one\r\n\n  two \n\x1b[31mthree\n");
-  CHECK(words.said() == "one; two; \\x1b[31mthree");
-  CHECK(words.text() == words.said());
+  CHECK(words.last_lines() == "one; two; \\x1b[31mthree");
+  CHECK(words.text() == words.last_lines());
   CHECK_FALSE(words.ended());
 }
 
@@ -29,7 +29,7 @@ TEST_CASE("a good end adds nothing, a bad one does") {
 TEST_CASE("a message that srun prints for each step of ours explains no end") {
   LastWords words;
   words.add("srun: cluster configuration lacks support for cpu binding\nsrun: error: a: gone\n");
-  CHECK(words.said() == "srun: error: a: gone");
+  CHECK(words.last_lines() == "srun: error: a: gone");
 }
 
 TEST_CASE("a filter sees each line once, and removes lines before the output is cut") {
@@ -40,21 +40,21 @@ TEST_CASE("a filter sees each line once, and removes lines before the output is 
   });
   words.add("one\ndeb");
   words.add("ug: x\ntwo");
-  CHECK(words.said() == "one; two");
+  CHECK(words.last_lines() == "one; two");
   for (int i = 0; i < 1000; ++i) words.add("\ndebug: y");
   words.add("\nthree");
-  CHECK(words.said() == "one; two; three");
+  CHECK(words.last_lines() == "one; two; three");
   CHECK(seen.size() == 1003);
   CHECK(seen[1] == "debug: x\n");
   words.add(std::string(10000, 'x') + "\nfour\n");
   CHECK(seen.back() == "four\n");
-  CHECK(words.said().ends_with("; four"));
+  CHECK(words.last_lines().ends_with("; four"));
 }
 
 TEST_CASE("one endless line is cut") {
   LastWords words;
   words.add(std::string(100000, 'x'));
-  CHECK(words.said().size() < 300);
+  CHECK(words.last_lines().size() < 300);
 }
 
 }  // namespace

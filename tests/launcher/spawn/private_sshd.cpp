@@ -104,15 +104,15 @@ bool PrivateSshd::start(const std::vector<std::string>& options) {
   pid_ = spawn_program({kSshd, "-D", "-e", "-f", file}, to.get());
   REQUIRE(pid_ > 0);
   to.reset();
-  std::string said;
+  std::string text;
   std::array<char, 512> buffer;
   for (ssize_t size; (size = ::read(from.get(), buffer.data(), buffer.size())) > 0;) {
-    said.append(buffer.data(), static_cast<size_t>(size));
-    if (said.find("Server listening") != std::string::npos) return true;
+    text.append(buffer.data(), static_cast<size_t>(size));
+    if (text.find("Server listening") != std::string::npos) return true;
   }
   ::waitpid(pid_, nullptr, 0);
   pid_ = -1;
-  MESSAGE(said);
+  MESSAGE(text);
   return false;
 }
 

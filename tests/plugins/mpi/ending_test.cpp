@@ -68,7 +68,7 @@ int finalize(std::chrono::milliseconds connections, std::chrono::milliseconds re
 }
 
 // Returns what the server has heard from a rank that ends.
-std::string heard_from(int (*end)()) {
+std::string received_from(int (*end)()) {
   int server_end = -1;
   make_server(&server_end);
   std::string heard;
@@ -102,7 +102,7 @@ TEST_CASE("a rank that ends its connections, late or not, and has work to do the
   for (int (*end)() :
        {+[] { return finalize(0ms, 0ms); }, +[] { return finalize(500ms, 2500ms); },
         +[] { return finalize(0ms, 2500ms); }, +[] { return finalize(1500ms, 0ms); }}) {
-    CHECK(heard_from(end) == std::string(kHere) + kLeaves);
+    CHECK(received_from(end) == std::string(kHere) + kLeaves);
     CHECK(answers == "cmd=barrier_out\ncmd=finalize_ack\n");
   }
 }

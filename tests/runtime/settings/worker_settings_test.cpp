@@ -39,7 +39,7 @@ TEST_CASE("settings of a worker are read from its variables, and the first bad o
   CHECK(bad.error().message().starts_with("HOROVOD_CYCLE_TIME -2 is out of range"));
 }
 
-TEST_CASE("what changes a field changes what plugins read") {
+TEST_CASE("a changed field changes the table that plugins read") {
   WorkerSettings settings;
   settings.set_start_seconds(700);
   CHECK(settings.start_seconds == 700);

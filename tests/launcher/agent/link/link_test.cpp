@@ -21,14 +21,14 @@ namespace asio = net::asio;
 class ScriptedAgent : public Duplex {
  public:
   ScriptedAgent(const asio::any_io_executor& executor, std::deque<std::vector<Message>> script)
-      : said_(executor), script_(std::move(script)) {
+      : sent_(executor), script_(std::move(script)) {
     AgentHello hello;
     hello.version = HVD_VERSION;
-    say({hello});
+    print_message({hello});
   }
 
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
-    while (pieces_.empty() && !is_closed_) co_await said_.wait();
+    while (pieces_.empty() && !is_closed_) co_await sent_.wait();
     if (is_closed_) co_return size_t{0};
     const Bytes piece = std::move(pieces_.front());
     pieces_.pop_front();
@@ -39,7 +39,7 @@ class ScriptedAgent : public Duplex {
 
   net::Task<Status> write(ByteView) override {
     if (!script_.empty()) {
-      say(script_.front());
+      print_message(script_.front());
       script_.pop_front();
     }
     co_return Status();
@@ -47,22 +47,22 @@ class ScriptedAgent : public Duplex {
 
   void close() override {
     is_closed_ = true;
-    said_.notify();
+    sent_.notify();
   }
 
   std::string last_words() const override { return {}; }
 
  private:
-  void say(const std::vector<Message>& messages) {
+  void print_message(const std::vector<Message>& messages) {
     net::FrameWriter writer;
     for (const Message& message : messages) {
       writer.put({}, encode(message), net::Urgency::kControl);
     }
     pieces_.push_back(writer.take(1 << 20));
-    said_.notify();
+    sent_.notify();
   }
 
-  net::Notification said_;
+  net::Notification sent_;
   std::deque<std::vector<Message>> script_;
   std::deque<Bytes> pieces_;
   bool is_closed_ = false;
@@ -72,8 +72,8 @@ struct Events : AgentEvents {
   void on_output(int, OutputStream, ByteView) override {}
   void on_output_end(int, OutputStream) override {}
   void on_inspected(uint32_t, const std::string&) override {}
-  void on_said(const Said&) override {}
-  void on_ran(const Ran&) override {}
+  void on_output_chunk(const OutputChunk&) override {}
+  void on_ran(const ExecResult&) override {}
   void on_input_taken(int, size_t) override {}
   void on_joined(const Joined&) override {}
   void on_exit(const RankExit& exit) override { exits.push_back(exit); }
