@@ -174,7 +174,7 @@ bool ElasticCore::may_grow() const {
 }
 
 int32_t ElasticCore::departures() const {
-  const auto leaves = [this](const auto& one) {
+  const auto leaves = [](const auto& one) {
     return one.second.is_leaving && !one.second.is_gone;
   };
   const auto has_fewer_slots = [this](const Host& host) {
