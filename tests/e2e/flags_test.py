@@ -102,7 +102,7 @@ def test_rank_0_names_a_misspelt_variable_where_no_horovodrun_started_it():
 def test_a_variable_that_is_not_set_is_named():
     job = Job(*HOSTS_OF_TWO, "-x", "NOT_SET", "true")
     job.ends_with(0)
-    one_sentence(job, "-x NOT_SET")
+    one_sentence(job, "^NOT_SET of -x or --env-file is not set here")
 
 
 def threads_of(*arguments, **environment):
