@@ -174,9 +174,7 @@ bool ElasticCore::may_grow() const {
 }
 
 int32_t ElasticCore::departures() const {
-  const auto leaves = [](const auto& one) {
-    return one.second.is_leaving && !one.second.is_gone;
-  };
+  const auto leaves = [](const auto& one) { return one.second.is_leaving && !one.second.is_gone; };
   const auto has_fewer_slots = [this](const Host& host) {
     return table.members_of(host.name) > host.slots;
   };
