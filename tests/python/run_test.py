@@ -180,9 +180,9 @@ class RunTest(unittest.TestCase):
     def test_errors_and_results_of_an_elastic_job_are_those_of_its_last_generation(self):
         generation_of = _job._Launcher.generation
 
-        def call(code, said, *found, least=1):
+        def call(code, messages, *found, least=1):
             """The results, and what was written, of a job that ends like this."""
-            launcher = unittest.mock.Mock(said=said)
+            launcher = unittest.mock.Mock(messages=messages)
             launcher.wait.return_value = code
             launcher.generation = lambda: generation_of(launcher)
             outcomes = {process: _calls.Outcome(*each) for process, each in enumerate(found)}
