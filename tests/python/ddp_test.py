@@ -90,7 +90,7 @@ class DdpTest(RankCase):
         self.assert_trained_as_one_process(model.parameters())
 
     def test_it_is_said_once_and_by_one_rank(self):
-        _ddp._State.has_told = False
+        _ddp._State.has_warned = False
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             for _ in range(2):
