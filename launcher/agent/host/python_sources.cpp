@@ -35,7 +35,37 @@ std::string name_in(std::string_view part) {
   return std::string(name.substr(0, name.find_first_of(" \t#)")));
 }
 
-// Modules that a statement imports: "import a.b, c as d" gives a.b and c, "from a import b" a and a.b.
+// Puts each logical line that imports on one line, with blanks around its words.
+std::string with_joined_imports(std::string_view text) {
+  std::string joined(text);
+  std::ranges::replace(joined, '\t', ' ');
+  for (size_t at = joined.find("\\\n"); at != std::string::npos; at = joined.find("\\\n", at)) {
+    joined.replace(at, 2, "  ");
+  }
+  for (size_t at = joined.find(" import("); at != std::string::npos;
+       at = joined.find(" import(", at)) {
+    joined.insert(at + 7, " ");
+  }
+  for (size_t at = joined.find(" import ("); at != std::string::npos;
+       at = joined.find(" import (", at + 1)) {
+    const size_t end = std::min(joined.find(')', at), joined.size());
+    std::replace(joined.begin() + static_cast<ptrdiff_t>(at),
+                 joined.begin() + static_cast<ptrdiff_t>(end), '\n', ' ');
+  }
+  return joined;
+}
+
+bool is_file_of(const fs::path& folder, const std::string& module) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with(module + ".") && name.ends_with(".so")) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<std::string> imports_of(std::string_view statement) {
   std::vector<std::string> names;
   statement = trim(statement);
@@ -56,68 +86,90 @@ std::vector<std::string> imports_of(std::string_view statement) {
   return names;
 }
 
-// Puts the lists of "from a import (b,\n c)" on one line each.
-std::string with_joined_imports(std::string_view text) {
-  std::string joined(text);
-  for (size_t at = joined.find(" import ("); at != std::string::npos;
-       at = joined.find(" import (", at + 1)) {
-    const size_t end = std::min(joined.find(')', at), joined.size());
-    std::replace(joined.begin() + static_cast<ptrdiff_t>(at),
-                 joined.begin() + static_cast<ptrdiff_t>(end), '\n', ' ');
-  }
-  return joined;
-}
+namespace {
 
 class Sources {
  public:
-  explicit Sources(const std::function<bool(std::string_view)>& has_word) : has_word_(has_word) {}
+  // `roots`: the folders in which modules are searched, the program's own first.
+  Sources(const std::function<bool(std::string_view)>& has_word, std::vector<fs::path> roots)
+      : has_word_(has_word), roots_(std::move(roots)) {}
 
-  Mention read(const fs::path& file, const fs::path& root) {
-    if (!seen_.insert(file.lexically_normal()).second) return Mention::kNone;
+  void read(const fs::path& file) {
+    if (has_found_ || !seen_.insert(file.lexically_normal()).second) return;
     std::ifstream stream(file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(stream), {}};
-    if (stream.bad() || seen_.size() > kMostFiles) return Mention::kUnknown;
-    return read_text(text, file.parent_path(), root);
+    if (stream.bad() || seen_.size() > kMostFiles) {
+      is_unknown_ = true;
+      return;
+    }
+    read_text(text, file.parent_path());
   }
 
-  Mention read_text(std::string_view text, const fs::path& package, const fs::path& root) {
+  void read_text(std::string_view text, const fs::path& package) {
     bytes_ += text.size();
     const bool is_binary = text.find('\0') != std::string_view::npos;  // a zip file of modules
-    if (bytes_ > kMostBytes || is_binary) return Mention::kUnknown;
-    if (has_word_(text)) return Mention::kSome;
-    for (const std::string& line : split(with_joined_imports(text), '\n')) {
-      for (const std::string& statement : split(line, ';')) {
-        for (const std::string& name : imports_of(statement)) {
-          const Mention found = read_module(name, package, root);
-          if (found != Mention::kNone) return found;
-        }
-      }
+    if (bytes_ > kMostBytes || is_binary) {
+      is_unknown_ = true;
+      return;
     }
-    return Mention::kNone;
+    has_found_ = has_found_ || has_word_(text);
+    // A statement may follow another one, or the head of a block.
+    std::string lines = with_joined_imports(text);
+    std::ranges::replace(lines, ';', '\n');
+    std::ranges::replace(lines, ':', '\n');
+    for (const std::string& statement : split(lines, '\n')) {
+      for (const std::string& name : imports_of(statement)) read_module(name, package);
+    }
   }
 
-  // A module that is not there is an installed one.
-  Mention read_module(std::string name, const fs::path& package, const fs::path& root) {
-    fs::path at = name.starts_with('.') ? package : root;
-    if (name.starts_with('.')) {
-      name.erase(0, 1);
-      for (; name.starts_with('.'); name.erase(0, 1)) at = at.parent_path();
+  // A module that is in none of the folders is an installed one.
+  void read_module(std::string name, const fs::path& package) {
+    if (!name.starts_with('.')) {
+      // This project's package is known.
+      const bool is_known = name == "horovod" || name.starts_with("horovod.");
+      for (const fs::path& root : std::span(roots_).first(is_known ? 1 : roots_.size())) {
+        if (read_below(root, name)) return;
+      }
+      return;
     }
-    for (const std::string& part : split(name, '.')) {
-      if (part.empty()) continue;
-      at /= part;
-      if (!is_file(at / "__init__.py")) continue;
-      const Mention found = read(at / "__init__.py", root);
-      if (found != Mention::kNone) return found;
-    }
-    const fs::path file = fs::path(at).concat(".py");
-    return is_file(file) ? read(file, root) : Mention::kNone;
+    fs::path at = package;
+    name.erase(0, 1);
+    for (; name.starts_with('.'); name.erase(0, 1)) at = at.parent_path();
+    read_below(at, name);
+  }
+
+  void not_readable() { is_unknown_ = true; }
+
+  Mention found() const {
+    if (has_found_) return Mention::kSome;
+    return is_unknown_ ? Mention::kUnknown : Mention::kNone;
   }
 
  private:
+  // Returns whether a part of the name is there. Nobody reads what a compiled module does.
+  bool read_below(const fs::path& folder, const std::string& name) {
+    fs::path at = folder;
+    bool is_there = false;
+    for (const std::string& part : split(name, '.')) {
+      if (part.empty()) continue;
+      if (!is_unknown_ && is_file_of(at, part)) is_there = is_unknown_ = true;
+      at /= part;
+      if (!is_file(at / "__init__.py")) continue;
+      is_there = true;
+      read(at / "__init__.py");
+    }
+    const fs::path file = fs::path(at).concat(".py");
+    if (!is_file(file)) return is_there;
+    read(file);
+    return true;
+  }
+
   const std::function<bool(std::string_view)>& has_word_;
+  const std::vector<fs::path> roots_;
   std::set<fs::path> seen_;
   size_t bytes_ = 0;
+  bool has_found_ = false;
+  bool is_unknown_ = false;
 };
 
 bool names_python(std::string_view program) {
@@ -125,29 +177,41 @@ bool names_python(std::string_view program) {
   return program.starts_with("python") || program.starts_with("pypy");
 }
 
-Mention look_in_module(const std::string& name, const fs::path& folder, Sources& sources) {
+void look_in_module(const std::string& name, const fs::path& folder, Sources& sources) {
   fs::path module = folder;
   for (const std::string& part : split(name, '.')) module /= part;
   const fs::path main =
       is_file(module / "__main__.py") ? module / "__main__.py" : fs::path(module).concat(".py");
-  if (!is_file(main)) return Mention::kUnknown;
-  const Mention found = sources.read(main, folder);
-  return found != Mention::kNone ? found : sources.read_module(name, folder, folder);
+  if (!is_file(main)) return sources.not_readable();
+  sources.read(main);
+  sources.read_module(name, folder);
 }
 
 }  // namespace
 
 Mention look_in_sources(const PythonProgram& program, const std::string& folder,
-                        const std::function<bool(std::string_view)>& has_word) {
+                        const std::function<bool(std::string_view)>& has_word,
+                        std::span<const fs::path> more_folders) {
   using enum PythonProgram::Kind;
-  Sources sources(has_word);
-  if (program.kind == kModule) return look_in_module(program.text, folder, sources);
-  if (program.kind == kCode) return sources.read_text(program.text, folder, folder);
-  if (program.kind != kScript) return Mention::kUnknown;
-  // Python searches the folder that holds the file, not a link to it.
   std::error_code error;
-  const fs::path script = fs::canonical(fs::path(folder) / program.text, error);
-  return is_file(script) ? sources.read(script, script.parent_path()) : Mention::kUnknown;
+  fs::path own = folder;
+  // Python searches the folder that holds the file, not a link to it.
+  const fs::path script =
+      program.kind == kScript ? fs::canonical(own / program.text, error) : fs::path();
+  if (program.kind == kScript) own = script.parent_path();
+  std::vector<fs::path> roots = {own};
+  roots.insert(roots.end(), more_folders.begin(), more_folders.end());
+  Sources sources(has_word, std::move(roots));
+  if (program.kind == kModule) {
+    look_in_module(program.text, own, sources);
+  } else if (program.kind == kCode) {
+    sources.read_text(program.text, own);
+  } else if (program.kind == kScript && is_file(script)) {
+    sources.read(script);
+  } else {
+    sources.not_readable();
+  }
+  return sources.found();
 }
 
 bool mentions_ranks(std::string_view source) {
@@ -162,7 +226,7 @@ bool has_no_word_of_ranks(const std::vector<std::string>& command, const std::st
   if (!is_script && !names_python(command[0])) return false;
   const PythonProgram program = program_of_python(std::span(command).subspan(is_script ? 0 : 1));
   return program.kind != PythonProgram::Kind::kCode &&
-         look_in_sources(program, folder, mentions_ranks) == Mention::kNone;
+         look_in_sources(program, folder, mentions_ranks, {}) == Mention::kNone;
 }
 
 }  // namespace hvd::launcher

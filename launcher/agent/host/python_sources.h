@@ -1,8 +1,11 @@
-// Reads the sources of a Python program: its script, module or code, and the modules beside it that it
-// imports. Installed packages are not read. Reads files, and starts no interpreter.
+// Reads the sources of a Python program: its script, module or code, and the modules that it imports from the
+// program's own folder and from others that the caller names. Packages elsewhere are not read. Reads files, and
+// starts no interpreter.
 #pragma once
 
+#include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,13 +14,18 @@
 
 namespace hvd::launcher {
 
-// kUnknown: a source was not found, is no text, or there are more than 200 files or 4 MiB.
+// kUnknown: no source has the word, but one was not found, is no text, or is a compiled module, or there are more
+// than 200 files or 4 MiB.
 enum class Mention { kNone, kSome, kUnknown };
 
-// Whether `has_word` is true for one of the sources. A script is relative to `folder`, and modules are
-// searched there.
+// Whether `has_word` is true for one of the sources. A script is relative to `folder`, and modules are searched in
+// the script's folder, else there, then in `more_folders`.
 Mention look_in_sources(const PythonProgram& program, const std::string& folder,
-                        const std::function<bool(std::string_view source)>& has_word);
+                        const std::function<bool(std::string_view source)>& has_word,
+                        std::span<const std::filesystem::path> more_folders);
+
+// The modules that a statement imports: "import a.b, c as d" gives a.b and c, "from a import b" a and a.b. Pure.
+std::vector<std::string> imports_of(std::string_view statement);
 
 // Whether the command is Python with a script or -m MODULE, and no source has a word of ranks. False for
 // other commands, and where a source is unknown.

@@ -20,7 +20,9 @@ std::string mpi_library_in(pid_t pid) {
     const size_t slash = line.rfind('/');
     if (slash == std::string::npos) continue;
     const std::string_view name = std::string_view(line).substr(slash + 1);
-    if (name.starts_with("libmpi.so") || name.starts_with("libmpich.so")) {
+    // Spectrum MPI and Cray MPICH have libmpi_ibm.so and libmpi_cray.so.
+    if (name.starts_with("libmpi.so") || name.starts_with("libmpi_") ||
+        name.starts_with("libmpich.so")) {
       return line.substr(line.find('/'));
     }
   }

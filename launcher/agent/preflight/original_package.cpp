@@ -4,6 +4,7 @@
 #include <array>
 #include <filesystem>
 
+#include "base/text.h"
 #include "launcher/agent/host/python_site.h"
 #include "launcher/agent/host/python_sources.h"
 #include "launcher/program/command_file.h"
@@ -18,13 +19,15 @@ bool has_file(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+// Statements that are indented may never run: a program may do without Horovod.
 bool imports_horovod(std::string_view source) {
-  for (const std::string_view words : {"import horovod", "from horovod"}) {
-    for (size_t at = source.find(words); at != std::string_view::npos;
-         at = source.find(words, at + 1)) {
-      const std::string_view rest = source.substr(at + words.size());
-      if (rest.empty() || std::string_view(" .,;#)\r\n").find(rest[0]) != std::string_view::npos)
-        return true;
+  for (const std::string& line : split(source, '\n')) {
+    if (line.starts_with(' ') || line.starts_with('\t')) continue;
+    for (const std::string& statement : split(line, ';')) {
+      const bool is_it = std::ranges::any_of(imports_of(statement), [](const std::string& name) {
+        return name == "horovod" || name.starts_with("horovod.");
+      });
+      if (is_it) return true;
     }
   }
   return false;
@@ -60,7 +63,7 @@ std::string find_original_package(const std::string& interpreter,
   const auto first = std::ranges::find_if(
       folders, [](const fs::path& each) { return has_file(each / "horovod" / "__init__.py"); });
   if (first == folders.end() || !is_original(*first / "horovod") ||
-      look_in_sources(program, working_directory, imports_horovod) != Mention::kSome) {
+      look_in_sources(program, working_directory, imports_horovod, {}) != Mention::kSome) {
     return {};
   }
   return first->string();

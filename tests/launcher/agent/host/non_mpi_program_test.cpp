@@ -144,17 +144,22 @@ TEST_CASE("a Python program without MPI in packages and sources is no MPI progra
     CAPTURE(arguments.back());
     CHECK(tree.is_non_mpi(arguments));
   }
-  for (const std::vector<std::string>& arguments :
-       std::vector<std::vector<std::string>>{{},
-                                             {"-"},
-                                             {"missing.py"},
-                                             {"-m", "torch.distributed.run"},
-                                             {"train.py", "--backend", "mpi"},
-                                             {"-c", "from mpi4py import MPI"},
-                                             {"-c", "import ctypes; ctypes.CDLL('x')"},
-                                             {"-c", "import subprocess"},
-                                             {"-c", "import os; os.execvp('x', ['x'])"},
-                                             {"-c", "import sys; sys.path.append('/x')"}}) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {},
+           {"-"},
+           {"missing.py"},
+           {"-m", "torch.distributed.run"},
+           {"train.py", "--backend", "mpi"},
+           {"-c", "from mpi4py import MPI"},
+           {"-c", "import ctypes; ctypes.CDLL('x')"},
+           {"-c", "import subprocess"},
+           {"-c", "import os; os.environ['OMPI_COMM_WORLD_RANK']"},
+           {"-c", "import os; os.environ['PMIX_RANK']"},
+           {"-c", "from os import system"},
+           {"-c", "import importlib"},
+           {"-c", "exec(open('solver.py').read())"},
+           {"-c", "import os; os.execvp('x', ['x'])"},
+           {"-c", "import sys; sys.path.append('/x')"}}) {
     CHECK(!tree.is_non_mpi(arguments));
   }
   CHECK(!tree.is_non_mpi({"train.py"}, {{"LD_PRELOAD", "/lib/libx.so"}}));
@@ -185,6 +190,14 @@ TEST_CASE("a package, a file .pth or a module beside the script that leads to MP
   CHECK(tree.is_non_mpi());
   tree.write("work/parts/b.py", "import ctypes\n");
   CHECK(!tree.is_non_mpi());
+  tree.write("work/parts/b.py", "");
+  CHECK(tree.is_non_mpi());
+  tree.write("named/own.py", "import ctypes\n");
+  const std::vector<std::string> imports = {"-c", "import own"};
+  CHECK(tree.is_non_mpi(imports));
+  CHECK(!tree.is_non_mpi(imports, {{"PYTHONPATH", "../named"}}));
+  tree.write("work/solver.abi3.so", "");
+  CHECK(!tree.is_non_mpi({"-c", "import solver"}));
 }
 
 TEST_CASE("packages of the base count for a virtual environment that includes them") {

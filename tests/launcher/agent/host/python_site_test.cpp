@@ -131,7 +131,7 @@ TEST_CASE("PYTHONPATH comes first, and an empty entry is the working directory")
         Names{"named", ".", "usr/lib/python3/dist-packages"});
 }
 
-TEST_CASE("files .pth add folders, absolute and relative ones, and their code does not") {
+TEST_CASE("files .pth add folders, absolute and relative ones, and code in them may add more") {
   const Tree tree;
   tree.make("usr/lib/python3/dist-packages/inner");
   tree.make("source");
@@ -143,6 +143,14 @@ TEST_CASE("files .pth add folders, absolute and relative ones, and their code do
   CHECK(tree.folders() == Names{"usr/lib/python3/dist-packages", "source",
                                 "usr/lib/python3/dist-packages/inner", "late"});
   CHECK(tree.look().is_whole);
+  CHECK(tree.look().named.size() == 3);
+  for (const char* code :
+       {"import site; site.addsitedir('/base')", "import sys; sys.path.append('/x')",
+        "import __editable___own_1_0_finder; __editable___own_1_0_finder.install()"}) {
+    CAPTURE(code);
+    tree.write("usr/lib/python3/dist-packages/c.pth", std::string(code) + "\n");
+    CHECK(!tree.look().is_whole);
+  }
 }
 
 TEST_CASE("an interpreter whose folders files do not show is not whole") {

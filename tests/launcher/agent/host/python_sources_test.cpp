@@ -19,13 +19,16 @@ class Folder {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name) << text;
   }
+  const std::filesystem::path& path() const { return path_; }
   bool is_plain(const std::vector<std::string>& command) const {
     return has_no_word_of_ranks(command, path_.string());
   }
 
  private:
   const std::filesystem::path path_ =
-      std::filesystem::temp_directory_path() / ("python_sources." + std::to_string(::getpid()));
+      std::filesystem::temp_directory_path() /
+      ("python_sources." + std::to_string(::getpid()) + "." + std::to_string(count_++));
+  static inline int count_ = 0;
 };
 
 }  // namespace
@@ -56,6 +59,32 @@ TEST_CASE("the script, the modules that it imports, and packages beside it are r
   }
   folder.write("package/part.py", "import os; thing = os.environ['RANK']\n");
   CHECK(!folder.is_plain({"python3", "train.py"}));
+}
+
+TEST_CASE("an import is found in every form, and in the folders that the caller names") {
+  const Folder folder, other;
+  other.write("own/part.py", "x = 'needle'\n");
+  const auto has = [](std::string_view source) {
+    return source.find("needle") != std::string_view::npos;
+  };
+  const auto look = [&](const std::string& code) {
+    folder.write("train.py", code);
+    const std::vector<std::filesystem::path> more = {other.path()};
+    return look_in_sources({PythonProgram::Kind::kScript, "train.py"}, folder.path().string(), has,
+                           more);
+  };
+  for (const char* code :
+       {"import own.part\n", "from own import part\n", "from own import(part)\n",
+        "from own import \\\n  part\n", "from own import (\n  nothing,\n  part)\n",
+        "if True: import own.part\n", "x = 1; import own.part as p\n",
+        "try:\n\timport own.part\nexcept ImportError: pass\n"}) {
+    CAPTURE(code);
+    CHECK(look(code) == Mention::kSome);
+  }
+  CHECK(look("import numpy\n") == Mention::kNone);
+  folder.write("solver.cpython-311-x86_64-linux-gnu.so", "");
+  CHECK(look("import solver\n") == Mention::kUnknown);
+  CHECK(look("import solver, own.part\n") == Mention::kSome);
 }
 
 TEST_CASE("other commands, and programs that are not there, may use their ranks") {

@@ -85,7 +85,7 @@ TEST_CASE("a virtual environment has folders of its own") {
   CHECK(find().empty());
 }
 
-TEST_CASE("only a program whose sources import horovod is meant") {
+TEST_CASE("only a program whose sources certainly import horovod is meant") {
   Tree tree;
   tree.install("usr/lib/python3.11/site-packages", true);
   tree.write("helper.py", "import horovod.torch\n");
@@ -93,8 +93,14 @@ TEST_CASE("only a program whose sources import horovod is meant") {
   CHECK(finds("import horovod"));
   CHECK(finds("x = 1\nfrom horovod import run"));
   CHECK(finds("import horovod.torch as hvd"));
-  CHECK(finds("def train():\n  import horovod"));
+  CHECK(finds("import os, horovod.torch as hvd; hvd.init()"));
   CHECK(finds("import helper"));
+  CHECK(!finds("def train():\n  import horovod"));
+  CHECK(!finds("try:\n  import horovod\nexcept ImportError:\n  pass"));
+  CHECK(!finds("print('import horovod')"));
+  CHECK(!finds("# import horovod.torch as hvd"));
+  CHECK(!finds("\"\"\"Ported from horovod to DDP: no import horovod.\"\"\""));
+  CHECK(!finds("import horovod_metrics"));
   CHECK(!finds("import horovod_metrics as horovod"));
   CHECK(!finds("import torch"));
   CHECK(!finds(""));
