@@ -47,8 +47,12 @@ Status stalled_by(int32_t rank, std::string_view work, std::string_view rest) {
 
 std::string_view cause_in(const Status& status) {
   const std::string_view link = broken_link_in(status);
-  const bool is_stall = status.message().find(kHasWaited) != std::string::npos;
-  return link.empty() && is_stall ? std::string_view(status.message()) : link;
+  const std::string_view text = status.message();
+  const size_t waited = text.find(kHasWaited);
+  if (!link.empty() || waited == std::string_view::npos) return link;
+  // The work is a quoted name, which may hold any other character.
+  const size_t begin = text.substr(0, waited).find('\'');
+  return begin == std::string_view::npos ? text : text.substr(begin);
 }
 
 int32_t lost_rank_for(int32_t own, const Status& status) {

@@ -30,6 +30,7 @@ TEST_CASE("both ends of a broken connection make the same sentence, and each bla
   const Status stall = stalled_by(3, "'x'", "4.1 s for rank 3 on host b, which does not answer");
   CHECK(stall.lost_rank() == 3);
   CHECK(cause_in(stall) == "'x' has waited 4.1 s for rank 3 on host b, which does not answer");
+  CHECK(cause_in(stall.with_context("rank 2")) == stall.message());
   CHECK(broken_link_in(stall).empty());
   for (const Status& shared : {one, other}) {
     CHECK(lost_rank_for(2, shared) == 10);
