@@ -53,8 +53,8 @@ struct RankCommands::Beside {
 };
 
 struct RankCommands::Pending {
-  std::deque<Beside> besides;     // ascending by rank
-  std::deque<OutputChunk> chunk;  // and not yet told
+  std::deque<Beside> besides;      // ascending by rank
+  std::deque<OutputChunk> chunks;  // not yet sent
   size_t left = 0;
   std::shared_ptr<CallerWatch> watch;
 };
@@ -98,7 +98,8 @@ void RankCommands::order(Run wish, const std::vector<Place>& places, Pending& pe
     ++pending.left;
     std::string refusal = send_(place.process, wish);
     if (!refusal.empty()) {
-      on_ran({.number = wish.number, .rank = place.process, .code = 1, .why = std::move(refusal)});
+      on_exec_result(
+          {.number = wish.number, .rank = place.process, .code = 1, .why = std::move(refusal)});
     }
   }
 }
@@ -116,13 +117,13 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   const std::shared_ptr<CallerWatch> watch = pending.watch;
   pending_.push_back(&pending);
   order(std::move(wish), places, pending);
-  while (!watch->is_gone && (pending.left > 0 || !pending.chunk.empty())) {
-    if (pending.chunk.empty()) {
+  while (!watch->is_gone && (pending.left > 0 || !pending.chunks.empty())) {
+    if (pending.chunks.empty()) {
       co_await watch->changed.wait();
       continue;
     }
-    const OutputChunk chunk = std::move(pending.chunk.front());
-    pending.chunk.pop_front();
+    const OutputChunk chunk = std::move(pending.chunks.front());
+    pending.chunks.pop_front();
     if (!co_await send_chunk(caller, pending, chunk)) watch->is_gone = true;
     send_(chunk.rank, OutputCredit{chunk.number, static_cast<uint32_t>(chunk.bytes.size())});
   }
@@ -170,17 +171,17 @@ RankCommands::Beside* RankCommands::find(uint32_t number, Pending** of) {
 void RankCommands::on_output_chunk(const OutputChunk& chunk) {
   Pending* pending = nullptr;
   if (find(chunk.number, &pending) == nullptr) return;
-  pending->chunk.push_back(chunk);
+  pending->chunks.push_back(chunk);
   pending->watch->changed.notify();
 }
 
-void RankCommands::on_ran(const ExecResult& ran) {
+void RankCommands::on_exec_result(const ExecResult& ran) {
   Pending* pending = nullptr;
   Beside* const beside = find(ran.number, &pending);
   if (beside == nullptr || std::exchange(beside->has_ended, true)) return;
   beside->code = ran.signal != 0 ? kExitSignal + ran.signal : ran.code;
   const auto append = [&](uint8_t is_error, const std::string& text) {
-    pending->chunk.push_back({ran.number, beside->process, is_error, text});
+    pending->chunks.push_back({ran.number, beside->process, is_error, text});
   };
   if (!ran.why.empty()) append(1, ran.why);
   for (const uint8_t is_error : {0, 1}) append(is_error, "");
@@ -202,7 +203,7 @@ void RankCommands::on_silence(int host, const std::string& why) {
   for (Pending* pending : pending_) {
     for (const Beside& beside : pending->besides) {
       if (!is_on(beside, host) || beside.is_delivered) continue;
-      on_ran({.number = beside.number, .rank = beside.process, .code = 1, .why = why});
+      on_exec_result({.number = beside.number, .rank = beside.process, .code = 1, .why = why});
     }
   }
 }
@@ -211,10 +212,10 @@ void RankCommands::on_host_gone(int host) {
   for (Pending* pending : pending_) {
     for (const Beside& beside : pending->besides) {
       if (!is_on(beside, host)) continue;
-      on_ran({.number = beside.number,
-              .rank = beside.process,
-              .code = 1,
-              .why = "its host's part of the job has ended\n"});
+      on_exec_result({.number = beside.number,
+                      .rank = beside.process,
+                      .code = 1,
+                      .why = "its host's part of the job has ended\n"});
     }
   }
 }

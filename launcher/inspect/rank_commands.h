@@ -30,10 +30,10 @@ class RankCommands {
 
   // Runs the command beside each wished rank. Returns when all have ended, or when the caller closes its socket,
   // which ends them. Sends the caller their output in records (inspection.h), with a tag of the rank before each
-  // line if there are several ranks, and then a ExecResult with the first exit code that is not 0.
+  // line if there are several ranks, and then an ExecResult with the first exit code that is not 0.
   net::Task<void> run(Run wish, net::StreamSocket& caller);
   void on_output_chunk(const OutputChunk& chunk);
-  void on_ran(const ExecResult& ran);
+  void on_exec_result(const ExecResult& ran);
   // Ends the wait for commands on this host: the host is lost, or all its ranks have ended.
   void on_host_gone(int host);
   // The host has answered after the orders that it got until now.

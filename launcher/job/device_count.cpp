@@ -26,7 +26,7 @@ class NoEvents : public AgentEvents {
   void on_output_end(int, OutputStream) override {}
   void on_inspected(uint32_t, const std::string&) override {}
   void on_output_chunk(const OutputChunk&) override {}
-  void on_ran(const ExecResult&) override {}
+  void on_exec_result(const ExecResult&) override {}
   void on_input_taken(int, size_t) override {}
   void on_joined(const Joined&) override {}
   void on_exit(const RankExit&) override {}

@@ -209,7 +209,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.check_waits();
   }
   void on_output_chunk(const OutputChunk& chunk) override { job.inspector_.on_output_chunk(chunk); }
-  void on_ran(const ExecResult& ran) override { job.inspector_.on_ran(ran); }
+  void on_exec_result(const ExecResult& ran) override { job.inspector_.on_exec_result(ran); }
   void on_signalled(int number) override { job.signals_.pass_on(number, host); }
   void on_leaving(const std::string& why) override {
     run.advance(HostState::kStarting, HostState::kLeaving, HostCause::kLeave);
@@ -622,6 +622,7 @@ void JobLaunch::start(HostRun& host) {
   // The agent may have ended meanwhile: the link says why.
   host.advance(HostState::kHeld, HostState::kStarting, HostCause::kOrder);
   for (RankRun* rank : host.ranks()) {
+    if (host.state() != HostState::kStarting) break;
     rank->advance(RankState::kPlanned, RankState::kStarting, RankCause::kOrder);
   }
   net::asio::co_spawn(loop_, host.link()->start(host.order()),

@@ -38,7 +38,7 @@ class JobInspector {
     inspection_.on_answer(static_cast<size_t>(host), number, text);
   }
   void on_output_chunk(const OutputChunk& chunk) { commands_.on_output_chunk(chunk); }
-  void on_ran(const ExecResult& ran) { commands_.on_ran(ran); }
+  void on_exec_result(const ExecResult& ran) { commands_.on_exec_result(ran); }
   void on_host_gone(int host) { commands_.on_host_gone(host); }
   void on_silence(int host, double seconds);
   void on_answer(int host) { commands_.on_answer(host); }

@@ -253,8 +253,11 @@ Deadline Preflight::give_up_late_ones(Attempts& attempts) {
   Deadline next = Deadline::never();
   for (const auto& attempt : attempts.all) {
     if (attempt->is_over) continue;
-    const Deadline limit = attempt->host().deadline();
-    if (attempt->host().state() != HostState::kConnecting) continue;
+    const HostRun& host = attempt->host();
+    const Deadline limit = host.deadline();
+    // A host may also be told to end before it has a link.
+    const bool is_ending = host.state() == HostState::kEnding && host.link() == nullptr;
+    if (host.state() != HostState::kConnecting && !is_ending) continue;
     if (limit.passed())
       give_up(attempts, *attempt, attempt->short_limit());
     else if (limit.time() < next.time())

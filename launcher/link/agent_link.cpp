@@ -410,7 +410,7 @@ Status AgentLink::Impl::receive(const OutputChunk& chunk) {
 }
 
 Status AgentLink::Impl::receive(const ExecResult& ran) {
-  events_->on_ran(ran);
+  events_->on_exec_result(ran);
   return {};
 }
 

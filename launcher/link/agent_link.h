@@ -30,7 +30,7 @@ class AgentEvents {
   // Output of a command that runs beside a rank.
   virtual void on_output_chunk(const OutputChunk& chunk) = 0;
   // The command has ended. All its output came before.
-  virtual void on_ran(const ExecResult& ran) = 0;
+  virtual void on_exec_result(const ExecResult& ran) = 0;
   // The rank has read `size` bytes of input: the launcher may send as many more.
   virtual void on_input_taken(int rank, size_t size) = 0;
   // The rank, or a descendant of it, is about to join this world, or has met its ranks.
@@ -107,7 +107,7 @@ class AgentLink {
   void consumed(int rank, OutputStream stream, size_t size);
   // Asks for the state of the ranks. on_inspected with that number follows.
   void inspect(uint32_t number, InspectDetail detail);
-  // Sends an order about a command that runs beside a rank. After a Run, on_said and on_ran follow.
+  // Sends an order about a command that runs beside a rank. After a Run, on_output_chunk and on_exec_result follow.
   void pass(const Message& order);
   // Sends standard input to a rank whose job has input. No bytes: end of file.
   void give_input(int rank, ByteView bytes);

@@ -314,7 +314,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> JoinQueue::spawn(
       pinged_.expires_at(asio::steady_timer::time_point::max());
       co_await pinged_.async_wait(net::use_tuple);
     }
-    if (!joined->duplex) continue;  // taken, or dismissed
+    if (!joined->duplex) continue;  // taken, or rejected
     on_stage(SpawnStage::kReady);
     co_return Result<std::unique_ptr<Duplex>>(std::move(joined->duplex));
   }

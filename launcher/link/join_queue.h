@@ -79,7 +79,7 @@ class JoinQueue : public Spawner {
     std::string rejection = {};  // why the agent is to end after the ping
   };
 
-  // An agent whose proof of the token, or whose dismissal, is under way.
+  // An agent whose proof of the token, or whose rejection, is under way.
   struct Caller;
 
   // Runs the task, and cancels it when the agent takes longer than the time limit, or when too many
@@ -88,7 +88,7 @@ class JoinQueue : public Spawner {
   net::Task<void> receive(net::AcceptedSocket socket);
   void take(AdmittedAgent agent);
   net::Task<void> take(ReturnedAgent agent);
-  // As dismiss(), once no ping is under way.
+  // As reject(), once no ping is under way.
   void reject_after_ping(Joined& joined, const std::string& why);
   // Ends an agent. The agent prints `why` for its user.
   void reject(std::unique_ptr<Duplex> duplex, const std::string& why);

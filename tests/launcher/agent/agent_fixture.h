@@ -105,7 +105,7 @@ class AgentFixture : public AgentEvents {
   void on_output_end(int rank, OutputStream stream) override;
   void on_inspected(uint32_t, const std::string& text) override { inspected = text; }
   void on_joined(const Joined& each) override;
-  void on_ran(const ExecResult& each) override { ran.push_back(each); }
+  void on_exec_result(const ExecResult& each) override { ran.push_back(each); }
   void on_output_chunk(const OutputChunk& each) override;
   void on_input_taken(int rank, size_t size) override;
   void on_exit(const RankExit& exit) override;

@@ -24,7 +24,7 @@ class ScriptedAgent : public Duplex {
       : sent_(executor), script_(std::move(script)) {
     AgentHello hello;
     hello.version = HVD_VERSION;
-    print_message({hello});
+    send_all({hello});
   }
 
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
@@ -39,7 +39,7 @@ class ScriptedAgent : public Duplex {
 
   net::Task<Status> write(ByteView) override {
     if (!script_.empty()) {
-      print_message(script_.front());
+      send_all(script_.front());
       script_.pop_front();
     }
     co_return Status();
@@ -53,7 +53,7 @@ class ScriptedAgent : public Duplex {
   std::string last_words() const override { return {}; }
 
  private:
-  void print_message(const std::vector<Message>& messages) {
+  void send_all(const std::vector<Message>& messages) {
     net::FrameWriter writer;
     for (const Message& message : messages) {
       writer.put({}, encode(message), net::Urgency::kControl);
@@ -73,7 +73,7 @@ struct Events : AgentEvents {
   void on_output_end(int, OutputStream) override {}
   void on_inspected(uint32_t, const std::string&) override {}
   void on_output_chunk(const OutputChunk&) override {}
-  void on_ran(const ExecResult&) override {}
+  void on_exec_result(const ExecResult&) override {}
   void on_input_taken(int, size_t) override {}
   void on_joined(const Joined&) override {}
   void on_exit(const RankExit& exit) override { exits.push_back(exit); }
