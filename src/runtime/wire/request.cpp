@@ -53,7 +53,9 @@ std::vector<int64_t> rows_of(const Request& request) {
   return rows;
 }
 
-size_t dtype_size(int32_t dtype) { return size_of(static_cast<hvd_dtype>(dtype)); }
+size_t dtype_size(int32_t dtype) {
+  return is_dtype(dtype) ? size_of(static_cast<hvd_dtype>(dtype)) : 0;
+}
 
 std::string_view dtype_name(int32_t dtype) {
   return is_dtype(dtype) ? name_of(static_cast<hvd_dtype>(dtype)) : "an unknown dtype";
