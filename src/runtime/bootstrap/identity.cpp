@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -200,11 +201,15 @@ Status take_next_place(WorkerSettings* settings) {
       cat(settings->hostname, ":", settings->of_host.rank ? cat(*settings->of_host.rank) : "");
   HVD_ASSIGN_OR_RETURN(const Bytes answer, store.next_place(worker, Deadline::never()));
   // Rank and size of the job, of the host and across hosts.
-  std::vector<int64_t> numbers;
-  for (const std::string& word : split(as_text(answer), ',')) {
-    if (const auto number = parse_int(word)) numbers.push_back(*number);
+  std::array<int64_t, 6> numbers{};
+  const std::vector<std::string> words = split(as_text(answer), ',');
+  size_t read = 0;
+  for (; read < std::min(words.size(), numbers.size()); ++read) {
+    const auto number = parse_int(words[read]);
+    if (!number) break;
+    numbers[read] = *number;
   }
-  if (numbers.size() != 6) {
+  if (read != numbers.size() || words.size() != read) {
     return failed_precondition(cat("Horovod's launcher answers '", printable(as_text(answer)),
                                    "' to the question for the next rank"));
   }
@@ -212,7 +217,7 @@ Status take_next_place(WorkerSettings* settings) {
     return aborted(cat("Horovod's launcher has taken process ", printable(worker),
                        " out of the elastic job, which goes on without it"));
   }
-  settings->set_ranks({numbers[0], numbers[1]}, {numbers[2], numbers[3]}, {numbers[4], numbers[5]});
+  settings->set_ranks(numbers);
   return {};
 }
 

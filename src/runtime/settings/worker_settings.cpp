@@ -113,16 +113,13 @@ void WorkerSettings::set_job_secret(const std::string& secret) {
   set("job_secret", secret);
 }
 
-void WorkerSettings::set_ranks(const RankPair& job, const RankPair& host, const RankPair& hosts) {
-  const std::pair<RankPair*, const RankPair*> pairs[] = {
-      {&of_job, &job}, {&of_host, &host}, {&across_hosts, &hosts}};
-  static constexpr const char* kKeys[][2] = {
-      {"rank", "size"}, {"local_rank", "local_size"}, {"cross_rank", "cross_size"}};
-  for (size_t i = 0; i < std::size(kKeys); ++i) {
-    *pairs[i].first = *pairs[i].second;
-    set(kKeys[i][0], cat(pairs[i].second->rank.value_or(-1)));
-    set(kKeys[i][1], cat(pairs[i].second->size.value_or(-1)));
-  }
+void WorkerSettings::set_ranks(const std::array<int64_t, 6>& numbers) {
+  static constexpr const char* kKeys[] = {"rank",       "size",       "local_rank",
+                                          "local_size", "cross_rank", "cross_size"};
+  for (size_t i = 0; i < numbers.size(); ++i) set(kKeys[i], cat(numbers[i]));
+  of_job = {numbers[0], numbers[1]};
+  of_host = {numbers[2], numbers[3]};
+  across_hosts = {numbers[4], numbers[5]};
 }
 
 std::string host_name(const WorkerSettings& settings) {

@@ -2,6 +2,7 @@
 // of settings. A text that is not set is empty.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -76,8 +77,8 @@ struct WorkerSettings {
   void set_init_seconds(double seconds);
   void set_generation(int32_t number);
   void set_job_secret(const std::string& secret);
-  // The pairs of the job, of the host and across hosts.
-  void set_ranks(const RankPair& job, const RankPair& host, const RankPair& hosts);
+  // Rank and size of the job, of the host and across hosts.
+  void set_ranks(const std::array<int64_t, 6>& numbers);
 
  private:
   void set(const char* key, const std::string& value);

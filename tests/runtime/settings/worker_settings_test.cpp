@@ -47,7 +47,7 @@ TEST_CASE("a changed field changes the table that plugins read") {
   settings.set_init_seconds(5);
   settings.set_generation(2);
   settings.set_job_secret("00ff");
-  settings.set_ranks({1, 8}, {1, 4}, {0, 2});
+  settings.set_ranks({1, 8, 1, 4, 0, 2});
   CHECK(settings.init_seconds == 5);
   CHECK(settings.of_host.size == 4);
   const Settings& table = settings.table();
