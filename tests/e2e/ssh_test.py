@@ -171,7 +171,9 @@ def test_an_ssh_without_session_types_gets_no_setting_that_it_refuses():
     folder.mkdir()
     # As OpenSSH before 8.7.
     (folder / "ssh").write_text("""#!/bin/sh
-case "$*" in *SessionType=*|*StdinNull=*|*ForkAfterAuthentication=*) echo "Bad configuration option" >&2; exit 255;; esac
+case "$*" in
+*SessionType=*|*StdinNull=*|*ForkAfterAuthentication=*) echo "Bad configuration option" >&2; exit 255;;
+esac
 case " $* " in *" -G "*) /usr/bin/ssh "$@" | grep -viE "^(sessiontype|stdinnull|forkafterauthentication) ";;
 *) exec /usr/bin/ssh "$@";; esac
 """)

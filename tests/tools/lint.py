@@ -13,7 +13,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["cmake", "docs", "examples", "launcher", "packaging", "plugins", "rendezvous", "src", "tests"]
+FOLDERS = [".ci", "cmake", "debian", "docs", "examples", "launcher", "packaging", "plugins", "python", "rendezvous",
+           "src", "tests"]
+SHELLS = (b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash")
 SKIPPED = 77
 COMMANDS = {
     "codespell": ["codespell"],
@@ -28,8 +30,15 @@ def found(name):
     return shutil.which(name, path=os.pathsep.join([*filter(None, beside), os.environ["PATH"]]))
 
 
+def is_script(path):
+    if not path.is_file() or path.suffix not in ("", ".sh"):
+        return False
+    with open(path, "rb") as file:
+        return path.suffix == ".sh" or file.readline().rstrip().startswith(SHELLS)
+
+
 def scripts():
-    return [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.sh"))]
+    return [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if is_script(path)]
 
 
 def main(name):
