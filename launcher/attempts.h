@@ -1,5 +1,5 @@
-// Runs a job, and runs it again after a failure: on spare hosts in place of failed ones (--spares),
-// and from the beginning (--max-restarts). The launcher's main calls it.
+// Runs the launches of a job: again after a failure, on spare hosts in place of failed ones (--spares), and from the
+// beginning (--max-restarts); an elastic job also again when its ranks change. The launcher's main calls it.
 #pragma once
 
 #include <functional>

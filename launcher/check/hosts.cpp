@@ -24,7 +24,7 @@ namespace {
 
 // A job of one rank, each of whose lines is an object. It needs no directory of the user, so it begins in / and
 // enters the present one where the host has it. A directory that the user names is one that ranks need.
-Result<Options> asking_job(const Options& options) {
+Options asking_job(const Options& options) {
   Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json"}};
   if (!options.settings.job.wdir.has_value() && !options.settings.job.stage.has_value()) {
     std::error_code error;
@@ -118,14 +118,13 @@ bool asks_hosts(const LaunchSettings& settings) {
 CheckAnswer check_hosts(const Options& options) {
   const LaunchSettings& settings = options.settings;
   if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
-  const auto job = asking_job(options);
-  if (!job.ok()) return {"", refuse(job.status())};
+  const Options job = asking_job(options);
   auto chosen = choose_hosts(settings);
   if (!chosen.ok()) return {"", refuse(chosen.status())};
   std::vector<HostCheckProcess> processes;
   for (Host& host : *chosen) {
     host.slots = 1;
-    processes.emplace_back(*job, host);
+    processes.emplace_back(job, host);
   }
   std::vector<HostCheck> hosts;
   hosts.reserve(processes.size());

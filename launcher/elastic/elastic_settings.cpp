@@ -12,10 +12,6 @@ namespace {
 constexpr int64_t kMaxResets = 1'000'000;
 constexpr double kMaxWindow = 1e8;
 
-int integer(const LaunchSettings& settings, std::string_view key) {
-  return static_cast<int>(settings.table().integer(key));
-}
-
 using Names = std::function<std::string(std::string_view key)>;
 
 Status check_without_elastic(const LaunchSettings& settings, const Names& name_of) {
@@ -129,10 +125,10 @@ Status check_others(const LaunchSettings& settings, const Names& name_of) {
 
 RankLimits rank_limits(const LaunchSettings& settings) {
   RankLimits limits;
-  const char* start = settings.job.num_proc.has_value() ? "num_proc" : "min_num_proc";
-  const char* min = settings.elastic.min_num_proc.has_value() ? "min_num_proc" : "num_proc";
-  limits.start = std::max(1, integer(settings, start));
-  limits.min = std::max(1, integer(settings, min));
+  const std::optional<int64_t>& start = settings.job.num_proc;
+  const std::optional<int64_t>& min = settings.elastic.min_num_proc;
+  limits.start = static_cast<int>(start.value_or(min.value_or(1)));
+  limits.min = static_cast<int>(min.value_or(start.value_or(1)));
   if (settings.elastic.max_num_proc.has_value())
     limits.max = static_cast<int>(settings.elastic.max_num_proc.value_or(0));
   return limits;

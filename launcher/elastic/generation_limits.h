@@ -1,4 +1,4 @@
-// The user's limits for the generations of an elastic job. The flags set them; All parts of
+// The user's limits for the generations of an elastic job. Flags set them, and all parts of
 // Generations decide by them.
 #pragma once
 

@@ -55,7 +55,7 @@ Result<Variables> choose_variables(const LaunchSettings& settings) {
   Environment flags = flag_environment(settings);
   flags.emplace_back("PYTHONUNBUFFERED", "1");
   if (settings.job.start_timeout.is_set) {
-    flags.emplace_back("HOROVOD_START_TIMEOUT", cat(settings.job.start_timeout.value));
+    flags.emplace_back("HOROVOD_START_TIMEOUT", settings.table().text("start_timeout"));
   }
   return Variables{chosen_environment(inherited, flags, choice, true),
                    exported_names(chosen_environment(inherited, flags, choice, false))};

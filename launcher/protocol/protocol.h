@@ -214,7 +214,7 @@ struct Inspected {
   std::string text;
   static auto fields(auto& m) { return std::tie(m.number, m.text); }
 };
-// A piece of the output of a Run's command. At most kChunkWindow bytes wait for a OutputCredit.
+// A piece of the output of a Run's command. At most kChunkWindow bytes wait for an OutputCredit.
 struct OutputChunk {
   static constexpr MessageType kType{29, "output of a command", Sender::kAgent};
   uint32_t number = 0;

@@ -182,7 +182,7 @@ def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, p
               call: Optional[tf.Tensor] = None) -> List[tf.Tensor]:
     """`given`: the name that the caller gave the collective, also below. `is_last`: a thread of
     TensorFlow may briefly wait for the result, since no other work can run meanwhile. `call`: of a
-    gradient, see `_said`."""
+    gradient, see `_described`."""
     op = whole_op(op)
     _check_op(tensors, Kind.ALLREDUCE, op)
     sent = _pairs(tensors)

@@ -232,8 +232,8 @@ void reduce_two(void* result, const void* const* inputs, size_t count, const Sca
   reduce_apart<E, kOp, kFinish>(out, a, b, count, after);
 }
 
-// Compilers do not use the processor's conversions of float16 for loops over bits: a sum of two inputs of 64 KiB takes
-// 7.1 µs with the functions of platform_cpu.h, and 17.4 µs without.
+// Compilers do not use the processor's conversions of float16 for loops over bits, so that a sum of two inputs in the
+// caches takes more than twice the time (docs/design/performance-log.md). Averages that divide convert by bits.
 template <typename E>
 inline void load_block(typename E::Value* __restrict block,
                        const typename E::Storage* __restrict in, size_t count) {

@@ -39,7 +39,7 @@ bool HostLinks::push(size_t to, ByteView message, size_t& sent) {
     const uint64_t turn = cell.turn.load(std::memory_order_seq_cst);
     if (turn < position) {
       if (starved) break;
-      // The receiver reads mail_starved after it has freed a cell, so the sender checks the cell
+      // The receiver reads message_starved after it has freed a cell, so the sender checks the cell
       // again.
       block.message_starved.store(1, std::memory_order_seq_cst);
       starved = true;
@@ -132,7 +132,7 @@ bool HostLinks::poll(const Receiver& receiver) {
 void HostLinks::fall_asleep() {
   region_->header().sleepers[local_ / 64].fetch_or(uint64_t{1} << (local_ % 64),
                                                    std::memory_order_seq_cst);
-  // A sender that waits for cells sets mail_starved again, now that its doorbell can ring.
+  // A sender that waits for cells sets message_starved again, now that its doorbell can ring.
   if (waiting_ > 0) flush();
 }
 

@@ -31,7 +31,7 @@ enum class BlockState : uint32_t { kOpen = 0, kClosed = 1 };
 struct MessageCell {
   std::atomic<uint64_t> turn;
   uint32_t sender;
-  uint32_t size;  // bytes of this piece; the last piece of a message has kMailLast set
+  uint32_t size;  // bytes of this piece; the last piece of a message has kMessageLast set
   std::byte data[kMessageBytes];
 };
 static_assert(sizeof(MessageCell) == 256);

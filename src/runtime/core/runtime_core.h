@@ -167,7 +167,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void end_work();
 
   void complete(Submission* submission, Status status) override;
-  // Ends the job with `found`. heard_from: the peer that reported it; -1: this rank found it.
+  // Ends the job with `found`. received_from: the peer that reported it; -1: this rank found it.
   void fail_with(const Status& found, int32_t received_from);
   void end_with(const Status& cause, int32_t received_from);
 

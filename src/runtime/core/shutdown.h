@@ -61,7 +61,7 @@ class Shutdown {
   [[nodiscard]] std::optional<Step> links_closed();
   // Whether the shutdown protocol is ending the work.
   bool stopping() const { return protocol_.stopping(); }
-  // Ends this rank's part after a failure. Sends the cause to all neighbours but heard_from, the one
+  // Ends this rank's part after a failure. Sends the cause to all neighbours but received_from, the one
   // that reported it (-1: none). Returns the cause for all pending work. has_work: some is pending.
   Status fail(const Status& cause, int32_t received_from, bool has_work);
 

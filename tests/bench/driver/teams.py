@@ -1,6 +1,6 @@
 """Teams: the ranks of one contender, alive through many measurements and asleep between them.
 
-A team's ranks connect to the driver's Unix socket and obey commands (workers/worker.h). Where
+A team's ranks connect to the driver's Unix socket and take commands (workers/worker.h). Where
 they run is their launcher's affair: this machine, or the hosts "a" and "b" of tests/hosts.
 """
 import contextlib
