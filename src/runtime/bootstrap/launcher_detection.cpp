@@ -115,7 +115,9 @@ Status check_launchers(const WorkerSettings& settings, const Identity& identity)
   if (!other) return {};
   if (other->bootstrap == kTorchBootstrap) {
     // Our agents and programs set RANK and WORLD_SIZE too, and variables of ours win over them.
-    const bool is_same = identity.rank == other->rank && identity.size == other->size;
+    // Several workers of one torchrun share the variables of one rank of ours, so that no more than one is right.
+    const bool is_same = identity.rank == other->rank && identity.size == other->size &&
+                         number_of("LOCAL_WORLD_SIZE").value_or(1) <= 1;
     if (is_same || !is_worker_of_torchrun() || settings.job.empty()) return {};
   }
   const std::string theirs = cat(other->launcher, " says rank ", other->rank, " of ", other->size);
