@@ -315,6 +315,53 @@ def test_a_job_that_chooses_mpi_beside_mpi4py():
                           HOROVOD_CPU_OPERATIONS="mpi"), 2)
 
 
+# Each backend with the same values as e2e.layouts: in the order of the hosts, one, two, four, and two of four ranks.
+LAYOUTS = ("a:4", "a:2,b:2", "a:1,b:1,c:1,d:1", "a:4,b:4")
+CHECKS = (WORKERS / "numeric_rank.py", "values", "memory")
+
+
+def computes_alike(make):
+    """`make` makes the job for a list of hosts and its number of ranks."""
+    for hosts in LAYOUTS:
+        ranks = sum(int(host.partition(":")[2]) for host in hosts.split(","))
+        job = make(hosts, ranks)
+        job.ends_with(0, 120)
+        expect(job.out.count("done") == ranks, job.describe())
+
+
+def variables_of(values):
+    return [word for name, value in values.items() for word in ("-x", f"{name}={value}")]
+
+
+@world("a b c d", "--no-decoys")
+def test_gloo_computes_alike_in_each_layout():
+    backend("gloo")
+    chosen = variables_of({"HOROVOD_CPU_OPERATIONS": "libgloo", "HOROVOD_GLOO_IFACE": "eth0"})
+    computes_alike(lambda hosts, ranks: Job("-np", ranks, "-H", hosts, *chosen, PYTHON, *CHECKS))
+
+
+@world("a b c d", "--no-decoys")
+def test_oneccl_computes_alike_in_each_layout():
+    chosen = variables_of(oneccl())
+    computes_alike(lambda hosts, ranks: Job("-np", ranks, "-H", hosts, "--network-interfaces", "eth0", *chosen,
+                                            PYTHON, *CHECKS))
+
+
+@world("a b c d", "--no-decoys")
+def test_mpi_of_open_mpi_computes_alike_in_each_layout():
+    backend("mpi_openmpi")
+    place = ("-map-by", "slot", *MCA, "-x", "PYTHONPATH", "-x", "HOROVOD_CPU_OPERATIONS")
+    computes_alike(lambda hosts, ranks: launch(OPENMPI, ["-np", ranks, "-H", hosts, *place, PYTHON, *CHECKS],
+                                               HOROVOD_CPU_OPERATIONS="mpi"))
+
+
+@world("a b c d", "--no-decoys")
+def test_mpi_of_mpich_computes_alike_in_each_layout():
+    backend("mpi_mpich")
+    computes_alike(lambda hosts, ranks: launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", hosts),
+                                               ["-np", ranks, PYTHON, *CHECKS], HOROVOD_CPU_OPERATIONS="mpi"))
+
+
 def refused(launcher, words, **more):
     """The job fails with these words."""
     job = launch((*launcher,), ["-np", 2, PYTHON, RANK], **more)
