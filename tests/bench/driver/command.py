@@ -24,7 +24,7 @@ def arguments(description):
     parser.add_argument("--tensorflow", help="interpreter with TensorFlow",
                         default=str(teams.BUILD / "venv-tensorflow-2.21" / "bin" / "python3"))
     parser.add_argument("--before", metavar="BUILD",
-                        help="training: another build folder of ours, in turns with this one")
+                        help="another build folder of ours, in turns with this one")
     parser.add_argument("--bounds", action="store_true",
                         help="training: also what an allreduce of 4 B leaves (word), and one of as many "
                              "bytes in shared memory, nothing copied (registered)")
@@ -87,6 +87,7 @@ def measure_on_hosts(program, options, wanted):
                    program,
                    "--on-hosts", "--json", file.name, "--python", options.python]
         command += ["--quick"] * options.quick
+        command += ["--before", options.before] if options.before else []
         for line in wanted:
             command += ["--only", line.name]
         done = subprocess.run(command, check=False)

@@ -4,6 +4,7 @@ A line takes a `Bench`, which keeps teams alive between lines, and returns a `Re
 """
 import dataclasses
 import math
+import pathlib
 import statistics
 import time
 import typing
@@ -46,8 +47,8 @@ class Bench:
     """Teams by what makes them; each is started once, and those that do not start are named."""
 
     def __init__(self, quick, python, tensorflow=None, before=None, bounds=False):
-        """`before`: another build of ours, a contender of lines about training; `bounds`: whether those
-        measure what keeps them from more."""
+        """`before`: another build of ours, which takes turns with this one; `bounds`: whether lines about
+        training measure what keeps them from more."""
         self.rounds, self.seconds, self.idle_seconds = (3, 0.03, 2) if quick else (9, 0.3, 10)
         self.python, self.tensorflow = python, tensorflow
         self.before, self.bounds = before, bounds
@@ -98,6 +99,13 @@ class Bench:
         return {name: [statistics.median(column) for column in zip(*rows)]
                 for name, rows in self.rounds_of(contenders, *command).items()}
 
+    def builds(self, ranks, **options):
+        """Our teams of this build and, with --before, of the other."""
+        found = [self.need(teams.ours, ranks, **options)]
+        if self.before:
+            found.append(self.need(teams.ours, ranks, build=pathlib.Path(self.before).resolve(), **options))
+        return found
+
     def close(self):
         self.only()
 
@@ -106,27 +114,37 @@ def _with(command, iterations):
     return [iterations if word == "ITERATIONS" else word for word in command]
 
 
+def _beside_before(rows, name="ours", column=0):
+    """Removes the figures of the other build, and says how ours compare with them, round by round."""
+    before = rows.pop("before", None)
+    if before is None:
+        return ""
+    ratios = sorted(own[column] / other[column] for own, other in zip(rows[name], before))
+    return f"{statistics.median(ratios):.3f} × the build before ({ratios[0]:.3f} to {ratios[-1]:.3f})"
+
+
 def _against_peers(bench, size, ranks, hosts=False, peers=PEERS, extra=(), memory=()):
-    contenders = [bench.need(teams.ours, ranks, hosts=hosts)]
+    contenders = bench.builds(ranks, hosts=hosts)
     contenders += [bench.team(make, ranks, hosts=hosts) for make in peers]
     contenders += extra
-    medians = bench.medians(contenders, "allreduce", size, "ITERATIONS", *memory)
-    found = {name: numbers[0] for name, numbers in medians.items()}
-    return found.pop("ours"), found
+    rows = bench.rounds_of(contenders, "allreduce", size, "ITERATIONS", *memory)
+    note = _beside_before(rows)
+    found = {name: statistics.median(row[0] for row in each) for name, each in rows.items()}
+    return found.pop("ours"), found, note
 
 
 def at_most(microseconds, size, ranks):
     def measure(bench):
-        ours, peers = _against_peers(bench, size, ranks)
-        return Result("µs", ours, peers, f"≤ {microseconds} µs", ours <= microseconds)
+        ours, peers, note = _against_peers(bench, size, ranks)
+        return Result("µs", ours, peers, f"≤ {microseconds} µs", ours <= microseconds, note)
     return measure
 
 
 def times_best_peer(factor, size, memory=()):
     """`memory` is ("registered",) for ours in memory of hvd_alloc; the peers' is their own."""
     def measure(bench):
-        ours, peers = _against_peers(bench, size, 2, memory=memory)
-        result = Result("µs", ours, peers, f"≥ {factor} × best")
+        ours, peers, note = _against_peers(bench, size, 2, memory=memory)
+        result = Result("µs", ours, peers, f"≥ {factor} × best", note=note)
         result.passed = bool(peers) and result.ratio() >= factor
         return result
     return measure
@@ -136,11 +154,11 @@ def between_hosts(size):
     """Twice a condition: against the peers, and against what the link moves."""
     def measure(bench):
         stream = bench.team(teams.stream_pair, hosts=True)
-        ours, peers = _against_peers(bench, size, 2, True, (teams.openmpi, teams.gloo), [stream])
+        ours, peers, note = _against_peers(bench, size, 2, True, (teams.openmpi, teams.gloo), [stream])
         plain = peers.pop("plain stream pair", math.nan)
         result = Result("µs", ours, peers, "≥ 1.2 × best, ≥ 80 % of a stream pair")
         share = 100 * plain / ours
-        result.note = f"stream pair {plain:.1f} µs: {share:.0f} % of it"
+        result.note = "; ".join(filter(None, [f"stream pair {plain:.1f} µs: {share:.0f} % of it", note]))
         result.passed = bool(peers) and result.ratio() >= 1.2 and share >= 80
         return result
     return measure
@@ -148,30 +166,36 @@ def between_hosts(size):
 
 def many_names(milliseconds, python):
     def measure(bench):
-        team = bench.need(teams.ours, 2, **({"python": bench.python} if python else {}))
-        contenders = [team] + ([bench.team(teams.torch_gloo, 2)] if python else [])
-        found = bench.medians(contenders, "names", 1000, 1024, "ITERATIONS")
-        ours = found.pop(team.name)[0]
-        return Result("µs", ours, {name: numbers[0] for name, numbers in found.items()},
-                      f"≤ {milliseconds} ms", ours <= 1000 * milliseconds)
+        contenders = bench.builds(2, **({"python": bench.python} if python else {}))
+        name = contenders[0].name
+        contenders += [bench.team(teams.torch_gloo, 2)] if python else []
+        rows = bench.rounds_of(contenders, "names", 1000, 1024, "ITERATIONS")
+        note = _beside_before(rows, name)
+        found = {each: statistics.median(row[0] for row in figures) for each, figures in rows.items()}
+        ours = found.pop(name)
+        return Result("µs", ours, found, f"≤ {milliseconds} ms", ours <= 1000 * milliseconds, note)
     return measure
 
 
 def submit_alone(python):
     def measure(bench):
-        team = bench.need(teams.ours, 2, **({"python": bench.python} if python else {}))
-        ours = bench.medians([team], "names", 1000, 1024, "ITERATIONS")[team.name][1]
-        return Result("µs", ours, {}, "≤ 1.5 µs", ours <= 1.5)
+        contenders = bench.builds(2, **({"python": bench.python} if python else {}))
+        rows = bench.rounds_of(contenders, "names", 1000, 1024, "ITERATIONS")
+        note = _beside_before(rows, contenders[0].name, 1)
+        ours = statistics.median(row[1] for row in rows[contenders[0].name])
+        return Result("µs", ours, {}, "≤ 1.5 µs", ours <= 1.5, note)
     return measure
 
 
 def average(dtype, size, ranks):
     """An average against the sum that is multiplied by the inverse of the number of ranks."""
     def measure(bench):
-        team = bench.need(teams.ours, ranks)
-        divided, multiplied, summed = bench.medians([team], "average", dtype, size, "ITERATIONS")[team.name]
+        rows = bench.rounds_of(bench.builds(ranks), "average", dtype, size, "ITERATIONS")
+        note = _beside_before(rows)
+        divided, multiplied, summed = (statistics.median(column) for column in zip(*rows["ours"]))
+        notes = [f"{divided / multiplied:.3f} × multiplied, {divided / summed:.3f} × the sum", note]
         return Result("µs", divided, {}, "≤ 1.05 × multiplied", divided <= 1.05 * multiplied,
-                      f"{divided / multiplied:.3f} × multiplied, {divided / summed:.3f} × the sum")
+                      "; ".join(filter(None, notes)))
     return measure
 
 
@@ -183,8 +207,10 @@ def python_small(bench):
 
 
 def restart(bench):
-    ours = bench.medians([bench.need(teams.ours, 2)], "restart", "ITERATIONS")["ours"][0]
-    return Result("µs", ours, {}, "≤ 5 ms", ours <= 5000)
+    rows = bench.rounds_of(bench.builds(2), "restart", "ITERATIONS")
+    note = _beside_before(rows)
+    ours = statistics.median(row[0] for row in rows["ours"])
+    return Result("µs", ours, {}, "≤ 5 ms", ours <= 5000, note)
 
 
 def memory(bench):

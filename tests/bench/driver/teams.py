@@ -175,7 +175,7 @@ def ours(ranks, hosts=False, python=None, build=BUILD, bound=None):
         worker = [_built(WORKERS / "horovod_worker"), "{socket}"]
     name = _named(build, bound)
     return Team(f"{name} (Python)" if python and name == "ours" else name, [launcher + worker], ranks,
-                {"PYTHONPATH": str(build / "python"), **PYTHON_ENVIRONMENT})
+                {"PYTHONPATH": str(build / "python"), "LD_LIBRARY_PATH": str(build / "lib"), **PYTHON_ENVIRONMENT})
 
 
 def openmpi(ranks, hosts=False):
