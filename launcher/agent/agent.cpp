@@ -453,6 +453,7 @@ void Agent::execute(const Ping& ping) {
 
 void Agent::execute(const Suspend&) {
   lease_.suspend();
+  link_.expect_silence();
   watchdog_.expect_within(0);
   outbox_.put(Suspended{});
 }

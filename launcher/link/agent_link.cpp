@@ -38,7 +38,11 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
         events_(&events),
         answered_(executor_),
         pings_(executor_, {.send = [this](uint64_t number) { put(Ping{number}); },
-                           .on_silence = [this](double seconds) { events_->on_silence(seconds); },
+                           .on_silence =
+                               [this](double seconds) {
+                                 frames_.on_silence(seconds);
+                                 events_->on_silence(seconds);
+                               },
                            .on_answer = [this] { events_->on_answer(); }}),
         outputs_(events),
         stores_(std::make_shared<StoreStreams>(

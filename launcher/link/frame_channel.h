@@ -38,6 +38,7 @@ class FrameChannel {
   net::Task<Status> read(OnBytes on_bytes, OnFrame on_frame);
   // The stream survives the loss of its connection for this long (Duplex).
   void survive(double seconds) { duplex_->survive(seconds); }
+  void on_silence(double seconds) { duplex_->on_silence(seconds); }
   // Closes the stream: the agent reads end of file.
   void close();
   // Duplex::last_words() in parentheses, for an error message; or empty.

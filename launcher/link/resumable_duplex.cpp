@@ -8,6 +8,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/link/admission.h"
+#include "launcher/protocol/host_job.h"
 #include "launcher/protocol/resumable_stream.h"
 #include "net/notification.h"
 
@@ -19,6 +20,11 @@ namespace asio = net::asio;
 // The pauses between attempts to run the command again.
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{1000};
+// The time limits of the attempts. A slow login needs a long attempt. After a cut, a new attempt is faster: the time
+// between two SYNs of one grows to 8 s and more.
+constexpr std::chrono::seconds kFirstAttempt{10};
+constexpr std::chrono::seconds kLongerAttempt{5};
+constexpr std::chrono::seconds kLongestAttempt{30};
 // The time limit for the last record of a stream that is closed.
 constexpr std::chrono::seconds kGoodbye{1};
 
@@ -64,6 +70,7 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   net::Task<Status> write(ByteView bytes);
   net::Task<Status> resume(std::unique_ptr<Duplex>& connection, Resume offer, Nonce of_launcher);
   void survive(double seconds);
+  void on_silence(double seconds);
   void close();
   std::string last_words() const { return connection_ ? connection_->last_words() : words_; }
 
@@ -88,7 +95,13 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   net::Task<void> push();
   // `connection` is lost: waits for another one, or ends the stream.
   void lose(const std::shared_ptr<Duplex>& connection, Status why);
+  void begin_respawn();
   net::Task<void> respawn();
+  net::Task<Status> try_respawn(std::chrono::seconds limit);
+  net::Task<Status> open_another();
+  bool is_silent() const { return silence_ >= replace_after_; }
+  // Whether the stream needs no other connection.
+  bool is_settled() const { return is_closed_ || !failure_.ok() || (connection_ && !is_silent()); }
   net::Task<Status> reattach(std::unique_ptr<Duplex>& connection);
   void fail(Status why);
 
@@ -99,11 +112,14 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   Bytes opening_;                       // bytes before the first record
   net::Notification changed_;
   asio::steady_timer limit_, pause_;
-  std::shared_ptr<asio::cancellation_signal>
-      cancel_;          // cancels respawn() while that runs; else null
-  double seconds_ = 0;  // how long the stream waits for another connection
-  Status broken_;       // why the last connection is lost
-  Status failure_;      // why the stream has ended
+  std::shared_ptr<asio::cancellation_signal> cancel_;  // of the attempt that runs; else null
+  bool is_respawning_ = false;
+  double seconds_ = 0;        // how long the stream waits for another connection
+  double replace_after_ = 0;  // the silence after which it opens one beside connection_, in seconds
+  double silence_ = 0;        // of the agent, in seconds, since connection_ was opened
+  double silence_before_ = 0;  // and before that
+  Status broken_;              // why the last connection is lost
+  Status failure_;             // why the stream has ended
   std::string words_;
   uint64_t losses_ = 0, offers_ = 0;
   bool is_pushing_ = false;
@@ -144,6 +160,7 @@ net::Task<Result<size_t>> ResumableDuplex::Running::read_some(std::span<std::byt
            size.ok() ? unavailable("the agent's end of the link was closed") : size.status());
       continue;
     }
+    silence_ = silence_before_ = 0;
     const auto payload = stream_.receive(buffer.first(*size));
     if (!payload.ok()) co_return payload.status();
     changed_.notify();
@@ -179,6 +196,10 @@ void ResumableDuplex::Running::lose(const std::shared_ptr<Duplex>& connection, S
   if (seconds_ <= 0 || !can_resume || stream_.has_ended()) return fail(broken_);
   log::info(cat("host ", reconnection_.host,
                 ": the link broke, and waits for another connection: ", broken_.message()));
+  changed_.notify();
+  begin_respawn();
+  // The host may be cut off: its agent waits for as long as this one pings it.
+  if (silence_ >= kUnnoticedSeconds) return;
   limit_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(seconds_)));
   limit_.async_wait([self = shared_from_this(), loss](const net::error_code& error) {
@@ -186,38 +207,66 @@ void ResumableDuplex::Running::lose(const std::shared_ptr<Duplex>& connection, S
     self->fail(deadline_exceeded(cat(
         self->broken_.message(), ", and the link did not resume within ", self->seconds_, " s")));
   });
-  changed_.notify();
-  if (!reconnection_.respawn || cancel_) return;
-  const auto cancel = cancel_ = std::make_shared<asio::cancellation_signal>();
-  asio::co_spawn(
-      executor_, hold(respawn()),
-      asio::bind_cancellation_slot(cancel->slot(), [cancel](const std::exception_ptr&) {}));
+}
+
+void ResumableDuplex::Running::on_silence(double seconds) {
+  silence_ = seconds - silence_before_;
+  if (seconds_ > 0 && connection_ && is_silent()) begin_respawn();
+}
+
+void ResumableDuplex::Running::begin_respawn() {
+  if (!reconnection_.respawn || std::exchange(is_respawning_, true)) return;
+  asio::co_spawn(executor_, hold(respawn()), asio::detached);
 }
 
 net::Task<void> ResumableDuplex::Running::respawn() {
-  struct End {
-    ~End() { cancel.reset(); }
-    std::shared_ptr<asio::cancellation_signal>& cancel;
-  } const end{cancel_};
-  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
-    auto spawned = co_await reconnection_.respawn();
-    if (is_closed_ || connection_ || !failure_.ok()) break;
-    Status status = spawned.status();
-    if (status.ok()) {
-      status = co_await reattach(*spawned);
-      if (status.ok() || is_closed_ || !failure_.ok()) break;
-      (*spawned)->close();
-    }
+  auto pause = kFirstPause;
+  auto limit = kFirstAttempt;
+  while (!is_settled()) {
+    const Status status = co_await try_respawn(limit);
+    if (is_settled()) break;
     log::info(
         cat("host ", reconnection_.host, ": the link does not resume yet: ", status.message()));
     if (status.code() == Code::kAborted) {
-      cancel_.reset();  // fail() must not cancel this task
-      fail(Status(broken_.code(), cat(broken_.message(), "; ", status.message())));
+      const std::string silence =
+          cat("the host has not answered for ", silence_before_ + silence_, " s");
+      fail(unavailable(cat(connection_ ? silence : broken_.message(), "; ", status.message())));
       break;
     }
     pause_.expires_after(pause);
     co_await pause_.async_wait(net::use_tuple);
+    pause = std::min(2 * pause, kLongestPause);
+    limit = std::min(limit + kLongerAttempt, kLongestAttempt);
   }
+  is_respawning_ = false;
+}
+
+// Tries once to continue over another connection, within a time limit.
+net::Task<Status> ResumableDuplex::Running::try_respawn(std::chrono::seconds limit) {
+  const auto cancel = cancel_ = std::make_shared<asio::cancellation_signal>();
+  const auto is_late = std::make_shared<bool>(false);
+  asio::steady_timer timer(executor_, limit);
+  timer.async_wait([cancel, is_late](const net::error_code& error) {
+    if (error) return;
+    *is_late = true;
+    cancel->emit(asio::cancellation_type::terminal);
+  });
+  const auto [error, status] = co_await asio::co_spawn(
+      executor_, open_another(), asio::bind_cancellation_slot(cancel->slot(), net::use_tuple));
+  cancel_.reset();
+  if (*is_late) co_return unavailable(cat("no other connection within ", limit.count(), " s"));
+  if (error) co_return unavailable("opening another connection was given up");
+  co_return status;
+}
+
+net::Task<Status> ResumableDuplex::Running::open_another() {
+  auto spawned = co_await reconnection_.respawn();
+  if (!spawned.ok()) co_return spawned.status();
+  Status status;
+  // The agent may have answered meanwhile, over the present connection.
+  if (!is_settled()) status = co_await reattach(*spawned);
+  if (*spawned) (*spawned)->close();
+  co_return status;
 }
 
 net::Task<Status> ResumableDuplex::Running::reattach(std::unique_ptr<Duplex>& connection) {
@@ -239,8 +288,11 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
   }
   const auto answer = stream_.answer(offer, of_launcher);
   if (!answer.ok()) co_return answer.status();
+  // A silent agent may have answered since this connection was opened.
+  const bool was_silent = is_silent() || (connection_ && reconnection_.respawn);
   // Neither side uses the older connection from here on.
-  lose(connection_, unavailable("the agent opened another connection"));
+  lose(connection_,
+       unavailable(was_silent ? "the host did not answer" : "the agent opened another connection"));
   const uint64_t this_offer = ++offers_;
   const Bytes answered = framed(*answer);
   const Status status = co_await connection->write(answered);
@@ -250,14 +302,19 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
   limit_.cancel();
   is_mute_ = false;
   connection_ = std::move(connection);
-  log::warning(cat("host ", reconnection_.host,
-                   ": the link broke, and continues over another connection: ", broken_.message()));
+  silence_before_ += std::exchange(silence_, 0);
+  const std::string sentence =
+      cat("host ", reconnection_.host,
+          ": the link broke, and continues over another connection: ", broken_.message());
+  // The launcher itself reports a silence, and its end.
+  was_silent ? log::info(sentence) : log::warning(sentence);
   changed_.notify();
   asio::co_spawn(executor_, hold(push()), asio::detached);
   co_return Status();
 }
 
 void ResumableDuplex::Running::survive(double seconds) {
+  replace_after_ = replace_link_after(seconds);
   // An agent that has not noticed that its connection broke still waits when others have ended.
   const double longest = 2 * reconnection_.agent_wait_seconds;
   seconds_ = reconnection_.is_by_agent ? seconds : std::min(seconds, longest);
@@ -266,6 +323,10 @@ void ResumableDuplex::Running::survive(double seconds) {
 void ResumableDuplex::Running::fail(Status why) {
   if (is_closed_ || !failure_.ok()) return;
   failure_ = std::move(why);
+  if (connection_) {
+    words_ = connection_->last_words();
+    std::exchange(connection_, nullptr)->close();
+  }
   limit_.cancel();
   pause_.cancel();
   if (const auto cancel = cancel_) cancel->emit(asio::cancellation_type::terminal);
@@ -302,6 +363,7 @@ net::Task<Result<size_t>> ResumableDuplex::read_some(std::span<std::byte> buffer
 }
 net::Task<Status> ResumableDuplex::write(ByteView bytes) { return running_->write(bytes); }
 void ResumableDuplex::survive(double seconds) { running_->survive(seconds); }
+void ResumableDuplex::on_silence(double seconds) { running_->on_silence(seconds); }
 void ResumableDuplex::close() { running_->close(); }
 std::string ResumableDuplex::last_words() const { return running_->last_words(); }
 const SessionId& ResumableDuplex::session() const { return running_->session(); }

@@ -1,7 +1,8 @@
 // The stream to one agent, over one connection after another. When the connection breaks, the stream
-// waits for another one, opened here or by the agent, and continues where the agent stopped. Owns the
-// connections and the key of the session; the first bytes to the agent begin the session. SessionSpawner
-// makes it, AgentLink owns it. Lives on the launcher's loop.
+// waits for another one, opened here or by the agent, and continues where the agent stopped. When the agent
+// is long silent, the stream opens another one beside the present one. Owns the connections and the key of
+// the session; the first bytes to the agent begin the session. SessionSpawner makes it, AgentLink owns it.
+// Lives on the launcher's loop.
 #pragma once
 
 #include <functional>
@@ -36,6 +37,7 @@ class ResumableDuplex : public Duplex {
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override;
   net::Task<Status> write(ByteView bytes) override;
   void survive(double seconds) override;
+  void on_silence(double seconds) override;
   void close() override;
   std::string last_words() const override;
 

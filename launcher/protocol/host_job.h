@@ -2,6 +2,7 @@
 // ends of the link. fields() are the members that are sent, in their order on the wire.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,16 @@ inline constexpr const char* kCores = "cores";
 // How long a link of a job without a lease (lease_seconds is 0) survives without a connection. Both ends wait as
 // long: an agent that gave up first would end ranks whose launcher still redials.
 inline constexpr double kSurviveSeconds = 60;
+
+// After so long without a byte from the other end, a link gets another connection, and uses the present one until
+// then: after a cut of the network, TCP may send nothing for as long as the cut has lasted.
+// `limit_seconds`: the silence after which this end gives up the other one.
+inline double replace_link_after(double limit_seconds) {
+  return std::clamp(limit_seconds / 3, 5.0, 15.0);
+}
+// A link that breaks after so long a silence, as by ssh's ServerAliveInterval, may be whole at the other end, which
+// then does not look for another connection.
+inline constexpr double kUnnoticedSeconds = 5;
 
 struct RankSpec {
   int rank = 0;

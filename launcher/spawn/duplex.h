@@ -25,6 +25,9 @@ class Duplex {
   // From now on, the stream waits this long for another connection when its own breaks, if it can get
   // one. Before, and at 0, the loss of the connection is the end of the stream.
   virtual void survive(double /*seconds*/) {}
+  // The far side has not answered for so long, in seconds; repeated while it does not. The stream may open another
+  // connection, and uses the present one until then.
+  virtual void on_silence(double /*seconds*/) {}
   // Ends the stream at once, and wakes the reader and the writer. The peer sees the end.
   virtual void close() = 0;
   // Returns, for messages, the peer's standard error outside of the protocol (a shell's complaint)

@@ -54,6 +54,21 @@ void LauncherLink::survive(double lease_seconds) {
     if (!reattachment_.is_listening()) return;
     survive_seconds_ = lease_seconds > 0 ? std::min(wait_seconds_, lease_seconds) : wait_seconds_;
   }
+  lease_seconds_ = lease_seconds;
+  note_bytes();
+}
+
+void LauncherLink::expect_silence() {
+  received_at_ = Clock::time_point::max();
+  replace_at_ = Deadline::never();
+}
+
+void LauncherLink::note_bytes() {
+  if (survive_seconds_ <= 0 || lease_seconds_ <= 0) return;
+  received_at_ = Clock::now();
+  if (!redialler_) return;
+  redialler_.stop();
+  replace_at_ = Deadline::after_seconds(replace_link_after(lease_seconds_));
 }
 
 size_t LauncherLink::room() const { return is_connected() && is_written() ? stream_.room() : 0; }
@@ -124,6 +139,7 @@ void LauncherLink::take_deciphered() {
 }
 
 void LauncherLink::take(std::span<std::byte> bytes) {
+  note_bytes();
   const auto size = stream_.receive(bytes);
   if (!size.ok()) return end(size.status());
   if (*size > 0) on_bytes_(ByteView(bytes).first(*size));
@@ -139,6 +155,7 @@ void LauncherLink::drop_connection() {
   unwritten_.clear();
   written_ = 0;
   is_waiting_ = false;
+  replace_at_ = Deadline::never();
   reattachment_.accept_again();
 }
 
@@ -152,11 +169,18 @@ void LauncherLink::end(Status why) {
 }
 
 void LauncherLink::lose(Status why) {
+  await_another(std::move(why));
+  if (redialler_ && state_.ok()) redialler_.begin();
+}
+
+void LauncherLink::await_another(Status why) {
   if (survive_seconds_ <= 0 || stream_.has_ended()) return end(aborted(why.message()));
   drop_connection();
   why_ = std::move(why);
-  give_up_at_ = Deadline::after_seconds(survive_seconds_);
-  if (redialler_) redialler_.begin();
+  // A launcher that is cut off does not know of the loss: the lease limits the wait for it.
+  const double silence = std::chrono::duration<double>(Clock::now() - received_at_).count();
+  const double left = silence >= kUnnoticedSeconds ? lease_seconds_ - silence : 0;
+  give_up_at_ = Deadline::after_seconds(std::max(survive_seconds_, left));
 }
 
 void LauncherLink::close() {
@@ -169,8 +193,8 @@ void LauncherLink::close() {
 }
 
 Deadline LauncherLink::deadline() const {
-  return Deadline::at(
-      std::min({give_up_at_.time(), answer_by_.time(), redialler_.deadline().time()}));
+  return Deadline::at(std::min(
+      {give_up_at_.time(), answer_by_.time(), replace_at_.time(), redialler_.deadline().time()}));
 }
 
 void LauncherLink::on_deadline() {
@@ -179,6 +203,12 @@ void LauncherLink::on_deadline() {
         cat(why_.message(), ", and the link did not resume within ", survive_seconds_, " s")));
   }
   if (answer_by_.passed()) drop_offer();
+  if (replace_at_.passed()) {
+    why_ = unavailable(
+        cat("the launcher has sent nothing for ", replace_link_after(lease_seconds_), " s"));
+    replace_at_ = Deadline::never();
+    redialler_.begin();
+  }
   redialler_.on_deadline();
 }
 
@@ -201,7 +231,7 @@ void LauncherLink::wait_for_reattachment() {
 // Sends the offer to resume on a new connection. An older connection ends first, since bytes that it still
 // brought would come a second time.
 void LauncherLink::offer(Link connection, const Nonce& challenge, UniqueFd lifetime_fd) {
-  if (is_connected()) lose(unavailable("the launcher opened another connection"));
+  if (is_connected()) await_another(unavailable("another connection was opened"));
   drop_offer();
   Nonce own;
   fill_random(own);

@@ -26,8 +26,12 @@ class LauncherLink {
   // Begins to read.
   Status open();
   // The ranks run: from now on, the link survives the loss of its connection, for as long as the lease
-  // where the agent dials, and else for as long as the launcher has said. A lease of 0: there is none.
+  // where the agent dials, and else for as long as the launcher has said. A lease of 0: there is none. With a
+  // lease, the launcher sends pings: when it is long silent, an agent that dials opens another connection beside
+  // the present one.
   void survive(double lease_seconds);
+  // The launcher is being stopped: its silence means nothing until it sends bytes again.
+  void expect_silence();
   // Why the link has ended. kAborted: the launcher has ended it, or the connection broke and cannot be
   // resumed.
   const Status& state() const { return state_; }
@@ -73,6 +77,9 @@ class LauncherLink {
   void take(std::span<std::byte> bytes);
   bool is_written() const { return written_ == unwritten_.size() && !stream_.has_unsent(); }
   void lose(Status why);
+  // Waits for another connection in place of the present one, or ends the link.
+  void await_another(Status why);
+  void note_bytes();
   void end(Status why);
   void drop_connection();
 
@@ -99,6 +106,10 @@ class LauncherLink {
   size_t written_ = 0;
   bool is_waiting_ = false;  // for the connection to take more
   double survive_seconds_ = 0;
+  double lease_seconds_ = 0;
+  // When bytes of the launcher last came. Max: its silence means nothing.
+  Clock::time_point received_at_ = Clock::time_point::max();
+  Deadline replace_at_ = Deadline::never();
   Status why_;  // why the last connection is lost
   std::unique_ptr<Offered> offered_;
   Deadline give_up_at_ = Deadline::never();

@@ -41,6 +41,29 @@ std::optional<std::pair<pid_t, char>> parent_and_state(pid_t pid) {
   return std::pair(static_cast<pid_t>(*parse_int(fields.at(1))), fields.at(0).at(0));
 }
 
+// A connection that mute() makes silent.
+class MutedDuplex : public Duplex {
+ public:
+  MutedDuplex(std::unique_ptr<Duplex> inner, std::shared_ptr<bool> is_muted)
+      : inner_(std::move(inner)), is_muted_(std::move(is_muted)) {}
+  net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
+    for (;;) {
+      auto size = co_await inner_->read_some(buffer);
+      if (!*is_muted_ || !size.ok() || *size == 0) co_return size;
+    }
+  }
+  net::Task<Status> write(ByteView bytes) override {
+    if (*is_muted_) co_return Status();
+    co_return co_await inner_->write(bytes);
+  }
+  void close() override { inner_->close(); }
+  std::string last_words() const override { return inner_->last_words(); }
+
+ private:
+  const std::unique_ptr<Duplex> inner_;
+  const std::shared_ptr<bool> is_muted_;
+};
+
 std::string random_mark() {
   std::array<std::byte, 8> bytes;
   fill_random(bytes);
@@ -150,8 +173,10 @@ AgentFixture::AgentFixture(const std::string& agents_token, const std::string& l
 }
 
 void AgentFixture::begin_session(std::unique_ptr<Duplex> connection, Reconnection reconnection) {
-  auto stream = std::make_unique<ResumableDuplex>(loop_.get_executor(), std::move(connection),
-                                                  std::move(reconnection));
+  is_muted_ = std::make_shared<bool>(false);
+  auto stream = std::make_unique<ResumableDuplex>(
+      loop_.get_executor(), std::make_unique<MutedDuplex>(std::move(connection), is_muted_),
+      std::move(reconnection));
   session_ = stream->running();
   link_ = std::make_unique<AgentLink>(loop_.get_executor(), std::move(stream), *this);
 }

@@ -66,6 +66,8 @@ class AgentFixture : public AgentEvents {
 
   // Breaks the connection. The bytes that the agent has sent and this side has not read are lost.
   void cut();
+  // From now on, this connection loses all bytes of both directions.
+  void mute() { *is_muted_ = true; }
   // The session is over for this launcher.
   void forget_session() { session_.reset(); }
   // Nothing listens where the agent dials.
@@ -129,6 +131,7 @@ class AgentFixture : public AgentEvents {
   std::unique_ptr<AgentLink> link_;
   std::weak_ptr<ResumableDuplex::Running> session_;
   int connection_ = -1;
+  std::shared_ptr<bool> is_muted_;
   pid_t guardian_ = -1;
   std::vector<pid_t> later_processes_;
   std::string mark_;

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <optional>
 
@@ -31,6 +32,7 @@ struct Wire {
 class WireDuplex : public Duplex {
  public:
   explicit WireDuplex(std::shared_ptr<Wire> wire) : wire_(std::move(wire)) {}
+  ~WireDuplex() override { close(); }
 
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override {
     const auto wire = wire_;
@@ -49,7 +51,7 @@ class WireDuplex : public Duplex {
     wire_->written.insert(wire_->written.end(), bytes.begin(), bytes.end());
     co_return Status();
   }
-  void close() override {
+  void close() final {
     wire_->is_closed = true;
     wire_->changed.notify();
   }
@@ -59,11 +61,15 @@ class WireDuplex : public Duplex {
   std::shared_ptr<Wire> wire_;
 };
 
+constexpr bool kByLauncher = false;
+
 class Link {
  public:
-  explicit Link(double seconds = 60) {
-    stream_ = std::make_unique<ResumableDuplex>(loop_.get_executor(), connect(),
-                                                Reconnection{.is_by_agent = true});
+  explicit Link(double seconds = 60, bool is_by_agent = true) {
+    Reconnection reconnection{.is_by_agent = is_by_agent, .agent_wait_seconds = 5};
+    if (!is_by_agent) reconnection.respawn = [this] { return respawn(); };
+    stream_ =
+        std::make_unique<ResumableDuplex>(loop_.get_executor(), connect(), std::move(reconnection));
     stream_->survive(seconds);
     settle();
     agent_.emplace(std::get<OpenSession>(take_message(*wires_[0])).key);
@@ -78,6 +84,7 @@ class Link {
     return std::make_unique<WireDuplex>(wires_.back());
   }
   Wire& wire(size_t index) { return *wires_[index]; }
+  size_t wires() const { return wires_.size(); }
   ResumableStream& agent() { return *agent_; }
   ResumableDuplex& stream() { return *stream_; }
 
@@ -90,6 +97,16 @@ class Link {
     asio::co_spawn(loop_, keep(stream_.get(), std::string(text)), asio::detached);
     settle();
   }
+  void pass(std::chrono::milliseconds time) {
+    loop_.restart();
+    loop_.run_for(time);
+  }
+  // Begins to read into `received`.
+  void listen() {
+    asio::co_spawn(loop_, store_result(next(*stream_), received), asio::detached);
+    settle();
+  }
+  std::optional<std::string> received;
   // Returns the text or the error that the launcher reads next.
   std::string read() { return run_on(loop_, next(*stream_)); }
 
@@ -125,6 +142,16 @@ class Link {
     wire.changed.notify();
   }
 
+  // The agent's new process, or the agent behind it, answers on this connection.
+  void answer(Wire& wire, const Message& message) {
+    net::FrameWriter writer;
+    writer.put({}, encode(message), net::Urgency::kControl);
+    const Bytes frame = writer.take(1);
+    wire.unread.insert(wire.unread.end(), frame.begin(), frame.end());
+    wire.changed.notify();
+    settle();
+  }
+
   Status resume(Resume offer) {
     auto connection = connect();
     return run_on(
@@ -144,7 +171,19 @@ class Link {
 
   static constexpr Nonce kChallenge{std::byte{1}}, kAgents{std::byte{2}};
 
+  // respawn() gives no connection between the two.
+  void hold_back() { is_held_back_ = true; }
+  void let_go() {
+    is_held_back_ = false;
+    let_go_.notify();
+    settle();
+  }
+
  private:
+  net::Task<Result<std::unique_ptr<Duplex>>> respawn() {
+    while (is_held_back_) co_await let_go_.wait();
+    co_return connect();
+  }
   static net::Task<void> keep(ResumableDuplex* stream, std::string text) {
     const Status status = co_await stream->write(as_bytes(text));
     CHECK_MESSAGE(status.ok(), status.message());
@@ -157,6 +196,8 @@ class Link {
   }
 
   asio::io_context loop_{1};
+  net::Notification let_go_{loop_.get_executor()};
+  bool is_held_back_ = false;
   std::vector<std::shared_ptr<Wire>> wires_;
   std::unique_ptr<ResumableDuplex> stream_;
   std::optional<ResumableStream> agent_;
@@ -217,6 +258,80 @@ TEST_CASE("A stream that no connection resumes ends with a sentence") {
   Link link(0.05);
   link.wire(0).is_broken = true;
   CHECK(link.read() == "connection reset, and the link did not resume within 0.05 s");
+}
+
+TEST_CASE("A connection that breaks after a silence is awaited while the launcher pings the host") {
+  Link link(0.05);
+  link.stream().on_silence(5);
+  link.listen();
+  link.wire(0).is_broken = true;
+  link.wire(0).changed.notify();
+  link.pass(std::chrono::milliseconds(100));
+  CHECK_FALSE(link.received);
+  link.send(link.resume(), "text");
+  link.settle();
+  CHECK(link.received == "text");
+}
+
+TEST_CASE("A silent connection is used until another one is there") {
+  Link link(10, kByLauncher);
+  link.stream().on_silence(4);
+  link.settle();
+  CHECK(link.wires() == 1);
+  link.write("one");  // lost on its way
+  link.stream().on_silence(5);
+  link.stream().on_silence(6);
+  link.settle();
+  REQUIRE(link.wires() == 2);
+  CHECK_FALSE(link.wire(0).is_closed);
+  const auto order = std::get<Reattach>(link.take_message(link.wire(1)));
+  const Resume offer = link.agent().offer(order.nonce, Link::kAgents);
+  link.answer(link.wire(1), offer);
+  CHECK(link.wire(0).is_closed);
+  const auto answer = std::get<Resumed>(link.take_message(link.wire(1)));
+  REQUIRE(link.agent().confirm(offer, order.nonce, answer).ok());
+  CHECK(link.take_text(link.wire(1)) == "one");
+  // The silence so far is not that of the new connection.
+  link.stream().on_silence(7);
+  link.settle();
+  CHECK(link.wires() == 2);
+  link.send(link.wire(1), "two");
+  CHECK(link.read() == "two");
+}
+
+TEST_CASE("A silent connection ends where the agent has ended") {
+  Link link(10, kByLauncher);
+  link.stream().on_silence(5);
+  link.settle();
+  REQUIRE(link.wires() == 2);
+  link.answer(link.wire(1), Failed{"the agent there has ended"});
+  CHECK(link.read() == "the host has not answered for 5 s; the agent there has ended");
+  CHECK(link.wire(0).is_closed);
+}
+
+TEST_CASE("A connection that is silent for a while is used again") {
+  Link link(10, kByLauncher);
+  link.hold_back();
+  link.stream().on_silence(5);
+  link.settle();
+  link.send(link.wire(0), "late");
+  CHECK(link.read() == "late");
+  link.let_go();
+  REQUIRE(link.wires() == 2);
+  CHECK(link.wire(1).is_closed);
+  CHECK_FALSE(link.wire(0).is_closed);
+  link.send(link.wire(0), "text");
+  CHECK(link.read() == "text");
+}
+
+TEST_CASE("A stream that is closed ends the attempt to replace a silent connection") {
+  Link link(10, kByLauncher);
+  link.stream().on_silence(5);
+  link.settle();
+  REQUIRE(link.wires() == 2);
+  link.stream().close();
+  link.settle();
+  CHECK(link.wire(1).is_closed);
 }
 
 TEST_CASE("A stream that is closed tells the agent to expect no other connection") {

@@ -81,6 +81,21 @@ TEST_CASE("The link of an agent whose program is started again continues") {
   check_job_survives(fixture);
 }
 
+TEST_CASE("An agent that joined replaces a connection that is silent for a third of its lease") {
+  AgentFixture fixture(kToken, kToken);
+  HostJob job = fixture.shell_job(kCount);
+  job.lease_seconds = 15;
+  REQUIRE(fixture.begin(job).ok());
+  const auto& seen = fixture.output[{0, OutputStream::kStdout}];
+  REQUIRE(fixture.until([&] { return !seen.empty(); }));
+  fixture.mute();
+  CHECK(fixture.until([&] { return fixture.is_finished || !fixture.lost.empty(); }));
+  CHECK(fixture.lost.empty());
+  CHECK((seen == numbers()));
+  CHECK(fixture.exits.at(0).code == 3);
+  CHECK(fixture.returns == 1);
+}
+
 TEST_CASE("The last messages of an agent that dials again arrive after they were lost") {
   AgentFixture fixture(kToken, kToken);
   check_last_messages_arrive(fixture);
