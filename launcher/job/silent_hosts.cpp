@@ -20,6 +20,17 @@ int64_t whole(double seconds) { return std::llround(seconds); }
 
 }  // namespace
 
+std::string hosts_text(std::vector<std::string> names) {
+  if (names.size() == 1) return cat("host ", names[0]);
+  std::string last = names.back();
+  names.pop_back();
+  if (names.size() > kMostHostNames) {
+    last = cat(names.size() + 1 - kMostHostNames, " others");
+    names.resize(kMostHostNames);
+  }
+  return cat("hosts ", join(names, ", "), " and ", last);
+}
+
 std::string describe_silence(double seconds) { return cat("no answer for ", whole(seconds), " s"); }
 
 void SilentHosts::on_silence(int host, double seconds, double limit_seconds) {
@@ -98,12 +109,9 @@ std::string SilentHosts::describe(const std::vector<int>& hosts) const {
 }
 
 std::string SilentHosts::names(const std::vector<int>& hosts) const {
-  std::vector<std::string> some;
-  for (size_t i = 0; i < std::min(hosts.size(), kMostHostNames); ++i) {
-    some.push_back(plan_.hosts[static_cast<size_t>(hosts[i])].name);
-  }
-  if (hosts.size() > kMostHostNames) some.push_back(cat(hosts.size() - kMostHostNames, " others"));
-  return cat(some.size() == 1 ? "host " : "hosts ", join(some, ", "));
+  std::vector<std::string> names;
+  for (const int host : hosts) names.push_back(plan_.hosts[static_cast<size_t>(host)].name);
+  return hosts_text(std::move(names));
 }
 
 }  // namespace hvd::launcher

@@ -41,7 +41,7 @@ class SilentHosts {
   // "host b has not answered for 15 s (ranks 2-3); lost in 30 s"
   std::string describe(const std::vector<int>& hosts) const;
   std::vector<int> silent_for(double seconds) const;
-  std::string names(const std::vector<int>& hosts) const;  // "host b", "hosts b, c"
+  std::string names(const std::vector<int>& hosts) const;
   void report_answers();
 
   const SlotPlan& plan_;
@@ -50,6 +50,9 @@ class SilentHosts {
   std::vector<int> answered_;  // after they were reported, and not reported yet
   std::vector<std::string> news_;
 };
+
+// "host b", "hosts b and c", "hosts a, b, c, d and 60 others"
+std::string hosts_text(std::vector<std::string> names);
 
 // "no answer for 12 s"
 std::string describe_silence(double seconds);

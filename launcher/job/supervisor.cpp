@@ -8,6 +8,7 @@
 
 #include "base/process/signals.h"
 #include "base/text.h"
+#include "launcher/job/silent_hosts.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/report.h"
 
@@ -67,6 +68,17 @@ Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
                                            " (", signal_name(exit.signal), ")", why)};
   }
   return {exit.code, cat(place(exit.rank), " exited with code ", exit.code, why)};
+}
+
+std::string Supervisor::describe(const Loss& loss) const {
+  std::vector<std::string> names;
+  for (const int host : loss.hosts) names.push_back(hosts_.host(host).name());
+  const bool is_one = names.size() == 1;
+  std::string why = loss.why;
+  constexpr std::string_view kOne = "the host ";
+  if (!is_one && why.starts_with(kOne)) why.replace(0, kOne.size(), "they ");
+  return cat(hosts_text(std::move(names)), is_one ? " was lost: " : " were lost: ", why,
+             loss.before);
 }
 
 // Ranks that others may have needed, and that no failure names: "; rank 1 on host b had exited with code 0".
@@ -220,13 +232,19 @@ Supervisor::Action Supervisor::on_finished(int host) {
 
 Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
   lose(host);
-  if (ending_) return Action::kNone;
-  Failure failure{kExitLauncher, cat(host_name(host), " was lost: ", why.message())};
-  if (goes_on(-1, host, failure)) return Action::kNone;
-  if (silent_hosts_.contains(host)) {
-    failure.sentence += cat("; before that, ", describe(held_.front().exit).sentence);
+  if (loss_ && loss_->why == why.message() && sentence_ == describe(*loss_)) {
+    loss_->hosts.push_back(host);
+    std::ranges::sort(loss_->hosts);
+    sentence_ = describe(*loss_);
   }
-  return fail(failure.exit_code, std::move(failure.sentence));
+  if (ending_) return Action::kNone;
+  Loss loss{{host}, why.message(), ""};
+  if (goes_on(-1, host, {kExitLauncher, describe(loss)})) return Action::kNone;
+  if (silent_hosts_.contains(host)) {
+    loss.before = cat("; before that, ", describe(held_.front().exit).sentence);
+  }
+  loss_ = std::move(loss);
+  return fail(kExitLauncher, describe(*loss_));
 }
 
 Supervisor::Action Supervisor::on_agent_ending(int host, const std::string& why) {

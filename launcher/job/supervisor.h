@@ -67,7 +67,8 @@ class Supervisor {
   Action on_awaited();
   // All ranks of a host have ended.
   Action on_finished(int host);
-  // The connection to a host is lost: ends the job.
+  // The connection to a host is lost: ends the job. The report also names a host that is lost afterwards for the
+  // same reason: hosts that fall silent together are not lost at the same moment.
   Action on_lost(int host, const Status& why);
   // A host's agent ends its ranks: ends the job. on_finished or on_lost follows.
   Action on_agent_ending(int host, const std::string& why);
@@ -109,10 +110,18 @@ class Supervisor {
     std::string meanwhile;          // as in on_exit
   };
 
+  // Hosts whose loss is the cause of the end.
+  struct Loss {
+    std::vector<int> hosts;
+    std::string why;
+    std::string before;  // the failure that it caused before, or empty
+  };
+
   Action fail(int exit_code, std::string sentence, int rank = -1);
   // A rank failed; whether that ends the job is the user's choice.
   Action fail_rank(int rank, Failure failure);
   Failure describe(const RankExit& exit) const;
+  std::string describe(const Loss& loss) const;
   std::string ended_before() const;
   Action fail_late();
   // Ends the job for the failure of a rank, unless another rank is the cause.
@@ -137,6 +146,7 @@ class Supervisor {
   int signals_ = 0;
   int exit_code_ = 0;
   std::string sentence_;
+  std::optional<Loss> loss_;
   std::optional<std::string> news_;
   std::set<int> failed_alike_;   // ranks that failed because of a cause other than a rank's end
   std::optional<Failure> late_;  // the cause unless awaited_ fails as well

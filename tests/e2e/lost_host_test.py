@@ -67,6 +67,17 @@ def test_a_crashed_host_is_the_headline_although_its_peers_fail_first():
     job.leaves_nothing()
 
 
+@world("a b c")
+def test_two_hosts_that_crash_together_are_both_named():
+    job = Job("-np", 3, "-H", "a:1,b:1,c:1", "--host-timeout", 4, "sh", "-c", "echo up; exec sleep 1000")
+    job.wait_for("up", 3)
+    faults.crash("c")
+    faults.crash("b")
+    job.ends_with(1, 30)
+    one_sentence(job, "^hosts b and c were lost: they gave no sign of life for 4 s$")
+    job.leaves_nothing()
+
+
 @world()
 def test_a_frozen_host_is_named():
     job = loses_b(faults.freeze)

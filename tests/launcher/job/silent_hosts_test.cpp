@@ -56,16 +56,16 @@ TEST_CASE("hosts that fall silent together share their sentences") {
   SilentHosts hosts(plan, [&](int host) { return ranks_of(plan, host); });
   for (const int host : {0, 2}) hosts.on_silence(host, 14, 45);
   hosts.on_silence(0, 15, 20);
-  CHECK(hosts.take_news() == "hosts a, c have not answered for 15 s (ranks 0,3); lost in 5 s");
+  CHECK(hosts.take_news() == "hosts a and c have not answered for 15 s (ranks 0,3); lost in 5 s");
   hosts.on_silence(2, 15, 45);
   CHECK_FALSE(hosts.take_news());
   hosts.on_answer(2);
   CHECK_FALSE(hosts.take_news());
   hosts.on_answer(0);
-  CHECK(hosts.take_news() == "hosts a, c answer again");
+  CHECK(hosts.take_news() == "hosts a and c answer again");
   for (int host = 0; host < 6; ++host) hosts.on_silence(host, 5, 45);
   CHECK(hosts.status_line() ==
-        "hosts a, b, c, d, 2 others have not answered for 5 s (ranks 0-6); lost in 40 s");
+        "hosts a, b, c, d and 2 others have not answered for 5 s (ranks 0-6); lost in 40 s");
 }
 
 TEST_CASE("a host whose answer is known is reported while another stays silent") {

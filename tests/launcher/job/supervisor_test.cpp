@@ -216,6 +216,32 @@ TEST_CASE("a lost host ends the job, also when its ranks never spoke") {
   CHECK(supervisor.report() == "host b was lost: the link was cut");
 }
 
+TEST_CASE("hosts that are lost together are all named") {
+  const SlotPlan plan = *plan_slots({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}}, {});
+  const Status silence = deadline_exceeded("the host gave no sign of life for 45 s");
+  RunningHosts hosts(plan);
+  Supervisor supervisor(hosts);
+  CHECK(supervisor.on_lost(2, silence) == Action::kEnd);
+  CHECK(supervisor.report() == "host c was lost: the host gave no sign of life for 45 s");
+  SUBCASE("for the same reason") {
+    CHECK(supervisor.on_lost(1, silence) == Action::kNone);
+    CHECK(supervisor.report() == "hosts b and c were lost: they gave no sign of life for 45 s");
+  }
+  SUBCASE("but not one that is lost for another reason while the job ends") {
+    CHECK(supervisor.on_lost(1, unavailable("it does not answer")) == Action::kNone);
+    CHECK(supervisor.report() == "host c was lost: the host gave no sign of life for 45 s");
+  }
+  CHECK(supervisor.exit_code() == kExitLauncher);
+}
+
+TEST_CASE("a host that is lost while the job ends for another reason is not the cause") {
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
+  CHECK(supervisor.on_exit({.rank = 0, .code = 3}) == Action::kEnd);
+  CHECK(supervisor.on_lost(1, unavailable("the link was cut")) == Action::kNone);
+  CHECK(supervisor.report() == "rank 0 on host a exited with code 3");
+}
+
 TEST_CASE("a rank that fails while another host is silent waits for that host's answer or loss") {
   std::vector<bool> silent = {false, true};
   RunningHosts hosts;
