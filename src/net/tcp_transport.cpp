@@ -17,6 +17,8 @@ namespace {
 // Keep-alive probes begin after a quarter of a link's timeout, at most this time.
 constexpr double kSilenceSeconds = 15;
 constexpr double kSecondsBetweenProbes = 5;
+// TCP_RTO_MAX_MS of Linux 6.15, which many headers lack. Older kernels refuse it, and retransmit more seldom.
+constexpr int kLongestRetransmission = 44;
 // Ports that the system chooses for the first address, until one is free at all addresses.
 constexpr int kTries = 16;
 
@@ -200,8 +202,11 @@ void set_link_timeout(int socket, double seconds) {
   const auto whole = [](double time) { return static_cast<int>(std::clamp(time, 1.0, 2e9)); };
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, whole(seconds * 1000));
   set(socket, IPPROTO_TCP, TCP_KEEPIDLE, whole(std::min(seconds / 4, kSilenceSeconds)));
-  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, whole(std::min(seconds / 12, kSecondsBetweenProbes)));
+  const int between_probes = whole(std::min(seconds / 12, kSecondsBetweenProbes));
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, between_probes);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  // Else TCP doubles the time between two attempts: after a cut of 30 s it sends again 20 s later.
+  set(socket, IPPROTO_TCP, kLongestRetransmission, 1000 * between_probes);
 }
 
 void send_unpaced(int socket) {
