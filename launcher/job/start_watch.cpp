@@ -37,8 +37,8 @@ std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
                        const std::vector<std::string>& host_of, double seconds, size_t columns) {
   std::string line = cat("ranks started ", ranks);
   if (wait) {
-    line += cat("; in hvd.init ", wait->present.size(), ", not yet ", wait->missing.size(), " (",
-                ranks_on_hosts(wait->missing, host_of), ")");
+    line += cat("; importing ", wait->missing.size(), " (", ranks_on_hosts(wait->missing, host_of),
+                "); in hvd.init ", wait->present.size());
   }
   line += cat("; ", static_cast<int64_t>(seconds), " s");
   return line.size() < columns ? line : line.substr(0, std::max<size_t>(columns, 2) - 2);

@@ -15,7 +15,8 @@
 
 namespace hvd::launcher {
 
-// "ranks started 4; in hvd.init 3, not yet 1 (rank 2 on b); 12 s". `wait`: that for other ranks, or nothing.
+// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: that for other ranks, which run, or
+// nothing: the program may not use Horovod.
 std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
                        const std::vector<std::string>& host_of, double seconds, size_t columns);
 

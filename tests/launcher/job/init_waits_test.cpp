@@ -87,7 +87,7 @@ TEST_CASE("the sentences name ranks, hosts and processes") {
         "rank 2 on b has not called hvd.init() for 60 s: running (python3 train.py), 98 % of a "
         "core; ranks 0-1,3 wait for it");
   CHECK(start_line(5, wait, hosts, 12.3, 80) ==
-        "ranks started 5; in hvd.init 3, not yet 1 (rank 2 on b); 12 s");
+        "ranks started 5; importing 1 (rank 2 on b); in hvd.init 3; 12 s");
   CHECK(start_line(5, {}, hosts, 0.9, 80) == "ranks started 5; 0 s");
   CHECK(start_line(5, wait, hosts, 12.3, 20).size() < 20);
   wait = {{4}, {0, 1, 2, 3}, kBegin};
