@@ -25,7 +25,8 @@ namespace hvd::launcher {
 
 class JoinQueue : public Spawner {
  public:
-  // Callers at one time that have yet to prove that they hold the token, besides one for each wanted host.
+  // Callers at one time that have yet to prove that they hold the token, besides one for each wanted host. At most a
+  // quarter of the descriptors.
   static constexpr size_t kMostUnproven = 512;
 
   // The hosts with these names; without names, any hosts that provide `slots` slots together.

@@ -169,7 +169,9 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   void warn_of(const net::error_code& error) {
     if (Clock::now() < next_warning_) return;
     next_warning_ = Clock::now() + kBetweenWarnings;
-    log::warning(cat("the rendezvous server cannot take a connection: ", error.message()));
+    const Status why =
+        system_error("the rendezvous server cannot take a connection", error.value());
+    log::warning(why.message());
   }
 
   void take_tls(net::StreamSocket socket) {

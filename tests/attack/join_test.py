@@ -3,6 +3,7 @@
 import contextlib
 import hmac
 import pathlib
+import resource
 import secrets
 import socket
 import struct
@@ -181,6 +182,18 @@ def test_plain_text_on_both_sides_is_readable_and_still_hides_the_token():
         recorded = job.relay.recorded
         expect(not secrets_in(recorded, job.token), "the token is on the wire")
         expect(secrets_in(recorded, "readable"), "the relay did not see the link")
+
+
+def test_callers_that_prove_nothing_leave_descriptors_for_the_job():
+    with joining("echo", "up", flags=[PLAIN]) as job, contextlib.ExitStack() as callers:
+        resource.prlimit(job.job.process.pid, resource.RLIMIT_NOFILE, (256, 256))
+        address, port = job.relay.target
+        for _ in range(300):
+            caller = callers.enter_context(socket.create_connection((address, port), 10))
+            caller.sendall(b"GET /v1/agent HTTP/1.1\r\nHost: rendezvous\r\nConnection: Upgrade\r\n"
+                           b"Upgrade: horovod-agent\r\n\r\n")
+        runs_to_its_end(job, job.join(PLAIN))
+        expect("Too many open files" not in job.job.err, job.job.describe())
 
 
 BY_LAUNCHER = r"the connection of the agent at tcp:127\.0\.0\.1:\d+ ended: bytes were altered on their way"
