@@ -9,39 +9,34 @@
 namespace hvd::launcher {
 
 void InitWaits::joined(const Joined& joined, Time now) {
-  const auto size = static_cast<int>(ended_.size());
-  if (joined.start.empty() || joined.rank < 0 || joined.rank >= size) return;
+  if (joined.start.empty() || !hosts_.has_rank(joined.rank)) return;
+  const auto size = static_cast<size_t>(hosts_.size());
   const auto [found, is_new] = starts_.try_emplace(cat(joined.start, joined.ranks));
   Start& start = found->second;
   if (is_new) {
-    auto members = joined.ranks.empty() ? std::vector<bool>(ended_.size(), true)
-                                        : parse_ranks(joined.ranks, size);
+    auto members = joined.ranks.empty() ? std::vector<bool>(size, true)
+                                        : parse_ranks(joined.ranks, hosts_.size());
     // A rank that is no member of what it reports says nothing about others.
     if (!members.ok() || !(*members)[static_cast<size_t>(joined.rank)]) {
       starts_.erase(found);
       return;
     }
-    start = {*std::move(members), std::vector<bool>(ended_.size()), now, false};
+    start = {*std::move(members), std::vector<bool>(size), now, false};
   }
   start.present[static_cast<size_t>(joined.rank)] = true;
   start.has_met |= joined.has_met != 0;
 }
 
-void InitWaits::ended(int rank) {
-  if (rank >= 0 && rank < static_cast<int>(ended_.size()))
-    ended_[static_cast<size_t>(rank)] = has_end_ = true;
-}
-
 InitWaits::Wait InitWaits::wait_of(const Start& start, bool is_hopeless) const {
   Wait wait;
   wait.since = start.since;
-  for (size_t rank = 0; rank < ended_.size(); ++rank) {
-    if (!start.members[rank]) continue;
-    const auto number = static_cast<int>(rank);
-    if (start.present[rank]) {
-      if (!ended_[rank]) wait.present.push_back(number);
-    } else if (ended_[rank] == is_hopeless) {
-      wait.missing.push_back(number);
+  for (const RankRun& rank : hosts_.ranks()) {
+    const auto index = static_cast<size_t>(rank.number());
+    if (!start.members[index]) continue;
+    if (start.present[index]) {
+      if (!rank.is_over()) wait.present.push_back(rank.number());
+    } else if (rank.is_over() == is_hopeless) {
+      wait.missing.push_back(rank.number());
     }
   }
   return wait;

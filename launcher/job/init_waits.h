@@ -1,5 +1,5 @@
 // Knows which ranks of a job of constant size wait in hvd.init(), and for which others, by the reports of the ranks
-// (rendezvous::WorldReport) and by their ends. JobLaunch and StartWatch use it. Pure: each event carries its time.
+// (rendezvous::WorldReport) and by their states. JobLaunch and StartWatch use it. Pure: each event carries its time.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {
@@ -22,15 +23,15 @@ class InitWaits {
     Time since{};              // the first one has called it
   };
 
-  explicit InitWaits(int size) : ended_(static_cast<size_t>(size)) {}
+  // `hosts` outlives this object.
+  explicit InitWaits(const HostTable& hosts) : hosts_(hosts) {}
 
   void joined(const Joined& joined, Time now);
-  void ended(int rank);
 
   // The longest wait for ranks that run.
   std::optional<Wait> longest() const { return find(false); }
   // A wait for ranks of which the first has ended: it cannot succeed.
-  std::optional<Wait> hopeless() const { return has_end_ ? find(true) : std::optional<Wait>(); }
+  std::optional<Wait> hopeless() const { return find(true); }
   // The wait that this rank is in, or nothing.
   std::optional<Wait> of(int rank) const;
   // Whether a rank has ever called hvd.init().
@@ -45,8 +46,7 @@ class InitWaits {
   std::optional<Wait> find(bool is_hopeless) const;
   Wait wait_of(const Start& start, bool is_hopeless) const;
 
-  bool has_end_ = false;
-  std::vector<bool> ended_;              // by rank
+  const HostTable& hosts_;
   std::map<std::string, Start> starts_;  // by the names of their reports
 };
 

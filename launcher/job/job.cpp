@@ -187,7 +187,6 @@ struct JobLaunch::HostEvents : AgentEvents {
                                         .is_failure = !is_success && !exit.by_agent,
                                         .is_mute = exit.signal != 0});
     const std::string meanwhile = job.meanwhile(exit);
-    job.waits_.ended(exit.rank);
     job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank), meanwhile),
             exit.signal == SIGTERM ? SIGTERM : 0);
     job.check_waits();
@@ -262,7 +261,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       give_up_(loop_),
       cause_(loop_),
       timeout_(loop_),
-      waits_(plan_.size()),
+      waits_(hosts_),
       startup_(loop_, options, hosts_, host_jobs_, join_queue),
       first_hosts_(static_cast<int>(plan.hosts.size())),
       inspector_(loop_.get_executor(), options, hosts_) {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/job/start_watch.h"
+#include "tests/launcher/hosts/running_hosts.h"
 
 namespace hvd::launcher {
 namespace {
@@ -19,7 +20,8 @@ Joined report(int rank, const std::string& start = "g0/0/", const std::string& r
 }
 
 TEST_CASE("a rank waits from its own call until the last one has called") {
-  InitWaits waits(4);
+  RunningHosts hosts;
+  InitWaits waits(hosts);
   CHECK_FALSE(waits.longest());
   waits.joined(report(2), kBegin);
   waits.joined(report(0), kBegin + seconds(1));
@@ -36,8 +38,9 @@ TEST_CASE("a rank waits from its own call until the last one has called") {
 }
 
 TEST_CASE("a rank that has ended ends the wait for it, and only that") {
-  InitWaits waits(4);
-  waits.ended(3);
+  RunningHosts hosts;
+  InitWaits waits(hosts);
+  hosts.rank(3).ended({.rank = 3});
   CHECK_FALSE(waits.hopeless());
   waits.joined(report(0), kBegin);
   REQUIRE(waits.hopeless());
@@ -45,7 +48,7 @@ TEST_CASE("a rank that has ended ends the wait for it, and only that") {
   CHECK(waits.hopeless()->present == Ranks{0});
   CHECK(waits.longest()->missing == Ranks{1, 2});
   SUBCASE("nobody waits when those that waited have ended too") {
-    waits.ended(0);
+    hosts.rank(0).ended({.rank = 0});
     CHECK_FALSE(waits.hopeless());
     CHECK_FALSE(waits.longest());
   }
@@ -56,9 +59,10 @@ TEST_CASE("a rank that has ended ends the wait for it, and only that") {
 }
 
 TEST_CASE("each start is a wait of its own, and a start of some ranks waits for these alone") {
-  InitWaits waits(4);
+  RunningHosts hosts;
+  InitWaits waits(hosts);
   for (const int rank : {0, 1, 2, 3}) waits.joined(report(rank), kBegin);
-  waits.ended(1);
+  hosts.rank(1).ended({.rank = 1});
   CHECK_FALSE(waits.hopeless());
   waits.joined(report(0, "g0/1/", "0,2"), kBegin + seconds(1));
   CHECK_FALSE(waits.hopeless());
@@ -69,13 +73,13 @@ TEST_CASE("each start is a wait of its own, and a start of some ranks waits for 
 }
 
 TEST_CASE("reports that say nothing of a start, or nonsense, are passed over") {
-  InitWaits waits(2);
+  RunningHosts hosts(*plan_slots({{"a", "", 2}}, {}));
+  InitWaits waits(hosts);
   waits.joined(report(0, ""), kBegin);
   waits.joined(report(7), kBegin);
   waits.joined(report(-1), kBegin);
   waits.joined(report(0, "g0/0/", "1"), kBegin);
   waits.joined(report(0, "g0/0/", "1,9"), kBegin);
-  waits.ended(9);
   CHECK_FALSE(waits.longest());
   CHECK_FALSE(waits.hopeless());
 }

@@ -6,30 +6,12 @@
 #include <csignal>
 
 #include "launcher/output/report.h"
+#include "tests/launcher/hosts/running_hosts.h"
 
 namespace hvd::launcher {
 namespace {
 
 using Action = Supervisor::Action;
-const SlotPlan kPlan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, {});
-
-// Hosts whose ranks all run.
-class RunningHosts : public HostTable {
- public:
-  explicit RunningHosts(const SlotPlan& plan = kPlan) : HostTable(plan) {
-    for (HostRun& host : hosts()) {
-      host.to(HostState::kConnecting, HostCause::kReach);
-      host.to(HostState::kPreparing, HostCause::kConnected);
-      host.to(HostState::kHeld, HostCause::kPrepared);
-      host.to(HostState::kStarting, HostCause::kOrder);
-      host.to(HostState::kRunning, HostCause::kStarted);
-    }
-    for (RankRun& rank : ranks()) {
-      rank.to(RankState::kStarting, RankCause::kOrder);
-      rank.to(RankState::kRunning, RankCause::kStarted);
-    }
-  }
-};
 
 }  // namespace
 
