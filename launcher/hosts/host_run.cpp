@@ -129,6 +129,13 @@ void HostRun::hold(std::unique_ptr<AgentLink> link) {
   advance(HostState::kPreparing, HostState::kHeld, HostCause::kPrepared);
 }
 
+void HostRun::started() {
+  furthest_ = HostState::kRunning;
+  advance(HostState::kStarting, HostState::kRunning, HostCause::kStarted);
+  for (RankRun* rank : ranks_)
+    rank->advance(RankState::kStarting, RankState::kRunning, RankCause::kStarted);
+}
+
 void HostRun::joined(const Joined& report) {
   const std::string start = cat(report.start, "/", report.ranks);
   for (RankRun* rank : ranks_) {

@@ -102,6 +102,8 @@ class HostRun {
   bool has_failed() const { return state_ == HostState::kLost; }
   // The ranks have got the order to start. They may have ended since.
   bool had_ranks() const { return furthest_ >= HostState::kStarting; }
+  // The agent has started the ranks. They may have ended since.
+  bool has_started() const { return furthest_ >= HostState::kRunning; }
 
   // A move that host_moves() does not have ends the launcher.
   void to(HostState next, HostCause cause, Deadline deadline = Deadline::never());
@@ -124,6 +126,11 @@ class HostRun {
   void close();
   // Destroys it: what it refers to is about to go.
   void release() { link_.reset(); }
+  // The agent has started the ranks. Later messages of the agent may have moved the host and its ranks on.
+  void started();
+  // The agent says that the ranks gave no sign that they know of each other.
+  void set_independent() { is_independent_ = true; }
+  bool is_independent() const { return is_independent_; }
   // A rank has called hvd.init(), or the ranks of its start have met: one rank of each host reports it.
   void joined(const Joined& report);
   // Data that the ranks get when they start.
@@ -139,6 +146,7 @@ class HostRun {
   HostState state_ = HostState::kPlanned;
   HostState furthest_ = HostState::kPlanned;  // of the states of its start
   HostCause cause_ = HostCause::kReach;
+  bool is_independent_ = false;
   SpawnStage stage_ = SpawnStage::kResolve;
   Clock::time_point since_ = Clock::now();
   Deadline deadline_ = Deadline::never();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -150,14 +151,11 @@ class JobLaunch : private LaunchActions {
   std::unique_ptr<rendezvous::Server> server_;
   InitWaits waits_;
   HostStartup startup_;
-  bool is_ended_by_user_ = false;
-  int interrupt_ = 0;             // the signal that came before anything was started
-  const int first_hosts_;         // with so many the launch begins
-  int started_ = 0;               // of those, hosts whose ranks have started
-  bool has_output_ = false;       // a rank has written something
-  bool has_met_ = false;          // a rank has joined a world, or used the store
-  size_t independent_hosts_ = 0;  // hosts whose ranks gave no sign that they know of each other
-  bool has_lone_mpi_ = false;     // a rank uses MPI without PMIx: said once
+  int end_signal_ = 0;         // the last signal that ends the job, or 0
+  const int first_hosts_;      // with so many the launch begins
+  bool has_output_ = false;    // a rank has written something
+  bool has_met_ = false;       // a rank has joined a world, or used the store
+  bool has_lone_mpi_ = false;  // a rank uses MPI without PMIx: said once
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
@@ -191,7 +189,7 @@ struct JobLaunch::HostEvents : AgentEvents {
             exit.signal == SIGTERM ? SIGTERM : 0);
     job.check_waits();
   }
-  void on_independent() override { ++job.independent_hosts_; }
+  void on_independent() override { run.set_independent(); }
   void on_mpi_loaded(const std::string& library) override { job.report_lone_mpi(host, library); }
   void on_joined(const Joined& joined) override {
     job.has_met_ = true;
@@ -347,9 +345,9 @@ JobEnd JobLaunch::run() {
   }
   const bool is_of_hosts = exit_code == kExitLauncher || exit_code == kExitBadInput;
   end.may_be_tried_again =
-      !history_ && !is_ended_by_user_ &&
+      !history_ && end_signal_ == 0 &&
       (supervisor_.failed_rank() >= 0 || (is_of_hosts && !end.failed_hosts.empty()));
-  end.wants_restart = policy_->wants_restart() && exit_code == 0 && !is_ended_by_user_;
+  end.wants_restart = policy_->wants_restart() && exit_code == 0 && end_signal_ == 0;
   return end;
 }
 
@@ -508,15 +506,15 @@ std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
 // Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
 net::Task<int> JobLaunch::prepare() {
   const HostStartup::Outcome hosts = co_await startup_.run(*output_);
-  if (interrupt_ != 0) {
-    output_->print(cat("ended by ", signal_name(interrupt_), " before anything was started"));
+  if (end_signal_ != 0) {
+    output_->print(cat("ended by ", signal_name(end_signal_), " before anything was started"));
   }
   for (const Status& error : hosts.errors) output_->print(error.message());
   if (const std::string meant = meant_command(hosts.errors, options_.command[0]); !meant.empty())
     output_->print(meant);
-  if (interrupt_ != 0 || !hosts.errors.empty()) {
+  if (end_signal_ != 0 || !hosts.errors.empty()) {
     co_await output_->drain();
-    co_return interrupt_ != 0 ? kExitSignal + interrupt_ : kExitBadInput;
+    co_return end_signal_ != 0 ? kExitSignal + end_signal_ : kExitBadInput;
   }
   if (options_.settings.environment.no_torch_env) {
     for (HostRun& host : hosts_.hosts()) remove_torch_variables(host.order().environment);
@@ -637,25 +635,22 @@ void JobLaunch::started(HostRun& host, const Status& status) {
     host.close();
     return act(supervisor_.on_start_failed(host.number(), status));
   }
-  // Later messages of the agent may have moved them on.
-  host.advance(HostState::kStarting, HostState::kRunning, HostCause::kStarted);
-  for (RankRun* rank : host.ranks()) {
-    rank->advance(RankState::kStarting, RankState::kRunning, RankCause::kStarted);
+  host.started();
+  for (const RankRun* rank : host.ranks()) {
     if (rank->state() == RankState::kEnding && host.state() < HostState::kEnding)
       host.link()->end_rank(rank->number(), host_jobs_.grace());
   }
-  if (host.number() >= first_hosts_ || ++started_ != first_hosts_) return;
+  const auto first = hosts_.hosts().begin();
+  if (host.number() >= first_hosts_ ||
+      !std::all_of(first, first + first_hosts_, std::mem_fn(&HostRun::has_started)))
+    return;
   explain("all ranks are started");
   start_input();
 }
 
 void JobLaunch::on_end_signal(int number) {
-  is_ended_by_user_ = true;
-  if (!has_started()) {
-    interrupt_ = number;
-    startup_.cancel();
-    return;
-  }
+  end_signal_ = number;
+  if (!has_started()) return startup_.cancel();
   const bool is_first = !supervisor_.is_ending();
   act(supervisor_.on_signal(number), number);
   if (is_first && number == SIGINT) explain_interrupt();
@@ -823,7 +818,9 @@ RankContext JobLaunch::context_of(int rank) const {
 
 // Ranks that do not know of each other have each done the whole work, and look like success.
 void JobLaunch::warn_independence() {
-  if (plan_.size() < 2 || has_met_ || independent_hosts_ != hosts_.hosts().size()) return;
+  if (plan_.size() < 2 || has_met_ ||
+      !std::ranges::all_of(hosts_.hosts(), &HostRun::is_independent))
+    return;
   if (options_.settings.environment.independent) return;
   output_->print(
       cat("each of the ", plan_.size(), " ranks has run ", printable(join(options_.command, " ")),

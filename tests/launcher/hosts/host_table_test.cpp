@@ -152,6 +152,21 @@ TEST_CASE("a host that is over knows whether its ranks had got the order to star
   CHECK(late.had_ranks());
 }
 
+TEST_CASE("a start that is known late leaves the later states of host and ranks") {
+  HostTable table(kPlan);
+  HostRun& host = table.host(0);
+  bring(host, HostState::kStarting);
+  for (RankRun* rank : host.ranks()) rank->to(RankState::kStarting, RankCause::kOrder);
+  CHECK_FALSE(host.has_started());
+  host.to(HostState::kLeaving, HostCause::kLeave);
+  table.rank(0).ended({.rank = 0});
+  host.started();
+  CHECK(host.has_started());
+  CHECK(host.state() == HostState::kLeaving);
+  CHECK(table.rank(0).state() == RankState::kEnded);
+  CHECK(table.rank(1).state() == RankState::kRunning);
+}
+
 TEST_CASE("the stage and the deadline of a host go with its state") {
   HostRun host(0, {"a", "", 1});
   bring(host, HostState::kConnecting);
