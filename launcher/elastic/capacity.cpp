@@ -46,7 +46,7 @@ int Capacity::named() const {
 bool Capacity::may_grow() const {
   if (limits_.finds_hosts()) return true;
   const auto is_starting = [](const auto& one) {
-    return one.second.phase == ProcessPhase::kStarting || one.second.phase == ProcessPhase::kHeld;
+    return one.second.is_coming() || one.second.phase == ProcessPhase::kHeld;
   };
   if (std::any_of(table_.processes.begin(), table_.processes.end(), is_starting)) return true;
   return std::any_of(pool_.offered().begin(), pool_.offered().end(), [this](const Host& host) {
@@ -62,7 +62,7 @@ std::string Capacity::awaited_hosts(Clock::time_point now) const {
         std::any_of(table_.processes.begin(), table_.processes.end(), [&](const auto& one) {
           const bool starts =
               !table_.is_member(one.first) && one.second.phase != ProcessPhase::kGone;
-          return starts && table_.hosts.at(one.second.host).name == host.name;
+          return starts && table_.hosts.at(one.second.host).name() == host.name;
         });
     const Clock::time_point when = pool_.usable_from(host.name);
     if (is_starting) {
@@ -80,12 +80,12 @@ std::string Capacity::awaited_hosts(Clock::time_point now) const {
 
 bool Capacity::has_place_for(const JobProcess& process) const {
   const JobHost& state = table_.hosts.at(process.host);
-  const bool is_ready = process.phase == ProcessPhase::kAsking ||
-                        (process.phase == ProcessPhase::kHeld && state.is_prepared);
-  if (!is_ready || state.is_leaving || state.is_gone) return false;
+  const bool is_ready =
+      process.phase == ProcessPhase::kAsking || process.phase == ProcessPhase::kHeld;
+  if (!is_ready || state.use != HostUse::kUsed) return false;
   if (limits_.most && table_.staying_members() >= *limits_.most) return false;
   return std::any_of(pool_.offered().begin(), pool_.offered().end(), [&](const Host& host) {
-    return host.name == state.name && table_.members_of(host.name) < host.slots;
+    return host.name == state.name() && table_.members_of(host.name) < host.slots;
   });
 }
 
@@ -95,7 +95,7 @@ bool Capacity::has_state_without(const std::string& host) const {
     const auto process = static_cast<int>(member.incarnation);
     return member.host != host && table_.is_live(process) && table_.has_met(process) &&
            !table_.processes.at(process).is_removed &&
-           !table_.hosts.at(table_.processes.at(process).host).is_leaving;
+           table_.host_of(process).use != HostUse::kLeaving;
   };
   return std::any_of(table_.current->members.begin(), table_.current->members.end(), stays);
 }

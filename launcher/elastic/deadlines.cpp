@@ -43,8 +43,8 @@ Deadlines::Time Deadlines::end_of_entry() const {
 std::vector<int> Deadlines::awaited() const {
   std::vector<int> found;
   for (const auto& [number, process] : table_.processes) {
-    const bool is_awaited = process.phase == ProcessPhase::kMember ||
-                            (!table_.current && process.phase == ProcessPhase::kStarting);
+    const bool is_awaited =
+        process.phase == ProcessPhase::kMember || (!table_.current && process.is_coming());
     if (is_awaited) found.push_back(number);
   }
   return found;
@@ -93,9 +93,7 @@ Deadlines::Finding Deadlines::slow(Time now) {
     return std::chrono::round<seconds>(time).count();
   };
   for (const auto& [number, process] : table_.processes) {
-    if (process.phase != ProcessPhase::kStarting || !table_.hosts.at(process.host).is_prepared) {
-      continue;
-    }
+    if (process.phase != ProcessPhase::kStarting) continue;
     const Time end = process.since + limit;
     const std::string silence = cat(table_.whose(number), " has not called hvd.init within ");
     if (now >= end) {

@@ -38,7 +38,9 @@ int32_t ElasticCore::generation() const {
 }
 
 void ElasticCore::note_start(int host, Time now) {
-  for (const int process : table.hosts.at(host).processes) table.processes.at(process).since = now;
+  for (const RankRun* rank : table.hosts.at(host).run.ranks()) {
+    table.processes.at(rank->number()).since = now;
+  }
 }
 
 void ElasticCore::start_hosts(Time now) {
@@ -55,29 +57,29 @@ void ElasticCore::start_hosts(Time now) {
 
 void ElasticCore::mark_leaving() {
   for (auto& [number, host] : table.hosts) {
-    const auto is_it = [&name = host.name](const Host& one) { return one.name == name; };
-    host.is_leaving =
-        !host.is_gone && std::none_of(pool.offered().begin(), pool.offered().end(), is_it);
-    if (!host.is_leaving) continue;
-    const bool has_member = std::any_of(
-        host.processes.begin(), host.processes.end(),
-        [this](int process) { return table.is_live(process) && table.is_member(process); });
+    if (host.use == HostUse::kGone) continue;
+    const auto is_it = [&name = host.name()](const Host& one) { return one.name == name; };
+    host.use = std::ranges::any_of(pool.offered(), is_it) ? HostUse::kUsed : HostUse::kLeaving;
+    if (host.use == HostUse::kUsed) continue;
+    const bool has_member = std::ranges::any_of(host.run.ranks(), [this](const RankRun* rank) {
+      return table.is_live(rank->number()) && table.is_member(rank->number());
+    });
     if (!has_member) drop_host(host);
   }
 }
 
 void ElasticCore::end_left_hosts() {
   for (auto& [number, host] : table.hosts) {
-    if (host.is_leaving && table.members_of(host.name) == 0) drop_host(host);
+    if (host.use == HostUse::kLeaving && table.members_of(host.name()) == 0) drop_host(host);
   }
 }
 
 void ElasticCore::drop_host(JobHost& host) {
-  if (std::exchange(host.is_gone, true)) return;
-  for (const int process : host.processes) table.processes.at(process).phase = ProcessPhase::kGone;
-  for (const auto& [number, state] : table.hosts) {
-    if (&state == &host) actions.end_host(number);
+  if (std::exchange(host.use, HostUse::kGone) == HostUse::kGone) return;
+  for (const RankRun* rank : host.run.ranks()) {
+    table.processes.at(rank->number()).phase = ProcessPhase::kGone;
   }
+  actions.end_host(host.run.number());
 }
 
 void ElasticCore::end_process(int process) {
@@ -87,14 +89,12 @@ void ElasticCore::end_process(int process) {
 }
 
 void ElasticCore::end_alone(int process) {
-  JobHost& host = table.hosts.at(table.processes.at(process).host);
-  if (host.is_gone) return;
-  const bool is_last = std::none_of(host.processes.begin(), host.processes.end(),
-                                    [this](int other) { return table.is_live(other); });
-  if (is_last)
-    drop_host(host);
-  else
+  JobHost& host = table.host_of(process);
+  if (host.use == HostUse::kGone) return;
+  if (table.has_live_process(host))
     actions.end_process(process);
+  else
+    drop_host(host);
 }
 
 void ElasticCore::drop_surplus() {
@@ -102,7 +102,7 @@ void ElasticCore::drop_surplus() {
   for (auto last = table.processes.rbegin(); last != table.processes.rend(); ++last) {
     const auto& [number, process] = *last;
     if (process.phase == ProcessPhase::kGone || table.is_member(number)) continue;
-    const std::string& name = table.hosts.at(process.host).name;
+    const std::string& name = table.hosts.at(process.host).name();
     const bool is_above_slots =
         std::any_of(pool.offered().begin(), pool.offered().end(), [&](const Host& host) {
           return host.name == name && table.live_processes(name) > host.slots;
@@ -115,7 +115,7 @@ void ElasticCore::drop_surplus() {
 void ElasticCore::end_slow(Time now) {
   const auto found = deadlines.slow(now);
   for (const auto& [process, sentence] : found.late) {
-    const std::string& host = table.hosts.at(table.processes.at(process).host).name;
+    const std::string& host = table.host_of(process).name();
     actions.report(fmt::format("{}; {}", sentence, start_another_later(host, now)));
     end_process(process);
   }
@@ -129,7 +129,7 @@ std::string ElasticCore::follow_up(const ProcessFailure& failed, bool is_host_so
   if (was_member || !table.current) {
     failure.note(failed.exit_code, failed.sentence, failed.process);
   }
-  const std::string name = table.hosts.at(table.processes.at(failed.process).host).name;
+  const std::string name = table.host_of(failed.process).name();
   const bool is_alone = std::all_of(pool.offered().begin(), pool.offered().end(),
                                     [&](const Host& other) { return other.name == name; });
   std::string after;
@@ -141,7 +141,7 @@ std::string ElasticCore::follow_up(const ProcessFailure& failed, bool is_host_so
   } else {
     after = exclude(name, now);
     for (auto& [number, host] : table.hosts) {
-      if (host.name == name) drop_host(host);
+      if (host.name() == name) drop_host(host);
     }
   }
   return after.empty() ? failed.sentence : fmt::format("{}; {}", failed.sentence, after);
@@ -174,7 +174,7 @@ bool ElasticCore::may_grow() const {
 }
 
 int32_t ElasticCore::departures() const {
-  const auto leaves = [](const auto& one) { return one.second.is_leaving && !one.second.is_gone; };
+  const auto leaves = [](const auto& one) { return one.second.use == HostUse::kLeaving; };
   const auto has_fewer_slots = [this](const Host& host) {
     return table.members_of(host.name) > host.slots;
   };

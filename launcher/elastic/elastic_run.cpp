@@ -17,7 +17,7 @@ void ElasticRun::failed(const ProcessFailure& failure, Time now) {
                             {.process = failure.process,
                              .slot = process.slot,
                              .generation = core_.generation(),
-                             .host = table.hosts.at(process.host).name,
+                             .host = table.hosts.at(process.host).name(),
                              .whose = table.whose(failure.process),
                              .sentence = failure.sentence});
   }
@@ -90,9 +90,8 @@ void ElasticRun::plan_newcomers(Time now) {
       if (!table.is_member(number) && core_.capacity.has_place_for(process)) ready.insert(number);
     }
     if (ready.empty()) return core_.ready_since.reset();
-    const bool may_come =
-        std::any_of(table.processes.begin(), table.processes.end(),
-                    [](const auto& one) { return one.second.phase == ProcessPhase::kStarting; });
+    const bool may_come = std::any_of(table.processes.begin(), table.processes.end(),
+                                      [](const auto& one) { return one.second.is_coming(); });
     if (!core_.has_gathered(may_come, now)) return;
     core_.ready_since.reset();
     core_.deadlines.plan_made();

@@ -34,7 +34,7 @@ UsableHost usable_host(const ProcessTable& table, const Host& host,
   int count = 0;
   for (const auto& [number, process] : table.processes) {
     const JobHost& state = table.hosts.at(process.host);
-    if (state.name != host.name || state.is_leaving) continue;
+    if (state.name() != host.name || state.use == HostUse::kLeaving) continue;
     if (process.is_removed || !takes(number)) continue;
     ++count;
     if (!table.is_member(number) || !table.has_met(number)) {
@@ -66,7 +66,7 @@ MembershipPlan plan_generation(const ProcessTable& table, const HostPool& pool,
     const JobProcess& one = table.processes.at(process);
     if (!table.is_live(process))
       change.ended.insert(process);
-    else if (one.is_removed || table.hosts.at(one.host).is_leaving)
+    else if (one.is_removed || table.hosts.at(one.host).use == HostUse::kLeaving)
       change.leaving.insert(process);
   }
   for (const Host& host : pool.offered()) {

@@ -30,34 +30,36 @@ void Generations::discovered(std::vector<Host> hosts, Time now) {
   consider(now);
 }
 
-void Generations::add(int host, const std::string& name, int first, int count) {
-  ProcessTable& table = core_.table;
-  JobHost& state = table.hosts[host];
-  state.name = name;
-  const bool is_held = core_.stage == JobStage::kAssumed;
-  for (int number = first; number < first + count; ++number) {
-    const int slot = table.free_slot(name);
-    state.processes.push_back(number);
-    table.processes[number] = {.host = host,
-                               .slot = slot,
-                               .phase = is_held ? ProcessPhase::kHeld : ProcessPhase::kStarting};
+void Generations::add(const HostRun& host) {
+  const bool is_first = core_.stage == JobStage::kUnknown;
+  core_.table.hosts.emplace(host.number(), host);
+  for (const RankRun* rank : host.ranks()) {
+    core_.table.processes[rank->number()] = {
+        .host = host.number(),
+        .slot = rank->slot().local_rank,
+        .phase = is_first ? ProcessPhase::kStarting : ProcessPhase::kPlanned};
   }
 }
 
 void Generations::prepared(int host, Time now) {
   JobHost& state = core_.table.hosts.at(host);
-  if (state.is_gone) return;
-  state.is_prepared = true;
+  if (state.use == HostUse::kGone) return;
+  const bool is_held = core_.stage == JobStage::kAssumed;
+  for (const RankRun* rank : state.run.ranks()) {
+    ProcessPhase& phase = core_.table.processes.at(rank->number()).phase;
+    if (phase == ProcessPhase::kPlanned)
+      phase = is_held ? ProcessPhase::kHeld : ProcessPhase::kStarting;
+  }
   core_.note_start(host, now);
-  if (core_.stage != JobStage::kAssumed) core_.actions.start_processes(host);
+  if (!is_held) core_.actions.start_processes(host);
   consider(now);
 }
 
 void Generations::start_failed(int host, const std::string& sentence, Time now) {
   JobHost& state = core_.table.hosts.at(host);
-  if (state.is_gone) return;
+  if (state.use == HostUse::kGone) return;
   core_.drop_host(state);
-  const auto wait = core_.pool.retry_later(state.name, seconds(5), seconds(300), now).count();
+  const auto wait = core_.pool.retry_later(state.name(), seconds(5), seconds(300), now).count();
   if (core_.limits.hosts_join()) {
     core_.actions.report(
         fmt::format("{}; the job goes on without it, and uses it again when an agent joins there, "
@@ -133,7 +135,7 @@ void Generations::finished(int process, Time now) {
     if (is_running && !restart_program_.has_suspect()) core_.to(JobStage::kFinishing);
     finished_.push_back(table.whose(process));
   } else if (core_.stage != JobStage::kFinishing) {
-    const std::string& host = table.hosts.at(table.processes.at(process).host).name;
+    const std::string& host = table.host_of(process).name();
     core_.actions.report(fmt::format("{} exited with code 0 before it was a rank; {}",
                                      table.whose(process), core_.start_another_later(host, now)));
   }
@@ -142,19 +144,17 @@ void Generations::finished(int process, Time now) {
 bool Generations::host_lost(int host, const std::string& sentence, Time now) {
   ProcessTable& table = core_.table;
   JobHost& state = table.hosts.at(host);
-  if (core_.is_over() || state.is_gone) return true;
-  const auto is_live = [&table](int process) { return table.is_live(process); };
-  const auto is_rank = [&table](int process) {
-    return table.is_live(process) && table.is_member(process);
-  };
-  if (std::none_of(state.processes.begin(), state.processes.end(), is_live)) {
-    state.is_gone = true;
+  if (core_.is_over() || state.use == HostUse::kGone) return true;
+  if (!table.has_live_process(state)) {
+    state.use = HostUse::kGone;
     return true;
   }
-  const bool had_ranks = std::any_of(state.processes.begin(), state.processes.end(), is_rank);
+  const bool had_ranks = std::ranges::any_of(state.run.ranks(), [&table](const RankRun* rank) {
+    return table.is_live(rank->number()) && table.is_member(rank->number());
+  });
   if (had_ranks || !table.current) core_.failure.note(kExitLauncher, sentence, -1);
   core_.drop_host(state);
-  const std::string after = core_.exclude(state.name, now);
+  const std::string after = core_.exclude(state.name(), now);
   const std::string consequence = after.empty() ? sentence : fmt::format("{}; {}", sentence, after);
   const bool fails_job = had_ranks && core_.stage == JobStage::kFinishing;
   if (had_ranks)
@@ -185,7 +185,7 @@ Result<std::string> Generations::remove_rank(int64_t rank, Time now) {
 
 void Generations::host_leaves(int host, const std::string& why, double seconds, Time now) {
   const bool is_ending = core_.is_over() || core_.stage == JobStage::kFinishing;
-  if (is_ending || core_.table.hosts.at(host).is_gone) return;
+  if (is_ending || core_.table.hosts.at(host).use == HostUse::kGone) return;
   changes_.host_leaves(host, why, seconds, policy(), now);
   consider(now);
 }
@@ -246,13 +246,11 @@ void Generations::finish() {
   check_unfinished();
   ProcessTable& table = core_.table;
   for (auto& [number, host] : table.hosts) {
-    const bool works = std::any_of(host.processes.begin(), host.processes.end(), [&](int one) {
-      const ProcessPhase phase = table.processes.at(one).phase;
-      return phase == ProcessPhase::kMember || (!table.current && phase == ProcessPhase::kStarting);
+    const bool works = std::ranges::any_of(host.run.ranks(), [&table](const RankRun* rank) {
+      const JobProcess& process = table.processes.at(rank->number());
+      return process.phase == ProcessPhase::kMember || (!table.current && process.is_coming());
     });
-    const bool has_live = std::any_of(host.processes.begin(), host.processes.end(),
-                                      [&](int one) { return table.is_live(one); });
-    if (has_live && !works) core_.drop_host(host);
+    if (table.has_live_process(host) && !works) core_.drop_host(host);
   }
 }
 

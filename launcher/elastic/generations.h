@@ -19,6 +19,7 @@
 #include "launcher/elastic/process_table.h"
 #include "launcher/elastic/rank_changes.h"
 #include "launcher/elastic/restart_program.h"
+#include "launcher/hosts/host_run.h"
 #include "launcher/plan/hosts.h"
 #include "rendezvous/wire/generation.h"
 
@@ -34,9 +35,9 @@ class Generations {
 
   // The hosts that the job may use now, in their order.
   void discovered(std::vector<Host> hosts, Time now);
-  // These processes, `count` from `first` on, are being started on a host. For the hosts that the job
-  // begins with, and inside start_host().
-  void add(int host, const std::string& name, int first, int count);
+  // The processes of this host, its ranks in the launch's table, are being started. For the hosts that the job begins
+  // with, and inside start_host(). `host` outlives this object.
+  void add(const HostRun& host);
   void prepared(int host, Time now);
   void start_failed(int host, const std::string& sentence, Time now);
   // A rank has entered hvd.elastic.run.

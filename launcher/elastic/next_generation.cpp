@@ -89,7 +89,7 @@ bool NextGeneration::start_misplaced_again(const std::set<int>& processes,
   const ProcessTable& table = core_.table;
   const std::vector<int> found = misplaced(table, processes, generation);
   for (const int process : found) {
-    const std::string& host = table.hosts.at(table.processes.at(process).host).name;
+    const std::string& host = table.host_of(process).name();
     const std::string after =
         core_.limits.hosts_join()
             ? fmt::format("host {} is used again when an agent joins there", host)

@@ -17,7 +17,7 @@ int ProcessTable::live_processes(const std::string& host) const {
   int count = 0;
   for (const auto& [number, process] : processes) {
     if (process.is_removed) continue;
-    if (process.phase != ProcessPhase::kGone && hosts.at(process.host).name == host) ++count;
+    if (process.phase != ProcessPhase::kGone && hosts.at(process.host).name() == host) ++count;
   }
   return count;
 }
@@ -46,23 +46,40 @@ bool ProcessTable::is_live(int process) const {
   return found != processes.end() && found->second.phase != ProcessPhase::kGone;
 }
 
+bool ProcessTable::has_live_process(const JobHost& host) const {
+  return std::ranges::any_of(host.run.ranks(),
+                             [this](const RankRun* rank) { return is_live(rank->number()); });
+}
+
 int ProcessTable::staying_processes() const {
   return static_cast<int>(
       std::count_if(processes.begin(), processes.end(), [this](const auto& one) {
-        return one.second.phase != ProcessPhase::kGone && !hosts.at(one.second.host).is_leaving;
+        return one.second.phase != ProcessPhase::kGone &&
+               hosts.at(one.second.host).use != HostUse::kLeaving;
       }));
 }
 
-int ProcessTable::free_slot(const std::string& host) const {
+std::vector<Slot> ProcessTable::places_on(const std::string& name, int host, int first,
+                                          int count) const {
   std::set<int> used;
   for (const auto& [number, process] : processes) {
-    if (process.phase != ProcessPhase::kGone && hosts.at(process.host).name == host) {
+    if (process.phase != ProcessPhase::kGone && hosts.at(process.host).name() == name) {
       used.insert(process.slot);
     }
   }
+  std::vector<Slot> places;
+  const int all = live_processes(name) + count;
   int slot = 0;
-  while (used.contains(slot)) ++slot;
-  return slot;
+  for (int process = first; process < first + count; ++process, ++slot) {
+    while (used.contains(slot)) ++slot;
+    places.push_back({.rank = process,
+                      .host = host,
+                      .local_rank = slot,
+                      .local_size = all,
+                      .cross_rank = 0,
+                      .cross_size = 1});
+  }
+  return places;
 }
 
 bool ProcessTable::has_live_member_beside(int host) const {
@@ -80,7 +97,7 @@ bool ProcessTable::has_survivor() const {
 bool ProcessTable::all_have_asked() const {
   for (const auto& [number, process] : processes) {
     if (process.phase == ProcessPhase::kMember) return false;
-    if (!current && process.phase == ProcessPhase::kStarting) return false;
+    if (!current && process.is_coming()) return false;
   }
   return true;
 }
@@ -88,7 +105,7 @@ bool ProcessTable::all_have_asked() const {
 std::string ProcessTable::whose(int process) const {
   const int rank = rank_of(process);
   return cat(rank >= 0 ? cat("rank ", rank) : cat("process ", process), " on host ",
-             hosts.at(processes.at(process).host).name);
+             host_of(process).name());
 }
 
 int ProcessTable::live_members() const {
@@ -102,7 +119,8 @@ int ProcessTable::staying_members() const {
   const std::vector<int> ranks = members();
   return static_cast<int>(std::count_if(ranks.begin(), ranks.end(), [this](int number) {
     const JobProcess& process = processes.at(number);
-    return is_live(number) && !process.is_removed && !hosts.at(process.host).is_leaving;
+    return is_live(number) && !process.is_removed &&
+           hosts.at(process.host).use != HostUse::kLeaving;
   }));
 }
 

@@ -9,17 +9,19 @@
 
 #include "base/clock.h"
 #include "launcher/elastic/membership.h"
+#include "launcher/hosts/host_run.h"
 #include "rendezvous/store/membership.h"
 
 namespace hvd::launcher {
 
-//   kHeld ──> kStarting ──> kAsking <──> kMember
-//                              ^
-//                              └───────> kPreparing
+//   kPlanned ──> kHeld ──> kStarting ──> kAsking <──> kMember
+//      └───────────────────────^            ^
+//                                           └───────> kPreparing
 //   each of them ──> kGone
 // While ranks are assumed (job_stage.h), those with which the launch began are kMember, and become kStarting again.
 enum class ProcessPhase {
-  kHeld,       // its agent may be there, but the program might not wait for its place in hvd.init
+  kPlanned,    // its agent is not there yet
+  kHeld,       // its agent is there, but the program might not wait for its place in hvd.init
   kStarting,   // it has not asked for a place
   kAsking,     // it has asked for its next place, and waits for it
   kPreparing,  // its hvd.init has returned a provisional place; it has not asked again
@@ -40,16 +42,27 @@ struct JobProcess {
   std::optional<rendezvous::Place> provisional = std::nullopt;
   bool takes_any_place = false;  // it waits in hvd.elastic.run
   bool is_in_run = false;        // it has entered hvd.elastic.run, which has not returned
+
+  // It is going to ask for its first place.
+  bool is_coming() const {
+    return phase == ProcessPhase::kPlanned || phase == ProcessPhase::kStarting;
+  }
+};
+
+enum class HostUse {
+  kUsed,
+  kLeaving,  // no longer among the discovered ones; may be used again
+  kGone,     // it is lost, or its end was ordered
 };
 
 struct JobHost {
-  std::string name;
-  std::vector<int> processes;
-  bool is_leaving = false;  // no longer among the discovered ones
-  bool is_gone = false;
+  explicit JobHost(const HostRun& run) : run(run) {}
+  const std::string& name() const { return run.name(); }
+
+  const HostRun& run;
+  HostUse use = HostUse::kUsed;
   std::string why_it_ends;  // not empty: its agent ends by itself, at ends_at
   Clock::time_point ends_at{};
-  bool is_prepared = false;
 };
 
 struct ProcessTable {
@@ -57,10 +70,14 @@ struct ProcessTable {
   std::map<int, JobHost> hosts;  // keys: numbers of agents; a host may have had several
   std::optional<Generation> current;
 
+  // The host that this process is on.
+  JobHost& host_of(int process) { return hosts.at(processes.at(process).host); }
+  const JobHost& host_of(int process) const { return hosts.at(processes.at(process).host); }
   // The rank of a process in the present generation, or -1.
   int rank_of(int process) const;
   bool is_member(int process) const;
   bool is_live(int process) const;
+  bool has_live_process(const JobHost& host) const;
   // Whether the process was a rank of a generation whose ranks have met, as far as the launcher knows.
   bool has_met(int process) const;
   // By rank: the processes of the present generation, also those that have ended since.
@@ -79,7 +96,8 @@ struct ProcessTable {
   // Whether a rank that has the state goes on.
   bool has_survivor() const;
   bool all_have_asked() const;
-  int free_slot(const std::string& host) const;
+  // Places on free slots of a host, as entry `host` of the launch's table, for the processes from `first` on.
+  std::vector<Slot> places_on(const std::string& name, int host, int first, int count) const;
 };
 
 }  // namespace hvd::launcher

@@ -47,7 +47,7 @@ void RankChanges::take_removed_back() {
   core_.pool.take_back([this](const std::string& name) {
     return std::any_of(core_.table.hosts.begin(), core_.table.hosts.end(), [&](const auto& one) {
       const JobHost& host = one.second;
-      return host.name == name && !host.why_it_ends.empty() && !host.is_gone;
+      return host.name() == name && !host.why_it_ends.empty() && host.use != HostUse::kGone;
     });
   });
   for (auto& [number, process] : core_.table.processes) process.is_removed = false;
@@ -138,10 +138,10 @@ Result<std::string> RankChanges::remove_rank(int64_t rank, const ProgramPolicy& 
 void RankChanges::host_leaves(int host, const std::string& why, double seconds,
                               const ProgramPolicy& policy, Time now) {
   JobHost& state = core_.table.hosts.at(host);
-  state.why_it_ends = fmt::format("host {} leaves the job: {}", state.name, why);
+  state.why_it_ends = fmt::format("host {} leaves the job: {}", state.name(), why);
   state.ends_at = now + duration_of(seconds);
   core_.actions.notify_leave(host, seconds);
-  if (core_.table.current && !core_.capacity.has_state_without(state.name)) {
+  if (core_.table.current && !core_.capacity.has_state_without(state.name())) {
     core_.actions.report(
         fmt::format("{}; no other host has the state of the training, and it ends in {:g} s "
                     "(--leave-grace)",
@@ -153,11 +153,11 @@ void RankChanges::host_leaves(int host, const std::string& why, double seconds,
 
 void RankChanges::let_hosts_go(const ProgramPolicy& policy, Time now) {
   for (const auto& [number, host] : core_.table.hosts) {
-    const std::string& name = host.name;  // clang 14 captures no structured binding
+    const std::string& name = host.name();  // clang 14 captures no structured binding
     const bool is_offered = std::any_of(core_.pool.offered().begin(), core_.pool.offered().end(),
                                         [&name](const Host& one) { return one.name == name; });
-    if (host.why_it_ends.empty() || host.is_gone || !is_offered) continue;
-    if (!core_.capacity.has_state_without(host.name)) continue;
+    if (host.why_it_ends.empty() || host.use == HostUse::kGone || !is_offered) continue;
+    if (!core_.capacity.has_state_without(host.name())) continue;
     release_host(host, policy, now);
   }
 }
@@ -166,10 +166,10 @@ void RankChanges::let_hosts_go(const ProgramPolicy& policy, Time now) {
 void RankChanges::release_host(const JobHost& host, const ProgramPolicy& policy, Time now) {
   const auto left = std::chrono::round<std::chrono::seconds>(host.ends_at - now).count();
   core_.actions.report(fmt::format("{}; {}", host.why_it_ends, policy.until_host_ends(left)));
-  if (core_.table.members_of(host.name) > 0) {
+  if (core_.table.members_of(host.name()) > 0) {
     core_.failure.note(kExitLauncher, host.why_it_ends, -1);
   }
-  core_.pool.remove(host.name, 0);
+  core_.pool.remove(host.name(), 0);
 }
 
 }  // namespace hvd::launcher

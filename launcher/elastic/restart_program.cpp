@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <set>
 #include <utility>
 
 #include "launcher/plan/exit_codes.h"
@@ -30,7 +31,7 @@ void RestartProgram::assume_ranks() {
   Generation generation;
   generation.number = core_.history.generation;
   for (auto& [number, process] : table.processes) {
-    generation.members.push_back({.host = table.hosts.at(process.host).name,
+    generation.members.push_back({.host = table.hosts.at(process.host).name(),
                                   .slot = process.slot,
                                   .incarnation = number,
                                   .is_new = true});
@@ -45,15 +46,18 @@ void RestartProgram::drop_assumption(Time now) {
   ProcessTable& table = core_.table;
   core_.to(JobStage::kAsking);
   table.current.reset();
+  std::set<int> held;
   for (auto& [number, process] : table.processes) {
-    if (process.phase != ProcessPhase::kMember && process.phase != ProcessPhase::kHeld) continue;
+    if (process.phase == ProcessPhase::kHeld)
+      held.insert(process.host);
+    else if (process.phase != ProcessPhase::kMember)
+      continue;
     process.phase = ProcessPhase::kStarting;
     process.generation = -1;
   }
-  for (const auto& [number, host] : table.hosts) {
-    if (!host.is_prepared || host.is_gone) continue;
-    core_.note_start(number, now);
-    core_.actions.start_processes(number);
+  for (const int host : held) {
+    core_.note_start(host, now);
+    core_.actions.start_processes(host);
   }
 }
 
@@ -164,11 +168,7 @@ bool RestartProgram::has_new_slots(Time now) {
   const auto is_ready = [this, &table](const auto& one) {
     return !table.is_member(one.first) && core_.capacity.has_place_for(one.second);
   };
-  const auto may_come = [&table](const auto& one) {
-    return one.second.phase == ProcessPhase::kStarting ||
-           (one.second.phase == ProcessPhase::kHeld &&
-            !table.hosts.at(one.second.host).is_prepared);
-  };
+  const auto may_come = [](const auto& one) { return one.second.is_coming(); };
   if (std::none_of(table.processes.begin(), table.processes.end(), is_ready)) {
     core_.ready_since.reset();
     return false;

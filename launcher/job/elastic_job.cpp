@@ -109,8 +109,7 @@ void ElasticJob::begin() {
     generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun);
   });
   for (const HostRun& host : launch_.hosts.hosts()) {
-    generations_.add(host.number(), host.name(), host.ranks().front()->number(),
-                     static_cast<int>(host.ranks().size()));
+    generations_.add(host);
   }
   JoinQueue* const queue = launch_.join_queue;
   generations_.discovered(queue != nullptr ? queue->hosts() : launch_.history.pool.named(), now);
@@ -229,23 +228,14 @@ void ElasticJob::arm() {
 
 int ElasticJob::start_host(const Host& host, int slots) {
   HostTable& hosts = launch_.hosts;
-  const auto number = static_cast<int>(hosts.hosts().size());
-  const int first = hosts.size();
   Host used = host;
   used.slots = slots;
-  generations_.add(number, host.name, first, slots);
-  const int all = generations_.table().live_processes(host.name);
-  std::vector<Slot> places;
-  for (int slot = 0; slot < slots; ++slot) {
-    places.push_back({.rank = first + slot,
-                      .host = number,
-                      .local_rank = generations_.table().processes.at(first + slot).slot,
-                      .local_size = all,
-                      .cross_rank = 0,
-                      .cross_size = 1});
-  }
-  launch_.actions.reach(hosts.add(std::move(used), std::move(places)));
-  return number;
+  std::vector<Slot> places = generations_.table().places_on(
+      host.name, static_cast<int>(hosts.hosts().size()), hosts.size(), slots);
+  HostRun& run = hosts.add(std::move(used), std::move(places));
+  generations_.add(run);
+  launch_.actions.reach(run);
+  return run.number();
 }
 
 void ElasticJob::held(HostRun& host) {

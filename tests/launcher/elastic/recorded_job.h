@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 #include "launcher/elastic/generations.h"
+#include "launcher/hosts/host_table.h"
 
 namespace hvd::launcher {
 
@@ -32,11 +33,8 @@ struct RecordedJob : GenerationActions {
   }
 
   int start_host(const Host& host, int slots) override {
-    const int number = hosts++;
     started.push_back(cat(host.name, ":", slots));
-    generations.add(number, host.name, processes, slots);
-    processes += slots;
-    return number;
+    return add({host.name, "", slots});
   }
   void start_processes(int host) override { begun.push_back(host); }
   void restart() override { ++restarts; }
@@ -71,10 +69,7 @@ struct RecordedJob : GenerationActions {
 
   // The job begins with these hosts.
   void begin(const std::vector<Host>& list) {
-    for (const Host& host : list) {
-      generations.add(hosts++, host.name, processes, host.slots);
-      processes += host.slots;
-    }
+    for (const Host& host : list) add(host);
     generations.discovered(list, now());
   }
   void ask(std::initializer_list<int> who) {
@@ -109,10 +104,19 @@ struct RecordedJob : GenerationActions {
     enter_all();
   }
 
+  int add(const Host& host) {
+    const auto number = static_cast<int>(hosts.hosts().size());
+    const HostRun& run =
+        hosts.add(host, generations.table().places_on(host.name, number, hosts.size(), host.slots));
+    generations.add(run);
+    return number;
+  }
+
   JobHistory history;
+  HostTable hosts{SlotPlan{}};
   Generations generations;
   double time = 100;
-  int hosts = 0, processes = 0, restarts = 0;
+  int restarts = 0;
   std::vector<int> begun;
   std::map<int, int64_t> requests;
   std::map<int, int32_t> places;
