@@ -74,50 +74,51 @@ JobHistory new_history(const LaunchSettings& settings, std::vector<Host> hosts, 
   return history;
 }
 
-ElasticJob::ElasticJob(Launch launch)
-    : launch_(std::move(launch)),
-      generations_(generation_limits(launch_.options.settings, launch_.join_queue != nullptr),
-                   *this, launch_.history),
-      timer_(launch_.loop) {
-  const LaunchSettings& settings = launch_.options.settings;
+ElasticJob::ElasticJob(PolicyLaunch& launch, const LaunchSettings& settings, JoinQueue* join_queue,
+                       JobHistory& history)
+    : launch_(launch),
+      settings_(settings),
+      join_queue_(join_queue),
+      history_(history),
+      generations_(generation_limits(settings, join_queue != nullptr), *this, history),
+      timer_(launch.executor()) {
   if (!settings.elastic.host_discovery_script.has_value()) return;
   discovery_ = std::make_unique<ScriptDiscovery>(
-      launch_.loop.get_executor(),
+      launch.executor(),
       DiscoveryScript{.command = settings.elastic.host_discovery_script.value_or(""),
                       .slots_alone = static_cast<int>(settings.hosts.slots_per_host.value)},
-      DiscoveryCallbacks{
-          .warn = [this](std::string_view sentence) { launch_.output.print(sentence); },
-          .show = [this](std::string_view line) { launch_.output.print(line); }});
+      DiscoveryCallbacks{.warn = [this](std::string_view sentence) { launch_.print(sentence); },
+                         .show = [this](std::string_view line) { launch_.print(line); }});
 }
 
 ElasticJob::~ElasticJob() = default;
 
 void ElasticJob::begin() {
   const auto now = Clock::now();
-  launch_.server.on_change(std::string(rendezvous::kPlaceRequests),
-                           [this](const std::string& key) { take_request(key); });
-  launch_.server.on_change(std::string(rendezvous::kFollowers), [this](const std::string& key) {
+  launch_.store().on_change(std::string(rendezvous::kPlaceRequests),
+                            [this](const std::string& key) { take_request(key); });
+  launch_.store().on_change(std::string(rendezvous::kFollowers), [this](const std::string& key) {
     const auto process = parse_int(std::string_view(key).substr(rendezvous::kFollowers.size()));
     if (is_stopped_ || !process) return;
     generations_.takes_part(Clock::now());
     arm();
   });
-  launch_.server.on_change(std::string(rendezvous::kElasticRuns), [this](const std::string& key) {
+  launch_.store().on_change(std::string(rendezvous::kElasticRuns), [this](const std::string& key) {
     const auto process = parse_int(std::string_view(key).substr(rendezvous::kElasticRuns.size()));
-    const auto value = launch_.server.value(key);
+    const auto value = launch_.store().value(key);
     if (is_stopped_ || !process || !value) return;
     generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun);
   });
-  for (const HostRun& host : launch_.hosts.hosts()) {
+  for (const HostRun& host : launch_.hosts().hosts()) {
     generations_.add(host);
   }
-  JoinQueue* const queue = launch_.join_queue;
-  generations_.discovered(queue != nullptr ? queue->hosts() : launch_.history.pool.named(), now);
+  generations_.discovered(join_queue_ != nullptr ? join_queue_->hosts() : history_.pool.named(),
+                          now);
   arm();
-  if (queue != nullptr) {
-    queue->on_hosts([this, queue] {
+  if (join_queue_ != nullptr) {
+    join_queue_->on_hosts([this] {
       if (is_stopped_) return;
-      generations_.discovered(queue->hosts(), Clock::now());
+      generations_.discovered(join_queue_->hosts(), Clock::now());
       arm();
     });
   }
@@ -133,16 +134,16 @@ void ElasticJob::begin() {
 void ElasticJob::stop() {
   if (std::exchange(is_stopped_, true)) return;
   timer_.cancel();
-  if (launch_.join_queue != nullptr) launch_.join_queue->close();
+  if (join_queue_ != nullptr) join_queue_->close();
 }
 
 void ElasticJob::leave_queue(const std::string& name) {
-  launch_.join_queue->remove(name);
+  join_queue_->remove(name);
   if (is_stopped_) return;
-  std::vector<Host> others = launch_.join_queue->hosts();
+  std::vector<Host> others = join_queue_->hosts();
   std::erase_if(others, [&](const Host& host) { return host.name == name; });
   generations_.discovered(std::move(others), Clock::now());
-  generations_.discovered(launch_.join_queue->hosts(), Clock::now());
+  generations_.discovered(join_queue_->hosts(), Clock::now());
   arm();
 }
 
@@ -159,8 +160,8 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
     // A signal that ends a rank has no exception; a traceback before it has another reason.
     const bool may_raise = exit_code > 0 && exit_code < kExitSignal;
     goes_on = generations_.ended(rank, exit_code, sentence, now,
-                                 may_raise ? launch_.output.last_exception(rank) : "");
-  } else if (launch_.hosts.host(host).had_ranks()) {
+                                 may_raise ? launch_.last_exception(rank) : "");
+  } else if (launch_.hosts().host(host).had_ranks()) {
     goes_on = generations_.host_lost(host, sentence, now);
   } else {
     generations_.start_failed(host, sentence, now);
@@ -185,20 +186,19 @@ Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
     sentence = generations_.remove_host(words[1], now);
   }
   arm();
-  if (sentence.ok()) launch_.output.print(cat("horovodrun ", join(words, " "), ": ", *sentence));
+  if (sentence.ok()) launch_.print(cat("horovodrun ", join(words, " "), ": ", *sentence));
   return sentence;
 }
 
 void ElasticJob::host_leaves(HostRun& host, const std::string& why) {
   if (is_stopped_ || host.state() >= HostState::kEnding) return;
-  generations_.host_leaves(host.number(), why, launch_.options.settings.elastic.leave_grace,
-                           Clock::now());
+  generations_.host_leaves(host.number(), why, settings_.elastic.leave_grace, Clock::now());
   arm();
 }
 
 void ElasticJob::take_request(const std::string& key) {
   const auto process = parse_int(std::string_view(key).substr(rendezvous::kPlaceRequests.size()));
-  const auto value = launch_.server.value(key);
+  const auto value = launch_.store().value(key);
   if (is_stopped_ || !process || !value) return;
   const auto request = rendezvous::decode_place_request(*value);
   if (!request.ok()) {
@@ -206,7 +206,7 @@ void ElasticJob::take_request(const std::string& key) {
                      request.status().message()));
     return;
   }
-  launch_.server.remove_all(
+  launch_.store().remove_all(
       rendezvous::place_answer_key(static_cast<int>(*process), request->number - 1));
   generations_.requested(static_cast<int>(*process), *request, Clock::now());
   arm();
@@ -227,14 +227,14 @@ void ElasticJob::arm() {
 }
 
 int ElasticJob::start_host(const Host& host, int slots) {
-  HostTable& hosts = launch_.hosts;
+  HostTable& hosts = launch_.hosts();
   Host used = host;
   used.slots = slots;
   std::vector<Slot> places = generations_.table().places_on(
       host.name, static_cast<int>(hosts.hosts().size()), hosts.size(), slots);
   HostRun& run = hosts.add(std::move(used), std::move(places));
   generations_.add(run);
-  launch_.actions.reach(run);
+  launch_.reach(run);
   return run.number();
 }
 
@@ -246,31 +246,31 @@ void ElasticJob::held(HostRun& host) {
 
 // Later: this is called in the midst of a decision.
 void ElasticJob::start_processes(int host) {
-  net::asio::post(launch_.loop, [this, &run = launch_.hosts.host(host)] {
-    if (!is_stopped_ && run.state() == HostState::kHeld) launch_.actions.start(run);
+  net::asio::post(launch_.executor(), [this, &run = launch_.hosts().host(host)] {
+    if (!is_stopped_ && run.state() == HostState::kHeld) launch_.start(run);
   });
 }
 
 void ElasticJob::end_host(int host) {
-  HostRun& run = launch_.hosts.host(host);
-  if (launch_.join_queue != nullptr) {
+  HostRun& run = launch_.hosts().host(host);
+  if (join_queue_ != nullptr) {
     // Later: this is called in the midst of a decision.
-    net::asio::post(launch_.loop, [this, name = run.name()] { leave_queue(name); });
+    net::asio::post(launch_.executor(), [this, name = run.name()] { leave_queue(name); });
   }
-  launch_.actions.end(run);
+  launch_.end(run);
 }
 
-void ElasticJob::end_process(int process) { launch_.actions.end(launch_.hosts.rank(process)); }
+void ElasticJob::end_process(int process) { launch_.end(launch_.hosts().rank(process)); }
 
 void ElasticJob::set(const std::string& key, ByteView value) {
-  const Status status = launch_.server.set(key, value);
+  const Status status = launch_.store().set(key, value);
   if (!status.ok()) log::error(cat("the store of the job: ", status.message()));
 }
 
 void ElasticJob::begin_generation(const rendezvous::Generation& generation) {
   // All ranks have left the generation before.
   if (const int32_t before = generation.number - 1; before >= 0) {
-    launch_.server.remove_all(cat("g", before, "/"));
+    launch_.store().remove_all(cat("g", before, "/"));
   }
 }
 
@@ -290,22 +290,22 @@ void ElasticJob::notify_loss(int32_t generation, const std::string& sentence) {
 void ElasticJob::notify_leave(int host, double seconds) {
   rendezvous::LeaveNews news;
   news.seconds = static_cast<int32_t>(seconds);
-  for (const Slot& slot : launch_.hosts.plan().slots) {
+  for (const Slot& slot : launch_.hosts().plan().slots) {
     if (slot.host == host) news.processes.push_back(slot.rank);
   }
   set(cat(rendezvous::kLeaveNews, host), encode(news));
 }
 
-void ElasticJob::report(const std::string& sentence) { launch_.output.print(sentence); }
+void ElasticJob::report(const std::string& sentence) { launch_.print(sentence); }
 
 void ElasticJob::end_job(int exit_code, const std::string& sentence, int process) {
-  launch_.actions.end_job(exit_code, sentence, process);
+  launch_.end_job(exit_code, sentence, process);
 }
 
 void ElasticJob::restart() {
   wants_restart_ = true;
   // No failure: a later one, or a signal, has its own exit code.
-  launch_.actions.end_job(0, "", -1);
+  launch_.end_job(0, "", -1);
 }
 
 }  // namespace hvd::launcher

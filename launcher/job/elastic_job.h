@@ -8,34 +8,22 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/options.h"
 #include "launcher/elastic/discovery/script_discovery.h"
 #include "launcher/elastic/generations.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/job_policy.h"
 #include "launcher/link/join_queue.h"
-#include "launcher/output/output.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/settings/launch_settings.h"
-#include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
 
 class ElasticJob : public JobPolicy, private GenerationActions {
  public:
-  // The parts of the launch that this object uses; they outlive it.
-  struct Launch {
-    LaunchActions& actions;
-    HostTable& hosts;
-    net::asio::io_context& loop;
-    const Options& options;
-    JobOutput& output;
-    rendezvous::Server& server;
-    JoinQueue* join_queue;  // hosts that join wait here, or null
-    // Its pool names all hosts that the job may use; the table has those that it begins with.
-    JobHistory& history;
-  };
-  explicit ElasticJob(Launch launch);
+  // All arguments outlive this object. `join_queue`: hosts that join wait there, or null. The pool of `history` names
+  // all hosts that the job may use; the table of the launch has those that it begins with.
+  ElasticJob(PolicyLaunch& launch, const LaunchSettings& settings, JoinQueue* join_queue,
+             JobHistory& history);
   ~ElasticJob() override;
 
   void begin() override;
@@ -70,7 +58,10 @@ class ElasticJob : public JobPolicy, private GenerationActions {
   void leave_queue(const std::string& name);
   void arm();
 
-  Launch launch_;
+  PolicyLaunch& launch_;
+  const LaunchSettings& settings_;
+  JoinQueue* const join_queue_;
+  JobHistory& history_;
   Generations generations_;
   net::asio::steady_timer timer_;
   std::unique_ptr<ScriptDiscovery> discovery_;  // or none

@@ -69,7 +69,7 @@ std::string meant_command(const std::vector<Status>& errors, const std::string& 
 }  // namespace
 
 // One running launch.
-class JobLaunch : private LaunchActions {
+class JobLaunch : private PolicyLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
             JoinQueue* join_queue, const std::function<void()>& on_running, JobHistory* history);
@@ -90,6 +90,11 @@ class JobLaunch : private LaunchActions {
   void choose_policy();
   void receive_events(HostRun& host);
 
+  HostTable& hosts() override { return hosts_; }
+  rendezvous::Server& store() override { return *server_; }
+  net::asio::any_io_executor executor() override { return loop_.get_executor(); }
+  void print(std::string_view sentence) override { output_->print(sentence); }
+  std::string last_exception(int rank) const override { return output_->last_exception(rank); }
   void reach(HostRun& host) override;
   void start(HostRun& host) override;
   void end(HostRun& host) override;
@@ -374,8 +379,8 @@ net::Task<int> JobLaunch::run_all() {
 
 void JobLaunch::choose_policy() {
   if (history_ == nullptr) return;
-  policy_ = std::make_unique<ElasticJob>(ElasticJob::Launch{
-      *this, hosts_, loop_, options_, *output_, *server_, join_queue_, *history_});
+  PolicyLaunch& launch = *this;
+  policy_ = std::make_unique<ElasticJob>(launch, options_.settings, join_queue_, *history_);
   supervisor_.ask_before_end(
       [this](int rank, int host, int exit_code, const std::string& sentence) {
         return policy_->survives(rank, host, exit_code, sentence);

@@ -5,18 +5,27 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
 #include "launcher/hosts/host_table.h"
 #include "net/asio.h"
+#include "rendezvous/server/server.h"
 
 namespace hvd::launcher {
 
-// The orders of a policy to its launch.
-class LaunchActions {
+// The launch as its policy uses it: its parts, and the orders that it carries out.
+class PolicyLaunch {
  public:
-  virtual ~LaunchActions() = default;
+  virtual ~PolicyLaunch() = default;
+  virtual HostTable& hosts() = 0;
+  virtual rendezvous::Server& store() = 0;
+  virtual net::asio::any_io_executor executor() = 0;
+  // A sentence for the user.
+  virtual void print(std::string_view sentence) = 0;
+  // As JobOutput::last_exception().
+  virtual std::string last_exception(int rank) const = 0;
   // Bring up a host that was added to the table. JobPolicy::held() follows, or survives().
   virtual void reach(HostRun& host) = 0;
   // Start the ranks of a host that is held.
