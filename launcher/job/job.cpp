@@ -52,8 +52,8 @@
 namespace hvd::launcher {
 namespace {
 
-// How long agents that have ended their ranks may take to learn that the launcher knows.
-constexpr std::chrono::seconds kParting{5};
+// How long agents that have ended their ranks may take to learn that the launcher knows, and to end their links.
+constexpr std::chrono::seconds kTimeToClose{5};
 // How long a rank that made others fail by leaving may take to end itself.
 constexpr std::chrono::seconds kTimeToLeave{2};
 
@@ -130,7 +130,7 @@ class JobLaunch : private PolicyLaunch {
   void report_lone_mpi(int host, const std::string& library);
   RankContext context_of(int rank) const;
   void end_all(double grace, int signal = 0);
-  net::Task<void> part();
+  net::Task<void> close_links();
   void drop_links();
 
   const Options& options_;
@@ -372,7 +372,7 @@ net::Task<int> JobLaunch::run_all() {
   co_await policy_->end();
   report_end();
   co_await output_->drain();
-  co_await part();
+  co_await close_links();
   co_await output_->drain();  // of what was logged since
   co_return supervisor_.exit_code();
 }
@@ -774,8 +774,8 @@ net::Task<void> JobLaunch::give_up_late_hosts() {
 }
 
 // An agent that does not know whether its last message has arrived waits for another connection.
-net::Task<void> JobLaunch::part() {
-  give_up_.expires_after(kParting);
+net::Task<void> JobLaunch::close_links() {
+  give_up_.expires_after(kTimeToClose);
   give_up_.async_wait([this](const net::error_code& error) {
     if (!error) drop_links();
   });
