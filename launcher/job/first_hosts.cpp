@@ -1,5 +1,6 @@
 #include "launcher/job/first_hosts.h"
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <numeric>
@@ -113,6 +114,12 @@ class Wait {
         changed_.cancel();
       });
     }
+    const Status status = co_await wait_for_slots();
+    if (discovery_) co_await discovery_->stop();
+    co_return status;
+  }
+
+  net::Task<Status> wait_for_slots() {
     const auto start = Clock::now();
     // Launches that never had ranks belong to one wait.
     if (history_ != nullptr && !history_->waits_since) history_->waits_since = start;
@@ -121,29 +128,23 @@ class Wait {
     const auto limit =
         since + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     auto next_words = start + kUntilReported;
-    Status status;
     while (signal_ == 0) {
       const auto now = Clock::now();
       const auto next = next_start(now);
       const int slots = slots_of(usable(now));
+      const bool has_enough = slots >= wanted_;
       // A host that may start again soon would cost another change.
       const bool is_soon = next && *next <= start + kSoon;
-      if (slots >= wanted_ && !is_soon && (now < limit || since == start)) break;
-      if (now >= limit) {
-        status = too_late(slots, seconds);
-        break;
-      }
-      if (now >= next_words && slots < wanted_) {
+      if (has_enough && !is_soon && (now < limit || since == start)) break;
+      if (now >= limit) co_return too_late(slots, seconds);
+      if (!has_enough && now >= next_words) {
         print_message(progress(slots));
         next_words = now + kReportedAgain;
       }
-      auto wake = std::min(limit, next.value_or(limit));
-      if (slots < wanted_) wake = std::min(wake, next_words);
-      changed_.expires_at(wake);
+      changed_.expires_at(std::min({limit, next.value_or(limit), has_enough ? limit : next_words}));
       co_await changed_.async_wait(net::use_tuple);
     }
-    if (discovery_) co_await discovery_->stop();
-    co_return status;
+    co_return Status();
   }
 
   const LaunchSettings& settings_;

@@ -102,25 +102,32 @@ bool JobInspector::has_begun_again(const HostRun& host) const {
 net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& caller) {
   constexpr std::string_view kRun = "exec ";
   if (request.starts_with(kRun)) {
-    // A link's message, in hexadecimal digits.
-    const auto bytes = from_hex(std::string_view(request).substr(kRun.size()));
-    auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
-    Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
-    if (run != nullptr) co_return co_await commands_.run(std::move(*run), caller);
-    const Message refusal =
-        ExecResult{.code = kExitBadInput,
-                   .why = "this is no order to run a command: is it of another release?\n"};
-    co_await send_record(caller, refusal);
-    co_return;
+    co_return co_await run_command(std::string_view(request).substr(kRun.size()), caller);
   }
   const std::vector<std::string> words = split(request, ' ');
   if (words[0] == "resize" || words[0] == "remove") co_return co_await change(words, caller);
-  if (request == "ps --json") {
-    const std::string text = job_as_json(::getpid(), options_.command, hosts_, job_states());
-    co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
-    co_return;
-  }
-  const auto detail = request == "stack" ? InspectDetail::kStacks : InspectDetail::kProcess;
+  std::string text;
+  if (request == "ps --json")
+    text = job_as_json(::getpid(), options_.command, hosts_, job_states());
+  else
+    text = co_await describe(request == "stack" ? InspectDetail::kStacks : InspectDetail::kProcess);
+  co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
+}
+
+// `digits`: a link's message, in hexadecimal digits.
+net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSocket& caller) {
+  const auto bytes = from_hex(digits);
+  auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
+  Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
+  if (run != nullptr) co_return co_await commands_.run(std::move(*run), caller);
+  const Message refusal =
+      ExecResult{.code = kExitBadInput,
+                 .why = "this is no order to run a command: is it of another release?\n"};
+  co_await send_record(caller, refusal);
+}
+
+// The text of ps and stack.
+net::Task<std::string> JobInspector::describe(InspectDetail detail) {
   std::vector<std::string> hosts = co_await inspection_.run(detail);
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");
   if (policy_->generation() >= 0) {
@@ -134,17 +141,18 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   }
   text += cat(": ", printable(join(options_.command, " ")), "\n");
   for (size_t number = 0; number < hosts.size(); ++number) {
-    const HostRun& host = hosts_.host(static_cast<int>(number));
-    if (host.is_over() && has_begun_again(host)) continue;
-    const std::string silence = silence_of(host);
-    text += cat("host ", host.name(),
-                host.is_over()           ? ": has ended\n"
-                : !hosts[number].empty() ? "\n"
-                : !silence.empty()       ? cat(": ", silence, "\n")
-                                         : ": no rank runs\n",
-                host.is_over() ? "" : hosts[number]);
+    text += describe(hosts_.host(static_cast<int>(number)), hosts[number]);
   }
-  co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
+  co_return text;
+}
+
+// `ranks`: the answer of the host's agent, or empty.
+std::string JobInspector::describe(const HostRun& host, const std::string& ranks) const {
+  if (host.is_over())
+    return has_begun_again(host) ? "" : cat("host ", host.name(), ": has ended\n");
+  if (!ranks.empty()) return cat("host ", host.name(), "\n", ranks);
+  const std::string silence = silence_of(host);
+  return cat("host ", host.name(), ": ", silence.empty() ? "no rank runs" : silence, "\n");
 }
 
 }  // namespace hvd::launcher

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/cli/options.h"
@@ -49,6 +50,9 @@ class JobInspector {
 
  private:
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
+  net::Task<void> run_command(std::string_view digits, net::StreamSocket& caller);
+  net::Task<std::string> describe(InspectDetail detail);
+  std::string describe(const HostRun& host, const std::string& ranks) const;
   JobStates job_states() const;
   bool has_begun_again(const HostRun& host) const;
   net::Task<void> change(const std::vector<std::string>& words, net::StreamSocket& caller);

@@ -13,6 +13,13 @@
 #include "launcher/output/report.h"
 
 namespace hvd::launcher {
+namespace {
+
+std::string because_of(const std::string& cause, const std::string& failure) {
+  return cat(cause, "; ", failure, " because of it");
+}
+
+}  // namespace
 
 Supervisor::Supervisor(HostTable& hosts, bool waits) : hosts_(hosts), waits_(waits) {}
 
@@ -131,30 +138,30 @@ Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
   if (ending_) return Action::kNone;
   Failure failure = describe(exit);
   failure.sentence += meanwhile;
-  if (left_by && !left_by->cause.empty()) failed_alike_.insert(exit.rank);
+  const bool has_cause = left_by && !left_by->cause.empty();
+  if (has_cause) failed_alike_.insert(exit.rank);
   if (!waits_) ended_by_ = exit.signal;
-  const int peer = left_by ? left_by->rank : -1;
-  if (!hosts_.has_rank(peer) || peer == exit.rank) {
-    if (left_by && !left_by->cause.empty()) {
-      failure.sentence = cat(left_by->cause, "; ", failure.sentence, " because of it");
-    } else if (!waits_) {
-      failure.sentence += ended_before();
-    }
-    return fail_rank(exit.rank, std::move(failure));
-  }
+  if (left_by && hosts_.has_rank(left_by->rank) && left_by->rank != exit.rank)
+    return await_peer(exit.rank, std::move(failure), *left_by);
+  if (has_cause)
+    failure.sentence = because_of(left_by->cause, failure.sentence);
+  else if (!waits_)
+    failure.sentence += ended_before();
+  return fail_rank(exit.rank, std::move(failure));
+}
+
+Supervisor::Action Supervisor::await_peer(int rank, Failure failure, const LeftBy& peer) {
   // Only the awaited rank can name another cause: a third rank may have made it leave.
-  if (late_ && exit.rank != awaited_) return Action::kNone;
-  const bool has_ended = hosts_.rank(peer).is_over();
-  late_if_left_ = cat(failure.sentence, ", after rank ", peer, " had left the job");
+  if (late_ && rank != awaited_) return Action::kNone;
+  const bool has_ended = hosts_.rank(peer.rank).is_over();
+  late_if_left_ = cat(failure.sentence, ", after rank ", peer.rank, " had left the job");
   // The peer may have failed because of the same cause.
-  const bool has_left = has_ended && peer != late_rank_ && !failed_alike_.contains(peer);
-  if (left_by->cause.empty() || has_left)
-    failure.sentence = late_if_left_;
-  else
-    failure.sentence = cat(left_by->cause, "; ", failure.sentence, " because of it");
+  const bool has_left = has_ended && peer.rank != late_rank_ && !failed_alike_.contains(peer.rank);
+  failure.sentence =
+      peer.cause.empty() || has_left ? late_if_left_ : because_of(peer.cause, failure.sentence);
   late_ = std::move(failure);
-  late_rank_ = exit.rank;
-  awaited_ = peer;
+  late_rank_ = rank;
+  awaited_ = peer.rank;
   return has_ended ? fail_late() : Action::kAwait;
 }
 

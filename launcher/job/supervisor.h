@@ -126,6 +126,8 @@ class Supervisor {
   Action fail_late();
   // Ends the job for the failure of a rank, unless another rank is the cause.
   Action judge(const RankFailure& rank_failure);
+  // `peer`: the rank that made this rank fail, as this rank reported.
+  Action await_peer(int rank, Failure failure, const LeftBy& peer);
   // Whether the failure waits until the hosts that are silent now have answered.
   bool holds(const RankFailure& failure);
   // The host is lost, unless it is over already.
