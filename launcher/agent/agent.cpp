@@ -558,9 +558,10 @@ void Agent::execute(const Start& start) {
                             .ports = ports_,
                             .interfaces = interfaces_};
   const auto served = pmix_.serve(job_, start.order, cat("unix:@", store_.name()));
+  if (!served.ok()) return conclude_start(served.status());
   if (pmix_.is_left_out()) lone_mpi_.begin();
   conclude_start(
-      ranks_.start(network.master_port, [this, network, served](const Environment& rank) {
+      ranks_.start(network.master_port, [this, network, served = *served](const Environment& rank) {
         const Environment more = merged(pmix_rank_environment(served, rank, network.order),
                                         rank_environment(network, rank));
         if (!job_.insecure_compat) return more;

@@ -141,5 +141,31 @@ def test_a_host_that_sees_no_mpi_serves_it_where_another_host_does():
     run("of 4\n").leaves_nothing()
 
 
+@world("a b", "--no-decoys")
+def test_a_server_that_waits_and_cannot_start_ends_the_job():
+    mpi.need()
+    folder = scratch(BUILD)
+    python = bare_python(folder)
+    packages = folder / "packages"
+    packages.mkdir()
+    (folder / "more" / "mpi4py").mkdir(parents=True)
+    on_host("b", "mount", "--bind", folder / "more", packages)
+    command = ("-H", "a:1,b:1", python, "-c", "print('has run')")
+    environment = clean_environment(PYTHONPATH=str(packages))
+    job = Job(*command, environment=environment)
+    job.ends_with(0)
+    expect(job.out.count("has run") == 2, job.describe())
+    on_host("a", "sh", "-c", "mkdir -p ~/.pmix && mount -t tmpfs none ~/.pmix && "
+            "echo psec = missing > ~/.pmix/mca-params.conf")
+    job = Job(*command, environment=environment)
+    job.ends_with(1)
+    expect(re.search(r"host a: start: the PMIx server of this host, which other hosts' ranks need, "
+                     r"has failed: PMIx_server_init: .*; --no-pmix leaves PMIx out\n", job.err), job.describe())
+    expect("has run" not in job.out, job.describe())
+    job.leaves_nothing()
+    job = Job("--no-pmix", *command, environment=environment)
+    job.ends_with(0)
+
+
 if __name__ == "__main__":
     main()

@@ -136,13 +136,13 @@ void PmixHelper::on_deadline() {
     end();
 }
 
-std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrder& start,
-                                             const std::string& store) {
+Result<std::map<int, Environment>> PmixHelper::serve(const HostJob& job, const StartOrder& start,
+                                                     const std::string& store) {
   const std::string_view names = value_of(start.environment, "HOROVOD_PMIX_HOSTS");
   const auto ranks = parse_map(value_of(start.environment, "HOROVOD_PMIX_RANKS"));
   if (version_.empty() || names.empty() || !ranks.ok()) {
     end();
-    return {};
+    return std::map<int, Environment>();
   }
   PmixOrder order;
   order.job = cat("horovod-", job.job, "-", job.generation);
@@ -151,26 +151,49 @@ std::map<int, Environment> PmixHelper::serve(const HostJob& job, const StartOrde
   order.ranks = *ranks;
   order.store = store;
   order.secret = value_of(job.environment, "HOROVOD_JOB_SECRET");
-  const Deadline deadline = Deadline::after_seconds(kServeSeconds);
-  if (give(process_.input.get(), pack_texts(to_texts(order)))) {
-    for (;;) {
-      if (const auto texts = take_texts(received_)) {
-        auto served = parse_environments(*texts);
-        is_left_out_ &= !served.ok();
-        if (served.ok()) return *std::move(served);
-        break;
-      }
-      char buffer[4096];
-      pollfd readable{process_.output[0].get(), POLLIN, 0};
-      if (::poll(&readable, 1, deadline.poll_timeout()) <= 0) break;
-      const ssize_t size = ::read(process_.output[0].get(), buffer, sizeof buffer);
-      if (size < 0 && errno == EINTR) continue;
-      if (size <= 0) break;
-      received_.append(buffer, static_cast<size_t>(size));
-    }
+  auto served = ask(order);
+  if (served.ok()) {
+    is_left_out_ = false;
+    return served;
   }
   end();
-  return {};
+  if (job.hosts == 1) return std::map<int, Environment>();
+  return unavailable(cat("the PMIx server of this host, which other hosts' ranks need, ",
+                         served.status().message(), "; --no-pmix leaves PMIx out"));
+}
+
+Result<std::map<int, Environment>> PmixHelper::ask(const PmixOrder& order) {
+  const Deadline deadline = Deadline::after_seconds(kServeSeconds);
+  if (!give(process_.input.get(), pack_texts(to_texts(order)))) return unavailable(last_words());
+  for (;;) {
+    if (const auto texts = take_texts(received_)) return parse_environments(*texts);
+    char buffer[4096];
+    pollfd readable{process_.output[0].get(), POLLIN, 0};
+    if (::poll(&readable, 1, deadline.poll_timeout()) <= 0) {
+      return deadline_exceeded(cat("has not started within ", kServeSeconds, " s"));
+    }
+    const ssize_t size = ::read(process_.output[0].get(), buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return unavailable(last_words());
+    received_.append(buffer, static_cast<size_t>(size));
+  }
+}
+
+// The end of a sentence about a helper that has ended. Its library may have written other lines.
+std::string PmixHelper::last_words() const {
+  std::string errors;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t size = ::read(process_.output[1].get(), buffer, sizeof buffer);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) break;
+    errors.append(buffer, static_cast<size_t>(size));
+  }
+  constexpr std::string_view kBegin = "horovod-pmix: ";
+  const size_t begin = errors.rfind(kBegin);
+  if (begin == std::string::npos) return "has ended";
+  const std::string_view line = std::string_view(errors).substr(begin + kBegin.size());
+  return cat("has failed: ", printable(line.substr(0, line.find('\n'))));
 }
 
 bool PmixHelper::was_used() const {

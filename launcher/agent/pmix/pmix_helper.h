@@ -1,7 +1,8 @@
 // The agent's connection to its PMIx helper (launcher/pmix), an executable embedded in the agent's.
 // Starts the helper, and passes messages to it. When the helper cannot start or the host has no PMIx,
 // the job runs without PMIx. For a program that certainly uses no MPI, a job on one host starts no helper; on
-// several hosts the helper waits in standby, since another host may see MPI. The agent owns it. Lives on the
+// several hosts the helper waits in standby, since another host may see MPI. A helper that cannot carry out the order
+// of a job on several hosts fails the start: the ranks of the other hosts have PMIx. The agent owns it. Lives on the
 // agent's loop.
 #pragma once
 
@@ -38,8 +39,8 @@ class PmixHelper {
   const std::string& version() const { return version_; }
   // Returns the PMIx variables of each rank of this host; empty when the helper does not serve or
   // the launcher did not order PMIx. Blocks briefly. `store` is the store's address for this host.
-  std::map<int, Environment> serve(const HostJob& job, const StartOrder& order,
-                                   const std::string& store);
+  Result<std::map<int, Environment>> serve(const HostJob& job, const StartOrder& order,
+                                           const std::string& store);
 
   // Whether ranks get no PMIx because their program seemed to use no MPI. After serve().
   bool is_left_out() const { return is_left_out_; }
@@ -57,6 +58,8 @@ class PmixHelper {
 
  private:
   void read();
+  Result<std::map<int, Environment>> ask(const PmixOrder& order);
+  std::string last_words() const;
   void answer();
   void forget();
 
