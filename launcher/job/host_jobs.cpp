@@ -87,8 +87,14 @@ net::Task<void> HostJobs::find_node(net::asio::any_io_executor executor, Host ho
   if (question.empty()) co_return;
   auto run = ScriptRun::start(executor, question, {}, [](std::string_view) {});
   if (!run.ok()) co_return;
+  questions_.insert(run->get());
   const ScriptAnswer answer = co_await (*run)->end();
+  questions_.erase(run->get());
   if (answer.is_good()) methods_.take_answer(answer.output);
+}
+
+void HostJobs::cancel() {
+  for (ScriptRun* const question : questions_) question->kill();
 }
 
 HostJob HostJobs::job_of(int host, bool is_local) const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/secrets/secret.h"
@@ -18,6 +19,8 @@
 #include "launcher/spawn/spawner.h"
 
 namespace hvd::launcher {
+
+class ScriptRun;
 
 // How long agents may take beyond the grace before the launcher drops their links.
 constexpr double kBeyondGrace = 2;
@@ -35,6 +38,8 @@ class HostJobs {
   SpawnTarget target_of(const Host& host) const;
   // Before target_of() of a host that starts while the job runs: it may have joined the allocation of Slurm.
   net::Task<void> find_node(net::asio::any_io_executor executor, Host host);
+  // Ends each find_node() soon.
+  void cancel();
   // The shortest lease of any host.
   double lease_seconds() const { return methods_.silence().lease_seconds; }
   double host_timeout(int host) const;
@@ -63,6 +68,7 @@ class HostJobs {
   std::string directory_;
   std::shared_ptr<const StagedCode> code_;
   EnvironmentChoice environment_;
+  std::set<ScriptRun*> questions_;  // of find_node(), which run
 };
 
 }  // namespace hvd::launcher

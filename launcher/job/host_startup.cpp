@@ -64,7 +64,7 @@ net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
 }
 
 net::Task<Status> HostStartup::add(HostRun& host) {
-  co_await host_jobs_.find_node(loop_.get_executor(), host.host());
+  if (!is_cancelled_) co_await host_jobs_.find_node(loop_.get_executor(), host.host());
   if (is_cancelled_) co_return aborted("the job ends");
   std::vector<HostStart> starts;
   starts.push_back(start_of(host));
@@ -77,6 +77,7 @@ net::Task<Status> HostStartup::add(HostRun& host) {
 
 void HostStartup::cancel() {
   is_cancelled_ = true;
+  host_jobs_.cancel();
   preflight_.cancel();
 }
 

@@ -1,5 +1,6 @@
 """The end of a job of the real horovodrun: exit codes, signals, and processes that stay behind."""
 import os
+import pathlib
 import signal
 import tempfile
 import time
@@ -65,6 +66,29 @@ class Ends(Marked):
         self.assertEqual(sorted(read_until(job, 2)), [b"[0]<stdout>:asked\n", b"[1]<stdout>:asked\n"])
         job.send_signal(signal.SIGINT)
         self.assertEqual(job.wait(TIMEOUT), 130)
+
+    def test_an_interrupt_does_not_wait_for_scontrol(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("srun", ""), ("discovery", f"cat {folder}/hosts"),
+                               ("scontrol", f"[ -e {folder}/hang ] || exit 1\n: > {folder}/hangs; sleep 600")):
+                with open(f"{folder}/{name}", "w") as script:
+                    script.write(f"#!/bin/sh\n{text}\n")
+                os.chmod(f"{folder}/{name}", 0o755)
+            hosts = pathlib.Path(folder, "hosts")
+            hosts.write_text("localhost:1\n")
+            self.environment.update(PATH=f"{folder}:{os.environ['PATH']}", SLURM_CLUSTER_NAME="c",
+                                    SLURM_JOB_ID="17")
+            job = self.start_job("--min-np", "1", "--host-discovery-script", f"{folder}/discovery",
+                                 "sh", "-c", "echo up; exec sleep 600")
+            read_until(job, 1)
+            pathlib.Path(folder, "hang").touch()
+            hosts.write_text("localhost:1\nnode-17:1\n")
+            self.assertTrue(wait_until(pathlib.Path(folder, "hangs").exists))
+            begin = time.monotonic()
+            job.send_signal(signal.SIGINT)
+            self.assertEqual(job.wait(TIMEOUT), 130)
+            # The time limit of scontrol is 10 s.
+            self.assertLess(time.monotonic() - begin, 6)
 
     def test_a_killed_launcher_leaves_nothing(self):
         self.environment["HOROVOD_KILL_GRACE"] = "2"
