@@ -5,9 +5,9 @@
 #include <chrono>
 
 #include "base/text.h"
-#include "launcher/job/launch_progress.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/pmix_order.h"
+#include "launcher/output/launch_progress.h"
 #include "launcher/output/terminal_width.h"
 #include "launcher/plan/same_machine.h"
 #include "launcher/plan/versions.h"

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/job/launch_progress.h"
-#include "launcher/job/staged_code.h"
+#include "launcher/output/launch_progress.h"
+#include "launcher/plan/staged_code.h"
 #include "launcher/spawn/spawner.h"
 #include "net/asio.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/job/staged_code.h"
+#include "launcher/plan/staged_code.h"
 
 #include <doctest/doctest.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "launcher/job/launch_progress.h"
+#include "launcher/output/launch_progress.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "launcher/job/staged_code.h"
+#include "launcher/plan/staged_code.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
