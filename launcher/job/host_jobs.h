@@ -22,9 +22,6 @@ namespace hvd::launcher {
 
 class ScriptRun;
 
-// How long agents may take beyond the grace before the launcher drops their links.
-constexpr double kBeyondGrace = 2;
-
 class HostJobs {
  public:
   // All arguments outlive this object.

@@ -22,7 +22,9 @@
 #include "launcher/cli/unknown_command.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/elastic_job.h"
+#include "launcher/job/end_report.h"
 #include "launcher/job/host_jobs.h"
+#include "launcher/job/host_shutdown.h"
 #include "launcher/job/host_startup.h"
 #include "launcher/job/init_waits.h"
 #include "launcher/job/job_inspector.h"
@@ -36,11 +38,9 @@
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/output/output.h"
-#include "launcher/output/rank_errors.h"
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
 #include "launcher/output/verbose.h"
-#include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
 #include "launcher/plan/worker_env.h"
@@ -52,8 +52,6 @@
 namespace hvd::launcher {
 namespace {
 
-// How long agents that have ended their ranks may take to learn that the launcher knows, and to end their links.
-constexpr std::chrono::seconds kTimeToClose{5};
 // How long a rank that made others fail by leaving may take to end itself.
 constexpr std::chrono::seconds kTimeToLeave{2};
 
@@ -101,9 +99,7 @@ class JobLaunch : private PolicyLaunch {
   void end(RankRun& rank) override;
   void end_job(int exit_code, const std::string& sentence, int rank) override;
   void started(HostRun& host, const Status& status);
-  void order_end(HostRun& host, double grace, int signal);
-  void give_up_in_time();
-  net::Task<void> give_up_late_hosts();
+  void on_late(HostRun& host);
 
   void report_thread_shares();
   void explain_start() const;
@@ -125,13 +121,8 @@ class JobLaunch : private PolicyLaunch {
   net::Task<void> await_cause();
   // `signal`: that asked for it, or 0.
   void act(Supervisor::Action action, int signal = 0);
-  void report_end();
-  void warn_independence();
   void report_lone_mpi(int host, const std::string& library);
-  RankContext context_of(int rank) const;
   void end_all(double grace, int signal = 0);
-  net::Task<void> close_links();
-  void drop_links();
 
   const Options& options_;
   HostTable hosts_;
@@ -149,7 +140,6 @@ class JobLaunch : private PolicyLaunch {
   HostJobs host_jobs_;
   JobSignals signals_;
   net::asio::steady_timer changed_;  // cancelled when the job's state changes
-  net::asio::steady_timer give_up_;
   net::asio::steady_timer cause_;
   net::asio::steady_timer timeout_;
   std::unique_ptr<JobOutput> output_;
@@ -165,6 +155,7 @@ class JobLaunch : private PolicyLaunch {
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
   std::optional<LoopWatch> loop_watch_;
+  std::optional<HostShutdown> shutdown_;     // once the ranks are about to start
   std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
@@ -261,7 +252,6 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       host_jobs_(options, plan_, generation, identity_, history != nullptr),
       signals_(loop_, hosts_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
-      give_up_(loop_),
       cause_(loop_),
       timeout_(loop_),
       waits_(hosts_),
@@ -365,14 +355,14 @@ net::Task<int> JobLaunch::run_all() {
     changed_.expires_at(std::chrono::steady_clock::time_point::max());
     co_await changed_.async_wait(net::use_tuple);
   }
-  give_up_.cancel();
+  shutdown_->cancel();
   cause_.cancel();
   timeout_.cancel();
   if (start_watch_) start_watch_->stop();
   co_await policy_->end();
-  report_end();
+  print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
-  co_await close_links();
+  co_await shutdown_->close_links();
   co_await output_->drain();  // of what was logged since
   co_return supervisor_.exit_code();
 }
@@ -585,6 +575,8 @@ void JobLaunch::start() {
     const auto file = std::filesystem::read_symlink("/proc/self/fd/1", unknown);
     act(supervisor_.on_output_broken(error, file.string()));
   });
+  shutdown_.emplace(loop_, hosts_, *output_, host_jobs_.grace(),
+                    [this](HostRun& host) { on_late(host); });
   choose_policy();
   inspector_.open(*policy_);
   server_->show_launch([this] { return inspector_.states(); });
@@ -709,19 +701,16 @@ void JobLaunch::end_all(double grace, int signal) {
   if (!has_started()) return;  // start() does it
   policy_->stop();
   startup_.cancel();
-  for (HostRun& host : hosts_.hosts()) order_end(host, grace, signal);
-  give_up_in_time();
+  shutdown_->end_all(grace, signal);
 }
 
-void JobLaunch::end(HostRun& host) {
-  order_end(host, host_jobs_.grace(), 0);
-  give_up_in_time();
-}
+void JobLaunch::end(HostRun& host) { shutdown_->end(host); }
 
-void JobLaunch::order_end(HostRun& host, double grace, int signal) {
-  if (host.is_over()) return;
-  host.to(HostState::kEnding, HostCause::kEnd, Deadline::after_seconds(grace + kBeyondGrace));
-  if (host.link() != nullptr) host.link()->end(grace, signal);  // else reach() gives it up
+// Agents end their ranks by themselves once their link is gone.
+void JobLaunch::on_late(HostRun& host) {
+  if (supervisor_.is_ending())
+    output_->print(cat("host ", host.name(), " has not confirmed that its ranks ended"));
+  act(supervisor_.on_lost(host.number(), unavailable("it does not answer")));
 }
 
 void JobLaunch::end(RankRun& rank) {
@@ -735,59 +724,6 @@ void JobLaunch::end(RankRun& rank) {
 
 void JobLaunch::end_job(int exit_code, const std::string& sentence, int rank) {
   act(supervisor_.end_job(exit_code, sentence, rank));
-}
-
-// Sets the timer to the next deadline of a host that ends.
-void JobLaunch::give_up_in_time() {
-  Deadline next = Deadline::never();
-  for (const HostRun& host : hosts_.hosts()) {
-    if (host.state() != HostState::kEnding || host.link() == nullptr) continue;
-    if (host.deadline().time() < next.time()) next = host.deadline();
-  }
-  give_up_.expires_at(next.time());
-  if (next.is_never()) return;
-  give_up_.async_wait([this](const net::error_code& error) {
-    if (!error) net::asio::co_spawn(loop_, give_up_late_hosts(), net::asio::detached);
-  });
-}
-
-// Agents end their ranks by themselves once their link is gone, so do not wait for a silent agent. An agent
-// blocked by a stalled terminal is not silent.
-net::Task<void> JobLaunch::give_up_late_hosts() {
-  const bool was_stalled = output_->is_stalled();
-  if (was_stalled) co_await output_->drain();
-  if (hosts_.is_over()) co_return;
-  for (int number = 0; number < std::ssize(hosts_.hosts()); ++number) {
-    HostRun& host = hosts_.host(number);
-    if (host.state() != HostState::kEnding || host.link() == nullptr || !host.deadline().passed())
-      continue;
-    if (was_stalled) {
-      host.give_up_at(Deadline::after_seconds(host_jobs_.grace() + kBeyondGrace));
-      continue;
-    }
-    if (supervisor_.is_ending())
-      output_->print(cat("host ", host.name(), " has not confirmed that its ranks ended"));
-    host.close();
-    act(supervisor_.on_lost(number, unavailable("it does not answer")));
-  }
-  give_up_in_time();
-}
-
-// An agent that does not know whether its last message has arrived waits for another connection.
-net::Task<void> JobLaunch::close_links() {
-  give_up_.expires_after(kTimeToClose);
-  give_up_.async_wait([this](const net::error_code& error) {
-    if (!error) drop_links();
-  });
-  for (const HostRun& host : hosts_.hosts()) {
-    if (host.link() != nullptr) co_await host.link()->part();
-  }
-  give_up_.cancel();
-  drop_links();
-}
-
-void JobLaunch::drop_links() {
-  for (HostRun& host : hosts_.hosts()) host.close();
 }
 
 // Shows first what the ranks were doing.
@@ -805,35 +741,6 @@ net::Task<void> JobLaunch::time_out(double seconds) {
   act(supervisor_.on_timeout(seconds));
 }
 
-RankContext JobLaunch::context_of(int rank) const {
-  const std::string folder = executable_folder();
-  RankContext context{.package_folder = find_python_package(folder),
-                      .package_python = find_python(folder)};
-  // A bare name stands for no environment of its own.
-  if (context.package_python.find('/') == std::string::npos) context.package_python.clear();
-  for (const auto& [name, value] : hosts_.rank(rank).host().link()->versions()) {
-    if (name == kInterpreter) context.interpreter = value;
-  }
-  context.may_be_original = options_.settings.launchers.insecure_compat;
-  const bool is_read = std::ranges::any_of(
-      plan_.slots, [this](const Slot& slot) { return host_jobs_.reads_input(slot.rank); });
-  context.lacks_input = is_read && !host_jobs_.reads_input(rank);
-  return context;
-}
-
-// Ranks that do not know of each other have each done the whole work, and look like success.
-void JobLaunch::warn_independence() {
-  if (plan_.size() < 2 || has_met_ ||
-      !std::ranges::all_of(hosts_.hosts(), &HostRun::is_independent))
-    return;
-  if (options_.settings.environment.independent) return;
-  output_->print(
-      cat("each of the ", plan_.size(), " ranks has run ", printable(join(options_.command, " ")),
-          " by itself: none has called hvd.init(), used the job's store, PMIx or "
-          "MASTER_PORT, and no source of the program mentions a rank; call hvd.init() in "
-          "it to train together, or write --independent if each rank is a run of its own"));
-}
-
 // Ranks that load MPI without a server of PMIx have each a world of their own, and look like success.
 void JobLaunch::report_lone_mpi(int host, const std::string& library) {
   if (plan_.size() < 2 || options_.settings.environment.independent) return;
@@ -844,27 +751,6 @@ void JobLaunch::report_lone_mpi(int host, const std::string& library) {
           ", but PMIx was left out, because neither the program nor its Python packages "
           "showed a use of MPI: each rank is a world of one in MPI; with --pmix the ranks "
           "of Open MPI find each other"));
-}
-
-void JobLaunch::report_end() {
-  output_->show_tracebacks();
-  std::string report = supervisor_.report();
-  if (report.empty()) return warn_independence();
-  const int rank = supervisor_.failed_rank();
-  const std::string words = rank < 0 ? "" : output_->last_errors(rank);
-  if (rank >= 0) report += advice_on(words, context_of(rank));
-  const std::string killed = supervisor_.killed_ranks();
-  if (!killed.empty() && host_jobs_.grace() > 0) {
-    report += cat("; ", killed, " did not end within ", host_jobs_.grace(), " s (--kill-grace) of ",
-                  signal_name(host_jobs_.end_signal()), " and ",
-                  killed.starts_with("ranks ") ? "were" : "was", " killed");
-  }
-  // The output of a single rank stands directly above the report: no need to repeat it.
-  if (words.empty() || plan_.size() == 1) return output_->print(report);
-  const std::string whose =
-      killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);
-  output_->print(cat(report, "; ", whose, " on standard error:\n",
-                     std::string_view(words).substr(0, words.size() - 1)));
 }
 
 void prepare_process(const Options& options) {

@@ -1,0 +1,69 @@
+#include "launcher/job/end_report.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/process/signals.h"
+#include "base/text.h"
+#include "launcher/output/rank_errors.h"
+#include "launcher/plan/installation.h"
+
+namespace hvd::launcher {
+namespace {
+
+RankContext context_of(int rank, const Options& options, const HostTable& hosts,
+                       const HostJobs& host_jobs) {
+  const std::string folder = executable_folder();
+  RankContext context{.package_folder = find_python_package(folder),
+                      .package_python = find_python(folder)};
+  // A bare name stands for no environment of its own.
+  if (context.package_python.find('/') == std::string::npos) context.package_python.clear();
+  for (const auto& [name, value] : hosts.rank(rank).host().link()->versions()) {
+    if (name == kInterpreter) context.interpreter = value;
+  }
+  context.may_be_original = options.settings.launchers.insecure_compat;
+  const bool is_read = std::ranges::any_of(
+      hosts.plan().slots, [&](const Slot& slot) { return host_jobs.reads_input(slot.rank); });
+  context.lacks_input = is_read && !host_jobs.reads_input(rank);
+  return context;
+}
+
+// Ranks that do not know of each other have each done the whole work, and look like success.
+void warn_independence(const Options& options, const HostTable& hosts, bool has_met,
+                       JobOutput& output) {
+  if (hosts.size() < 2 || has_met || !std::ranges::all_of(hosts.hosts(), &HostRun::is_independent))
+    return;
+  if (options.settings.environment.independent) return;
+  output.print(
+      cat("each of the ", hosts.size(), " ranks has run ", printable(join(options.command, " ")),
+          " by itself: none has called hvd.init(), used the job's store, PMIx or "
+          "MASTER_PORT, and no source of the program mentions a rank; call hvd.init() in "
+          "it to train together, or write --independent if each rank is a run of its own"));
+}
+
+}  // namespace
+
+void print_end(const Options& options, const HostTable& hosts, const HostJobs& host_jobs,
+               const Supervisor& supervisor, bool has_met, JobOutput& output) {
+  output.show_tracebacks();
+  std::string report = supervisor.report();
+  if (report.empty()) return warn_independence(options, hosts, has_met, output);
+  const int rank = supervisor.failed_rank();
+  const std::string words = rank < 0 ? "" : output.last_errors(rank);
+  if (rank >= 0) report += advice_on(words, context_of(rank, options, hosts, host_jobs));
+  const std::string killed = supervisor.killed_ranks();
+  if (!killed.empty() && host_jobs.grace() > 0) {
+    report += cat("; ", killed, " did not end within ", host_jobs.grace(), " s (--kill-grace) of ",
+                  signal_name(host_jobs.end_signal()), " and ",
+                  killed.starts_with("ranks ") ? "were" : "was", " killed");
+  }
+  // The output of a single rank stands directly above the report: no need to repeat it.
+  if (words.empty() || hosts.size() == 1) return output.print(report);
+  const std::string whose =
+      killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);
+  output.print(cat(report, "; ", whose, " on standard error:\n",
+                   std::string_view(words).substr(0, words.size() - 1)));
+}
+
+}  // namespace hvd::launcher

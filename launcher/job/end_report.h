@@ -1,0 +1,17 @@
+// Prints the end of a job: the first failure with advice and the last lines of its rank, or that the ranks did not know
+// of each other.
+#pragma once
+
+#include "launcher/cli/options.h"
+#include "launcher/hosts/host_table.h"
+#include "launcher/job/host_jobs.h"
+#include "launcher/job/supervisor.h"
+#include "launcher/output/output.h"
+
+namespace hvd::launcher {
+
+// `has_met`: a rank has joined a world, or used the store.
+void print_end(const Options& options, const HostTable& hosts, const HostJobs& host_jobs,
+               const Supervisor& supervisor, bool has_met, JobOutput& output);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,42 @@
+// Ends hosts: orders their agents to end the ranks, gives up the hosts that do not confirm this in time, and closes the
+// links when the job is over. Owns the timer of these limits. JobLaunch owns and calls it. Lives on the launch's loop.
+#pragma once
+
+#include <functional>
+
+#include "launcher/hosts/host_table.h"
+#include "launcher/output/output.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class HostShutdown {
+ public:
+  // The arguments outlive this object. `grace`: seconds, --kill-grace. `on_late`: a host has not confirmed its end in
+  // time, and its link is closed.
+  HostShutdown(net::asio::io_context& loop, HostTable& hosts, JobOutput& output, double grace,
+               std::function<void(HostRun&)> on_late);
+
+  void end(HostRun& host);
+  // A second call may shorten the grace period. `signal`: as in AgentLink::end().
+  void end_all(double grace, int signal);
+  // All hosts are over.
+  void cancel() { timer_.cancel(); }
+  // After that: returns when the agents have ended their links, or a few seconds later.
+  net::Task<void> close_links();
+
+ private:
+  void order_end(HostRun& host, double grace, int signal);
+  void give_up_in_time();
+  net::Task<void> give_up_late_hosts();
+  void drop_links();
+
+  net::asio::io_context& loop_;
+  HostTable& hosts_;
+  JobOutput& output_;
+  const double grace_;
+  const std::function<void(HostRun&)> on_late_;
+  net::asio::steady_timer timer_;
+};
+
+}  // namespace hvd::launcher
