@@ -18,7 +18,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/allocation/host_choice.h"
-#include "launcher/allocation/silence_limits.h"
+#include "launcher/cli/setting_remarks.h"
 #include "launcher/cli/unknown_command.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/elastic_job.h"
@@ -38,6 +38,7 @@
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/output/output.h"
+#include "launcher/output/output_style.h"
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
 #include "launcher/output/verbose.h"
@@ -80,7 +81,6 @@ class JobLaunch : private PolicyLaunch {
   struct HostEvents;
 
   Status find_places();
-  void report_variables_without_effect();
   net::Task<int> run_all();
   net::Task<int> prepare();
   void start();
@@ -105,6 +105,7 @@ class JobLaunch : private PolicyLaunch {
   void explain_start() const;
   void explain_interrupt();
   void start_input();
+  std::vector<int> input_readers() const;
   void watch_start();
   void check_waits();
   std::string meanwhile(const RankExit& exit) const;
@@ -415,10 +416,7 @@ std::string JobLaunch::meanwhile(const RankExit& exit) const {
 void JobLaunch::start_input() {
   watch_start();
   if (on_running_) on_running_();
-  std::vector<int> readers;
-  for (const Slot& slot : plan_.slots) {
-    if (host_jobs_.reads_input(slot.rank)) readers.push_back(slot.rank);
-  }
+  std::vector<int> readers = input_readers();
   if (readers.empty()) return;
   input_ = std::make_unique<StandardInput>(
       loop_.get_executor(), STDIN_FILENO, readers, [this](int rank, ByteView bytes) {
@@ -429,6 +427,15 @@ void JobLaunch::start_input() {
   input_->start();
 }
 
+// The ranks that get the standard input of the launcher.
+std::vector<int> JobLaunch::input_readers() const {
+  std::vector<int> readers;
+  for (const Slot& slot : plan_.slots) {
+    if (host_jobs_.reads_input(slot.rank)) readers.push_back(slot.rank);
+  }
+  return readers;
+}
+
 Status JobLaunch::find_places() {
   HVD_RETURN_IF_ERROR(host_jobs_.read());
   const LaunchSettings& settings = options_.settings;
@@ -436,55 +443,16 @@ Status JobLaunch::find_places() {
     HVD_ASSIGN_OR_RETURN(parent_process_,
                          ParentProcess::take(static_cast<int>(settings.job.store_fd.value_or(0))));
   }
-  OutputStyle style;
-  style.directory = settings.output.output_filename.value_or("");
-  style.is_continued = generation_ > 0;
-  style.tag = settings.output.tag;
-  style.folds = settings.output.fold;
-  // Programs read objects, and the ranks of an elastic job have other numbers in later generations.
-  style.folds_tracebacks = !settings.job.verbose && history_ == nullptr &&
-                           to_lower(settings.output.log_format) != "json";
-  style.has_timestamps = settings.output.prefix_timestamp;
-  if (to_lower(settings.output.log_format) == "json") style.format = LineFormat::kJson;
-  if (settings.output.only_rank.has_value()) {
-    auto shown = parse_ranks(settings.output.only_rank.value_or(""),
-                             generation_ > 0 ? kMaxSlots : plan_.size());
-    if (!shown.ok()) return shown.status().with_context("--only-rank");
-    style.is_shown = *std::move(shown);
-  }
-  const auto asking =
-      std::find_if(plan_.slots.begin(), plan_.slots.end(),
-                   [this](const Slot& slot) { return host_jobs_.reads_input(slot.rank); });
-  if (asking != plan_.slots.end()) style.asking_rank = asking->rank;
+  const std::vector<int> readers = input_readers();
+  HVD_ASSIGN_OR_RETURN(OutputStyle style,
+                       output_style(settings, plan_.size(), generation_, history_ != nullptr,
+                                    readers.empty() ? -1 : readers.front()));
   HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), plan_, std::move(style)));
-  if (generation_ == 0) {
-    const Environment given = overlay(environment(), host_jobs_.environment_choice().values);
-    for (const std::string& sentence : about_misspelt_variables(given)) output_->print(sentence);
-    for (const char* key : {"mpi_args", "binding_args"}) {
-      if (!options_.settings.table().is_set(key)) continue;
-      output_->print(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));
-    }
-    report_variables_without_effect();
-  }
-  if (const std::string lowered = about_lowered_lease(settings);
-      !lowered.empty() && generation_ == 0) {
-    output_->print(lowered);
+  if (generation_ > 0) return {};
+  for (const std::string& remark : setting_remarks(settings, host_jobs_.environment_choice())) {
+    output_->print(remark);
   }
   return {};
-}
-
-void JobLaunch::report_variables_without_effect() {
-  const EnvironmentChoice& choice = host_jobs_.environment_choice();
-  const auto own = ineffective_names(choice, !options_.settings.environment.no_torch_env);
-  for (const std::string& name : own) {
-    output_->print(cat(name, " of -x or --env-file has no effect: horovodrun itself sets this ",
-                       "variable for each rank"));
-  }
-  for (const std::string& name : unset_names(environment(), choice)) {
-    if (std::ranges::find(own, name) != own.end()) continue;
-    output_->print(
-        cat(name, " of -x or --env-file is not set here, so ranks get none of that name"));
-  }
 }
 
 // The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.

@@ -89,7 +89,7 @@ SUBFOLDERS = {
         "link": ["plan", "protocol", "spawn"],
         "hosts": ["link", "plan", "protocol", "spawn"],
         "elastic": ["elastic/discovery", "hosts", "plan", "settings"],
-        "output": ["hosts", "link", "plan", "protocol"],
+        "output": ["hosts", "link", "plan", "protocol", "settings"],
         "cli": ["allocation", "elastic", "output", "plan", "settings"],
         "detach": ["output", "protocol", "settings"],
         "inspect": ["detach", "hosts", "output", "plan", "protocol"],

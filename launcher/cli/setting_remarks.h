@@ -1,0 +1,16 @@
+// Sentences about settings and variables of the user that have no effect, or less than the user may expect.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/plan/environment_choice.h"
+#include "launcher/settings/launch_settings.h"
+
+namespace hvd::launcher {
+
+// Reads the environment of the launcher.
+std::vector<std::string> setting_remarks(const LaunchSettings& settings,
+                                         const EnvironmentChoice& choice);
+
+}  // namespace hvd::launcher
