@@ -284,6 +284,29 @@ void InterHostAllreduce::settle() {
   }
 }
 
+// Moves every piece as far as the streams allow. A piece of n elements on H hosts takes these hops in a ring
+// (schedule.h names the other algorithms), here on host h. A slice has n / H elements; numbers of slices and hosts are
+// modulo H.
+//
+//   hop 0             send slice h - 1 to host h + 1; receive slice h - 2 from host h - 1 into the scratch memory, and
+//                     reduce it into this host's slice h - 2.
+//   hops 1 to H - 2   send the slice that the previous hop has reduced; receive the slice below it, and reduce it. Hop
+//                     H - 2 reduces slice h, which then has the data of all hosts, and divides it for an average.
+//   hop H - 1         send slice h, which is a result; receive the result of slice h - 1 directly into the piece.
+//   H to 2 H - 3      send the result that the previous hop has received; receive the result of the slice below it.
+//
+// Each host sends and receives 2 n (H - 1) / H elements. float16 and bfloat16 are sent as float32 by the hops that
+// reduce, and as 16 bits by the others.
+//
+// A hop waits for the previous hop of its piece, so up to `window` pieces are in flight: while one piece waits for its
+// neighbour, the streams carry others. queue_hops() puts the transfers of each stream into the order
+//
+//   piece 0 hop 0; piece 1 hop 0; piece 0 hop 1, piece 2 hop 0; piece 1 hop 1, piece 3 hop 0; piece 0 hop 2, ...
+//
+// which is the same on both ends of the stream. Only the first transfer of a queue moves. A send starts once the
+// previous hop of its piece has ended, a receive once its piece is at that hop. A transfer of 64 KiB or more is divided
+// among the streams to that host, at least 32 KiB for each. A piece is finished after its last hop and its last send;
+// its slot then serves a later piece.
 void InterHostAllreduce::advance() {
   waits_for_ = -1;
   bool moved = true;
