@@ -1,9 +1,5 @@
 #include "runtime/observation.h"
 
-#include <unistd.h>
-
-#include <array>
-
 #include "base/log/log.h"
 #include "base/text.h"
 

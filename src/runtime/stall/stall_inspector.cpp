@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/files/own_file.h"
 #include "base/log/log.h"
