@@ -80,9 +80,10 @@ std::string join_command(const LaunchSettings& settings, const net::Endpoint& bo
   const std::string file = settings.join.token_file.value_or("");
   std::error_code ignored;  // a pipe of this shell is no file there
   const bool is_file = std::filesystem::is_regular_file(file, ignored);
-  return cat("horovod-agent --join ", address_for_others(settings, bound), " --token-file ",
-             is_file ? shell_quote(absolute(file)) : "FILE",
-             settings.join.insecure_plaintext ? " --insecure-plaintext" : "");
+  std::string command = cat("horovod-agent --join ", address_for_others(settings, bound),
+                            " --token-file ", is_file ? shell_quote(absolute(file)) : "FILE");
+  if (settings.join.insecure_plaintext) command += " --insecure-plaintext";
+  return command;
 }
 
 // Nothing says how many ranks to start. Often the user means a command of horovodrun, or writes -np behind the

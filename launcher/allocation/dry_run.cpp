@@ -1,5 +1,7 @@
 #include "launcher/allocation/dry_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -85,9 +87,10 @@ std::string plan_as_table(const SlotPlan& plan, const LaunchSettings& settings) 
     }
     text += row.back() + "\n";
   }
-  return cat(text, "\n", count_of_ranks(plan.size()), " on ", plan.hosts.size(),
-             plan.hosts.size() == 1 ? " host" : " hosts", "; --json prints ",
-             plan.size() == 1 ? "the" : "each", " rank with its variables\n");
+  const std::string hosts =
+      plan.hosts.size() == 1 ? "1 host" : fmt::format("{} hosts", plan.hosts.size());
+  return fmt::format("{}\n{} on {}; --json also prints the variables of each rank\n", text,
+                     count_of_ranks(plan.size()), hosts);
 }
 
 }  // namespace hvd::launcher

@@ -121,15 +121,16 @@ std::string describe_host() {
   char libc[64] = "";
   ::confstr(_CS_GNU_LIBC_VERSION, libc, sizeof libc);
   ::uname(&system);
-  const std::string libssh = version_of_libssh();
-  const std::string limit(trim(read_proc_file("/sys/fs/cgroup/memory.max")));
+  std::string libssh = version_of_libssh();
+  if (libssh.empty()) libssh = "none";
+  std::string limit(trim(read_proc_file("/sys/fs/cgroup/memory.max")));
+  if (limit.empty()) limit = "unknown";
   return cat("kernel: ", system.sysname, " ", system.release, " ", system.machine,
              "\nsystem: ", field_of(read_proc_file("/etc/os-release"), "PRETTY_NAME", '='),
              "\nlibc: ", libc, "\ncores: ", ::sysconf(_SC_NPROCESSORS_ONLN),
              ", of which this process may use ", available_cores(),
              "\nmemory: ", field_of(read_proc_file("/proc/meminfo"), "MemTotal", ':'),
-             "\nmemory limit of the cgroup: ", limit.empty() ? "unknown" : limit,
-             "\nlibssh: ", libssh.empty() ? "none" : libssh, "\n");
+             "\nmemory limit of the cgroup: ", limit, "\nlibssh: ", libssh, "\n");
 }
 
 std::string describe_environment(const Redactor& redactor) {

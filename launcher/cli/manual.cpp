@@ -1,5 +1,7 @@
 #include "launcher/cli/manual.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -62,11 +64,13 @@ std::string help_of(const Setting& setting) {
   // A setting without a flag begins with its variable.
   const bool names_variable = setting.variable[0] != '\0' && setting.flags[0] != '\0';
   if (!has_default && !names_variable) return text;
-  text += cat(" [", has_default ? value : "", has_default && names_variable ? "; " : "");
+  std::vector<std::string> brackets;
+  if (has_default) brackets.push_back(value);
   if (names_variable) {
-    text += cat(setting.variable, setting.flag_unit == 1 ? "" : cat("=", setting.default_value));
+    brackets.push_back(setting.flag_unit == 1 ? setting.variable
+                                              : cat(setting.variable, "=", setting.default_value));
   }
-  return text + "]";
+  return fmt::format("{} [{}]", text, join(brackets, "; "));
 }
 
 // Adds the default value, and leaves the variable out.
@@ -238,10 +242,10 @@ std::string fish_completion() {
       const std::string value = !values.empty()     ? cat(" -x -a ", single_quoted(values, "\\'"))
                                 : is_of_files(flag) ? " -r"
                                                     : " -x";
-      text +=
-          cat("complete -c horovodrun ", is_long ? "-l " : (spelling.size() == 2 ? "-s " : "-o "),
-              spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "", " -d ",
-              single_quoted(help_of(flag), "\\'"), "\n");
+      const char* const kind = is_long ? "-l" : spelling.size() == 2 ? "-s" : "-o";
+      text += fmt::format("complete -c horovodrun {} {}{} -d {}\n", kind,
+                          spelling.substr(is_long ? 2 : 1), flag.takes_value() ? value : "",
+                          single_quoted(help_of(flag), "\\'"));
     }
   }
   return text;

@@ -1,5 +1,7 @@
 #include "launcher/output/traceback_folder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -209,8 +211,10 @@ std::string TracebackFolder::take_sentence(Clock::time_point now, bool all) {
     std::string names = ranks_text(ranks);
     for (size_t at = 0; (at = names.find(',', at)) != std::string::npos; at += 2)
       names.replace(at, 1, ", ");
-    sentence += cat(sentence.empty() ? "" : "; ", ranks.size() == 1 ? "rank " : "ranks ", names,
-                    " stopped because of rank ", cause);
+    if (!sentence.empty()) sentence += "; ";
+    sentence += ranks.size() == 1
+                    ? fmt::format("rank {} stopped because of rank {}", names, cause)
+                    : fmt::format("ranks {} stopped because of rank {}", names, cause);
   }
   return sentence;
 }

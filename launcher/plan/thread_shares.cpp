@@ -1,5 +1,7 @@
 #include "launcher/plan/thread_shares.h"
 
+#include <fmt/format.h>
+
 #include <map>
 
 #include "base/text.h"
@@ -27,16 +29,18 @@ std::string describe_thread_shares(const std::vector<std::string>& hosts,
   const bool is_everywhere = hosts_of.size() == 1;
   hosts_of.erase(0);
   if (hosts_of.empty()) return {};
+  constexpr const char* kChange =
+      "the host's cores divided by its ranks; give -x OMP_NUM_THREADS=N for another number, "
+      "--no-omp-default for none";
+  if (is_everywhere) {
+    return fmt::format("each rank gets OMP_NUM_THREADS={}, {}", hosts_of.begin()->first, kChange);
+  }
   std::vector<std::string> places;
   places.reserve(hosts_of.size());
   for (const auto& [number, names] : hosts_of) {
-    places.push_back(cat(places.empty() ? "OMP_NUM_THREADS=" : "", number,
-                         is_everywhere ? "" : cat(" on ", some_of(names))));
+    places.push_back(fmt::format("{} on {}", number, some_of(names)));
   }
-  return cat(
-      is_everywhere ? "each rank gets " : "ranks get ", join(places, "; "),
-      ", the host's cores divided by its ranks; give -x OMP_NUM_THREADS=N for another number, "
-      "--no-omp-default for none");
+  return fmt::format("ranks get OMP_NUM_THREADS={}, {}", join(places, "; "), kChange);
 }
 
 }  // namespace hvd::launcher

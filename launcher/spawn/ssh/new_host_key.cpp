@@ -1,6 +1,7 @@
 #include "launcher/spawn/ssh/new_host_key.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,9 +44,15 @@ std::string refusal_of_new_key(const SshLogin& login, std::string_view authority
 
 void report_new_key(const SshLogin& login, std::string_view fingerprint, const Status& added) {
   const std::vector<std::string>& files = login.settings.user_known_hosts_files;
-  log::warning(cat("host ", login.target.host, ": its host key is new (", fingerprint, ") and was ",
-                   added.ok() ? cat("added to ", files.empty() ? "UserKnownHostsFile" : files[0])
-                              : cat("accepted, but not remembered: ", added.message())));
+  const std::string& host = login.target.host;
+  if (!added.ok()) {
+    log::warning(
+        fmt::format("host {}: its host key is new ({}) and was accepted, but not remembered: {}",
+                    host, fingerprint, added.message()));
+    return;
+  }
+  log::warning(fmt::format("host {}: its host key is new ({}) and was added to {}", host,
+                           fingerprint, files.empty() ? "UserKnownHostsFile" : files[0]));
 }
 
 Status append_known_host(const std::string& path, const std::string& line) {

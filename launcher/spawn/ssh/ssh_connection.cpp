@@ -1,6 +1,7 @@
 #include "launcher/spawn/ssh/ssh_connection.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -245,15 +246,16 @@ Status SshConnection::refused(const SshLogin& login, int outcome,
                                  "it also asks for ",
                                  offered));
   }
-  std::string ending;
-  if (is_broken()) ending = cat("; it then closed the connection: ", error());
+  std::string text =
+      tried.empty()
+          ? fmt::format("authentication refused for user {}; found no key and no ssh-agent", user)
+          : fmt::format("authentication refused for user {}; tried {}", user, join(tried, ", "));
+  if (!offered.empty()) text += "; it accepts " + offered;
+  if (is_broken()) text += fmt::format("; it then closed the connection: {}", error());
   if (methods & (SSH_AUTH_METHOD_PASSWORD | SSH_AUTH_METHOD_INTERACTIVE)) {
-    ending += "; " + password_advice(login.target, (methods & SSH_AUTH_METHOD_PUBLICKEY) != 0);
+    text += "; " + password_advice(login.target, (methods & SSH_AUTH_METHOD_PUBLICKEY) != 0);
   }
-  return permission_denied(
-      cat("authentication refused for user ", user, "; ",
-          tried.empty() ? "found no key and no ssh-agent" : "tried " + join(tried, ", "),
-          offered.empty() ? "" : "; it accepts ", offered, ending));
+  return permission_denied(text);
 }
 
 net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string& beyond_libssh) {

@@ -12,7 +12,7 @@ TEST_CASE("the plan's table has a line for each host") {
         "a                   0-3    0-3          ssh, unless this machine\n"
         "worker-with-a-name  4      0            ssh, unless this machine\n"
         "\n"
-        "5 ranks on 2 hosts; --json prints each rank with its variables\n");
+        "5 ranks on 2 hosts; --json also prints the variables of each rank\n");
 }
 
 TEST_CASE("the plan's table names a command that reaches the hosts") {
@@ -24,7 +24,7 @@ TEST_CASE("the plan's table names a command that reaches the hosts") {
         "host  ranks  local ranks  agent by\n"
         "a     0      0            --launch-agent\n"
         "\n"
-        "1 rank on 1 host; --json prints the rank with its variables\n");
+        "1 rank on 1 host; --json also prints the variables of each rank\n");
 }
 
 }  // namespace hvd::launcher
