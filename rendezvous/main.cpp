@@ -96,7 +96,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       ->type_name("URL")
       ->capture_default_str();
   app.add_option("--etcd-user-file", options.etcd_files.user,
-                 "File with USER:PASSWORD for etcd, closed to others.")
+                 "File with USER:PASSWORD for etcd, readable only by you.")
       ->type_name("FILE");
   app.add_option("--etcd-ca", options.etcd_files.ca,
                  "PEM file of the authorities that sign etcd's\n"
@@ -155,7 +155,7 @@ void warn_of_clear_password(const etcd::AccessFiles& files, const etcd::Url& url
     const std::string where = net::to_string(endpoint).substr(4);  // without "tcp:"
     return log::warning(cat("the password in ", printable(files.user),
                             " goes unencrypted to etcd at ", where,
-                            "; let etcd speak TLS, and write --backend etcds://", where));
+                            "; set up TLS in etcd, and write --backend etcds://", where));
   }
 }
 

@@ -547,7 +547,7 @@ Status Agent::reserve_master_port() {
 void Agent::execute(const Start& start) {
   if (state_.is_ending()) return;
   if (state_.now() != AgentState::kPrepared) {
-    return fail("the launcher started what it had not prepared");
+    return fail("the launcher started ranks that it had not prepared");
   }
   state_.move(AgentState::kRunning);
   master_port_.release();

@@ -75,7 +75,7 @@ constexpr char kHelp[] =
     "\n"
     "  --join HOST:PORT     Join the job of a horovodrun --listen, by TLS with the\n"
     "                       token; https://HOST:PORT: with its certificate.\n"
-    "  --token-file FILE    File with the job's secret, closed to others.\n"
+    "  --token-file FILE    File with the job's secret, readable only by you.\n"
     "  --token-fd FD        Inherited descriptor to read the secret from instead.\n"
     "  --name NAME          Name of this host in the job; default its host name.\n"
     "  --slots N            Number of ranks for this host; default its cores.\n"
@@ -105,7 +105,7 @@ Result<Options> parse(int argc, char** argv) {
       return invalid_argument(
           cat("unknown flag '", printable(option), "'; see horovod-agent --help"));
     }
-    if (i + 1 == argc) return invalid_argument(cat("'", option, "' lacks its value"));
+    if (i + 1 == argc) return invalid_argument(cat("'", option, "' needs a value"));
     const std::string value = argv[i + 1];
     if (option == "--join") {
       options.join = value;
@@ -136,7 +136,7 @@ Result<Options> parse(int argc, char** argv) {
   }
   const bool has_token = !token_file.empty() || token_fd;
   if (options.join.empty() == has_token) {
-    return invalid_argument("--join needs --token-file or --token-fd, and they need it");
+    return invalid_argument("--join needs --token-file or --token-fd, and both need --join");
   }
   if (!has_token) return options;
   HVD_ASSIGN_OR_RETURN(options.token, read_token(token_file, token_fd));

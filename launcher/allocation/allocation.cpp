@@ -79,7 +79,7 @@ Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix
     return std::vector<int>(count, *number);
   }
   if (!are_needed) return std::vector<int>(count, 1);
-  return invalid_argument(cat(name, "=", printable(value), " speaks of ", slots->size(),
+  return invalid_argument(cat(name, "=", printable(value), " names ", slots->size(),
                               " hosts, and the job's list of hosts has ", count,
                               ": start horovodrun outside of srun, or name hosts with -H"));
 }
@@ -194,7 +194,7 @@ Found AllocationFinder::lsf() const {
       const auto slots = parse_slots(words[i + 1]);
       status = slots.ok() ? add(words[i], *slots) : slots.status();
     }
-    if (words.size() % 2 != 0) status = invalid_argument("a host lacks its number of slots");
+    if (words.size() % 2 != 0) status = invalid_argument("a host has no number of slots");
     if (!status.ok()) return status.with_context("LSB_MCPU_HOSTS");
     return found(source, hosts);
   }
@@ -351,7 +351,7 @@ Result<std::vector<int>> parse_repeated_counts(std::string_view text) {
     }
     HVD_ASSIGN_OR_RETURN(const int slots, parse_slots(word));
     if (counts.size() + static_cast<size_t>(times) > kMaxNames) {
-      return invalid_argument(cat("it speaks of more than ", kMaxNames, " hosts"));
+      return invalid_argument(cat("it names more than ", kMaxNames, " hosts"));
     }
     counts.insert(counts.end(), static_cast<size_t>(times), slots);
   }

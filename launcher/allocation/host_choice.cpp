@@ -94,8 +94,7 @@ Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
     }
     return std::vector<Host>{{"localhost", "", static_cast<int>(slots)}};
   }
-  return invalid_argument(
-      "say how many ranks to start, with -np N, or where, with -H or -hostfile");
+  return invalid_argument("give the number of ranks with -np N, or the hosts with -H or -hostfile");
 }
 
 // A command reaches each host at a port of its own by {port} alone.

@@ -218,7 +218,8 @@ Result<std::vector<std::string>> slurm_suffixes(const SlurmVariables& variable) 
   if (groups.empty()) return std::vector<std::string>{""};
   const auto count = parse_int(groups);
   if (!count || *count < 1 || *count > 128) {
-    return invalid_argument(cat("SLURM_HET_SIZE=", printable(groups), " is no number of groups"));
+    return invalid_argument(
+        cat("SLURM_HET_SIZE=", printable(groups), " is not a number of groups"));
   }
   std::vector<std::string> suffixes;
   for (int64_t i = 0; i < *count; ++i) suffixes.push_back(cat("_HET_GROUP_", i));

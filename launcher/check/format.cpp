@@ -125,11 +125,12 @@ Result<CheckTable> check_from_json(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   const auto list = json.is_object() ? json.find("rows") : json.end();
   if (!json.is_object() || list == json.end() || !list->is_array()) {
-    return invalid_argument(cat("'", printable(text), "' is no answer of --check-build --json"));
+    return invalid_argument(
+        cat("'", printable(text), "' is not an answer of --check-build --json"));
   }
   CheckTable rows;
   for (const auto& object : *list) {
-    if (!object.is_object()) return invalid_argument("a row is no object");
+    if (!object.is_object()) return invalid_argument("a row is not an object");
     CheckRow row{text_of(object, "section"), text_of(object, "name")};
     row.works = object.contains("works") && object["works"] == true;
     row.why = text_of(object, "why");
@@ -222,7 +223,7 @@ Status check_required(std::string_view names, std::span<const CheckRow> rows) {
     }
     if (!is_known) {
       return invalid_argument(
-          cat("--require: '", printable(trim(each)), "' is none of: ", join(known, ", ")));
+          cat("--require: '", printable(trim(each)), "' is not one of: ", join(known, ", ")));
     }
   }
   if (!names_any) {

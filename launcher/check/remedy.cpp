@@ -74,7 +74,7 @@ std::string of_broken_framework(const PackageSource& source, const std::string& 
                                 const Machine& machine) {
   const bool is_installed = place.find("/site-packages/") != std::string::npos ||
                             place.find("/dist-packages/") != std::string::npos;
-  if (!is_installed) return cat("move ", place, " away, which Python takes for ", source.row);
+  if (!is_installed) return cat("move ", place, " away: Python imports it as ", source.row);
   const bool is_packaged = machine.has_system_python && place.starts_with("/usr/lib/");
   const std::string command =
       is_packaged ? installed_by(cat("--reinstall ", source.run_apt), "", machine) : "";
@@ -115,12 +115,12 @@ std::string hopeless(std::string_view row, bool has_part, const Machine& machine
   const bool is_framework =
       row == "TensorFlow" || row == "PyTorch" || row == "MXNet" || row == "JAX";
   if (is_framework && !has_part) return cat("none: this version has no binding for ", row);
-  if (row == "CCL" && !machine.is_x86_64) return "none: oneCCL is for x86-64 alone";
+  if (row == "CCL" && !machine.is_x86_64) return "none: oneCCL supports only x86-64";
   if (row == "DDL") return "none: IBM has discontinued DDL";
   const bool has_gpu = machine.has_nvidia || machine.has_amd;
   if (row == "NCCL" && !has_gpu) return "none: this machine has no GPU";
-  if (row == "CUDA" && !machine.has_nvidia) return "none: this machine has no GPU of NVIDIA's";
-  if (row == "ROCm" && !machine.has_amd) return "none: this machine has no GPU of AMD's";
+  if (row == "CUDA" && !machine.has_nvidia) return "none: this machine has no NVIDIA GPU";
+  if (row == "ROCm" && !machine.has_amd) return "none: this machine has no AMD GPU";
   return {};
 }
 
@@ -147,7 +147,7 @@ std::string remedy(std::string_view row, bool has_part, const Machine& machine,
                    const std::string& place) {
   if (std::string why = hopeless(row, has_part, machine); !why.empty()) return why;
   if (row == "TCP" || row == "shared memory") {
-    return "none by installing: the kernel or the container refuses it";
+    return "no installation helps: the kernel or the container refuses it";
   }
   if (row == "CCL") return has_part ? of_ccl(machine) : with_rebuild("", machine);
   const auto source = std::ranges::find(kSources, row, &PackageSource::row);

@@ -32,7 +32,7 @@ std::string Library::open(const std::string& path) {
   const bool found = find("hvd_init", init) && find("hvd_shutdown", shutdown) &&
                      find("hvd_submit", submit) && find("hvd_wait", wait) &&
                      find("hvd_release", release) && find("hvd_capability", capability);
-  return found ? "" : cat(path, " is no libhorovod.so of this version");
+  return found ? "" : cat(path, " is not a libhorovod.so of this version");
 }
 
 // Sums one number over a world of one rank.

@@ -44,8 +44,8 @@ constexpr std::array kCommands = {
         "The job is an elastic one (--min-np, --host-discovery-script), and N takes the place of "
         "--max-np: not fewer than --min-np, and not more than the slots of the hosts. With a "
         "discovery script, or --listen, N may be more, for hosts that are still to come. Where N "
-        "is fewer than "
-        "now, the last slots of the newest hosts leave at the next commit. PID is the process id "
+        "is less than the current number, the last slots of the newest hosts leave at the next "
+        "commit. PID is the process id "
         "of the launcher, needed where several jobs run.\n",
         "horovodrun resize 2\nhorovodrun resize 4711 8\n"},
     Command{

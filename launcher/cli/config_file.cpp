@@ -42,14 +42,14 @@ Status set_value(const Setting& setting, const YAML::Node& value, Settings& sett
   if (value.IsSequence()) {
     std::vector<std::string> items;
     for (const YAML::Node& item : value) {
-      if (!item.IsScalar()) return invalid_argument("a list of texts is wanted");
+      if (!item.IsScalar()) return invalid_argument("expected a list of texts");
       items.push_back(item.Scalar());
     }
     if (setting.type != SettingType::kList) return settings.set(setting.key, join(items, ","));
     for (const std::string& item : items) HVD_RETURN_IF_ERROR(settings.set(setting.key, item));
     return {};
   }
-  if (!value.IsScalar()) return invalid_argument("a single value is wanted");
+  if (!value.IsScalar()) return invalid_argument("expected a single value");
   if (!setting.is_inverse_in_config) return set_given(setting, value.Scalar(), settings);
   const auto flag = parse_flag(value.Scalar());
   if (!flag) return settings.set(setting.key, value.Scalar());  // returns the error
@@ -94,7 +94,7 @@ Status apply_map(const std::string& prefix, const YAML::Node& map, std::string_v
     const YAML::Node& name = entry.first;
     const YAML::Node& value = entry.second;
     if (!name.IsScalar()) {
-      return invalid_argument(cat(place(path, name.Mark()), ": a key is no text"));
+      return invalid_argument(cat(place(path, name.Mark()), ": a key is not a text"));
     }
     const std::string key = prefix + name.Scalar();
     const bool is_section = value.IsMap() && prefix.empty();

@@ -46,7 +46,7 @@ constexpr ForeignFlag kForeign[] = {
      "hosts are reached by ssh, or by what --launch-agent names"},
     {"--allow-run-as-root,--tag-output,-l,-prepend-rank,--standalone,--no-python", 0, "*", ""},
     {"--oversubscribe,--use-hwthread-cpus", 0, "",
-     "slots are what you say they are: write -H HOST:SLOTS"},
+     "slots are not limited to the cores: write -H HOST:SLOTS"},
     {"-t,--tee", 1, "",
      "output is always printed, with the rank; --output-filename DIR also writes it to files"},
     {"-r,--redirects", 1, "",

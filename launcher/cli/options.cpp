@@ -164,12 +164,13 @@ Status check_detached(const LaunchSettings& settings, const CommandLine& line) {
   const std::string readers = to_lower(settings.output.stdin_ranks.value);
   if (readers != "none" && readers != "0") {
     return invalid_argument(cat("--stdin ", printable(readers),
-                                " needs a launcher that stays in its terminal; leave out it or "
+                                " needs a launcher that stays in its terminal; omit it or "
                                 "--detach"));
   }
   if (settings.hosts.hostfile.value_or("") == "-") {
     return invalid_argument(
-        "--hostfile - reads the standard input, which --detach gives up; give the name of a file");
+        "--hostfile - reads standard input, which a detached job does not have; give the name of a "
+        "file");
   }
   for (const char* key : {"mpi", "jsrun", "store_fd"}) {
     if (!settings.table().is_set(key) || settings.table().text(key) == "0") continue;
@@ -185,7 +186,7 @@ Status check_readers(const LaunchSettings& settings, const std::string& name) {
   if (!settings.output.stdin_ranks.is_set || readers == "none" || readers == "all") return {};
   if (parse_ranks(readers, kMaxSlots).ok()) return {};
   return invalid_argument(
-      cat(name, " ", printable(readers), " is none of: none, all, or ranks such as 0,3-5"));
+      cat(name, " ", printable(readers), " is not one of: none, all, or ranks such as 0,3-5"));
 }
 
 // The placeholders that launcher/spawn/command_spawner replaces.
@@ -203,8 +204,8 @@ Status check_rows(const LaunchSettings& settings, const CommandLine& line) {
       return to_lower(choice) == to_lower(value);
     };
     if (std::ranges::any_of(values, is_it)) continue;
-    return invalid_argument(
-        cat(name_of(line, each.key), " ", printable(value), " is none of: ", join(values, ", ")));
+    return invalid_argument(cat(name_of(line, each.key), " ", printable(value),
+                                " is not one of: ", join(values, ", ")));
   }
   return {};
 }
@@ -256,7 +257,7 @@ Status check_joining(const LaunchSettings& settings) {
   }
   if (settings.join.tls_cert.has_value() != settings.join.tls_key.has_value()) {
     return invalid_argument(
-        "--tls-cert and --tls-key belong together: the certificates and their key");
+        "--tls-cert and --tls-key need each other: the certificates and their key");
   }
   const bool is_plain = settings.join.insecure_plaintext;
   if ((settings.join.tls_cert.has_value() || is_plain) && !listens) {
@@ -298,9 +299,10 @@ Status check_counted_slots(const LaunchSettings& settings, const CommandLine& li
   if (settings.hosts.slots_by.empty()) return {};
   const std::string given = cat(name_of(line, "slots_per_host"), " ", settings.hosts.slots_by);
   if (takes_hosts_that_join(settings)) {
-    return invalid_argument(cat(given,
-                                ": hosts that join by --listen say their slots themselves, by "
-                                "horovod-agent --slots N; leave the flag out"));
+    return invalid_argument(
+        cat(given,
+            ": hosts that join by --listen choose their own number of slots, by "
+            "horovod-agent --slots N; leave the flag out"));
   }
   if (settings.elastic.host_discovery_script.has_value()) {
     return invalid_argument(cat(given,
@@ -350,7 +352,8 @@ Status check_help(const Options& options, const CommandLine& line) {
   const bool is_list = word.find_first_of(":,[") != std::string::npos;
   if (!is_list && options.command.size() == 1) return {};
   return invalid_argument(cat("-h prints help, and '", printable(word),
-                              "' is none of its topics; write -H ", printable(word), " for hosts"));
+                              "' is not one of its topics; write -H ", printable(word),
+                              " for hosts"));
 }
 
 // A command of one word after --help is a topic.

@@ -95,7 +95,7 @@ std::string explain_flag_behind(std::span<const std::string> command) {
     const bool has_value = name.size() < command[i].size() || i + 1 == command.size();
     const std::string given = has_value ? command[i] : cat(command[i], " ", command[i + 1]);
     return cat(printable(given),
-               " stands behind the command, which gets it; write it before: ", "horovodrun ",
+               " comes after the command, which gets it; write it before: ", "horovodrun ",
                printable(given), " ", printable(command[0]), " ...");
   }
   return {};

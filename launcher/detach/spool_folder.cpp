@@ -57,7 +57,7 @@ Result<UniqueFd> open_spool_folder(const std::string& parent, bool makes) {
   if (is_private) return folder;
   return permission_denied(
       cat(path,
-          ", for the output of detached jobs, is no directory that only you can use; remove "
+          ", for the output of detached jobs, is not a directory that only you can use; remove "
           "it, or name another parent directory in HOROVOD_SPOOL_DIR"));
 }
 

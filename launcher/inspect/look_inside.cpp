@@ -188,11 +188,11 @@ int change_ranks(std::span<const std::string> arguments) {
           "program remove, put flags before it"));
     }
   } else if (!number || *number < 1 || *number > kMaxSlots) {
-    return refuse(invalid_argument(cat(
-        "write horovodrun ", order,
-        " [PID of a launcher] N, where N is the number of ranks that the job is to have; to run "
-        "the program ",
-        order, ", put flags before it")));
+    return refuse(
+        invalid_argument(cat("write horovodrun ", order,
+                             " [PID of a launcher] N, where N is the new number of ranks; to run "
+                             "the program ",
+                             order, ", put flags before it")));
   }
   const auto launchers = choose(has_pid ? words[0] : "");
   if (!launchers.ok()) return refuse(launchers.status());

@@ -54,9 +54,9 @@ Result<Arguments> host_arguments(MpiFlavour flavour, const SlotPlan& plan) {
   for (const Host& host : plan.hosts) {
     if (host.slots == first.slots) continue;
     if (flavour == MpiFlavour::kMpich) return Arguments{"-hosts", join(with_slots, ",")};
-    return invalid_argument(cat("Intel MPI's mpirun wants as many slots on each host, and ",
-                                first.name, " has ", first.slots, ", ", host.name, " ", host.slots,
-                                "; give -H the same number for all"));
+    return invalid_argument(cat(
+        "Intel MPI's mpirun needs the same number of slots on each host, and ", first.name, " has ",
+        first.slots, ", ", host.name, " ", host.slots, "; give -H the same number for all"));
   }
   return Arguments{"-ppn", cat(first.slots), "-hosts", join(names, ",")};
 }
@@ -151,7 +151,7 @@ Status check_flags_without_agents(const LaunchSettings& settings) {
     const char* with = settings.launchers.jsrun ? "--jsrun" : "--mpi";
     return invalid_argument(cat(flag_of(key),
                                 " is for ranks that this launcher's own agents start; "
-                                "leave out it or ",
+                                "omit it or ",
                                 with));
   }
   return {};

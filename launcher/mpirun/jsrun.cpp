@@ -27,7 +27,7 @@ std::optional<int> number_of(std::string_view text, std::string_view name) {
 Result<int> needed(std::string_view program, std::string_view text, std::string_view name) {
   if (const auto number = number_of(text, name)) return *number;
   return invalid_argument(
-      cat(program, " says no number of ", name, ", which --jsrun needs; give --binding-args"));
+      cat(program, " prints no number of ", name, ", which --jsrun needs; give --binding-args"));
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ Result<MpiFlavour> find_flavour(Deadline deadline) {
   if (const auto flavour = flavour_of(*output)) return *flavour;
   const std::string_view line = trim(std::string_view(*output).substr(0, output->find('\n')));
   return invalid_argument(
-      cat("--mpi: the mpirun in PATH is none that is known: mpirun --version says ",
+      cat("--mpi: the mpirun in PATH is of an unknown kind: mpirun --version prints ",
           line.empty() ? "nothing" : printable(line), kFix));
 }
 
@@ -114,10 +114,10 @@ Result<LsfNode> look_at_node(const std::string& host, Deadline deadline) {
   };
   const auto allocation = query("csm_allocation_query", "-a", job);
   if (allocation.status().code() == Code::kNotFound) {
-    return not_found(cat("--jsrun learns from IBM's CSM what the hosts have, and there is no ",
-                         kCsm,
-                         "csm_allocation_query; give --binding-args, such as '--nrs 2 "
-                         "--tasks_per_rs 4'"));
+    return not_found(
+        cat("--jsrun asks IBM's CSM for the cores and GPUs of the hosts, and there is no ", kCsm,
+            "csm_allocation_query; give --binding-args, such as '--nrs 2 "
+            "--tasks_per_rs 4'"));
   }
   if (!allocation.ok()) return allocation.status();
   HVD_ASSIGN_OR_RETURN(const std::string attributes,

@@ -15,7 +15,7 @@ Status check_name(std::string_view name) {
                       name.substr(0, name.size() - 1).find('*') != std::string_view::npos;
   if (!is_odd) return {};
   return invalid_argument(cat("'", printable(name),
-                              "' is no name of a variable, and no pattern "
+                              "' is neither the name of a variable nor a pattern "
                               "such as NAME*"));
 }
 

@@ -91,7 +91,7 @@ Result<std::vector<std::string>> expand(std::string_view pattern, int depth) {
     HVD_ASSIGN_OR_RETURN(const auto parts,
                          expand_list(pattern.substr(open + 1, close - open - 1), depth + 1));
     if (names.size() * parts.size() > kMaxNames) {
-      return invalid_argument(cat("its ranges mean more than ", kMaxNames, " hosts"));
+      return invalid_argument(cat("its ranges name more than ", kMaxNames, " hosts"));
     }
     std::vector<std::string> longer;
     longer.reserve(names.size() * parts.size());

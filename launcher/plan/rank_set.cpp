@@ -12,7 +12,8 @@ Result<std::vector<bool>> parse_ranks(std::string_view text, int size) {
     const auto first = parse_int(word.substr(0, dash));
     const auto last = dash == std::string_view::npos ? first : parse_int(word.substr(dash + 1));
     if (!first || !last || *first < 0 || *first > *last) {
-      return invalid_argument(cat("'", printable(word), "' is no rank and no range such as 3-5"));
+      return invalid_argument(
+          cat("'", printable(word), "' is neither a rank nor a range such as 3-5"));
     }
     if (*last >= size) {
       return invalid_argument(cat("there is no rank ", *last, "; the last one is ", size - 1));

@@ -15,7 +15,7 @@ std::optional<int> parse_rank(std::string_view text) {
 }
 
 Status no_map(std::string_view text) {
-  return invalid_argument(cat("'", printable(text), "' is no list of ranks by host"));
+  return invalid_argument(cat("'", printable(text), "' is not a list of ranks by host"));
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ Result<PmixOrder> parse_pmix_order(const PmixTexts& texts) {
   const auto host = parse_int(texts[1]);
   if (!host || *host < 0 || static_cast<size_t>(*host) >= order.ranks.size() ||
       order.names.size() != order.ranks.size()) {
-    return invalid_argument(cat("'", printable(texts[1]), "' is no host of this order"));
+    return invalid_argument(cat("'", printable(texts[1]), "' is not a host of this order"));
   }
   order.host = static_cast<size_t>(*host);
   order.store = texts[4];
@@ -127,10 +127,10 @@ Result<std::map<int, PmixEnvironment>> parse_environments(const PmixTexts& texts
     const size_t equals = text.find('=');
     if (equals == std::string::npos) {
       const auto rank = parse_rank(text);
-      if (!rank) return invalid_argument(cat("'", printable(text), "' is no rank"));
+      if (!rank) return invalid_argument(cat("'", printable(text), "' is not a rank"));
       current = &environments[*rank];
     } else if (current == nullptr || equals == 0) {
-      return invalid_argument(cat("'", printable(text), "' is no variable of a rank"));
+      return invalid_argument(cat("'", printable(text), "' is not a variable of a rank"));
     } else {
       current->emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }

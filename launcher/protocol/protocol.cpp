@@ -28,7 +28,7 @@ Status check(const HostJob& job) {
   }
   if (!is_duration(job.lease_seconds) || !is_duration(job.kill_grace_seconds) ||
       !is_duration(job.leave_grace_seconds)) {
-    return invalid_argument("the job's lease or grace is no number of seconds");
+    return invalid_argument("the job's lease or grace is not a number of seconds");
   }
   if (job.end_signal != SIGTERM && job.end_signal != SIGINT) {
     return invalid_argument(
@@ -39,18 +39,18 @@ Status check(const HostJob& job) {
 Status check(const Prepare& order) { return check(order.job); }
 Status check(const End& order) {
   if (is_duration(order.grace_seconds)) return {};
-  return invalid_argument("the grace of an order to end is no number of seconds");
+  return invalid_argument("the grace of an order to end is not a number of seconds");
 }
 Status check(const EndRank& order) {
   if (is_duration(order.grace_seconds)) return {};
-  return invalid_argument("the grace of an order to end a rank is no number of seconds");
+  return invalid_argument("the grace of an order to end a rank is not a number of seconds");
 }
 Status check(const Run& order) {
   return order.command.empty() ? invalid_argument("a command to run has no words") : Status();
 }
 Status check(const OpenSession& session) {
   if (is_duration(session.wait_seconds)) return {};
-  return invalid_argument("the wait of a session is no number of seconds");
+  return invalid_argument("the wait of a session is not a number of seconds");
 }
 template <typename T>
 Status check(const T&) {

@@ -80,7 +80,7 @@ Result<size_t> ResumableStream::receive(std::span<std::byte> bytes) {
       continue;
     }
     if (is_end_announced_)
-      return internal_error("the far side sent bytes behind the end of the link");
+      return internal_error("the far side sent bytes after the end of the link");
     header_[header_size_++] = bytes[at++];
     if (header_size_ == sizeof(uint32_t)) {
       const auto length = ByteReader(header_).get<uint32_t>() & ~kEndOfStream;

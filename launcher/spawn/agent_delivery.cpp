@@ -96,7 +96,7 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
     return failed_precondition(cat(
         "srun cannot reach MUNGE, which authenticates Slurm's users, on the machine where "
         "horovodrun runs; start munged there (systemctl start munge), or name hosts by -H to reach "
-        "them by ssh; srun said: ",
+        "them by ssh; srun printed: ",
         words));
   }
   if (words.find(kJobHasEnded) != std::string::npos) {
@@ -114,7 +114,7 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
             "and printed nothing: ~/.bashrc or another start file of that shell may exit; run '",
             attempt.try_command, "' to see it"));
   }
-  if (why.empty()) why = "without a word";
+  if (why.empty()) why = "it printed nothing";
   return failed_precondition(cat(attempt.who, " ended before the agent could start: ", why));
 }
 

@@ -92,7 +92,7 @@ net::Task<Result<tcp::socket>> connect_any(std::vector<asio::ip::address> addres
     } else {
       was_notified = co_await race->changed.wait_until(net::Notification::Time::max());
     }
-    if (!was_notified) co_return aborted("connecting was given up");
+    if (!was_notified) co_return aborted("connecting was cancelled");
   }
 }
 

@@ -154,7 +154,7 @@ net::Task<Result<Addresses>> look_up(std::string name) {
   }
   co_await answered.async_wait(asio::posix::stream_descriptor::wait_read, net::use_tuple);
   const MutexLock lock(lookup->mutex);
-  if (!lookup->answer) co_return aborted(cat("resolving '", printable(name), "' was given up"));
+  if (!lookup->answer) co_return aborted(cat("resolving '", printable(name), "' was cancelled"));
   co_return std::move(*lookup->answer);
 }
 

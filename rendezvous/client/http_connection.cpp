@@ -68,13 +68,13 @@ Status HttpConnection::hello(const Secret& secret, Deadline deadline) {
            {}, deadline));
   HVD_RETURN_IF_ERROR(receive(deadline));
   if (parser_->status() == 426) {
-    return failed_precondition("the server speaks TLS alone: name it by https://HOST:PORT");
+    return failed_precondition("the server accepts only TLS: use https://HOST:PORT");
   }
   const std::string_view answer = parser_->field("Hvd-Nonce");
   if (parser_->status() != 200 || !is_nonce(answer)) {
-    return failed_precondition(
-        cat("the program that listens there is no rendezvous server of this version (it answered ",
-            parser_->status(), ")"));
+    return failed_precondition(cat(
+        "the program that listens there is not a rendezvous server of this version (it answered ",
+        parser_->status(), ")"));
   }
   key_ = std::make_unique<SessionKey>(secret, nonce, answer);
   return {};

@@ -116,7 +116,7 @@ Result<std::vector<std::string>> HttpStore::list(std::string_view prefix, Deadli
                          call({"GET", std::move(target), {}, deadline, false, false}));
     HVD_ASSIGN_OR_RETURN(KeyPage page, parse_keys(answer));
     if (page.more && page.keys.empty()) {
-      return internal_error("the server's list goes on without a key");
+      return internal_error("the server's list continues without a key");
     }
     std::move(page.keys.begin(), page.keys.end(), std::back_inserter(keys));
     if (!page.more) return keys;

@@ -135,7 +135,7 @@ Status HttpStore::explain(const Status& failure) const {
   if (failure.code() == Code::kPermissionDenied) {
     advice =
         "; give the server and its workers the same secret (HOROVOD_JOB_SECRET), unless bytes were "
-        "altered on their way";
+        "changed on the way";
   } else if (failure.code() == Code::kUnavailable || failure.code() == Code::kDeadlineExceeded) {
     advice = "; check that the launcher or horovod-rendezvous still runs there";
   }

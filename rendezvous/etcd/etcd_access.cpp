@@ -31,7 +31,7 @@ Status read_files(const AccessFiles& files, Access& access) {
   if (files.ca.empty() && files.certificate.empty()) return {};
   if (!access.tls) {
     return invalid_argument(
-        "--etcd-ca and --etcd-cert are for an etcd that speaks TLS: write "
+        "--etcd-ca and --etcd-cert are for an etcd with TLS: write "
         "--backend etcds://HOST:2379");
   }
   access.tls->ca_file = files.ca;

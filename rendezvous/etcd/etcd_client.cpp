@@ -239,7 +239,7 @@ Status EtcdClient::explain(const Status& failure) const {
   return unavailable(
       cat("etcd at ", list, " cannot be reached: ", failure.message(),
           "; check that etcd runs there and that --backend names its client port",
-          access_.tls ? ", with etcd:// if it speaks no TLS" : ", with etcds:// if it speaks TLS"));
+          access_.tls ? ", with etcd:// if it has no TLS" : ", with etcds:// if it has TLS"));
 }
 
 }  // namespace hvd::rendezvous::etcd

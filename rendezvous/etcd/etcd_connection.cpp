@@ -131,7 +131,7 @@ net::Task<Result<EtcdConnection::Answer>> EtcdConnection::receive() {
               input_.begin() + static_cast<std::ptrdiff_t>(size_), input_.begin());
     size_ -= consumed;
   }
-  if (size_ > 0) co_return unavailable("it answered more than it was asked");
+  if (size_ > 0) co_return unavailable("it sent data that was not requested");
   Answer answer;
   answer.status = parser_->status();
   answer.body = parser_->take_body();

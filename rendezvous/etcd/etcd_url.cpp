@@ -14,7 +14,7 @@ constexpr size_t kLongestPrefix = 512;
 
 Result<Url> parse_url(std::string_view text) {
   const auto malformed = [&](std::string_view why) {
-    return invalid_argument(cat("'", printable(text), "' is no backend: ", why,
+    return invalid_argument(cat("'", printable(text), "' is not a backend: ", why,
                                 "; write etcd://HOST:2379, or etcd://HOST:2379,HOST:2379/PREFIX"));
   };
   const bool is_encrypted = text.starts_with(kTlsScheme);
@@ -40,7 +40,7 @@ Result<Url> parse_url(std::string_view text) {
     const auto endpoint = net::parse_endpoint(cat("tcp:", host, has_port ? "" : kPort));
     if (!endpoint.ok()) return malformed(endpoint.status().message());
     if (endpoint->host.empty() || endpoint->port == 0) {
-      return malformed(cat("'", host, "' lacks a host or a port"));
+      return malformed(cat("'", host, "' has no host or no port"));
     }
     url.endpoints.push_back(*endpoint);
   }

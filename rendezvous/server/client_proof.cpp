@@ -27,7 +27,7 @@ std::optional<Reply> ClientProof::admit(const net::HttpRequestParser& request) {
   }
   if (text.empty() || !key_) {
     return Reply{401,
-                 "the request is not signed: say GET /v1/hello first, then sign each request "
+                 "the request is not signed: send GET /v1/hello first, then sign each request "
                  "with the job's secret",
                  nullptr};
   }
@@ -40,8 +40,8 @@ std::optional<Reply> ClientProof::admit(const net::HttpRequestParser& request) {
   }
   if (proof->count != count_ + 1) {
     return Reply{403,
-                 cat("the request counts ", proof->count, " where ", count_ + 1,
-                     " is next: a replay is refused"),
+                 cat("the request has the number ", proof->count, ", and the next number is ",
+                     count_ + 1, ": a replay is refused"),
                  nullptr};
   }
   count_ = proof->count;

@@ -70,7 +70,7 @@ std::string Monitor::metrics(const StoreService& service, size_t connections,
   add_gauge(text, "horovod_rendezvous_workers",
             "Workers that asked for a place and are there, or slots of hosts that joined.",
             count_present(service).present);
-  add_gauge(text, "horovod_rendezvous_size", "Workers that the job needs; 0: it hands out none.",
+  add_gauge(text, "horovod_rendezvous_size", "Workers that the job needs; 0: it assigns no ranks.",
             count_present(service).size);
   add_gauge(text, "horovod_rendezvous_uptime_seconds", "Seconds since the server began.",
             seconds_since(start_));

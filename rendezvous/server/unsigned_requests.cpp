@@ -32,7 +32,7 @@ Reply answer_monitor(const ServerCore& core, std::string_view target) {
 std::optional<Reply> admit_agent(ServerCore& core, const net::HttpRequestParser& request,
                                  int socket, bool is_encrypted) {
   if (to_lower(request.field("Upgrade")) != "horovod-agent") {
-    return Reply{400, "/v1/agent is for agents alone: send 'Upgrade: horovod-agent'", nullptr};
+    return Reply{400, "/v1/agent is only for agents: send 'Upgrade: horovod-agent'", nullptr};
   }
   if (core.agents_use_tls && !is_encrypted) {
     if (core.logged_refusals.insert(426).second) {

@@ -36,7 +36,7 @@ void ChangeLog::add(std::string_view key, bool removed) {
 
 Result<Changes> ChangeLog::after(uint64_t revision, std::string_view prefix) const {
   if (revision > revision_) {
-    return failed_precondition(cat("revision ", revision, " is still to come: the store is at ",
+    return failed_precondition(cat("revision ", revision, " does not exist yet: the store is at ",
                                    revision_, "; list the keys and watch from there"));
   }
   const uint64_t wanted = revision_ - revision;

@@ -167,16 +167,13 @@ Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, By
   HVD_RETURN_IF_ERROR(check_party({index, count, {}}));
   Exchange& exchange = exchange_of(name, count);
   if (exchange.records.size() != static_cast<size_t>(count)) {
-    return failed_precondition(cat("exchange '", printable(name), "' is one of ",
-                                   exchange.records.size(),
-                                   " parties for those who came before, "
-                                   "and of ",
-                                   count, " for this one"));
+    return failed_precondition(cat("exchange '", printable(name), "' has ", exchange.records.size(),
+                                   " parties for earlier callers, and ", count, " for this one"));
   }
   auto& own = exchange.records[static_cast<size_t>(index)];
   if (own && *own != record) {
-    return failed_precondition(cat("another record of party ", index, " was left at exchange '",
-                                   printable(name), "' before"));
+    return failed_precondition(cat(
+        "party ", index, " has already left another record at exchange '", printable(name), "'"));
   }
   if (!own) {
     own = std::move(record);

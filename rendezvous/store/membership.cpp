@@ -40,14 +40,15 @@ Result<std::optional<Place>> Membership::join(std::string_view worker, std::stri
                                               OnPlace on_place, uint64_t& ticket) {
   if (size_ == 0) {
     return failed_precondition(
-        "this rendezvous server hands out no ranks: start it with the number of processes, or "
+        "this rendezvous server assigns no ranks: start it with the number of processes, or "
         "set HOROVOD_RANK and HOROVOD_SIZE for each worker");
   }
   auto found = workers_.find(worker);
   if (is_complete_) {
     if (found != workers_.end()) return std::optional(found->second.place);
-    return failed_precondition(cat("the job has its ", size_, " workers already: one of ",
-                                   printable(host), " is too many"));
+    return failed_precondition(cat("the job already has its ", size_,
+                                   " workers: another one of host ", printable(host),
+                                   " is refused"));
   }
   if (found == workers_.end()) {
     found = workers_.emplace(worker, Worker{}).first;

@@ -161,7 +161,8 @@ Status StoreState::restore(std::string_view record_name, ByteView record) {
       return {};
     }
     default:
-      return invalid_argument(cat("'", printable(record_name), "' is no name of a stored record"));
+      return invalid_argument(
+          cat("'", printable(record_name), "' is not the name of a stored record"));
   }
 }
 

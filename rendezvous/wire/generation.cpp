@@ -16,7 +16,7 @@ constexpr int64_t kMaxNumber = 1 << 30;
 Result<int32_t> read_number(std::string_view text, int64_t least) {
   const auto number = parse_int(text);
   if (!number || *number < least || *number > kMaxNumber) {
-    return invalid_argument(cat("'", printable(text), "' is no number from ", least));
+    return invalid_argument(cat("'", printable(text), "' is not a number from ", least));
   }
   return static_cast<int32_t>(*number);
 }

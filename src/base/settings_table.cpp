@@ -180,7 +180,8 @@ constexpr Setting kTable[] = {
     {.key = "slots_by",
      .value = "DEVICE",
      .section = kHosts,
-     .help = "Device whose number on each host is that of its slots: gpu, auto or cpu."},
+     .help = "Count the slots of each host by its GPUs or its cores: gpu, cpu, or auto (GPUs where "
+             "there are any)."},
     {.key = "nnodes",
      .flags = "--nnodes",
      .type = kInt,
@@ -195,8 +196,8 @@ constexpr Setting kTable[] = {
      .value = "N",
      .range = NumberRange{1, kMostRanks},
      .section = kElastic,
-     .help = "Number of ranks below which the job pauses, and that makes the job elastic; default "
-             "-np."},
+     .help = "Smallest number of ranks of an elastic job; with fewer it pauses. Makes the job "
+             "elastic. Default: -np."},
     {.key = "max_num_proc",
      .flags = "--max-np,--max-num-proc",
      .type = kInt,
@@ -208,7 +209,7 @@ constexpr Setting kTable[] = {
      .flags = "--host-discovery-script",
      .value = "COMMAND",
      .section = kElastic,
-     .help = "Shell command that prints the hosts that there are now, such as a:4, one per line."},
+     .help = "Shell command that prints the current hosts, one per line, such as a:4."},
     {.key = "elastic_timeout",
      .flags = "--elastic-timeout",
      .variable = "HOROVOD_ELASTIC_TIMEOUT",
@@ -223,17 +224,15 @@ constexpr Setting kTable[] = {
      .config_key = "reset_limit",
      .value = "N[/SECONDS]",
      .section = kElastic,
-     .help =
-         "Changes of the job's ranks, in all or within SECONDS, after which the next one ends the "
-         "job."},
+     .help = "Number of changes of the ranks, in total or within SECONDS; the next change ends the "
+             "job."},
     {.key = "cooldown_range",
      .flags = "--blacklist-cooldown-range",
      .config_key = "blacklist_cooldown_range",
      .value = "LO HI",
      .section = kElastic,
-     .help =
-         "Seconds, from LO on and doubled up to HI, until a failed host is used again; default: "
-         "never."},
+     .help = "Seconds until a failed host is used again: first LO, then doubled up to HI; default: "
+             "never."},
 
     {.key = "restart_ranks",
      .flags = "--restart-ranks",
@@ -386,7 +385,7 @@ constexpr Setting kTable[] = {
      .type = kFlag,
      .default_value = "0",
      .section = kEnvironment,
-     .help = "Do not warn if no rank has used its rank: each rank is a run of its own."},
+     .help = "Do not warn if no rank has used its number: each rank is an independent run."},
     {.key = "no_torch_env",
      .flags = "--no-torch-env",
      .type = kFlag,
@@ -602,8 +601,8 @@ constexpr Setting kTable[] = {
      .type = kFlag,
      .default_value = "0",
      .section = kTuning,
-     .help = "Exchange with other hosts by one rank of each host; with NCCL by all its ranks, a "
-             "part each."},
+     .help = "Let one rank of each host exchange data with other hosts; with NCCL, all its ranks, "
+             "each a part."},
     {.key = "hierarchical_allgather",
      .flags = "--hierarchical-allgather",
      .off_flag = "--no-hierarchical-allgather",
@@ -629,8 +628,8 @@ constexpr Setting kTable[] = {
      .default_value = "0",
      .range = NumberRange{-1, 1ll << 40},
      .section = kTuning,
-     .help =
-         "Largest allreduce that a few hosts exchange in one hop (one-shot); 0: as measured best."},
+     .help = "Largest allreduce that a few hosts exchange in one hop (one-shot); 0: the best "
+             "measured value."},
     {.key = "doubling_limit",
      .variable = "HOROVOD_ALLREDUCE_DOUBLING_LIMIT",
      .type = kInt,
@@ -638,7 +637,8 @@ constexpr Setting kTable[] = {
      .default_value = "0",
      .range = NumberRange{-1, 1ll << 40},
      .section = kTuning,
-     .help = "Largest allreduce that hosts exchange by recursive doubling; 0: as measured best."},
+     .help = "Largest allreduce that hosts exchange by recursive doubling; 0: the best measured "
+             "value."},
     {.key = "ring_from",
      .variable = "HOROVOD_ALLREDUCE_RING_FROM",
      .type = kInt,
@@ -646,16 +646,15 @@ constexpr Setting kTable[] = {
      .default_value = "0",
      .range = NumberRange{-1, 1ll << 40},
      .section = kTuning,
-     .help = "Smallest allreduce that many hosts exchange around a ring; 0: as measured best."},
+     .help =
+         "Smallest allreduce that many hosts exchange around a ring; 0: the best measured value."},
     {.key = "reproducible",
      .variable = "HOROVOD_REPRODUCIBLE",
      .type = kFlag,
      .default_value = "0",
      .section = kTuning,
-     .help =
-         "Sum in one order whatever is packed together: equal runs give equal bits, also from five "
-         "hosts "
-         "on. Slower there."},
+     .help = "Add in a fixed order, however tensors are packed: runs repeat bit for bit. Slower on "
+             "five or more hosts."},
 
     {.key = "autotune",
      .flags = "--autotune",
@@ -674,9 +673,8 @@ constexpr Setting kTable[] = {
      .variable = "HOROVOD_AUTOTUNE_LOG",
      .value = "FILE",
      .section = kAutotune,
-     .help =
-         "File on rank 0's host that lists the parameters tried with their scores; the best stands "
-         "last."},
+     .help = "File on rank 0's host that lists the parameters tried, with their scores; the best "
+             "come last."},
     {.key = "autotune_warmup_samples",
      .flags = "--autotune-warmup-samples",
      .config_key = "autotune.warmup_samples",
@@ -811,7 +809,7 @@ constexpr Setting kTable[] = {
      .default_value = "1000",
      .range = NumberRange{0, 1e9},
      .section = kLibraries,
-     .help = "Most restarts of Horovod in one call of a function of hvd.elastic.run."},
+     .help = "Maximum number of restarts of Horovod in one call of a function of hvd.elastic.run."},
     {.key = "count_passes",
      .variable = "HOROVOD_COUNT_PASSES",
      .type = kFlag,
@@ -974,7 +972,7 @@ constexpr Setting kTable[] = {
      .choices = "trace,debug,info,warning,error,fatal",
      .section = kLogging,
      .is_common = true,
-     .help = "Least level of log lines: trace, debug, info, warning, error or fatal."},
+     .help = "Lowest level of log lines: trace, debug, info, warning, error or fatal."},
     {.key = "log_hide_time",
      .flags = "--log-hide-timestamp,--log-without-timestamp",
      .off_flag = "--no-log-hide-timestamp,--log-with-timestamp",

@@ -231,7 +231,7 @@ def test_verbose_adds_paths_and_remedies():
         expect(re.search(r"PyTorch \(Available Frameworks\): .*hidden", words), words)
         for flags in ((), ("-H", "nobody.invalid")):
             words = check_build("--require", "Torch", *flags, code=2, **hidden)
-            expect(words.startswith("horovodrun: --require: 'Torch' is none of: TensorFlow, PyTorch"), words)
+            expect(words.startswith("horovodrun: --require: 'Torch' is not one of: TensorFlow, PyTorch"), words)
 
 
 def test_the_commands_interpreter_is_asked_and_named():

@@ -49,7 +49,7 @@ def test_horovodrun_whose_munge_is_down_says_so(cluster):
     expect(re.search(r"horovodrun: host b: send agent: srun cannot reach MUNGE, which authenticates "
                      r"Slurm's users, on the machine where horovodrun runs; start munged there "
                      r"\(systemctl start munge\), or name hosts by -H to reach them by ssh; "
-                     r"srun said: .*[Mm]unge", job.err), job.describe())
+                     r"srun printed: .*[Mm]unge", job.err), job.describe())
 
 
 @on_cluster()

@@ -125,7 +125,7 @@ TEST_CASE("a remedy is a command for this kind of machine, or why there is none"
   CHECK(remedy("NCCL", true, debian) == "none: this machine has no GPU");
   CHECK(remedy("CUDA", true, {.has_apt = true, .has_nvidia = true}) ==
         "apt-get install nvidia-driver");
-  CHECK(remedy("CCL", true, debian) == "none: oneCCL is for x86-64 alone");
+  CHECK(remedy("CCL", true, debian) == "none: oneCCL supports only x86-64");
   CHECK(contains(remedy("CCL", true, {.has_apt = true, .is_x86_64 = true}),
                  "apt-get install libfabric1 && python3 -m venv ccl && ccl/bin/pip install "));
 }

@@ -10,7 +10,7 @@ class EndSignals(unittest.TestCase):
     def test_an_end_signal_is_one_of_two(self):
         result = run("-np", "1", "--end-signal", "KILL", "true")
         self.assertEqual(result.returncode, 2)
-        self.assertEqual(result.stderr, b"horovodrun: --end-signal KILL is none of: TERM, INT\n")
+        self.assertEqual(result.stderr, b"horovodrun: --end-signal KILL is not one of: TERM, INT\n")
 
 
 class BadInput(unittest.TestCase):

@@ -113,7 +113,7 @@ class Scripts(Folder):
             self.refused("-np", "2", *command, says=missing)
 
     def test_flags_behind_the_command_are_named(self):
-        self.refused("python3", "train.py", "-np", "2", says="-np 2 stands behind the command")
+        self.refused("python3", "train.py", "-np", "2", says="-np 2 comes after the command")
         self.refused("-h", "a:1,b:1", "python3", "train.py", says="write -H a:1,b:1 for hosts")
 
     def test_commands_of_other_tools_are_answered(self):

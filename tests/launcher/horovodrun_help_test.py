@@ -143,7 +143,7 @@ class Manuals(unittest.TestCase):
         for flags, sentence in ((["--bogus"], "unknown flag '--bogus'; see horovod-agent --help"),
                                 (["--slots=2"], "unknown flag '--slots=2'; see horovod-agent --help"),
                                 (["--bogus", "2"], "unknown flag '--bogus'; see horovod-agent --help"),
-                                (["--name", "a", "--slots"], "'--slots' lacks its value")):
+                                (["--name", "a", "--slots"], "'--slots' needs a value")):
             done = subprocess.run([agent, *flags], stdin=subprocess.DEVNULL, capture_output=True,
                                   check=False, timeout=TIMEOUT)
             self.assertEqual((done.returncode, done.stderr.decode()),

@@ -131,7 +131,8 @@ TEST_CASE("hosts with different numbers of slots") {
   CHECK(line_of(kMpich, {}, "a:3,b:2").find("|-np|4|-hosts|a:3,b:2|-bind-to|") !=
         std::string::npos);
   CHECK(error_of(kIntel, {}, "a:3,b:2") ==
-        "Intel MPI's mpirun wants as many slots on each host, and a has 3, b 2; give -H the same "
+        "Intel MPI's mpirun needs the same number of slots on each host, and a has 3, b 2; give -H "
+        "the same "
         "number for all");
 }
 
@@ -148,7 +149,7 @@ TEST_CASE("a flag without a counterpart in an mpirun is refused in one sentence"
   CHECK(error_of(kOpenMpi, {}, "[fd00::1]:4") ==
         "mpirun takes no address with colons, such as fd00::1; give the host's name to -H");
   CHECK(error_of(kOpenMpi, {"--timeout", "9"}) ==
-        "--timeout is for ranks that this launcher's own agents start; leave out it or --mpi");
+        "--timeout is for ranks that this launcher's own agents start; omit it or --mpi");
   CHECK(error_of(kOpenMpi, {"--mpi-args=-x 'A"}) == "--mpi-args: a quote ' is not closed in -x 'A");
 }
 
@@ -210,7 +211,7 @@ TEST_CASE("the resources of a node of LSF") {
   CHECK(node->threads_per_core == 4);
   CHECK(node->gpus == 6);
   CHECK(parse_lsf_node(kAllocation, "", kLscpu).status().message() ==
-        "csm_node_attributes_query says no number of discovered_cores, which --jsrun needs; give "
+        "csm_node_attributes_query prints no number of discovered_cores, which --jsrun needs; give "
         "--binding-args");
 }
 

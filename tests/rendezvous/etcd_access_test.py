@@ -226,7 +226,7 @@ class UsersTest(EtcdAccessTest):
         # The kernel connects to this host at this address, which is none of the loopback's.
         self.serve(*flags, host="0.0.0.0")
         self.await_words(f"the password in {self.users} goes unencrypted to etcd at "
-                         f"0.0.0.0:{self.etcd_port}; let etcd speak TLS, and write --backend "
+                         f"0.0.0.0:{self.etcd_port}; set up TLS in etcd, and write --backend "
                          f"etcds://0.0.0.0:{self.etcd_port}")
         self.assertEqual(self.client("a").call("PUT", "/v1/keys/k", b"1")[0], 200)
         self.assertEqual(self.kill("server", signal.SIGINT), 0)

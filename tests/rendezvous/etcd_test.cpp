@@ -242,7 +242,7 @@ TEST_CASE("an error names the etcd that is unreachable or keeps another job, and
   CHECK(open("etcd://" + dead, test_secret(), 3).message() ==
         cat("etcd at ", dead,
             " cannot be reached: Connection refused; check that etcd runs there "
-            "and that --backend names its client port, with etcds:// if it speaks TLS"));
+            "and that --backend names its client port, with etcds:// if it has TLS"));
   CHECK(open(cat("etcd://", dead, ",", shared_etcd().address(), new_prefix()), test_secret(), 5)
             .ok());
   const EtcdJob job;
@@ -250,7 +250,7 @@ TEST_CASE("an error names the etcd that is unreachable or keeps another job, and
   CHECK(other.code() == Code::kFailedPrecondition);
   CHECK(other.message().find("with another token") != std::string::npos);
   CHECK(etcd::parse_url("http://a").status().message() ==
-        "'http://a' is no backend: it does not begin with etcd:// or etcds://; write "
+        "'http://a' is not a backend: it does not begin with etcd:// or etcds://; write "
         "etcd://HOST:2379, or "
         "etcd://HOST:2379,HOST:2379/PREFIX");
   CHECK(etcd::parse_url("etcd://a,[::1]:7/p/q/")->prefix == "/p/q");

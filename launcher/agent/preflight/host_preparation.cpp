@@ -65,7 +65,7 @@ std::string end_of(int status) {
 std::string on_one_line(std::string_view text) {
   constexpr size_t kMost = 1200;
   const std::string line = one_line(text);
-  return line.empty() ? "it said nothing" : printable(line, kMost);
+  return line.empty() ? "it printed nothing" : printable(line, kMost);
 }
 
 }  // namespace

@@ -158,8 +158,9 @@ std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> comman
   std::vector<Result<RankProcess>> started;
   auto report = open_pipe();
   for (size_t i = 0; i < commands.size(); ++i) {
-    started.push_back(report.ok() ? aborted("not started, as another one could not be")
-                                  : report.status());
+    started.push_back(report.ok()
+                          ? aborted("not started, because another rank could not be started")
+                          : report.status());
   }
   if (!report.ok()) return started;
   const std::vector<int> ignored = ignored_signals();

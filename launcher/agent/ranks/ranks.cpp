@@ -134,12 +134,12 @@ void Ranks::finish(Output& output) {
 Status Ranks::grant(uint32_t stream, uint32_t credit) {
   const size_t index = (stream - kFirstOutputStream) / 2;
   if (stream < kFirstOutputStream || index >= ranks_.size()) {
-    return internal_error(cat("the launcher speaks of the unknown stream ", stream));
+    return internal_error(cat("the launcher names the unknown stream ", stream));
   }
   Output& output = ranks_[index]->outputs[(stream - kFirstOutputStream) % 2];
   if (!output.pipe) return {};
   if (!output.credit.grant(credit)) {
-    return internal_error("the launcher granted a rank's output more than can be");
+    return internal_error("the launcher granted too much credit for a rank's output");
   }
   pump(output);
   return {};
@@ -200,7 +200,7 @@ Status Ranks::give_input(int number, std::string_view bytes) {
   rank.unread += bytes;
   rank.input_ends |= bytes.empty();
   if (rank.unread.size() > kInputWindow) {
-    return internal_error("the launcher gave a rank more input than it may");
+    return internal_error("the launcher sent a rank more input than its credit");
   }
   if (rank.input)
     feed(rank);

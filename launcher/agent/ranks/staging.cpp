@@ -57,7 +57,7 @@ void remove_staging(const std::string& directory) {
 Status Staging::take(const StagePart& part) {
   taken_ += part.path.size() + part.bytes.size();
   if (!is_inside(part.path)) {
-    return invalid_argument(cat("'", printable(part.path), "' is not inside of what is staged"));
+    return invalid_argument(cat("'", printable(part.path), "' is outside of the staged directory"));
   }
   if (!is_there_ && ::mkdir(directory_.c_str(), 0700) != 0) {
     return failed_at(directory_, errno);
@@ -71,8 +71,8 @@ Status Staging::take(const StagePart& part) {
   is_whole_ = part.bytes == as_text(digest_);
   return is_whole_ ? Status()
                    : internal_error(
-                         "the staged files have not arrived as they were listed: has one "
-                         "changed meanwhile?");
+                         "the staged files differ from the launcher's list: a file may have "
+                         "changed during the copy");
 }
 
 Status Staging::write(const StagePart& part) {
@@ -85,7 +85,7 @@ Status Staging::write(const StagePart& part) {
     return ::symlink(part.bytes.c_str(), path.c_str()) == 0 ? Status() : failed();
   }
   if (part.kind != StageKind::kFile && (part.kind != StageKind::kMore || !file_)) {
-    return invalid_argument("a part of the code is of no known kind");
+    return invalid_argument("a part of the staged code has an unknown kind");
   }
   if (part.kind == StageKind::kFile) {
     file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,

@@ -159,7 +159,7 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
   if (found == connections_.end()) {
     // The launcher may have sent this frame before it learned of the connection's end.
     if (header.stream < next_stream_) return {};
-    return internal_error(cat("the launcher speaks of the unknown stream ", header.stream));
+    return internal_error(cat("the launcher names the unknown stream ", header.stream));
   }
   Connection& connection = found->second;
   switch (header.type) {
@@ -172,7 +172,7 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
       break;
     case net::FrameType::kCredit:
       if (!connection.credit.grant(header.credit)) {
-        return internal_error("the launcher granted a store connection more than can be");
+        return internal_error("the launcher granted a store connection too much credit");
       }
       break;
     case net::FrameType::kEnd:

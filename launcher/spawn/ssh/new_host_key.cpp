@@ -18,8 +18,9 @@ std::string refusal_of_new_key(const SshLogin& login, std::string_view authority
   const std::string destination = ssh_destination(login.target);
   const std::string& policy = login.settings.strict_host_key_checking;
   if (policy == "unread") {
-    return ", and without an ssh program nothing here can read what the ssh configuration says "
-           "about that: install OpenSSH's client";
+    return ", and without an ssh program, horovodrun cannot read what the ssh configuration "
+           "allows: "
+           "install OpenSSH's client";
   }
   if (policy == "true" || policy == "yes") {
     return cat(

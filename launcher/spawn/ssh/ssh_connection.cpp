@@ -170,8 +170,8 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
   if (*outcome == SSH_OK) co_return Status();
   if (counters_.in_bytes == 0) {
     co_return unavailable(cat("the program that listens on port ", settings.port,
-                              " closed the connection without a "
-                              "word (not an sshd, or its MaxStartups is reached)"));
+                              " closed the connection and sent "
+                              "nothing (not an sshd, or its MaxStartups is reached)"));
   }
   // An sshd with too many unauthenticated connections hangs up: with a reset, or after text that is
   // no handshake.
@@ -241,10 +241,9 @@ Status SshConnection::refused(const SshLogin& login, int outcome,
   const int methods = ssh_userauth_list(session_.get(), nullptr);
   const std::string offered = methods_text(methods);
   if (outcome == SSH_AUTH_PARTIAL) {
-    return permission_denied(cat("authentication of user ", user,
-                                 " by key is not enough for it, "
-                                 "it also asks for ",
-                                 offered));
+    return permission_denied(
+        fmt::format("the key of user {} is accepted, but not sufficient: the host also requires {}",
+                    user, offered));
   }
   std::string text =
       tried.empty()

@@ -53,7 +53,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
       // libssh asks for repetition also when the connection broke during authentication.
       if (is_broken()) co_return unavailable(cat("the ssh connection broke: ", error()));
       const bool was_notified = co_await changed_.wait();
-      if (!was_notified) co_return aborted("the connection was given up");
+      if (!was_notified) co_return aborted("the connection was cancelled");
     }
   }
 

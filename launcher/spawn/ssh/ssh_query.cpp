@@ -46,7 +46,7 @@ net::Task<Result<SshSettings>> SshQuery::settings_of(const SpawnTarget& target) 
   const std::shared_ptr<Group> group = known;
   while (group->is_asking) {
     const bool was_notified = co_await group->answered.wait();
-    if (!was_notified) co_return aborted("the question to ssh was given up");
+    if (!was_notified) co_return aborted("the query to ssh was cancelled");
   }
   if (group->first && group->first->is_for_all_hosts && is_canonical_name(target.host)) {
     SshSettings settings = group->first->settings;

@@ -71,7 +71,7 @@ net::Task<Result<size_t>> SshStream::read_some(std::span<std::byte> buffer) {
     }
     if (connection->epoch() != before) continue;
     const bool was_notified = co_await connection->changed().wait();
-    if (!was_notified) co_return aborted("reading was given up");
+    if (!was_notified) co_return aborted("reading was cancelled");
   }
 }
 
@@ -103,7 +103,7 @@ net::Task<Status> SshStream::write(ByteView bytes) {
       const int size = ssh_channel_write(channel_, bytes.data(), limit);
       connection->settle();
       if (size < 0 && size != SSH_AGAIN) {
-        co_return unavailable(cat("the far side takes no more: ", connection->error()));
+        co_return unavailable(cat("the host accepts no more data: ", connection->error()));
       }
       if (size > 0) {
         bytes = bytes.subspan(static_cast<size_t>(size));
@@ -115,7 +115,7 @@ net::Task<Status> SshStream::write(ByteView bytes) {
     }
     if (connection->epoch() != before) continue;
     const bool was_notified = co_await connection->changed().wait();
-    if (!was_notified) co_return aborted("writing was given up");
+    if (!was_notified) co_return aborted("writing was cancelled");
   }
   co_return Status();
 }

@@ -138,7 +138,7 @@ TEST_CASE("within a step of Slurm's that has one task, the job's own number coun
   CHECK(allocation(variables).hosts == std::vector<Host>{{"n1", "", 4}, {"n2", "", 4}});
   variables.erase("SLURM_NTASKS_PER_NODE");
   CHECK(error_of(variables) ==
-        "SLURM_TASKS_PER_NODE=1 speaks of 1 hosts, and the job's list of hosts has 2: start "
+        "SLURM_TASKS_PER_NODE=1 names 1 hosts, and the job's list of hosts has 2: start "
         "horovodrun outside of srun, or name hosts with -H");
   const std::vector<SlurmNode> nodes = {{"n1", "gpu:2", 2}, {"n2", "gpu:3", 3}};
   variables["SLURM_STEP_ID"] = "0";
@@ -195,7 +195,7 @@ TEST_CASE("an error names the wrong variable of Slurm") {
         "SLURM_TASKS_PER_NODE: '4(x' is not a count such as 4(x2)");
   CHECK(error_of({{"SLURM_JOB_NODELIST", "-n"}}) ==
         "SLURM_JOB_NODELIST: '-n' is not a host's name");
-  CHECK(error_of({{"SLURM_HET_SIZE", "x"}}) == "SLURM_HET_SIZE=x is no number of groups");
+  CHECK(error_of({{"SLURM_HET_SIZE", "x"}}) == "SLURM_HET_SIZE=x is not a number of groups");
 }
 
 TEST_CASE("repeated counts") {
@@ -215,7 +215,7 @@ TEST_CASE("LSF's hosts, by number or one by one") {
       allocation({{"LSB_JOBID", "5"}, {"LSB_DJOB_HOSTFILE", "/f"}}, {{"/f", "a\nb\na\n"}}).hosts ==
       std::vector<Host>{{"a", "", 2}, {"b", "", 1}});
   CHECK(error_of({{"LSB_JOBID", "5"}, {"LSB_MCPU_HOSTS", "a 4 b"}}) ==
-        "LSB_MCPU_HOSTS: a host lacks its number of slots");
+        "LSB_MCPU_HOSTS: a host has no number of slots");
 }
 
 TEST_CASE("LSF's batch host is none of the job's where CSM gives out the hosts") {

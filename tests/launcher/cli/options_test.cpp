@@ -100,7 +100,7 @@ TEST_CASE("a mistake on the command line gets one sentence") {
   CHECK(error_of({"-np", "2", "-H", "a:2", "-hostfile", "f", "x"}) ==
         "-H and -hostfile both say where to run; give one of them");
   CHECK(error_of({"-np", "1", "--tls-cert", "f", "x"}) ==
-        "--tls-cert and --tls-key belong together: the certificates and their key");
+        "--tls-cert and --tls-key need each other: the certificates and their key");
   CHECK(error_of({"-np", "1", "--tls-cert", "f", "--tls-key", "k", "x"}) ==
         "--tls-cert is for hosts that join, with --listen [HOST]:PORT");
   CHECK(error_of({"-np", "1", "--insecure-plaintext", "x"}) ==
@@ -209,14 +209,14 @@ TEST_CASE("standard input goes to the ranks of a list") {
     CHECK(options_of({"-np", "8", "--stdin", ranks, "x"}).settings.table().text("stdin") == ranks);
   }
   CHECK(error_of({"-np", "2", "--stdin", "some", "x"}) ==
-        "--stdin some is none of: none, all, or ranks such as 0,3-5");
+        "--stdin some is not one of: none, all, or ranks such as 0,3-5");
   CHECK(error_of({"-np", "2", "--detach", "--stdin", "1", "x"}).starts_with("--stdin 1 needs a "));
   CHECK(options_of({"-np", "2", "--detach", "--stdin", "0", "x"}).settings.table().flag("detach"));
 }
 
 TEST_CASE("-h before a word that is no topic is not taken for help") {
   CHECK(error_of({"-h", "a:1,b:1", "python3", "train.py"}) ==
-        "-h prints help, and 'a:1,b:1' is none of its topics; write -H a:1,b:1 for hosts");
+        "-h prints help, and 'a:1,b:1' is not one of its topics; write -H a:1,b:1 for hosts");
   CHECK(error_of({"-h", "a:4"}).find("write -H a:4 for hosts") != std::string::npos);
   CHECK(error_of({"-h", "node7", "true"}).find("write -H node7 for hosts") != std::string::npos);
   CHECK(options_of({"-h", "hosts"}).settings.table().flag("help"));
@@ -286,7 +286,7 @@ TEST_CASE("a flag wins over the config file, which wins over the environment") {
 }
 
 TEST_CASE("a word that is none of a few is named with them") {
-  CHECK(error_of({"--completion", "tcsh"}) == "--completion tcsh is none of: bash, zsh, fish");
+  CHECK(error_of({"--completion", "tcsh"}) == "--completion tcsh is not one of: bash, zsh, fish");
   CHECK(options_of({"-np", "1", "--log-level", "DEBUG", "x"}).settings.table().text("log_level") ==
         "DEBUG");
 }

@@ -45,12 +45,12 @@ TEST_CASE("programs resemble no command") {
 TEST_CASE("a flag behind the command is named with its value and its place") {
   const auto explain = [](std::vector<std::string> words) { return explain_flag_behind(words); };
   CHECK(explain({"python3", "train.py", "-np", "2"}) ==
-        "-np 2 stands behind the command, which gets it; write it before: horovodrun -np 2 "
+        "-np 2 comes after the command, which gets it; write it before: horovodrun -np 2 "
         "python3 ...");
-  CHECK(explain({"train.py", "--num-proc=4"}).starts_with("--num-proc=4 stands behind"));
-  CHECK(explain({"train.py", "-H", "a:2,b:2"}).starts_with("-H a:2,b:2 stands behind"));
-  CHECK(explain({"train.py", "--nproc_per_node", "2"}).starts_with("--nproc_per_node 2 stands"));
-  CHECK(explain({"train.py", "-np"}).starts_with("-np stands behind"));
+  CHECK(explain({"train.py", "--num-proc=4"}).starts_with("--num-proc=4 comes after"));
+  CHECK(explain({"train.py", "-H", "a:2,b:2"}).starts_with("-H a:2,b:2 comes after"));
+  CHECK(explain({"train.py", "--nproc_per_node", "2"}).starts_with("--nproc_per_node 2 comes"));
+  CHECK(explain({"train.py", "-np"}).starts_with("-np comes after"));
   CHECK(explain({"train.py", "--epochs", "2", "--verbose"}).empty());
   CHECK(explain({"-np", "2"}).empty());
   CHECK(explain({}).empty());

@@ -67,8 +67,9 @@ TEST_CASE("a value wins over another flag's, and that over what is inherited") {
 }
 
 TEST_CASE("a word that is no name is refused") {
-  CHECK(error_of("=1") == "-x: '' is no name of a variable, and no pattern such as NAME*");
-  CHECK(error_of("A*B") == "-x: 'A*B' is no name of a variable, and no pattern such as NAME*");
+  CHECK(error_of("=1") == "-x: '' is neither the name of a variable nor a pattern such as NAME*");
+  CHECK(error_of("A*B") ==
+        "-x: 'A*B' is neither the name of a variable nor a pattern such as NAME*");
   CHECK(error_of("A*=1") == "-x: 'A*=1' is not NAME=VALUE");
 }
 

@@ -46,7 +46,7 @@ TEST_CASE("a word that is no range is an error") {
   CHECK(error_of("n[3-1]") == "the range 3-1 ends before it begins");
   CHECK(error_of("n[1-2-3]") == "'1-2-3' is neither a number nor a range such as 01-16");
   CHECK(error_of("n[1-999999999]") == "the range 1-999999999 has more than 131072 hosts");
-  CHECK(error_of("n[0-999][0-999]") == "its ranges mean more than 131072 hosts");
+  CHECK(error_of("n[0-999][0-999]") == "its ranges name more than 131072 hosts");
   CHECK(error_of("n[9999999999999999999]") ==
         "'9999999999999999999' is too long for a host's number");
   CHECK(error_of(std::string(20, '[')) == "the ']' is missing");

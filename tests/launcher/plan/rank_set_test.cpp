@@ -15,10 +15,10 @@ TEST_CASE("ranks and ranges of ranks") {
 }
 
 TEST_CASE("an error names the number that is no rank of the job") {
-  CHECK(error_of("x") == "'x' is no rank and no range such as 3-5");
-  CHECK(error_of("") == "'' is no rank and no range such as 3-5");
-  CHECK(error_of("-1") == "'-1' is no rank and no range such as 3-5");
-  CHECK(error_of("4-2") == "'4-2' is no rank and no range such as 3-5");
+  CHECK(error_of("x") == "'x' is neither a rank nor a range such as 3-5");
+  CHECK(error_of("") == "'' is neither a rank nor a range such as 3-5");
+  CHECK(error_of("-1") == "'-1' is neither a rank nor a range such as 3-5");
+  CHECK(error_of("4-2") == "'4-2' is neither a rank nor a range such as 3-5");
   CHECK(error_of("0-9223372036854775807") ==
         "there is no rank 9223372036854775807; the last one is 5");
 }

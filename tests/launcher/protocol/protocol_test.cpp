@@ -186,7 +186,8 @@ TEST_CASE("The messages of a session arrive as they were sent") {
   CHECK(offer.received == 1ull << 40);
   const Resumed answer = again(Resumed{7, proof});
   CHECK((answer.received == 7 && answer.proof == proof));
-  CHECK(refusal(encode(OpenSession{key, -1})) == "the wait of a session is no number of seconds");
+  CHECK(refusal(encode(OpenSession{key, -1})) ==
+        "the wait of a session is not a number of seconds");
 }
 
 TEST_CASE("An unknown message is refused with its number") {

@@ -143,7 +143,7 @@ TEST_CASE("The end comes behind the last byte, and again after a cut") {
   CHECK_FALSE(launcher.has_ended());
   CHECK(deliver(launcher, Bytes(record.end() - 1, record.end())) == "s");
   CHECK(launcher.has_ended());
-  CHECK(error_of(launcher, "x") == "the far side sent bytes behind the end of the link");
+  CHECK(error_of(launcher, "x") == "the far side sent bytes after the end of the link");
 }
 
 TEST_CASE("Another key, another nonce, another count and another session are refused") {

@@ -158,7 +158,7 @@ TEST_CASE("a server that is not an sshd is reported as such") {
   target.port = acceptor.local_endpoint().port();
   const SpawnResult stream = spawn(loop, spawner, target);
   REQUIRE_FALSE(stream.ok());
-  CHECK(contains(stream.status().message(), "closed the connection without a word"));
+  CHECK(contains(stream.status().message(), "closed the connection and sent nothing"));
 }
 
 TEST_CASE("a host that never answers is given up by cancelling, at a stage that has a name") {
