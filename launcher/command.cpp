@@ -102,6 +102,69 @@ Status explain_no_hosts(const Options& options, const Status& status) {
   return sentence.empty() ? status : invalid_argument(sentence);
 }
 
+bool names_hosts(const LaunchSettings& settings) {
+  return settings.hosts.list.has_value() || settings.hosts.hostfile.has_value();
+}
+
+Result<JoinQueue::Wanted> wanted_hosts(const LaunchSettings& settings) {
+  JoinQueue::Wanted wanted;
+  wanted.stays_open = is_elastic(settings);
+  wanted.slots = wanted.stays_open ? rank_limits(settings).start
+                                   : static_cast<int>(settings.job.num_proc.value_or(0));
+  wanted.is_plaintext = settings.join.insecure_plaintext;
+  if (names_hosts(settings)) {
+    HVD_ASSIGN_OR_RETURN(wanted.hosts, choose_hosts(settings));
+  }
+  return wanted;
+}
+
+// Makes the rendezvous server of a job whose hosts join it.
+Result<std::unique_ptr<rendezvous::Server>> make_server(net::asio::io_context& loop,
+                                                        const LaunchSettings& settings,
+                                                        const JobIdentity& identity,
+                                                        const Secret& token, int slots) {
+  rendezvous::ServerOptions of_server{.secret = identity.secret, .size = slots};
+  of_server.monitor_secret = token;
+  if (settings.launchers.insecure_compat) of_server.insecure_compat.emplace();
+  if (!settings.join.insecure_plaintext) {
+    HVD_ASSIGN_OR_RETURN(of_server.tls, tls_of_agents(token, settings.join.tls_cert.value_or(""),
+                                                      settings.join.tls_key.value_or("")));
+  }
+  return std::make_unique<rendezvous::Server>(loop.get_executor(), std::move(of_server));
+}
+
+Status wait_for_hosts(net::asio::io_context& loop, JoinQueue& join_queue, double seconds) {
+  Status status;
+  net::asio::co_spawn(loop, join_queue.wait(seconds), [&](std::exception_ptr error, Status waited) {
+    status = error ? rendezvous::status_of(error, "waiting for hosts failed") : waited;
+    loop.stop();
+  });
+  loop.run();
+  loop.restart();
+  return status;
+}
+
+int run_on_joined_hosts(const Options& options, JoinQueue& join_queue,
+                        const std::function<void()>& on_running) {
+  const LaunchSettings& settings = options.settings;
+  const bool changes = is_elastic(settings);
+  const std::vector<Host> hosts = join_queue.hosts();
+  std::optional<int> num_proc;
+  if (settings.job.num_proc.has_value())
+    num_proc = static_cast<int>(settings.job.num_proc.value_or(0));
+  const auto plan = changes                 ? plan_elastic(settings, hosts)
+                    : names_hosts(settings) ? make_plan(options)
+                                            : plan_slots(hosts, num_proc);
+  if (!plan.ok()) return refuse(plan.status());
+  prepare_process(options);
+  const auto folder = take_output_folder(settings);
+  if (!folder.ok()) return refuse(folder.status());
+  std::optional<JobHistory> history;
+  if (changes) history.emplace(new_history(settings, hosts, true));
+  return run_job(options, *plan, 0, &join_queue, on_running, history ? &*history : nullptr)
+      .exit_code;
+}
+
 }  // namespace
 
 int answer(const Options& options) {
@@ -153,70 +216,27 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
   if (settings.job.verbose) log::set_level(log::Level::kInfo);
   auto token = take_token(settings);
   if (!token.ok()) return refuse(token.status());
-  JoinQueue::Wanted wanted;
-  const bool changes = is_elastic(settings);
-  wanted.stays_open = changes;
-  wanted.slots =
-      changes ? rank_limits(settings).start : static_cast<int>(settings.job.num_proc.value_or(0));
-  if (settings.hosts.list.has_value() || settings.hosts.hostfile.has_value()) {
-    auto hosts = choose_hosts(settings);
-    if (!hosts.ok()) return refuse(hosts.status());
-    wanted.hosts = std::move(*hosts);
-  }
+  auto wanted = wanted_hosts(settings);
+  if (!wanted.ok()) return refuse(wanted.status());
   // Anyone who reaches the port can take descriptors before the hosts join.
   rendezvous::raise_descriptor_limit();
   net::asio::io_context loop(1);
   JobIdentity identity = joined_job(*token, 0);
-  rendezvous::ServerOptions of_server{.secret = identity.secret, .size = wanted.slots};
-  of_server.monitor_secret = *token;
-  if (settings.launchers.insecure_compat) of_server.insecure_compat.emplace();
-  wanted.is_plaintext = settings.join.insecure_plaintext;
-  if (!wanted.is_plaintext) {
-    auto tls = tls_of_agents(*token, settings.join.tls_cert.value_or(""),
-                             settings.join.tls_key.value_or(""));
-    if (!tls.ok()) return refuse(tls.status());
-    of_server.tls = std::move(*tls);
-  }
-  auto server = std::make_unique<rendezvous::Server>(loop.get_executor(), std::move(of_server));
-  const std::string where =
-      settings.join.listen.has_value() ? settings.join.listen.value_or("") : ":0";
-  const auto bound =
-      rendezvous::listen_at(*server, where, settings.network.port_range.value_or(""));
+  auto server = make_server(loop, settings, identity, *token, wanted->slots);
+  if (!server.ok()) return refuse(server.status());
+  const auto bound = rendezvous::listen_at(**server, settings.join.listen.value_or(":0"),
+                                           settings.network.port_range.value_or(""));
   if (!bound.ok()) return refuse(bound.status());
-  wanted.join_command = join_command(settings, *bound);
-  const std::string command = wanted.join_command;
-  JoinQueue join_queue(loop, std::move(server), *token, std::move(identity), std::move(wanted));
-  const double seconds = changes ? elastic_timeout(settings) : settings.job.start_timeout.value;
+  const std::string command = join_command(settings, *bound);
+  wanted->join_command = command;
+  JoinQueue join_queue(loop, *std::move(server), *token, std::move(identity), *std::move(wanted));
+  const double seconds =
+      is_elastic(settings) ? elastic_timeout(settings) : settings.job.start_timeout.value;
   print_message(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
                     join_queue.describe_wanted(), ", to join by: ", command));
-  Status status;
-  net::asio::co_spawn(loop, join_queue.wait(seconds), [&](std::exception_ptr error, Status waited) {
-    status = error ? rendezvous::status_of(error, "waiting for hosts failed") : waited;
-    loop.stop();
-  });
-  loop.run();
-  loop.restart();
+  const Status status = wait_for_hosts(loop, join_queue, seconds);
   if (!status.ok()) return refuse(status);
-  if (changes) {
-    const std::vector<Host> hosts = join_queue.hosts();
-    const auto plan = plan_elastic(settings, hosts);
-    if (!plan.ok()) return refuse(plan.status());
-    prepare_process(options);
-    const auto folder = take_output_folder(settings);
-    if (!folder.ok()) return refuse(folder.status());
-    JobHistory history = new_history(settings, hosts, true);
-    return run_job(options, *plan, 0, &join_queue, on_running, &history).exit_code;
-  }
-  std::optional<int> num_proc;
-  if (settings.job.num_proc.has_value())
-    num_proc = static_cast<int>(settings.job.num_proc.value_or(0));
-  const bool is_named = settings.hosts.list.has_value() || settings.hosts.hostfile.has_value();
-  const auto plan = is_named ? make_plan(options) : plan_slots(join_queue.hosts(), num_proc);
-  if (!plan.ok()) return refuse(plan.status());
-  prepare_process(options);
-  const auto folder = take_output_folder(settings);
-  if (!folder.ok()) return refuse(folder.status());
-  return run_job(options, *plan, 0, &join_queue, on_running, nullptr).exit_code;
+  return run_on_joined_hosts(options, join_queue, on_running);
 }
 
 Result<OutputFolder> take_output_folder(const LaunchSettings& settings) {

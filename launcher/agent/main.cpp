@@ -88,45 +88,36 @@ constexpr char kHelp[] =
 constexpr std::array<std::string_view, 6> kFlags = {"--join",  "--name",       "--ca",
                                                     "--slots", "--token-file", "--token-fd"};
 
-// Parses the command line. The token is never an argument, since every user of the host can read
-// those.
-Result<Options> parse(int argc, char** argv) {
-  Options options;
-  std::string token_file;
-  std::optional<int> token_fd;
-  for (int i = 1; i < argc; i += 2) {
-    const std::string_view option = argv[i];
-    if (option == kPlaintext) {
-      options.insecure_plaintext = true;
-      --i;
-      continue;
+// The token is never an argument, since every user of the host can read those.
+struct TokenPlace {
+  std::string file;
+  std::optional<int> fd;
+  bool is_given() const { return !file.empty() || fd; }
+};
+
+// `option`: one of kFlags.
+Status take_value(std::string_view option, const std::string& value, Options& options,
+                  TokenPlace& token) {
+  if (option == "--join") options.join = value;
+  if (option == "--name") options.name = value;
+  if (option == "--ca") options.ca_file = value;
+  if (option == "--token-file") token.file = value;
+  if (option == "--slots") {
+    const auto slots = parse_int(value);
+    if (!slots || *slots < 1 || *slots > 65536) {
+      return invalid_argument("--slots takes a number from 1 to 65536");
     }
-    if (std::find(kFlags.begin(), kFlags.end(), option) == kFlags.end()) {
-      return invalid_argument(
-          cat("unknown flag '", printable(option), "'; see horovod-agent --help"));
-    }
-    if (i + 1 == argc) return invalid_argument(cat("'", option, "' needs a value"));
-    const std::string value = argv[i + 1];
-    if (option == "--join") {
-      options.join = value;
-    } else if (option == "--name") {
-      options.name = value;
-    } else if (option == "--ca") {
-      options.ca_file = value;
-    } else if (option == "--slots") {
-      const auto slots = parse_int(value);
-      if (!slots || *slots < 1 || *slots > 65536) {
-        return invalid_argument("--slots takes a number from 1 to 65536");
-      }
-      options.slots = static_cast<int>(*slots);
-    } else if (option == "--token-file") {
-      token_file = value;
-    } else {
-      const auto fd = parse_int(value);
-      if (!fd) return invalid_argument("--token-fd takes the number of a descriptor");
-      token_fd = static_cast<int>(*fd);
-    }
+    options.slots = static_cast<int>(*slots);
   }
+  if (option == "--token-fd") {
+    const auto fd = parse_int(value);
+    if (!fd) return invalid_argument("--token-fd takes the number of a descriptor");
+    token.fd = static_cast<int>(*fd);
+  }
+  return {};
+}
+
+Status check_flags(const Options& options, const TokenPlace& token) {
   const bool is_https = std::string_view(options.join).starts_with(kHttps);
   if (!options.ca_file.empty() && !is_https) {
     return invalid_argument("--ca is for --join https://HOST:PORT");
@@ -134,12 +125,32 @@ Result<Options> parse(int argc, char** argv) {
   if (options.insecure_plaintext && (options.join.empty() || is_https)) {
     return invalid_argument("--insecure-plaintext is for --join HOST:PORT");
   }
-  const bool has_token = !token_file.empty() || token_fd;
-  if (options.join.empty() == has_token) {
+  if (options.join.empty() == token.is_given()) {
     return invalid_argument("--join needs --token-file or --token-fd, and both need --join");
   }
-  if (!has_token) return options;
-  HVD_ASSIGN_OR_RETURN(options.token, read_token(token_file, token_fd));
+  return {};
+}
+
+// Parses the command line.
+Result<Options> parse(int argc, char** argv) {
+  Options options;
+  TokenPlace token;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view option = argv[i];
+    if (option == kPlaintext) {
+      options.insecure_plaintext = true;
+      continue;
+    }
+    if (std::find(kFlags.begin(), kFlags.end(), option) == kFlags.end()) {
+      return invalid_argument(
+          cat("unknown flag '", printable(option), "'; see horovod-agent --help"));
+    }
+    if (i + 1 == argc) return invalid_argument(cat("'", option, "' needs a value"));
+    HVD_RETURN_IF_ERROR(take_value(option, argv[++i], options, token));
+  }
+  HVD_RETURN_IF_ERROR(check_flags(options, token));
+  if (!token.is_given()) return options;
+  HVD_ASSIGN_OR_RETURN(options.token, read_token(token.file, token.fd));
   return options;
 }
 

@@ -51,6 +51,12 @@ class AllocationFinder {
   int slots_alone_;
 };
 
+bool names_hosts_of_task(std::string_view variable) {
+  constexpr std::string_view kBegin = "VC_", kEnd = "_HOSTS";
+  return variable.size() > kBegin.size() + kEnd.size() && variable.starts_with(kBegin) &&
+         variable.ends_with(kEnd);
+}
+
 Found found(std::string source, HostList& hosts) {
   auto all = hosts.take();
   if (!all.ok()) return all.status().with_context(source);
@@ -255,15 +261,11 @@ Found AllocationFinder::cobalt() const {
 // Volcano's plugin `svc` gives each pod of a job the variable VC_TASK_HOSTS for each task, and its
 // plugin `env` gives the number of the pod in its task.
 Found AllocationFinder::volcano() const {
-  constexpr std::string_view kBegin = "VC_", kEnd = "_HOSTS";
   std::map<std::string, std::vector<std::string>> tasks;  // hosts by variable
   const std::string self = variable("HOSTNAME");
   std::string own;  // the variable of the task of this pod
   for (const auto& [name, value] : sources_.variables()) {
-    if (name.size() <= kBegin.size() + kEnd.size() || !name.starts_with(kBegin) ||
-        !name.ends_with(kEnd)) {
-      continue;
-    }
+    if (!names_hosts_of_task(name)) continue;
     auto& hosts = tasks[name];
     for (const std::string& part : split(value, ',')) {
       const std::string host(trim(part));

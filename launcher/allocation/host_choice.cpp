@@ -53,48 +53,60 @@ int slots_of_this_host(const std::string& device) {
   return ranks_for(device, gpus, available_cores());
 }
 
-Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
+Result<std::vector<Host>> hosts_of_file(const std::string& path, int slots_alone) {
+  HVD_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "hostfile"));
+  HVD_ASSIGN_OR_RETURN(Hostfile file,
+                       parse_hostfile(text, path == "-" ? "standard input" : path, slots_alone));
+  for (const std::string& warning : file.warnings) log::warning(warning);
+  return std::move(file.hosts);
+}
+
+Result<std::optional<std::vector<Host>>> allocated_hosts(const LaunchSettings& settings) {
+  HVD_ASSIGN_OR_RETURN(auto found, allocation(settings));
+  if (!found) return std::optional<std::vector<Host>>();
+  for (const std::string& warning : found->warnings) log::warning(warning);
+  if (!settings.hosts.slots_by.empty() && !found->counts_devices) {
+    for (Host& host : found->hosts) host.slots = kUnknownSlots;
+  }
+  return std::optional(std::move(found->hosts));
+}
+
+Result<std::vector<Host>> this_host(const LaunchSettings& settings) {
   const std::string device = settings.hosts.slots_by;
-  const int slots_alone =
-      device.empty() ? static_cast<int>(settings.hosts.slots_per_host.value) : kUnknownSlots;
-  if (!settings.identity.job.has_value()) HVD_RETURN_IF_ERROR(refuse_copies(environment_variable));
+  if (!device.empty()) return std::vector<Host>{{"localhost", "", slots_of_this_host(device)}};
+  const std::string local = settings.job.num_proc.has_value() ? "num_proc" : "slots_per_host";
+  if (!settings.table().is_set(local)) {
+    return invalid_argument(
+        "give the number of ranks with -np N, or the hosts with -H or -hostfile");
+  }
+  const auto slots = settings.table().integer(local);
+  if (slots > kMaxSlotsPerHost) {
+    return invalid_argument(cat("-np ", slots, " is more than the ", kMaxSlotsPerHost,
+                                " ranks that one host may have; name more hosts with -H"));
+  }
+  return std::vector<Host>{{"localhost", "", static_cast<int>(slots)}};
+}
+
+Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
+  const int slots_alone = settings.hosts.slots_by.empty()
+                              ? static_cast<int>(settings.hosts.slots_per_host.value)
+                              : kUnknownSlots;
+  const bool is_launched = settings.identity.job.has_value();
+  if (!is_launched) HVD_RETURN_IF_ERROR(refuse_copies(environment_variable));
   if (settings.hosts.list.has_value()) {
     auto hosts = parse_hosts(settings.hosts.list.value_or(""), slots_alone);
     if (!hosts.ok()) return hosts.status().with_context("-H");
     return hosts;
   }
   if (settings.hosts.hostfile.has_value()) {
-    const std::string path = settings.hosts.hostfile.value_or("");
-    HVD_ASSIGN_OR_RETURN(const std::string text, read_text_file(path, "hostfile"));
-    HVD_ASSIGN_OR_RETURN(Hostfile file,
-                         parse_hostfile(text, path == "-" ? "standard input" : path, slots_alone));
-    for (const std::string& warning : file.warnings) log::warning(warning);
-    return std::move(file.hosts);
+    return hosts_of_file(settings.hosts.hostfile.value_or(""), slots_alone);
   }
-  if (!settings.identity.job.has_value()) {
-    HVD_ASSIGN_OR_RETURN(const auto found, allocation(settings));
-    if (found) {
-      for (const std::string& warning : found->warnings) log::warning(warning);
-    }
-    if (found && (device.empty() || found->counts_devices)) return found->hosts;
-    if (found) {
-      std::vector<Host> hosts = found->hosts;
-      for (Host& host : hosts) host.slots = kUnknownSlots;
-      return hosts;
-    }
+  if (!is_launched) {
+    HVD_ASSIGN_OR_RETURN(auto hosts, allocated_hosts(settings));
+    if (hosts) return *std::move(hosts);
   }
   warn_about_flux(settings);
-  if (!device.empty()) return std::vector<Host>{{"localhost", "", slots_of_this_host(device)}};
-  const std::string local = settings.job.num_proc.has_value() ? "num_proc" : "slots_per_host";
-  if (settings.table().is_set(local)) {
-    const auto slots = settings.table().integer(local);
-    if (slots > kMaxSlotsPerHost) {
-      return invalid_argument(cat("-np ", slots, " is more than the ", kMaxSlotsPerHost,
-                                  " ranks that one host may have; name more hosts with -H"));
-    }
-    return std::vector<Host>{{"localhost", "", static_cast<int>(slots)}};
-  }
-  return invalid_argument("give the number of ranks with -np N, or the hosts with -H or -hostfile");
+  return this_host(settings);
 }
 
 // A command reaches each host at a port of its own by {port} alone.

@@ -112,9 +112,9 @@ std::string with_rebuild(const std::string& command, const Machine& machine) {
 
 // Why no command helps, or empty.
 std::string hopeless(std::string_view row, bool has_part, const Machine& machine) {
-  const bool is_framework =
-      row == "TensorFlow" || row == "PyTorch" || row == "MXNet" || row == "JAX";
-  if (is_framework && !has_part) return cat("none: this version has no binding for ", row);
+  constexpr std::array<std::string_view, 4> kFrameworks = {"TensorFlow", "PyTorch", "MXNet", "JAX"};
+  if (!has_part && std::ranges::find(kFrameworks, row) != kFrameworks.end())
+    return cat("none: this version has no binding for ", row);
   if (row == "CCL" && !machine.is_x86_64) return "none: oneCCL supports only x86-64";
   if (row == "DDL") return "none: IBM has discontinued DDL";
   const bool has_gpu = machine.has_nvidia || machine.has_amd;

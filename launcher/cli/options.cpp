@@ -101,15 +101,30 @@ struct CommandLine {
   bool ends_with_help = false;  // -h stands directly before the command
 };
 
+bool has_value_after(std::span<const std::string> arguments, size_t at) {
+  return at + 1 < arguments.size() && !looks_like_flag(arguments[at + 1]);
+}
+
+// Reads the values of the flag at arguments[at], and moves `at` to the last word that belongs to it.
+Result<std::string> read_value(FlagWord word, std::span<const std::string> arguments, size_t& at) {
+  if (!word.value && has_value_after(arguments, at)) word.value = arguments[++at];
+  // "LO HI", also as one word: "LO,HI".
+  size_t missing = word.flag->values() - 1;
+  if (!word.value || word.value->find_first_of(", ") != std::string::npos) missing = 0;
+  for (; missing > 0 && has_value_after(arguments, at); --missing) {
+    *word.value += " " + arguments[++at];
+  }
+  if (word.value && !word.value->empty() && missing == 0) return *std::move(word.value);
+  const std::string needed = word.flag->values() > 1 ? word.flag->setting->value : "a value";
+  return invalid_argument(cat(word.spelling, " needs ", needed));
+}
+
 // Sets `misread` to the first error, and goes on with the words after it.
 CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::string> arguments,
                        Status& misread) {
   CommandLine line;
   const auto fail = [&](Status status) {
     if (misread.ok()) misread = std::move(status);
-  };
-  const auto has_value_behind = [&](size_t at) {
-    return at + 1 < arguments.size() && !looks_like_flag(arguments[at + 1]);
   };
   size_t i = 0;
   for (; i < arguments.size() && arguments[i].starts_with('-') && arguments[i] != "-"; ++i) {
@@ -118,31 +133,23 @@ CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::stri
       ++i;
       break;
     }
-    FlagWord word = recognise(flags, arguments[i]);
+    const FlagWord word = recognise(flags, arguments[i]);
     line.ends_with_help = word.spelling == "-h";
     if (word.flag == nullptr) {
       const auto more = skip_foreign(flags, arguments[i], arguments.subspan(i + 1));
       if (!more.ok()) fail(more.status());
-      i += std::min<size_t>(more.ok() ? *more : has_value_behind(i), arguments.size() - i - 1);
-      continue;
-    }
-    if (!word.flag->takes_value()) {
+      i += std::min<size_t>(more.ok() ? *more : has_value_after(arguments, i),
+                            arguments.size() - i - 1);
+    } else if (word.flag->takes_value()) {
+      auto value = read_value(word, arguments, i);
+      if (value.ok())
+        line.flags.push_back({word.flag, word.spelling, *std::move(value)});
+      else
+        fail(value.status());
+    } else {
       if (word.value) fail(invalid_argument(cat(word.spelling, " takes no value")));
       line.flags.push_back({word.flag, word.spelling, word.flag->is_off ? "0" : "1"});
-      continue;
     }
-    if (!word.value && has_value_behind(i)) word.value = arguments[++i];
-    // "LO HI", also as one word: "LO,HI".
-    size_t missing = word.flag->values() - 1;
-    if (!word.value || word.value->find_first_of(", ") != std::string::npos) missing = 0;
-    for (; missing > 0 && has_value_behind(i); --missing) *word.value += " " + arguments[++i];
-    if (!word.value || word.value->empty() || missing > 0) {
-      fail(invalid_argument(cat(word.spelling, word.flag->values() > 1
-                                                   ? cat(" needs ", word.flag->setting->value)
-                                                   : " needs a value")));
-      continue;
-    }
-    line.flags.push_back({word.flag, word.spelling, *std::move(word.value)});
   }
   line.command.assign(arguments.begin() + static_cast<ptrdiff_t>(i), arguments.end());
   return line;

@@ -135,41 +135,49 @@ Status several(const std::string& question, const std::vector<RunningLauncher>& 
                               ", with one of ", join(pids, ", ")));
 }
 
-int run_beside_ranks(std::span<const std::string> words) {
+struct ExecWords {
+  std::string pid;  // empty: none is given
   Run order;
-  std::string pid;
-  while (!words.empty() && order.command.empty()) {
+};
+
+Result<ExecWords> read_exec(std::span<const std::string> words) {
+  ExecWords read;
+  while (!words.empty() && read.order.command.empty()) {
     const std::string word = words[0];
     words = words.subspan(1);
     constexpr std::string_view kRank = "--rank";
-    if (pid.empty() && parse_int(word)) {
-      pid = word;
+    if (read.pid.empty() && parse_int(word)) {
+      read.pid = word;
     } else if (word == kRank && !words.empty()) {
-      order.ranks = words[0];
+      read.order.ranks = words[0];
       words = words.subspan(1);
     } else if (word == kRank) {
-      return refuse(invalid_argument("--rank needs a value, as in --rank 0,3-5"));
+      return invalid_argument("--rank needs a value, as in --rank 0,3-5");
     } else if (word.starts_with(cat(kRank, "="))) {
-      order.ranks = word.substr(kRank.size() + 1);
+      read.order.ranks = word.substr(kRank.size() + 1);
     } else if (word.starts_with('-') && word != "--") {
-      return refuse(invalid_argument(
-          cat("horovodrun exec has no flag '", printable(word), "'; it has --rank LIST")));
+      return invalid_argument(
+          cat("horovodrun exec has no flag '", printable(word), "'; it has --rank LIST"));
     } else {
-      if (word != "--") order.command.push_back(word);
-      order.command.insert(order.command.end(), words.begin(), words.end());
+      if (word != "--") read.order.command.push_back(word);
+      read.order.command.insert(read.order.command.end(), words.begin(), words.end());
       break;
     }
   }
-  if (order.command.empty()) {
-    return refuse(
-        invalid_argument("write horovodrun exec [PID of a launcher] [--rank 0,3-5] COMMAND; "
-                         "to run a program that is called exec, put flags before it"));
-  }
-  const auto launchers = choose(pid);
+  if (!read.order.command.empty()) return read;
+  return invalid_argument(
+      "write horovodrun exec [PID of a launcher] [--rank 0,3-5] COMMAND; "
+      "to run a program that is called exec, put flags before it");
+}
+
+int run_beside_ranks(std::span<const std::string> words) {
+  const auto read = read_exec(words);
+  if (!read.ok()) return refuse(read.status());
+  const auto launchers = choose(read->pid);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several("exec", *launchers));
   const RunningLauncher& launcher = launchers->front();
-  const Status sent = send_question(launcher, cat("exec ", to_hex(encode(order))));
+  const Status sent = send_question(launcher, cat("exec ", to_hex(encode(read->order))));
   return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 
@@ -203,6 +211,39 @@ int change_ranks(std::span<const std::string> arguments) {
   return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 
+// Prints the answers of the launchers. `wants_all`: leaves out those whose job has ended.
+int show_answers(const std::vector<RunningLauncher>& launchers, const std::string& question,
+                 bool wants_all) {
+  size_t ended = 0;
+  for (const RunningLauncher& launcher : launchers) {
+    const auto text = ask(launcher, question);
+    if (wants_all && text.status().code() == Code::kUnavailable) {
+      ++ended;
+      continue;
+    }
+    if (!text.ok()) return refuse(text.status());
+    if (std::fputs(text->c_str(), stdout) < 0) return kExitLauncher;
+  }
+  if (ended == launchers.size()) return refuse(not_found(kNoJob));
+  return std::fflush(stdout) == 0 ? 0 : kExitLauncher;
+}
+
+// `horovodrun ps [--json] [PID]` and `horovodrun stack [PID]`.
+int show_jobs(const std::string& command, std::span<const std::string> words) {
+  remove_old_spools();
+  const bool is_json = command == "ps" && !words.empty() && words[0] == "--json";
+  if (is_json) words = words.subspan(1);
+  if (words.size() > 1 || (words.size() == 1 && !parse_int(words[0]))) {
+    return refuse(invalid_argument(cat("write horovodrun ", command,
+                                       " [PID of a launcher]; to run the program ", command,
+                                       ", put flags before it")));
+  }
+  const auto launchers = choose(words.empty() ? "" : words[0]);
+  if (!launchers.ok()) return refuse(launchers.status());
+  if (launchers->size() > 1 && command == "stack") return refuse(several(command, *launchers));
+  return show_answers(*launchers, is_json ? "ps --json" : command, words.empty());
+}
+
 }  // namespace
 
 bool asks_about_jobs(std::span<const std::string> arguments) {
@@ -214,36 +255,11 @@ bool asks_about_jobs(std::span<const std::string> arguments) {
 
 int answer_about_jobs(std::span<const std::string> arguments) {
   const std::string& question = arguments[0];
-  if (question == "exec") return run_beside_ranks(arguments.subspan(1));
+  const auto words = arguments.subspan(1);
+  if (question == "exec") return run_beside_ranks(words);
   if (question == "resize" || question == "remove") return change_ranks(arguments);
-  if (question == "attach") return attach(arguments.subspan(1));
-  remove_old_spools();
-  auto words = arguments.subspan(1);
-  const bool is_json = question == "ps" && !words.empty() && words[0] == "--json";
-  if (is_json) words = words.subspan(1);
-  if (words.size() > 1 || (words.size() == 1 && !parse_int(words[0]))) {
-    return refuse(invalid_argument(cat("write horovodrun ", question,
-                                       " [PID of a launcher]; to run "
-                                       "the program ",
-                                       question, ", put flags before it")));
-  }
-  const auto launchers = choose(words.empty() ? "" : words[0]);
-  if (!launchers.ok()) return refuse(launchers.status());
-  if (launchers->size() > 1 && question == "stack") return refuse(several(question, *launchers));
-  const bool wants_all = words.empty();
-  size_t ended = 0;
-  for (const RunningLauncher& launcher : *launchers) {
-    const auto text = ask(launcher, is_json ? "ps --json" : question);
-    // A list has the jobs that go on.
-    if (wants_all && text.status().code() == Code::kUnavailable) {
-      ++ended;
-      continue;
-    }
-    if (!text.ok()) return refuse(text.status());
-    if (std::fputs(text->c_str(), stdout) < 0) return kExitLauncher;
-  }
-  if (ended == launchers->size()) return refuse(not_found(kNoJob));
-  return std::fflush(stdout) == 0 ? 0 : kExitLauncher;
+  if (question == "attach") return attach(words);
+  return show_jobs(question, words);
 }
 
 }  // namespace hvd::launcher

@@ -3,6 +3,15 @@
 #include "base/text.h"
 
 namespace hvd::launcher {
+namespace {
+
+// Whether the text begins with a backslash that protects the next character. `quote`: the open one, or 0.
+bool is_escape(std::string_view text, char quote) {
+  if (text.size() < 2 || text[0] != '\\' || quote == '\'') return false;
+  return quote == '\0' || text[1] == '"' || text[1] == '\\';
+}
+
+}  // namespace
 
 Result<std::vector<std::string>> shell_words(std::string_view text) {
   std::vector<std::string> words;
@@ -11,9 +20,7 @@ Result<std::vector<std::string>> shell_words(std::string_view text) {
   char quote = '\0';
   for (size_t i = 0; i < text.size(); ++i) {
     const char each = text[i];
-    const bool is_escape = each == '\\' && quote != '\'' && i + 1 < text.size() &&
-                           (quote == '\0' || text[i + 1] == '"' || text[i + 1] == '\\');
-    if (is_escape) {
+    if (is_escape(text.substr(i), quote)) {
       word += text[++i];
       is_in_word = true;
     } else if (quote != '\0') {

@@ -56,27 +56,38 @@ struct Needs {
   bool is_go = false;      // its runtime calls the kernel itself
 };
 
-// Returns nothing for other files, and for an executable without libraries.
-std::optional<Needs> needs_of(ByteView file) {
+bool is_elf_64(const Elf64_Ehdr& header) {
+  return std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 &&
+         header.e_ident[EI_CLASS] == ELFCLASS64 && header.e_ident[EI_DATA] == ELFDATA2LSB &&
+         header.e_phentsize == sizeof(Elf64_Phdr);
+}
+
+// Returns nothing for a file that is no ELF file of 64 bits, or that ends within its table of segments.
+std::optional<std::vector<Elf64_Phdr>> segments_of(ByteView file) {
   const auto header = record_at<Elf64_Ehdr>(file, 0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-      header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-      header->e_phentsize != sizeof(Elf64_Phdr)) {
-    return {};
-  }
-  Needs needs;
+  if (!header || !is_elf_64(*header)) return {};
   std::vector<Elf64_Phdr> segments;
   for (uint64_t i = 0; i < header->e_phnum; ++i) {
     const auto segment = record_at<Elf64_Phdr>(file, header->e_phoff + i * sizeof(Elf64_Phdr));
     if (!segment) return {};
     segments.push_back(*segment);
-    if (segment->p_type != PT_NOTE) continue;
-    const std::string_view note = text_at(file, segment->p_offset, segment->p_filesz);
+  }
+  return segments;
+}
+
+// Returns nothing for other files, and for an executable without libraries.
+std::optional<Needs> needs_of(ByteView file) {
+  const auto segments = segments_of(file);
+  if (!segments) return {};
+  Needs needs;
+  const Elf64_Phdr* dynamic = nullptr;
+  for (const Elf64_Phdr& segment : *segments) {
+    if (segment.p_type == PT_DYNAMIC && dynamic == nullptr) dynamic = &segment;
+    if (segment.p_type != PT_NOTE) continue;
+    const std::string_view note = text_at(file, segment.p_offset, segment.p_filesz);
     needs.is_go |= note.find(std::string_view("Go\0\0", 4)) != std::string_view::npos;
   }
-  const auto dynamic = std::find_if(segments.begin(), segments.end(),
-                                    [](const Elf64_Phdr& one) { return one.p_type == PT_DYNAMIC; });
-  if (dynamic == segments.end()) return {};
+  if (dynamic == nullptr) return {};
   std::vector<uint64_t> libraries;
   std::optional<uint64_t> names;
   uint64_t size = 0;
@@ -85,7 +96,7 @@ std::optional<Needs> needs_of(ByteView file) {
     if (!entry) return {};
     if (entry->d_tag == DT_NULL) break;
     if (entry->d_tag == DT_NEEDED) libraries.push_back(entry->d_un.d_val);
-    if (entry->d_tag == DT_STRTAB) names = offset_of(entry->d_un.d_ptr, segments);
+    if (entry->d_tag == DT_STRTAB) names = offset_of(entry->d_un.d_ptr, *segments);
     if (entry->d_tag == DT_STRSZ) size = entry->d_un.d_val;
   }
   if (!names || libraries.empty()) return {};

@@ -82,6 +82,12 @@ std::string value_in(std::string_view text, std::string_view key) {
   return {};
 }
 
+// Returns an empty path without HOME: Python takes the folder of the user's account.
+fs::path user_base(const std::string& named, const std::string& home) {
+  if (!named.empty()) return named;
+  return home.empty() ? fs::path() : fs::path(home) / ".local";
+}
+
 // Environment modules, Nix and Guix add folders by such a file.
 bool may_add_folders(const fs::path& folder) {
   return std::ranges::any_of(
@@ -128,14 +134,12 @@ PythonSite python_site(const fs::path& interpreter, const std::string& working_d
     prefixes.insert(prefixes.begin(), fs::path(value_in(settings, "home")).parent_path());
     has_base = to_lower(value_in(settings, "include-system-site-packages")) == "true";
   }
-  const std::string home = text_of("HOME");
   if (has_base && text_of("PYTHONNOUSERSITE").empty()) {
-    const std::string named = text_of("PYTHONUSERBASE");
-    const fs::path user = named.empty() ? fs::path(home) / ".local" : fs::path(named);
-    // Without HOME, Python takes the folder of the user's account.
-    const bool has_user = !named.empty() || !home.empty();
-    site.is_whole &= has_user;
-    if (has_user) add_site(site, user / "lib" / version / "site-packages");
+    const fs::path user = user_base(text_of("PYTHONUSERBASE"), text_of("HOME"));
+    if (user.empty())
+      site.is_whole = false;
+    else
+      add_site(site, user / "lib" / version / "site-packages");
   }
   bool has_library = false;
   Folders searched;  // for sitecustomize

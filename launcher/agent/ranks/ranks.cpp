@@ -303,6 +303,16 @@ void Ranks::on_deadline() {
   }
 }
 
+// Adds causes of a failure that only this host knows.
+void Ranks::add_causes(RankExit& exit) {
+  const auto kills = out_of_memory_kills();
+  exit.out_of_memory = kills && oom_kills_ && *kills > *oom_kills_;
+  oom_kills_ = kills;
+  if (exit.rank == 0 && master_port_ != 0 && !exit.by_agent) {
+    exit.master_port_user = other_user_at(master_port_);
+  }
+}
+
 void Ranks::reap(bool by_agent, bool is_killing) {
   int status = 0;
   for (;;) {
@@ -324,14 +334,7 @@ void Ranks::reap(bool by_agent, bool is_killing) {
     else
       exit.code = WEXITSTATUS(status);
     exit.after_grace = is_killing && exit.signal == SIGKILL;
-    if (exit.signal != 0 || exit.code != 0) {
-      const auto kills = out_of_memory_kills();
-      exit.out_of_memory = kills && oom_kills_ && *kills > *oom_kills_;
-      oom_kills_ = kills;
-      if (rank.number == 0 && master_port_ != 0 && !exit.by_agent) {
-        exit.master_port_user = other_user_at(master_port_);
-      }
-    }
+    if (exit.signal != 0 || exit.code != 0) add_causes(exit);
     outbox_.put(Exited{exit});
   }
   if (!is_killing) end_signals_.on_reaped(first_processes());

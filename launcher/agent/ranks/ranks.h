@@ -102,6 +102,7 @@ class Ranks {
   void finish(Output& output);
   void feed(Rank& rank);
   void stop_feeding(Rank& rank);
+  void add_causes(RankExit& exit);
   std::vector<pid_t> first_processes() const;
 
   net::EventLoop& loop_;

@@ -67,6 +67,38 @@ Status add_to_users_file(const SshLogin& login, const std::string& name, ssh_key
                                          base64.get(), "\n"));
 }
 
+// Reads the key of a line without a mark. Returns false for a line about another host.
+bool read_key(KnownHostKey& known, const std::string& name, std::string_view words) {
+  // OpenSSH hashes a name as it is written, and compares other names without regard to case.
+  const std::string wanted = words[0] == '|' ? name : to_lower(name);
+  if (is_excluded(wanted, words)) return false;
+  ssh_knownhosts_entry* entry = nullptr;
+  const int outcome =
+      ssh_known_hosts_parse_line(wanted.c_str(), std::string(words).c_str(), &entry);
+  if (outcome == SSH_OK) {
+    known.key.reset(std::exchange(entry->publickey, nullptr));
+    ssh_knownhosts_entry_free(entry);
+  }
+  return outcome != SSH_AGAIN;
+}
+
+// Adds what a line says about the name. `known` has the place of the line.
+void add_line(KnownHostKeys& found, const std::string& name, std::string_view line,
+              KnownHostKey known) {
+  std::string_view words = trim(line);
+  std::string_view mark;
+  if (words.starts_with('@')) mark = words.substr(0, std::min(words.find(' '), words.size()));
+  words = trim(words.substr(mark.size()));
+  if (words.empty() || words[0] == '#' || !read_key(known, name, words)) return;
+  const bool is_revoked = mark == "@revoked";
+  const bool is_authority = !mark.empty() && !is_revoked;
+  if (is_authority) found.authority_in = known.place;
+  // A marked line that libssh cannot parse may be about this host.
+  if (is_authority || (is_revoked && !known.key)) found.marked_in = known.place;
+  if (!known.key || is_authority) return;
+  (is_revoked ? found.revoked : found.keys).push_back(std::move(known));
+}
+
 }  // namespace
 
 std::string known_hosts_name(std::string_view host, int port) {
@@ -75,35 +107,12 @@ std::string known_hosts_name(std::string_view host, int port) {
 
 KnownHostKeys find_known_hosts(const std::string& name, const std::vector<std::string>& files) {
   KnownHostKeys found;
-  const std::string lower_case = to_lower(name);
   for (const std::string& file : files) {
     std::ifstream in(file);
     std::string text;
     for (int line = 1; std::getline(in, text); ++line) {
       std::replace(text.begin(), text.end(), '\t', ' ');  // libssh splits a line only at spaces
-      std::string_view words = trim(text);
-      std::string_view mark;
-      if (words.starts_with('@')) mark = words.substr(0, std::min(words.find(' '), words.size()));
-      words = trim(words.substr(mark.size()));
-      if (words.empty() || words[0] == '#') continue;
-      // OpenSSH hashes a name as it is written, and compares other names without regard to case.
-      const std::string& wanted = words[0] == '|' ? name : lower_case;
-      if (is_excluded(wanted, words)) continue;
-      ssh_knownhosts_entry* entry = nullptr;
-      const int outcome =
-          ssh_known_hosts_parse_line(wanted.c_str(), std::string(words).c_str(), &entry);
-      if (outcome == SSH_AGAIN) continue;  // a line about another host
-      KnownHostKey known{nullptr, cat(file, ":", line), file};
-      if (outcome == SSH_OK) {
-        known.key.reset(std::exchange(entry->publickey, nullptr));
-        ssh_knownhosts_entry_free(entry);
-      }
-      // A marked line that libssh cannot parse may be about this host.
-      const bool is_revoked = mark == "@revoked";
-      if (!mark.empty() && !(is_revoked && known.key)) found.marked_in = known.place;
-      if (!mark.empty() && !is_revoked) found.authority_in = known.place;
-      if (!known.key || (!mark.empty() && !is_revoked)) continue;
-      (is_revoked ? found.revoked : found.keys).push_back(std::move(known));
+      add_line(found, name, text, {nullptr, cat(file, ":", line), file});
     }
   }
   return found;

@@ -26,6 +26,19 @@ void log_of_libssh(int, const char* function, const char* text, void*) {
   log::debug(cat("libssh: ", function, ": ", text));
 }
 
+bool has_ssh_agent(const SshSettings& settings) {
+  if (settings.identity_agent == "none") return false;
+  return !settings.identity_agent.empty() ||
+         !environment_variable("SSH_AUTH_SOCK").value_or("").empty();
+}
+
+// Returns how the system's ssh may log in where libssh could not, or empty.
+std::string other_way(const SshSettings& settings, bool has_agent, int methods) {
+  if (settings.has_gssapi && (methods & SSH_AUTH_METHOD_GSSAPI_MIC)) return "GSSAPI";
+  if (settings.identities_only && has_agent) return "IdentitiesOnly with an ssh-agent";
+  return settings.has_control_path ? "ControlPath" : "";
+}
+
 }  // namespace
 
 void SshConnection::settle() {
@@ -91,6 +104,39 @@ std::string SshConnection::host_key_algorithms(const SshSettings& settings) cons
   return join(algorithms, ",");
 }
 
+bool SshConnection::set_options(const SshLogin& login) {
+  const SshSettings& settings = login.settings;
+  const std::pair<ssh_options_e, std::string> texts[] = {
+      {SSH_OPTIONS_HOST, settings.host_name},
+      {SSH_OPTIONS_USER, settings.user},
+      {SSH_OPTIONS_SSH_DIR, login.user.directory},
+      {SSH_OPTIONS_KNOWNHOSTS, "/dev/null"},
+      {SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null"},
+      {SSH_OPTIONS_IDENTITY_AGENT, settings.identity_agent},
+      {SSH_OPTIONS_COMPRESSION, settings.compression ? "yes" : "no"},
+      // libssh uses the names that it knows, and ignores others.
+      {SSH_OPTIONS_KEY_EXCHANGE, settings.key_exchanges},
+      {SSH_OPTIONS_HOSTKEYS, host_key_algorithms(settings)},
+      {SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, settings.public_key_algorithms},
+      {SSH_OPTIONS_CIPHERS_C_S, settings.ciphers},
+      {SSH_OPTIONS_CIPHERS_S_C, settings.ciphers},
+      {SSH_OPTIONS_HMAC_C_S, settings.macs},
+      {SSH_OPTIONS_HMAC_S_C, settings.macs}};
+  const bool reads_files = false;  // ssh -G has read them, and check_host_key compares the keys
+  const int strict = 1;
+  const std::pair<ssh_options_e, const void*> numbers[] = {
+      {SSH_OPTIONS_PORT, &settings.port},
+      {SSH_OPTIONS_PROCESS_CONFIG, &reads_files},
+      {SSH_OPTIONS_STRICTHOSTKEYCHECK, &strict}};
+  return std::ranges::all_of(numbers,
+                             [this](const auto& each) {
+                               return ssh_options_set(session_.get(), each.first, each.second) ==
+                                      SSH_OK;
+                             }) &&
+         std::ranges::all_of(texts,
+                             [this](const auto& each) { return set(each.first, each.second); });
+}
+
 Status SshConnection::configure(const SshLogin& login, std::string& beyond_libssh) {
   if (!session_ || !event_) return internal_error("libssh has no memory for a session");
   ssh_session session = session_.get();
@@ -106,25 +152,7 @@ Status SshConnection::configure(const SshLogin& login, std::string& beyond_libss
     return failed_precondition(beyond_libssh);
   }
 
-  const bool reads_files = false;  // ssh -G has read them, and check_host_key compares the keys
-  const int strict = 1;
-  bool ok = set(SSH_OPTIONS_HOST, settings.host_name) && set(SSH_OPTIONS_USER, settings.user) &&
-            set(SSH_OPTIONS_SSH_DIR, login.user.directory) &&
-            set(SSH_OPTIONS_KNOWNHOSTS, "/dev/null") &&
-            set(SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null") &&
-            set(SSH_OPTIONS_IDENTITY_AGENT, settings.identity_agent) &&
-            set(SSH_OPTIONS_COMPRESSION, settings.compression ? "yes" : "no");
-  ok = ok && ssh_options_set(session, SSH_OPTIONS_PORT, &settings.port) == SSH_OK &&
-       ssh_options_set(session, SSH_OPTIONS_PROCESS_CONFIG, &reads_files) == SSH_OK &&
-       ssh_options_set(session, SSH_OPTIONS_STRICTHOSTKEYCHECK, &strict) == SSH_OK;
-  // libssh uses the names that it knows, and ignores others.
-  ok = ok && set(SSH_OPTIONS_KEY_EXCHANGE, settings.key_exchanges) &&
-       set(SSH_OPTIONS_HOSTKEYS, host_key_algorithms(settings)) &&
-       set(SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, settings.public_key_algorithms) &&
-       set(SSH_OPTIONS_CIPHERS_C_S, settings.ciphers) &&
-       set(SSH_OPTIONS_CIPHERS_S_C, settings.ciphers) && set(SSH_OPTIONS_HMAC_C_S, settings.macs) &&
-       set(SSH_OPTIONS_HMAC_S_C, settings.macs);
-  if (!ok) {
+  if (!set_options(login)) {
     beyond_libssh = "a host name or a setting that libssh does not accept";
     return failed_precondition(cat("libssh does not accept the host name or a setting: ", error()));
   }
@@ -261,9 +289,7 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string
   std::vector<std::string> tried;
   const SshSettings& settings = login.settings;
   std::vector<std::string> files = settings.identity_files;
-  const bool has_agent = settings.identity_agent != "none" &&
-                         (!settings.identity_agent.empty() ||
-                          !environment_variable("SSH_AUTH_SOCK").value_or("").empty());
+  const bool has_agent = has_ssh_agent(settings);
   if (has_agent && !settings.identities_only) files.emplace_back();  // empty: the agent's keys
 
   int outcome = SSH_AUTH_DENIED;
@@ -290,10 +316,10 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string
     if (*none == SSH_AUTH_SUCCESS) co_return Status();
   }
   const int offered = ssh_userauth_list(session_.get(), nullptr);
-  if (settings.has_control_path) beyond_libssh = "ControlPath";
-  if (settings.identities_only && has_agent) beyond_libssh = "IdentitiesOnly with an ssh-agent";
-  if (settings.has_gssapi && (offered & SSH_AUTH_METHOD_GSSAPI_MIC)) beyond_libssh = "GSSAPI";
-  if (!unreadable.empty()) beyond_libssh = unreadable;
+  if (!unreadable.empty())
+    beyond_libssh = unreadable;
+  else if (std::string way = other_way(settings, has_agent, offered); !way.empty())
+    beyond_libssh = way;
   co_return refused(login, outcome, tried);
 }
 

@@ -72,6 +72,8 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
  private:
   void arm();
   bool set(ssh_options_e option, const std::string& value);
+  // False: libssh does not accept one of them.
+  bool set_options(const SshLogin& login);
   std::string host_key_algorithms(const SshSettings& settings) const;
   net::Task<Result<int>> try_key_file(std::string path, std::vector<std::string>& tried,
                                       std::string& beyond_libssh);

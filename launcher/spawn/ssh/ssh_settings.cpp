@@ -50,41 +50,65 @@ std::vector<std::string> file_names(std::string_view value, SshSettings& setting
   return names;
 }
 
-void take(SshSettings& settings, std::string_view keyword, std::string_view value) {
-  if (keyword == "hostname") settings.host_name = value;
-  if (keyword == "user") settings.user = value;
-  if (keyword == "port") settings.port = static_cast<int>(parse_int(value).value_or(22));
-  if (keyword == "sessiontype") settings.has_session_type = true;
-  if (keyword == "hostkeyalias") settings.host_key_alias = value;
-  if (keyword == "stricthostkeychecking") settings.strict_host_key_checking = value;
-  if (keyword == "identityagent") settings.identity_agent = value;
-  if (keyword == "identityfile" && value != "none") settings.identity_files.emplace_back(value);
-  if (keyword == "userknownhostsfile")
-    settings.user_known_hosts_files = file_names(value, settings);
-  if (keyword == "globalknownhostsfile") {
-    settings.global_known_hosts_files = file_names(value, settings);
-  }
-  if (keyword == "hashknownhosts") settings.hashes_names = !is_off(value);
-  if (keyword == "addressfamily") settings.address_family = value;
-  if (keyword == "ciphers") settings.ciphers = value;
-  if (keyword == "macs") settings.macs = value;
-  if (keyword == "kexalgorithms") settings.key_exchanges = value;
-  if (keyword == "hostkeyalgorithms") settings.host_key_algorithms = value;
-  if (keyword == "pubkeyacceptedalgorithms" || keyword == "pubkeyacceptedkeytypes") {
-    settings.public_key_algorithms = value;
-  }
+// Keywords whose value is a text, and those that are on or off.
+struct TextKeyword {
+  std::string_view keyword;
+  std::string SshSettings::*member;
+};
+constexpr TextKeyword kTexts[] = {
+    {"hostname", &SshSettings::host_name},
+    {"user", &SshSettings::user},
+    {"hostkeyalias", &SshSettings::host_key_alias},
+    {"stricthostkeychecking", &SshSettings::strict_host_key_checking},
+    {"identityagent", &SshSettings::identity_agent},
+    {"addressfamily", &SshSettings::address_family},
+    {"ciphers", &SshSettings::ciphers},
+    {"macs", &SshSettings::macs},
+    {"kexalgorithms", &SshSettings::key_exchanges},
+    {"hostkeyalgorithms", &SshSettings::host_key_algorithms},
+    {"pubkeyacceptedalgorithms", &SshSettings::public_key_algorithms},
+    {"pubkeyacceptedkeytypes", &SshSettings::public_key_algorithms},
+};
+struct SwitchKeyword {
+  std::string_view keyword;
+  bool SshSettings::*member;
+};
+constexpr SwitchKeyword kSwitches[] = {
+    {"hashknownhosts", &SshSettings::hashes_names},
+    {"compression", &SshSettings::compression},
+    {"identitiesonly", &SshSettings::identities_only},
+    {"gssapiauthentication", &SshSettings::has_gssapi},
+    {"controlpath", &SshSettings::has_control_path},
+};
+
+void look_beyond_libssh(SshSettings& settings, std::string_view keyword, std::string_view value) {
   if (keyword == "pubkeyauthentication" && is_off(value)) {
     settings.beyond_libssh = "PubkeyAuthentication no";
   }
-  if (keyword == "compression") settings.compression = !is_off(value);
-  if (keyword == "identitiesonly") settings.identities_only = !is_off(value);
-  if (keyword == "gssapiauthentication") settings.has_gssapi = !is_off(value);
-  if (keyword == "controlpath") settings.has_control_path = !is_off(value);
   for (const BeyondLibssh& entry : kBeyondLibssh) {
     if (keyword == entry.keyword && !is_off(value) && value != entry.harmless) {
       settings.beyond_libssh = entry.shown;
     }
   }
+}
+
+void take(SshSettings& settings, std::string_view keyword, std::string_view value) {
+  for (const TextKeyword& text : kTexts) {
+    if (keyword == text.keyword) settings.*text.member = value;
+  }
+  for (const SwitchKeyword& one : kSwitches) {
+    if (keyword == one.keyword) settings.*one.member = !is_off(value);
+  }
+  if (keyword == "port") settings.port = static_cast<int>(parse_int(value).value_or(22));
+  if (keyword == "sessiontype") settings.has_session_type = true;
+  if (keyword == "identityfile" && value != "none") settings.identity_files.emplace_back(value);
+  if (keyword == "userknownhostsfile") {
+    settings.user_known_hosts_files = file_names(value, settings);
+  }
+  if (keyword == "globalknownhostsfile") {
+    settings.global_known_hosts_files = file_names(value, settings);
+  }
+  look_beyond_libssh(settings, keyword, value);
 }
 
 // Calls `each(keyword, rest)` for the lines of a configuration file, both in lower case.
