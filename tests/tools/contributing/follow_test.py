@@ -8,6 +8,7 @@ The copy is FOLDER/NAME; a copy of an earlier run is brought up to date and buil
 import filecmp
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -73,7 +74,8 @@ class Tree:
         return self.run(self.build / "bin/horovodrun", *arguments, fails=fails, timeout=120)
 
     def test(self, name, *arguments):
-        return self.run(self.build / "tests" / name, *arguments, timeout=900)
+        out = self.run(self.build / "tests" / name, *arguments, timeout=900)
+        expect("[doctest]" not in out or re.search(r"test cases: +[1-9]", out), f"no test of {name} ran\n{out}")
 
 
 def expect(claim, text):
