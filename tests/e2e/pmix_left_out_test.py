@@ -4,8 +4,9 @@ import mpi_test as mpi
 from commands_test import on_host
 from harness import *
 
-IS_SERVED = "import os; print('served', 'PMIX_RANK' in os.environ)"
-# As a package that is installed: no source of the program names MPI.
+# No source of the program names MPI, nor what serves it.
+IS_SERVED = "import os; print('served', 'PM' 'IX_RANK' in os.environ)"
+# For the folder of installed packages, whose sources the agent does not read.
 MEETS = """
 import ctypes, sys, time
 library = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
@@ -22,6 +23,10 @@ def bare_python(folder):
     """A Python without mpi4py, which that of the machine may have."""
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     return folder / "venv" / "bin" / "python3"
+
+
+def packages_of(python):
+    return next((python.parents[1] / "lib").glob("python3*/site-packages"))
 
 
 def served(*command, flags=("-np", 2), count=2, **options):
@@ -53,7 +58,7 @@ def test_all_that_may_lead_to_mpi_gets_pmix():
     mpi.need()
     folder = scratch()
     python = bare_python(folder)
-    site = next((folder / "venv" / "lib").glob("python3*/site-packages"))
+    site = packages_of(python)
     (folder / "other" / "mpi4py").mkdir(parents=True)
     expect(not served(python, "-c", IS_SERVED), "a bare Python")
     for command in (("sh", "-c", f"{python} -c \"{IS_SERVED}\""), ("timeout", 60, python, "-c", IS_SERVED),
@@ -94,19 +99,20 @@ def test_a_rank_that_uses_mpi_all_the_same_is_named_once():
     mpi.need("mpicc.openmpi")
     folder = scratch()
     python = bare_python(folder)
-    (folder / "meets.py").write_text(MEETS)
-    (folder / "numpy").symlink_to("/usr/lib/python3/dist-packages/numpy")
-    environment = clean_environment(PYTHONPATH=f"{folder}:{BUILD / 'python'}")
+    site = packages_of(python)
+    (site / "meets.py").write_text(MEETS)
+    (site / "numpy").symlink_to("/usr/lib/python3/dist-packages/numpy")
+    (site / "horovod").symlink_to(BUILD / "python" / "horovod")
     late = "import meets, os, time\ntime.sleep(2)\n"
     joins = "import meets\nfrom horovod import numpy as hvd\nhvd.init()\nprint('rank', hvd.rank())\n"
     uneven = "import meets, os, time\ntime.sleep(0.1 if os.environ['HOROVOD_RANK'] == '0' else 1)\n"
     for code in (late, uneven, joins):
-        job = Job("-np", 2, python, "-c", code, environment=environment)
+        job = Job("-np", 2, python, "-c", code)
         job.ends_with(0)
         expect(job.out.count("of 1\n") == 2, job.describe())
         expect(len([each for each in job.said() if re.search(SENTENCE, each)]) == 1, job.describe())
     for flags in (("--pmix",), ("--no-pmix",), ("--independent",)):
-        job = Job("-np", 2, *flags, python, "-c", late, environment=environment)
+        job = Job("-np", 2, *flags, python, "-c", late)
         job.ends_with(0)
         expect(job.out.count("of 2\n" if flags == ("--pmix",) else "of 1\n") == 2, job.describe())
         expect("libmpi" not in job.err, job.describe())
@@ -118,14 +124,12 @@ def test_a_host_that_sees_no_mpi_serves_it_where_another_host_does():
     # All hosts have this folder, but not what is mounted there later.
     folder = scratch(BUILD)
     python = bare_python(folder)
-    packages = folder / "packages"
-    packages.mkdir()
+    packages = packages_of(python)
     (packages / "meets.py").write_text(MEETS)
     command = ("-H", "a:2,b:2", python, "-c", "import meets")
-    environment = clean_environment(PYTHONPATH=str(packages))
 
     def run(words):
-        job = Job(*command, environment=environment)
+        job = Job(*command)
         job.ends_with(0)
         expect(job.out.count(words) == 4, job.describe())
         return job
