@@ -141,86 +141,130 @@ hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
   return report;
 }
 
-// `is_void`: set when a member of the generation was lost before all had met.
-Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
-                  bool* is_void) HVD_REQUIRES(state.mutex) {
+// How this start of the process proceeds.
+struct Start {
+  WorkerSettings settings;
+  hvd::Result<hvd::runtime::BackendSelection> backends;
+  std::optional<ElasticProcess::Joined> elastic;
+  bool is_foreign = false;  // in an elastic job of Horovod's own launcher
+  // Each start of an elastic job has its own generation, in which processes are young and old. Horovod's
+  // launcher empties its store before it. So the number of the start counts in other jobs alone.
+  uint32_t epoch = 0;
+  bool is_limited = false;  // by a time within which all ranks meet
+  hvd::Deadline deadline = hvd::Deadline::never();
+};
+
+// Nothing for a process of an elastic job whose place is provisional: complete_init() goes on.
+hvd::Result<std::optional<Start>> begin_start(const hvd_init_options& wishes,
+                                              hvd::rendezvous::PlaceRequestFrom from)
+    HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(WorkerSettings settings, WorkerSettings::from_environment());
   apply_log_settings(settings);
-  const auto backends = hvd::runtime::select_backends(settings);
+  auto backends = hvd::runtime::select_backends(settings);
   HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings, from));
-  const bool is_elastic = elastic.has_value();
-  if (is_elastic && elastic->is_provisional) {
+  if (elastic.has_value() && elastic->is_provisional) {
     if (wishes.process_set_count == 0 && wishes.rank_count == 0) {
       note_provisional(elastic->bootstrap.identity, wishes);
-      return {};
+      return std::optional<Start>();
     }
     // All ranks add these sets in their starts.
-    from = hvd::rendezvous::PlaceRequestFrom::kCollective;
-    HVD_ASSIGN_OR_RETURN(elastic, join_generation(settings, from));
+    HVD_ASSIGN_OR_RETURN(elastic,
+                         join_generation(settings, hvd::rendezvous::PlaceRequestFrom::kCollective));
   }
-  const bool is_foreign = hvd::runtime::is_in_foreign_elastic_job(settings);
-  if (is_foreign && state.epoch > 0) HVD_RETURN_IF_ERROR(hvd::runtime::take_next_place(&settings));
-  // Each start of an elastic job has its own generation, in which processes are young and old. Horovod's
-  // launcher empties its store before it.
-  const uint32_t epoch = is_elastic || is_foreign ? 0 : state.epoch;
+  Start start{.settings = std::move(settings),
+              .backends = std::move(backends),
+              .elastic = std::move(elastic)};
+  start.is_foreign = hvd::runtime::is_in_foreign_elastic_job(start.settings);
+  if (start.is_foreign && state.epoch > 0) {
+    HVD_RETURN_IF_ERROR(hvd::runtime::take_next_place(&start.settings));
+  }
+  start.epoch = start.elastic || start.is_foreign ? 0 : state.epoch;
   // In an elastic job all ranks have called hvd_init by now.
-  const bool is_limited = wishes.timeout_seconds > 0 || is_elastic || is_foreign;
-  if (wishes.timeout_seconds > 0) settings.set_start_seconds(wishes.timeout_seconds);
-  if (is_limited) settings.set_init_seconds(settings.start_seconds);
-  const hvd::Deadline deadline = hvd::Deadline::after_seconds(settings.init_seconds);
-  auto found = is_elastic ? hvd::Result(std::move(elastic->bootstrap))
-                          : hvd::runtime::bootstrap(
-                                settings, deadline, epoch,
-                                state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
+  start.is_limited = wishes.timeout_seconds > 0 || start.elastic || start.is_foreign;
+  if (wishes.timeout_seconds > 0) start.settings.set_start_seconds(wishes.timeout_seconds);
+  if (start.is_limited) start.settings.set_init_seconds(start.settings.start_seconds);
+  start.deadline = hvd::Deadline::after_seconds(start.settings.init_seconds);
+  return std::optional(std::move(start));
+}
+
+hvd::Result<hvd::runtime::Bootstrap> find_others(Start* start) HVD_REQUIRES(state.mutex) {
+  auto found = start->elastic ? hvd::Result(std::move(start->elastic->bootstrap))
+                              : hvd::runtime::bootstrap(
+                                    start->settings, start->deadline, start->epoch,
+                                    state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
   if (!found.ok()) {
-    if (is_foreign) ++state.epoch;  // the next start asks
-    return backends.ok() ? found.error() : backends.error();
+    if (start->is_foreign) ++state.epoch;  // the next start asks
+    return start->backends.ok() ? found.error() : start->backends.error();
   }
-  hvd::runtime::Bootstrap& bootstrap = *found;
-  if (bootstrap.saved && !state.saved_bootstrap) save(bootstrap.saved);
-  if (!bootstrap.secret.empty()) settings.set_job_secret(bootstrap.secret);
-  hvd::log::set_identity(hvd::cat("rank ", std::max(bootstrap.identity.rank, 0)));
+  if (found->saved && !state.saved_bootstrap) save(found->saved);
+  if (!found->secret.empty()) start->settings.set_job_secret(found->secret);
+  const int32_t rank = std::max(found->identity.rank, 0);
+  hvd::log::set_identity(hvd::cat("rank ", rank));
+  warn_of_misspelt_variables(start->settings, rank);
+  return found;
+}
 
-  warn_of_misspelt_variables(settings, std::max(bootstrap.identity.rank, 0));
-
-  const auto catalogue = hvd::runtime::installed_plugins(settings);
-  hvd::runtime::log_refusals(catalogue, settings, bootstrap.identity.rank == 0);
+// Takes the settings of the start.
+hvd::Result<hvd::runtime::RuntimeOptions> options_of(Start* start, const hvd_init_options& wishes,
+                                                     hvd::runtime::Bootstrap* bootstrap)
+    HVD_REQUIRES(state.mutex) {
+  const bool is_first = bootstrap->identity.rank == 0;
+  const auto catalogue = hvd::runtime::installed_plugins(start->settings);
+  hvd::runtime::log_refusals(catalogue, start->settings, is_first);
   hvd::runtime::RuntimeOptions options;
-  options.settings = std::move(settings);
+  options.settings = std::move(start->settings);
   options.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
   options.ops = catalogue.usable(HVD_PLUGIN_OP);
-  if (options.settings.encrypts && !bootstrap.identity.has_one_host()) {
-    hvd::runtime::leave_out_unencrypted(catalogue, bootstrap.identity.rank == 0,
-                                        &options.controllers, &options.ops);
+  if (options.settings.encrypts && !bootstrap->identity.has_one_host()) {
+    hvd::runtime::leave_out_unencrypted(catalogue, is_first, &options.controllers, &options.ops);
   }
-  apply_selection(backends, &options);
-  if (!bootstrap.trouble.ok()) options.backends = bootstrap.trouble;
-  options.published = std::move(bootstrap.published);
+  apply_selection(start->backends, &options);
+  if (!bootstrap->trouble.ok()) options.backends = bootstrap->trouble;
+  options.published = std::move(bootstrap->published);
   options.heap = &heap();
-  options.epoch = epoch;
-  options.is_elastic = is_elastic;
+  options.epoch = start->epoch;
+  options.is_elastic = start->elastic.has_value();
   ++state.epoch;
   options.stack = state.stack;
-  options.start_deadline = deadline;
-  options.connect_seconds = is_limited ? 0 : options.settings.start_seconds;
+  options.start_deadline = start->deadline;
+  options.connect_seconds = start->is_limited ? 0 : options.settings.start_seconds;
   HVD_RETURN_IF_ERROR(read_sets(wishes, &options.process_sets));
   if (wishes.rank_count > 0 && wishes.ranks == nullptr) {
     return hvd::invalid_argument("the ranks that are to start are NULL");
   }
   options.ranks.assign(wishes.ranks, wishes.ranks + wishes.rank_count);
-  HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap.identity));
+  HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap->identity));
+  if (start->elastic) options.interruption = start->elastic->interruption.get();
+  return options;
+}
+
+void replace_runtime(std::unique_ptr<Runtime> runtime, std::shared_ptr<void> session)
+    HVD_REQUIRES(state.mutex) {
+  Runtime* old = state.current.exchange(runtime.release());
+  // Calls that still use the old one are about to end: it refuses everything.
+  while (state.calls.load() != 0) std::this_thread::yield();
+  delete old;
+  state.session = new std::shared_ptr<void>(std::move(session));
+}
+
+// `is_void`: set when a member of the generation was lost before all had met.
+Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
+                  bool* is_void) HVD_REQUIRES(state.mutex) {
+  HVD_ASSIGN_OR_RETURN(auto start, begin_start(wishes, from));
+  if (!start) return {};
+  HVD_ASSIGN_OR_RETURN(auto bootstrap, find_others(&*start));
+  HVD_ASSIGN_OR_RETURN(auto options, options_of(&*start, wishes, &bootstrap));
+  const bool is_elastic = options.is_elastic;
   // Before they meet, since wrong worlds may never. A caller that names its ranks wants its own world.
   const hvd::rendezvous::WorldReport report = report_of(bootstrap.identity, options);
   hvd::runtime::notify_agent(report);
-  if (is_elastic) options.interruption = elastic->interruption.get();
   auto runtime =
       Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options));
-  const auto loss = [&] {
-    return is_elastic ? state.elastic.load()->loss(bootstrap.identity.generation) : Status();
-  };
   if (!runtime.ok()) {
-    *is_void = !loss().ok();
-    return *is_void ? loss() : with_evidence(runtime.error(), bootstrap.evidence);
+    const Status loss =
+        is_elastic ? state.elastic.load()->loss(bootstrap.identity.generation) : Status();
+    *is_void = !loss.ok();
+    return *is_void ? loss : with_evidence(runtime.error(), bootstrap.evidence);
   }
   if (!is_elastic && (*runtime)->identity().local_rank == 0) {
     hvd::rendezvous::WorldReport met = report;
@@ -228,11 +272,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
     hvd::runtime::notify_agent(met);
   }
   if (is_elastic) state.elastic.load()->has_met();
-  Runtime* old = state.current.exchange(runtime->release());
-  // Calls that still use the old one are about to end: it refuses everything.
-  while (state.calls.load() != 0) std::this_thread::yield();
-  delete old;
-  state.session = new std::shared_ptr<void>(std::move(bootstrap.session));
+  replace_runtime(*std::move(runtime), std::move(bootstrap.session));
   return {};
 }
 
