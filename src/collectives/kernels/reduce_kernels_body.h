@@ -251,80 +251,105 @@ inline void store_block(typename E::Output* __restrict out,
   for (; i < count; ++i) out[i] = E::store(block[i]);
 }
 
+// A block fits into the first-level cache, and is large enough to hide the cost of the outer loop.
+constexpr size_t kBlock = 1024;
+
+// One or two inputs without a factor before, straight into the result. False: not possible.
 template <typename E, int kOp>
-void reduce(void* result, const void* const* inputs, size_t input_count, size_t count,
-            const Scale& before, const Scale& after) {
-  using Storage = typename E::Storage;
-  using Value = typename E::Value;
-  auto* out = static_cast<typename E::Output*>(result);
-  const bool divides = E::kIsFloat && after.is_inexact;
+inline bool reduce_directly(void* result, const void* const* inputs, size_t input_count,
+                            size_t count, const Scale& before, const Scale& after) {
   if constexpr (E::kDirect) {
-    if (input_count == 1 && result == inputs[0] && !before.active && !after.active) return;
-    if (input_count == 2 && !before.active) {
-      if (!after.active) return reduce_two<E, kOp, Finish::kNothing>(result, inputs, count, after);
-      if constexpr (E::kScalesInPassing) {
-        if (!divides) return reduce_two<E, kOp, Finish::kScale>(result, inputs, count, after);
+    if (before.active) return false;
+    if (input_count == 1) return result == inputs[0] && !after.active;
+    if (input_count != 2) return false;
+    const bool divides = E::kIsFloat && after.is_inexact;
+    if (!after.active) {
+      reduce_two<E, kOp, Finish::kNothing>(result, inputs, count, after);
+      return true;
+    }
+    if constexpr (E::kScalesInPassing) {
+      if (!divides) {
+        reduce_two<E, kOp, Finish::kScale>(result, inputs, count, after);
+        return true;
       }
-      if constexpr (E::kDividesInPassing && kOp == HVD_SUM) {
-        if (divides) return reduce_two<E, kOp, Finish::kDivide>(result, inputs, count, after);
+    }
+    if constexpr (E::kDividesInPassing && kOp == HVD_SUM) {
+      if (divides) {
+        reduce_two<E, kOp, Finish::kDivide>(result, inputs, count, after);
+        return true;
       }
     }
   }
-  // A block fits into the first-level cache, and is large enough to hide the cost of the outer
-  // loop.
-  constexpr size_t kBlock = 1024;
-  Value block[kBlock], converted[E::kConvertsBlocks ? kBlock : 1];
-  for (size_t first = 0; first < count; first += kBlock) {
-    const size_t n = count - first < kBlock ? count - first : kBlock;
-    const auto input = [&](size_t k) { return static_cast<const Storage*>(inputs[k]) + first; };
-    const auto values = [&](size_t k) {
-      if constexpr (!E::kConvertsBlocks) return input(k);
-      if constexpr (E::kConvertsBlocks) {
-        load_block<E>(converted, input(k), n);
-        return static_cast<const Value*>(converted);
-      }
-    };
-    const auto load = [](auto value) {
-      if constexpr (!E::kConvertsBlocks) return E::load(value);
-      if constexpr (E::kConvertsBlocks) return value;
-    };
-    // Two inputs at a time: the block is read and written half as often.
-    constexpr bool kByTwo = !E::kConvertsBlocks;
-    size_t k = 1;
-    if (kByTwo && input_count > 1 && !before.active) {
-      const auto *const in = values(0), *const next = values(1);
-      for (size_t i = 0; i < n; ++i) block[i] = combine<E, kOp>(load(in[i]), load(next[i]));
-      k = 2;
-    } else {
-      load_block<E>(block, input(0), n);
+  return false;
+}
+
+// Reduces elements `first` to `first + n` of all inputs into the block.
+template <typename E, int kOp>
+inline void reduce_block(typename E::Value* __restrict block, const void* const* inputs,
+                         size_t input_count, size_t first, size_t n, const Scale& before) {
+  using Storage = typename E::Storage;
+  using Value = typename E::Value;
+  Value converted[E::kConvertsBlocks ? kBlock : 1];
+  const auto input = [&](size_t k) { return static_cast<const Storage*>(inputs[k]) + first; };
+  const auto values = [&](size_t k) {
+    if constexpr (!E::kConvertsBlocks) return input(k);
+    if constexpr (E::kConvertsBlocks) {
+      load_block<E>(converted, input(k), n);
+      return static_cast<const Value*>(converted);
     }
-    if (before.active) {
-      for (size_t i = 0; i < n; ++i) block[i] = E::scale(block[i], before);
-      for (; k < input_count; ++k) {
-        const auto* const in = values(k);
-        for (size_t i = 0; i < n; ++i) {
-          block[i] = combine<E, kOp>(block[i], E::scale(load(in[i]), before));
-        }
-      }
-    }
-    for (; kByTwo && k + 1 < input_count; k += 2) {
-      const auto *const in = values(k), *const next = values(k + 1);
-      for (size_t i = 0; i < n; ++i) {
-        const Value both = combine<E, kOp>(block[i], load(in[i]));
-        block[i] = E::with_one_nan(combine<E, kOp>(both, load(next[i])));
-      }
-    }
+  };
+  const auto load = [](auto value) {
+    if constexpr (!E::kConvertsBlocks) return E::load(value);
+    if constexpr (E::kConvertsBlocks) return value;
+  };
+  // Two inputs at a time: the block is read and written half as often.
+  constexpr bool kByTwo = !E::kConvertsBlocks;
+  size_t k = 1;
+  if (kByTwo && input_count > 1 && !before.active) {
+    const auto *const in = values(0), *const next = values(1);
+    for (size_t i = 0; i < n; ++i) block[i] = combine<E, kOp>(load(in[i]), load(next[i]));
+    k = 2;
+  } else {
+    load_block<E>(block, input(0), n);
+  }
+  if (before.active) {
+    for (size_t i = 0; i < n; ++i) block[i] = E::scale(block[i], before);
     for (; k < input_count; ++k) {
       const auto* const in = values(k);
       for (size_t i = 0; i < n; ++i) {
-        block[i] = E::with_one_nan(combine<E, kOp>(block[i], load(in[i])));
+        block[i] = combine<E, kOp>(block[i], E::scale(load(in[i]), before));
       }
     }
-    if (before.active || input_count <= 2) {
-      for (size_t i = 0; i < n; ++i) block[i] = E::with_one_nan(block[i]);
+  }
+  for (; kByTwo && k + 1 < input_count; k += 2) {
+    const auto *const in = values(k), *const next = values(k + 1);
+    for (size_t i = 0; i < n; ++i) {
+      const Value both = combine<E, kOp>(block[i], load(in[i]));
+      block[i] = E::with_one_nan(combine<E, kOp>(both, load(next[i])));
     }
+  }
+  for (; k < input_count; ++k) {
+    const auto* const in = values(k);
+    for (size_t i = 0; i < n; ++i) {
+      block[i] = E::with_one_nan(combine<E, kOp>(block[i], load(in[i])));
+    }
+  }
+  if (before.active || input_count <= 2) {
+    for (size_t i = 0; i < n; ++i) block[i] = E::with_one_nan(block[i]);
+  }
+}
+
+template <typename E, int kOp>
+void reduce(void* result, const void* const* inputs, size_t input_count, size_t count,
+            const Scale& before, const Scale& after) {
+  if (reduce_directly<E, kOp>(result, inputs, input_count, count, before, after)) return;
+  auto* out = static_cast<typename E::Output*>(result);
+  typename E::Value block[kBlock];
+  for (size_t first = 0; first < count; first += kBlock) {
+    const size_t n = count - first < kBlock ? count - first : kBlock;
+    reduce_block<E, kOp>(block, inputs, input_count, first, n, before);
     if constexpr (E::kIsFloat) {
-      if (divides) {
+      if (after.is_inexact) {
         store_quotients<E>(out + first, block, n, after);
         continue;
       }
