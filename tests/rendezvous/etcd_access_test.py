@@ -293,14 +293,14 @@ class TlsTest(EtcdAccessTest):
                          "does not prove that it is 127.0.0.1: .*--etcd-ca")
         self.assertIn("wants a certificate of this side", self.refused(*ca, address="etcds"))
         self.assertIn("write --backend etcds://", self.refused(*ca))
-        self.tells("etcds:// if it speaks TLS")
+        self.tells("etcds:// if it has TLS")
         self.assertIn("--etcd-ca: ", self.refused("--etcd-ca", "/none", address="etcds"))
         self.scheme = "http"
         self.kill("etcd")
         self.etcd_flags = lambda: []
         self.start_etcd()
         self.ask_etcd("kv/range", key=b64("x"))
-        self.tells("etcd:// if it speaks no TLS", *ca, address="etcds")
+        self.tells("etcd:// if it has no TLS", *ca, address="etcds")
 
 
 def load_tests(loader, *_):

@@ -111,7 +111,7 @@ class TlsTest(unittest.TestCase):
         plain = f"tcp:127.0.0.1:{self.port}"
         said = self.outcome(self.worker(address=plain), 1)
         self.assertEqual(said.count("\n"), 1, said)
-        self.assertIn("speaks TLS alone: name it by https://", said)
+        self.assertIn("accepts only TLS: use https://", said)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             self.port = silent.getsockname()[1]
             worker = self.worker("127.0.0.1", self.ca, HOROVOD_START_TIMEOUT="2")

@@ -19,7 +19,7 @@ constexpr std::string_view kUpgrade =
     "Connection: Upgrade, close\r\n"
     "Content-Type: text/plain\r\n"
     "Content-Length: 51\r\n\r\n"
-    "this port speaks TLS alone: name it by https://...\n";
+    "this port accepts only TLS: use https://...\n";
 
 }  // namespace
 
