@@ -20,6 +20,8 @@ namespace asio = net::asio;
 // The pauses between attempts to run the command again.
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{1000};
+// The pause after a refused login beside a connection that is still there.
+constexpr std::chrono::milliseconds kPauseBeside{3000};
 // The time limits of the attempts. A slow login needs a long attempt. After a cut, a new attempt is faster: the time
 // between two SYNs of one grows to 8 s and more.
 constexpr std::chrono::seconds kFirstAttempt{10};
@@ -233,7 +235,8 @@ net::Task<void> ResumableDuplex::Running::respawn() {
       fail(unavailable(cat(connection_ ? silence : broken_.message(), "; ", status.message())));
       break;
     }
-    pause_.expires_after(pause);
+    const bool is_late = status.code() == Code::kDeadlineExceeded;
+    pause_.expires_after(connection_ && !is_late ? kPauseBeside : pause);
     co_await pause_.async_wait(net::use_tuple);
     pause = std::min(2 * pause, kLongestPause);
     limit = std::min(limit + kLongerAttempt, kLongestAttempt);
@@ -254,13 +257,14 @@ net::Task<Status> ResumableDuplex::Running::try_respawn(std::chrono::seconds lim
   const auto [error, status] = co_await asio::co_spawn(
       executor_, open_another(), asio::bind_cancellation_slot(cancel->slot(), net::use_tuple));
   cancel_.reset();
-  if (*is_late) co_return unavailable(cat("no other connection within ", limit.count(), " s"));
+  if (*is_late)
+    co_return deadline_exceeded(cat("no other connection within ", limit.count(), " s"));
   if (error) co_return unavailable("opening another connection was given up");
   co_return status;
 }
 
 net::Task<Status> ResumableDuplex::Running::open_another() {
-  auto spawned = co_await reconnection_.respawn();
+  auto spawned = co_await reconnection_.respawn(silence_ >= kUnnoticedSeconds);
   if (!spawned.ok()) co_return spawned.status();
   Status status;
   // The agent may have answered meanwhile, over the present connection.

@@ -19,8 +19,9 @@ namespace hvd::launcher {
 // The source of another connection to the same agent.
 struct Reconnection {
   std::string host = {};  // for messages
-  // Runs the command again that started the agent. Null: this launcher opens no other connection.
-  std::function<net::Task<Result<std::unique_ptr<Duplex>>>()> respawn = {};
+  // Runs the command again that started the agent. `is_silent`: the present connection is, and so are those that it
+  // shares with others. Null: this launcher opens no other connection.
+  std::function<net::Task<Result<std::unique_ptr<Duplex>>>(bool is_silent)> respawn = {};
   // The agent dials the launcher: resume() brings the connection.
   bool is_by_agent = false;
   // How long an agent that does not dial waits for another connection.

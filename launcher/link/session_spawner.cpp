@@ -18,8 +18,9 @@ net::Task<Result<std::unique_ptr<Duplex>>> SessionSpawner::spawn(
   reconnection.is_by_agent = how_ == Return::kByAgent;
   if (how_ == Return::kBySpawner) {
     reconnection.agent_wait_seconds = kAgentWaits;
-    reconnection.respawn = [this, again = target]() mutable {
+    reconnection.respawn = [this, again = target](bool is_silent) mutable {
       again.may_ask = false;
+      again.may_share = !is_silent;
       return inner_.spawn(again, [](SpawnStage) {});
     };
   }

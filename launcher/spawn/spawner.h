@@ -33,6 +33,7 @@ struct SpawnTarget {
   std::string agent_path;     // path of this build's horovod-agent on the launcher's machine
   std::string agent_dir;      // HOROVOD_AGENT_DIR of the user, or empty
   bool may_ask = true;        // whether a command of the user may ask for a password
+  bool may_share = true;      // whether ssh may use a connection of another ssh (ControlPath)
   std::string command;        // starts a shell on the host, for CommandSpawner; empty: by ssh
   bool may_be_local = true;   // this machine's own host may have an agent that is a child
   bool is_step = false;       // of Slurm: `command` is ours, and messages do not show it

@@ -66,6 +66,9 @@ net::Task<Result<std::unique_ptr<Duplex>>> SystemSsh::run(std::string command) {
       accepts_new_key_ ? "StrictHostKeyChecking=accept-new" : "StrictHostKeyChecking=yes",
       "-o",
       accepts_new_key_ ? "LogLevel=DEBUG1" : "LogLevel=ERROR"};
+  if (!login_.target.may_share) {
+    child.arguments.insert(child.arguments.end(), {"-o", "ControlPath=none"});
+  }
   // Settings for interactive use, which would close the link. An older ssh refuses their names.
   if (login_.settings.has_session_type) {
     for (const char* option :

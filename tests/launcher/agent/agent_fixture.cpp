@@ -139,7 +139,7 @@ AgentFixture::AgentFixture(std::vector<std::string> command) : mark_(random_mark
 
 AgentFixture::AgentFixture(Respawned) : mark_(random_mark()) {
   begin_session(start_program({HVD_AGENT}, guardian_),
-                {.respawn = [this] { return respawn(); }, .agent_wait_seconds = 5});
+                {.respawn = [this](bool) { return respawn(); }, .agent_wait_seconds = 5});
 }
 
 net::Task<Result<std::unique_ptr<Duplex>>> AgentFixture::respawn() {

@@ -67,7 +67,7 @@ class Link {
  public:
   explicit Link(double seconds = 60, bool is_by_agent = true) {
     Reconnection reconnection{.is_by_agent = is_by_agent, .agent_wait_seconds = 5};
-    if (!is_by_agent) reconnection.respawn = [this] { return respawn(); };
+    if (!is_by_agent) reconnection.respawn = [this](bool) { return respawn(); };
     stream_ =
         std::make_unique<ResumableDuplex>(loop_.get_executor(), connect(), std::move(reconnection));
     stream_->survive(seconds);
