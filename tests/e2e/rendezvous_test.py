@@ -96,7 +96,7 @@ def test_workers_started_by_hand_on_two_hosts():
         expect(ranks_in(said) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"),
                                   ("3", "1 of 2")], said)
         surplus = Shell("b", folder, work).ends_with(1)
-        expect("has its 4 workers already" in surplus, surplus)
+        expect("already has its 4 workers" in surplus, surplus)
         server.end()
         said.append(surplus + server.said)
         expect(token not in "".join(said), "the token is in a log")

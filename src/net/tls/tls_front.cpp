@@ -18,7 +18,7 @@ constexpr std::string_view kUpgrade =
     "Upgrade: TLS/1.2\r\n"
     "Connection: Upgrade, close\r\n"
     "Content-Type: text/plain\r\n"
-    "Content-Length: 51\r\n\r\n"
+    "Content-Length: 44\r\n\r\n"
     "this port accepts only TLS: use https://...\n";
 
 }  // namespace
