@@ -63,7 +63,7 @@ def test_programs_that_are_no_mpirun():
         write_mpirun(folder, "echo mpirun of nobody")
         job = Job("--mpi", "-np", 1, "true", environment=environment)
         job.ends_with(2)
-        one_sentence(job, "says mpirun of nobody; put that of Open MPI")
+        one_sentence(job, "prints mpirun of nobody; put that of Open MPI")
         job = Job("--mpi", "--store-fd", 3, "-np", 1, "true", environment=environment)
         job.ends_with(2)
         one_sentence(job, "leave out use_mpi")
