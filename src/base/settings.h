@@ -32,7 +32,8 @@ struct Setting {
   const char* variable = "";    // "HOROVOD_START_TIMEOUT" or ""
   SettingType type = SettingType::kText;
   const char* value = "";  // kind of its value in help, "SECONDS"; "" for a flag without one
-  const char* default_value = "";  // as text; "" is unset
+  // As text; "" is unset. A row that leaves it out has "0" for a flag, else "".
+  const char* default_value = nullptr;
   // Size of one unit of the flag and config key, in units of the variable.
   int64_t flag_unit = 1;
   bool is_inverse_in_config = false;  // the config key says the opposite
@@ -41,7 +42,7 @@ struct Setting {
   const char* choices =
       "";  // the values that it takes, separated by commas, in any case of letters; "": all
   bool takes_others = false;  // besides its choices
-  const char* section = "";   // topic of --help
+  const char* section = "";   // topic of --help; the table sets it
   bool is_common = false;     // --help lists it, besides --help-all
   const char* help = "";      // begins with a verb or a noun phrase; at most 132 letters
 };

@@ -1,29 +1,12 @@
+#include <algorithm>
+#include <array>
+
 #include "base/settings.h"
 
 namespace hvd {
 namespace {
 
 using enum SettingType;
-
-// Topics of --help, in its order.
-constexpr char kJob[] = "job";
-constexpr char kHosts[] = "hosts";
-constexpr char kElastic[] = "elastic";
-constexpr char kSsh[] = "ssh";
-constexpr char kNetwork[] = "network";
-constexpr char kJoin[] = "join";
-constexpr char kEnvironment[] = "environment";
-constexpr char kOutput[] = "output";
-constexpr char kEnd[] = "end";
-constexpr char kLauncher[] = "launcher";
-constexpr char kTuning[] = "tuning";
-constexpr char kAutotune[] = "autotune";
-constexpr char kStall[] = "stall";
-constexpr char kTimeline[] = "timeline";
-constexpr char kLibraries[] = "libraries";
-constexpr char kLogging[] = "logging";
-constexpr char kQuestions[] = "questions";
-constexpr char kIdentity[] = "identity";
 
 constexpr char kForOriginal[] =
     "No effect here: the flag reaches only ranks that run the original Horovod, as this variable.";
@@ -32,20 +15,18 @@ constexpr char kIgnored[] = "No effect here: accepted because jobs of the origin
 constexpr int kMostRanks = 1 << 24;
 constexpr int kMostSlots = 1 << 16;
 
-constexpr Setting kTable[] = {
+constexpr Setting kJob[] = {
     {.key = "num_proc",
      .flags = "-np,--num-proc",
      .aliases = "-n,--n,--np",
      .type = kInt,
      .value = "N",
      .range = NumberRange{1, kMostRanks},
-     .section = kJob,
      .is_common = true,
      .help = "Number of ranks, at most the hosts' slots."},
     {.key = "config_file",
      .flags = "--config-file",
      .value = "FILE",
-     .section = kJob,
      .is_common = true,
      .help =
          "YAML file of settings. Flags win over the file, and the file wins over the environment."},
@@ -53,20 +34,17 @@ constexpr Setting kTable[] = {
      .flags = "--wdir",
      .aliases = "-wdir,-wd,--wd,--chdir",
      .value = "DIR",
-     .section = kJob,
      .is_common = true,
      .help = "Working directory of the ranks on all hosts; default the current one."},
     {.key = "stage",
      .flags = "--stage",
      .value = "PATH",
-     .section = kJob,
      .is_common = true,
      .help =
          "Copy a file or directory to every host before the job starts; the ranks find it there."},
     {.key = "remote_init",
      .flags = "--remote-init",
      .value = "COMMAND",
-     .section = kJob,
      .help = "Shell command to run once on each host, such as 'module load x'; the ranks get its "
              "environment."},
     {.key = "start_timeout",
@@ -76,7 +54,6 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "30",
      .range = NumberRange{0.1, 1e8},
-     .section = kJob,
      .is_common = true,
      .help = "Time to start hosts and connect ranks."},
     {.key = "init_timeout",
@@ -86,27 +63,20 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "600",
      .range = NumberRange{0.1, 1e8},
-     .section = kJob,
      .help = "Time that a rank has to call hvd.init() once another one waits for it there."},
     {.key = "dry_run",
      .flags = "--dry-run",
      .type = kFlag,
-     .default_value = "0",
-     .section = kJob,
      .is_common = true,
      .help = "Print the plan, or the command line of --mpi and --jsrun, and start nothing."},
     {.key = "verbose",
      .flags = "--verbose",
      .type = kFlag,
-     .default_value = "0",
-     .section = kJob,
      .is_common = true,
      .help = "Print the launch's steps, times and reasons."},
     {.key = "detach",
      .flags = "--detach",
      .type = kFlag,
-     .default_value = "0",
-     .section = kJob,
      .is_common = true,
      .help =
          "Return when all ranks run; the job goes on without the terminal. See horovodrun attach."},
@@ -116,7 +86,6 @@ constexpr Setting kTable[] = {
      .value = "N",
      .default_value = "0",
      .range = NumberRange{0, 1e6},
-     .section = kJob,
      .is_common = true,
      .help = "Restarts of a failed job (3 if elastic)."},
     {.key = "spares",
@@ -125,7 +94,6 @@ constexpr Setting kTable[] = {
      .value = "N",
      .default_value = "0",
      .range = NumberRange{0, kMostRanks},
-     .section = kJob,
      .help = "Hold back the last N hosts to replace hosts that fail."},
     // Only horovod.run gives this flag, so no list names it.
     {.key = "store_fd",
@@ -133,28 +101,25 @@ constexpr Setting kTable[] = {
      .type = kInt,
      .value = "FD",
      .range = NumberRange{0, 1 << 20},
-     .section = kJob,
      .help = "Inherited Unix socket of the program that starts this launcher; it gets the job's "
              "secret and "
              "store."},
     {.key = "disable_cache",
      .flags = "--disable-cache",
      .type = kFlag,
-     .default_value = "0",
-     .section = kJob,
      .help = "No effect: the launcher checks all hosts at every start and keeps no cache."},
     {.key = "agent_dir",
      .variable = "HOROVOD_AGENT_DIR",
      .value = "DIR",
-     .section = kJob,
      .help =
          "Directory on the hosts that keeps the agent; unused where other users can change it."},
+};
 
+constexpr Setting kHosts[] = {
     {.key = "hosts",
      .flags = "-H,--hosts",
      .aliases = "--host,-host,-hosts",
      .value = "HOST:SLOTS,...",
-     .section = kHosts,
      .is_common = true,
      .help =
          "Hosts and slots, such as a:4,b:4 or n[01-16]:8; default: the scheduler's, or localhost."},
@@ -162,7 +127,6 @@ constexpr Setting kTable[] = {
      .flags = "-hostfile,--hostfile",
      .aliases = "--machinefile,-machinefile,-f",
      .value = "FILE",
-     .section = kHosts,
      .is_common = true,
      .help = "File with one host per line, such as 'a slots=4'; - is standard input."},
     {.key = "slots_per_host",
@@ -173,13 +137,11 @@ constexpr Setting kTable[] = {
      .value = "N|gpu|cpu",
      .default_value = "1",
      .range = NumberRange{1, kMostSlots},
-     .section = kHosts,
      .is_common = true,
      .help = "Slots of each host without a number."},
     // --slots-per-host gpu sets it.
     {.key = "slots_by",
      .value = "DEVICE",
-     .section = kHosts,
      .help = "Count the slots of each host by its GPUs or its cores: gpu, cpu, or auto (GPUs where "
              "there are any)."},
     {.key = "nnodes",
@@ -187,15 +149,15 @@ constexpr Setting kTable[] = {
      .type = kInt,
      .value = "N",
      .range = NumberRange{1, kMostRanks},
-     .section = kHosts,
      .help = "Use only the first N hosts."},
+};
 
+constexpr Setting kElastic[] = {
     {.key = "min_num_proc",
      .flags = "--min-np,--min-num-proc",
      .type = kInt,
      .value = "N",
      .range = NumberRange{1, kMostRanks},
-     .section = kElastic,
      .help = "Smallest number of ranks of an elastic job; with fewer it pauses. Makes the job "
              "elastic. Default: -np."},
     {.key = "max_num_proc",
@@ -203,12 +165,10 @@ constexpr Setting kTable[] = {
      .type = kInt,
      .value = "N",
      .range = NumberRange{1, kMostRanks},
-     .section = kElastic,
      .help = "Largest number of ranks of an elastic job; default: all slots."},
     {.key = "host_discovery_script",
      .flags = "--host-discovery-script",
      .value = "COMMAND",
-     .section = kElastic,
      .help = "Shell command that prints the current hosts, one per line, such as a:4."},
     {.key = "elastic_timeout",
      .flags = "--elastic-timeout",
@@ -217,28 +177,23 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "600",
      .range = NumberRange{0, 1e8},
-     .section = kElastic,
      .help = "Time that an elastic job waits for enough slots; 0: the default."},
     {.key = "job_reset_limit",
      .flags = "--reset-limit",
      .config_key = "reset_limit",
      .value = "N[/SECONDS]",
-     .section = kElastic,
      .help = "Number of changes of the ranks, in total or within SECONDS; the next change ends the "
              "job."},
     {.key = "cooldown_range",
      .flags = "--blacklist-cooldown-range",
      .config_key = "blacklist_cooldown_range",
      .value = "LO HI",
-     .section = kElastic,
      .help = "Seconds until a failed host is used again: first LO, then doubled up to HI; default: "
              "never."},
 
     {.key = "restart_ranks",
      .flags = "--restart-ranks",
      .type = kFlag,
-     .default_value = "0",
-     .section = kElastic,
      .help = "Start a failed rank of an elastic job again on its host, instead of leaving that "
              "host out."},
     {.key = "leave_grace",
@@ -247,43 +202,41 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "30",
      .range = NumberRange{0, 1e6},
-     .section = kElastic,
      .help = "Time that the ranks of a host have to commit after SIGTERM to its agent; 0: none."},
+};
 
+constexpr Setting kSsh[] = {
     {.key = "ssh_port",
      .flags = "-p,--ssh-port",
      .type = kInt,
      .value = "PORT",
      .range = NumberRange{1, 65535},
-     .section = kSsh,
      .is_common = true,
      .help = "Port of sshd on the hosts."},
     {.key = "ssh_identity_file",
      .flags = "-i,--ssh-identity-file",
      .value = "FILE",
-     .section = kSsh,
      .is_common = true,
      .help = "Private key for ssh."},
     {.key = "ssh_command",
      .flags = "--ssh-command",
      .value = "COMMAND",
-     .section = kSsh,
      .help = "Program and flags to use for ssh, such as 'ssh -F FILE', instead of the built-in "
              "client."},
     {.key = "launch_agent",
      .flags = "--launch-agent",
      .value = "COMMAND",
-     .section = kSsh,
      .is_common = true,
      .help =
          "Command that opens a stream to a host instead of ssh, such as 'docker exec -i {host}'."},
+};
 
+constexpr Setting kNetwork[] = {
     {.key = "network_interfaces",
      .flags = "--network-interfaces",
      .aliases = "--network-interface",
      .variable = "HOROVOD_NETWORK_INTERFACES",
      .value = "NAME,...",
-     .section = kNetwork,
      .is_common = true,
      .help = "Interfaces and networks that hosts may use, such as eth0,10.0.0.0/8,^docker0; "
              "default all."},
@@ -291,7 +244,6 @@ constexpr Setting kTable[] = {
      .flags = "--port-range",
      .variable = "HOROVOD_PORT_RANGE",
      .value = "FIRST-LAST",
-     .section = kNetwork,
      .help = "Ports for everything that listens, on every host."},
     {.key = "link_timeout",
      .flags = "--link-timeout",
@@ -300,27 +252,24 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "60",
      .range = NumberRange{1, 1e6},
-     .section = kNetwork,
      .help =
          "Time after which a rank that gets no answer from a rank on another host ends the job."},
     {.key = "encrypt",
      .flags = "--encrypt",
      .variable = "HOROVOD_ENCRYPT",
      .type = kFlag,
-     .default_value = "0",
-     .section = kNetwork,
      .help = "Encrypt what ranks on different hosts send to each other, by AES-256-GCM."},
+};
 
+constexpr Setting kJoin[] = {
     {.key = "listen",
      .flags = "--listen",
      .value = "[HOST]:PORT",
-     .section = kJoin,
      .is_common = true,
      .help = "Wait at this address for hosts that join by `horovod-agent --join`."},
     {.key = "token_file",
      .flags = "--token-file",
      .value = "FILE",
-     .section = kJoin,
      .help =
          "File with the hexadecimal token of joining hosts, readable only by you, or by a group if "
          "root owns it. Created if missing."},
@@ -329,40 +278,35 @@ constexpr Setting kTable[] = {
      .type = kInt,
      .value = "FD",
      .range = NumberRange{0, 1 << 20},
-     .section = kJoin,
      .help =
          "Inherited descriptor to read the token from, such as a pipe, instead of --token-file."},
     {.key = "tls_cert",
      .flags = "--tls-cert",
      .value = "FILE",
-     .section = kJoin,
      .help = "PEM file of certificates: hosts may also join by horovod-agent --join "
              "https://HOST:PORT."},
     {.key = "tls_key",
      .flags = "--tls-key",
      .value = "FILE",
-     .section = kJoin,
      .help = "PEM file with the key of --tls-cert."},
     {.key = "insecure_plaintext",
      .flags = "--insecure-plaintext",
      .type = kFlag,
-     .default_value = "0",
-     .section = kJoin,
      .help = "Let hosts join without TLS, by horovod-agent with the same flag: others can read and "
              "change "
              "the job."},
+};
 
+constexpr Setting kEnvironment[] = {
     {.key = "env",
      .flags = "-x,--env",
      .type = kList,
      .value = "NAME[=VALUE]",
-     .section = kEnvironment,
      .is_common = true,
      .help = "Pass on or set a variable: NAME, NAME=VALUE or 'NAME*'. May be repeated."},
     {.key = "env_file",
      .flags = "--env-file",
      .value = "FILE",
-     .section = kEnvironment,
      .is_common = true,
      .help = "File of NAME=VALUE lines for the ranks."},
     {.key = "omp_default",
@@ -371,91 +315,77 @@ constexpr Setting kTable[] = {
      .variable = "HOROVOD_OMP_DEFAULT",
      .type = kFlag,
      .default_value = "1",
-     .section = kEnvironment,
      .help = "Set OMP_NUM_THREADS to the host's cores divided by its ranks, unless it or MKL's or "
              "OpenBLAS's variable is set."},
     {.key = "no_env",
      .flags = "--no-env",
      .type = kFlag,
-     .default_value = "0",
-     .section = kEnvironment,
      .help = "Pass on only the variables that -x and --env-file name."},
     {.key = "independent",
      .flags = "--independent",
      .type = kFlag,
-     .default_value = "0",
-     .section = kEnvironment,
      .help = "Do not warn if no rank has used its number: each rank is an independent run."},
     {.key = "no_torch_env",
      .flags = "--no-torch-env",
      .type = kFlag,
-     .default_value = "0",
-     .section = kEnvironment,
      .help = "Start ranks without torchrun's variables, such as RANK and MASTER_ADDR."},
+};
 
+constexpr Setting kOutput[] = {
     {.key = "stdin",
      .flags = "--stdin",
      .value = "RANKS",
      .default_value = "0",
      .choices = "none,0,all",
      .takes_others = true,
-     .section = kOutput,
      .is_common = true,
      .help = "Ranks that read standard input: 0,3-5, all or none."},
     {.key = "output_filename",
      .flags = "--output-filename",
      .value = "DIR",
-     .section = kOutput,
      .is_common = true,
      .help = "Directory that also gets the output, as rank.N/stdout and rank.N/stderr."},
     {.key = "spool_dir",
      .variable = "HOROVOD_SPOOL_DIR",
      .value = "DIR",
      .default_value = "/tmp",
-     .section = kOutput,
      .help =
          "Directory, on a local disk, of horovodrun-UID, which holds the output of detached jobs."},
     {.key = "prefix_timestamp",
      .flags = "-prefix-timestamp,--prefix-output-with-timestamp",
      .aliases = "--prefix-timestamp,--timestamp-output",
      .type = kFlag,
-     .default_value = "0",
-     .section = kOutput,
      .is_common = true,
      .help = "Begin each line of output with the time."},
     {.key = "tag",
      .flags = "--tag",
      .value = "FORMAT",
-     .section = kOutput,
      .is_common = true,
      .help = "Prefix of lines: {host}, {rank}, {local_rank}, {stream}, {time}; none: no prefix."},
     {.key = "only_rank",
      .flags = "--only-rank",
      .value = "RANKS",
-     .section = kOutput,
      .is_common = true,
      .help = "Show only the output of these ranks, such as 0,3-5."},
     {.key = "fold",
      .flags = "--fold",
      .type = kFlag,
-     .default_value = "0",
-     .section = kOutput,
      .help = "Print a line that several ranks write at the same time once, as [0-3,5]<stdout>:"},
     {.key = "log_format",
      .flags = "--log-format",
      .value = "FORMAT",
      .default_value = "text",
      .choices = "text,json",
-     .section = kOutput,
      .is_common = true,
      .help = "Format of each line of output: text, or json for one object per line."},
+};
 
+constexpr Setting kEnd[] = {
     {.key = "on_failure",
      .flags = "--on-failure",
      .value = "ACTION",
      .default_value = "kill",
      .choices = "kill,wait",
-     .section = kEnd,
      .is_common = true,
      .help = "Reaction to a failed rank: kill the other ranks, or wait until they end."},
     {.key = "kill_grace",
@@ -465,21 +395,18 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "2",
      .range = NumberRange{0, 1e8},
-     .section = kEnd,
      .help = "Time between the end signal and SIGKILL."},
     {.key = "end_signal",
      .flags = "--end-signal",
      .value = "SIGNAL",
      .default_value = "TERM",
      .choices = "TERM,INT",
-     .section = kEnd,
      .help = "Signal that ends ranks: TERM, or INT, which Python raises as KeyboardInterrupt."},
     {.key = "timeout",
      .flags = "--timeout",
      .type = kDouble,
      .value = "SECONDS",
      .range = NumberRange{0.001, 1e8},
-     .section = kEnd,
      .is_common = true,
      .help = "Limit of the job's time; exit code 124."},
     {.key = "lease",
@@ -489,7 +416,6 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "45",
      .range = NumberRange{1, 1e8},
-     .section = kEnd,
      .help = "Time after which a host that lost its link to the launcher ends its ranks; at most "
              "--host-timeout."},
     {.key = "host_timeout",
@@ -498,61 +424,54 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "45",
      .range = NumberRange{0.1, 1e6},
-     .section = kEnd,
      .help = "Time without an answer after which a host is lost; default: --lease, 3 if elastic, "
              "12 in a "
              "Slurm step."},
+};
 
+constexpr Setting kLauncher[] = {
     {.key = "gloo",
      .flags = "--gloo",
      .type = kFlag,
-     .default_value = "0",
-     .section = kLauncher,
      .is_common = true,
      .help = "Start ranks by built-in agents (default)."},
     {.key = "mpi",
      .flags = "--mpi",
      .type = kFlag,
-     .default_value = "0",
-     .section = kLauncher,
      .is_common = true,
      .help =
          "Start the ranks with the mpirun in PATH: Open MPI, MPICH, Intel MPI or Spectrum MPI."},
     {.key = "jsrun",
      .flags = "--jsrun",
      .type = kFlag,
-     .default_value = "0",
-     .section = kLauncher,
      .is_common = true,
      .help = "Start the ranks with jsrun of LSF."},
     {.key = "mpi_args",
      .flags = "--mpi-args",
      .value = "FLAGS",
-     .section = kLauncher,
      .help = "More flags for mpirun with --mpi, or for --smpiargs of jsrun; written as "
              "--mpi-args='-x A'."},
     {.key = "binding_args",
      .flags = "--binding-args",
      .value = "FLAGS",
-     .section = kLauncher,
      .help = "Flags that replace those by which mpirun with --mpi, or jsrun, binds ranks."},
     {.key = "pmix",
      .flags = "--pmix",
      .off_flag = "--no-pmix",
      .variable = "HOROVOD_PMIX",
      .type = kFlag,
-     .section = kLauncher,
+     .default_value = "",
      .help = "Serve PMIx to the ranks where all hosts have libpmix; unset: to programs that may "
              "use MPI."},
     {.key = "insecure_compat",
      .flags = "--insecure-compat",
      .type = kFlag,
-     .default_value = "0",
-     .section = kLauncher,
      .help =
          "Accept the unsigned requests of Horovod's own workers, on the loopback interface of each "
          "host."},
+};
 
+constexpr Setting kTuning[] = {
     {.key = "fusion_threshold",
      .flags = "--fusion-threshold-mb",
      .config_key = "params.fusion_threshold_mb",
@@ -562,7 +481,6 @@ constexpr Setting kTable[] = {
      .default_value = "134217728",
      .flag_unit = 1 << 20,
      .range = NumberRange{0, 1ll << 40},
-     .section = kTuning,
      .is_common = true,
      .help = "Maximum size of a batch of packed tensors, in MiB (in the variable, bytes); 0: no "
              "packing."},
@@ -574,14 +492,11 @@ constexpr Setting kTable[] = {
      .value = "MILLISECONDS",
      .default_value = "1",
      .range = NumberRange{0, 1e6},
-     .section = kTuning,
      .is_common = true,
      .help = "Maximum time that the batching window stays open."},
     {.key = "disable_group_fusion",
      .variable = "HOROVOD_DISABLE_GROUP_FUSION",
      .type = kFlag,
-     .default_value = "0",
-     .section = kTuning,
      .help = "Give each grouped operation a batch of its own."},
     {.key = "cache_capacity",
      .flags = "--cache-capacity",
@@ -591,7 +506,6 @@ constexpr Setting kTable[] = {
      .value = "N",
      .default_value = "1024",
      .range = NumberRange{0, 1 << 20},
-     .section = kTuning,
      .help = "Entries of the response cache; 0: no cache."},
     {.key = "hierarchical_allreduce",
      .flags = "--hierarchical-allreduce",
@@ -599,8 +513,6 @@ constexpr Setting kTable[] = {
      .config_key = "params.hierarchical_allreduce",
      .variable = "HOROVOD_HIERARCHICAL_ALLREDUCE",
      .type = kFlag,
-     .default_value = "0",
-     .section = kTuning,
      .help = "Let one rank of each host exchange data with other hosts; with NCCL, all its ranks, "
              "each a part."},
     {.key = "hierarchical_allgather",
@@ -609,8 +521,6 @@ constexpr Setting kTable[] = {
      .config_key = "params.hierarchical_allgather",
      .variable = "HOROVOD_HIERARCHICAL_ALLGATHER",
      .type = kFlag,
-     .default_value = "0",
-     .section = kTuning,
      .help = kForOriginal},
     {.key = "torus_allreduce",
      .flags = "--torus-allreduce",
@@ -618,8 +528,6 @@ constexpr Setting kTable[] = {
      .config_key = "params.torus_allreduce",
      .variable = "HOROVOD_TORUS_ALLREDUCE",
      .type = kFlag,
-     .default_value = "0",
-     .section = kTuning,
      .help = "Sum with NCCL inside each host, then between hosts. No effect on other backends."},
     {.key = "whole_limit",
      .variable = "HOROVOD_ALLREDUCE_WHOLE_LIMIT",
@@ -627,7 +535,6 @@ constexpr Setting kTable[] = {
      .value = "BYTES",
      .default_value = "0",
      .range = NumberRange{-1, 1ll << 40},
-     .section = kTuning,
      .help = "Largest allreduce that a few hosts exchange in one hop (one-shot); 0: the best "
              "measured value."},
     {.key = "doubling_limit",
@@ -636,7 +543,6 @@ constexpr Setting kTable[] = {
      .value = "BYTES",
      .default_value = "0",
      .range = NumberRange{-1, 1ll << 40},
-     .section = kTuning,
      .help = "Largest allreduce that hosts exchange by recursive doubling; 0: the best measured "
              "value."},
     {.key = "ring_from",
@@ -645,25 +551,22 @@ constexpr Setting kTable[] = {
      .value = "BYTES",
      .default_value = "0",
      .range = NumberRange{-1, 1ll << 40},
-     .section = kTuning,
      .help =
          "Smallest allreduce that many hosts exchange around a ring; 0: the best measured value."},
     {.key = "reproducible",
      .variable = "HOROVOD_REPRODUCIBLE",
      .type = kFlag,
-     .default_value = "0",
-     .section = kTuning,
      .help = "Add in a fixed order, however tensors are packed: runs repeat bit for bit. Slower on "
              "five or more hosts."},
+};
 
+constexpr Setting kAutotune[] = {
     {.key = "autotune",
      .flags = "--autotune",
      .off_flag = "--no-autotune",
      .config_key = "autotune.enabled",
      .variable = "HOROVOD_AUTOTUNE",
      .type = kFlag,
-     .default_value = "0",
-     .section = kAutotune,
      .is_common = true,
      .help = "Search for good parameters while the job runs; parameters that you set stay as they "
              "are."},
@@ -672,7 +575,6 @@ constexpr Setting kTable[] = {
      .config_key = "autotune.log_file",
      .variable = "HOROVOD_AUTOTUNE_LOG",
      .value = "FILE",
-     .section = kAutotune,
      .help = "File on rank 0's host that lists the parameters tried, with their scores; the best "
              "come last."},
     {.key = "autotune_warmup_samples",
@@ -683,7 +585,6 @@ constexpr Setting kTable[] = {
      .value = "N",
      .default_value = "3",
      .range = NumberRange{0, 1 << 20},
-     .section = kAutotune,
      .help = "Samples to discard at the start."},
     {.key = "autotune_steps_per_sample",
      .flags = "--autotune-steps-per-sample",
@@ -693,7 +594,6 @@ constexpr Setting kTable[] = {
      .value = "N",
      .default_value = "10",
      .range = NumberRange{0, 1 << 20},
-     .section = kAutotune,
      .help = "Training steps in a sample."},
     {.key = "autotune_points",
      .flags = "--autotune-bayes-opt-max-samples",
@@ -703,7 +603,6 @@ constexpr Setting kTable[] = {
      .value = "N",
      .default_value = "20",
      .range = NumberRange{0, 1 << 20},
-     .section = kAutotune,
      .help = "Maximum number of parameter sets to try."},
     {.key = "autotune_noise",
      .flags = "--autotune-gaussian-process-noise",
@@ -713,18 +612,17 @@ constexpr Setting kTable[] = {
      .value = "RATIO",
      .default_value = "0.8",
      .range = NumberRange{0, 1},
-     .section = kAutotune,
      .help = "Share of the scores' spread that may be noise, from 0 to 1."},
+};
 
+constexpr Setting kStall[] = {
     {.key = "stall_check_disable",
      .flags = "--no-stall-check",
      .off_flag = "--stall-check",
      .config_key = "stall_check.enabled",
      .variable = "HOROVOD_STALL_CHECK_DISABLE",
      .type = kFlag,
-     .default_value = "0",
      .is_inverse_in_config = true,
-     .section = kStall,
      .is_common = true,
      .help = "Do not look for operations that some ranks submit and others never do."},
     {.key = "stall_check_time",
@@ -735,7 +633,6 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "60",
      .range = NumberRange{0, 1e8},
-     .section = kStall,
      .is_common = true,
      .help = "Time until a report names a waiting operation and the missing ranks; 0: never."},
     {.key = "stall_shutdown_time",
@@ -746,22 +643,21 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "0",
      .range = NumberRange{0, 1e8},
-     .section = kStall,
      .help = "Time until a waiting operation ends the job; 0: never."},
     {.key = "stall_report",
      .flags = "--stall-report",
      .config_key = "stall_check.report",
      .variable = "HOROVOD_STALL_REPORT",
      .value = "FILE",
-     .section = kStall,
      .help = "File that also gets each report of a stall, as a line of JSON."},
+};
 
+constexpr Setting kTimeline[] = {
     {.key = "timeline",
      .flags = "--timeline-filename",
      .config_key = "timeline.filename",
      .variable = "HOROVOD_TIMELINE",
      .value = "FILE",
-     .section = kTimeline,
      .is_common = true,
      .help =
          "File for a Chrome trace of all ranks, on rank 0's host; DYNAMIC: the program starts it."},
@@ -771,33 +667,28 @@ constexpr Setting kTable[] = {
      .config_key = "timeline.mark_cycles",
      .variable = "HOROVOD_TIMELINE_MARK_CYCLES",
      .type = kFlag,
-     .default_value = "0",
-     .section = kTimeline,
      .help = "Mark each batching window in the timeline."},
+};
 
+constexpr Setting kLibraries[] = {
     {.key = "library",
      .variable = "HOROVOD_LIBRARY",
      .value = "FILE",
-     .section = kLibraries,
      .help = "Path of libhorovod.so that the Python package loads."},
     {.key = "plugin_path",
      .variable = "HOROVOD_PLUGIN_PATH",
      .value = "DIR:...",
-     .section = kLibraries,
      .help = "Folders of plugins to search before those of the library, separated by colons."},
     {.key = "torch_process_group",
      .variable = "HOROVOD_TORCH_PROCESS_GROUP",
      .type = kFlag,
      .default_value = "1",
-     .section = kLibraries,
      .help = "Create torch's default process group for a script that makes DistributedDataParallel "
              "modules "
              "without one."},
     {.key = "torch_check_gradients",
      .variable = "HOROVOD_TORCH_CHECK_GRADIENTS",
      .type = kFlag,
-     .default_value = "0",
-     .section = kLibraries,
      .help =
          "Compare gradients at step() with copies from the end of backward, to find every write "
          "between; "
@@ -808,13 +699,10 @@ constexpr Setting kTable[] = {
      .value = "N",
      .default_value = "1000",
      .range = NumberRange{0, 1e9},
-     .section = kLibraries,
      .help = "Maximum number of restarts of Horovod in one call of a function of hvd.elastic.run."},
     {.key = "count_passes",
      .variable = "HOROVOD_COUNT_PASSES",
      .type = kFlag,
-     .default_value = "0",
-     .section = kLibraries,
      .help = "Count each backward pass in `iterations` of optimizers of Keras 2, as Horovod 0.28 "
              "does, not "
              "each "
@@ -823,57 +711,48 @@ constexpr Setting kTable[] = {
      .variable = "HOROVOD_JAX_FFI",
      .type = kFlag,
      .default_value = "1",
-     .section = kLibraries,
      .help = "Call the runtime from compiled JAX programs by XLA's FFI where its version is known, "
              "else by "
              "Python."},
     {.key = "bootstrap",
      .variable = "HOROVOD_BOOTSTRAP",
      .value = "NAME",
-     .section = kLibraries,
      .help = "Source of the rank under another launcher: pmix, pmi, slurm, mpi, torch, none "
              "(independent); "
              "unset: the first that answers."},
     {.key = "controller",
      .variable = "HOROVOD_CONTROLLER",
      .value = "NAME",
-     .section = kLibraries,
      .help =
          "Controller that carries messages between ranks: mpi; gloo or unset: the built-in one."},
     {.key = "cpu_operations",
      .variable = "HOROVOD_CPU_OPERATIONS",
      .value = "NAME",
-     .section = kLibraries,
      .help = "Backend for tensors in host memory: mpi, libgloo or ccl; gloo or unset: the built-in "
              "one."},
     {.key = "gpu_operations",
      .variable = "HOROVOD_GPU_OPERATIONS",
      .value = "NAME",
-     .section = kLibraries,
      .help = "Backend for tensors in GPU memory: nccl; otherwise the backend for host memory takes "
              "them."},
     {.key = "nccl_library",
      .variable = "HOROVOD_NCCL_LIBRARY",
      .value = "FILE",
-     .section = kLibraries,
      .help =
          "Path of NCCL or RCCL; unset: the one loaded already, else libnccl.so.2 or librccl.so.1."},
     {.key = "cuda_library",
      .variable = "HOROVOD_CUDA_LIBRARY",
      .value = "FILE",
-     .section = kLibraries,
      .help = "Path of the CUDA or HIP runtime that belongs to NCCL or RCCL; unset: the usual one."},
     {.key = "ccl_library",
      .variable = "HOROVOD_CCL_LIBRARY",
      .value = "FILE",
-     .section = kLibraries,
      .help =
          "Path of oneCCL; unset: the one loaded already, else libccl.so.1, also from CCL_ROOT or a "
          "venv."},
     {.key = "mpi_library",
      .variable = "HOROVOD_MPI_LIBRARY",
      .value = "FILE",
-     .section = kLibraries,
      .help = "Path of the MPI library, Open MPI or one with MPICH's ABI; unset: the usual one."},
     {.key = "mpi_threads_disable",
      .flags = "--mpi-threads-disable",
@@ -881,8 +760,6 @@ constexpr Setting kTable[] = {
      .config_key = "library_options.mpi_threads_disable",
      .variable = "HOROVOD_MPI_THREADS_DISABLE",
      .type = kFlag,
-     .default_value = "0",
-     .section = kLibraries,
      .help = kForOriginal},
     {.key = "num_nccl_streams",
      .flags = "--num-nccl-streams",
@@ -892,7 +769,6 @@ constexpr Setting kTable[] = {
      .value = "N",
      .default_value = "1",
      .range = NumberRange{0, 1 << 20},
-     .section = kLibraries,
      .help = "Streams of each process set with NCCL, each with a communicator; at most 16."},
     {.key = "thread_affinity",
      .flags = "--thread-affinity",
@@ -900,7 +776,6 @@ constexpr Setting kTable[] = {
      .variable = "HOROVOD_THREAD_AFFINITY",
      .value = "CORES",
      .default_value = "0",
-     .section = kLibraries,
      .help = kForOriginal},
     {.key = "gloo_timeout_seconds",
      .flags = "--gloo-timeout-seconds",
@@ -910,12 +785,10 @@ constexpr Setting kTable[] = {
      .value = "SECONDS",
      .default_value = "30",
      .range = NumberRange{0, 1e8},
-     .section = kLibraries,
      .help = "Time limit for ranks that use Gloo."},
     {.key = "gloo_iface",
      .variable = "HOROVOD_GLOO_IFACE",
      .value = "INTERFACE",
-     .section = kLibraries,
      .help = "Network interface of the backends libgloo and ccl and of workers of the original "
              "Horovod; "
              "unset: "
@@ -923,46 +796,36 @@ constexpr Setting kTable[] = {
     {.key = "dynamic_process_sets",
      .variable = "HOROVOD_DYNAMIC_PROCESS_SETS",
      .value = "0|1",
-     .section = kLibraries,
      .help = "No effect here: process sets can always be added during the job."},
     {.key = "enable_async_completion",
      .variable = "HOROVOD_ENABLE_ASYNC_COMPLETION",
      .value = "0|1",
-     .section = kLibraries,
      .help = kIgnored},
     {.key = "enable_xla_ops",
      .variable = "HOROVOD_ENABLE_XLA_OPS",
      .value = "0|1",
-     .section = kLibraries,
      .help = kIgnored},
     {.key = "batch_d2d_memcopies",
      .variable = "HOROVOD_BATCH_D2D_MEMCOPIES",
      .value = "0|1",
-     .section = kLibraries,
      .help = kIgnored},
     {.key = "disable_nvtx_ranges",
      .variable = "HOROVOD_DISABLE_NVTX_RANGES",
      .value = "0|1",
-     .section = kLibraries,
      .help = kIgnored},
     {.key = "adasum_mpi_chunk_size",
      .variable = "HOROVOD_ADASUM_MPI_CHUNK_SIZE",
      .value = "BYTES",
-     .section = kLibraries,
      .help = kIgnored},
-    {.key = "ccl_cache",
-     .variable = "HOROVOD_CCL_CACHE",
-     .value = "0|1",
-     .section = kLibraries,
-     .help = kIgnored},
+    {.key = "ccl_cache", .variable = "HOROVOD_CCL_CACHE", .value = "0|1", .help = kIgnored},
     {.key = "tcp",
      .flags = "--tcp",
      .config_key = "library_options.tcp",
      .type = kFlag,
-     .default_value = "0",
-     .section = kLibraries,
      .help = "Keep NCCL off InfiniBand by NCCL_IB_DISABLE=1, and Spectrum MPI by its flag -tcp."},
+};
 
+constexpr Setting kLogging[] = {
     {.key = "log_level",
      .flags = "--log-level",
      .config_key = "logging.level",
@@ -970,7 +833,6 @@ constexpr Setting kTable[] = {
      .value = "LEVEL",
      .default_value = "warning",
      .choices = "trace,debug,info,warning,error,fatal",
-     .section = kLogging,
      .is_common = true,
      .help = "Lowest level of log lines: trace, debug, info, warning, error or fatal."},
     {.key = "log_hide_time",
@@ -979,38 +841,30 @@ constexpr Setting kTable[] = {
      .config_key = "logging.with_timestamp",
      .variable = "HOROVOD_LOG_HIDE_TIME",
      .type = kFlag,
-     .default_value = "0",
      .is_inverse_in_config = true,
-     .section = kLogging,
      .help = "Write log lines without the time."},
+};
 
+constexpr Setting kQuestions[] = {
     {.key = "help",
      .flags = "-h,--help",
      .type = kFlag,
      .value = "[TOPIC]",
-     .default_value = "0",
-     .section = kQuestions,
      .is_common = true,
      .help = "Print the common flags, or those of a topic."},
     {.key = "help_all",
      .flags = "--help-all",
      .type = kFlag,
-     .default_value = "0",
-     .section = kQuestions,
      .is_common = true,
      .help = "Print all flags and variables and exit."},
     {.key = "version",
      .flags = "-v,--version",
      .type = kFlag,
-     .default_value = "0",
-     .section = kQuestions,
      .is_common = true,
      .help = "Print the version and exit."},
     {.key = "check_build",
      .flags = "-cb,--check-build",
      .type = kFlag,
-     .default_value = "0",
-     .section = kQuestions,
      .is_common = true,
      .help =
          "Print which frameworks, controllers and backends work here, or on the hosts of -H; with "
@@ -1018,13 +872,10 @@ constexpr Setting kTable[] = {
     {.key = "json",
      .flags = "--json",
      .type = kFlag,
-     .default_value = "0",
-     .section = kQuestions,
      .help = "Print the result of --check-build or --dry-run as JSON."},
     {.key = "require",
      .flags = "--require",
      .value = "NAME,...",
-     .section = kQuestions,
      .help = "Check the build as --check-build does, and exit with 1 unless all these rows work, "
              "such as "
              "MPI,PyTorch."},
@@ -1032,65 +883,52 @@ constexpr Setting kTable[] = {
      .flags = "--completion",
      .value = "SHELL",
      .choices = "bash,zsh,fish",
-     .section = kQuestions,
      .help = "Print the completion script of a shell (bash, zsh or fish) and exit."},
     {.key = "manual",
      .flags = "--manual",
      .value = "FORMAT",
      .choices = "man,markdown,environment",
-     .section = kQuestions,
      .help = "Print all settings as a manual page (man, environment or markdown) and exit."},
+};
 
-    {.key = "rank",
-     .variable = "HOROVOD_RANK",
-     .type = kInt,
-     .value = "N",
-     .section = kIdentity,
-     .help = "Global rank."},
+constexpr Setting kIdentity[] = {
+    {.key = "rank", .variable = "HOROVOD_RANK", .type = kInt, .value = "N", .help = "Global rank."},
     {.key = "size",
      .variable = "HOROVOD_SIZE",
      .type = kInt,
      .value = "N",
-     .section = kIdentity,
      .help = "Number of ranks."},
     {.key = "local_rank",
      .variable = "HOROVOD_LOCAL_RANK",
      .type = kInt,
      .value = "N",
-     .section = kIdentity,
      .help = "Rank on its host."},
     {.key = "local_size",
      .variable = "HOROVOD_LOCAL_SIZE",
      .type = kInt,
      .value = "N",
-     .section = kIdentity,
      .help = "Number of ranks on its host."},
     {.key = "cross_rank",
      .variable = "HOROVOD_CROSS_RANK",
      .type = kInt,
      .value = "N",
-     .section = kIdentity,
      .help = "Index of its host among the hosts that have its local rank."},
     {.key = "cross_size",
      .variable = "HOROVOD_CROSS_SIZE",
      .type = kInt,
      .value = "N",
-     .section = kIdentity,
      .help = "Number of hosts that have its local rank."},
     {.key = "hostname",
      .variable = "HOROVOD_HOSTNAME",
      .value = "HOST",
-     .section = kIdentity,
      .help = "Name of its host in the plan."},
     {.key = "job",
      .variable = "HOROVOD_JOB_ID",
      .value = "HEX",
-     .section = kIdentity,
      .help = "Identifier of the job, 16 hexadecimal digits."},
     {.key = "launcher_version",
      .variable = "HOROVOD_LAUNCHER_VERSION",
      .value = "VERSION",
-     .section = kIdentity,
      .help =
          "Version of the launcher: a rank with another major or minor version refuses to start."},
     {.key = "generation",
@@ -1098,50 +936,72 @@ constexpr Setting kTable[] = {
      .type = kInt,
      .value = "N",
      .default_value = "0",
-     .section = kIdentity,
      .help = "Number of earlier memberships of the job."},
     {.key = "elastic_process",
      .variable = "HOROVOD_ELASTIC_PROCESS",
      .type = kInt,
      .value = "N",
-     .section = kIdentity,
      .help = "Number of this process in an elastic job, whose ranks change."},
     {.key = "elastic",
      .variable = "HOROVOD_ELASTIC",
      .type = kFlag,
-     .default_value = "0",
-     .section = kIdentity,
      .help = "Whether Horovod's own launcher runs an elastic job."},
     {.key = "store",
      .variable = "HOROVOD_STORE",
      .value = "URL",
-     .section = kIdentity,
      .help = "Address of the store: unix:/path, unix:@name, tcp:host:port, https://host:port or "
              "agent:@name."},
     {.key = "store_ca",
      .variable = "HOROVOD_STORE_CA",
      .value = "FILE",
-     .section = kIdentity,
      .help =
          "PEM file of the authorities that may sign the store's certificate; unset: those of the "
          "system."},
     {.key = "job_secret",
      .variable = "HOROVOD_JOB_SECRET",
      .value = "HEX",
-     .section = kIdentity,
      .help = "Secret of the job, in hexadecimal digits."},
     {.key = "rendezvous_address",
      .variable = "HOROVOD_GLOO_RENDEZVOUS_ADDR",
      .value = "HOST",
-     .section = kIdentity,
      .help = "Address of the rendezvous server, used if HOROVOD_STORE is unset."},
     {.key = "rendezvous_port",
      .variable = "HOROVOD_GLOO_RENDEZVOUS_PORT",
      .type = kInt,
      .value = "PORT",
-     .section = kIdentity,
      .help = "Port of the rendezvous server, used if HOROVOD_STORE is unset."},
 };
+
+// Rows with their topic of --help, and with the default of their type.
+template <size_t N>
+constexpr std::array<Setting, N> in(const char* topic, const Setting (&rows)[N]) {
+  std::array<Setting, N> complete{};
+  for (size_t i = 0; i < N; ++i) {
+    complete[i] = rows[i];
+    complete[i].section = topic;
+    if (rows[i].default_value == nullptr) {
+      complete[i].default_value = rows[i].type == kFlag ? "0" : "";
+    }
+  }
+  return complete;
+}
+
+template <size_t... N>
+constexpr auto joined(const std::array<Setting, N>&... topics) {
+  std::array<Setting, (N + ...)> all{};
+  auto end = all.begin();
+  ((end = std::copy(topics.begin(), topics.end(), end)), ...);
+  return all;
+}
+
+// In the order of --help.
+constexpr auto kTable =
+    joined(in("job", kJob), in("hosts", kHosts), in("elastic", kElastic), in("ssh", kSsh),
+           in("network", kNetwork), in("join", kJoin), in("environment", kEnvironment),
+           in("output", kOutput), in("end", kEnd), in("launcher", kLauncher), in("tuning", kTuning),
+           in("autotune", kAutotune), in("stall", kStall), in("timeline", kTimeline),
+           in("libraries", kLibraries), in("logging", kLogging), in("questions", kQuestions),
+           in("identity", kIdentity));
 
 constexpr const char* kOtherVariables[] = {
     // Set by agents, for ranks and helpers.
