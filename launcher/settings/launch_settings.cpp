@@ -5,111 +5,84 @@
 #include "base/check.h"
 
 namespace hvd::launcher {
-namespace {
-
-std::optional<int64_t> integer_if_set(const Settings& table, const char* key) {
-  return table.is_set(key) ? std::optional(table.integer(key)) : std::nullopt;
-}
-
-Chosen<int64_t> chosen_integer(const Settings& table, const char* key) {
-  return {table.integer(key), table.is_set(key)};
-}
-
-std::optional<double> number_if_set(const Settings& table, const char* key) {
-  return table.is_set(key) ? std::optional(table.number(key)) : std::nullopt;
-}
-
-Chosen<double> chosen_number(const Settings& table, const char* key) {
-  return {table.number(key), table.is_set(key)};
-}
-
-std::optional<std::string> text_if_set(const Settings& table, const char* key) {
-  return table.is_set(key) ? std::optional(table.text(key)) : std::nullopt;
-}
-
-Chosen<std::string> chosen_text(const Settings& table, const char* key) {
-  return {table.text(key), table.is_set(key)};
-}
-
-}  // namespace
 
 LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
-  job.num_proc = integer_if_set(table_, "num_proc");
-  job.wdir = text_if_set(table_, "wdir");
-  job.stage = text_if_set(table_, "stage");
-  job.remote_init = table_.text("remote_init");
-  job.start_timeout = chosen_number(table_, "start_timeout");
-  job.dry_run = table_.flag("dry_run");
-  job.verbose = table_.flag("verbose");
-  job.detach = table_.flag("detach");
-  job.max_restarts = chosen_integer(table_, "max_restarts");
-  job.spares = table_.integer("spares");
-  job.store_fd = integer_if_set(table_, "store_fd");
-  job.agent_dir = table_.text("agent_dir");
-  hosts.list = text_if_set(table_, "hosts");
-  hosts.hostfile = text_if_set(table_, "hostfile");
-  hosts.slots_per_host = chosen_integer(table_, "slots_per_host");
-  hosts.slots_by = table_.text("slots_by");
-  hosts.nnodes = integer_if_set(table_, "nnodes");
-  elastic.min_num_proc = integer_if_set(table_, "min_num_proc");
-  elastic.max_num_proc = integer_if_set(table_, "max_num_proc");
-  elastic.host_discovery_script = text_if_set(table_, "host_discovery_script");
-  elastic.timeout = table_.number("elastic_timeout");
-  elastic.job_reset_limit = text_if_set(table_, "job_reset_limit");
-  elastic.cooldown_range = text_if_set(table_, "cooldown_range");
-  elastic.restart_ranks = table_.flag("restart_ranks");
-  elastic.leave_grace = table_.number("leave_grace");
-  ssh.port = integer_if_set(table_, "ssh_port");
-  ssh.identity_file = text_if_set(table_, "ssh_identity_file");
-  ssh.command = text_if_set(table_, "ssh_command");
-  ssh.launch_agent = text_if_set(table_, "launch_agent");
-  network.network_interfaces = table_.text("network_interfaces");
-  network.port_range = text_if_set(table_, "port_range");
-  network.encrypt = table_.flag("encrypt");
-  join.listen = text_if_set(table_, "listen");
-  join.token_file = text_if_set(table_, "token_file");
-  join.token_fd = integer_if_set(table_, "token_fd");
-  join.tls_cert = text_if_set(table_, "tls_cert");
-  join.tls_key = text_if_set(table_, "tls_key");
-  join.insecure_plaintext = table_.flag("insecure_plaintext");
-  environment.variables = table_.list("env");
-  environment.env_file = text_if_set(table_, "env_file");
-  environment.no_env = table_.flag("no_env");
-  environment.independent = table_.flag("independent");
-  environment.no_torch_env = table_.flag("no_torch_env");
-  output.stdin_ranks = chosen_text(table_, "stdin");
-  output.output_filename = text_if_set(table_, "output_filename");
-  output.spool_dir = table_.text("spool_dir");
-  output.prefix_timestamp = table_.flag("prefix_timestamp");
-  output.tag = table_.text("tag");
-  output.only_rank = text_if_set(table_, "only_rank");
-  output.fold = table_.flag("fold");
-  output.log_format = table_.text("log_format");
-  end.on_failure = table_.text("on_failure");
-  end.kill_grace = table_.number("kill_grace");
-  end.end_signal = table_.text("end_signal");
-  end.timeout = number_if_set(table_, "timeout");
-  end.lease = chosen_number(table_, "lease");
-  end.host_timeout = chosen_number(table_, "host_timeout");
-  launchers.gloo = table_.flag("gloo");
-  launchers.mpi = table_.flag("mpi");
-  launchers.jsrun = table_.flag("jsrun");
-  launchers.mpi_args = text_if_set(table_, "mpi_args");
-  launchers.binding_args = text_if_set(table_, "binding_args");
-  launchers.insecure_compat = table_.flag("insecure_compat");
-  libraries.library = table_.text("library");
-  libraries.plugin_path = table_.text("plugin_path");
-  libraries.tcp = table_.flag("tcp");
-  logging.log_level = table_.text("log_level");
-  questions.help = table_.flag("help");
-  questions.help_all = table_.flag("help_all");
-  questions.version = table_.flag("version");
-  questions.check_build = table_.flag("check_build");
-  questions.json = table_.flag("json");
-  questions.require = text_if_set(table_, "require");
-  questions.completion = text_if_set(table_, "completion");
-  questions.manual = text_if_set(table_, "manual");
-  identity.job = text_if_set(table_, "job");
+  table_.read("num_proc", job.num_proc);
+  table_.read("wdir", job.wdir);
+  table_.read("stage", job.stage);
+  table_.read("remote_init", job.remote_init);
+  table_.read("start_timeout", job.start_timeout);
+  table_.read("dry_run", job.dry_run);
+  table_.read("verbose", job.verbose);
+  table_.read("detach", job.detach);
+  table_.read("max_restarts", job.max_restarts);
+  table_.read("spares", job.spares);
+  table_.read("store_fd", job.store_fd);
+  table_.read("agent_dir", job.agent_dir);
+  table_.read("hosts", hosts.list);
+  table_.read("hostfile", hosts.hostfile);
+  table_.read("slots_per_host", hosts.slots_per_host);
+  table_.read("slots_by", hosts.slots_by);
+  table_.read("nnodes", hosts.nnodes);
+  table_.read("min_num_proc", elastic.min_num_proc);
+  table_.read("max_num_proc", elastic.max_num_proc);
+  table_.read("host_discovery_script", elastic.host_discovery_script);
+  table_.read("elastic_timeout", elastic.timeout);
+  table_.read("job_reset_limit", elastic.job_reset_limit);
+  table_.read("cooldown_range", elastic.cooldown_range);
+  table_.read("restart_ranks", elastic.restart_ranks);
+  table_.read("leave_grace", elastic.leave_grace);
+  table_.read("ssh_port", ssh.port);
+  table_.read("ssh_identity_file", ssh.identity_file);
+  table_.read("ssh_command", ssh.command);
+  table_.read("launch_agent", ssh.launch_agent);
+  table_.read("network_interfaces", network.network_interfaces);
+  table_.read("port_range", network.port_range);
+  table_.read("encrypt", network.encrypt);
+  table_.read("listen", join.listen);
+  table_.read("token_file", join.token_file);
+  table_.read("token_fd", join.token_fd);
+  table_.read("tls_cert", join.tls_cert);
+  table_.read("tls_key", join.tls_key);
+  table_.read("insecure_plaintext", join.insecure_plaintext);
+  table_.read("env", environment.variables);
+  table_.read("env_file", environment.env_file);
+  table_.read("no_env", environment.no_env);
+  table_.read("independent", environment.independent);
+  table_.read("no_torch_env", environment.no_torch_env);
+  table_.read("stdin", output.stdin_ranks);
+  table_.read("output_filename", output.output_filename);
+  table_.read("spool_dir", output.spool_dir);
+  table_.read("prefix_timestamp", output.prefix_timestamp);
+  table_.read("tag", output.tag);
+  table_.read("only_rank", output.only_rank);
+  table_.read("fold", output.fold);
+  table_.read("log_format", output.log_format);
+  table_.read("on_failure", end.on_failure);
+  table_.read("kill_grace", end.kill_grace);
+  table_.read("end_signal", end.end_signal);
+  table_.read("timeout", end.timeout);
+  table_.read("lease", end.lease);
+  table_.read("host_timeout", end.host_timeout);
+  table_.read("gloo", launchers.gloo);
+  table_.read("mpi", launchers.mpi);
+  table_.read("jsrun", launchers.jsrun);
+  table_.read("mpi_args", launchers.mpi_args);
+  table_.read("binding_args", launchers.binding_args);
+  table_.read("insecure_compat", launchers.insecure_compat);
+  table_.read("library", libraries.library);
+  table_.read("plugin_path", libraries.plugin_path);
+  table_.read("tcp", libraries.tcp);
+  table_.read("log_level", logging.log_level);
+  table_.read("help", questions.help);
+  table_.read("help_all", questions.help_all);
+  table_.read("version", questions.version);
+  table_.read("check_build", questions.check_build);
+  table_.read("json", questions.json);
+  table_.read("require", questions.require);
+  table_.read("completion", questions.completion);
+  table_.read("manual", questions.manual);
+  table_.read("job", identity.job);
 }
 
 LaunchSettings LaunchSettings::with(const char* key, std::string_view value) const {

@@ -83,6 +83,25 @@ class Settings {
   bool flag(std::string_view key) const;
   std::vector<std::string> list(std::string_view key) const;
 
+  // Fills a field by its type. The range of the setting must fit into an int.
+  void read(std::string_view key, int& field) const { field = static_cast<int>(integer(key)); }
+  void read(std::string_view key, int64_t& field) const { field = integer(key); }
+  void read(std::string_view key, double& field) const { field = number(key); }
+  void read(std::string_view key, bool& field) const { field = flag(key); }
+  void read(std::string_view key, std::string& field) const { field = text(key); }
+  void read(std::string_view key, std::vector<std::string>& field) const { field = list(key); }
+  template <typename T>
+  void read(std::string_view key, Chosen<T>& field) const {
+    read(key, field.value);
+    field.is_set = is_set(key);
+  }
+  // Nothing, without its default, where it is not set.
+  template <typename T>
+  void read(std::string_view key, std::optional<T>& field) const {
+    field.reset();
+    if (is_set(key)) read(key, field.emplace());
+  }
+
  private:
   std::map<std::string, std::vector<std::string>, std::less<>> lists_;
   std::map<std::string, std::string, std::less<>> values_;

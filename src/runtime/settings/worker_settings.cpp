@@ -9,77 +9,62 @@
 #include "base/text.h"
 
 namespace hvd::runtime {
-namespace {
-
-std::optional<int64_t> integer_if_set(const Settings& table, const char* key) {
-  return table.is_set(key) ? std::optional(table.integer(key)) : std::nullopt;
-}
-
-RankPair pair_of(const Settings& table, const char* rank, const char* size) {
-  return {integer_if_set(table, rank), integer_if_set(table, size)};
-}
-
-Chosen<int64_t> chosen_integer(const Settings& table, const char* key) {
-  return {table.integer(key), table.is_set(key)};
-}
-
-}  // namespace
 
 WorkerSettings::WorkerSettings(Settings table) : table_(std::move(table)) {
-  of_job = pair_of(table_, "rank", "size");
-  of_host = pair_of(table_, "local_rank", "local_size");
-  across_hosts = pair_of(table_, "cross_rank", "cross_size");
-  generation = static_cast<int32_t>(table_.integer("generation"));
-  hostname = table_.text("hostname");
-  job = table_.text("job");
-  launcher_version = table_.text("launcher_version");
-  is_elastic_by_original = table_.flag("elastic");
-  if (const auto process = integer_if_set(table_, "elastic_process")) {
-    elastic_process = static_cast<int32_t>(*process);
-  }
+  table_.read("rank", of_job.rank);
+  table_.read("size", of_job.size);
+  table_.read("local_rank", of_host.rank);
+  table_.read("local_size", of_host.size);
+  table_.read("cross_rank", across_hosts.rank);
+  table_.read("cross_size", across_hosts.size);
+  table_.read("generation", generation);
+  table_.read("hostname", hostname);
+  table_.read("job", job);
+  table_.read("launcher_version", launcher_version);
+  table_.read("elastic", is_elastic_by_original);
+  table_.read("elastic_process", elastic_process);
 
-  store = table_.text("store");
-  job_secret = table_.text("job_secret");
-  store_ca = table_.text("store_ca");
-  rendezvous_address = table_.text("rendezvous_address");
-  rendezvous_port = integer_if_set(table_, "rendezvous_port");
-  bootstrap = table_.text("bootstrap");
-  network_interfaces = table_.text("network_interfaces");
-  port_range = table_.text("port_range");
-  start_seconds = table_.number("start_timeout");
+  table_.read("store", store);
+  table_.read("job_secret", job_secret);
+  table_.read("store_ca", store_ca);
+  table_.read("rendezvous_address", rendezvous_address);
+  table_.read("rendezvous_port", rendezvous_port);
+  table_.read("bootstrap", bootstrap);
+  table_.read("network_interfaces", network_interfaces);
+  table_.read("port_range", port_range);
+  table_.read("start_timeout", start_seconds);
   init_seconds = hvd::init_seconds(table_);
-  encrypts = table_.flag("encrypt");
+  table_.read("encrypt", encrypts);
 
-  controller = table_.text("controller");
-  cpu_operations = table_.text("cpu_operations");
-  gpu_operations = table_.text("gpu_operations");
-  plugin_path = table_.text("plugin_path");
+  table_.read("controller", controller);
+  table_.read("cpu_operations", cpu_operations);
+  table_.read("gpu_operations", gpu_operations);
+  table_.read("plugin_path", plugin_path);
 
-  fusion_threshold = chosen_integer(table_, "fusion_threshold");
-  cycle_time = {table_.number("cycle_time"), table_.is_set("cycle_time")};
-  whole_limit = chosen_integer(table_, "whole_limit");
-  doubling_limit = chosen_integer(table_, "doubling_limit");
-  ring_from = chosen_integer(table_, "ring_from");
-  hierarchical_allreduce = {table_.flag("hierarchical_allreduce"),
-                            table_.is_set("hierarchical_allreduce")};
-  is_reproducible = table_.flag("reproducible");
-  groups_alone = table_.flag("disable_group_fusion");
-  cache_capacity = table_.integer("cache_capacity");
-  autotune = {.is_on = table_.flag("autotune"),
-              .warmup_samples = table_.integer("autotune_warmup_samples"),
-              .steps_per_sample = table_.integer("autotune_steps_per_sample"),
-              .points = table_.integer("autotune_points"),
-              .noise = table_.number("autotune_noise"),
-              .log = table_.text("autotune_log")};
+  table_.read("fusion_threshold", fusion_threshold);
+  table_.read("cycle_time", cycle_time);
+  table_.read("whole_limit", whole_limit);
+  table_.read("doubling_limit", doubling_limit);
+  table_.read("ring_from", ring_from);
+  table_.read("hierarchical_allreduce", hierarchical_allreduce);
+  table_.read("reproducible", is_reproducible);
+  table_.read("disable_group_fusion", groups_alone);
+  table_.read("cache_capacity", cache_capacity);
+  table_.read("autotune", autotune.is_on);
+  table_.read("autotune_warmup_samples", autotune.warmup_samples);
+  table_.read("autotune_steps_per_sample", autotune.steps_per_sample);
+  table_.read("autotune_points", autotune.points);
+  table_.read("autotune_noise", autotune.noise);
+  table_.read("autotune_log", autotune.log);
 
-  stall = {.is_checked = !table_.flag("stall_check_disable"),
-           .warning_seconds = table_.number("stall_check_time"),
-           .shutdown_seconds = table_.number("stall_shutdown_time"),
-           .report = table_.text("stall_report")};
-  timeline = table_.text("timeline");
-  timeline_marks_cycles = table_.flag("timeline_mark_cycles");
-  log_level = table_.text("log_level");
-  log_hides_time = table_.flag("log_hide_time");
+  stall.is_checked = !table_.flag("stall_check_disable");
+  table_.read("stall_check_time", stall.warning_seconds);
+  table_.read("stall_shutdown_time", stall.shutdown_seconds);
+  table_.read("stall_report", stall.report);
+  table_.read("timeline", timeline);
+  table_.read("timeline_mark_cycles", timeline_marks_cycles);
+  table_.read("log_level", log_level);
+  table_.read("log_hide_time", log_hides_time);
 }
 
 Result<WorkerSettings> WorkerSettings::from_environment() {
