@@ -87,11 +87,11 @@ class ConstantLaunches : public Launches {
 
  private:
   const Options& options_;
-  const int64_t most_;
+  const int most_;
   SlotPlan plan_;
   std::vector<Host> spares_;
   bool has_spares_ = false;  // at the beginning
-  int64_t restarts_ = 0;
+  int restarts_ = 0;
   uint32_t generation_ = 0;
   int exit_code_ = 0;
 };

@@ -48,8 +48,7 @@ int print(const std::string& text) {
 // A file that is missing is made: the launcher is the first to need it.
 Result<Secret> take_token(const LaunchSettings& settings) {
   const std::string path = settings.join.token_file.value_or("");
-  std::optional<int> fd;
-  if (settings.join.token_fd.has_value()) fd = static_cast<int>(settings.join.token_fd.value_or(0));
+  const std::optional<int> fd = settings.join.token_fd;
   if (!path.empty() && !fd && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT) {
     HVD_RETURN_IF_ERROR(create_token_file(path));
     print_message(cat("created the token file ", printable(absolute(path)),
@@ -109,8 +108,8 @@ bool names_hosts(const LaunchSettings& settings) {
 Result<JoinQueue::Wanted> wanted_hosts(const LaunchSettings& settings) {
   JoinQueue::Wanted wanted;
   wanted.stays_open = is_elastic(settings);
-  wanted.slots = wanted.stays_open ? rank_limits(settings).start
-                                   : static_cast<int>(settings.job.num_proc.value_or(0));
+  wanted.slots =
+      wanted.stays_open ? rank_limits(settings).start : settings.job.num_proc.value_or(0);
   wanted.is_plaintext = settings.join.insecure_plaintext;
   if (names_hosts(settings)) {
     HVD_ASSIGN_OR_RETURN(wanted.hosts, choose_hosts(settings));
@@ -150,8 +149,7 @@ int run_on_joined_hosts(const Options& options, JoinQueue& join_queue,
   const bool changes = is_elastic(settings);
   const std::vector<Host> hosts = join_queue.hosts();
   std::optional<int> num_proc;
-  if (settings.job.num_proc.has_value())
-    num_proc = static_cast<int>(settings.job.num_proc.value_or(0));
+  if (settings.job.num_proc.has_value()) num_proc = settings.job.num_proc.value_or(0);
   const auto plan = changes                 ? plan_elastic(settings, hosts)
                     : names_hosts(settings) ? make_plan(options)
                                             : plan_slots(hosts, num_proc);
@@ -192,11 +190,7 @@ Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
   const auto count = static_cast<size_t>(options.settings.job.spares);
   HVD_ASSIGN_OR_RETURN(auto held_back, take_spares(hosts, count));
   if (spares != nullptr) *spares = held_back;
-  std::optional<int> num_proc;
-  if (options.settings.job.num_proc.has_value()) {
-    num_proc = static_cast<int>(options.settings.job.num_proc.value_or(0));
-  }
-  auto plan = plan_slots(hosts, num_proc);
+  auto plan = plan_slots(hosts, options.settings.job.num_proc);
   if (plan.ok() || held_back.empty()) return plan;
   std::vector<std::string> names;
   names.reserve(held_back.size());

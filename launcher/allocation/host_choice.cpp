@@ -27,7 +27,7 @@ Result<std::optional<Allocation>> allocation(const LaunchSettings& settings) {
   sources.slurm_nodes = slurm_nodes;
   sources.has_num_proc = settings.job.num_proc.has_value();
   if (settings.hosts.slots_per_host.is_set) {
-    sources.slots_per_host = static_cast<int>(settings.hosts.slots_per_host.value);
+    sources.slots_per_host = settings.hosts.slots_per_host.value;
   }
   sources.device = settings.hosts.slots_by;
   sources.variable = environment_variable;
@@ -88,9 +88,8 @@ Result<std::vector<Host>> this_host(const LaunchSettings& settings) {
 }
 
 Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
-  const int slots_alone = settings.hosts.slots_by.empty()
-                              ? static_cast<int>(settings.hosts.slots_per_host.value)
-                              : kUnknownSlots;
+  const int slots_alone =
+      settings.hosts.slots_by.empty() ? settings.hosts.slots_per_host.value : kUnknownSlots;
   const bool is_launched = settings.identity.job.has_value();
   if (!is_launched) HVD_RETURN_IF_ERROR(refuse_copies(environment_variable));
   if (settings.hosts.list.has_value()) {

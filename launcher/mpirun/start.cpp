@@ -61,13 +61,6 @@ Result<Variables> choose_variables(const LaunchSettings& settings) {
                    exported_names(chosen_environment(inherited, flags, choice, false))};
 }
 
-Result<SlotPlan> make_mpi_plan(const LaunchSettings& settings, std::vector<Host> hosts) {
-  std::optional<int> num_proc;
-  if (settings.job.num_proc.has_value())
-    num_proc = static_cast<int>(settings.job.num_proc.value_or(0));
-  return plan_slots(hosts, num_proc);
-}
-
 Result<MpiFlavour> find_flavour(Deadline deadline) {
   const auto output = output_of({"mpirun", "--version"}, deadline);
   constexpr char kFix[] =
@@ -93,7 +86,7 @@ int start_mpirun(const Options& options, Deadline deadline) {
         "--slots-per-host gpu asks the agents of this launcher, and --mpi starts none; write the "
         "number of ranks on each host"));
   }
-  const auto plan = make_mpi_plan(settings, *std::move(hosts));
+  const auto plan = plan_slots(*hosts, settings.job.num_proc);
   if (!plan.ok()) return refuse(plan.status());
   const auto variables = choose_variables(settings);
   if (!variables.ok()) return refuse(variables.status());
@@ -158,7 +151,7 @@ Result<std::string> make_rankfile(const LaunchSettings& settings, std::vector<Ho
   if (!settings.hosts.list.has_value() && !settings.hosts.hostfile.has_value()) {
     for (Host& host : hosts) host.slots = node.gpus;
   }
-  HVD_ASSIGN_OR_RETURN(const SlotPlan plan, make_mpi_plan(settings, std::move(hosts)));
+  HVD_ASSIGN_OR_RETURN(const SlotPlan plan, plan_slots(hosts, settings.job.num_proc));
   return rankfile(plan, node);
 }
 

@@ -2,7 +2,6 @@
 // reads, by the topic of --help. The table of settings (src/base/settings_table.cpp) says what each one means.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +12,7 @@
 namespace hvd::launcher {
 
 struct JobOptions {
-  std::optional<int64_t> num_proc;
+  std::optional<int> num_proc;
   std::optional<std::string> wdir;
   std::optional<std::string> stage;
   std::string remote_init;
@@ -21,23 +20,23 @@ struct JobOptions {
   bool dry_run = false;
   bool verbose = false;
   bool detach = false;
-  Chosen<int64_t> max_restarts;
-  int64_t spares = 0;
-  std::optional<int64_t> store_fd;
+  Chosen<int> max_restarts;
+  int spares = 0;
+  std::optional<int> store_fd;
   std::string agent_dir;
 };
 
 struct HostOptions {
   std::optional<std::string> list;
   std::optional<std::string> hostfile;
-  Chosen<int64_t> slots_per_host;
+  Chosen<int> slots_per_host;
   std::string slots_by;
-  std::optional<int64_t> nnodes;
+  std::optional<int> nnodes;
 };
 
 struct ElasticOptions {
-  std::optional<int64_t> min_num_proc;
-  std::optional<int64_t> max_num_proc;
+  std::optional<int> min_num_proc;
+  std::optional<int> max_num_proc;
   std::optional<std::string> host_discovery_script;
   double timeout = 0;
   std::optional<std::string> job_reset_limit;
@@ -47,7 +46,7 @@ struct ElasticOptions {
 };
 
 struct SshOptions {
-  std::optional<int64_t> port;
+  std::optional<int> port;
   std::optional<std::string> identity_file;
   std::optional<std::string> command;
   std::optional<std::string> launch_agent;
@@ -62,7 +61,7 @@ struct NetworkOptions {
 struct JoiningHostOptions {
   std::optional<std::string> listen;
   std::optional<std::string> token_file;
-  std::optional<int64_t> token_fd;
+  std::optional<int> token_fd;
   std::optional<std::string> tls_cert;
   std::optional<std::string> tls_key;
   bool insecure_plaintext = false;
