@@ -62,6 +62,28 @@ TEST_CASE("an explicit value wins over the environment, which wins over the defa
   CHECK(settings->number("lease") == 9);
 }
 
+TEST_CASE("a field is filled by its type, and an optional one only by a value that is set") {
+  Settings settings;
+  REQUIRE(settings.set("num_proc", "4").ok());
+  std::optional<int> ranks, hosts = 7;
+  settings.read("num_proc", ranks);
+  settings.read("nnodes", hosts);
+  CHECK(ranks == 4);
+  CHECK_FALSE(hosts.has_value());
+  Chosen<double> grace;
+  settings.read("kill_grace", grace);
+  CHECK((grace.value == 2 && !grace.is_set));
+  std::string format;
+  settings.read("log_format", format);
+  CHECK(format == "text");
+  std::optional<std::string> same_format;
+  settings.read("log_format", same_format);
+  CHECK_FALSE(same_format.has_value());
+  bool sets_threads = false;
+  settings.read("omp_default", sets_threads);
+  CHECK(sets_threads);
+}
+
 TEST_CASE("'true' is true, unlike in the original") {
   CHECK(parse_flag("true") == true);
   CHECK(parse_flag("On") == true);
