@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <system_error>
 #include <vector>
 
+#include "base/process/signals.h"
 #include "launcher/output/line_tagger.h"
 
 namespace hvd::launcher {
@@ -41,18 +41,12 @@ Result<std::unique_ptr<OutputRecorder>> OutputRecorder::start(std::unique_ptr<Sp
     ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
     ::fcntl(reader.get(), F_SETPIPE_SZ, kPipeSize);
   }
-  sigset_t all, before;
-  ::sigfillset(&all);
-  // Signals are for the loop's thread.
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
   try {
+    const AllSignalsBlocked blocked;  // they are for the loop's thread
     recorder->thread_ = std::thread([it = recorder.get()] { it->record(); });
   } catch (const std::system_error& error) {
-    status = system_error("cannot start a thread", error.code().value());
+    return system_error("cannot start a thread", error.code().value());
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!status.ok()) return status;
   std::fflush(nullptr);
   ::dup2(writers[0].get(), STDOUT_FILENO);
   ::dup2(writers[1].get(), STDERR_FILENO);

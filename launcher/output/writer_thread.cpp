@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <filesystem>
 #include <string>
@@ -16,6 +15,7 @@
 
 #include "base/files/own_file.h"
 #include "base/mutex.h"
+#include "base/process/signals.h"
 
 namespace hvd::launcher {
 
@@ -106,10 +106,7 @@ void WriterThread::add(Job job) {
 }
 
 void WriterThread::start() {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  // Signals are for the loop's thread.
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const AllSignalsBlocked blocked;  // they are for the loop's thread
   try {
     // Detached, since no one waits for a file system that does not answer.
     std::thread([state = state_] { work(state); }).detach();
@@ -117,7 +114,6 @@ void WriterThread::start() {
   } catch (const std::system_error&) {
     // Without a thread, the loop itself writes.
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void WriterThread::work(const std::shared_ptr<State>& state) {

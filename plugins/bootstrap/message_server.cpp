@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <utility>
 
+#include "base/process/signals.h"
 #include "net/blocking_stream.h"
 #include "net/peer_user.h"
 
@@ -27,11 +27,8 @@ MessageServer::MessageServer(UniqueFd listener, std::function<Result<std::string
     : listener_(std::move(listener)),
       message_(std::move(message)),
       end_(::eventfd(0, EFD_CLOEXEC)) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  const AllSignalsBlocked blocked;  // they are for the user's threads
   thread_ = std::thread([this] { serve(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 MessageServer::~MessageServer() {

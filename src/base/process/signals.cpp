@@ -35,4 +35,12 @@ void reset_signals(const std::vector<int>& ignored) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
+AllSignalsBlocked::AllSignalsBlocked() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+AllSignalsBlocked::~AllSignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 }  // namespace hvd

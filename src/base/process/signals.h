@@ -1,6 +1,7 @@
-// Names of signals, and the state of signals that a started program must not inherit. Any thread.
+// Names of signals, and the state of signals that a started program or thread must not inherit. Any thread.
 #pragma once
 
+#include <csignal>
 #include <string>
 #include <vector>
 
@@ -15,5 +16,18 @@ std::string signal_text(int number);
 std::vector<int> ignored_signals();
 // Gives these signals their default action, and blocks none. For a child between fork and exec.
 void reset_signals(const std::vector<int>& ignored);
+
+// Blocks all signals of this thread while it lives. A thread that is started in that time leaves signals to the
+// other threads of the program.
+class AllSignalsBlocked {
+ public:
+  AllSignalsBlocked();
+  ~AllSignalsBlocked();
+  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
+  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 }  // namespace hvd

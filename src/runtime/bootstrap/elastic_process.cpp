@@ -1,13 +1,11 @@
 #include "runtime/bootstrap/elastic_process.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <thread>
 
 #include "base/log/log.h"
+#include "base/process/signals.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -56,12 +54,8 @@ Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const WorkerSetting
       address, *secret, settings.elastic_process.value_or(0), std::move(on_lost)));
   HVD_ASSIGN_OR_RETURN(process->news_,
                        rendezvous::HttpStore::open(address, *secret, store_options(settings)));
-  // Signals are for the threads of the program.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const AllSignalsBlocked blocked;  // they are for the threads of the program
   std::thread([self = process.get()] { self->follow_news(); }).detach();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return process;
 }
 

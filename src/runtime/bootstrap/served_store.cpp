@@ -5,9 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
-#include <functional>
 
+#include "base/process/signals.h"
 #include "base/text.h"
 #include "net/blocking_stream.h"
 #include "net/interface_choice.h"
@@ -22,16 +21,6 @@ namespace {
 constexpr std::string_view kHereKey = "here";
 // A store that was reached answers at once.
 constexpr double kStoreAnswerSeconds = 10;
-
-// Signals are for the user's threads.
-std::thread quiet_thread(std::function<void()> body) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread thread(std::move(body));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
 
 // Most of the descriptors are for the user's program.
 constexpr size_t kMostUnproven = 1024;
@@ -72,7 +61,8 @@ Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
                                                         const WorkerSettings& settings) {
   std::unique_ptr<ServedStore> store(new ServedStore(secret));
   HVD_RETURN_IF_ERROR(store->listen(settings));
-  store->thread_ = quiet_thread([raw = store.get()] {
+  const AllSignalsBlocked blocked;  // they are for the user's threads
+  store->thread_ = std::thread([raw = store.get()] {
     ::pthread_setname_np(::pthread_self(), "hvd-store");
     raw->loop_.run();
   });

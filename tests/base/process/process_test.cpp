@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -144,5 +145,19 @@ TEST_CASE("The end of a program is its exit code, or 128 and the signal") {
     const auto pid = spawn_program({.arguments = {"/bin/sh", "-c", script}});
     REQUIRE(pid.ok());
     CHECK(wait_for_exit(*pid) == code);
+  }
+}
+
+TEST_CASE("a thread that is started while all signals are blocked leaves them to the others") {
+  sigset_t before, inside, after;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  {
+    const AllSignalsBlocked blocked;
+    std::thread([&] { ::pthread_sigmask(SIG_SETMASK, nullptr, &inside); }).join();
+  }
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  for (const int number : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1}) {
+    CHECK(::sigismember(&inside, number) == 1);
+    CHECK(::sigismember(&after, number) == ::sigismember(&before, number));
   }
 }
