@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <thread>
 
@@ -15,6 +14,7 @@
 #include "base/json_text.h"
 #include "base/log/json_record.h"
 #include "base/log/log_format.h"
+#include "base/log/time_text.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/output/rank_errors.h"
@@ -172,37 +172,12 @@ void JobOutput::on_broken(Broken callback) {
   stderr_.on_broken([callback](int error) { callback(OutputStream::kStderr, error); });
 }
 
-namespace {
-
-std::string local_time() {
-  const std::time_t seconds = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  char text[64];
-  return std::string(text, std::strftime(text, sizeof text, "%a %b %e %H:%M:%S %Y", &parts));
-}
-
-// Local time as ISO 8601 writes it, with milliseconds.
-std::string iso_time() {
-  const auto now = std::chrono::system_clock::now();
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  const auto milliseconds =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  char text[32];
-  const size_t size = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  return cat(std::string_view(text, size), ".", cat(1000 + milliseconds).substr(1));
-}
-
-}  // namespace
-
 std::string JobOutput::stamped(const std::string& tag) const {
   if (style_.format == LineFormat::kJson) return json_time() + tag;
-  if (style_.has_timestamps) return local_time() + tag;
+  if (style_.has_timestamps) return time_text("%a %b %e %H:%M:%S %Y", TimeZone::kLocal) + tag;
   constexpr std::string_view kTime = "{time}";
   std::string filled = tag;
-  const std::string time = tag.find(kTime) == std::string::npos ? "" : iso_time();
+  const std::string time = tag.find(kTime) == std::string::npos ? "" : iso_time(TimeZone::kLocal);
   for (size_t at = 0; (at = filled.find(kTime, at)) != std::string::npos; at += time.size()) {
     filled.replace(at, kTime.size(), time);
   }

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <filesystem>
 #include <vector>
 
 #include "base/check.h"
 #include "base/files/own_file.h"
+#include "base/log/time_text.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
@@ -20,15 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLock[] = ".horovodrun.lock";
-
-// "2026-11-25T09.04.27": without colons, which rsync and scp take for the end of a host's name.
-std::string time_in_name() {
-  const std::time_t seconds = std::time(nullptr);
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  char text[32];
-  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%dT%H.%M.%S", &parts));
-}
 
 // The text that the owner of the lock has written, for the message of another job.
 std::string owner_of(int lock) {
@@ -61,7 +52,8 @@ Result<std::string> move_aside(const fs::path& folder) {
   }
   if (error) return system_error(cat("cannot list ", folder.string()), error.value());
   if (ranks.empty()) return std::string();
-  const std::string name = cat("before-", time_in_name());
+  // Without colons, which rsync and scp take for the end of a host's name.
+  const std::string name = time_text("before-%Y-%m-%dT%H.%M.%S", TimeZone::kLocal);
   fs::path aside = folder / name;
   for (int number = 2; !fs::create_directory(aside, error); ++number) {
     if (error) return system_error(cat("cannot make directory ", aside.string()), error.value());

@@ -1,9 +1,9 @@
 #include "rendezvous/server/monitor.h"
 
 #include <algorithm>
-#include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/log/time_text.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "rendezvous/server/service.h"
@@ -21,13 +21,7 @@ double seconds_since(Clock::time_point time) {
 std::string calendar(Clock::time_point time) {
   const auto ago =
       std::chrono::duration_cast<std::chrono::system_clock::duration>(Clock::now() - time);
-  const std::time_t then =
-      std::chrono::system_clock::to_time_t(std::chrono::system_clock::now() - ago);
-  std::tm parts{};
-  ::gmtime_r(&then, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
+  return time_text("%Y-%m-%dT%H:%M:%SZ", TimeZone::kUtc, std::chrono::system_clock::now() - ago);
 }
 
 // `value` keeps its own type, since an integer as a double would lose digits.
