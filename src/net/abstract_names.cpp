@@ -33,11 +33,10 @@ std::optional<Listener> connect_to_listener(std::string_view name, int type) {
     if (errno == EAGAIN) return Listener{UniqueFd(), 0, static_cast<uid_t>(-1)};
     return {};
   }
-  ucred peer{};
-  size = sizeof peer;
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  const auto peer = peer_credentials(socket.get());
+  if (!peer) return {};
   ::fcntl(socket.get(), F_SETFL, 0);
-  return Listener{std::move(socket), peer.pid, peer.uid};
+  return Listener{std::move(socket), peer->pid, peer->uid};
 }
 
 }  // namespace hvd::net

@@ -56,11 +56,16 @@ Result<UniqueFd> connect_for_packets(std::string_view name) {
   return system_error(cat("cannot connect to @", printable(name)), errno);
 }
 
-bool is_trusted_peer(int fd) {
+std::optional<ucred> peer_credentials(int fd) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == ::geteuid() || peer.uid == 0;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
+  return peer;
+}
+
+bool is_trusted_peer(int fd) {
+  const auto peer = peer_credentials(fd);
+  return peer && (peer->uid == ::geteuid() || peer->uid == 0);
 }
 
 Result<bool> send_packet(int fd, ByteView bytes, const std::vector<int>& fds,

@@ -2,6 +2,7 @@
 // call waits: a caller that may wait polls the descriptor first. Any thread.
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include <optional>
@@ -25,6 +26,8 @@ Result<UniqueFd> listen_for_packets(std::string_view name);
 // Connects; blocks only while the listener's backlog is full. kNotFound: no process listens there.
 Result<UniqueFd> connect_for_packets(std::string_view name);
 
+// The process at the other end of a Unix socket, as it connected. Nothing: the socket has no such end.
+std::optional<ucred> peer_credentials(int fd);
 // Returns whether the process at the other end of a Unix socket runs as this process's user or as root.
 bool is_trusted_peer(int fd);
 

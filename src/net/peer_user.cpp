@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "net/packet_socket.h"
 
 namespace hvd::net {
 namespace {
@@ -151,10 +152,8 @@ PeerUser peer_user(int socket, bool asks_kernel) {
   socklen_t near_size = sizeof near, far_size = sizeof far;
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&near), &near_size) != 0) return {true, {}};
   if (near.ss_family == AF_UNIX) {
-    ucred peer{};
-    socklen_t size = sizeof peer;
-    if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {true, {}};
-    return {true, peer.uid};
+    const auto peer = peer_credentials(socket);
+    return {true, peer ? std::optional(peer->uid) : std::nullopt};
   }
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&far), &far_size) != 0) return {true, {}};
   const auto own = ends_of(near), other = ends_of(far);

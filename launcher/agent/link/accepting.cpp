@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "net/packet_socket.h"
+
 namespace hvd::launcher {
 
 bool is_of_this_user(int socket) {
@@ -12,10 +14,8 @@ bool is_of_this_user(int socket) {
   socklen_t size = sizeof family;
   if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return false;
   if (family != AF_UNIX) return true;
-  ucred peer{};
-  size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         peer.uid == ::geteuid();
+  const auto peer = net::peer_credentials(socket);
+  return peer && peer->uid == ::geteuid();
 }
 
 void accept_all(net::EventLoop& loop, const UniqueFd& listener,

@@ -1,7 +1,6 @@
 #include "launcher/agent/store/world_reports.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/secrets/secret.h"
@@ -13,12 +12,6 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kReporter = "a rank";
-
-pid_t peer_of(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : -1;
-}
 
 }  // namespace
 
@@ -43,7 +36,8 @@ void WorldReports::receive(int caller) {
   if (packet.ok() && !*packet) return;
   if (packet.ok()) {
     const auto report = rendezvous::decode_world_report((*packet)->bytes);
-    if (report.ok()) on_report_(peer_of(caller), *report);
+    const auto peer = net::peer_credentials(caller);
+    if (report.ok()) on_report_(peer ? peer->pid : -1, *report);
   }
   const std::byte acknowledgement{1};
   (void)net::send_packet(caller, {&acknowledgement, 1}, {}, kReporter);

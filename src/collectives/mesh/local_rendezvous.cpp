@@ -57,20 +57,18 @@ Result<Bytes> receive_message(int fd, std::vector<UniqueFd>* fds, Deadline deadl
 }
 
 UniqueFd open_process(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return {};
-  if (peer.pid == ::getpid()) return {};
+  const auto peer = net::peer_credentials(socket);
+  if (!peer || peer->pid == ::getpid()) return {};
   // Linux 6.5 and later create this pidfd at connect time; it also works across process id
   // namespaces. Older kernels need a lookup by number.
   constexpr int kPeerPidfd = 77;
   int process = -1;
-  size = sizeof process;
+  socklen_t size = sizeof process;
   if (::getsockopt(socket, SOL_SOCKET, kPeerPidfd, &process, &size) == 0) {
     return UniqueFd(process);
   }
-  if (peer.pid <= 0) return {};
-  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer.pid, 0)));
+  if (peer->pid <= 0) return {};
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer->pid, 0)));
 }
 
 std::string name_of_rank(const std::vector<PeerRecord>& records, int32_t rank) {
