@@ -1,6 +1,5 @@
 #include "launcher/allocation/launch_method.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/text.h"
 #include "net/asio.h"
 #include "net/interfaces.h"
+#include "net/socket_address.h"
 
 namespace hvd::launcher {
 namespace {
@@ -93,9 +93,7 @@ void add_own_addresses(size_t node, std::map<std::string, size_t>& addresses) {
   const auto own = net::interface_addresses();
   if (!own.ok()) return;
   for (const net::InterfaceAddress& each : *own) {
-    char text[INET6_ADDRSTRLEN];
-    const int family = each.bytes.size() == sizeof(in_addr) ? AF_INET : AF_INET6;
-    if (::inet_ntop(family, each.bytes.data(), text, sizeof text) == nullptr) continue;
+    const std::string text = net::address_text(each.bytes);
     if (const auto address = address_in(text)) addresses.emplace(*address, node);
   }
 }

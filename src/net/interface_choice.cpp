@@ -1,24 +1,14 @@
 #include "net/interface_choice.h"
 
-#include <arpa/inet.h>
 #include <net/if.h>
 
 #include <algorithm>
 
 #include "base/text.h"
+#include "net/socket_address.h"
 
 namespace hvd::net {
 namespace {
-
-// Returns 4 or 16 bytes, or none when the text is no address.
-Bytes parse_address(std::string_view text) {
-  const std::string digits(text);
-  for (const int family : {AF_INET, AF_INET6}) {
-    Bytes address(family == AF_INET ? 4 : 16);
-    if (::inet_pton(family, digits.c_str(), address.data()) == 1) return address;
-  }
-  return {};
-}
 
 bool is_interface_name(std::string_view name) {
   return !name.empty() && name.size() < IF_NAMESIZE && name.find('/') == std::string_view::npos &&
@@ -38,7 +28,7 @@ Result<InterfaceChoice::Rule> InterfaceChoice::parse_rule(std::string_view text)
   rule.is_excluding = rest.starts_with('^');
   if (rule.is_excluding) rest.remove_prefix(1);
   const size_t slash = rest.find('/');
-  rule.network = parse_address(rest.substr(0, slash));
+  rule.network = address_bytes(rest.substr(0, slash));
   if (rule.network.empty()) {
     if (slash != std::string_view::npos) return refuse("is no network");
     const size_t star = rest.find('*');

@@ -45,6 +45,20 @@ bool remove_dead_listener(const SocketAddress& address) {
   return ::unlink(raw->sun_path) == 0;
 }
 
+// The bytes of an IPv4 or IPv6 address; none for a Unix socket.
+ByteView bytes_of(const SocketAddress& address) {
+  const void* bytes = nullptr;
+  size_t size = 0;
+  if (address.family() == AF_INET) {
+    bytes = &reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr;
+    size = sizeof(in_addr);
+  } else if (address.family() == AF_INET6) {
+    bytes = &reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr;
+    size = sizeof(in6_addr);
+  }
+  return {static_cast<const std::byte*>(bytes), size};
+}
+
 void set_option(int fd, int level, int name, int value) {
   // Best effort: a connection without the option works, only worse.
   [[maybe_unused]] const int set = ::setsockopt(fd, level, name, &value, sizeof value);
@@ -80,7 +94,7 @@ std::optional<SocketAddress> numeric_address(const Endpoint& endpoint) {
 
 Endpoint to_endpoint(const SocketAddress& address) {
   Endpoint endpoint;
-  char text[INET6_ADDRSTRLEN] = "";
+  endpoint.host = address_text(bytes_of(address));
   if (address.family() == AF_UNIX) {
     endpoint.family = Endpoint::Family::kUnix;
     const auto* raw = reinterpret_cast<const sockaddr_un*>(&address.storage);
@@ -93,15 +107,35 @@ Endpoint to_endpoint(const SocketAddress& address) {
       }
     }
   } else if (address.family() == AF_INET) {
-    const auto* raw = reinterpret_cast<const sockaddr_in*>(&address.storage);
-    endpoint.host = ::inet_ntop(AF_INET, &raw->sin_addr, text, sizeof text);
-    endpoint.port = ntohs(raw->sin_port);
+    endpoint.port = ntohs(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_port);
   } else if (address.family() == AF_INET6) {
-    const auto* raw = reinterpret_cast<const sockaddr_in6*>(&address.storage);
-    endpoint.host = ::inet_ntop(AF_INET6, &raw->sin6_addr, text, sizeof text);
-    endpoint.port = ntohs(raw->sin6_port);
+    endpoint.port = ntohs(reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_port);
   }
   return endpoint;
+}
+
+Bytes address_bytes(std::string_view text) {
+  const std::string digits(text);
+  for (const int family : {AF_INET, AF_INET6}) {
+    Bytes bytes(family == AF_INET ? sizeof(in_addr) : sizeof(in6_addr));
+    if (::inet_pton(family, digits.c_str(), bytes.data()) == 1) return bytes;
+  }
+  return {};
+}
+
+std::string address_text(ByteView bytes) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (bytes.size() == sizeof(in_addr)) ::inet_ntop(AF_INET, bytes.data(), text, sizeof text);
+  if (bytes.size() == sizeof(in6_addr)) ::inet_ntop(AF_INET6, bytes.data(), text, sizeof text);
+  return text;
+}
+
+std::string host_text(const SocketAddress& address) {
+  const ByteView bytes = bytes_of(address);
+  const bool is_mapped =
+      address.family() == AF_INET6 &&
+      IN6_IS_ADDR_V4MAPPED(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
+  return address_text(is_mapped ? bytes.last(sizeof(in_addr)) : bytes);
 }
 
 Result<UniqueFd> listen_on(const SocketAddress& address, int backlog) {
@@ -143,8 +177,7 @@ std::string peer_text(int fd) {
   const auto peer = peer_address(fd);
   if (!peer.ok() || peer->family() == AF_UNIX) return {};
   Endpoint from = to_endpoint(*peer);
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 at a socket of IPv6
-  if (from.host.starts_with(kMapped)) from.host.erase(0, kMapped.size());
+  from.host = host_text(*peer);
   return to_string(from);
 }
 

@@ -6,7 +6,9 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "base/bytes.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "net/endpoint.h"
@@ -25,6 +27,13 @@ struct SocketAddress {
 std::optional<SocketAddress> numeric_address(const Endpoint& endpoint);
 // Supports Unix sockets, IPv4 and IPv6.
 Endpoint to_endpoint(const SocketAddress& address);
+
+// The 4 bytes of an IPv4 address or the 16 of an IPv6 address; empty for another text.
+Bytes address_bytes(std::string_view text);
+// The inverse of address_bytes.
+std::string address_text(ByteView bytes);
+// The address as text; empty for a Unix socket. An IPv4 peer of an IPv6 socket has its IPv4 address.
+std::string host_text(const SocketAddress& address);
 
 // Binds and listens; the socket is close-on-exec and non-blocking. The wildcard IPv6 address also
 // accepts IPv4. The call replaces the socket file of a dead listener.

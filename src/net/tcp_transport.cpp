@@ -1,6 +1,5 @@
 #include "net/tcp_transport.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "net/socket_address.h"
 
 namespace hvd::net {
 namespace {
@@ -220,13 +220,9 @@ void send_unpaced(int socket) {
 }
 
 std::string endpoint_text(ByteView address, uint16_t port) {
-  char text[INET6_ADDRSTRLEN] = "?";
-  if (address.size() == 4) {
-    ::inet_ntop(AF_INET, address.data(), text, sizeof text);
-    return cat(text, ":", port);
-  }
-  if (address.size() == 16) ::inet_ntop(AF_INET6, address.data(), text, sizeof text);
-  return cat("[", text, "]:", port);
+  const std::string text = address_text(address);
+  if (address.size() == 4) return cat(text, ":", port);
+  return cat("[", text.empty() ? "?" : text, "]:", port);
 }
 
 }  // namespace hvd::net

@@ -74,4 +74,28 @@ TEST_CASE("a name resolves to every address that it has, and one that does not i
   CHECK_FALSE(resolve(*parse_endpoint("tcp::7")).ok());
 }
 
+TEST_CASE("an address is 4 or 16 bytes, and the text of those") {
+  CHECK(address_bytes("10.0.0.1").size() == 4);
+  CHECK(address_bytes("fd00::1").size() == 16);
+  for (const char* text : {"10.0.0.1", "fd00::1", "::"}) {
+    CHECK(address_text(address_bytes(text)) == text);
+  }
+  for (const char* text : {"", "a", "10.0.0", "[::1]", "fe80::1%lo"}) {
+    CHECK(address_bytes(text).empty());
+  }
+  CHECK(address_text({}).empty());
+}
+
+TEST_CASE("the host of an address is IPv4 where IPv6 has mapped it") {
+  const auto host_of = [](const char* text) {
+    const auto address = numeric_address(*parse_endpoint(text));
+    return address ? host_text(*address) : "no address";
+  };
+  CHECK(host_of("tcp:[::ffff:10.0.0.1]:1") == "10.0.0.1");
+  CHECK(host_of("tcp:[::ffff:0:1]:1") == "0.0.0.1");
+  CHECK(host_of("tcp:[fd00::1]:1") == "fd00::1");
+  CHECK(host_of("tcp:10.0.0.1:1") == "10.0.0.1");
+  CHECK(host_of("unix:@name").empty());
+}
+
 }  // namespace hvd::net

@@ -1,37 +1,19 @@
 #include "launcher/agent/host/host_addresses.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 
 #include "base/text.h"
 #include "net/interfaces.h"
+#include "net/socket_address.h"
 
 namespace hvd::launcher {
 
 namespace {
 
-std::string text_of(ByteView address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  ::inet_ntop(address.size() == 4 ? AF_INET : AF_INET6, address.data(), text, sizeof text);
-  return text;
-}
-
 // Returns the local address of a socket; empty when the socket is no network socket.
 std::string own_end_of(int socket) {
-  sockaddr_storage storage{};
-  socklen_t size = sizeof storage;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return {};
-  if (storage.ss_family == AF_INET) {
-    const in_addr& four = reinterpret_cast<const sockaddr_in&>(storage).sin_addr;
-    return text_of({reinterpret_cast<const std::byte*>(&four), 4});
-  }
-  if (storage.ss_family != AF_INET6) return {};
-  const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
-  const ByteView bytes(reinterpret_cast<const std::byte*>(&six), 16);
-  return text_of(IN6_IS_ADDR_V4MAPPED(&six) ? bytes.subspan(12) : bytes);
+  const auto own = net::local_address(socket);
+  return own.ok() ? net::host_text(*own) : "";
 }
 
 std::string known_address(int link, const Environment& own) {
@@ -50,7 +32,7 @@ std::vector<HostAddress> host_addresses(int link, const Environment& own,
   const auto listed = net::interface_addresses(true);
   if (!listed.ok()) return found;
   for (const auto& [interface, bytes] : *listed) {
-    const std::string text = text_of(bytes);
+    const std::string text = net::address_text(bytes);
     const bool is_loopback = text == "::1" || text.starts_with("127.");
     if (is_loopback && loopback.empty()) loopback.push_back({text, interface, bytes});
     if (!is_loopback && choice.allows(interface, bytes)) found.push_back({text, interface, bytes});
@@ -77,7 +59,7 @@ std::string interface_of_socket(int socket) {
   const auto listed = net::interface_addresses(true);
   if (!listed.ok()) return {};
   for (const auto& [interface, bytes] : *listed) {
-    if (text_of(bytes) == address) return interface;
+    if (net::address_text(bytes) == address) return interface;
   }
   return {};
 }

@@ -1,4 +1,3 @@
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,8 +9,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <optional>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -20,6 +17,7 @@
 #include "launcher/protocol/protocol.h"
 #include "net/endpoint.h"
 #include "net/frame.h"
+#include "net/socket_address.h"
 
 namespace hvd::launcher {
 
@@ -30,46 +28,14 @@ constexpr size_t kMaxMessage = 4096;
 // The first lease: the launcher pings an agent that waits for the job.
 constexpr double kOpeningSeconds = 60;
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t size = 0;
-};
-
-Result<Address> unix_address(const std::string& path) {
-  Address address;
-  auto* name = reinterpret_cast<sockaddr_un*>(&address.storage);
-  if (path.size() >= sizeof name->sun_path)
-    return invalid_argument(cat("'", path, "' is too long"));
-  name->sun_family = AF_UNIX;
-  std::memcpy(name->sun_path, path.data(), path.size());
-  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
-  if (path[0] == '@')
-    name->sun_path[0] = '\0';
-  else
-    ++address.size;
-  return address;
-}
-
-Result<Address> address_of(const std::string& text) {
+Result<net::SocketAddress> address_of(const std::string& text) {
   HVD_ASSIGN_OR_RETURN(const net::Endpoint endpoint, net::parse_endpoint(text));
-  if (endpoint.family == net::Endpoint::Family::kUnix) return unix_address(endpoint.path);
-  Address address;
-  auto* four = reinterpret_cast<sockaddr_in*>(&address.storage);
-  auto* six = reinterpret_cast<sockaddr_in6*>(&address.storage);
-  if (::inet_pton(AF_INET, endpoint.host.c_str(), &four->sin_addr) == 1) {
-    four->sin_family = AF_INET;
-    four->sin_port = htons(endpoint.port);
-    address.size = sizeof *four;
-  } else if (::inet_pton(AF_INET6, endpoint.host.c_str(), &six->sin6_addr) == 1) {
-    six->sin6_family = AF_INET6;
-    six->sin6_port = htons(endpoint.port);
-    address.size = sizeof *six;
-  } else {
-    return invalid_argument(cat("'", endpoint.host,
-                                "' is no IPv4 or IPv6 address, and the agent "
-                                "resolves no names"));
+  if (endpoint.path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return invalid_argument(cat("'", endpoint.path, "' is too long"));
   }
-  return address;
+  if (const auto address = net::numeric_address(endpoint)) return *address;
+  return invalid_argument(
+      cat("'", endpoint.host, "' is no IPv4 or IPv6 address, and the agent resolves no names"));
 }
 
 // Returns false when the deadline passed first.
@@ -88,12 +54,10 @@ Status not_connected(int error) {
   return error == ECONNREFUSED || error == ENOENT ? not_found(sentence) : unavailable(sentence);
 }
 
-Result<UniqueFd> dial(const Address& address, Deadline deadline) {
-  UniqueFd socket(
-      ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+Result<UniqueFd> dial(const net::SocketAddress& address, Deadline deadline) {
+  UniqueFd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("cannot make a socket", errno);
-  const auto* where = reinterpret_cast<const sockaddr*>(&address.storage);
-  if (::connect(socket.get(), where, address.size) != 0) {
+  if (::connect(socket.get(), address.get(), address.size) != 0) {
     if (errno != EINPROGRESS) return not_connected(errno);
     if (!wait_for(socket.get(), POLLOUT, deadline)) return deadline_exceeded("nobody answers");
     int error = 0;
@@ -263,7 +227,8 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
 }
 
 // A connection to the launcher's server, behind TLS and HTTP.
-Result<Link> connected(const Address& where, Deadline deadline, std::unique_ptr<Cipher> cipher) {
+Result<Link> connected(const net::SocketAddress& where, Deadline deadline,
+                       std::unique_ptr<Cipher> cipher) {
   HVD_ASSIGN_OR_RETURN(UniqueFd socket, dial(where, deadline));
   Wire wire(socket.get(), cipher.get(), deadline);
   HVD_RETURN_IF_ERROR(wire.shake_hands());
@@ -316,7 +281,7 @@ Result<Link> call_home(const std::string& address, ByteView token, const std::st
 
 Result<Returned> call_again(const std::string& address, Deadline deadline,
                             std::unique_ptr<Cipher> cipher) {
-  HVD_ASSIGN_OR_RETURN(const Address where, address_of(address));
+  HVD_ASSIGN_OR_RETURN(const net::SocketAddress where, address_of(address));
   HVD_ASSIGN_OR_RETURN(Link link, connected(where, deadline, std::move(cipher)));
   Wire wire(link.input.get(), link.cipher.get(), deadline);
   HVD_ASSIGN_OR_RETURN(const Challenge challenge, wire.receive<Challenge>());

@@ -1,6 +1,5 @@
 #include "launcher/agent/link/join.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "launcher/protocol/token_proof.h"
 #include "net/dns_label.h"
 #include "net/endpoint.h"
+#include "net/socket_address.h"
 
 namespace hvd::launcher {
 
@@ -27,21 +27,15 @@ constexpr double kTrySeconds = 10;
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 2;
 
-bool is_address(const std::string& host) {
-  unsigned char bytes[16];
-  return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
-         ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
-}
-
 // Resolves names by a program, since this executable is static and the system's resolver uses
 // shared libraries.
 Result<std::string> resolve(const std::string& host) {
-  if (is_address(host)) return host;
+  if (!net::address_bytes(host).empty()) return host;
   const auto found =
       output_of({.arguments = {"getent", "ahosts", host}, .errors = kDevNull}, Deadline::never());
   const std::string text = found.ok() ? *found : "";
   const std::string address = text.substr(0, text.find_first_of(" \t\n"));
-  if (is_address(address)) return address;
+  if (!net::address_bytes(address).empty()) return address;
   if (const std::string advice = net::advice_on_long_name(host); !advice.empty()) {
     return unavailable(cat("'", printable(host), "' does not resolve", advice));
   }

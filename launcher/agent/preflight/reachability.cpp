@@ -1,6 +1,5 @@
 #include "launcher/agent/preflight/reachability.h"
 
-#include <arpa/inet.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cerrno>
 
 #include "launcher/agent/host/host_addresses.h"
+#include "net/socket_address.h"
 #include "net/tcp_transport.h"
 
 namespace hvd::launcher {
@@ -21,14 +21,6 @@ constexpr double kTimeoutSeconds = 3;
 constexpr double kAfterFirst = 0.05;
 // The most addresses to test; a host has a few.
 constexpr size_t kMostAddresses = 64;
-
-Bytes bytes_of(const std::string& address) {
-  for (const int family : {AF_INET, AF_INET6}) {
-    Bytes bytes(family == AF_INET ? 4 : 16);
-    if (::inet_pton(family, address.c_str(), bytes.data()) == 1) return bytes;
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -48,7 +40,7 @@ void ReachabilityTest::begin(const MasterCandidates& candidates,
 }
 
 void ReachabilityTest::dial(Attempt& attempt, const std::string& address, uint16_t port) {
-  auto socket = net::start_connect(bytes_of(address), port);
+  auto socket = net::start_connect(net::address_bytes(address), port);
   attempt.is_over = !socket.ok();
   if (attempt.is_over) return;
   attempt.socket = std::move(*socket);

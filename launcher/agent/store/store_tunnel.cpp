@@ -1,6 +1,5 @@
 #include "launcher/agent/store/store_tunnel.h"
 
-#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,7 +10,8 @@
 
 #include "base/text.h"
 #include "launcher/agent/link/accepting.h"
-#include "net/packet_socket.h"
+#include "net/endpoint.h"
+#include "net/socket_address.h"
 
 namespace hvd::launcher {
 
@@ -23,39 +23,26 @@ constexpr auto kStore = net::Urgency::kStore;
 }  // namespace
 
 Status StoreTunnel::listen(uint32_t credit) {
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return system_error("cannot make the store's socket", errno);
-  socklen_t size = 0;
-  const sockaddr_un address = net::abstract_address(name_, size);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-      ::listen(socket.get(), SOMAXCONN) != 0) {
-    return system_error("cannot listen for the ranks' store connections", errno);
-  }
-  HVD_RETURN_IF_ERROR(watch(std::move(socket), listener_));
+  const net::Endpoint here{net::Endpoint::Family::kUnix, "@" + name_, {}, 0};
+  auto socket = net::listen_on(*net::numeric_address(here));
+  if (!socket.ok()) return socket.error().with_context("the ranks' store connections");
+  HVD_RETURN_IF_ERROR(watch(*std::move(socket), listener_));
   credit_ = credit;
   return {};
 }
 
 Status StoreTunnel::listen_on_loopback(const net::PortRange& ports) {
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket) return system_error("cannot make a socket of the loopback", errno);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  auto* where = reinterpret_cast<sockaddr*>(&address);
-  socklen_t size = sizeof address;
+  net::Endpoint here{net::Endpoint::Family::kTcp, {}, "127.0.0.1", 0};
+  Result<UniqueFd> socket = unavailable("no port");
   // Search from the end of the range: the first ports are for the ranks.
-  bool is_bound = false;
-  for (int port = ports.last; port >= ports.first && !is_bound; --port) {
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    is_bound = ::bind(socket.get(), where, size) == 0;
+  for (int port = ports.last; port >= ports.first && !socket.ok(); --port) {
+    here.port = static_cast<uint16_t>(port);
+    socket = net::listen_on(*net::numeric_address(here));
   }
-  if (!is_bound || ::listen(socket.get(), SOMAXCONN) != 0 ||
-      ::getsockname(socket.get(), where, &size) != 0) {
-    return system_error("cannot listen on the loopback for Horovod's own workers", errno);
-  }
-  loopback_port_ = ntohs(address.sin_port);
-  return watch(std::move(socket), loopback_);
+  if (!socket.ok()) return socket.error().with_context("Horovod's own workers");
+  HVD_ASSIGN_OR_RETURN(const net::SocketAddress bound, net::local_address(socket->get()));
+  loopback_port_ = net::to_endpoint(bound).port;
+  return watch(*std::move(socket), loopback_);
 }
 
 // Answers as the server does at its own port (rendezvous/PROTOCOL.md, "Unsigned").

@@ -1,6 +1,5 @@
 #include "net/tls/tls_session.h"
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -9,6 +8,7 @@
 #include <climits>
 
 #include "base/text.h"
+#include "net/socket_address.h"
 #include "net/tls/tls_context.h"
 #include "net/tls/tls_key.h"
 
@@ -19,12 +19,6 @@ namespace {
 // its time even when the queue is empty.
 void forget_tls_errors() {
   if (::ERR_peek_error() != 0) ::ERR_clear_error();
-}
-
-bool is_ip_address(const std::string& host) {
-  unsigned char bytes[16];
-  return ::inet_pton(AF_INET, host.c_str(), bytes) == 1 ||
-         ::inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
 // Alerts with which servers refuse a client's certificate, or the lack of one.
@@ -65,7 +59,7 @@ class TlsSession::Impl {
     HVD_RETURN_IF_ERROR(use_files(context_.get(), options));
     HVD_RETURN_IF_ERROR(make_session());
     bool is_set = false;
-    if (is_ip_address(host)) {
+    if (!address_bytes(host).empty()) {
       is_set = ::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(session_.get()), host.c_str()) == 1;
     } else {
       is_set = ::SSL_set_tlsext_host_name(session_.get(), host.c_str()) == 1 &&
