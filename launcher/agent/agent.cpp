@@ -503,7 +503,7 @@ void Agent::execute(const Prepare& order) {
 // Returns true with --pmix; with --remote-init, whose command may change PATH; and for the original's workers,
 // which may be linked with MPI.
 bool Agent::may_use_mpi() const {
-  const Environment environment = merged(environment_, job_.environment);
+  const Environment environment = overlay(environment_, job_.environment);
   if (value_of(job_.environment, "HOROVOD_PMIX") == "1" || !job_.remote_init.empty() ||
       job_.insecure_compat) {
     return true;
@@ -562,10 +562,10 @@ void Agent::execute(const Start& start) {
   if (pmix_.is_left_out()) lone_mpi_.begin();
   conclude_start(
       ranks_.start(network.master_port, [this, network, served = *served](const Environment& rank) {
-        const Environment more = merged(pmix_rank_environment(served, rank, network.order),
-                                        rank_environment(network, rank));
+        const Environment more = overlay(pmix_rank_environment(served, rank, network.order),
+                                         rank_environment(network, rank));
         if (!job_.insecure_compat) return more;
-        return merged(
+        return overlay(
             original_worker_environment(store_.loopback_port(), link_.input(), rank, environment_),
             more);
       }));

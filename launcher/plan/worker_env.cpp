@@ -172,15 +172,6 @@ Environment flag_environment(const LaunchSettings& settings) {
   return environment;
 }
 
-Environment overlay(Environment base, const Environment& winners) {
-  std::erase_if(base, [&](const auto& variable) {
-    return std::any_of(winners.begin(), winners.end(),
-                       [&](const auto& winner) { return winner.first == variable.first; });
-  });
-  base.insert(base.end(), winners.begin(), winners.end());
-  return base;
-}
-
 std::string job_name(uint64_t job) {
   std::ostringstream text;
   text << std::hex << std::setw(16) << std::setfill('0') << job;

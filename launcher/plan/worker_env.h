@@ -5,15 +5,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "base/process/exec_strings.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
-
-using Environment = std::vector<std::pair<std::string, std::string>>;
 
 // `inherited` without what the launcher itself sets for a slot (it may be a rank of another job)
 // and without other launchers' identities; for a remote host also without what belongs to the
@@ -41,9 +39,6 @@ Environment job_environment(const JobEnvironment& job);
 
 // The variables of the flags that were given, which the ranks read.
 Environment flag_environment(const LaunchSettings& settings);
-
-// `base` with the variables of `winners` in place of its own.
-Environment overlay(Environment base, const Environment& winners);
 
 std::string job_name(uint64_t job);  // 16 hexadecimal digits
 

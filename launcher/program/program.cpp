@@ -169,19 +169,6 @@ Environment parse_environment(std::string_view text) {
   return environment;
 }
 
-Environment merged(Environment base, const Environment& over) {
-  for (const auto& [name, value] : over) {
-    bool is_there = false;
-    for (auto& [old_name, old_value] : base) {
-      if (old_name != name) continue;
-      old_value = value;
-      is_there = true;
-    }
-    if (!is_there) base.emplace_back(name, value);
-  }
-  return base;
-}
-
 std::string_view value_of(const Environment& environment, std::string_view name) {
   for (const auto& [each, value] : environment) {
     if (each == name) return value;

@@ -5,22 +5,18 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "base/process/exec_strings.h"
 #include "base/result.h"
 
 namespace hvd::launcher {
-
-using Environment = std::vector<std::pair<std::string, std::string>>;
 
 // Whether the file name of a path is python, python3, python3.11, ...
 bool is_python(std::string_view path);
 
 // Parses an environment as the kernel lays it out: "NAME=VALUE" texts, each with a trailing NUL.
 Environment parse_environment(std::string_view text);
-// Returns `base` with the variables of `over` added. A name that occurs twice keeps its last value.
-Environment merged(Environment base, const Environment& over);
 // Returns the value of a variable, or empty when it is not set.
 std::string_view value_of(const Environment& environment, std::string_view name);
 

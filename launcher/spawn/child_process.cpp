@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/process/exec_strings.h"
 #include "base/process/pipe.h"
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
@@ -49,24 +50,12 @@ Result<Streams> open_streams() {
   return streams;
 }
 
-std::vector<std::pair<std::string, std::string>> environment_of(const ChildCommand& command) {
-  auto variables = command.environment;
-  if (!command.inherits_environment) return variables;
-  const auto is_replaced = [&](const std::string& name) {
-    return std::ranges::any_of(command.environment,
-                               [&](const auto& extra) { return extra.first == name; });
-  };
-  for (auto& [name, value] : environment()) {
-    if (!is_replaced(name)) variables.emplace_back(std::move(name), std::move(value));
-  }
-  return variables;
-}
-
 Result<pid_t> start_child(const ChildCommand& command, const Streams& streams) {
   const UniqueFd& errors = command.joins_errors ? streams.child_stream : streams.child_errors;
   SpawnOptions options{
       .arguments = command.arguments,
-      .environment = environment_of(command),
+      .environment = command.inherits_environment ? overlay(environment(), command.environment)
+                                                  : command.environment,
       .input = streams.child_stream.get(),
       .output = streams.child_stream.get(),
       .errors = errors.get(),

@@ -74,7 +74,7 @@ void HostPreparation::begin(const HostJob& job, const Environment& environment,
                             std::function<void(HostPreparationOutcome)> done) {
   job_ = job;
   done_ = std::move(done);
-  outcome_.environment = merged(environment, job.environment);
+  outcome_.environment = overlay(environment, job.environment);
   const Status status = check_working_directory(job_.working_directory);
   if (!status.ok()) return finish(status);
   if (job_.remote_init.empty()) return find();

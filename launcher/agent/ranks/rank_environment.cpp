@@ -29,7 +29,7 @@ Environment rank_environment(const RankNetwork& network, const Environment& rank
     more.emplace_back("HOROVOD_PORT_RANGE", cat(network.master_port + 1, "-", network.ports.last));
   }
   more.emplace_back("HOROVOD_STORE", network.store);
-  return merged(std::move(more), network.order.environment);
+  return overlay(std::move(more), network.order.environment);
 }
 
 }  // namespace hvd::launcher

@@ -48,7 +48,7 @@ void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::strin
     }
     ranks_.push_back(std::move(rank));
     commands_.push_back({program, job.command, job.working_directory,
-                         merged(environment, spec.environment), limit, spec.has_input});
+                         overlay(environment, spec.environment), limit, spec.has_input});
   }
 }
 
@@ -64,7 +64,7 @@ Status Ranks::start_more() {
   next_ = std::min(commands_.size(), first + kRanksAtOnce);
   const std::span<RankCommand> commands = std::span(commands_).subspan(first, next_ - first);
   for (RankCommand& command : commands) {
-    command.environment = merged(command.environment, more_(command.environment));
+    command.environment = overlay(command.environment, more_(command.environment));
   }
   auto started = start_ranks(commands, threads_);
   Status status;

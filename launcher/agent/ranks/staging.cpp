@@ -108,8 +108,8 @@ Status Staging::enter(HostJob& job, const Environment& environment) const {
   if (!job.working_directory.starts_with('/')) {
     job.working_directory = joined(directory_, job.working_directory);
   }
-  const std::string more(value_of(merged(environment, job.environment), "PYTHONPATH"));
-  job.environment = merged(
+  const std::string more(value_of(overlay(environment, job.environment), "PYTHONPATH"));
+  job.environment = overlay(
       job.environment,
       {{"PYTHONPATH", more.empty() ? code : cat(code, ":", more)}, {"HOROVOD_STAGE_DIR", code}});
   return {};

@@ -4,8 +4,20 @@
 
 namespace hvd {
 
-std::vector<std::string> environment_strings(
-    const std::vector<std::pair<std::string, std::string>>& environment) {
+Environment overlay(Environment base, const Environment& over) {
+  for (const auto& [name, value] : over) {
+    bool is_there = false;
+    for (auto& [old_name, old_value] : base) {
+      if (old_name != name) continue;
+      old_value = value;
+      is_there = true;
+    }
+    if (!is_there) base.emplace_back(name, value);
+  }
+  return base;
+}
+
+std::vector<std::string> environment_strings(const Environment& environment) {
   std::vector<std::string> texts;
   texts.reserve(environment.size());
   for (const auto& [name, value] : environment) texts.push_back(cat(name, "=", value));

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/process/exec_strings.h"
 #include "base/process/pipe.h"
 #include "base/process/signals.h"
 #include "base/process/spawn.h"
@@ -160,4 +161,9 @@ TEST_CASE("a thread that is started while all signals are blocked leaves them to
     CHECK(::sigismember(&inside, number) == 1);
     CHECK(::sigismember(&after, number) == ::sigismember(&before, number));
   }
+}
+
+TEST_CASE("an environment over another wins, and of two equal names in it the last") {
+  CHECK(overlay({{"B", "1"}, {"A", "1"}}, {{"B", "2"}, {"C", "1"}, {"C", "2"}}) ==
+        Environment{{"B", "2"}, {"A", "1"}, {"C", "2"}});
 }

@@ -62,11 +62,6 @@ TEST_CASE("a setting that an outer job made for its hosts does not count as the 
   CHECK(host_environment(outer, true) == Environment{{"TP_SOCKET_IFNAME", "mine"}});
 }
 
-TEST_CASE("a variable of the launcher wins") {
-  CHECK(overlay({{"A", "1"}, {"B", "1"}}, {{"B", "2"}, {"C", "2"}}) ==
-        Environment{{"A", "1"}, {"B", "2"}, {"C", "2"}});
-}
-
 TEST_CASE("a slot's environment says who it is") {
   const SlotPlan plan = two_hosts();
   CHECK(slot_environment(plan, plan.slots[3]) == Environment{{"HOROVOD_RANK", "3"},
