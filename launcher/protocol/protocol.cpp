@@ -10,9 +10,9 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "base/wire/value_bytes.h"
 #include "base/words.h"
 #include "horovod/version.h"
-#include "launcher/protocol/value_bytes.h"
 
 namespace hvd::launcher {
 

@@ -10,6 +10,7 @@
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "base/wire/value_bytes.h"
 
 namespace hvd::rendezvous {
 
@@ -41,9 +42,11 @@ size_t common_beginning(const Bytes& one, const Bytes& other) {
 Bytes encode(const Message& message) {
   ByteWriter out;
   if (const auto* record = std::get_if<RankRecord>(&message)) {
-    out.put(AggregationKind::kRankRecord).put(record->index).put_text(record->exchange);
+    out.put(AggregationKind::kRankRecord);
+    put(out, *record);
   } else if (const auto* request = std::get_if<ForwardRequest>(&message)) {
-    out.put(AggregationKind::kForwardRequest).put(request->host).put(request->hosts);
+    out.put(AggregationKind::kForwardRequest);
+    put(out, *request);
   } else {
     out.put(AggregationKind::kAggregationResult);
   }
@@ -54,20 +57,12 @@ Result<Message> decode(ByteView bytes) {
   ByteReader in(bytes);
   Message message;
   switch (in.get<AggregationKind>()) {
-    case AggregationKind::kRankRecord: {
-      RankRecord record;
-      record.index = in.get<int32_t>();
-      record.exchange = in.get_text();
-      message = std::move(record);
+    case AggregationKind::kRankRecord:
+      get(in, message.emplace<RankRecord>());
       break;
-    }
-    case AggregationKind::kForwardRequest: {
-      ForwardRequest request;
-      request.host = in.get<int32_t>();
-      request.hosts = in.get<int32_t>();
-      message = request;
+    case AggregationKind::kForwardRequest:
+      get(in, message.emplace<ForwardRequest>());
       break;
-    }
     case AggregationKind::kAggregationResult:
       message = AggregationResult{};
       break;

@@ -1,5 +1,7 @@
 #include "rendezvous/store/records.h"
 
+#include "base/wire/value_bytes.h"
+
 namespace hvd::rendezvous::records {
 namespace {
 
@@ -62,18 +64,14 @@ Result<ExchangeRecord> read_exchange(ByteView record) {
 
 Bytes write_workers(const std::vector<WorkerRecord>& workers) {
   ByteWriter writer;
-  writer.put(static_cast<uint32_t>(workers.size()));
-  for (const WorkerRecord& one : workers) writer.put_text(one.worker).put_text(one.host);
+  put(writer, workers);
   return writer.take();
 }
 
 Result<std::vector<WorkerRecord>> read_workers(ByteView record) {
   ByteReader reader(record);
-  std::vector<WorkerRecord> workers(reader.get_count(2 * sizeof(uint32_t)));
-  for (WorkerRecord& one : workers) {
-    one.worker = reader.get_text();
-    one.host = reader.get_text();
-  }
+  std::vector<WorkerRecord> workers;
+  get(reader, workers);
   HVD_RETURN_IF_ERROR(reader.finish("the stored places"));
   return workers;
 }

@@ -43,6 +43,7 @@ SUBFOLDERS = {
         "process": ["."],
         "secrets": ["."],
         "wait": ["."],
+        "wire": ["."],
     },
     "src/collectives": {
         "shm": [],

@@ -2,25 +2,20 @@
 
 #include <cmath>
 
+#include "base/result.h"
+#include "base/wire/value_bytes.h"
+
 namespace hvd::runtime {
 namespace {
 
-constexpr size_t kLeastName = 8;  // process set, length of the text
+double as_seconds(double seconds) { return std::isfinite(seconds) && seconds > 0 ? seconds : 0; }
 
-void put_name(const StallName& name, ByteWriter& out) {
-  out.put(name.process_set).put_text(name.name);
-}
-
-StallName get_name(ByteReader& in) {
-  StallName name;
-  name.process_set = in.get<int32_t>();
-  name.name = in.get_text();
-  return name;
-}
-
-double get_seconds(ByteReader& in) {
-  const auto seconds = in.get<double>();
-  return std::isfinite(seconds) && seconds > 0 ? seconds : 0;
+template <typename T>
+Status decode_fields(ByteView message, T* fields, std::string_view what) {
+  ByteReader in(message);
+  in.get<StallMessageKind>();
+  get(in, *fields);
+  return in.finish(what);
 }
 
 }  // namespace
@@ -35,82 +30,48 @@ Status peek_kind(ByteView message, StallMessageKind* kind) {
 }
 
 void encode(const StallHello& hello, ByteWriter& out) {
-  out.put(StallMessageKind::kHello).put_text(hello.host).put(hello.pid);
+  out.put(StallMessageKind::kHello);
+  put(out, hello);
 }
 
 Status decode(ByteView message, StallHello* hello) {
-  ByteReader in(message);
-  in.get<StallMessageKind>();
-  hello->host = in.get_text();
-  hello->pid = in.get<int64_t>();
-  return in.finish("a rank's hello");
+  return decode_fields(message, hello, "a rank's hello");
 }
 
 void encode(const StallWaiting& waiting, ByteWriter& out) {
-  out.put(StallMessageKind::kWaiting).put(static_cast<uint32_t>(waiting.entries.size()));
-  for (const auto& entry : waiting.entries) {
-    put_name(entry.name, out);
-    out.put(entry.op).put(entry.seconds);
-  }
+  out.put(StallMessageKind::kWaiting);
+  put(out, waiting);
 }
 
 Status decode(ByteView message, StallWaiting* waiting) {
-  ByteReader in(message);
-  in.get<StallMessageKind>();
-  waiting->entries.resize(in.get_count(kLeastName + sizeof(int32_t) + sizeof(double)));
-  for (auto& entry : waiting->entries) {
-    entry.name = get_name(in);
-    entry.op = in.get<int32_t>();
-    entry.seconds = get_seconds(in);
-  }
-  return in.finish("a report of waiting work");
+  HVD_RETURN_IF_ERROR(decode_fields(message, waiting, "a report of waiting work"));
+  for (auto& entry : waiting->entries) entry.seconds = as_seconds(entry.seconds);
+  return {};
 }
 
 void encode(const StallAsk& ask, ByteWriter& out) {
-  out.put(StallMessageKind::kAsk).put(ask.inquiry).put(static_cast<uint32_t>(ask.names.size()));
-  for (const StallName& name : ask.names) put_name(name, out);
+  out.put(StallMessageKind::kAsk);
+  put(out, ask);
 }
 
 Status decode(ByteView message, StallAsk* ask) {
-  ByteReader in(message);
-  in.get<StallMessageKind>();
-  ask->inquiry = in.get<uint32_t>();
-  ask->names.resize(in.get_count(kLeastName));
-  for (StallName& name : ask->names) name = get_name(in);
-  return in.finish("a question about waiting work");
+  return decode_fields(message, ask, "a question about waiting work");
 }
 
 void encode(const StallAnswer& answer, ByteWriter& out) {
-  out.put(StallMessageKind::kAnswer)
-      .put(answer.inquiry)
-      .put(static_cast<uint32_t>(answer.states.size()));
-  for (const StallState state : answer.states) out.put(state);
-  out.put_text(answer.last_name)
-      .put(answer.last_op)
-      .put(answer.last_seconds)
-      .put_text(answer.last_program)
-      .put_text(answer.stack)
-      .put_text(answer.note);
+  out.put(StallMessageKind::kAnswer);
+  put(out, answer);
 }
 
 Status decode(ByteView message, StallAnswer* answer) {
-  ByteReader in(message);
-  in.get<StallMessageKind>();
-  answer->inquiry = in.get<uint32_t>();
-  answer->states.resize(in.get_count(1));
-  for (StallState& state : answer->states) {
-    state = in.get<StallState>();
+  HVD_RETURN_IF_ERROR(decode_fields(message, answer, "an answer about waiting work"));
+  for (const StallState state : answer->states) {
     if (state > StallState::kExcused) {
       return invalid_argument("an answer about waiting work has an unknown state");
     }
   }
-  answer->last_name = in.get_text();
-  answer->last_op = in.get<int32_t>();
-  answer->last_seconds = get_seconds(in);
-  answer->last_program = in.get_text();
-  answer->stack = in.get_text();
-  answer->note = in.get_text();
-  return in.finish("an answer about waiting work");
+  answer->last_seconds = as_seconds(answer->last_seconds);
+  return {};
 }
 
 }  // namespace hvd::runtime

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/bytes.h"
@@ -18,9 +19,11 @@ namespace hvd::runtime {
 
 enum class StallMessageKind : uint8_t { kHello = 1, kWaiting = 2, kAsk = 3, kAnswer = 4 };
 
+// fields() are the members that are sent, in their order on the wire.
 struct StallHello {
   std::string host;
   int64_t pid = 0;
+  static auto fields(auto& m) { return std::tie(m.host, m.pid); }
 };
 
 // A name in a process set.
@@ -28,6 +31,7 @@ struct StallName {
   int32_t process_set = 0;
   std::string name;
   auto operator<=>(const StallName&) const = default;
+  static auto fields(auto& m) { return std::tie(m.process_set, m.name); }
 };
 
 struct StallWaiting {
@@ -35,13 +39,16 @@ struct StallWaiting {
     StallName name;
     int32_t op = 0;
     double seconds = 0;  // pending on this rank
+    static auto fields(auto& m) { return std::tie(m.name, m.op, m.seconds); }
   };
   std::vector<Entry> entries;
+  static auto fields(auto& m) { return std::tie(m.entries); }
 };
 
 struct StallAsk {
   uint32_t inquiry = 0;
   std::vector<StallName> names;
+  static auto fields(auto& m) { return std::tie(m.inquiry, m.names); }
 };
 
 enum class StallState : uint8_t {
@@ -62,6 +69,10 @@ struct StallAnswer {
   // information.
   std::string stack;
   std::string note;
+  static auto fields(auto& m) {
+    return std::tie(m.inquiry, m.states, m.last_name, m.last_op, m.last_seconds, m.last_program,
+                    m.stack, m.note);
+  }
 };
 
 Status peek_kind(ByteView message, StallMessageKind* kind);

@@ -4,7 +4,8 @@
 #include <span>
 #include <type_traits>
 
-#include "base/check.h"
+#include "base/result.h"
+#include "base/wire/value_bytes.h"
 
 namespace hvd::runtime {
 namespace {
@@ -16,8 +17,8 @@ constexpr size_t kLongestHost = 256;
 }  // namespace
 
 void encode(const MetricsMessage& message, ByteWriter& out) {
-  out.put(message.kind).put(message.number).put(static_cast<uint32_t>(message.asks.size()));
-  for (const Ask& ask : message.asks) out.put(ask.rank).put(ask.ticket);
+  out.put(message.kind).put(message.number);
+  put(out, message.asks);
   out.put(static_cast<uint32_t>(message.values.size()));
   for (const MetricsOfRank& value : message.values) {
     out.put(value.rank).put_text(std::string_view(value.host).substr(0, kLongestHost));
@@ -29,8 +30,7 @@ Status decode(ByteView bytes, MetricsMessage* message) {
   ByteReader in(bytes);
   message->kind = in.get<MetricsMessageKind>();
   message->number = in.get<uint32_t>();
-  message->asks.assign(in.get_count(8), {});
-  for (Ask& ask : message->asks) ask = {in.get<int32_t>(), in.get<uint32_t>()};
+  get(in, message->asks);
   message->values.assign(in.get_count(sizeof(Metrics)), {});
   for (MetricsOfRank& value : message->values) {
     value.rank = in.get<int32_t>();

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <tuple>
 
 #include "base/status.h"
 
@@ -26,6 +27,7 @@ struct Question {
 struct Ask {
   int32_t rank = 0;
   uint32_t ticket = 0;
+  static auto fields(auto& ask) { return std::tie(ask.rank, ask.ticket); }
 };
 
 }  // namespace hvd::runtime

@@ -3,7 +3,8 @@
 #include <cstring>
 #include <span>
 
-#include "base/check.h"
+#include "base/result.h"
+#include "base/wire/value_bytes.h"
 
 namespace hvd::runtime {
 
@@ -12,10 +13,8 @@ void encode(const TimelineMessage& message, ByteWriter& out) {
   out.put(static_cast<uint8_t>(message.mark_cycles)).put(message.time).put(message.offset);
   out.put(message.error).put(message.dropped);
   out.put_text(std::string_view(message.text).substr(0, kLongestTimelineText));
-  out.put(static_cast<uint32_t>(message.asks.size()));
-  for (const Ask& ask : message.asks) out.put(ask.rank).put(ask.ticket);
-  out.put(static_cast<uint32_t>(message.pongs.size()));
-  for (const auto& pong : message.pongs) out.put(pong.rank).put(pong.sent).put(pong.there);
+  put(out, message.asks);
+  put(out, message.pongs);
   out.put(static_cast<uint32_t>(message.slots.size()));
   out.put_raw(std::as_bytes(std::span(message.slots)));
 }
@@ -31,12 +30,8 @@ Status decode(ByteView bytes, TimelineMessage* message) {
   message->error = in.get<int64_t>();
   message->dropped = in.get<uint64_t>();
   message->text = in.get_text();
-  message->asks.assign(in.get_count(8), {});
-  for (Ask& ask : message->asks) ask = {in.get<int32_t>(), in.get<uint32_t>()};
-  message->pongs.assign(in.get_count(20), {});
-  for (auto& pong : message->pongs) {
-    pong = {in.get<int32_t>(), in.get<int64_t>(), in.get<int64_t>()};
-  }
+  get(in, message->asks);
+  get(in, message->pongs);
   message->slots.assign(in.get_count(sizeof(TraceSlot)), {});
   const ByteView slots = in.get_raw(message->slots.size() * sizeof(TraceSlot));
   HVD_RETURN_IF_ERROR(in.finish("a message of the timeline"));

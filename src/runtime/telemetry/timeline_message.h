@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/bytes.h"
@@ -42,6 +43,7 @@ struct TimelineMessage {
     int32_t rank = 0;
     int64_t sent = 0;   // the rank's clock
     int64_t there = 0;  // the root's, when it arrived
+    static auto fields(auto& pong) { return std::tie(pong.rank, pong.sent, pong.there); }
   };
   TimelineMessageKind kind = TimelineMessageKind::kStart;
   uint32_t run = 0;          // number of the timeline

@@ -1,7 +1,9 @@
-// Encodes (put) and decodes (get) the values of control messages: numbers, texts, lists, pairs, and structs that
-// name their fields by fields(). Only protocol.cpp calls it. Pure.
+// Encodes (put) and decodes (get) the values of messages: numbers, texts, lists, pairs, and structs that name their
+// fields by fields(). Pure.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -11,9 +13,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "launcher/protocol/token_proof.h"
 
-namespace hvd::launcher {
+namespace hvd {
 
 template <typename T>
 concept Number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
@@ -23,11 +24,14 @@ concept HasFields = requires(T& value) {
 };
 
 void put(ByteWriter& to, const std::string& text);
-void put(ByteWriter& to, const Proof& proof);
 void put(ByteWriter& to, const Status& status);
 void put(ByteWriter& to, const std::optional<uint32_t>& number);
 void put(ByteWriter& to, Number auto number) { to.put(number); }
 void put(ByteWriter& to, const HasFields auto& value);
+template <size_t N>
+void put(ByteWriter& to, const std::array<std::byte, N>& bytes) {
+  to.put_raw(bytes);
+}
 template <typename A, typename B>
 void put(ByteWriter& to, const std::pair<A, B>& values);
 template <typename T>
@@ -35,7 +39,6 @@ void put(ByteWriter& to, const std::vector<T>& values);
 
 // The reader's finish() reports truncated or wrong values.
 void get(ByteReader& from, std::string& text);
-void get(ByteReader& from, Proof& proof);
 void get(ByteReader& from, Status& status);
 void get(ByteReader& from, std::optional<uint32_t>& number);
 void get(ByteReader& from, bool& value);
@@ -44,6 +47,10 @@ void get(ByteReader& from, T& number) {
   number = from.get<T>();
 }
 void get(ByteReader& from, HasFields auto& value);
+template <size_t N>
+void get(ByteReader& from, std::array<std::byte, N>& bytes) {
+  std::ranges::copy(from.get_raw(N), bytes.begin());
+}
 template <typename A, typename B>
 void get(ByteReader& from, std::pair<A, B>& values);
 template <typename T>
@@ -69,6 +76,20 @@ void get(ByteReader& from, std::pair<A, B>& values) {
   get(from, values.second);
 }
 
+// The bytes that a value takes at least: of a text or a list its length.
+template <typename T>
+constexpr size_t least_size() {
+  if constexpr (Number<T>) {
+    return sizeof(T);
+  } else if constexpr (HasFields<T>) {
+    return []<typename... F>(std::type_identity<std::tuple<F&...>>) {
+      return (size_t{0} + ... + least_size<F>());
+    }(std::type_identity<decltype(T::fields(std::declval<T&>()))>());
+  } else {
+    return sizeof(uint32_t);
+  }
+}
+
 template <typename T>
 void put(ByteWriter& to, const std::vector<T>& values) {
   to.put(static_cast<uint32_t>(values.size()));
@@ -76,13 +97,13 @@ void put(ByteWriter& to, const std::vector<T>& values) {
 }
 template <typename T>
 void get(ByteReader& from, std::vector<T>& values) {
-  // The shortest value of a list, an empty text, takes four bytes.
-  const uint32_t count = from.get_count(4);
+  const uint32_t count = from.get_count(least_size<T>());
+  values.clear();
   for (uint32_t i = 0; i < count && !from.failed(); ++i) {
-    T value;
+    T value{};
     get(from, value);
     values.push_back(std::move(value));
   }
 }
 
-}  // namespace hvd::launcher
+}  // namespace hvd

@@ -1,11 +1,8 @@
-#include "launcher/protocol/value_bytes.h"
+#include "base/wire/value_bytes.h"
 
-#include <algorithm>
-
-namespace hvd::launcher {
+namespace hvd {
 
 void put(ByteWriter& to, const std::string& text) { to.put_text(text); }
-void put(ByteWriter& to, const Proof& proof) { to.put_raw(proof); }
 void put(ByteWriter& to, const Status& status) {
   to.put(static_cast<int32_t>(status.code())).put_text(status.message());
 }
@@ -14,10 +11,6 @@ void put(ByteWriter& to, const std::optional<uint32_t>& number) {
 }
 
 void get(ByteReader& from, std::string& text) { text = from.get_text(); }
-void get(ByteReader& from, Proof& proof) {
-  const ByteView raw = from.get_raw(proof.size());
-  std::copy(raw.begin(), raw.end(), proof.begin());
-}
 void get(ByteReader& from, Status& status) {
   const auto code = from.get<int32_t>();
   std::string sentence = from.get_text();
@@ -30,4 +23,4 @@ void get(ByteReader& from, std::optional<uint32_t>& number) {
 }
 void get(ByteReader& from, bool& value) { value = from.get<uint8_t>() != 0; }
 
-}  // namespace hvd::launcher
+}  // namespace hvd
