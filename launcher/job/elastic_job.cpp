@@ -86,7 +86,7 @@ ElasticJob::ElasticJob(PolicyLaunch& launch, const LaunchSettings& settings, Joi
   discovery_ = std::make_unique<ScriptDiscovery>(
       launch.executor(),
       DiscoveryScript{.command = settings.elastic.host_discovery_script.value_or(""),
-                      .slots_alone = static_cast<int>(settings.hosts.slots_per_host.value)},
+                      .slots_alone = settings.hosts.slots_per_host.value},
       DiscoveryCallbacks{.warn = [this](std::string_view sentence) { launch_.print(sentence); },
                          .show = [this](std::string_view line) { launch_.print(line); }});
 }

@@ -41,7 +41,7 @@ class Wait {
     discovery_ = std::make_unique<ScriptDiscovery>(
         loop_.get_executor(),
         DiscoveryScript{.command = settings.elastic.host_discovery_script.value_or(""),
-                        .slots_alone = static_cast<int>(settings.hosts.slots_per_host.value)},
+                        .slots_alone = settings.hosts.slots_per_host.value},
         DiscoveryCallbacks{
             .warn = [](std::string_view sentence) { print_message(std::string(sentence)); },
             .show = [](std::string_view line) { print_message(std::string(line)); }});
