@@ -176,8 +176,7 @@ Status check_detached(const LaunchSettings& settings, const CommandLine& line) {
   }
   if (settings.hosts.hostfile.value_or("") == "-") {
     return invalid_argument(
-        "--hostfile - reads standard input, which a detached job does not have; give the name of a "
-        "file");
+        "--hostfile - reads standard input, which a job with --detach does not have; name a file");
   }
   for (const char* key : {"mpi", "jsrun", "store_fd"}) {
     if (!settings.table().is_set(key) || settings.table().text(key) == "0") continue;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 
+using hvd::Environment;
 using namespace hvd::launcher;
 namespace fs = std::filesystem;
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+using hvd::Environment;
 using namespace hvd::launcher;
 namespace fs = std::filesystem;
 

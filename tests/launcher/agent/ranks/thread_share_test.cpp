@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+using hvd::Environment;
 using namespace hvd::launcher;
 
 namespace {
