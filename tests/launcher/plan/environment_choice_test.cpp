@@ -80,7 +80,7 @@ TEST_CASE("a file of variables") {
                      "f", choice)
           .ok());
   CHECK(choice.values ==
-        Environment{{"B", "two words"}, {"C", "it"}, {"D", ""}, {"A", "2"}, {"E", "a#b"}});
+        Environment{{"A", "2"}, {"B", "two words"}, {"C", "it"}, {"D", ""}, {"E", "a#b"}});
   CHECK(choice.names == std::vector<std::string>{"PATH"});
   for (const char* text :
        {"A=1\nB secret\n", "A=1\nB C=secret\n", "A=1\n=secret\n", "A=1\nA*=secret\n"}) {
