@@ -142,21 +142,21 @@ hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
 }
 
 // How this start of the process proceeds.
-struct Start {
+struct RuntimeStart {
   WorkerSettings settings;
   hvd::Result<hvd::runtime::BackendSelection> backends;
   std::optional<ElasticProcess::Joined> elastic;
   bool is_foreign = false;  // in an elastic job of Horovod's own launcher
-  // Each start of an elastic job has its own generation, in which processes are young and old. Horovod's
-  // launcher empties its store before it. So the number of the start counts in other jobs alone.
+  // The number of the start. 0 in elastic jobs, where processes are young and old: each start has its own
+  // generation there, and Horovod's launcher empties its store before it.
   uint32_t epoch = 0;
   bool is_limited = false;  // by a time within which all ranks meet
   hvd::Deadline deadline = hvd::Deadline::never();
 };
 
 // Nothing for a process of an elastic job whose place is provisional: complete_init() goes on.
-hvd::Result<std::optional<Start>> begin_start(const hvd_init_options& wishes,
-                                              hvd::rendezvous::PlaceRequestFrom from)
+hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wishes,
+                                                     hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(WorkerSettings settings, WorkerSettings::from_environment());
   apply_log_settings(settings);
@@ -165,15 +165,15 @@ hvd::Result<std::optional<Start>> begin_start(const hvd_init_options& wishes,
   if (elastic.has_value() && elastic->is_provisional) {
     if (wishes.process_set_count == 0 && wishes.rank_count == 0) {
       note_provisional(elastic->bootstrap.identity, wishes);
-      return std::optional<Start>();
+      return std::optional<RuntimeStart>();
     }
     // All ranks add these sets in their starts.
     HVD_ASSIGN_OR_RETURN(elastic,
                          join_generation(settings, hvd::rendezvous::PlaceRequestFrom::kCollective));
   }
-  Start start{.settings = std::move(settings),
-              .backends = std::move(backends),
-              .elastic = std::move(elastic)};
+  RuntimeStart start{.settings = std::move(settings),
+                     .backends = std::move(backends),
+                     .elastic = std::move(elastic)};
   start.is_foreign = hvd::runtime::is_in_foreign_elastic_job(start.settings);
   if (start.is_foreign && state.epoch > 0) {
     HVD_RETURN_IF_ERROR(hvd::runtime::take_next_place(&start.settings));
@@ -187,7 +187,7 @@ hvd::Result<std::optional<Start>> begin_start(const hvd_init_options& wishes,
   return std::optional(std::move(start));
 }
 
-hvd::Result<hvd::runtime::Bootstrap> find_others(Start* start) HVD_REQUIRES(state.mutex) {
+hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start) HVD_REQUIRES(state.mutex) {
   auto found = start->elastic ? hvd::Result(std::move(start->elastic->bootstrap))
                               : hvd::runtime::bootstrap(
                                     start->settings, start->deadline, start->epoch,
@@ -205,7 +205,8 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(Start* start) HVD_REQUIRES(stat
 }
 
 // Takes the settings of the start.
-hvd::Result<hvd::runtime::RuntimeOptions> options_of(Start* start, const hvd_init_options& wishes,
+hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
+                                                     const hvd_init_options& wishes,
                                                      hvd::runtime::Bootstrap* bootstrap)
     HVD_REQUIRES(state.mutex) {
   const bool is_first = bootstrap->identity.rank == 0;
