@@ -199,6 +199,7 @@ void ResumableDuplex::Running::lose(const std::shared_ptr<Duplex>& connection, S
   log::info(cat("host ", reconnection_.host,
                 ": the link broke, and waits for another connection: ", broken_.message()));
   changed_.notify();
+  pause_.cancel();
   begin_respawn();
   // The host may be cut off: its agent waits for as long as this one pings it.
   if (silence_ >= kUnnoticedSeconds) return;
@@ -229,10 +230,9 @@ net::Task<void> ResumableDuplex::Running::respawn() {
     if (is_settled()) break;
     log::info(
         cat("host ", reconnection_.host, ": the link does not resume yet: ", status.message()));
-    if (status.code() == Code::kAborted) {
-      const std::string silence =
-          cat("the host has not answered for ", silence_before_ + silence_, " s");
-      fail(unavailable(cat(connection_ ? silence : broken_.message(), "; ", status.message())));
+    // Beside a silent connection, the lease decides: the command may not have reached the agent's network namespace.
+    if (status.code() == Code::kAborted && !connection_) {
+      fail(unavailable(cat(broken_.message(), "; ", status.message())));
       break;
     }
     const bool is_late = status.code() == Code::kDeadlineExceeded;

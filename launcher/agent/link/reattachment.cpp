@@ -87,13 +87,14 @@ int hand_over(const Reattach& order) {
     status =
         net::send_packet(agent->get(), order.nonce, {STDIN_FILENO, STDOUT_FILENO}, kWhom).status();
   }
-  if (!status.ok()) {
+  // On other errors, such as a lack of descriptors, the launcher tries again.
+  if (status.code() == Code::kNotFound) {
     net::FrameWriter writer;
     writer.put({}, encode(Failed{"the agent there has ended"}), net::Urgency::kControl);
     const Bytes frame = writer.take(1);
     (void)!::write(STDOUT_FILENO, frame.data(), frame.size());
-    return 1;
   }
+  if (!status.ok()) return 1;
   // The agent sends nothing: it closes the socket when it has another connection, or ends.
   pollfd end{.fd = agent->get(), .events = POLLIN, .revents = 0};
   while (::poll(&end, 1, -1) < 0 && errno == EINTR) {
