@@ -309,6 +309,7 @@ void LauncherLink::adopt() {
   connection_ = std::move(offered->connection);
   lifetime_fd_ = std::move(offered->lifetime_fd);
   give_up_at_ = answer_by_ = Deadline::never();
+  note_bytes();
   if (const Status status = open(); !status.ok()) lose(status);
 }
 
