@@ -2,10 +2,12 @@
 
 A line takes a `Bench`, which keeps teams alive between lines, and returns a `Result`.
 """
+import contextlib
 import dataclasses
 import math
 import pathlib
 import statistics
+import subprocess
 import time
 import typing
 
@@ -199,6 +201,32 @@ def average(dtype, size, ranks):
     return measure
 
 
+@contextlib.contextmanager
+def _limited_links(rate):
+    def on_each(*words):
+        for host in teams.HOST_NAMES:
+            subprocess.run([teams.HOSTS, "exec", host, "tc", "qdisc", *words], check=True)
+
+    on_each("replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "2mb", "latency", "50ms")
+    try:
+        yield
+    finally:
+        on_each("del", "dev", "eth0", "root")
+
+
+def bfloat16_between_hosts(size):
+    """An average, which sends 16 bits, against a sum, which sends 32: two hosts with two ranks each, at 1 Gbit/s."""
+    def measure(bench):
+        contenders = bench.builds(4, hosts=True)
+        with _limited_links("1gbit"):
+            rows = bench.rounds_of(contenders, "average", "bfloat16", size, "ITERATIONS")
+        note = _beside_before(rows)
+        divided, _, summed = (statistics.median(column) for column in zip(*rows["ours"]))
+        notes = [f"a sum takes {summed:.0f} µs, {summed / divided:.2f} × as long", note]
+        return Result("µs", divided, {}, "measured", True, "; ".join(filter(None, notes)))
+    return measure
+
+
 def python_small(bench):
     c, python = bench.need(teams.ours, 2), bench.need(teams.ours, 2, python=bench.python)
     found = bench.medians([c, python], "allreduce", 4, "ITERATIONS")
@@ -264,4 +292,8 @@ LINES = [
 ] + [
     Line(f"hosts-{label}", f"{label[:-3]} {label[-3:]} between two hosts", between_hosts(size), True)
     for label, size in (("64KiB", 64 * KIB), ("1MiB", MIB), ("8MiB", 8 * MIB), ("64MiB", 64 * MIB))
+] + [
+    Line(f"hosts-bfloat16-{label}", f"average of {label[:-3]} {label[-3:]} bfloat16, 2 hosts × 2, 1 Gbit/s",
+         bfloat16_between_hosts(size), True)
+    for label, size in (("64KiB", 64 * KIB), ("16MiB", 16 * MIB))
 ] + [Line("hosts-idle", "nothing pending, on two hosts", idle(True), True)]
