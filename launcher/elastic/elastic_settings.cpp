@@ -93,8 +93,7 @@ std::string cause_of(const LaunchSettings& settings, const Names& name_of) {
 Status check_starter(const LaunchSettings& settings, const Names& name_of) {
   for (const char* key : {"mpi", "jsrun"}) {
     if (!settings.table().flag(key)) continue;
-    return invalid_argument(cat(name_of(key),
-                                " starts jobs of constant size only; leave out it or ",
+    return invalid_argument(cat(name_of(key), " starts jobs of constant size only; omit it or ",
                                 cause_of(settings, name_of)));
   }
   return {};
@@ -150,7 +149,7 @@ Result<ResetLimit> parse_reset_limit(std::string_view text) {
     is_valid = is_valid && limit.seconds && *limit.seconds > 0 && *limit.seconds <= kMaxWindow;
   }
   if (is_valid) return limit;
-  return invalid_argument(cat("'", printable(text), "' is no limit; write N, from 0 to ",
+  return invalid_argument(cat("'", printable(text), "' is not a limit; write N, from 0 to ",
                               kMaxResets, ", or N/SECONDS, such as 3/60"));
 }
 
@@ -169,8 +168,8 @@ Result<CooldownRange> parse_cooldown_range(std::string_view text) {
   const auto low = parts.size() == 2 ? parse_double(parts[0]) : std::nullopt;
   const auto high = parts.size() == 2 ? parse_double(parts[1]) : std::nullopt;
   if (!low || !high) {
-    return invalid_argument(
-        cat("'", printable(text), "' is no range; write two numbers of seconds, such as 10 100"));
+    return invalid_argument(cat("'", printable(text),
+                                "' is not a range; write two numbers of seconds, such as 10 100"));
   }
   // Written so that it also refuses what is not a number.
   if (!(*low >= kLow && *high <= kHigh && *low <= *high)) {

@@ -33,8 +33,11 @@ def found(name):
 def is_script(path):
     if not path.is_file() or path.suffix not in ("", ".sh"):
         return False
-    with open(path, "rb") as file:
-        return path.suffix == ".sh" or file.readline().rstrip().startswith(SHELLS)
+    try:
+        with open(path, "rb") as file:
+            return path.suffix == ".sh" or file.readline().rstrip().startswith(SHELLS)
+    except OSError:  # another test has removed it
+        return False
 
 
 def scripts():

@@ -87,9 +87,9 @@ TEST_CASE("an elastic job has one source of hosts, and this launcher") {
   CHECK(job_refusal_of({"-np", "2", "--host-discovery-script", "x", "--hostfile", "f"}) ==
         "--host-discovery-script and --hostfile both say where to run; give one of them");
   CHECK(job_refusal_of({"-np", "2", "--min-np", "1", "--mpi"}) ==
-        "--mpi starts jobs of constant size only; leave out it or --min-np");
+        "--mpi starts jobs of constant size only; omit it or --min-np");
   CHECK(job_refusal_of({"-np", "2", "--host-discovery-script", "x", "--jsrun"}) ==
-        "--jsrun starts jobs of constant size only; leave out it or --host-discovery-script");
+        "--jsrun starts jobs of constant size only; omit it or --host-discovery-script");
   CHECK(job_refusal_of({"-np", "2", "--host-discovery-script", "x", "--gloo"}).empty());
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("a limit of resets is a number, or a number in a time") {
        {"-1", "x", "3/", "/60", "3/0", "3/-1", "3/nan", "1/2/3", "1.5", "2000000"}) {
     CHECK(job_refusal_of({"--min-np", "1", "--reset-limit", text}) ==
           std::string("--reset-limit: '") + text +
-              "' is no limit; write N, from 0 to 1000000, or N/SECONDS, such as 3/60");
+              "' is not a limit; write N, from 0 to 1000000, or N/SECONDS, such as 3/60");
   }
 }
 
@@ -151,10 +151,10 @@ TEST_CASE("a range of cooldown is two numbers of seconds") {
   CHECK(refusal("20", "10").find("'20 10' is out of range") != std::string::npos);
   CHECK(refusal("nan", "nan").find("'nan nan' is out of range") != std::string::npos);
   CHECK(refusal("10", "x") ==
-        "--blacklist-cooldown-range: '10 x' is no range; write two numbers of seconds, such as "
+        "--blacklist-cooldown-range: '10 x' is not a range; write two numbers of seconds, such as "
         "10 100");
   CHECK(job_refusal_of({"--min-np", "1", "--blacklist-cooldown-range=10"}) ==
-        "--blacklist-cooldown-range: '10 train' is no range; write two numbers of seconds, such as "
+        "--blacklist-cooldown-range: '10 train' is not a range; write two numbers of seconds, such as "
         "10 100");
   CHECK(job_refusal_of({"--blacklist-cooldown-range", "10", "--min-np", "1"}) ==
         "--blacklist-cooldown-range needs LO HI");
