@@ -154,8 +154,8 @@ TEST_CASE("a range of cooldown is two numbers of seconds") {
         "--blacklist-cooldown-range: '10 x' is not a range; write two numbers of seconds, such as "
         "10 100");
   CHECK(job_refusal_of({"--min-np", "1", "--blacklist-cooldown-range=10"}) ==
-        "--blacklist-cooldown-range: '10 train' is not a range; write two numbers of seconds, such as "
-        "10 100");
+        "--blacklist-cooldown-range: '10 train' is not a range; write two numbers of seconds, such "
+        "as 10 100");
   CHECK(job_refusal_of({"--blacklist-cooldown-range", "10", "--min-np", "1"}) ==
         "--blacklist-cooldown-range needs LO HI");
   CHECK(parse_options(Arguments{"--blacklist-cooldown-range"}).status().message() ==
