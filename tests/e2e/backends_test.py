@@ -408,14 +408,52 @@ def test_nccl_conforms_over_a_double_of_it():
 def test_ranks_with_different_nccl_do_not_begin():
     backend("nccl")
     for change, words in (
-            ("HVD_DOUBLE_VERSION=2180$HOROVOD_RANK",
+            ("export HVD_DOUBLE_VERSION=2180$HOROVOD_RANK",
              "rank 0 has NCCL 2.18.0, and rank 1 has NCCL 2.18.1: all ranks need one version"),
-            ("HVD_DOUBLE_DEVICES=$HOROVOD_RANK", "rank 0 has none: .* finds no GPU, and rank 1 has NCCL")):
-        job = Job("-np", 2, "sh", "-c", f"{change} exec {PYTHON} {RANK}",
+            ("[ $HOROVOD_RANK = 0 ] && export HOROVOD_NCCL_LIBRARY=/nowhere/libnccl.so.2",
+             "rank 0 has none: .*/nowhere/libnccl.so.2.*, and rank 1 has NCCL")):
+        job = Job("-np", 2, "sh", "-c", f"{change}; exec {PYTHON} {RANK}",
                   environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE))
         expect(job.wait(90) != 0, job.describe())
         expect(len(re.findall(words, job.err)) >= 2, job.describe())
         job.leaves_nothing()
+
+
+def test_a_rank_without_a_gpu_joins_the_others():
+    backend("nccl")
+    if os.path.exists("/dev/nvidiactl"):
+        raise Skip("this machine has a GPU")
+    job = Job("-np", 2, "sh", "-c", f"[ $HOROVOD_RANK = 0 ] && unset HOROVOD_CUDA_LIBRARY; exec {PYTHON} {RANK}",
+              environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE))
+    check_sums(job, 2)
+    expect("ranks without a GPU: 0; they take part in operations on host memory only" in job.err,
+           job.describe())
+
+
+# Each child of a fork must find CUDA untouched, and the program chooses its GPU after init.
+AFTER_INIT = """
+import ctypes, os, sys
+import horovod.numpy as hvd
+hvd.init()
+os.environ["HVD_DOUBLE_DEVICES"] = "1"
+os.environ["CUDA_VISIBLE_DEVICES"] = str(hvd.local_rank())
+child = os.fork()
+count = ctypes.c_int()
+code = ctypes.CDLL(os.environ["HOROVOD_CUDA_LIBRARY"]).cudaGetDeviceCount(ctypes.byref(count))
+if child == 0:
+    os._exit(0 if (code, count.value) == (0, 1) else 3)
+assert (code, count.value) == (0, 1), (code, count.value)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+hvd.shutdown()
+"""
+
+
+def test_a_program_chooses_its_gpu_and_forks_after_init():
+    backend("nccl")
+    job = Job("-np", 2, PYTHON, "-c", AFTER_INIT,
+              environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", HVD_DOUBLE_DEVICES="0",
+                                            **DOUBLE))
+    job.ends_with(0, 90)
 
 
 def test_backends_that_cannot_be_had():

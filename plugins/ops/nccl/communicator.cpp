@@ -105,9 +105,22 @@ Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index,
   return parse_id_record({record, std::min(length, sizeof record)});
 }
 
+Status NcclThread::choose_device() {
+  const NcclApi& api = plan_.api;
+  int devices = 0;
+  HVD_RETURN_IF_ERROR(api.of_device(api.get_device_count(&devices), "GetDeviceCount"));
+  if (plan_.device >= devices) {
+    return invalid_argument(
+        cat("a tensor is on device ", plan_.device, ", and ", api.runtime, " finds ", devices));
+  }
+  if (devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));
+  const int device = plan_.device >= 0 ? plan_.device : plan_.local_rank % devices;
+  return api.of_device(api.set_device(device), "SetDevice");
+}
+
 Status NcclThread::open_library() {
   const NcclApi& api = plan_.api;
-  HVD_RETURN_IF_ERROR(api.of_device(api.set_device(plan_.device), "SetDevice"));
+  HVD_RETURN_IF_ERROR(choose_device());
   HVD_RETURN_IF_ERROR(api.of_device(
       api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
   HVD_RETURN_IF_ERROR(
@@ -221,11 +234,17 @@ Result<bool> NcclCommunicator::is_ready() {
 }
 
 Result<std::shared_ptr<RunningBatch>> NcclCommunicator::start(const hvd_batch& batch) {
+  if (!shared_.lacks.empty()) {
+    return failed_precondition(cat("a tensor of GPUs needs rank ", shared_.config.rank, ", and ",
+                                   shared_.lacks,
+                                   "; leave that rank out of the tensor's process set"));
+  }
   HVD_RETURN_IF_ERROR(choose_device(batch));
   if (!thread_) {
-    thread_ = std::make_shared<NcclThread>(ThreadPlan{
-        shared_.api, shared_.memory, shared_.host, name_, place_, grid_, shared_.is_torus,
-        shared_.device, shared_.channels, shared_.start_seconds, shared_.event});
+    thread_ = std::make_shared<NcclThread>(
+        ThreadPlan{shared_.api, shared_.memory, shared_.host, name_, place_, grid_,
+                   shared_.is_torus, shared_.device, shared_.config.local_rank, shared_.channels,
+                   shared_.start_seconds, shared_.event});
     thread_->start();
   }
   auto queued = std::make_shared<NcclBatch>(*thread_, batch);
@@ -234,15 +253,9 @@ Result<std::shared_ptr<RunningBatch>> NcclCommunicator::start(const hvd_batch& b
 }
 
 Status NcclCommunicator::choose_device(const hvd_batch& batch) {
-  const int devices = shared_.api.devices;
-  if (shared_.device < 0) {
-    shared_.device = has_own_tensor(batch) ? batch.device : shared_.config.local_rank % devices;
-  }
-  if (shared_.device >= devices) {
-    return invalid_argument(cat("a tensor is on device ", shared_.device, ", and ",
-                                shared_.api.runtime, " finds ", devices));
-  }
-  if (!has_own_tensor(batch) || batch.device == shared_.device) return {};
+  if (!has_own_tensor(batch)) return {};
+  if (shared_.device < 0) shared_.device = batch.device;
+  if (batch.device == shared_.device) return {};
   return invalid_argument(cat("a tensor is on device ", batch.device,
                               ", and this rank's others "
                               "on device ",

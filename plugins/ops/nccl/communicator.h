@@ -28,7 +28,8 @@ struct ThreadPlan {
   RankInSet place;
   std::optional<Grid> grid;
   bool is_torus = false;  // always hierarchical, whatever the autotuner chose for a batch
-  int device = 0;
+  int device = -1;        // -1: none of its tensors has named it, and local_rank chooses
+  int local_rank = 0;
   int channels = 1;
   double start_seconds = 600;
   std::shared_ptr<WakeEvent> event;
@@ -58,6 +59,7 @@ class NcclThread : public LibraryThread {
   void close_library(bool failed, Batches running) override;
 
  private:
+  Status choose_device();
   Result<abi::UniqueId> exchange_id(const std::string& key, int index, int size,
                                     const Deadline& deadline);
   bool goes_by_hosts(const hvd_batch& batch) const;
@@ -99,7 +101,8 @@ struct Shared {
   hvd_plugin_config config;
   Memory& memory;
   std::shared_ptr<WakeEvent> event;
-  int device = -1;  // this rank's GPU, known from its first tensor
+  std::string lacks{};  // why this rank has no GPU; empty: it has one, and `api` is open
+  int device = -1;      // this rank's GPU, known from its first tensor
   int channels = 1;
   std::vector<int32_t> host_of{};  // by rank
   bool is_torus = false;
@@ -111,7 +114,8 @@ class NcclCommunicator : public BackendCommunicator {
   NcclCommunicator(Shared& shared, const ProcessSetDescriptor& set);
   ~NcclCommunicator() override;
   Result<bool> is_ready() override;
-  // The first batch names this rank's GPU. No CUDA call happens before it.
+  // The first batch names this rank's GPU. No CUDA call happens before it. An error on a rank without a
+  // GPU.
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
   void begin_abort() override;
   void abort(Deadline until) override;

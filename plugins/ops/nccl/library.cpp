@@ -1,5 +1,9 @@
 #include "ops/nccl/library.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -139,12 +143,23 @@ Result<NcclApi> open_family(const Family& family) {
                                    "; 2.10 is the oldest that "
                                    "works"));
   }
-  HVD_RETURN_IF_ERROR(api.of_device(api.get_device_count(&api.devices), "GetDeviceCount"));
-  if (api.devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));
   return api;
 }
 
 }  // namespace
+
+Status find_gpu() {
+  if (!trim(environment_variable("HOROVOD_CUDA_LIBRARY").value_or("")).empty()) return {};
+  // NVIDIA's driver, that of its system-on-chip boards, that of WSL, and AMD's.
+  constexpr std::array kFiles{"/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/nvmap",
+                              "/dev/dxg", "/dev/kfd"};
+  const bool is_there = std::any_of(kFiles.begin(), kFiles.end(),
+                                    [](const char* file) { return ::access(file, F_OK) == 0; });
+  if (is_there) return {};
+  return unavailable(
+      "this machine has no GPU: there is neither /dev/nvidiactl nor /dev/kfd; HOROVOD_CUDA_LIBRARY "
+      "may name the runtime of another driver");
+}
 
 Result<NcclApi> open_api() {
   const std::string wanted = environment_variable("HOROVOD_NCCL_LIBRARY").value_or("");

@@ -15,7 +15,6 @@ struct NcclApi {
   std::string library;  // path or name of libnccl
   std::string runtime;  // path or name of the CUDA runtime
   int version = 0;      // 21805 is 2.18.5
-  int devices = 0;      // number of GPUs that this process sees
 
   abi::GetVersion* get_version;
   abi::GetUniqueId* get_unique_id;
@@ -64,9 +63,13 @@ struct NcclApi {
   Status of_device(int error, const char* what) const;
 };
 
+// Looks for the files of a GPU driver. Calls no function of CUDA, because the first such call reads
+// CUDA_VISIBLE_DEVICES and children that the process forks afterwards cannot use CUDA. Trusts a CUDA
+// runtime that HOROVOD_CUDA_LIBRARY names.
+Status find_gpu();
 // Opens the libraries that this process has loaded already, else those that HOROVOD_NCCL_LIBRARY and
 // HOROVOD_CUDA_LIBRARY name, else the usual ones. Returns an error that says what to do when one is
-// missing, lacks a function, or finds no GPU.
+// missing or lacks a function. Calls no function of the CUDA runtime.
 Result<NcclApi> open_api();
 
 }  // namespace hvd::ops::nccl

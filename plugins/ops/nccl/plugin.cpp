@@ -23,7 +23,9 @@ class NcclBackend : public Backend {
 
   int32_t supports(const hvd_batch& batch) override {
     const auto size = sizes_.find(batch.process_set);
-    const bool has_factors = shared_.api.red_op_create_pre_mul_sum != nullptr;
+    // A rank without a GPU claims what others may claim: its error ends the job.
+    const bool has_factors =
+        !shared_.lacks.empty() || shared_.api.red_op_create_pre_mul_sum != nullptr;
     return can_run(batch, size == sizes_.end() ? 1 : size->second, has_factors) ? kScore : 0;
   }
   const char* activity(const hvd_batch& batch) override { return activity_of<"NCCL">(batch.op); }
@@ -39,18 +41,46 @@ class NcclBackend : public Backend {
   std::map<int32_t, int32_t> sizes_;
 };
 
-// Every rank tells what it has. A job without any GPU goes on without this backend; ranks that have
-// different things do not begin.
-Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config,
+// The start of the record of a rank without a GPU.
+constexpr char kNoGpu = '0';
+
+// Logs, on the first rank that has a GPU, which library they use and which ranks have none.
+void log_found(const hvd_plugin_host& host, const NcclApi& api,
+               const std::vector<std::string>& found) {
+  host.log(host.host, 2,
+           cat("tensors of GPUs go through ", api.title(), ", ", api.library).c_str());
+  std::string without;
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    if (found[rank].starts_with(kNoGpu)) without += cat(without.empty() ? "" : ", ", rank);
+  }
+  if (without.empty()) return;
+  host.log(
+      host.host, 3,
+      cat("ranks without a GPU: ", without, "; they take part in operations on host memory only")
+          .c_str());
+}
+
+// Every rank publishes what it has. A job without any GPU goes on without this backend. A rank without a
+// GPU joins the others; ranks with GPUs need one library. Returns whether this rank opens the backend.
+Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool has_gpu,
              const Result<NcclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title()) : api.error();
-  HVD_ASSIGN_OR_RETURN(const auto found,
-                       Rounds(host, config).exchange("nccl-library", {}, library_record(version)));
+  HVD_ASSIGN_OR_RETURN(auto found, Rounds(host, config)
+                                       .exchange("nccl-library", {},
+                                                 has_gpu ? library_record(version)
+                                                         : kNoGpu + api.error().message()));
+  const auto first = std::find_if(found.begin(), found.end(),
+                                  [](const std::string& one) { return one.starts_with('+'); });
+  const bool is_used = first != found.end();
+  if (first - found.begin() == config.rank) log_found(host, *api, found);
+  for (std::string& one : found) {
+    if (one.starts_with(kNoGpu)) one = is_used ? *first : "-" + one.substr(1);
+  }
   HVD_RETURN_IF_ERROR(check_same_library(
       found,
       "all ranks need one version of NCCL; HOROVOD_NCCL_LIBRARY may name its library, and without "
       "HOROVOD_GPU_OPERATIONS=NCCL tensors of GPUs go through host memory"));
-  if (api.ok()) return {};
+  if (is_used) return {};
   host.log(host.host, 3,
            cat("HOROVOD_GPU_OPERATIONS is NCCL, but ", api.error().message(),
                "; tensors of GPUs go through host memory")
@@ -74,20 +104,21 @@ Result<std::vector<int32_t>> hosts_of(const hvd_plugin_host& host,
 struct Plugin {
   static constexpr const char* kName = "nccl";
   static constexpr int32_t kPriority = 60;
-  static Status probe() { return open_api().status(); }
+  static Status probe() {
+    HVD_RETURN_IF_ERROR(find_gpu());
+    return open_api().status();
+  }
   static Result<std::unique_ptr<Backend>> open(const hvd_plugin_host& host,
                                                const hvd_plugin_config& config) {
-    auto api = open_api();
-    HVD_RETURN_IF_ERROR(agree(host, config, api));
+    const Status gpu = find_gpu();
+    auto api = gpu.ok() ? open_api() : Result<NcclApi>(gpu);
+    HVD_RETURN_IF_ERROR(agree(host, config, gpu.ok(), api));
     HVD_ASSIGN_OR_RETURN(std::vector<int32_t> hosts, hosts_of(host, config));
     HVD_ASSIGN_OR_RETURN(auto event, WakeEvent::make());
     hvd_framework* framework = Memory::framework();
     host.publish(host.host, HVD_FRAMEWORK_OF_DEVICES, framework);
-    if (config.rank == 0) {
-      host.log(host.host, 2,
-               cat("tensors of GPUs go through ", api->title(), ", ", api->library).c_str());
-    }
-    Shared shared{*std::move(api), host, config, Memory::of(*framework), std::move(event)};
+    Shared shared{api.value_or({}), host,         config, Memory::of(*framework),
+                  std::move(event), gpu.message()};
     shared.channels = std::clamp(static_cast<int>(number_of(host, "HOROVOD_NUM_NCCL_STREAMS", 1)),
                                  1, kMostChannels);
     shared.host_of = std::move(hosts);

@@ -34,9 +34,19 @@ class Variable {
   const char* const name_;
 };
 
+// For the life of the object, no library of CUDA is named, and this machine has no GPU: see find_gpu.
+class NoGpu {
+ public:
+  NoGpu() { ::unsetenv("HOROVOD_CUDA_LIBRARY"); }
+  ~NoGpu() { ::setenv("HOROVOD_CUDA_LIBRARY", HVD_NCCL_DOUBLE, 1); }
+  NoGpu(const NoGpu&) = delete;
+  static bool is_true() { return !std::filesystem::exists("/dev/nvidiactl"); }
+};
+
 const hvd_plugin& plugin() {
-  ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1);
-  ::setenv("HOROVOD_CUDA_LIBRARY", HVD_NCCL_DOUBLE, 1);
+  static const bool kIsSet = ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1) == 0 &&
+                             ::setenv("HOROVOD_CUDA_LIBRARY", HVD_NCCL_DOUBLE, 1) == 0;
+  REQUIRE(kIsSet);
   const auto loaded = hvd::plugin::load(HVD_NCCL_PLUGIN);
   REQUIRE_MESSAGE(loaded.ok(), loaded.status().message());
   return **loaded;
@@ -412,13 +422,58 @@ TEST_CASE("ranks that have different versions of NCCL, or only some of them, do 
   CHECK(starts(opened("+NCCL 2.20.3"),
                "rank 0 has NCCL 2.18.5, and rank 1 has NCCL 2.20.3: all ranks "
                "need one version of NCCL; ") == HVD_UNAVAILABLE);
-  CHECK(starts(opened("-no GPU there"),
-               "rank 0 has NCCL 2.18.5, and rank 1 has none: no GPU there: ") == HVD_UNAVAILABLE);
-  const Variable none("HVD_DOUBLE_DEVICES", "0");
+  CHECK(starts(opened("-no libnccl there"),
+               "rank 0 has NCCL 2.18.5, and rank 1 has none: no libnccl there: ") ==
+        HVD_UNAVAILABLE);
+  CHECK(opened("0this machine has no GPU").first == HVD_OK);
+  const Variable old("HVD_DOUBLE_VERSION", "2804");
   CHECK(starts(opened("+NCCL 2.20.3"), "rank 0 has none: ") == HVD_UNAVAILABLE);
-  const auto without = opened("-no GPU there");
+  CHECK(opened("-no libnccl there").first == HVD_FAILED_PRECONDITION);
+  CHECK(opened("0this machine has no GPU").first == HVD_FAILED_PRECONDITION);
+  if (!NoGpu::is_true()) return;
+  const NoGpu nowhere;
+  CHECK(opened("+NCCL 2.20.3").first == HVD_OK);
+  const auto without = opened("0this machine has no GPU");
   CHECK(without.first == HVD_FAILED_PRECONDITION);
-  CHECK(without.second.find("finds no GPU") != std::string::npos);
+  CHECK(without.second.find("this machine has no GPU") == 0);
+}
+
+TEST_CASE("no function of CUDA runs before the first batch, so that a program may choose its GPU") {
+  std::unique_ptr<Rank> rank;
+  {
+    const Variable none("HVD_DOUBLE_DEVICES", "0");
+    rank = std::make_unique<Rank>();
+  }
+  REQUIRE_MESSAGE(rank->opened == HVD_OK, rank->error());
+  rank->add_set(0);
+  SumOfFloats work;
+  work.add(10, 1, 10, [](size_t) { return 1.0; });
+  Outcome outcome;
+  rank->start(work.ready(0), outcome);
+  REQUIRE(rank->is_over(outcome));
+  CHECK(outcome.status == HVD_OK);
+}
+
+TEST_CASE("a rank without a GPU joins the others, and refuses a tensor of a GPU in one sentence") {
+  if (!NoGpu::is_true()) return;
+  hvd::test::PluginStore store;
+  store.set("nccl-library#1", "++NCCL 2.18.5");
+  store.set("nccl-hosts#1", "+0");
+  std::unique_ptr<Rank> rank;
+  {
+    const NoGpu nowhere;
+    rank = std::make_unique<Rank>(store, 0, 2);
+  }
+  REQUIRE_MESSAGE(rank->opened == HVD_OK, rank->error());
+  rank->add_set(0, {0, 1});
+  SumOfFloats work;
+  work.add(10, 1, 10, [](size_t) { return 1.0; });
+  CHECK(rank->op().supports(rank->context, &work.ready(0)) > 0);
+  Outcome outcome;
+  rank->start(work.ready(0), outcome);
+  CHECK(outcome.status == HVD_FAILED_PRECONDITION);
+  CHECK(outcome.error.starts_with(
+      "a tensor of GPUs needs rank 0, and this machine has no GPU: there is neither "));
 }
 
 TEST_CASE("probe says what is missing") {
@@ -434,5 +489,9 @@ TEST_CASE("probe says what is missing") {
   REQUIRE(loaded.ok());
   CHECK((*loaded)->probe(why, sizeof why) == 0);
   CHECK(std::string(why).find("/nowhere/libnccl.so.2") != std::string::npos);
-  plugin();
+  ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1);
+  if (!NoGpu::is_true()) return;
+  const NoGpu nowhere;
+  CHECK(plugin().probe(why, sizeof why) == 0);
+  CHECK(std::string(why).starts_with("this machine has no GPU"));
 }
