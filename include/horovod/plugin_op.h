@@ -38,7 +38,8 @@ typedef struct hvd_tuning {
 } hvd_tuning;
 
 /* A batch of tensors that all members of a process set run together. All members run the batches of a
- * set in the same order. */
+ * set in the same order. Batches on devices have one order over all sets: two ranks start the batches of
+ * the sets that they share in the same order. */
 typedef struct hvd_batch {
   size_t struct_size;
   uint64_t sequence;

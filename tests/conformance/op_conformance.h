@@ -151,7 +151,8 @@ inline void check_all_types(const PluginLinks& links, const std::vector<int32_t>
   });
 }
 
-// Overlapping sets side by side, which the ranks start in different orders.
+// Overlapping sets side by side, which the ranks start in different orders; on devices, batches of all
+// sets have one order.
 inline void check_sets(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
     const std::vector<std::vector<int32_t>> members{{0, 1, 2}, {0, 2}, {1, 2}, {0, 1}};
@@ -162,18 +163,22 @@ inline void check_sets(const PluginLinks& links, const std::vector<int32_t>& mac
       if (std::find(ranks.begin(), ranks.end(), rank.rank()) == ranks.end()) continue;
       sets.push_back(&made.emplace_back(rank, static_cast<int32_t>(s), ranks));
     }
-    if (rank.rank() % 2 == 1) std::reverse(sets.begin(), sets.end());
-    std::vector<std::unique_ptr<OpCase>> works;
-    std::vector<Outcome> outcomes(sets.size() * 10);
-    std::vector<size_t> order;  // in which they ended
-    for (size_t s = 0; s < sets.size(); ++s) {
-      for (size_t i = 0; i < 10; ++i) {
-        OpCase& work =
-            *works.emplace_back(std::make_unique<OpCase>(HVD_ALLREDUCE, HVD_INT32, sets[s]->id));
-        work.add(i % 3 == 0 ? 30'000 : 5, 1, i % 3 == 0 ? 30'000 : 5,
-                 [&](size_t) { return sets[s]->index() + 1; });
-        rank.start(work.ready(sets[s]->next++), outcomes[works.size() - 1]);
-      }
+    const bool on_devices = op_memory().device != HVD_CPU;
+    if (rank.rank() % 2 == 1 && !on_devices) std::reverse(sets.begin(), sets.end());
+    std::vector<std::pair<size_t, size_t>> order_of_starts;  // set and number of each batch
+    for (size_t n = 0; n < sets.size() * 10; ++n) {
+      order_of_starts.emplace_back(on_devices ? n % sets.size() : n / 10,
+                                   on_devices ? n / sets.size() : n % 10);
+    }
+    std::vector<std::unique_ptr<OpCase>> works(order_of_starts.size());
+    std::vector<Outcome> outcomes(works.size());
+    for (const auto& [s, i] : order_of_starts) {
+      const size_t index = s * 10 + i;
+      works[index] = std::make_unique<OpCase>(HVD_ALLREDUCE, HVD_INT32, sets[s]->id);
+      const int value = sets[s]->index() + 1;
+      works[index]->add(i % 3 == 0 ? 30'000 : 5, 1, i % 3 == 0 ? 30'000 : 5,
+                        [&](size_t) { return value; });
+      rank.start(works[index]->ready(sets[s]->next++), outcomes[index]);
     }
     std::vector<bool> ended(outcomes.size());
     CHECK(rank.step_until([&] {

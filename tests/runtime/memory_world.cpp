@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "horovod/plugin_controller.h"
+#include "horovod/plugin_framework.h"
 #include "horovod/plugin_op.h"
 
 namespace hvd::test {
@@ -231,6 +232,8 @@ int open_op(const hvd_plugin_host* host, const hvd_plugin_config* config, void**
     std::snprintf(error, error_size, "the memory controller is not there");
     return HVD_FAILED_PRECONDITION;
   }
+  static hvd_framework devices{};
+  if (self->world->has_devices) host->publish(host->host, HVD_FRAMEWORK_OF_DEVICES, &devices);
   *context = self.release();
   return HVD_OK;
 }
@@ -287,6 +290,11 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
   if (found == self->sets.end()) return HVD_NOT_FOUND;
   Set& set = found->second;
   set.running.push_back({batch, done, argument});
+  if (batch->device != HVD_CPU) {
+    const MutexLock lock(self->world->mutex);
+    self->world->device_batches[self->rank].push_back(set.key + "/" +
+                                                      std::to_string(batch->sequence));
+  }
   put_inputs(*self, set, *batch);
   const auto bring = [world = self->world, size = set.size,
                       key = std::pair(set.key, batch->sequence)] {

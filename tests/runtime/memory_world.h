@@ -69,11 +69,16 @@ class MemoryWorld {
   void ring(int32_t rank);
   void ring_all();
 
+  // Claims batches on devices too; before ranks start only.
+  bool has_devices = false;
+
   const std::vector<int32_t> machines;
   std::deque<Mailbox> mailboxes;
   Mutex mutex;
   // By the set's members and how often they had a set, and the batch's sequence.
   std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs HVD_GUARDED_BY(mutex);
+  // By rank: the set and sequence of each batch on a device, in the order of their starts.
+  std::map<int32_t, std::vector<std::string>> device_batches HVD_GUARDED_BY(mutex);
   std::string failure HVD_GUARDED_BY(mutex);
   int32_t failure_lost HVD_GUARDED_BY(mutex) = -1;
   std::pair<int32_t, int32_t> held_way HVD_GUARDED_BY(mutex){-1, -1};

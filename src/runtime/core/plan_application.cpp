@@ -37,6 +37,7 @@ Status PlanApplication::apply(ProcessSetState* set, const Plan& plan, ByteView t
   }
   if (!is_own_) HVD_RETURN_IF_ERROR(check_batches(plan));
   for (const auto& batch : plan.batches) HVD_RETURN_IF_ERROR(run(set, batch, theirs));
+  set->needs_turn = parts_.executor->end_plan(set->queue);
   return {};
 }
 

@@ -38,7 +38,8 @@ struct ProcessSetState {
   Negotiator negotiator;
   std::optional<Coordinator> coordinator;  // on the root of the set only
   BatchExecutor::BatchQueue* queue = nullptr;
-  uint64_t plans = 0;  // number of applied plans
+  uint64_t plans = 0;       // number of applied plans
+  bool needs_turn = false;  // the latest plan has batches that wait for a turn (device_turns.h)
   Speculation speculation;
 
   // This rank has called join, and another member has not. after_join holds later submissions.

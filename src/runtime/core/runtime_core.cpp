@@ -30,6 +30,7 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       shutdown_(&links_, sets) {
   executor_.set_tuning(options_.tuning);
   executor_.set_framework(host->framework());
+  services_.set(ServiceId::kDeviceTurns, &turns_);
 }
 
 void RuntimeCore::tune(std::chrono::microseconds window, uint64_t fusion_threshold,
@@ -384,6 +385,7 @@ Status RuntimeCore::run_tentative_plan(ProcessSetState* set, ByteView theirs) {
 
 Status RuntimeCore::apply(ProcessSetState* set, const Plan& plan, ByteView theirs) {
   HVD_RETURN_IF_ERROR(plans_.apply(set, plan, theirs, speculative_.is_own(plan)));
+  if (set->needs_turn && set->coordinator) turns_.request(set->members->serial);
   if (plan.last) end_set(set);
   return {};
 }
@@ -484,6 +486,10 @@ void RuntimeCore::to_root(ServiceId id, ByteView message) {
 void RuntimeCore::to_all(ServiceId id, ByteView message) {
   if (departed()) return;
   if (Status status = services_.to_all(id, message); !status.ok()) fail_with(status, -1);
+}
+
+void RuntimeCore::give_turn(uint32_t serial) {
+  if (const ProcessSetState* set = sets_.find(serial)) executor_.give_turn(set->queue);
 }
 
 void RuntimeCore::leave() { act(shutdown_.leave()); }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/device_turns.h"
 #include "runtime/core/message_links.h"
 #include "runtime/core/pending_submissions.h"
 #include "runtime/core/plan_application.h"
@@ -93,6 +94,9 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // service of every rank, the root included. Both drop the message when the job has ended.
   void to_root(ServiceId id, ByteView message);
   void to_all(ServiceId id, ByteView message);
+  // The batches on devices of this set's next plan come next among those of all sets. Ignores a set
+  // without this rank.
+  void give_turn(uint32_t serial);
   // Starts the shutdown protocol for hvd_shutdown.
   void leave();
   // Fails the job: all pending work fails with this cause, on this rank and on all others.
@@ -185,6 +189,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   CoreCounts counts_;
 
   ServiceBus services_{&links_};
+  DeviceTurns turns_{this};
   PlanListener* plan_listener_ = nullptr;
 
   Status link_failure_;  // set by receive(), and handled when the poll of the links returns

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -31,6 +32,7 @@ Status BatchExecutor::open_queue(std::shared_ptr<const SetMembers> set, BatchQue
 Status BatchExecutor::close_queue(BatchQueue* queue) {
   HVD_CHECK(idle(*queue));
   HVD_RETURN_IF_ERROR(ops_->drop_set(queue->set->id));
+  std::erase(turns_, queue);
   std::erase_if(queues_, [queue](const auto& one) { return one.get() == queue; });
   return {};
 }
@@ -67,8 +69,24 @@ void BatchExecutor::add(BatchQueue* queue, std::span<const PlanUnit> units,
     return;
   }
   run->batch.sequence = queue->next_sequence++;
+  if (run->batch.device != HVD_CPU) queue->last_on_device = run.get();
   ++outstanding_;
   queue->waiting.push_back(std::move(run));
+}
+
+bool BatchExecutor::end_plan(BatchQueue* queue) {
+  Run* const last = std::exchange(queue->last_on_device, nullptr);
+  if (last == nullptr) return false;
+  last->ends_turn = true;
+  if (queue->waits_for_turns()) return true;
+  give_turn(queue);
+  return false;
+}
+
+bool BatchExecutor::can_start(const BatchQueue& queue) const {
+  if (queue.waiting.empty() || queue.running.size() >= kRunning) return false;
+  if (queue.waiting.front()->batch.device == HVD_CPU) return true;
+  return !turns_.empty() && turns_.front() == &queue;
 }
 
 Result<bool> BatchExecutor::advance() {
@@ -89,10 +107,11 @@ Result<bool> BatchExecutor::advance() {
 
 Result<bool> BatchExecutor::advance(BatchQueue* queue) {
   bool moved = false;
-  while (!queue->waiting.empty() && queue->running.size() < kRunning) {
+  while (can_start(*queue)) {
     queue->running.push_back(std::move(queue->waiting.front()));
     queue->waiting.pop_front();
     moved = true;
+    if (queue->running.back()->ends_turn) turns_.pop_front();
     HVD_RETURN_IF_ERROR(start(queue, queue->running.back().get()));
     HVD_RETURN_IF_ERROR(retire(queue, &moved));
   }

@@ -1,5 +1,5 @@
 // Runs agreed batches through the op plugins: the batches of a process set in order, and those of
-// different sets in parallel. Reports each submission to the CompletionSink when its last part is
+// different sets in parallel. Batches on devices start in one order, which all ranks share. Reports each submission to the CompletionSink when its last part is
 // done. The runtime core owns and calls it, on the progress thread.
 #pragma once
 
@@ -49,6 +49,11 @@ class BatchExecutor {
 
   // Queues a batch: the tensors of the units' dtype in their items.
   void add(BatchQueue* queue, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
+  // Ends a plan: its batches on devices start at the queue's next turn. Returns true when the ranks have
+  // to agree on that turn; false when it has been given, or the plan has no such batch.
+  bool end_plan(BatchQueue* queue);
+  // The queue's next plan with batches on devices follows those that have got their turn before.
+  void give_turn(BatchQueue* queue) { turns_.push_back(queue); }
   // How batches are run that are added from now on; the same on all ranks.
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
   // The same for the set of all ranks alone: the plans of other sets have another order.
@@ -79,6 +84,7 @@ class BatchExecutor {
   std::unique_ptr<Run> make_run(BatchQueue* queue, std::span<const PlanUnit> units,
                                 std::span<const AgreedItem> items);
   Result<bool> advance(BatchQueue* queue);
+  bool can_start(const BatchQueue& queue) const;
   Status poll_plugins(bool* moved);
   Status retire(BatchQueue* queue, bool* moved);
   Status start(BatchQueue* queue, Run* run);
@@ -97,6 +103,7 @@ class BatchExecutor {
   hvd_tuning tuning_{};         // for process set 0, of all ranks
   hvd_tuning others_tuning_{};  // for other process sets
   std::vector<std::unique_ptr<BatchQueue>> queues_;
+  std::deque<const BatchQueue*> turns_;  // each for the batches on devices of one plan of the queue
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // batches of all queues that are not complete
 };

@@ -29,6 +29,7 @@ void BatchExecutor::Run::clear() {
   rows.clear();
   ready.clear();
   made.clear();
+  ends_turn = false;
   done = false;
   traced = 0;
   status = {};

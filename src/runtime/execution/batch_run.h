@@ -20,6 +20,7 @@ struct BatchExecutor::Run {
   std::vector<int64_t> rows;             // rank_rows and from_rows point into it
   // On a device alone, one of each tensor: what batch.ready_events and batch.made_outputs point to.
   std::vector<void*> ready, made;
+  bool ends_turn = false;  // the last batch of its plan on a device
   bool done = false;
   uint32_t traced = 0;  // its number in the timeline
   Status status;
@@ -55,8 +56,13 @@ class BatchExecutor::BatchQueue {
  public:
   explicit BatchQueue(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
 
+  // Whether the ranks agree on when its batches on devices start. Plans of the set of all ranks have one
+  // order anyway, and a set of one rank waits for no other.
+  bool waits_for_turns() const { return set->id != 0 && set->ranks.size() > 1; }
+
   const std::shared_ptr<const SetMembers> set;
   uint64_t next_sequence = 0;
+  Run* last_on_device = nullptr;  // of the plan that is being added
   std::deque<std::unique_ptr<Run>> waiting;
   std::deque<std::unique_ptr<Run>> running;
 };

@@ -1,4 +1,5 @@
-// The interface of a service of the job: timeline, stall inspector, metrics, autotuning. Its messages
+// The interface of a service of the job: timeline, stall inspector, metrics, autotuning, the order of
+// batches on devices. Its messages
 // travel along the combining tree, up to the root or down to all ranks, in order with plans and
 // announcements on each link: a message that the root sends before a plan arrives before that plan.
 // The runtime core calls every function with the progress lock held.
@@ -12,8 +13,14 @@
 
 namespace hvd::runtime {
 
-enum class ServiceId : uint8_t { kTimeline = 0, kStall = 1, kMetrics = 2, kTuning = 3 };
-constexpr size_t kServices = 4;
+enum class ServiceId : uint8_t {
+  kTimeline = 0,
+  kStall = 1,
+  kMetrics = 2,
+  kTuning = 3,
+  kDeviceTurns = 4
+};
+constexpr size_t kServices = 5;
 
 class Service {
  public:
