@@ -19,18 +19,13 @@ constexpr size_t kLongestError = 500;
 
 }  // namespace
 
-bool QueuedBatch::claim() {
-  int expected = kRunning;
-  return state_.compare_exchange_strong(expected, kClaimed);
-}
-
 void QueuedBatch::end(const Status& status) {
   status_ = status;
-  state_.store(kOver, std::memory_order_release);
+  is_over_.store(true, std::memory_order_release);
 }
 
 std::optional<Status> QueuedBatch::poll() {
-  if (!is_over()) return std::nullopt;
+  if (!is_over_.load(std::memory_order_acquire)) return std::nullopt;
   return status_;
 }
 
@@ -46,9 +41,12 @@ void LibraryThread::give(Order order) {
   changed_.notify_all();
 }
 
-void LibraryThread::resume(std::shared_ptr<QueuedBatch> batch) {
-  batch->reopen();
-  give({std::move(batch), nullptr, true});
+void LibraryThread::wake() {
+  {
+    const MutexLock lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_all();
 }
 
 void LibraryThread::drain() {
@@ -109,18 +107,20 @@ void LibraryThread::work() {
   ::pthread_setname_np(::pthread_self(), name_);
   const BlockedSigpipe blocked_sigpipe;
   Status status = guarded([this] { return open_library(); });
-  opening_.store(false);
   int idle_polls = 0;
   MutexLock lock(mutex_);
   failure_ = status;
   while (failure_.ok() && !closing_) {
-    const auto has_news = [this]() HVD_REQUIRES(mutex_) { return closing_ || !orders_.empty(); };
+    const auto has_news = [this]() HVD_REQUIRES(mutex_) {
+      return closing_ || woken_ || !orders_.empty();
+    };
     if (running_.empty()) {
       changed_.wait(lock.native(), has_news);
     } else if (pace().count() > 0) {
       changed_.wait_for(lock.native(), pace(), has_news);
     }
     if (closing_) break;
+    woken_ = false;
     Order order{};
     if (!orders_.empty()) {
       order = std::move(orders_.front());
@@ -156,7 +156,7 @@ Status LibraryThread::turn(const Order& order, bool* moved) {
   if (order.batch) {
     *moved = true;
     running_.push_back(order.batch);
-    if (!order.is_started) HVD_RETURN_IF_ERROR(order.batch->start());
+    HVD_RETURN_IF_ERROR(order.batch->start());
   } else if (!running_.empty()) {
     HVD_RETURN_IF_ERROR(look());
   }
@@ -177,8 +177,8 @@ Status LibraryThread::advance(bool* moved) {
       }
       (*at)->finish();
     }
-    (*at)->complete();
-    if ((*at)->is_over()) event_->ring();
+    (*at)->end({});
+    event_->ring();
     at = running_.erase(at);
     *moved = true;
   }
@@ -188,16 +188,13 @@ Status LibraryThread::advance(bool* moved) {
 void LibraryThread::fail() {
   MutexLock lock(mutex_);
   changed_.wait_for(lock.native(), kGrace, [this]() HVD_REQUIRES(mutex_) { return closing_; });
-  Batches failing;
-  for (const auto& batch : running_) {
-    if (batch->claim()) failing.push_back(batch);
-  }
+  Batches failing = running_;
   lock.unlock();
   abort_library();
   lock.lock();
   for (;;) {
     for (const Order& order : orders_) {
-      if (order.batch && order.batch->claim()) failing.push_back(order.batch);
+      if (order.batch) failing.push_back(order.batch);
     }
     orders_.clear();
     for (const auto& batch : failing) batch->end(failure_);

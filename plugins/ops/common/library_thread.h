@@ -24,7 +24,7 @@
 namespace hvd::ops {
 
 // A batch that the library thread runs and the progress thread polls. The library thread calls all
-// functions but poll. The caller that changes `state_` from kRunning ends the batch.
+// functions but poll.
 class QueuedBatch : public RunningBatch {
  public:
   explicit QueuedBatch(const hvd_batch& batch) : batch_(batch) {}
@@ -35,22 +35,15 @@ class QueuedBatch : public RunningBatch {
   // Writes the outputs, after test has returned true.
   virtual void finish() {}
   // Reports the end to the progress thread.
-  virtual void complete() { end({}); }
-  // Reserves the batch for a failure, before the library is aborted. False: the batch was over before.
-  bool claim();
-  // Undoes claim: the batch runs again.
-  void reopen() { state_.store(kRunning); }
   void end(const Status& status);
-  bool is_over() const { return state_.load(std::memory_order_acquire) == kOver; }
   std::optional<Status> poll() override;
 
  protected:
-  enum State { kRunning, kReached, kClaimed, kOver };
   const hvd_batch& batch_;  // not touched once the batch is over
-  std::atomic<int> state_{kRunning};
 
  private:
-  Status status_;  // written before kOver
+  std::atomic<bool> is_over_{false};
+  Status status_;  // written before is_over_
 };
 
 class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
@@ -66,10 +59,10 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   LibraryThread& operator=(const LibraryThread&) = delete;
 
   void start();
-  void add(std::shared_ptr<QueuedBatch> batch) { give({std::move(batch), nullptr, false}); }
-  void call(std::function<Status()> call) { give({nullptr, std::move(call), false}); }
-  // Watches a batch again whose end the library reported before it failed.
-  void resume(std::shared_ptr<QueuedBatch> batch);
+  void add(std::shared_ptr<QueuedBatch> batch) { give({std::move(batch), nullptr}); }
+  void call(std::function<Status()> call) { give({nullptr, std::move(call)}); }
+  // Tests the running batches soon. Any thread.
+  void wake();
   // Waits until all orders so far have run.
   void drain();
   // Starts no further order, and interrupts a call in progress. Never waits.
@@ -79,8 +72,6 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   // Ends the thread. If it has not ended by the deadline, returns false: the thread then continues
   // without access to the memory of batches.
   bool stop(Deadline until = end_limit());
-  // Whether open_library still runs.
-  bool is_opening() const { return opening_.load(); }
 
  protected:
   using Batches = std::vector<std::shared_ptr<QueuedBatch>>;
@@ -115,7 +106,6 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   struct Order {
     std::shared_ptr<QueuedBatch> batch;
     std::function<Status()> call;
-    bool is_started = false;
   };
   void give(Order order);
   Status error_of(std::string_view thrown) const;
@@ -128,7 +118,6 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   const char* const title_;
   const std::shared_ptr<WakeEvent> event_;
   Batches running_;  // batches under way; used by the thread only
-  std::atomic<bool> opening_{true};
 
   Mutex memory_;  // held while outputs are written
   // stop() has given the thread up
@@ -138,6 +127,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   std::condition_variable changed_;  // signals changes of what mutex_ guards
   std::deque<Order> orders_ HVD_GUARDED_BY(mutex_);
   Status failure_ HVD_GUARDED_BY(mutex_);
+  bool woken_ HVD_GUARDED_BY(mutex_) = false;
   bool busy_ HVD_GUARDED_BY(mutex_) = false;  // in a turn
   bool closing_ HVD_GUARDED_BY(mutex_) = false;
   bool ended_ HVD_GUARDED_BY(mutex_) = false;

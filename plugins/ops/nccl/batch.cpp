@@ -26,6 +26,11 @@ bool can_run(const hvd_batch& batch, int32_t size, bool has_factors) {
   return batch.op == HVD_ALLGATHER || batch.op == HVD_BROADCAST || batch.op == HVD_ALLTOALL;
 }
 
+bool has_own_tensor(const hvd_batch& batch) {
+  return std::any_of(batch.tensors, batch.tensors + batch.tensor_count,
+                     [](const hvd_batch_tensor& one) { return one.input || one.output; });
+}
+
 size_t Collectives::width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
 
 Status Collectives::check(int result, const char* what) const {

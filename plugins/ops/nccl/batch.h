@@ -14,6 +14,9 @@ namespace hvd::ops::nccl {
 // Whether NCCL has the operations for the batch, in a set of `size` ranks.
 bool can_run(const hvd_batch& batch, int32_t size, bool has_factors);
 
+// Whether a tensor of the batch is this rank's own: a rank that has joined has none.
+bool has_own_tensor(const hvd_batch& batch);
+
 // The place of a rank in its set.
 struct RankInSet {
   int32_t index = 0, size = 1;

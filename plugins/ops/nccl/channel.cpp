@@ -16,26 +16,6 @@ constexpr int kEager = 200;
 }  // namespace
 
 Status Channel::open(const abi::UniqueId& id, int index, int size, const Pause& pause) {
-  int least = 0, greatest = 0;
-  api_.device_get_stream_priority_range(&least, &greatest);
-  HVD_RETURN_IF_ERROR(
-      api_.of_device(api_.stream_create_with_priority(&stream_, abi::kStreamNonBlocking, greatest),
-                     "StreamCreate"));
-  return join(id, index, size, pause);
-}
-
-Status Channel::add_sub_communicator(SubCommunicator sub, const abi::UniqueId& id, int index,
-                                     int size, const Pause& pause) {
-  sub_communicators_[sub] = std::make_unique<Channel>(api_);
-  sub_communicators_[sub]->stream_ = stream_;
-  sub_communicators_[sub]->owns_stream_ = false;
-  HVD_RETURN_IF_ERROR(sub_communicators_[sub]->join(id, index, size, pause));
-  const MutexLock lock(mutex_);
-  ++sub_communicators_open_;
-  return {};
-}
-
-Status Channel::join(const abi::UniqueId& id, int index, int size, const Pause& pause) {
   int result = abi::kSuccess;
   if (api_.comm_init_rank_config != nullptr) {
     abi::Config config{sizeof config, abi::kConfigMagic, abi::kConfigVersion, 0};
@@ -47,21 +27,19 @@ Status Channel::join(const abi::UniqueId& id, int index, int size, const Pause& 
   return settle(pause).with_context("ncclCommInitRank");
 }
 
+Status Channel::add_sub_communicator(SubCommunicator sub, const abi::UniqueId& id, int index,
+                                     int size, const Pause& pause) {
+  sub_communicators_[sub] = std::make_unique<Channel>(api_, stream_);
+  return sub_communicators_[sub]->open(id, index, size, pause);
+}
+
 void Channel::close() {
-  if (stream_ != nullptr) api_.stream_synchronize(stream_);
   for (const auto& sub : sub_communicators_) {
     if (sub != nullptr) sub->close();
   }
-  bool was_over = false;
-  {
-    const MutexLock lock(mutex_);
-    was_over = std::exchange(is_over_, true);
-  }
-  if (comm_ != nullptr && !was_over) {
-    for (const auto& [what, sum] : sums_) api_.red_op_destroy(sum, comm_);
-    api_.comm_destroy(comm_);
-  }
-  if (stream_ != nullptr && owns_stream_) api_.stream_destroy(stream_);
+  if (comm_ == nullptr) return;
+  for (const auto& [what, sum] : sums_) api_.red_op_destroy(sum, comm_);
+  api_.comm_destroy(std::exchange(comm_, nullptr));
 }
 
 Status Channel::settle(const Pause& pause) {
@@ -78,11 +56,11 @@ Status Channel::settle(const Pause& pause) {
   }
 }
 
-Status Channel::check() {
-  const MutexLock lock(mutex_);
-  if (is_over_) return aborted(api_.family + " was given up");
-  for (int i = 0; i < sub_communicators_open_; ++i)
-    HVD_RETURN_IF_ERROR(sub_communicators_[i]->check());
+Status Channel::check() const {
+  if (comm_ == nullptr) return aborted(api_.family + " was given up");
+  for (const auto& sub : sub_communicators_) {
+    if (sub != nullptr) HVD_RETURN_IF_ERROR(sub->check());
+  }
   int state = abi::kSuccess;
   const int result = api_.comm_get_async_error(comm_, &state);
   return api_.of_nccl(result == abi::kSuccess ? state : result, "the communicator", comm_);
@@ -92,11 +70,7 @@ void Channel::abort() {
   for (const auto& sub : sub_communicators_) {
     if (sub != nullptr) sub->abort();
   }
-  {
-    const MutexLock lock(mutex_);
-    if (std::exchange(is_over_, true) || comm_ == nullptr) return;
-  }
-  api_.comm_abort(comm_);
+  if (comm_ != nullptr) api_.comm_abort(std::exchange(comm_, nullptr));
 }
 
 Result<int> Channel::sum_times(double factor, int type) {

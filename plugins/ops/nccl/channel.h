@@ -1,6 +1,7 @@
-// A communicator of NCCL and the stream of its batches. Can add two sub-communicators on the same
-// stream: the members on this host, and the members with the same place on each host. NcclThread owns
-// and calls it. Any thread may call check.
+// A communicator of NCCL, whose calls go to the stream of its owner. Can add two sub-communicators on the
+// same stream: the members on this host, and the members with the same place on each host. NcclThread owns
+// it. Lives on that thread: since 2.26, even a question for the error of a communicator must not meet
+// another call.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/mutex.h"
 #include "ops/nccl/library.h"
 
 namespace hvd::ops::nccl {
@@ -18,7 +18,7 @@ class Channel {
   // Waits between two polls of a nonblocking call. Returns false to give up. Never null.
   using Pause = std::function<bool()>;
 
-  explicit Channel(const NcclApi& api) : api_(api) {}
+  Channel(const NcclApi& api, void* stream) : api_(api), stream_(stream) {}
   Channel(const Channel&) = delete;
 
   // For this and all functions below the device must be current. Waits for the other `size` - 1
@@ -32,13 +32,12 @@ class Channel {
   Channel* sub_communicator(SubCommunicator which) const { return sub_communicators_[which].get(); }
   // Waits until NCCL has taken the calls of a group. Call it after each group_end.
   Status settle(const Pause& pause);
-  // Returns NCCL's asynchronous error. The output of a finished batch is valid only if this is ok. Any
-  // thread.
-  Status check();
+  // Returns NCCL's asynchronous error. The output of a finished batch is valid only if this is ok.
+  Status check() const;
   // Aborts the running batches: the stream reaches its end, and their outputs are undefined. Only close
   // may follow.
   void abort();
-  // Call before destruction, when no batch runs.
+  // Call before destruction, when no batch of the channel runs.
   void close();
 
   // Returns an operation that multiplies each input by `factor` and sums the products.
@@ -49,17 +48,11 @@ class Channel {
   const NcclApi& api() const { return api_; }
 
  private:
-  Status join(const abi::UniqueId& id, int index, int size, const Pause& pause);
-
   const NcclApi& api_;
-  abi::Comm* comm_ = nullptr;
-  void* stream_ = nullptr;
-  bool owns_stream_ = true;
+  void* const stream_;
+  abi::Comm* comm_ = nullptr;  // nullptr: not open yet, or aborted
   std::unique_ptr<Channel> sub_communicators_[2];
-  Mutex mutex_;
-  bool is_over_ HVD_GUARDED_BY(mutex_) = false;            // check must not use comm_
-  int sub_communicators_open_ HVD_GUARDED_BY(mutex_) = 0;  // those that check may use
-  std::map<std::pair<int, double>, int> sums_;             // by type and factor
+  std::map<std::pair<int, double>, int> sums_;  // by type and factor
 };
 
 }  // namespace hvd::ops::nccl

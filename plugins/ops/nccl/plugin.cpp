@@ -12,14 +12,16 @@
 namespace hvd::ops::nccl {
 namespace {
 
-constexpr int kMostChannels = 16;
 constexpr int32_t kScore = 300;
 
 class NcclBackend : public Backend {
  public:
   explicit NcclBackend(Shared shared)
       : shared_(std::move(shared)), watch_(shared_.host, shared_.event) {}
-  ~NcclBackend() override { drop_all(); }
+  ~NcclBackend() override {
+    drop_all();
+    if (shared_.thread) shared_.thread->end(LibraryThread::end_limit());
+  }
 
   int32_t supports(const hvd_batch& batch) override {
     const auto size = sizes_.find(batch.process_set);
@@ -49,6 +51,13 @@ void log_found(const hvd_plugin_host& host, const NcclApi& api,
                const std::vector<std::string>& found) {
   host.log(host.host, 2,
            cat("tensors of GPUs go through ", api.title(), ", ", api.library).c_str());
+  if (const double streams = number_of(host, "HOROVOD_NUM_NCCL_STREAMS", 1); streams > 1) {
+    host.log(host.host, 3,
+             cat("HOROVOD_NUM_NCCL_STREAMS is ", streams,
+                 ", but the batches of all process sets use one stream, in the order on which the "
+                 "ranks agree: more streams have no effect")
+                 .c_str());
+  }
   std::string without;
   for (size_t rank = 0; rank < found.size(); ++rank) {
     if (found[rank].starts_with(kNoGpu)) without += cat(without.empty() ? "" : ", ", rank);
@@ -119,8 +128,6 @@ struct Plugin {
     host.publish(host.host, HVD_FRAMEWORK_OF_DEVICES, framework);
     Shared shared{api.value_or({}), host,         config, Memory::of(*framework),
                   std::move(event), gpu.message()};
-    shared.channels = std::clamp(static_cast<int>(number_of(host, "HOROVOD_NUM_NCCL_STREAMS", 1)),
-                                 1, kMostChannels);
     shared.host_of = std::move(hosts);
     shared.is_torus = number_of(host, "HOROVOD_TORUS_ALLREDUCE", 0) > 0;
     shared.start_seconds = start_seconds(host);

@@ -2,6 +2,7 @@
 // runtime (README.md). These tests say nothing about the real libraries.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -215,7 +216,7 @@ TEST_CASE("outputs that nobody knew the size of are the device's, and go back to
   CHECK(log.count("free") == 1);  // the second waits for the next batch
 }
 
-TEST_CASE("each process set has a communicator of its own on each of its streams") {
+TEST_CASE("each process set has a communicator of its own, whatever the number of streams") {
   const Log log;
   {
     Rank rank(Rank::Settings{{"HOROVOD_NUM_NCCL_STREAMS", "3"}});
@@ -232,12 +233,57 @@ TEST_CASE("each process set has a communicator of its own on each of its streams
         hvd::test::check_outcome(work, 0, [&](size_t) { return static_cast<double>(i); });
       }
     }
-    CHECK(log.count("init") == 6);
+    CHECK(log.count("init") == 2);
     CHECK(rank.op().drop_set(rank.context, 1) == HVD_OK);
-    CHECK(log.count("destroy") == 3);
+    SumOfFloats last;  // the thread drops the set before
+    last.add(10, 1, 10, [](size_t) { return 1.0; });
+    Outcome outcome;
+    rank.start(last.ready(7), outcome);
+    REQUIRE(rank.is_over(outcome));
+    CHECK(log.count("destroy") == 1);
   }
-  CHECK(log.count("destroy") == 6);
+  CHECK(log.count("destroy") == 2);
   CHECK(log.count("abort") == 0);
+}
+
+TEST_CASE("one thread of each rank calls NCCL, and starts batches of all sets in their order") {
+  const Variable version("HVD_DOUBLE_VERSION", "22809");
+  const Variable rules("HVD_DOUBLE_RULES", "one_launcher,launch_order");
+  const std::vector<std::vector<int32_t>> sets{{0, 1, 2}, {0, 1}, {1, 2}};
+  hvd::test::PluginStore store;
+  std::vector<std::thread> threads;
+  for (int32_t i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      Rank rank(store, i, 3);
+      CHECK(rank.opened == HVD_OK);
+      for (size_t s = 0; s < sets.size(); ++s) {
+        if (std::ranges::find(sets[s], i) == sets[s].end()) continue;
+        rank.add_set(static_cast<int32_t>(s), sets[s]);
+      }
+      for (uint64_t round = 0; round < 30; ++round) {
+        std::deque<SumOfFloats> works;
+        std::deque<Outcome> outcomes;
+        for (size_t s = 0; s < sets.size(); ++s) {
+          if (std::ranges::find(sets[s], i) == sets[s].end()) continue;
+          SumOfFloats& work = works.emplace_back(static_cast<int32_t>(s));
+          work.batch.device = i;
+          work.add(100, 1, 100, [](size_t) { return 1.0; });
+          rank.start(work.ready(round), outcomes.emplace_back());
+        }
+        for (size_t w = 0; w < works.size(); ++w) {
+          CHECK(rank.is_over(outcomes[w]));
+          CHECK(outcomes[w].error == "");
+          const size_t size = sets[static_cast<size_t>(works[w].batch.process_set)].size();
+          hvd::test::check_outcome(works[w], 0, [&](size_t) { return static_cast<double>(size); });
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (const auto take = of_double<int(char*, size_t)>("hvd_double_take_findings")) {
+    char findings[4096] = "";
+    CHECK_MESSAGE(take(findings, sizeof findings) == 0, findings);
+  }
 }
 
 TEST_CASE("an error in a communicator is a sentence, and everything there is aborted") {

@@ -1,0 +1,232 @@
+#include "ops/nccl/thread.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/text.h"
+#include "ops/nccl/id_record.h"
+
+namespace hvd::ops::nccl {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{1};
+constexpr double kIdSlice = 1;
+
+bool has_fractions(int32_t dtype) {
+  return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
+         dtype == HVD_FLOAT64;
+}
+
+// The argument is the batch, which the stream keeps until then. No call of CUDA is allowed here.
+void on_reached(void* argument) {
+  const std::unique_ptr<std::shared_ptr<NcclBatch>> batch(
+      static_cast<std::shared_ptr<NcclBatch>*>(argument));
+  (*batch)->reach();
+}
+
+}  // namespace
+
+Result<bool> NcclBatch::test() {
+  if (!is_reached_.load(std::memory_order_acquire)) return false;
+  HVD_RETURN_IF_ERROR(set_->channel->check());
+  return true;
+}
+
+void NcclBatch::reach() {
+  is_reached_.store(true, std::memory_order_release);
+  thread_->wake();
+}
+
+void NcclThread::drop(std::shared_ptr<NcclSet> set) {
+  call([this, set = std::move(set)] {
+    if (std::erase(sets_, set) > 0) set->channel->close();
+    return Status();
+  });
+}
+
+void NcclThread::begin_abort() {
+  aborting_.store(true);
+  begin_end();
+}
+
+void NcclThread::end(Deadline until) {
+  // Inside a call that waits for peers for ever it has no batch yet.
+  stop(is_blocked() ? Deadline::after_seconds(0) : until);
+}
+
+bool NcclThread::is_blocked() const {
+  return plan_.api.comm_init_rank_config == nullptr &&
+         created_by_.load() != Clock::time_point::max();
+}
+
+Status NcclThread::late() const {
+  return deadline_exceeded(cat(plan_.api.family,
+                               ": not all ranks of a process set have come within ",
+                               plan_.start_seconds, " s; HOROVOD_START_TIMEOUT may be raised"));
+}
+
+Status NcclThread::judge() const {
+  if (!is_blocked() || Clock::now() - std::chrono::seconds(1) < created_by_.load()) return {};
+  return late();
+}
+
+bool NcclThread::pause() { return LibraryThread::pause(kPause); }
+
+// The first member makes it. Every member gets the error that the first member has.
+Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index, int size,
+                                              const Deadline& deadline) {
+  abi::UniqueId id{};
+  if (index == 0) {
+    const Status status = plan_.api.of_nccl(plan_.api.get_unique_id(&id), "ncclGetUniqueId");
+    const std::string record = id_record(status, id);
+    if (size > 1) {
+      const int code =
+          plan_.host.store_set(plan_.host.host, key.c_str(), record.data(), record.size());
+      if (status.ok() && code != HVD_OK) {
+        return Status(static_cast<Code>(code), "the ranks' store cannot be reached");
+      }
+    }
+    if (!status.ok()) return status;
+    return id;
+  }
+  char record[1024];
+  size_t length = 0;
+  int code = HVD_DEADLINE_EXCEEDED;
+  while (code == HVD_DEADLINE_EXCEEDED) {
+    if (!pause()) return aborted("NCCL was given up");
+    if (deadline.seconds_left() <= 0) break;
+    code = plan_.host.store_get(plan_.host.host, key.c_str(), record, sizeof record, &length,
+                                std::min(kIdSlice, deadline.seconds_left()));
+  }
+  if (code != HVD_OK) {
+    return Status(static_cast<Code>(code),
+                  cat(plan_.api.family, ": the first rank of a process set has not come"));
+  }
+  return parse_id_record({record, std::min(length, sizeof record)});
+}
+
+Status NcclThread::choose_device() {
+  const NcclApi& api = plan_.api;
+  int devices = 0;
+  HVD_RETURN_IF_ERROR(api.of_device(api.get_device_count(&devices), "GetDeviceCount"));
+  if (plan_.device >= devices) {
+    return invalid_argument(
+        cat("a tensor is on device ", plan_.device, ", and ", api.runtime, " finds ", devices));
+  }
+  if (devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));
+  device_ = plan_.device >= 0 ? plan_.device : plan_.local_rank % devices;
+  return api.of_device(api.set_device(device_), "SetDevice");
+}
+
+Status NcclThread::check_device(const hvd_batch& what) const {
+  if (!has_own_tensor(what) || what.device == device_) return {};
+  return invalid_argument(cat("a tensor is on device ", what.device,
+                              ", and this rank's others on device ", device_,
+                              ": a rank uses one GPU"));
+}
+
+Status NcclThread::open_library() {
+  const NcclApi& api = plan_.api;
+  HVD_RETURN_IF_ERROR(choose_device());
+  int least = 0, greatest = 0;
+  api.device_get_stream_priority_range(&least, &greatest);
+  HVD_RETURN_IF_ERROR(
+      api.of_device(api.stream_create_with_priority(&stream_, abi::kStreamNonBlocking, greatest),
+                    "StreamCreate"));
+  HVD_RETURN_IF_ERROR(api.of_device(
+      api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
+  return api.of_device(api.event_create_with_flags(&done_, abi::kEventDisableTiming),
+                       "EventCreate");
+}
+
+// All members come here at the same batch.
+Status NcclThread::open(const std::shared_ptr<NcclSet>& set) {
+  const Deadline deadline = Deadline::after_seconds(plan_.start_seconds);
+  set->channel = std::make_unique<Channel>(plan_.api, stream_);
+  sets_.push_back(set);
+  created_by_.store(deadline.time());
+  const Status status = create(*set, deadline);
+  created_by_.store(Clock::time_point::max());
+  return status;
+}
+
+Status NcclThread::create(NcclSet& set, const Deadline& deadline) {
+  HVD_ASSIGN_OR_RETURN(const abi::UniqueId id,
+                       exchange_id(set.name, set.place.index, set.place.size, deadline));
+  bool is_late = false;
+  const Status opened = set.channel->open(id, set.place.index, set.place.size, [&] {
+    is_late = deadline.seconds_left() <= 0;
+    return pause() && !is_late;
+  });
+  return is_late ? late() : opened;
+}
+
+// An average of integers is rounded once, so not on the way.
+bool NcclThread::goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const {
+  if (!set.grid || batch.op != HVD_ALLREDUCE) return false;
+  const bool asked = plan_.is_torus || (batch.tuning != nullptr && batch.tuning->drivers == 1);
+  return asked && (batch.postscale == 1 || has_fractions(batch.dtype));
+}
+
+// All members come here at the same batch.
+Status NcclThread::add_sub_communicators(NcclSet& set) {
+  Channel& channel = *set.channel;
+  if (channel.sub_communicator(Channel::kAcross) != nullptr) return {};
+  const Grid& grid = *set.grid;
+  const Deadline deadline = Deadline::after_seconds(plan_.start_seconds);
+  const auto pause_on = [&] { return pause() && deadline.seconds_left() > 0; };
+  HVD_ASSIGN_OR_RETURN(const abi::UniqueId inside, exchange_id(cat(set.name, "/host", grid.host),
+                                                               grid.place, grid.places, deadline));
+  HVD_RETURN_IF_ERROR(
+      channel.add_sub_communicator(Channel::kInside, inside, grid.place, grid.places, pause_on));
+  HVD_ASSIGN_OR_RETURN(const abi::UniqueId across, exchange_id(cat(set.name, "/place", grid.place),
+                                                               grid.host, grid.hosts, deadline));
+  return channel.add_sub_communicator(Channel::kAcross, across, grid.host, grid.hosts, pause_on);
+}
+
+// The stream goes on to the next batch while the driver tells of this one.
+Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
+  const NcclApi& api = plan_.api;
+  NcclSet& set = *batch.set_;
+  HVD_RETURN_IF_ERROR(check_device(what));
+  if (set.channel == nullptr) HVD_RETURN_IF_ERROR(open(batch.set_));
+  plan_.memory.free_returned(api, stream_);
+  const bool by_hosts = goes_by_hosts(set, what);
+  if (by_hosts) HVD_RETURN_IF_ERROR(add_sub_communicators(set));
+  Collectives collectives(*set.channel, set.place, what, by_hosts ? &*set.grid : nullptr);
+  HVD_RETURN_IF_ERROR(collectives.enqueue([this] { return pause(); }));
+  batch.kept_ = collectives.take_kept();
+  HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, stream_), "EventRecord"));
+  HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));
+  auto notice = std::make_unique<std::shared_ptr<NcclBatch>>(batch.shared_from_this());
+  HVD_RETURN_IF_ERROR(
+      api.of_device(api.launch_host_func(notices_, &on_reached, notice.get()), "LaunchHostFunc"));
+  static_cast<void>(notice.release());
+  return {};
+}
+
+Status NcclThread::look() {
+  for (const auto& set : sets_) HVD_RETURN_IF_ERROR(set->channel->check());
+  const int error = plan_.api.event_query(done_);
+  return error == abi::kNotReady ? Status() : plan_.api.of_device(error, "a batch");
+}
+
+void NcclThread::abort_library() {
+  for (const auto& set : sets_) set->channel->abort();
+}
+
+void NcclThread::close_library(bool failed, Batches) {
+  const NcclApi& api = plan_.api;
+  if (failed || aborting_.load()) abort_library();
+  if (stream_ != nullptr) api.stream_synchronize(stream_);
+  for (const auto& set : sets_) set->channel->close();
+  if (notices_ != nullptr) {
+    api.stream_synchronize(notices_);
+    api.stream_destroy(notices_);
+  }
+  if (stream_ != nullptr) api.stream_destroy(stream_);
+  if (done_ != nullptr) api.event_destroy(done_);
+}
+
+}  // namespace hvd::ops::nccl

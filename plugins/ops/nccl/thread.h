@@ -1,0 +1,117 @@
+// The one thread of a rank that calls NCCL and the CUDA runtime, for all process sets. NCCL allows one
+// thread at a time in a communicator and one order of launches on a device, and the progress thread, often
+// a thread of the user, must neither wait in the driver nor get another current device. Owns the
+// communicators and the stream on which the batches of all sets run in the order of their starts, which is
+// equal on all ranks. The Backend starts it with the first batch, and owns it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "horovod/plugin.h"
+#include "ops/common/library_thread.h"
+#include "ops/nccl/batch.h"
+#include "ops/nccl/channel.h"
+#include "ops/nccl/grid.h"
+#include "ops/nccl/memory.h"
+
+namespace hvd::ops::nccl {
+
+struct ThreadPlan {
+  NcclApi api;  // a copy: a thread that hangs in the driver may outlive the backend
+  Memory& memory;
+  const hvd_plugin_host& host;
+  bool is_torus = false;  // always hierarchical, whatever the autotuner chose for a batch
+  int device = -1;        // -1: none of this rank's tensors has named it, and
+                          // local_rank chooses
+  int local_rank = 0;
+  double start_seconds = 600;
+  std::shared_ptr<WakeEvent> event;
+};
+
+// A process set in NCCL. NcclCommunicator makes it. The thread opens the channel with the first batch.
+struct NcclSet {
+  const std::string name;  // the prefix of the set's keys in the store
+  const RankInSet place;
+  const std::optional<Grid> grid;
+  std::unique_ptr<Channel> channel{};  // used by the thread only
+};
+
+class NcclBatch;
+
+class NcclThread : public LibraryThread {
+ public:
+  explicit NcclThread(ThreadPlan plan)
+      : LibraryThread("hvd-nccl", "NCCL", plan.event), plan_(std::move(plan)) {}
+
+  // Closes the set's communicator soon. The set's batches are over.
+  void drop(std::shared_ptr<NcclSet> set);
+  // Begins to end the thread, and to abort running batches.
+  void begin_abort();
+  // Ends the thread. Afterwards no call touches the memory of batches.
+  void end(Deadline until);
+  // Returns an error when the creation of a blocking communicator has exceeded the start timeout.
+  Status judge() const;
+  // Whether a call waits for other ranks that no event ends: creating a communicator of NCCL before 2.14.
+  bool is_blocked() const;
+
+  // Enqueues a batch. Called on the thread.
+  Status enqueue(NcclBatch& batch, const hvd_batch& what);
+
+ protected:
+  Status open_library() override;
+  Status look() override;
+  std::chrono::milliseconds pace() const override { return std::chrono::milliseconds(100); }
+  void abort_library() override;
+  void close_library(bool failed, Batches running) override;
+
+ private:
+  Status choose_device();
+  Status check_device(const hvd_batch& what) const;
+  Status open(const std::shared_ptr<NcclSet>& set);
+  Status create(NcclSet& set, const Deadline& deadline);
+  Status add_sub_communicators(NcclSet& set);
+  Result<abi::UniqueId> exchange_id(const std::string& key, int index, int size,
+                                    const Deadline& deadline);
+  bool goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const;
+  Status late() const;
+  bool pause();
+
+  const ThreadPlan plan_;
+  // Used by the thread only.
+  std::vector<std::shared_ptr<NcclSet>> sets_;  // those with a channel
+  int device_ = -1;
+  void* stream_ = nullptr;
+  void* done_ = nullptr;     // event
+  void* notices_ = nullptr;  // stream
+  // The time limit of the communicator that the thread creates; max: it creates none.
+  std::atomic<Clock::time_point> created_by_{Clock::time_point::max()};
+  std::atomic<bool> aborting_{false};
+};
+
+// A batch on the stream. The stream reports its end to the thread, which ends the batch. Aborted streams
+// reach their end too.
+class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBatch> {
+ public:
+  NcclBatch(std::shared_ptr<NcclThread> thread, std::shared_ptr<NcclSet> set,
+            const hvd_batch& batch)
+      : QueuedBatch(batch), thread_(std::move(thread)), set_(std::move(set)) {}
+  Status start() override { return thread_->enqueue(*this, batch_); }
+  // A broken communicator lets its stream come to its end: its error is the error of the batch.
+  Result<bool> test() override;
+  // The stream has reached the end of the batch. Called on a thread of the driver.
+  void reach();
+
+ private:
+  friend class NcclThread;
+  const std::shared_ptr<NcclThread> thread_;
+  const std::shared_ptr<NcclSet> set_;
+  std::atomic<bool> is_reached_{false};
+  std::vector<std::vector<std::byte>> kept_;
+};
+
+}  // namespace hvd::ops::nccl
