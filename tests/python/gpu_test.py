@@ -7,6 +7,7 @@ of tests/plugins/nccl replaces NCCL and CUDA, and tensors in host memory count a
 then check the order of calls, events, results and gradients, but nothing of a GPU itself.
 """
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -67,6 +68,7 @@ class DoubleCuda:
         assert self.library.cudaSetDevice(LOCAL_RANK) == 0
         self.own = Stream(self.library)
         self.events = self.pins = 0
+        self.captures = False
 
     def holds(self, tensor):
         return isinstance(tensor, torch.Tensor)
@@ -76,6 +78,9 @@ class DoubleCuda:
 
     def stream(self, device):
         return self.own
+
+    def is_capturing(self):
+        return self.captures
 
     def event(self, stream):
         self.events += 1
@@ -186,6 +191,25 @@ class GpuTest(RankCase):
         self.check(hvd.allreduce(tensor, op=hvd.Sum), want)
         in_place(tensor, op=hvd.Sum)
         self.check(tensor, want)
+
+    @contextlib.contextmanager
+    def capture(self):
+        if DOUBLE:
+            _devices.cuda.captures = True
+            yield
+            _devices.cuda.captures = False
+        else:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                yield
+
+    def test_a_collective_in_a_graph_is_refused(self):
+        tensor = here(torch.ones(3))
+        hvd.allreduce(tensor, op=hvd.Sum, name="first")  # NCCL has started
+        with self.capture():
+            for collective in (in_place, hvd.allreduce, hvd.allgather, lambda one: hvd.broadcast_(one, 0)):
+                with self.assertRaisesRegex(ValueError, "the current stream captures a CUDA graph"):
+                    collective(tensor)
+        self.check(hvd.allreduce(tensor, op=hvd.Sum), torch.full((3,), float(self.size)))
 
     def test_adasum_goes_through_host_memory(self):
         tensor = here(torch.ones(5))

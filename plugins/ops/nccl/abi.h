@@ -72,6 +72,7 @@ using RedOpDestroy = int(int reduction, Comm* comm);
 constexpr int kNotReady = 600;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
+constexpr int kCaptureRelaxed = 2;
 constexpr int kCopyDefault = 4;  // the runtime finds the direction from the addresses
 
 using GetDeviceCount = int(int* count);
@@ -90,6 +91,7 @@ using MallocAsync = int(void** memory, size_t size, void* stream);
 using FreeAsync = int(void* memory, void* stream);
 using MemcpyAsync = int(void* to, const void* from, size_t size, int kind, void* stream);
 using LaunchHostFunc = int(void* stream, void (*function)(void*), void* argument);
+using ThreadExchangeStreamCaptureMode = int(int* mode);
 using ErrorString = const char*(int error);
 
 }  // namespace hvd::ops::nccl::abi

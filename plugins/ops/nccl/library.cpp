@@ -123,6 +123,7 @@ Status find_runtime(const SharedLibrary& library, const char* prefix, NcclApi* a
   find.need("MemcpyAsync", &api->memcpy_async);
   find.need("LaunchHostFunc", &api->launch_host_func);
   find.need("GetErrorString", &api->error_string);
+  find.may("ThreadExchangeStreamCaptureMode", &api->thread_exchange_stream_capture_mode);
   return find.status();
 }
 

@@ -55,6 +55,8 @@ struct NcclApi {
   abi::MemcpyAsync* memcpy_async;
   abi::LaunchHostFunc* launch_host_func;
   abi::ErrorString* error_string;
+  // nullptr in old versions of HIP.
+  abi::ThreadExchangeStreamCaptureMode* thread_exchange_stream_capture_mode;
 
   // "NCCL 2.18.5"
   std::string title() const;

@@ -128,6 +128,13 @@ Status NcclThread::check_device(const hvd_batch& what) const {
 
 Status NcclThread::open_library() {
   const NcclApi& api = plan_.api;
+  // While a program captures a graph, the default mode forbids calls of all threads, such as
+  // EventQuery: they fail, and so does the capture.
+  int mode = abi::kCaptureRelaxed;
+  if (api.thread_exchange_stream_capture_mode != nullptr) {
+    HVD_RETURN_IF_ERROR(api.of_device(api.thread_exchange_stream_capture_mode(&mode),
+                                      "ThreadExchangeStreamCaptureMode"));
+  }
   HVD_RETURN_IF_ERROR(choose_device());
   int least = 0, greatest = 0;
   api.device_get_stream_priority_range(&least, &greatest);

@@ -26,6 +26,9 @@ class Cuda:
     def stream(self, device: int) -> Any:
         return torch.cuda.current_stream(device)
 
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
     def event(self, stream: Any) -> Any:
         """Returns an event after all work that is on the stream now."""
         event = torch.cuda.Event()
@@ -55,9 +58,12 @@ cuda: Any = Cuda()
 
 def of(tensors: Sequence[Any], what: str) -> Optional[int]:
     """Returns the GPU that holds the tensors, or None for host memory. ValueError if they are in
-    different places."""
+    different places, or a graph is being captured."""
     if not any(map(cuda.holds, tensors)):
         return None
+    if cuda.is_capturing():
+        raise ValueError(f"{what}: the current stream captures a CUDA graph, and a graph cannot contain a "
+                         "collective; call it before or after the capture.")
     places = {cuda.ordinal(tensor) if cuda.holds(tensor) else -1 for tensor in tensors}
     if len(places) > 1:
         raise ValueError(f"{what}: its tensors are on different devices; move them to one.")

@@ -87,6 +87,7 @@ static_assert(agree<abi::RedOpDestroy>(ncclRedOpDestroy));
 static_assert(abi::kNotReady == int{cudaErrorNotReady});
 static_assert(abi::kStreamNonBlocking == cudaStreamNonBlocking);
 static_assert(abi::kEventDisableTiming == cudaEventDisableTiming);
+static_assert(abi::kCaptureRelaxed == int{cudaStreamCaptureModeRelaxed});
 static_assert(abi::kCopyDefault == int{cudaMemcpyDefault});
 static_assert(agree<abi::GetDeviceCount>(cudaGetDeviceCount));
 static_assert(agree<abi::SetDevice>(cudaSetDevice));
@@ -105,6 +106,7 @@ static_assert(agree<abi::MallocAsync>(
 static_assert(agree<abi::FreeAsync>(cudaFreeAsync));
 static_assert(agree<abi::MemcpyAsync>(cudaMemcpyAsync));
 static_assert(agree<abi::LaunchHostFunc>(cudaLaunchHostFunc));
+static_assert(agree<abi::ThreadExchangeStreamCaptureMode>(cudaThreadExchangeStreamCaptureMode));
 static_assert(agree<abi::ErrorString>(cudaGetErrorString));
 
 }  // namespace

@@ -339,6 +339,27 @@ TEST_CASE("bytes that a broken communicator left in the outputs are no result") 
   CHECK(outcomes[2].error.find("remote process exited") != std::string::npos);
 }
 
+TEST_CASE("a batch under way does not spoil the capture of a graph") {
+  const auto begin = of_double<int(void*, int)>("cudaStreamBeginCapture");
+  if (begin == nullptr) return;  // this double has no captures
+  Rank rank;
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0);
+  void *stream = nullptr, *graph = nullptr;
+  REQUIRE(of_double<int(void**, unsigned, int)>("cudaStreamCreateWithPriority")(&stream, 1, 0) ==
+          0);
+  constexpr int kGlobal = 0;  // the mode that forbids calls of all threads
+  REQUIRE(begin(stream, kGlobal) == 0);
+  SumOfFloats work;
+  work.add(10, 1, 10, [](size_t) { return 1.0; });
+  Outcome outcome;
+  rank.start(work.ready(0), outcome);
+  CHECK(rank.is_over(outcome));
+  CHECK(outcome.error == "");
+  CHECK(of_double<int(void*, void**)>("cudaStreamEndCapture")(stream, &graph) == 0);
+  of_double<int(void*)>("cudaStreamDestroy")(stream);
+}
+
 TEST_CASE("members of a set go by hosts only where each has as many") {
   using hvd::ops::nccl::grid_of;
   const std::vector<int32_t> hosts{0, 0, 1, 1, 2};
