@@ -91,7 +91,7 @@ bool LibraryThread::stop(Deadline until) {
   return false;
 }
 
-bool LibraryThread::pause(std::chrono::milliseconds time) {
+bool LibraryThread::pause(std::chrono::microseconds time) {
   MutexLock lock(mutex_);
   return !changed_.wait_for(lock.native(), time,
                             [this]() HVD_REQUIRES(mutex_) { return closing_; });

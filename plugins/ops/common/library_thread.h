@@ -90,7 +90,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   virtual void close_library(bool /*failed*/, Batches) {}
 
   // Sleeps on the thread. Returns false when the thread has to end.
-  bool pause(std::chrono::milliseconds time);
+  bool pause(std::chrono::microseconds time);
   const std::shared_ptr<WakeEvent>& event() const { return event_; }
   // Returns the Status of body(), or turns an exception of the library into one.
   template <typename Body>

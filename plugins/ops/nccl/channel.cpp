@@ -3,6 +3,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
+#include "ops/nccl/backoff.h"
 #include "ops/nccl/reductions.h"
 
 namespace hvd::ops::nccl {
@@ -10,8 +12,6 @@ namespace {
 
 // Loss scaling makes ever new factors.
 constexpr size_t kMostSums = 16;
-// Most calls are through after so many questions, and a pause is longer than they take.
-constexpr int kEager = 200;
 
 }  // namespace
 
@@ -43,14 +43,16 @@ void Channel::close() {
 }
 
 Status Channel::settle(const Pause& pause) {
-  for (int asked = 0;; ++asked) {
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
     int state = abi::kSuccess;
     HVD_RETURN_IF_ERROR(
         api_.of_nccl(api_.comm_get_async_error(comm_, &state), "ncclCommGetAsyncError", comm_));
     if (state != abi::kInProgress) return api_.of_nccl(state, "the communicator", comm_);
-    if (asked < kEager) {
+    const std::chrono::microseconds time = pause_after(Clock::now() - begin);
+    if (time.count() == 0) {
       std::this_thread::yield();
-    } else if (!pause()) {
+    } else if (!pause(time)) {
       return aborted("NCCL was given up");
     }
   }

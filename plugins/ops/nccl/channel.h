@@ -4,6 +4,7 @@
 // another call.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,8 +16,8 @@ namespace hvd::ops::nccl {
 
 class Channel {
  public:
-  // Waits between two polls of a nonblocking call. Returns false to give up. Never null.
-  using Pause = std::function<bool()>;
+  // Waits this long between two polls of a nonblocking call. Returns false to give up. Never null.
+  using Pause = std::function<bool(std::chrono::microseconds)>;
 
   Channel(const NcclApi& api, void* stream) : api_(api), stream_(stream) {}
   Channel(const Channel&) = delete;

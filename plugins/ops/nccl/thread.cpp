@@ -1,5 +1,7 @@
 #include "ops/nccl/thread.h"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -71,8 +73,6 @@ Status NcclThread::judge() const {
   return late();
 }
 
-bool NcclThread::pause() { return LibraryThread::pause(kPause); }
-
 // The first member makes it. Every member gets the error that the first member has.
 Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index, int size,
                                               const Deadline& deadline) {
@@ -94,7 +94,7 @@ Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index,
   size_t length = 0;
   int code = HVD_DEADLINE_EXCEEDED;
   while (code == HVD_DEADLINE_EXCEEDED) {
-    if (!pause()) return aborted("NCCL was given up");
+    if (!pause(kPause)) return aborted("NCCL was given up");
     if (deadline.seconds_left() <= 0) break;
     code = plan_.host.store_get(plan_.host.host, key.c_str(), record, sizeof record, &length,
                                 std::min(kIdSlice, deadline.seconds_left()));
@@ -128,6 +128,8 @@ Status NcclThread::check_device(const hvd_batch& what) const {
 
 Status NcclThread::open_library() {
   const NcclApi& api = plan_.api;
+  // Pauses of microseconds would last 50 us more by default.
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
   // While a program captures a graph, the default mode forbids calls of all threads, such as
   // EventQuery: they fail, and so does the capture.
   int mode = abi::kCaptureRelaxed;
@@ -162,10 +164,11 @@ Status NcclThread::create(NcclSet& set, const Deadline& deadline) {
   HVD_ASSIGN_OR_RETURN(const abi::UniqueId id,
                        exchange_id(set.name, set.place.index, set.place.size, deadline));
   bool is_late = false;
-  const Status opened = set.channel->open(id, set.place.index, set.place.size, [&] {
-    is_late = deadline.seconds_left() <= 0;
-    return pause() && !is_late;
-  });
+  const Status opened =
+      set.channel->open(id, set.place.index, set.place.size, [&](std::chrono::microseconds time) {
+        is_late = deadline.seconds_left() <= 0;
+        return pause(time) && !is_late;
+      });
   return is_late ? late() : opened;
 }
 
@@ -182,7 +185,9 @@ Status NcclThread::add_sub_communicators(NcclSet& set) {
   if (channel.sub_communicator(Channel::kAcross) != nullptr) return {};
   const Grid& grid = *set.grid;
   const Deadline deadline = Deadline::after_seconds(plan_.start_seconds);
-  const auto pause_on = [&] { return pause() && deadline.seconds_left() > 0; };
+  const auto pause_on = [&](std::chrono::microseconds time) {
+    return pause(time) && deadline.seconds_left() > 0;
+  };
   HVD_ASSIGN_OR_RETURN(const abi::UniqueId inside, exchange_id(cat(set.name, "/host", grid.host),
                                                                grid.place, grid.places, deadline));
   HVD_RETURN_IF_ERROR(
@@ -202,7 +207,8 @@ Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
   const bool by_hosts = goes_by_hosts(set, what);
   if (by_hosts) HVD_RETURN_IF_ERROR(add_sub_communicators(set));
   Collectives collectives(*set.channel, set.place, what, by_hosts ? &*set.grid : nullptr);
-  HVD_RETURN_IF_ERROR(collectives.enqueue([this] { return pause(); }));
+  HVD_RETURN_IF_ERROR(
+      collectives.enqueue([this](std::chrono::microseconds time) { return pause(time); }));
   batch.kept_ = collectives.take_kept();
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, stream_), "EventRecord"));
   HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));

@@ -79,7 +79,6 @@ class NcclThread : public LibraryThread {
                                     const Deadline& deadline);
   bool goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const;
   Status late() const;
-  bool pause();
 
   const ThreadPlan plan_;
   // Used by the thread only.

@@ -10,6 +10,7 @@
 #include "base/shared_library.h"
 #include "conformance/op_conformance.h"
 #include "horovod/plugin_framework.h"
+#include "ops/nccl/backoff.h"
 #include "ops/nccl/grid.h"
 #include "plugin/library.h"
 
@@ -427,6 +428,23 @@ TEST_CASE("an allreduce goes by hosts where it is asked to, and sums the same") 
   }
   CHECK(log.count("init 0 of 4") == 2);
   CHECK(log.count("init 0 of 2") == 8);
+}
+
+TEST_CASE(
+    "questions whether a launch is through cost it at most a quarter, and are few for a late "
+    "peer") {
+  using std::chrono::microseconds;
+  for (const int launch : {1, 50, 200, 600, 3000, 50'000}) {
+    microseconds passed{0};
+    int questions = 0;
+    for (; passed.count() < launch; ++questions) {
+      passed +=
+          std::max(hvd::ops::nccl::pause_after(passed), microseconds(1));  // a question takes 1 us
+    }
+    CAPTURE(launch);
+    CHECK(passed.count() <= launch + std::max(5, launch / 4));
+    CHECK(questions <= 20 + 60 + launch / 1000);
+  }
 }
 
 TEST_CASE("a member that never comes is a sentence after a while") {
