@@ -26,6 +26,12 @@ bool can_run(const hvd_batch& batch, int32_t size, bool has_factors) {
   return batch.op == HVD_ALLGATHER || batch.op == HVD_BROADCAST || batch.op == HVD_ALLTOALL;
 }
 
+bool multiplies_after(const hvd_batch& batch, int32_t size) {
+  if (!traits_of(batch.op).reduces) return false;
+  const auto found = reduction_of(batch, size, true);
+  return found && !found->after.empty();
+}
+
 bool has_own_tensor(const hvd_batch& batch) {
   return std::any_of(batch.tensors, batch.tensors + batch.tensor_count,
                      [](const hvd_batch_tensor& one) { return one.input || one.output; });
@@ -58,6 +64,11 @@ Status Collectives::enqueue(const Channel::Pause& pause) {
     HVD_RETURN_IF_ERROR(group(across, pause, &Collectives::reduce_across));
     HVD_RETURN_IF_ERROR(group(inside, pause, &Collectives::gather_inside));
   }
+  for (const double factor : after_) {
+    Channel& alone = *channel_.sub_communicator(Channel::kAlone);
+    HVD_ASSIGN_OR_RETURN(multiplication_, alone.sum_times(factor, type_));
+    HVD_RETURN_IF_ERROR(group(alone, pause, &Collectives::multiply));
+  }
   for (void* memory : lent_) api_.free_async(memory, channel_.stream());
   return {};
 }
@@ -85,7 +96,7 @@ Status Collectives::prepare() {
     HVD_RETURN_IF_ERROR(
         api_.of_device(api_.stream_wait_event(channel_.stream(), event, 0), "StreamWaitEvent"));
   }
-  if (traits_of(batch_.op).reduces) HVD_RETURN_IF_ERROR(reduction(&type_, &operation_));
+  if (traits_of(batch_.op).reduces) HVD_RETURN_IF_ERROR(prepare_reduction());
   for (uint32_t i = 0; i < batch_.tensor_count; ++i) {
     const hvd_batch_tensor& tensor = batch_.tensors[i];
     int64_t made = 0;
@@ -110,15 +121,16 @@ Status Collectives::prepare() {
   return {};
 }
 
-Status Collectives::reduction(int* type, int* operation) {
+Status Collectives::prepare_reduction() {
   const auto found = reduction_of(batch_, place_.size, api_.red_op_create_pre_mul_sum != nullptr);
   if (!found) return internal_error("NCCL has no such reduction");
-  *type = found->type;
-  *operation = across_ = found->operation;
+  type_ = found->type;
+  operation_ = across_ = found->operation;
+  after_ = found->after;
   if (found->factor == 1) return {};
   // A reduction of one's own is one of its communicator's.
   Channel& first = grid_ == nullptr ? channel_ : *channel_.sub_communicator(Channel::kInside);
-  HVD_ASSIGN_OR_RETURN(*operation, first.sum_times(found->factor, found->type));
+  HVD_ASSIGN_OR_RETURN(operation_, first.sum_times(found->factor, found->type));
   return {};
 }
 
@@ -212,6 +224,19 @@ Status Collectives::gather_inside(uint32_t tensor) {
   return check(api_.all_gather(to + part * static_cast<size_t>(grid_->place), to, part, abi::kInt8,
                                on.comm(), on.stream()),
                "ncclAllGather");
+}
+
+// The sum over one rank of products with a factor.
+Status Collectives::multiply(uint32_t index) {
+  const hvd_batch_tensor& tensor = batch_.tensors[index];
+  const int64_t count = batch_.op == HVD_REDUCESCATTER
+                            ? kept_of(tensor, place_.index, place_.size).second
+                            : tensor.count;
+  if (count == 0) return {};
+  const Channel& alone = *channel_.sub_communicator(Channel::kAlone);
+  return check(api_.all_reduce(output(index), output(index), static_cast<size_t>(count), type_,
+                               multiplication_, alone.comm(), alone.stream()),
+               "ncclAllReduce");
 }
 
 // The library has one for parts of one size; others are reduced to each member in turn.

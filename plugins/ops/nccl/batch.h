@@ -1,6 +1,7 @@
 // Enqueues one batch on a channel's stream as one group of NCCL calls. The calls use the memory of the
 // tensors and pack nothing. A hierarchical allreduce is three groups: a reduce-scatter inside each
-// host, an allreduce across hosts, and an allgather inside each host. NcclThread calls it.
+// host, an allreduce across hosts, and an allgather inside each host. A factor after the sum is a group of
+// the communicator that has this rank alone. NcclThread calls it.
 #pragma once
 
 #include <vector>
@@ -13,6 +14,9 @@ namespace hvd::ops::nccl {
 
 // Whether NCCL has the operations for the batch, in a set of `size` ranks.
 bool can_run(const hvd_batch& batch, int32_t size, bool has_factors);
+
+// Whether the batch has factors after its sum: enqueue then needs Channel::kAlone.
+bool multiplies_after(const hvd_batch& batch, int32_t size);
 
 // Whether a tensor of the batch is this rank's own: a rank that has joined has none.
 bool has_own_tensor(const hvd_batch& batch);
@@ -39,6 +43,7 @@ class Collectives {
   Status reduce_inside(uint32_t tensor);
   Status reduce_across(uint32_t tensor);
   Status gather_inside(uint32_t tensor);
+  Status multiply(uint32_t tensor);
   // In a hierarchical allreduce: the number of elements in each member's part of a tensor. All members
   // sum the remainder.
   size_t part_of(uint32_t tensor) const;
@@ -50,7 +55,7 @@ class Collectives {
   Status alltoall(uint32_t tensor);
   Status make_output(uint32_t tensor, int64_t count);
   Status make_neutral(uint32_t tensor);
-  Status reduction(int* type, int* operation);
+  Status prepare_reduction();
   Status check(int result, const char* what) const;
   size_t width() const;
   const std::byte* input(uint32_t tensor) const;
@@ -63,6 +68,8 @@ class Collectives {
   const Grid* const grid_;
   int type_ = 0, operation_ = 0;         // type and operation of a reduction, in NCCL's numbers
   int across_ = 0;                       // the operation across hosts
+  std::vector<double> after_;            // factors after the sum
+  int multiplication_ = 0;               // the operation that multiplies by one of them
   std::vector<void*> inputs_, outputs_;  // device memory for tensors without their own
   std::vector<void*> lent_;              // device memory for the time of this batch
   std::vector<std::vector<std::byte>> kept_;

@@ -1,6 +1,6 @@
-// A communicator of NCCL, whose calls go to the stream of its owner. Can add two sub-communicators on the
-// same stream: the members on this host, and the members with the same place on each host. NcclThread owns
-// it. Lives on that thread: since 2.26, even a question for the error of a communicator must not meet
+// A communicator of NCCL, whose calls go to the stream of its owner. Can add sub-communicators on the same
+// stream: the members on this host, the members with the same place on each host, and this rank alone.
+// NcclThread owns it. Lives on that thread: since 2.26, even a question for the error of a communicator must not meet
 // another call.
 #pragma once
 
@@ -26,8 +26,9 @@ class Channel {
   // members while `pause` returns true. The communicator is nonblocking if the library supports it, so
   // that a call that waits for a peer can be given up.
   Status open(const abi::UniqueId& id, int index, int size, const Pause& pause);
-  // Like open, for a communicator on the same stream, inside a host or across hosts.
-  enum SubCommunicator { kInside = 0, kAcross = 1 };
+  // Like open, for a communicator on the same stream: inside a host, across hosts, or of this rank alone,
+  // which multiplies by a factor.
+  enum SubCommunicator { kInside = 0, kAcross = 1, kAlone = 2 };
   Status add_sub_communicator(SubCommunicator sub, const abi::UniqueId& id, int index, int size,
                               const Pause& pause);
   Channel* sub_communicator(SubCommunicator which) const { return sub_communicators_[which].get(); }
@@ -52,7 +53,7 @@ class Channel {
   const NcclApi& api_;
   void* const stream_;
   abi::Comm* comm_ = nullptr;  // nullptr: not open yet, or aborted
-  std::unique_ptr<Channel> sub_communicators_[2];
+  std::unique_ptr<Channel> sub_communicators_[3];
   std::map<std::pair<int, double>, int> sums_;  // by type and factor
 };
 

@@ -1,5 +1,7 @@
 #include "ops/nccl/reductions.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/half.h"
@@ -53,6 +55,23 @@ std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
 
 bool is_floating(int type) { return type >= abi::kFloat16; }
 
+// The part of a factor whose size float16 has among its normal numbers.
+double part_for_half(double factor) {
+  return std::copysign(std::clamp(std::abs(factor), 0x1p-14, 0x1p15), factor);
+}
+
+// An average is divided before the sum, as NCCL's own: the sum could overflow.
+void use_half_factors(const hvd_batch& batch, int32_t size, NcclReduction* reduction) {
+  const bool is_average = batch.postscale == 1.0 / size;
+  const double before = is_average ? batch.prescale * batch.postscale : batch.prescale;
+  reduction->factor = part_for_half(before);
+  double left = before / reduction->factor * (is_average ? 1 : batch.postscale);
+  while (left != 1 && left != 0) {
+    reduction->after.push_back(part_for_half(left));
+    left /= reduction->after.back();
+  }
+}
+
 template <typename T>
 void put(T value, void* to) {
   std::memcpy(to, &value, sizeof value);
@@ -68,7 +87,7 @@ std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, 
   const bool is_extreme = batch.reduce_op == HVD_MIN || batch.reduce_op == HVD_MAX;
   // NCCL drops a NaN.
   if (is_extreme && is_floating(*type)) return std::nullopt;
-  NcclReduction reduction{*type, *operation, 1};
+  NcclReduction reduction{*type, *operation};
   if (is_bool || (batch.prescale == 1 && batch.postscale == 1)) return reduction;
   if (batch.reduce_op != HVD_SUM) return std::nullopt;
   if (batch.prescale == 1 && batch.postscale == 1.0 / size) {
@@ -79,7 +98,11 @@ std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, 
     return reduction;
   }
   if (!has_factors || !is_floating(*type)) return std::nullopt;
-  reduction.factor = batch.prescale * batch.postscale;
+  if (*type == abi::kFloat16) {
+    use_half_factors(batch, size, &reduction);
+  } else {
+    reduction.factor = batch.prescale * batch.postscale;
+  }
   return reduction;
 }
 

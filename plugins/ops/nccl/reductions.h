@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "horovod/plugin_op.h"
 #include "ops/nccl/abi.h"
@@ -11,12 +12,14 @@ namespace hvd::ops::nccl {
 struct NcclReduction {
   int type = abi::kUint8;
   int operation = abi::kSum;
-  double factor = 1;  // not 1: multiplies each input before the sum
+  double factor = 1;            // not 1: multiplies each input before the sum
+  std::vector<double> after{};  // multiply the sum, one after another
 };
 
 // Returns the reduction of a batch in a set of `size` ranks, or nullopt when NCCL lacks it: 16-bit
 // integers, Adasum, minima and maxima of floating-point numbers, averages of integers below 64 bits, factors
-// of integers other than an average, and factors of reductions other than a sum.
+// of integers other than an average, and factors of reductions other than a sum. The factors before and
+// after a sum are one factor before it, but for float16, whose numbers the product could make vanish.
 std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors);
 
 // Stores a factor as a value of a floating-point type. `to`: at least 8 bytes.

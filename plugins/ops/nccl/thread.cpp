@@ -197,6 +197,14 @@ Status NcclThread::add_sub_communicators(NcclSet& set) {
   return channel.add_sub_communicator(Channel::kAcross, across, grid.host, grid.hosts, pause_on);
 }
 
+Status NcclThread::add_alone(Channel& channel) {
+  if (channel.sub_communicator(Channel::kAlone) != nullptr) return {};
+  abi::UniqueId id{};
+  HVD_RETURN_IF_ERROR(plan_.api.of_nccl(plan_.api.get_unique_id(&id), "ncclGetUniqueId"));
+  return channel.add_sub_communicator(
+      Channel::kAlone, id, 0, 1, [this](std::chrono::microseconds time) { return pause(time); });
+}
+
 // The stream goes on to the next batch while the driver tells of this one.
 Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
   const NcclApi& api = plan_.api;
@@ -206,6 +214,7 @@ Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
   plan_.memory.free_returned(api, stream_);
   const bool by_hosts = goes_by_hosts(set, what);
   if (by_hosts) HVD_RETURN_IF_ERROR(add_sub_communicators(set));
+  if (multiplies_after(what, set.place.size)) HVD_RETURN_IF_ERROR(add_alone(*set.channel));
   Collectives collectives(*set.channel, set.place, what, by_hosts ? &*set.grid : nullptr);
   HVD_RETURN_IF_ERROR(
       collectives.enqueue([this](std::chrono::microseconds time) { return pause(time); }));

@@ -75,6 +75,7 @@ class NcclThread : public LibraryThread {
   Status open(const std::shared_ptr<NcclSet>& set);
   Status create(NcclSet& set, const Deadline& deadline);
   Status add_sub_communicators(NcclSet& set);
+  Status add_alone(Channel& channel);
   Result<abi::UniqueId> exchange_id(const std::string& key, int index, int size,
                                     const Deadline& deadline);
   bool goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const;

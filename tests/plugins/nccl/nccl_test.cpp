@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -359,6 +360,50 @@ TEST_CASE("a batch under way does not spoil the capture of a graph") {
   CHECK(outcome.error == "");
   CHECK(of_double<int(void*, void**)>("cudaStreamEndCapture")(stream, &graph) == 0);
   of_double<int(void*)>("cudaStreamDestroy")(stream);
+}
+
+// The sum, by two ranks, of two equal numbers of float16, with factors.
+double sum_of_halves(int op, double value, double prescale, double postscale) {
+  hvd::test::PluginStore store;
+  std::vector<std::thread> threads;
+  std::array<double, 2> results{};
+  for (int32_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      Rank rank(store, i, 2);
+      CHECK(rank.opened == HVD_OK);
+      rank.add_set(0, {0, 1});
+      hvd::test::OpCase work(op, HVD_FLOAT16);
+      work.batch.device = i;
+      work.batch.prescale = prescale;
+      work.batch.postscale = postscale;
+      work.add(6, 2, op == HVD_ALLREDUCE ? 6 : i == 0 ? 4 : 2, [&](size_t) { return value; });
+      CHECK(rank.op().supports(rank.context, &work.ready(0)) > 0);
+      Outcome outcome;
+      rank.start(work.ready(0), outcome);
+      CHECK(rank.is_over(outcome));
+      CHECK(outcome.error == "");
+      for (const double one : work.outcome(0)) {
+        results[static_cast<size_t>(i)] = one;
+        CHECK(one == work.outcome(0).front());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(results[0] == results[1]);
+  return results[0];
+}
+
+TEST_CASE("factors of float16 apply before and after the sum, and their product does not vanish") {
+  for (const int op : {HVD_ALLREDUCE, HVD_REDUCESCATTER}) {
+    CAPTURE(op);
+    CHECK(sum_of_halves(op, 0x1p15, 0x1p-12, 0x1p-13) == 0x1p-9);  // the product is 2^-25, or 0
+    CHECK(sum_of_halves(op, 0x1p-24, 4, 0.125) == 0x1p-24);        // and here an input times it
+    CHECK(sum_of_halves(op, 0x1p14, 0x1p-20, 1) == 0x1p-5);
+    CHECK(sum_of_halves(op, 0x1p-20, 1, 0x1p20) == 2);
+    CHECK(sum_of_halves(op, -3, 0.5, -1) == 3);
+    CHECK(sum_of_halves(op, 60000, 1, 0.5) == 60000);  // an average, divided before the sum
+    CHECK(sum_of_halves(op, 0.5, 2, 0.5) == 1);
+  }
 }
 
 TEST_CASE("members of a set go by hosts only where each has as many") {
