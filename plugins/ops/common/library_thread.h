@@ -84,8 +84,8 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   // Ends calls of the library that wait for other members. Called on any thread.
   virtual void interrupt() {}
   // Called after a failure, before batches end with it. Afterwards the library must not touch their
-  // memory.
-  virtual void abort_library() {}
+  // memory; an error, which the batches get too, says that it may.
+  virtual Status abort_library() { return {}; }
   // Called last, with the batches that are not over after a failure or an early end.
   virtual void close_library(bool /*failed*/, Batches) {}
 

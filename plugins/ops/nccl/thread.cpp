@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ops/nccl/id_record.h"
 
@@ -14,6 +16,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
 constexpr double kIdSlice = 1;
+// The time limit of a stream to become idle after an abort, and the time between two questions for an error
+// of the device. Shorter than LibraryThread::end_limit.
+constexpr int kIdleSeconds = 10;
+constexpr std::chrono::milliseconds kQuestion{100};
 
 bool has_fractions(int32_t dtype) {
   return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
@@ -26,6 +32,29 @@ void on_reached(void* argument) {
       static_cast<std::shared_ptr<NcclBatch>*>(argument));
   (*batch)->reach();
 }
+
+// The end of a stream, which the driver's thread reports and the backend's thread waits for.
+class StreamEnd {
+ public:
+  // The argument of the host function. The stream keeps the object until then.
+  static void on_end(void* argument) {
+    const std::unique_ptr<std::shared_ptr<StreamEnd>> end(
+        static_cast<std::shared_ptr<StreamEnd>*>(argument));
+    const MutexLock lock((*end)->mutex_);
+    (*end)->is_reached_ = true;
+    (*end)->changed_.notify_all();
+  }
+  bool wait(std::chrono::milliseconds time) {
+    MutexLock lock(mutex_);
+    return changed_.wait_for(lock.native(), time,
+                             [this]() HVD_REQUIRES(mutex_) { return is_reached_; });
+  }
+
+ private:
+  Mutex mutex_;
+  std::condition_variable changed_;
+  bool is_reached_ HVD_GUARDED_BY(mutex_) = false;
+};
 
 }  // namespace
 
@@ -54,7 +83,9 @@ void NcclThread::begin_abort() {
 
 void NcclThread::end(Deadline until) {
   // Inside a call that waits for peers for ever it has no batch yet.
-  stop(is_blocked() ? Deadline::after_seconds(0) : until);
+  const bool has_batches = !is_blocked();
+  if (!stop(has_batches ? until : Deadline::after_seconds(0)) && has_batches)
+    is_silent_.store(true);
 }
 
 bool NcclThread::is_blocked() const {
@@ -234,13 +265,39 @@ Status NcclThread::look() {
   return error == abi::kNotReady ? Status() : plan_.api.of_device(error, "a batch");
 }
 
-void NcclThread::abort_library() {
+Status NcclThread::abort_library() {
   for (const auto& set : sets_) set->channel->abort();
+  return wait_for_idle_stream();
+}
+
+// Until the stream is idle, an aborted kernel may write to the memory of its batch.
+Status NcclThread::wait_for_idle_stream() {
+  const NcclApi& api = plan_.api;
+  if (stream_ == nullptr || is_silent_.load()) return {};
+  const auto end = std::make_shared<StreamEnd>();
+  auto argument = std::make_unique<std::shared_ptr<StreamEnd>>(end);
+  // After an error of the device, nothing runs there.
+  if (api.launch_host_func(stream_, &StreamEnd::on_end, argument.get()) != 0) return {};
+  static_cast<void>(argument.release());
+  const Deadline limit = Deadline::after_seconds(kIdleSeconds);
+  while (!end->wait(kQuestion)) {
+    const int state = api.event_query(done_);
+    if (state != 0 && state != abi::kNotReady) return {};
+    if (!limit.passed()) continue;
+    if (is_silent_.exchange(true)) return {};  // end() has given the thread up
+    const Status silent = deadline_exceeded(
+        cat("GPU ", device_, " does not answer: it still runs a batch ", kIdleSeconds, " s after ",
+            api.family, " was aborted, and may write to the batch's tensors"));
+    plan_.host.log(plan_.host.host, 4, silent.message().c_str());
+    return silent;
+  }
+  return {};
 }
 
 void NcclThread::close_library(bool failed, Batches) {
   const NcclApi& api = plan_.api;
-  if (failed || aborting_.load()) abort_library();
+  if (failed || aborting_.load()) static_cast<void>(abort_library());
+  if (is_silent_.load()) return;  // a call would wait for ever
   if (stream_ != nullptr) api.stream_synchronize(stream_);
   for (const auto& set : sets_) set->channel->close();
   if (notices_ != nullptr) {

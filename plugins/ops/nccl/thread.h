@@ -58,6 +58,8 @@ class NcclThread : public LibraryThread {
   Status judge() const;
   // Whether a call waits for other ranks that no event ends: creating a communicator of NCCL before 2.14.
   bool is_blocked() const;
+  // Whether the GPU did not answer after an abort: it may write to the memory of batches for ever.
+  bool is_silent() const { return is_silent_.load(); }
 
   // Enqueues a batch. Called on the thread.
   Status enqueue(NcclBatch& batch, const hvd_batch& what);
@@ -66,7 +68,7 @@ class NcclThread : public LibraryThread {
   Status open_library() override;
   Status look() override;
   std::chrono::milliseconds pace() const override { return std::chrono::milliseconds(100); }
-  void abort_library() override;
+  Status abort_library() override;
   void close_library(bool failed, Batches running) override;
 
  private:
@@ -80,6 +82,7 @@ class NcclThread : public LibraryThread {
                                     const Deadline& deadline);
   bool goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const;
   Status late() const;
+  Status wait_for_idle_stream();
 
   const ThreadPlan plan_;
   // Used by the thread only.
@@ -91,6 +94,7 @@ class NcclThread : public LibraryThread {
   // The time limit of the communicator that the thread creates; max: it creates none.
   std::atomic<Clock::time_point> created_by_{Clock::time_point::max()};
   std::atomic<bool> aborting_{false};
+  std::atomic<bool> is_silent_{false};
 };
 
 // A batch on the stream. The stream reports its end to the thread, which ends the batch. Aborted streams
@@ -99,10 +103,14 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
  public:
   NcclBatch(std::shared_ptr<NcclThread> thread, std::shared_ptr<NcclSet> set,
             const hvd_batch& batch)
-      : QueuedBatch(batch), thread_(std::move(thread)), set_(std::move(set)) {}
+      : QueuedBatch(batch),
+        thread_(std::move(thread)),
+        set_(std::move(set)),
+        keeps_tensors_(batch.keeps_tensors != 0) {}
   Status start() override { return thread_->enqueue(*this, batch_); }
   // A broken communicator lets its stream come to its end: its error is the error of the batch.
   Result<bool> test() override;
+  bool uses_tensors() const override { return keeps_tensors_ && thread_->is_silent(); }
   // The stream has reached the end of the batch. Called on a thread of the driver.
   void reach();
 
@@ -110,6 +118,7 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
   friend class NcclThread;
   const std::shared_ptr<NcclThread> thread_;
   const std::shared_ptr<NcclSet> set_;
+  const bool keeps_tensors_;
   std::atomic<bool> is_reached_{false};
   std::vector<std::vector<std::byte>> kept_;
 };

@@ -307,6 +307,83 @@ TEST_CASE("an error in a communicator is a sentence, and everything there is abo
   CHECK(log.count("abort") == 1);
 }
 
+namespace {
+
+// Two batches of a rank, of which the first waits on the device until `may_go`, and the second fails.
+class StuckDevice {
+ public:
+  // Streams use it until the process ends.
+  static StuckDevice& make(Rank& rank) {
+    static std::deque<StuckDevice> until_exit;
+    return until_exit.emplace_back(rank);
+  }
+  explicit StuckDevice(Rank& rank) {
+    rank.add_set(0);
+    of_double<int(void**, unsigned, int)>("cudaStreamCreateWithPriority")(&stream_, 1, 0);
+    of_double<int(void**, unsigned)>("cudaEventCreateWithFlags")(&event_, 2);
+    of_double<int(void*, void (*)(void*), void*)>("cudaLaunchHostFunc")(
+        stream_,
+        [](void* flag) {
+          while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+        },
+        &may_go);
+    of_double<int(void*, void*)>("cudaEventRecord")(event_, stream_);
+    for (uint64_t i = 0; i < 2; ++i) {
+      SumOfFloats& work = works_.emplace_back();
+      work.keeps_tensors = true;
+      work.add(10, 1, 10, [](size_t) { return 1.0; });
+      batches_[i] = work.ready(i);
+      if (i == 0) batches_[i].ready_events = &event_;
+      rank.start(batches_[i], outcomes[i]);
+    }
+  }
+  std::atomic<bool> may_go{false};
+  std::array<Outcome, 2> outcomes;
+
+ private:
+  void *stream_ = nullptr, *event_ = nullptr;
+  std::deque<SumOfFloats> works_;
+  std::array<hvd_batch, 2> batches_{};
+};
+
+}  // namespace
+
+TEST_CASE("after an abort, a batch ends when its stream is idle") {
+  const Variable fails("HVD_DOUBLE_FAILS_AFTER", "1");
+  Rank rank;
+  REQUIRE(rank.opened == HVD_OK);
+  StuckDevice& device = StuckDevice::make(rank);
+  std::thread later([&] {
+    std::this_thread::sleep_for(
+        std::chrono::seconds(4));  // longer than a failure waits for its cause
+    device.may_go.store(true);
+  });
+  while (!rank.poll_once(device.outcomes[0])) {
+  }
+  CHECK(device.may_go.load());
+  CHECK(!device.outcomes[0].in_use);
+  CHECK(device.outcomes[1].error.find("remote process exited") != std::string::npos);
+  CHECK(device.outcomes[1].error.find("does not answer") == std::string::npos);
+  later.join();
+}
+
+TEST_CASE("a GPU that does not answer after an abort is a sentence after a while") {
+  const Variable fails("HVD_DOUBLE_FAILS_AFTER", "1");
+  Rank rank;
+  REQUIRE(rank.opened == HVD_OK);
+  StuckDevice& device = StuckDevice::make(rank);
+  REQUIRE(rank.is_over(device.outcomes[0]));
+  for (const Outcome& outcome : device.outcomes) {
+    CHECK(outcome.done);
+    CHECK(outcome.in_use);
+    CHECK(outcome.error.find("remote process exited") != std::string::npos);
+    CHECK(outcome.error.ends_with(
+        "; GPU 0 does not answer: it still runs a batch 10 s after NCCL was aborted, and may write "
+        "to the batch's tensors"));
+  }
+  device.may_go.store(true);
+}
+
 TEST_CASE("bytes that a broken communicator left in the outputs are no result") {
   hvd::test::PluginStore store;
   std::vector<std::unique_ptr<Rank>> ranks(2);
