@@ -47,7 +47,9 @@ typedef struct hvd_batch {
   int32_t
       reduce_op; /* HVD_AVERAGE arrives as HVD_SUM with the division in postscale, see divisor */
   int32_t dtype;
-  int32_t device; /* HVD_CPU, or the ordinal of this rank's device that holds all tensors */
+  /* HVD_CPU, or the ordinal of this rank's device that holds all tensors. On a rank that has joined: the
+   * device of its earlier tensors, or HVD_UNKNOWN_DEVICE. */
+  int32_t device;
   int32_t process_set;
   int32_t root; /* for a broadcast: the root's index among the members */
   double prescale, postscale;
@@ -69,6 +71,9 @@ typedef struct hvd_batch {
    * by it gives correctly rounded quotients, and exact ones of integers. 0: postscale is a factor. */
   int32_t divisor;
 } hvd_batch;
+
+/* The device of a batch on a rank that has no tensor in it, and had none on any device before. */
+#define HVD_UNKNOWN_DEVICE (-2)
 
 /* A bit that an op adds to the status of a batch that has failed: a library may still read and write the
  * tensors. Only for a batch with keeps_tensors. */

@@ -162,7 +162,8 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   ops_ = std::make_unique<OpSelector>(std::move(ops));
   const SpinBudget budget =
       spin_budget(available_cores(), identity_.local_size, identity_.has_one_host());
-  const CoreOptions how = core_options(identity_, settings, budget);
+  CoreOptions how = core_options(identity_, settings, budget);
+  how.device = &device_;
   core_ = std::make_unique<RuntimeCore>(how, *std::move(controller), ops_.get(), host_.get(),
                                         &sets_, &names_, &handles_);
   HVD_RETURN_IF_ERROR(core_->open());

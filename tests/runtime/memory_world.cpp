@@ -292,6 +292,7 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
   set.running.push_back({batch, done, argument});
   if (batch->device != HVD_CPU) {
     const MutexLock lock(self->world->mutex);
+    self->world->devices[self->rank].push_back(batch->device);
     self->world->device_batches[self->rank].push_back(set.key + "/" +
                                                       std::to_string(batch->sequence));
   }

@@ -79,6 +79,7 @@ class MemoryWorld {
   std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs HVD_GUARDED_BY(mutex);
   // By rank: the set and sequence of each batch on a device, in the order of their starts.
   std::map<int32_t, std::vector<std::string>> device_batches HVD_GUARDED_BY(mutex);
+  std::map<int32_t, std::vector<int32_t>> devices HVD_GUARDED_BY(mutex);  // of these batches
   std::string failure HVD_GUARDED_BY(mutex);
   int32_t failure_lost HVD_GUARDED_BY(mutex) = -1;
   std::pair<int32_t, int32_t> held_way HVD_GUARDED_BY(mutex){-1, -1};

@@ -32,11 +32,6 @@ bool multiplies_after(const hvd_batch& batch, int32_t size) {
   return found && !found->after.empty();
 }
 
-bool has_own_tensor(const hvd_batch& batch) {
-  return std::any_of(batch.tensors, batch.tensors + batch.tensor_count,
-                     [](const hvd_batch_tensor& one) { return one.input || one.output; });
-}
-
 size_t Collectives::width() const { return size_of(static_cast<hvd_dtype>(batch_.dtype)); }
 
 Status Collectives::check(int result, const char* what) const {

@@ -18,9 +18,6 @@ bool can_run(const hvd_batch& batch, int32_t size, bool has_factors);
 // Whether the batch has factors after its sum: enqueue then needs Channel::kAlone.
 bool multiplies_after(const hvd_batch& batch, int32_t size);
 
-// Whether a tensor of the batch is this rank's own: a rank that has joined has none.
-bool has_own_tensor(const hvd_batch& batch);
-
 // The place of a rank in its set.
 struct RankInSet {
   int32_t index = 0, size = 1;

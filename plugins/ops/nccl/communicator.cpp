@@ -37,9 +37,8 @@ Result<std::shared_ptr<RunningBatch>> NcclCommunicator::start(const hvd_batch& b
                                    "; leave that rank out of the tensor's process set"));
   }
   if (!shared_.thread) {
-    const int device = has_own_tensor(batch) ? batch.device : -1;
     shared_.thread = std::make_shared<NcclThread>(
-        ThreadPlan{shared_.api, shared_.memory, shared_.host, shared_.is_torus, device,
+        ThreadPlan{shared_.api, shared_.memory, shared_.host, shared_.is_torus, batch.device,
                    shared_.config.local_rank, shared_.start_seconds, shared_.event});
     shared_.thread->start();
   }

@@ -146,12 +146,12 @@ Status NcclThread::choose_device() {
         cat("a tensor is on device ", plan_.device, ", and ", api.runtime, " finds ", devices));
   }
   if (devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));
-  device_ = plan_.device >= 0 ? plan_.device : plan_.local_rank % devices;
+  device_ = plan_.device == HVD_UNKNOWN_DEVICE ? plan_.local_rank % devices : plan_.device;
   return api.of_device(api.set_device(device_), "SetDevice");
 }
 
 Status NcclThread::check_device(const hvd_batch& what) const {
-  if (!has_own_tensor(what) || what.device == device_) return {};
+  if (what.device == HVD_UNKNOWN_DEVICE || what.device == device_) return {};
   return invalid_argument(cat("a tensor is on device ", what.device,
                               ", and this rank's others on device ", device_,
                               ": a rank uses one GPU"));

@@ -25,9 +25,8 @@ struct ThreadPlan {
   NcclApi api;  // a copy: a thread that hangs in the driver may outlive the backend
   Memory& memory;
   const hvd_plugin_host& host;
-  bool is_torus = false;  // always hierarchical, whatever the autotuner chose for a batch
-  int device = -1;        // -1: none of this rank's tensors has named it, and
-                          // local_rank chooses
+  bool is_torus = false;            // always hierarchical, whatever the autotuner chose for a batch
+  int device = HVD_UNKNOWN_DEVICE;  // then local_rank chooses
   int local_rank = 0;
   double start_seconds = 600;
   std::shared_ptr<WakeEvent> event;

@@ -29,6 +29,7 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       plans_({names, &executor_, &instruments_, this}, options.rank),
       shutdown_(&links_, sets) {
   executor_.set_tuning(options_.tuning);
+  executor_.set_device(options_.device);
   executor_.set_framework(host->framework());
   services_.set(ServiceId::kDeviceTurns, &turns_);
 }

@@ -31,6 +31,8 @@ struct CoreOptions {
   FusionOptions fusion;
   uint32_t cache_capacity = 0;
   hvd_tuning tuning{};  // the same on all ranks
+  // The device of this rank's tensors, HVD_CPU before the first on another one; outlives the core.
+  const std::atomic<int32_t>* device = nullptr;
 };
 
 struct CoreCounts {

@@ -49,12 +49,20 @@ std::unique_ptr<BatchExecutor::Run> BatchExecutor::make_run() {
   return run;
 }
 
+int32_t BatchExecutor::device_of_joined() const {
+  const int32_t device = device_ == nullptr ? static_cast<int32_t>(HVD_CPU) : device_->load();
+  return device == HVD_CPU ? HVD_UNKNOWN_DEVICE : device;
+}
+
 std::unique_ptr<BatchExecutor::Run> BatchExecutor::make_run(BatchQueue* queue,
                                                             std::span<const PlanUnit> units,
                                                             std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run();
   run->tuning = queue->set->id == 0 ? tuning_ : others_tuning_;
   run->fill(*queue->set, units, items);
+  if (run->batch.device != HVD_CPU && run->submissions.empty()) {
+    run->batch.device = device_of_joined();
+  }
   run->op = ops_->select(run->batch);
   return run;
 }

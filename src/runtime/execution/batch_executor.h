@@ -3,6 +3,7 @@
 // done. The runtime core owns and calls it, on the progress thread.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -41,6 +42,8 @@ class BatchExecutor {
                 Instruments* instruments);
   // The framework that releases device memory made by plugins; nullptr: none.
   void set_framework(const hvd_framework* framework) { framework_ = framework; }
+  // The device of this rank's tensors, which a rank that has joined uses too; nullptr: unknown.
+  void set_device(const std::atomic<int32_t>* device) { device_ = device; }
   ~BatchExecutor();
 
   // The plugins learn of the set. The queue stays until it is closed, which needs it idle.
@@ -81,6 +84,7 @@ class BatchExecutor {
  private:
   struct Run;
   std::unique_ptr<Run> make_run();
+  int32_t device_of_joined() const;
   std::unique_ptr<Run> make_run(BatchQueue* queue, std::span<const PlanUnit> units,
                                 std::span<const AgreedItem> items);
   Result<bool> advance(BatchQueue* queue);
@@ -100,6 +104,7 @@ class BatchExecutor {
   CompletionSink* const sink_;
   Instruments* const instruments_;
   const hvd_framework* framework_ = nullptr;
+  const std::atomic<int32_t>* device_ = nullptr;
   hvd_tuning tuning_{};         // for process set 0, of all ranks
   hvd_tuning others_tuning_{};  // for other process sets
   std::vector<std::unique_ptr<BatchQueue>> queues_;

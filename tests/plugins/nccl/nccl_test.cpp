@@ -605,6 +605,46 @@ TEST_CASE("a tensor on a device that is not there, or on a second one, is a sent
   }
 }
 
+TEST_CASE("a tensor without rows names the device, and a rank that has joined may") {
+  const int64_t no_rows = 0;
+  hvd::test::OpCase empty(HVD_ALLGATHER, HVD_FLOAT32);
+  auto& tensor = empty.add(0, 2, 0, [](size_t) { return 0.0; });
+  tensor.input = tensor.output = nullptr;
+  tensor.rank_rows = &no_rows;
+  SumOfFloats joined;
+  auto& nothing = joined.add(10, 1, 10, [](size_t) { return 0.0; });
+  nothing.input = nothing.output = nullptr;
+  for (hvd::test::OpCase* first : {&empty, static_cast<hvd::test::OpCase*>(&joined)}) {
+    Rank rank;
+    REQUIRE(rank.opened == HVD_OK);
+    rank.add_set(0);
+    SumOfFloats later;
+    later.add(10, 1, 10, [](size_t) { return 1.0; });
+    uint64_t sequence = 0;
+    for (hvd::test::OpCase* work : {first, static_cast<hvd::test::OpCase*>(&later)}) {
+      work->batch.device = 1;
+      Outcome outcome;
+      rank.start(work->ready(sequence++), outcome);
+      REQUIRE(rank.is_over(outcome));
+      CHECK(outcome.error == "");
+    }
+  }
+  // Without any device, the place on the host decides.
+  Rank rank;
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0);
+  uint64_t sequence = 0;
+  SumOfFloats later;
+  later.add(10, 1, 10, [](size_t) { return 1.0; });
+  for (SumOfFloats* work : {&joined, &later}) {
+    work->batch.device = sequence == 0 ? HVD_UNKNOWN_DEVICE : 0;
+    Outcome outcome;
+    rank.start(work->ready(sequence++), outcome);
+    REQUIRE(rank.is_over(outcome));
+    CHECK(outcome.error == "");
+  }
+}
+
 TEST_CASE("ranks that have different versions of NCCL, or only some of them, do not begin") {
   const auto opened = [](const std::string& other) {
     hvd::test::PluginStore store;

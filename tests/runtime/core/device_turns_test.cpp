@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "horovod/plugin_op.h"
 #include "runtime/rank_checks.h"
 
 using hvd::cat;
@@ -81,6 +82,33 @@ TEST_CASE("batches on devices of overlapping sets start in the same order on all
         CHECK(on_a == on_b);
       }
     }
+  }
+}
+
+TEST_CASE("a rank that has joined uses the device of its earlier tensors, or names none") {
+  for (const bool has_earlier : {false, true}) {
+    RanksOptions options;
+    options.has_devices = true;
+    Ranks ranks(2, options);
+    require_started(ranks);
+    ranks.each([&](int rank) {
+      const auto reduce = [&](const char* name) {
+        Work work(HVD_ALLREDUCE, name, std::vector<float>{1}, HVD_FLOAT32);
+        work.submission.device = rank == 0 ? 3 : 7;
+        const Status status = work.run(ranks[rank]);
+        CHECK_MESSAGE(status.ok(), status.message());
+      };
+      if (has_earlier) reduce("both");
+      if (rank == 0) reduce("of rank 0");
+      Work join(HVD_JOIN, "", std::vector<float>{}, HVD_FLOAT32);
+      join.submission.name = nullptr;
+      CHECK(join.run(ranks[rank]).ok());
+    });
+    const MutexLock lock(ranks.world().mutex);
+    const std::vector<int32_t> own =
+        has_earlier ? std::vector<int32_t>{7, 7} : std::vector<int32_t>{HVD_UNKNOWN_DEVICE};
+    CHECK(ranks.world().devices[1] == own);
+    CHECK(ranks.world().devices[0].back() == 3);
   }
 }
 
