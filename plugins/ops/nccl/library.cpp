@@ -38,13 +38,17 @@ const std::vector<Family>& families() {
   return kFamilies;
 }
 
-// "libnccl.so." of "libnccl.so.2": any version that is there already is the one to use.
-std::string_view stem(std::string_view name) { return name.substr(0, name.find(".so.") + 4); }
+// Any version that the process has loaded is the one to use. PyTorch's packages for ROCm have "librccl.so"
+// and "libamdhip64.so", without a version.
+std::vector<std::string> loaded_of(const std::vector<std::string>& names) {
+  const std::string_view name = names.front();
+  return loaded_libraries(name.substr(0, name.find(".so") + 3));
+}
 
 Result<SharedLibrary> open_first(const std::vector<std::string>& names, const char* variable) {
   const std::string wanted(trim(environment_variable(variable).value_or("")));
   if (!wanted.empty()) return SharedLibrary::open(wanted);
-  const auto loaded = loaded_libraries(stem(names.front()));
+  const auto loaded = loaded_of(names);
   if (!loaded.empty()) return SharedLibrary::open(loaded.front());
   Status refusal;
   for (const std::string& name : names) {
@@ -169,10 +173,12 @@ Result<NcclApi> open_api() {
   if (!wanted.empty()) {
     return open_family(wanted.find("rccl") == std::string::npos ? nccl : rccl);
   }
+  const bool has_rccl = !loaded_of(rccl.libraries).empty();
+  if (has_rccl && loaded_of(nccl.libraries).empty()) return open_family(rccl);
   auto api = open_family(nccl);
   if (api.ok()) return api;
   auto other = open_family(rccl);
-  if (other.ok() || !loaded_libraries(stem(rccl.libraries.front())).empty()) return other;
+  if (other.ok() || has_rccl) return other;
   return api.error().with_context(cat("NCCL cannot be used (", nccl.package,
                                       "; HOROVOD_NCCL_LIBRARY and HOROVOD_CUDA_LIBRARY may name "
                                       "the libraries)"));

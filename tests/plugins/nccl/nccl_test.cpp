@@ -723,6 +723,24 @@ TEST_CASE("a rank without a GPU joins the others, and refuses a tensor of a GPU 
       "a tensor of GPUs needs rank 0, and this machine has no GPU: there is neither "));
 }
 
+TEST_CASE(
+    "an RCCL that the process has loaded is used, by the name that PyTorch's packages give it") {
+  plugin();
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("rccl-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const auto rccl = folder / "librccl.so";
+  std::filesystem::copy_file(HVD_NCCL_DOUBLE, rccl);
+  CHECK(hvd::SharedLibrary::open(rccl.string()).ok());
+  ::unsetenv("HOROVOD_NCCL_LIBRARY");
+  char why[512] = "";
+  CHECK(plugin().probe(why, sizeof why) == 0);
+  CHECK(std::string(why) ==
+        std::string(HVD_NCCL_DOUBLE) + " has no function hipGetDeviceCount: it is too old");
+  ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("probe says what is missing") {
   char why[512] = "";
   CHECK(plugin().probe(why, sizeof why) == 1);
