@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+from unittest import mock
 
 import rank_base
 
@@ -24,6 +25,26 @@ def values(rank, dtype="float32", shape=(6, 3)):
 
 def array(rank, dtype="float32", shape=(6, 3)):
     return mx.nd.array(values(rank, dtype, shape), dtype=dtype)
+
+
+class OnGpu(mx.nd.NDArray):
+    """An array in host memory that counts as one on a GPU."""
+
+    context = property(lambda self: mx.gpu(0))
+
+    def copy(self):
+        return on_gpu(self)
+
+
+def on_gpu(array):
+    made = OnGpu(mx.nd.ndarray._new_alloc_handle(array.shape, mx.cpu(), False, array.dtype))
+    if array.size:
+        array.copyto(made)
+    return made
+
+
+def move(array, context):
+    return on_gpu(array) if context.device_type == "gpu" else array.copyto(context)
 
 
 def make_net(seed):
@@ -50,6 +71,36 @@ class MxnetTest(rank_base.RankBase):
     def everybody(self, *arguments):
         return numpy.stack([values(rank, *arguments).astype("float64")
                             for rank in range(self.size)])
+
+    @mock.patch.object(mx.nd.NDArray, "as_in_context", move)
+    def test_arrays_on_a_gpu_go_through_host_memory(self):
+        def check(got, want):
+            self.assertIsInstance(got, OnGpu)
+            self.same(got, want)
+
+        total = self.everybody().sum(0)
+        mine = on_gpu(array(self.rank))
+        check(hvd.allreduce(mine, op=hvd.Sum), total)
+        check(mine, values(self.rank))
+        for got in hvd.grouped_allreduce([mine, mine], op=hvd.Sum):
+            check(got, total)
+        mixed = hvd.grouped_allreduce([array(self.rank), mine], op=hvd.Sum)
+        self.same(mixed[0], total)
+        check(mixed[1], total)
+        check(hvd.broadcast(mine, 1), values(1))
+        check(hvd.allgather(mine), numpy.concatenate(self.everybody()))
+        check(hvd.grouped_allgather([mine])[0], numpy.concatenate(self.everybody()))
+        rows = 6 // self.size
+        if 6 % self.size == 0:
+            check(hvd.reducescatter(mine, op=hvd.Sum), total[rows * self.rank : rows * (self.rank + 1)])
+            got, received = hvd.alltoall(mine, [rows] * self.size)
+            check(got, numpy.concatenate([values(rank)[rows * self.rank : rows * (self.rank + 1)]
+                                          for rank in range(self.size)]))
+            self.assertEqual(received.asnumpy().tolist(), [rows] * self.size)
+        self.assertIs(hvd.allreduce_(mine, op=hvd.Sum), mine)
+        check(mine, total)
+        self.assertIs(hvd.broadcast_(mine, 0), mine)
+        check(mine, total)
 
     def test_allreduce_of_every_op_and_type(self):
         for dtype in DTYPES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Optional
+from typing import Any, List, Optional, Sequence, Tuple
 
 import mxnet
 import numpy
@@ -24,23 +24,47 @@ def number_of(array: Any) -> Optional[int]:
 
 
 def check(array: Any, what: str) -> None:
-    """Raises, in one sentence, unless `array` lies densely in host memory with a known dtype."""
+    """Raises, in one sentence, unless `array` is dense, in host memory or on a GPU, with a known dtype."""
     if not isinstance(array, mxnet.nd.NDArray):
         raise ValueError(f"{what}: expected an mxnet.nd.NDArray, not a {type(array).__name__}.")
     if array.stype != "default":
         raise ValueError(f"{what}: arrays of storage type {array.stype} cannot be sent; make it dense "
                          "with .tostype('default').")
-    if not array.context.device_type.startswith("cpu"):
+    if not array.context.device_type.startswith("cpu") and not is_on_gpu(array):
         raise HorovodUnimplementedError(
             f"{what}: the array is on {array.context}, and this build of Horovod has no operation "
-            "for arrays outside host memory; move it with .as_in_context(mx.cpu()) first.")
+            "for arrays there; move it with .as_in_context(mx.cpu()) first.")
     if number_of(array) is None:
         raise ValueError(f"{what}: arrays of type {numpy.dtype(array.dtype)} are not supported.")
 
 
+def is_on_gpu(array: Any) -> bool:
+    """Returns whether the array travels through host memory."""
+    return array.context.device_type == "gpu"
+
+
 def dense(array: Any) -> Any:
-    """Returns the array itself: MXNet's arrays are row-major."""
-    return array
+    """Returns the array itself, since MXNet's arrays are row-major; of one on a GPU, a copy in host memory."""
+    return _moved(array, mxnet.cpu()) if is_on_gpu(array) else array
+
+
+def _moved(array: Any, context: Any) -> Any:
+    with mxnet.util.np_shape(True):  # otherwise MXNet takes 0 rows for an unknown number
+        return array.as_in_context(context)
+
+
+def receivers(arrays: Sequence[Any], in_place: bool) -> Tuple[Sequence[Any], bool]:
+    """Returns the arrays of a collective and whether it is in place. Where arrays are on a GPU, it works in place
+    on copies, which get the results on that GPU."""
+    if in_place or not any(map(is_on_gpu, arrays)):
+        return arrays, in_place
+    return [array.copy() for array in arrays], True
+
+
+def returned(results: Sequence[Any], arrays: Sequence[Any]) -> List[Any]:
+    """Returns each result where the array lies."""
+    return [_moved(result, array.context) if is_on_gpu(array) else result
+            for result, array in zip(results, arrays)]
 
 
 def empty_like(array: Any) -> Any:
@@ -75,7 +99,8 @@ def describe(array: Any, output: Optional[Any], name: Optional[str] = None) -> _
 
 def copy(target: Any, source: Any) -> None:
     """Copies the values of `source` to `target`."""
-    target[:] = source
+    if target.size:
+        source.copyto(target)
 
 
 def take(output: _ops.RawOutput, like: Any) -> Any:

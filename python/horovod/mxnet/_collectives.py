@@ -4,11 +4,12 @@ Rules for all of them:
 
 * Every rank must make the same call under the same name. Unnamed calls are named by their order, so all
   ranks must then make them in the same order.
-* Arrays are dense, in host memory, of type uint8, int8, int32, int64, float16, bfloat16, float32, float64
+* Arrays are dense, in host memory or on a GPU, of type uint8, int8, int32, int64, float16, bfloat16, float32, float64
   or bool.
 * allreduce, broadcast, their forms in place and of groups return at once. MXNet's engine orders them with all
   that reads or writes the arrays, and a read waits for them. A call waits for an earlier one of its name.
-  It waits for its result where arrays of a group share memory, and with NaiveEngine.
+  It waits for its result where arrays of a group share memory, with NaiveEngine, and where an array is on a GPU:
+  these travel through host memory.
 * The other collectives wait for MXNet's pending work on the arrays, and return with the result.
 * The forms that end in `_` write into the arrays that they are given. `priority` is for existing scripts.
 * No call is recorded for gradients.
@@ -45,6 +46,7 @@ def allreduce_async(tensors: Sequence[Array], in_place: bool, name: Optional[str
     full = _ops.full_name("allreduce", name, number) if base is None else f"grouped_allreduce.{base}"
     if base is not None:
         members = member_names("grouped_allreduce", base, len(tensors))
+    tensors, in_place = _arrays.receivers(tensors, in_place)
     return _frontend.elementwise(
         arrays, Kind.ALLREDUCE, full, tensors, in_place, members, grouped=base is not None,
         reduce_op=op, prescale=prescale_factor, postscale=postscale_factor, process_set=number)
@@ -148,8 +150,9 @@ def broadcast_async(tensor: Array, in_place: bool, root_rank: int, name: Optiona
                     process_set: ProcessSet, arrays: Any = _arrays) -> int:
     """Starts a broadcast and returns a handle."""
     number = id_of(process_set)
+    tensors, in_place = _arrays.receivers([tensor], in_place)
     return _frontend.elementwise(
-        arrays, Kind.BROADCAST, _ops.full_name("broadcast", name, number), [tensor], in_place,
+        arrays, Kind.BROADCAST, _ops.full_name("broadcast", name, number), tensors, in_place,
         root_rank=root_rank, process_set=number)
 
 
@@ -190,8 +193,13 @@ def _rows(kind: Kind, op: str, tensors: Sequence[Array], name: Optional[str],
     else:
         base = group_base(f"grouped_{op}", tensors, name, process_set)
         full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
-    return _ops.run(_frontend.rows(_arrays, kind, full, tensors, process_set, members,
-                                   grouped=grouped, **arguments))
+    result = _ops.run(_frontend.rows(_arrays, kind, full, tensors, process_set, members,
+                                     grouped=grouped, **arguments))
+    if grouped:
+        return _arrays.returned(result, tensors)
+    if "with_splits" in arguments:
+        return _arrays.returned(result[:1], tensors)[0], result[1]
+    return _arrays.returned([result], tensors)[0]
 
 
 def allgather(tensor: Array, name: Optional[str] = None, priority: int = 0,

@@ -168,7 +168,7 @@ def share_memory(arrays: Sequence[Any]) -> bool:
 
 def can_order(arrays: Sequence[Any]) -> bool:
     """Returns whether the engine can run a collective on these arrays."""
-    return is_asynchronous() and not share_memory(arrays)
+    return is_asynchronous() and not share_memory(arrays) and not any(map(_arrays.is_on_gpu, arrays))
 
 
 def wait_all() -> None:
