@@ -242,6 +242,14 @@ class GpuTest(RankCase):
                            torch.full((4,), want))
         hvd.join()
 
+    def test_new_factors_are_not_remembered(self):
+        tensor, known = here(torch.ones(3)), []
+        for factor in (0.5, 0.25, 0.125):
+            got = hvd.allreduce(tensor, op=hvd.Sum, prescale_factor=factor, name="scaled")
+            self.check(got, torch.full((3,), self.size * factor))
+            known.append(len(_devices._runs))
+        self.assertEqual(known[-1], known[0])
+
     @unittest.skipUnless(DOUBLE, "a GPU does not count")
     def test_which_way_they_went(self):
         before = (_devices.cuda.events, _devices.cuda.pins)

@@ -77,8 +77,9 @@ _ops.also_forget(lambda process_set: _runs.clear())
 def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int,
                arguments: Dict[str, Any]) -> Any:
     """Returns the array functions that _frontend needs for tensors on `device`; equal on all ranks."""
-    reduction = (arguments.get("reduce_op", _ops.Sum), arguments.get("prescale", 1.0),
-                 arguments.get("postscale", 1.0))
+    # The values of the factors decide nothing, and loss scaling makes ever new ones.
+    has_factors = any(arguments.get(name, 1.0) not in (0, 1) for name in ("prescale", "postscale"))
+    reduction = (arguments.get("reduce_op", _ops.Sum), 0.5 if has_factors else 1.0)
     for dtype in {tensor.dtype for tensor in tensors}:
         key = (kind, dtype, *reduction)
         if key not in _runs:

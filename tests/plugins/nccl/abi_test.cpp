@@ -47,7 +47,9 @@ constexpr bool agree(Theirs*) {
 
 static_assert(abi::kSuccess == ncclSuccess && abi::kInProgress == ncclInProgress);
 static_assert(sizeof(abi::UniqueId) == sizeof(ncclUniqueId));
+#ifdef NCCL_API_MAGIC  // since 2.29
 static_assert(abi::kConfigMagic == NCCL_API_MAGIC);
+#endif
 static_assert(offsetof(abi::Config, size) == offsetof(ncclConfig_t, size));
 static_assert(offsetof(abi::Config, magic) == offsetof(ncclConfig_t, magic));
 static_assert(offsetof(abi::Config, version) == offsetof(ncclConfig_t, version));
