@@ -85,6 +85,26 @@ TEST_CASE("batches on devices of overlapping sets start in the same order on all
   }
 }
 
+TEST_CASE("rank 0 gives turns to sets without it, while it has no work") {
+  RanksOptions options;
+  options.has_devices = true;
+  options.process_sets = {{1, 2}};
+  options.machines = {0, 1, 2};
+  Ranks ranks(3, options);
+  require_started(ranks);
+  ranks.each([&](int rank) {
+    for (int i = 0; rank > 0 && i < 20; ++i) {
+      Work work(HVD_ALLREDUCE, cat("w", i), std::vector<float>{1}, HVD_FLOAT32);
+      work.submission.process_set = 1;
+      work.submission.device = rank;
+      const Status status = work.run(ranks[rank]);
+      CHECK_MESSAGE(status.ok(), status.message());
+    }
+  });
+  const MutexLock lock(ranks.world().mutex);
+  CHECK(ranks.world().device_batches[1].size() == 20);
+}
+
 TEST_CASE("a rank that has joined uses the device of its earlier tensors, or names none") {
   for (const bool has_earlier : {false, true}) {
     RanksOptions options;
