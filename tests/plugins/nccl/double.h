@@ -9,10 +9,27 @@
 
 namespace hvd::test_double {
 
+// A rule of NCCL or CUDA that a correct caller never breaks. HVD_DOUBLE_RULES names the rules to check
+// beside those that are always checked.
+struct Rule {
+  const char* name;
+  bool is_always_checked;
+};
+constexpr Rule kOneThread{"one_thread", true};       // inside of a communicator at a time
+constexpr Rule kOneLauncher{"one_launcher", false};  // thread that launches on a device at a time
+bool is_checked(const Rule& rule);
+// Adds a finding: a line on standard error with the stack, and exit code 86 of the process, unless a test
+// takes the finding before (hvd_double_take_findings).
+void report(const Rule& rule, const std::string& sentence);
+// Whether HVD_DOUBLE_IGNORES names this function of CUDA, which then succeeds without effect: a test that
+// needs the call must fail.
+bool is_ignored(const char* call);
+
 struct Stream;
 // Runs `work` when the stream comes to it.
 void enqueue(void* stream, std::function<void()> work);
 bool is_current_device(void* stream);
+int current_device_number();
 int64_t variable(const char* name, int64_t otherwise);
 void log(const std::string& line);
 

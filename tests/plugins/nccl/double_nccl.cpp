@@ -1,10 +1,11 @@
-// NCCL's entry points: communicators that do not block, over sockets of one host. See README.md.
+// NCCL's entry points: communicators over sockets of one host. See README.md.
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +16,9 @@
 #include "ops/common/batch_memory.h"
 #include "ops/nccl/abi.h"
 #include "plugins/nccl/double.h"
+#include "plugins/nccl/double_group_job.h"
+#include "plugins/nccl/double_launches.h"
+#include "plugins/nccl/double_occupancy.h"
 
 namespace abi = hvd::ops::nccl::abi;
 
@@ -23,15 +27,36 @@ namespace {
 
 constexpr int kUnhandledCuda = 1, kInvalidUsage = 5, kRemote = 6;
 constexpr int kFirstOwnSum = 100;
+// Since this version ncclCommGetAsyncError completes the job of the last group.
+constexpr int kCompletesJobs = 22600;
+
+int version() { return static_cast<int>(variable("HVD_DOUBLE_VERSION", 21805)); }
 
 // Shared by the user's handle and by what streams still do.
 struct Link {
   UniqueFd socket;
-  int rank = 0, size = 1;
+  std::string name;  // equal on all ranks
+  int rank = 0, size = 1, device = 0;
+  bool is_blocking = false;
+  Occupancy occupancy;
+  std::atomic<GroupJob*> job{nullptr};  // of the last group, until it is complete
+  Mutex mutex;
+  std::deque<std::unique_ptr<GroupJob>> jobs HVD_GUARDED_BY(mutex);
   std::atomic<int> state{abi::kInProgress};
   std::atomic<int> starting{0};  // groups that are not on their stream yet
   std::atomic<int64_t> groups_left{variable("HVD_DOUBLE_FAILS_AFTER", INT64_MAX)};
   std::vector<std::pair<int, double>> sums;  // own reductions: type, factor
+
+  void start_job(std::function<void()> launch) {
+    const MutexLock lock(mutex);
+    job.store(jobs.emplace_back(std::make_unique<GroupJob>(std::move(launch))).get());
+  }
+  void complete_job() {
+    GroupJob* const last = job.load();
+    if (last == nullptr) return;
+    last->complete(version());
+    job.store(nullptr);
+  }
 
   // Once wrong, for ever wrong.
   void become(int next) {
@@ -121,6 +146,8 @@ int finish_group() {
   group() = {};
   if (done.calls.empty()) return abi::kSuccess;
   const std::shared_ptr<Link> link = done.comm->link;
+  const CallScope scope(link->occupancy, "ncclGroupEnd");
+  link->occupancy.leave();  // the group is over
   if (link->groups_left.fetch_sub(1) <= 0) {
     link->become(kRemote);
     ::shutdown(link->socket.get(), SHUT_RDWR);
@@ -129,19 +156,34 @@ int finish_group() {
   int settled = abi::kSuccess;
   if (!link->state.compare_exchange_strong(settled, abi::kInProgress)) return kInvalidUsage;
   link->starting.fetch_add(1);
-  // It is on the stream only a moment later, as in a communicator that does not block.
-  std::thread([link, stream = done.stream, calls = std::move(done.calls)] {
-    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  DeviceLaunches& launches = DeviceLaunches::of(link->device);
+  launches.begin(own_thread(), link->name);
+  auto launch = [link, &launches, stream = done.stream, calls = std::move(done.calls)] {
+    std::this_thread::sleep_for(std::chrono::microseconds(variable("HVD_DOUBLE_LAUNCH_US", 500)));
     enqueue(stream, [link, calls] { run_group(link, calls); });
+    launches.end();
     int started = abi::kInProgress;
     link->state.compare_exchange_strong(started, abi::kSuccess);
     link->starting.fetch_sub(1);
-  }).detach();
+  };
+  if (link->is_blocking) {
+    launch();
+    return link->state.load();
+  }
+  link->start_job(std::move(launch));
   return abi::kInProgress;
 }
 
+// ncclCommEnsureReady
+int ensure_ready(Link& link) {
+  const int state = link.state.load();
+  if (state == abi::kSuccess) link.complete_job();
+  return state == abi::kSuccess ? abi::kSuccess : kInvalidUsage;
+}
+
 int add(Call call, const void* from, void* to, abi::Comm* comm, void* stream) {
-  if (comm->link->state.load() != abi::kSuccess) return kInvalidUsage;
+  const CallScope scope(comm->link->occupancy, "a collective");
+  if (const int code = ensure_ready(*comm->link); code != abi::kSuccess) return code;
   if (!is_current_device(stream)) return kUnhandledCuda;
   Group& now = group();
   if (now.comm != nullptr && now.comm != comm) return kInvalidUsage;
@@ -152,6 +194,7 @@ int add(Call call, const void* from, void* to, abi::Comm* comm, void* stream) {
     factor = sum.second;
     call.operation = abi::kSum;
   }
+  if (now.comm == nullptr) comm->link->occupancy.enter("a group");  // until finish_group
   now.comm = comm;
   now.stream = stream;
   now.calls.push_back(
@@ -159,11 +202,10 @@ int add(Call call, const void* from, void* to, abi::Comm* comm, void* stream) {
   return now.depth == 0 ? finish_group() : abi::kSuccess;
 }
 
-void join_hub(const std::shared_ptr<Link>& link, const abi::UniqueId& id) {
+void join_hub(const std::shared_ptr<Link>& link) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string name(id.internal, ::strnlen(id.internal, sizeof id.internal));
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  std::memcpy(address.sun_path + 1, link->name.data(), link->name.size());
   const int32_t hello[] = {link->rank, link->size};
   char go = 0;
   const bool joined = ::connect(link->socket.get(), reinterpret_cast<const sockaddr*>(&address),
@@ -171,6 +213,14 @@ void join_hub(const std::shared_ptr<Link>& link, const abi::UniqueId& id) {
                       send_all(link->socket.get(), hello, sizeof hello) &&
                       receive_all(link->socket.get(), &go, 1);
   link->become(joined ? abi::kSuccess : kRemote);
+}
+
+// The caller may end the stream afterwards.
+void give_up(Link& link) {
+  ::shutdown(link.socket.get(), SHUT_RDWR);
+  while (link.starting.load() > 0) std::this_thread::yield();
+  const hvd::MutexLock lock(link.mutex);
+  for (const auto& job : link.jobs) job->end();
 }
 
 double factor_of(int type, const void* scalar) {
@@ -198,7 +248,7 @@ double factor_of(int type, const void* scalar) {
 extern "C" {
 
 int ncclGetVersion(int* version) {
-  *version = static_cast<int>(variable("HVD_DOUBLE_VERSION", 21805));
+  *version = ::version();
   return abi::kSuccess;
 }
 int ncclGetUniqueId(abi::UniqueId* id) {
@@ -226,35 +276,53 @@ int ncclCommInitRankConfig(abi::Comm** comm, int ranks, abi::UniqueId id, int ra
   if (config->size != sizeof *config || config->magic != abi::kConfigMagic) return kInvalidUsage;
   *comm = new abi::Comm;
   const std::shared_ptr<Link> link = (*comm)->link;
+  link->name.assign(id.internal, ::strnlen(id.internal, sizeof id.internal));
   link->rank = rank;
   link->size = ranks;
+  link->device = current_device_number();
+  link->is_blocking = config->blocking != 0;
   link->socket.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   log("init " + std::to_string(rank) + " of " + std::to_string(ranks));
-  std::thread([link, id] { join_hub(link, id); }).detach();
+  if (link->is_blocking) {
+    join_hub(link);
+    return link->state.load();
+  }
+  std::thread([link] { join_hub(link); }).detach();
   return abi::kInProgress;
 }
 int ncclCommInitRank(abi::Comm** comm, int ranks, abi::UniqueId id, int rank) {
   abi::Config config{sizeof config, abi::kConfigMagic, abi::kConfigVersion, 1};
-  ncclCommInitRankConfig(comm, ranks, id, rank, &config);
-  while ((*comm)->link->state.load() == abi::kInProgress) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return (*comm)->link->state.load();
+  return ncclCommInitRankConfig(comm, ranks, id, rank, &config);
 }
 int ncclCommDestroy(abi::Comm* comm) {
   log("destroy");
-  ::shutdown(comm->link->socket.get(), SHUT_RDWR);
-  // The caller may end the stream now.
-  while (comm->link->starting.load() > 0) std::this_thread::yield();
+  {
+    const CallScope scope(comm->link->occupancy, "ncclCommDestroy");
+    give_up(*comm->link);
+  }
   delete comm;
   return abi::kSuccess;
 }
+// Legal while another thread is inside of the communicator, whose call then ends.
 int ncclCommAbort(abi::Comm* comm) {
   log("abort");
-  return ncclCommDestroy(comm);
+  log("destroy");
+  comm->link->become(kRemote);
+  ::shutdown(comm->link->socket.get(), SHUT_RDWR);
+  comm->link->occupancy.wait_for_others();
+  give_up(*comm->link);
+  delete comm;
+  return abi::kSuccess;
 }
 int ncclCommGetAsyncError(abi::Comm* comm, int* result) {
-  *result = comm->link->state.load();
+  Link& link = *comm->link;
+  if (version() < kCompletesJobs) {  // it reads an atomic
+    *result = link.state.load();
+    return abi::kSuccess;
+  }
+  const CallScope scope(link.occupancy, "ncclCommGetAsyncError");
+  *result = link.state.load();
+  if (*result == abi::kSuccess) link.complete_job();
   return abi::kSuccess;
 }
 int ncclGroupStart() {
@@ -289,7 +357,8 @@ int ncclRecv(void* to, size_t count, int type, int peer, abi::Comm* comm, void* 
   return add({Call::kRecv, type, 0, peer, count}, nullptr, to, comm, stream);
 }
 int ncclRedOpCreatePreMulSum(int* operation, void* scalar, int type, int, abi::Comm* comm) {
-  if (comm->link->state.load() != abi::kSuccess) return kInvalidUsage;
+  const CallScope scope(comm->link->occupancy, "ncclRedOpCreatePreMulSum");
+  if (const int code = ensure_ready(*comm->link); code != abi::kSuccess) return code;
   auto& sums = comm->link->sums;
   *operation = kFirstOwnSum + static_cast<int>(sums.size());
   sums.emplace_back(type, factor_of(type, scalar));

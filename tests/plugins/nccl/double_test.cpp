@@ -1,0 +1,234 @@
+// The rules of the double: each finds the mistake that it is for, and not the correct program beside it.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/shared_library.h"
+#include "ops/nccl/abi.h"
+
+namespace {
+
+namespace abi = hvd::ops::nccl::abi;
+
+// For the life of the object.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+
+ private:
+  const char* const name_;
+};
+
+template <typename Function>
+Function* of_double(const char* name) {
+  static const auto library = hvd::SharedLibrary::open(HVD_NCCL_DOUBLE);
+  REQUIRE(library.ok());
+  void* function = library->symbol(name);
+  REQUIRE_MESSAGE(function != nullptr, name);
+  return reinterpret_cast<Function*>(function);
+}
+#define HVD_NCCL(name) of_double<abi::name>("nccl" #name)
+#define HVD_CUDA(name) of_double<abi::name>("cuda" #name)
+
+// The findings so far, which the double forgets.
+std::string take_findings() {
+  std::string text(1 << 20, '\0');
+  of_double<int(char*, size_t)>("hvd_double_take_findings")(text.data(), text.size());
+  return text.c_str();
+}
+bool finds(const std::string& words) {
+  const std::string found = take_findings();
+  INFO(found);
+  return found.find(words) != std::string::npos;
+}
+
+// A stream on a device, which becomes that of this thread.
+class Stream {
+ public:
+  explicit Stream(int device = 0) {
+    REQUIRE(HVD_CUDA(SetDevice)(device) == 0);
+    REQUIRE(HVD_CUDA(StreamCreateWithPriority)(&stream_, abi::kStreamNonBlocking, 0) == 0);
+  }
+  ~Stream() { HVD_CUDA(StreamDestroy)(stream_); }
+  Stream(const Stream&) = delete;
+  void* get() const { return stream_; }
+  void synchronize() const { CHECK(HVD_CUDA(StreamSynchronize)(stream_) == 0); }
+
+ private:
+  void* stream_ = nullptr;
+};
+
+// One rank of a communicator. Each call is as the plugin makes it, by the thread of the test.
+class Communicator {
+ public:
+  explicit Communicator(bool blocks, int rank = 0, int size = 1)
+      : Communicator(blocks, make_id(), rank, size) {}
+  Communicator(bool blocks, const abi::UniqueId& id, int rank, int size) {
+    abi::Config config{sizeof config, abi::kConfigMagic, abi::kConfigVersion, blocks ? 1 : 0};
+    const int result = HVD_NCCL(CommInitRankConfig)(&comm_, size, id, rank, &config);
+    REQUIRE(result == (blocks ? abi::kSuccess : abi::kInProgress));
+    settle();
+  }
+  ~Communicator() {
+    if (comm_ != nullptr) HVD_NCCL(CommDestroy)(comm_);
+  }
+  Communicator(const Communicator&) = delete;
+  static abi::UniqueId make_id() {
+    abi::UniqueId id{};
+    REQUIRE(HVD_NCCL(GetUniqueId)(&id) == abi::kSuccess);
+    return id;
+  }
+
+  int state() const {
+    int state = -1;
+    HVD_NCCL(CommGetAsyncError)(comm_, &state);
+    return state;
+  }
+  void settle() const {
+    while (state() == abi::kInProgress) std::this_thread::yield();
+  }
+  int start_sum(const float* from, float* to, size_t count, void* stream) const {
+    CHECK(HVD_NCCL(GroupStart)() == abi::kSuccess);
+    const int added = HVD_NCCL(AllReduce)(from, to, count, abi::kFloat32, abi::kSum, comm_, stream);
+    const int ended = HVD_NCCL(GroupEnd)();
+    return added == abi::kSuccess ? ended : added;
+  }
+  void sum(const float* from, float* to, size_t count, const Stream& stream) const {
+    const int started = start_sum(from, to, count, stream.get());
+    CHECK((started == abi::kSuccess || started == abi::kInProgress));
+    settle();
+  }
+  void abort() { HVD_NCCL(CommAbort)(std::exchange(comm_, nullptr)); }
+
+ private:
+  abi::Comm* comm_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("two threads inside of one communicator are a finding") {
+  for (const char* version : {"22602", "22809", "23007"}) {
+    CAPTURE(version);
+    const Variable of("HVD_DOUBLE_VERSION", version);
+    const Variable soon("HVD_DOUBLE_LAUNCH_US", "10");
+    const Stream stream;
+    float number = 1;
+    const Communicator alone(false), shared(false);
+    for (int i = 0; i < 100; ++i) alone.sum(&number, &number, 1, stream);
+    CHECK(take_findings() == "");
+    std::atomic<bool> is_over{false};
+    std::thread other([&] {
+      while (!is_over.load()) shared.state();
+    });
+    std::string found;
+    for (int i = 0; i < 10'000 && found.empty(); ++i) {
+      shared.sum(&number, &number, 1, stream);
+      found = take_findings();
+    }
+    is_over.store(true);
+    other.join();
+    stream.synchronize();
+    CHECK(found.find("one_thread: ") == 0);
+    CHECK(found.find("ncclCommGetAsyncError") != std::string::npos);
+    take_findings();
+  }
+}
+
+TEST_CASE("before NCCL 2.26 any thread may ask for the error of a communicator") {
+  const Variable soon("HVD_DOUBLE_LAUNCH_US", "10");
+  const Stream stream;
+  float number = 1;
+  const Communicator shared(false);
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    while (!is_over.load()) shared.state();
+  });
+  for (int i = 0; i < 200; ++i) shared.sum(&number, &number, 1, stream);
+  is_over.store(true);
+  other.join();
+  CHECK(take_findings() == "");
+}
+
+TEST_CASE("any thread may abort a communicator") {
+  const Variable version("HVD_DOUBLE_VERSION", "22809");
+  for (const bool blocks : {false, true}) {
+    const Stream stream;
+    const abi::UniqueId id = Communicator::make_id();
+    std::unique_ptr<Communicator> ranks[2];
+    std::thread second([&] { ranks[1] = std::make_unique<Communicator>(blocks, id, 1, 2); });
+    ranks[0] = std::make_unique<Communicator>(blocks, id, 0, 2);
+    second.join();
+    float number = 1;
+    ranks[0]->sum(&number, &number, 1, stream);  // waits on its stream for the other rank
+    std::thread([&] { ranks[0]->abort(); }).join();
+    stream.synchronize();
+    CHECK(take_findings() == "");
+  }
+}
+
+TEST_CASE("two threads that launch on one device are a finding") {
+  const Variable rules("HVD_DOUBLE_RULES", "one_launcher");
+  const Communicator first(false), second(false);
+  const auto launch = [](const Communicator& on, int device) {
+    const Stream stream(device);
+    float number = 1;
+    for (int i = 0; i < 20; ++i) on.sum(&number, &number, 1, stream);
+    stream.synchronize();
+  };
+  launch(first, 0);
+  launch(second, 0);
+  CHECK(take_findings() == "");
+  std::thread other([&] { launch(second, 0); });
+  launch(first, 0);
+  other.join();
+  CHECK(finds("launches on the same device"));
+}
+
+TEST_CASE("a communicator of a group, and one that blocks, is done when the call returns") {
+  const Stream stream;
+  const Communicator one(true);
+  float number = 3, result = 0;
+  CHECK(one.start_sum(&number, &result, 1, stream.get()) == abi::kSuccess);
+  stream.synchronize();
+  CHECK(result == 3);
+}
+
+TEST_CASE("a process with findings" * doctest::skip()) {
+  const Variable rules("HVD_DOUBLE_RULES", "one_launcher");
+  const Variable late("HVD_DOUBLE_LAUNCH_US", "20000");
+  const Stream stream;
+  const Communicator first(false), second(false);
+  float number = 1;
+  std::thread([&] {
+    HVD_CUDA(SetDevice)(0);
+    first.start_sum(&number, &number, 1, stream.get());
+  }).join();
+  second.sum(&number, &number, 1, stream);
+  first.settle();
+  stream.synchronize();
+}
+
+TEST_CASE("a finding that no test takes is a line, a stack and the process's exit code") {
+  const std::string self = "/proc/" + std::to_string(::getpid()) + "/exe";
+  const std::string command = self + " --no-skip --test-case='a process with findings' 2>&1";
+  FILE* child = ::popen(command.c_str(), "r");
+  REQUIRE(child != nullptr);
+  std::string output;
+  for (int next; (next = std::fgetc(child)) != EOF;) output += static_cast<char>(next);
+  const int status = ::pclose(child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 86);
+  CHECK(output.find("double: one_launcher: thread ") != std::string::npos);
+  CHECK(output.find("libnccl_double.so") != std::string::npos);
+  CHECK(output.find("double: 1 findings") != std::string::npos);
+}
