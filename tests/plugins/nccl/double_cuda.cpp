@@ -1,16 +1,42 @@
 // The CUDA runtime's entry points over host memory. See README.md.
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <fstream>
 #include <memory>
+#include <random>
 #include <thread>
 
 #include "base/mutex.h"
 #include "plugins/nccl/double.h"
 
 namespace hvd::test_double {
+
+// The time by which an operation of a stream comes late, from a seed: HVD_DOUBLE_SEED, 0 for never. Most
+// operations come at once, some after those of other streams that were submitted later, and few after
+// long.
+class Lateness {
+ public:
+  Lateness() : seed_(static_cast<uint32_t>(variable("HVD_DOUBLE_SEED", 1))) {
+    static std::atomic<uint32_t> streams{0};
+    const auto rank = static_cast<uint32_t>(variable("HOROVOD_RANK", 0));
+    std::seed_seq mixed{seed_, rank, streams.fetch_add(1)};
+    random_.seed(mixed);
+  }
+  void wait() {
+    if (seed_ == 0) return;
+    const uint32_t kind = random_() % 128, drawn = random_() % 300;
+    if (kind == 0) std::this_thread::sleep_for(std::chrono::microseconds(10 * drawn));
+    if (kind > 96) std::this_thread::sleep_for(std::chrono::microseconds(drawn));
+  }
+
+ private:
+  const uint32_t seed_;
+  std::mt19937 random_;
+};
 
 struct Stream {
   explicit Stream(int of) : device(of), thread([this] { work(); }) {}
@@ -37,12 +63,14 @@ struct Stream {
       const std::function<void()> next = std::move(queue.front());
       queue.pop_front();
       lock.unlock();
+      lateness.wait();
       next();
       lock.lock();
     }
   }
 
   const int device;
+  Lateness lateness;  // used by the thread only
   Mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> queue HVD_GUARDED_BY(mutex);

@@ -203,6 +203,37 @@ TEST_CASE("a communicator of a group, and one that blocks, is done when the call
   CHECK(result == 3);
 }
 
+TEST_CASE("a stream that does not wait for the event of its input reads too early") {
+  const auto sums = [](bool waits) {
+    const Stream writer, reader;
+    const Communicator one(false);
+    void* event = nullptr;
+    CHECK(HVD_CUDA(EventCreateWithFlags)(&event, abi::kEventDisableTiming) == 0);
+    int wrong = 0;
+    float input = 0, output = 0;
+    for (float next = 1; next <= 100; ++next) {
+      CHECK(HVD_CUDA(MemcpyAsync)(&input, &next, sizeof next, abi::kCopyDefault, writer.get()) ==
+            0);
+      CHECK(HVD_CUDA(EventRecord)(event, writer.get()) == 0);
+      if (waits) CHECK(HVD_CUDA(StreamWaitEvent)(reader.get(), event, 0) == 0);
+      one.sum(&input, &output, 1, reader);
+      reader.synchronize();
+      writer.synchronize();
+      if (output != next) ++wrong;
+    }
+    CHECK(HVD_CUDA(EventDestroy)(event) == 0);
+    return wrong;
+  };
+  const Variable soon("HVD_DOUBLE_LAUNCH_US", "0");
+  for (const char* seed : {"1", "2", "3"}) {
+    const Variable of("HVD_DOUBLE_SEED", seed);
+    CHECK(sums(true) == 0);
+    CHECK(sums(false) > 0);
+    const Variable ignores("HVD_DOUBLE_IGNORES", "cudaStreamWaitEvent");
+    CHECK(sums(true) > 0);
+  }
+}
+
 TEST_CASE("a process with findings" * doctest::skip()) {
   const Variable rules("HVD_DOUBLE_RULES", "one_launcher");
   const Variable late("HVD_DOUBLE_LAUNCH_US", "20000");
