@@ -39,7 +39,7 @@ class OpCase {
     batch.op = op;
     batch.reduce_op = HVD_SUM;
     batch.dtype = dtype;
-    batch.device = op_memory().device;
+    batch.device = op_memory().device + own_device();
     batch.process_set = set;
     batch.prescale = batch.postscale = 1;
   }

@@ -26,6 +26,12 @@
 
 namespace hvd::test {
 
+// The device of the rank whose thread this is; see PluginLinks::has_device_per_rank.
+inline int32_t& own_device() {
+  static thread_local int32_t device = 0;
+  return device;
+}
+
 struct PluginStore {
   std::mutex mutex;
   std::condition_variable changed;
@@ -151,6 +157,8 @@ struct PluginLinks {
   ProcessWorld* processes = nullptr;
   // The op may have no part in worlds after one that was aborted, and says so.
   bool ends_with_abort = false;
+  // Ranks are threads, and each has the device with its number.
+  bool has_device_per_rank = false;
 };
 
 class PluginRank {
@@ -165,6 +173,7 @@ class PluginRank {
     config_.struct_size = sizeof config_;
     config_.rank = rank;
     config_.size = static_cast<int32_t>(machines.size());
+    if (links.has_device_per_rank) config_.local_rank = rank;
     char text[512] = "";
     opened =
         links.controller->open(&host_.vtable, &config_, &controller_context_, text, sizeof text);
@@ -332,6 +341,7 @@ inline void run_plugin_world(const PluginLinks& links, const std::vector<int32_t
   std::vector<std::thread> threads;
   for (size_t i = 0; i < machines.size(); ++i) {
     threads.emplace_back([&, i] {
+      if (links.has_device_per_rank) own_device() = static_cast<int32_t>(i);
       PluginRank rank(links, store, static_cast<int32_t>(i), machines);
       CHECK(rank.error == "");
       CHECK(rank.opened == HVD_OK);

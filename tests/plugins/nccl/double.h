@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct Rule {
 };
 constexpr Rule kOneThread{"one_thread", true};       // inside of a communicator at a time
 constexpr Rule kOneLauncher{"one_launcher", false};  // thread that launches on a device at a time
+constexpr Rule kLaunchOrder{"launch_order", false};  // of communicators, equal on all ranks
+constexpr Rule kPlaces{"places", true};              // each kernel gets one of HVD_DOUBLE_PLACES
 bool is_checked(const Rule& rule);
 // Adds a finding: a line on standard error with the stack, and exit code 86 of the process, unless a test
 // takes the finding before (hvd_double_take_findings).
@@ -44,6 +47,8 @@ struct Call {
   }
   bool is_collective() const { return kind < kSend; }
 };
+// How many groups of each communicator a device had launched before a group.
+using LaunchCounts = std::map<std::string, uint64_t>;
 size_t width_of(int type);
 int dtype_of(int type);
 

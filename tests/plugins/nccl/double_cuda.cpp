@@ -104,6 +104,7 @@ struct Event {
 
 namespace {
 
+constexpr int kDevices = 32;
 constexpr int kInvalidValue = 1, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
 
 int& current_device() {
@@ -146,12 +147,12 @@ using namespace hvd::test_double;
 extern "C" {
 
 int cudaGetDeviceCount(int* count) {
-  *count = static_cast<int>(variable("HVD_DOUBLE_DEVICES", 4));
+  *count = static_cast<int>(variable("HVD_DOUBLE_DEVICES", kDevices));
   return 0;
 }
 int cudaSetDevice(int device) {
   if (is_ignored("cudaSetDevice")) return 0;
-  if (device < 0 || device >= variable("HVD_DOUBLE_DEVICES", 4)) return kInvalidDevice;
+  if (device < 0 || device >= variable("HVD_DOUBLE_DEVICES", kDevices)) return kInvalidDevice;
   current_device() = device;
   return 0;
 }

@@ -24,6 +24,7 @@ using Bytes = std::vector<std::byte>;
 
 // The calls and data of one rank in one group.
 struct Part {
+  LaunchCounts before;  // launches of the rank's device before
   std::vector<Call> calls;
   std::vector<Bytes> inputs, outputs;  // data of each call
 };
@@ -129,8 +130,42 @@ bool run(std::vector<Part>& parts) {
   return true;
 }
 
+bool receive_counts(int socket, LaunchCounts* counts) {
+  uint64_t size = 0;
+  if (!receive_all(socket, &size, sizeof size)) return false;
+  for (uint64_t i = 0; i < size; ++i) {
+    uint64_t length = 0, count = 0;
+    if (!receive_all(socket, &length, sizeof length)) return false;
+    std::string communicator(length, ' ');
+    if (!receive_all(socket, communicator.data(), length) ||
+        !receive_all(socket, &count, sizeof count)) {
+      return false;
+    }
+    (*counts)[communicator] = count;
+  }
+  return true;
+}
+
+// Ranks that have two communicators in common launch the groups of both in one order.
+void compare_orders(const std::vector<Part>& parts, const std::string& name) {
+  for (size_t one = 0; one < parts.size(); ++one) {
+    for (size_t other = one + 1; other < parts.size(); ++other) {
+      for (const auto& [communicator, count] : parts[one].before) {
+        const auto found = parts[other].before.find(communicator);
+        if (found == parts[other].before.end() || found->second == count) continue;
+        return report(kLaunchOrder, "before a group of " + name + " its rank " +
+                                        std::to_string(one) + " launched " + std::to_string(count) +
+                                        " groups of " + communicator + ", and its rank " +
+                                        std::to_string(other) + " launched " +
+                                        std::to_string(found->second));
+      }
+    }
+  }
+}
+
 bool receive_part(int socket, Part* part) {
   uint64_t count = 0;
+  if (!receive_counts(socket, &part->before)) return false;
   if (!receive_all(socket, &count, sizeof count)) return false;
   for (uint64_t i = 0; i < count; ++i) {
     Call call{};
@@ -147,7 +182,7 @@ bool receive_part(int socket, Part* part) {
   return true;
 }
 
-void serve(UniqueFd listener) {
+void serve(UniqueFd listener, const std::string& name) {
   std::vector<UniqueFd> ranks;
   for (int32_t joined = 0, size = 1; joined < size; ++joined) {
     UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -163,6 +198,7 @@ void serve(UniqueFd listener) {
     std::vector<Part> parts(ranks.size());
     for (size_t i = 0; i < ranks.size(); ++i)
       good = good && receive_part(ranks[i].get(), &parts[i]);
+    if (good) compare_orders(parts, name);
     const bool agrees = good && run(parts);
     for (size_t i = 0; i < ranks.size(); ++i) {
       // '-': they called different things; '!': one is gone.
@@ -199,7 +235,7 @@ std::string open_hub() {
       ::listen(listener.get(), 64) != 0) {
     return {};
   }
-  std::thread(serve, std::move(listener)).detach();
+  std::thread(serve, std::move(listener), name).detach();
   return name;
 }
 

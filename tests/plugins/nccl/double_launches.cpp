@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -51,6 +52,44 @@ void DeviceLaunches::begin(int thread, const std::string& communicator) {
 void DeviceLaunches::end() {
   const MutexLock lock(mutex_);
   --under_way_;
+}
+
+void DeviceLaunches::add(const std::string& communicator) {
+  const MutexLock lock(mutex_);
+  counts_[communicator] = 0;
+}
+
+void DeviceLaunches::remove(const std::string& communicator) {
+  const MutexLock lock(mutex_);
+  counts_.erase(communicator);
+}
+
+void DeviceLaunches::launch(const std::string& communicator,
+                            const std::function<void(const LaunchCounts&)>& enqueue) {
+  const MutexLock lock(mutex_);
+  enqueue(counts_);
+  const auto count = counts_.find(communicator);
+  if (count != counts_.end()) ++count->second;
+}
+
+void DeviceLaunches::take_place() {
+  const int64_t places = variable("HVD_DOUBLE_PLACES", INT64_MAX);
+  const std::chrono::milliseconds limit(variable("HVD_DOUBLE_PLACE_MS", 20'000));
+  MutexLock lock(mutex_);
+  const auto has_place = [&]() HVD_REQUIRES(mutex_) { return running_ < places; };
+  if (!changed_.wait_for(lock.native(), limit, has_place)) {
+    report(kPlaces, "a kernel waits for a place, and the kernels in all " + std::to_string(places) +
+                        " places wait for other ranks");
+  }
+  ++running_;
+}
+
+void DeviceLaunches::give_place() {
+  {
+    const MutexLock lock(mutex_);
+    --running_;
+  }
+  changed_.notify_all();
 }
 
 }  // namespace hvd::test_double

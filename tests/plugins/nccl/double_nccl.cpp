@@ -104,9 +104,23 @@ size_t bytes_in(const Call& call, int size) {
   return call.kind == Call::kReduceScatter ? bytes * static_cast<size_t>(size) : bytes;
 }
 
-bool send_calls(const Link& link, const std::vector<Pending>& calls) {
+bool send_counts(int socket, const LaunchCounts& counts) {
+  const uint64_t size = counts.size();
+  bool sent = send_all(socket, &size, sizeof size);
+  for (const auto& [communicator, count] : counts) {
+    const uint64_t length = communicator.size();
+    sent = sent && send_all(socket, &length, sizeof length) &&
+           send_all(socket, communicator.data(), length) && send_all(socket, &count, sizeof count);
+  }
+  return sent;
+}
+
+bool send_calls(const Link& link, const std::vector<Pending>& calls, const LaunchCounts& before) {
   const uint64_t count = calls.size();
-  if (!send_all(link.socket.get(), &count, sizeof count)) return false;
+  if (!send_counts(link.socket.get(), before) ||
+      !send_all(link.socket.get(), &count, sizeof count)) {
+    return false;
+  }
   for (const Pending& one : calls) {
     const bool brings = one.call.kind != Call::kBroadcast || one.call.peer == link.rank;
     const uint64_t size = brings ? bytes_in(one.call, link.size) : 0;
@@ -127,9 +141,11 @@ bool send_calls(const Link& link, const std::vector<Pending>& calls) {
 }
 
 // The work of the kernel, once the stream reaches it.
-void run_group(const std::shared_ptr<Link>& link, const std::vector<Pending>& calls) {
+void run_group(const std::shared_ptr<Link>& link, const std::vector<Pending>& calls,
+               const LaunchCounts& before) {
   char answer = '!';
-  if (!send_calls(*link, calls) || !receive_all(link->socket.get(), &answer, 1) || answer != '+') {
+  if (!send_calls(*link, calls, before) || !receive_all(link->socket.get(), &answer, 1) ||
+      answer != '+') {
     return link->become(answer == '-' ? kInvalidUsage : kRemote);
   }
   for (const Pending& one : calls) {
@@ -160,7 +176,13 @@ int finish_group() {
   launches.begin(own_thread(), link->name);
   auto launch = [link, &launches, stream = done.stream, calls = std::move(done.calls)] {
     std::this_thread::sleep_for(std::chrono::microseconds(variable("HVD_DOUBLE_LAUNCH_US", 500)));
-    enqueue(stream, [link, calls] { run_group(link, calls); });
+    launches.launch(link->name, [&](const LaunchCounts& before) {
+      enqueue(stream, [link, &launches, calls, before] {
+        launches.take_place();
+        run_group(link, calls, before);
+        launches.give_place();
+      });
+    });
     launches.end();
     int started = abi::kInProgress;
     link->state.compare_exchange_strong(started, abi::kSuccess);
@@ -218,6 +240,7 @@ void join_hub(const std::shared_ptr<Link>& link) {
 // The caller may end the stream afterwards.
 void give_up(Link& link) {
   ::shutdown(link.socket.get(), SHUT_RDWR);
+  DeviceLaunches::of(link.device).remove(link.name);
   while (link.starting.load() > 0) std::this_thread::yield();
   const hvd::MutexLock lock(link.mutex);
   for (const auto& job : link.jobs) job->end();
@@ -281,6 +304,7 @@ int ncclCommInitRankConfig(abi::Comm** comm, int ranks, abi::UniqueId id, int ra
   link->size = ranks;
   link->device = current_device_number();
   link->is_blocking = config->blocking != 0;
+  DeviceLaunches::of(link->device).add(link->name);
   link->socket.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   log("init " + std::to_string(rank) + " of " + std::to_string(ranks));
   if (link->is_blocking) {

@@ -234,6 +234,52 @@ TEST_CASE("a stream that does not wait for the event of its input reads too earl
   }
 }
 
+namespace {
+
+// Two ranks, each with a device of its own, launch two communicators: on one stream, or if `crossed` on
+// two, and rank 1 in the other order.
+void launch_two_communicators(bool crossed) {
+  const abi::UniqueId ids[] = {Communicator::make_id(), Communicator::make_id()};
+  const auto body = [&](int rank) {
+    const Stream streams[] = {Stream(rank), Stream(rank)};
+    const Communicator first(false, ids[0], rank, 2), second(false, ids[1], rank, 2);
+    float number = 1, results[2] = {};
+    const bool turns = crossed && rank == 1;
+    (turns ? second : first).sum(&number, &results[0], 1, streams[0]);
+    (turns ? first : second).sum(&number, &results[1], 1, streams[crossed ? 1 : 0]);
+    for (const Stream& stream : streams) stream.synchronize();
+    CHECK(results[0] == 2);
+    CHECK(results[1] == 2);
+  };
+  std::thread other([&] { body(1); });
+  body(0);
+  other.join();
+}
+
+}  // namespace
+
+TEST_CASE("ranks that launch two communicators in different orders are a finding") {
+  const Variable rules("HVD_DOUBLE_RULES", "launch_order");
+  for (int i = 0; i < 10; ++i) launch_two_communicators(false);
+  CHECK(take_findings() == "");
+  launch_two_communicators(true);
+  CHECK(finds("launch_order: before a group of "));
+}
+
+TEST_CASE("kernels that wait for each other's place are a finding") {
+  const Variable places("HVD_DOUBLE_PLACES", "1");
+  for (int i = 0; i < 10; ++i) launch_two_communicators(false);
+  CHECK(take_findings() == "");
+  const Variable limit("HVD_DOUBLE_PLACE_MS", "1000");
+  // Operations come late, so that the second kernel may have come first after all.
+  std::string found;
+  for (int i = 0; i < 20 && found.empty(); ++i) {
+    launch_two_communicators(true);
+    found = take_findings();
+  }
+  CHECK(found.find("places: a kernel waits for a place") == 0);
+}
+
 TEST_CASE("a process with findings" * doctest::skip()) {
   const Variable rules("HVD_DOUBLE_RULES", "one_launcher");
   const Variable late("HVD_DOUBLE_LAUNCH_US", "20000");

@@ -58,7 +58,7 @@ const hvd_plugin& plugin() {
 const hvd::test::PluginLinks& links() {
   hvd::test::op_memory().device = 0;
   static const hvd::test::PluginLinks kLinks{
-      hvd_builtin_controller_tcp(), &plugin(), {}, {}, nullptr};
+      hvd_builtin_controller_tcp(), &plugin(), {}, {}, nullptr, false, true};
   return kLinks;
 }
 
