@@ -20,6 +20,8 @@ constexpr Rule kOneThread{"one_thread", true};       // inside of a communicator
 constexpr Rule kOneLauncher{"one_launcher", false};  // thread that launches on a device at a time
 constexpr Rule kLaunchOrder{"launch_order", false};  // of communicators, equal on all ranks
 constexpr Rule kPlaces{"places", true};              // each kernel gets one of HVD_DOUBLE_PLACES
+// Memory is used while it is allocated, and the CPU does not touch it while operations may.
+constexpr Rule kMemory{"memory", true};
 bool is_checked(const Rule& rule);
 // Adds a finding: a line on standard error with the stack, and exit code 86 of the process, unless a test
 // takes the finding before (hvd_double_take_findings).

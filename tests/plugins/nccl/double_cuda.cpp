@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "plugins/nccl/double.h"
+#include "plugins/nccl/double_memory.h"
 
 namespace hvd::test_double {
 
@@ -105,7 +106,7 @@ struct Event {
 namespace {
 
 constexpr int kDevices = 32;
-constexpr int kInvalidValue = 1, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
+constexpr int kOutOfMemory = 2, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
 
 int& current_device() {
   static thread_local int device = 0;
@@ -207,25 +208,44 @@ int cudaStreamSynchronize(void* stream) {
 }
 int cudaMallocAsync(void** memory, size_t size, void* stream) {
   if (!is_current_device(stream)) return kInvalidHandle;
-  *memory = std::malloc(size);
   log("malloc");
-  return *memory == nullptr ? kInvalidValue : 0;
+  *memory = allocate(size, MemoryKind::kDevice);
+  return *memory == nullptr ? kOutOfMemory : 0;
 }
 int cudaFreeAsync(void* memory, void* stream) {
-  enqueue(stream, [memory] { std::free(memory); });
+  enqueue(stream, [memory] { release(memory); });
   log("free");
   return 0;
 }
 int cudaMallocManaged(void** memory, size_t size, unsigned) {
-  *memory = std::malloc(size + 1);
-  return *memory == nullptr ? kInvalidValue : 0;
+  *memory = allocate(size, MemoryKind::kManaged);
+  return *memory == nullptr ? kOutOfMemory : 0;
 }
 int cudaFree(void* memory) {
-  std::free(memory);
+  if (memory != nullptr) release(memory);
   return 0;
 }
+int cudaHostAlloc(void** memory, size_t size, unsigned) {
+  *memory = allocate(size, MemoryKind::kPinned);
+  return *memory == nullptr ? kOutOfMemory : 0;
+}
+int cudaFreeHost(void* memory) { return cudaFree(memory); }
+// Host memory that is not pinned is read before the call returns, and written before it returns.
 int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void* stream) {
-  enqueue(stream, [=] { std::memcpy(to, from, size); });
+  const int device = static_cast<Stream*>(stream)->device;
+  const bool stages = !is_of_double(from) && is_of_double(to);
+  auto staged = std::make_shared<std::vector<std::byte>>();
+  const auto* bytes = static_cast<const std::byte*>(from);
+  if (stages) staged->assign(bytes, bytes + size);
+  auto reads = std::make_shared<const MemoryUse>(from, "cudaMemcpyAsync", device);
+  auto writes = std::make_shared<const MemoryUse>(to, "cudaMemcpyAsync", device);
+  enqueue(stream, [=]() mutable {
+    const bool is_there = reads->check() && writes->check();
+    if (is_there) std::memcpy(for_kernel(to), stages ? staged->data() : for_kernel(from), size);
+    reads.reset();
+    writes.reset();
+  });
+  if (is_of_double(from) && !is_of_double(to)) return cudaStreamSynchronize(stream);
   return 0;
 }
 int cudaLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {

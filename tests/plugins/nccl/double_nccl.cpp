@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "plugins/nccl/double.h"
 #include "plugins/nccl/double_group_job.h"
 #include "plugins/nccl/double_launches.h"
+#include "plugins/nccl/double_memory.h"
 #include "plugins/nccl/double_occupancy.h"
 
 namespace abi = hvd::ops::nccl::abi;
@@ -85,6 +87,12 @@ struct Pending {
   const std::byte* from;
   std::byte* to;
   double factor;
+  // From the call until the kernel is over.
+  std::shared_ptr<const MemoryUse> reads, writes;
+
+  bool check() const {
+    return (reads == nullptr || reads->check()) && (writes == nullptr || writes->check());
+  }
 };
 // The group that this thread is in.
 struct Group {
@@ -124,7 +132,8 @@ bool send_calls(const Link& link, const std::vector<Pending>& calls, const Launc
   for (const Pending& one : calls) {
     const bool brings = one.call.kind != Call::kBroadcast || one.call.peer == link.rank;
     const uint64_t size = brings ? bytes_in(one.call, link.size) : 0;
-    std::vector<std::byte> input(one.from, one.from + size);
+    const std::byte* from = for_kernel(one.from);
+    std::vector<std::byte> input(from, from + size);
     if (one.factor != 1) {
       const int dtype = dtype_of(one.call.type);
       hvd::ops::scale(input.data(), input.data(), dtype,
@@ -144,6 +153,9 @@ bool send_calls(const Link& link, const std::vector<Pending>& calls, const Launc
 void run_group(const std::shared_ptr<Link>& link, const std::vector<Pending>& calls,
                const LaunchCounts& before) {
   char answer = '!';
+  if (!std::all_of(calls.begin(), calls.end(), [](const Pending& one) { return one.check(); })) {
+    return link->become(kUnhandledCuda);
+  }
   if (!send_calls(*link, calls, before) || !receive_all(link->socket.get(), &answer, 1) ||
       answer != '+') {
     return link->become(answer == '-' ? kInvalidUsage : kRemote);
@@ -151,7 +163,7 @@ void run_group(const std::shared_ptr<Link>& link, const std::vector<Pending>& ca
   for (const Pending& one : calls) {
     uint64_t size = 0;
     if (!receive_all(link->socket.get(), &size, sizeof size) ||
-        !receive_all(link->socket.get(), one.to, size)) {
+        !receive_all(link->socket.get(), for_kernel(one.to), size)) {
       return link->become(kRemote);
     }
   }
@@ -174,12 +186,14 @@ int finish_group() {
   link->starting.fetch_add(1);
   DeviceLaunches& launches = DeviceLaunches::of(link->device);
   launches.begin(own_thread(), link->name);
-  auto launch = [link, &launches, stream = done.stream, calls = std::move(done.calls)] {
+  auto launch = [link, &launches, stream = done.stream,
+                 calls = std::make_shared<std::vector<Pending>>(std::move(done.calls))] {
     std::this_thread::sleep_for(std::chrono::microseconds(variable("HVD_DOUBLE_LAUNCH_US", 500)));
     launches.launch(link->name, [&](const LaunchCounts& before) {
       enqueue(stream, [link, &launches, calls, before] {
         launches.take_place();
-        run_group(link, calls, before);
+        run_group(link, *calls, before);
+        calls->clear();
         launches.give_place();
       });
     });
@@ -219,8 +233,12 @@ int add(Call call, const void* from, void* to, abi::Comm* comm, void* stream) {
   if (now.comm == nullptr) comm->link->occupancy.enter("a group");  // until finish_group
   now.comm = comm;
   now.stream = stream;
-  now.calls.push_back(
-      {call, static_cast<const std::byte*>(from), static_cast<std::byte*>(to), factor});
+  const auto use = [device = comm->link->device](const void* memory) {
+    return memory == nullptr ? nullptr
+                             : std::make_shared<const MemoryUse>(memory, "a collective", device);
+  };
+  now.calls.push_back({call, static_cast<const std::byte*>(from), static_cast<std::byte*>(to),
+                       factor, use(from), use(to)});
   return now.depth == 0 ? finish_group() : abi::kSuccess;
 }
 

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <string>
@@ -46,10 +47,9 @@ std::string take_findings() {
   of_double<int(char*, size_t)>("hvd_double_take_findings")(text.data(), text.size());
   return text.c_str();
 }
-bool finds(const std::string& words) {
+void check_finds(const std::string& words) {
   const std::string found = take_findings();
-  INFO(found);
-  return found.find(words) != std::string::npos;
+  CHECK_MESSAGE(found.find(words) != std::string::npos, found);
 }
 
 // A stream on a device, which becomes that of this thread.
@@ -191,7 +191,7 @@ TEST_CASE("two threads that launch on one device are a finding") {
   std::thread other([&] { launch(second, 0); });
   launch(first, 0);
   other.join();
-  CHECK(finds("launches on the same device"));
+  check_finds("launches on the same device");
 }
 
 TEST_CASE("a communicator of a group, and one that blocks, is done when the call returns") {
@@ -263,7 +263,7 @@ TEST_CASE("ranks that launch two communicators in different orders are a finding
   for (int i = 0; i < 10; ++i) launch_two_communicators(false);
   CHECK(take_findings() == "");
   launch_two_communicators(true);
-  CHECK(finds("launch_order: before a group of "));
+  check_finds("launch_order: before a group of ");
 }
 
 TEST_CASE("kernels that wait for each other's place are a finding") {
@@ -278,6 +278,169 @@ TEST_CASE("kernels that wait for each other's place are a finding") {
     found = take_findings();
   }
   CHECK(found.find("places: a kernel waits for a place") == 0);
+}
+
+namespace {
+
+// Managed memory of the double.
+class Numbers {
+ public:
+  explicit Numbers(size_t count) {
+    REQUIRE(of_double<int(void**, size_t, unsigned)>("cudaMallocManaged")(
+                &memory_, count * sizeof(float), 1) == 0);
+  }
+  ~Numbers() { free(); }
+  Numbers(const Numbers&) = delete;
+  float* data() const { return static_cast<float*>(memory_); }
+  void free() {
+    if (memory_ != nullptr) of_double<int(void*)>("cudaFree")(std::exchange(memory_, nullptr));
+  }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+// The streams wait as long as the object lives.
+class Held {
+ public:
+  explicit Held(const Stream& stream) : stream_(stream) {
+    HVD_CUDA(LaunchHostFunc)
+    (
+        stream.get(),
+        [](void* flag) {
+          while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+        },
+        &may_go_);
+  }
+  ~Held() {
+    may_go_.store(true);
+    stream_.synchronize();
+  }
+  Held(const Held&) = delete;
+
+ private:
+  const Stream& stream_;
+  std::atomic<bool> may_go_{false};
+};
+
+}  // namespace
+
+TEST_CASE("memory that the CPU touches before an operation on it is over is a finding") {
+  const Stream stream;
+  const Communicator one(false);
+  const Numbers input(1000), output(1000);
+  std::fill_n(input.data(), 1000, 2.0F);
+  one.sum(input.data(), output.data(), 1000, stream);
+  stream.synchronize();
+  CHECK(output.data()[999] == 2);
+  CHECK(take_findings() == "");
+  for (float* touched : {input.data(), output.data()}) {
+    const Held held(stream);
+    one.sum(input.data(), output.data(), 1000, stream);
+    touched[999] = 3;
+    check_finds("memory: the CPU reads or writes ");
+  }
+  const Variable ignores("HVD_DOUBLE_IGNORES", "cudaStreamSynchronize");
+  bool is_found = false;
+  for (int i = 0; i < 1000 && !is_found; ++i) {
+    one.sum(input.data(), output.data(), 1000, stream);
+    stream.synchronize();
+    static_cast<void>(*static_cast<volatile float*>(output.data()));
+    is_found = take_findings().starts_with("memory: the CPU reads or writes ");
+  }
+  CHECK(is_found);
+}
+
+TEST_CASE("memory that is freed before an operation on it is over is a finding") {
+  const Stream stream;
+  const Communicator one(false);
+  Numbers early(10), late(10);
+  float result[10];
+  {
+    const Held held(stream);
+    one.sum(early.data(), result, 10, stream);
+    early.free();
+  }
+  const std::string found = take_findings();
+  CHECK(found.find("is freed while an operation refers to it") != std::string::npos);
+  CHECK(found.find("a collective comes to ") != std::string::npos);
+  const Communicator other(false);
+  other.sum(late.data(), result, 10, stream);
+  stream.synchronize();
+  float* const address = late.data();
+  late.free();
+  CHECK(take_findings() == "");
+  other.sum(address, result, 10, stream);
+  stream.synchronize();
+  check_finds("memory: a collective refers to ");
+}
+
+TEST_CASE("an operation on one device with memory of another is a finding") {
+  const Stream zero(0);
+  const Numbers numbers(10);
+  const Stream one(1);
+  float result[10];
+  {
+    const Communicator on_one(false);
+    on_one.sum(numbers.data(), result, 10, one);
+    one.synchronize();
+    check_finds("memory: a collective on device 1 refers to ");
+  }
+  HVD_CUDA(SetDevice)(0);
+  const Communicator on_zero(false);
+  on_zero.sum(numbers.data(), result, 10, zero);
+  zero.synchronize();
+  CHECK(take_findings() == "");
+}
+
+TEST_CASE("memory of a device is for operations only, and ends") {
+  const Stream stream;
+  const Variable limit("HVD_DOUBLE_MEMORY", "1000000");
+  void *first = nullptr, *second = nullptr;
+  CHECK(HVD_CUDA(MallocAsync)(&first, 900'000, stream.get()) == 0);
+  CHECK(HVD_CUDA(MallocAsync)(&second, 900'000, stream.get()) == 2);
+  const float number = 5;
+  float copy = 0;
+  CHECK(HVD_CUDA(MemcpyAsync)(first, &number, sizeof number, abi::kCopyDefault, stream.get()) == 0);
+  CHECK(HVD_CUDA(MemcpyAsync)(&copy, first, sizeof copy, abi::kCopyDefault, stream.get()) == 0);
+  CHECK(copy == 5);  // not pinned, so that the call waited
+  CHECK(take_findings() == "");
+  static_cast<void>(*static_cast<volatile float*>(first));
+  check_finds("memory: the CPU reads or writes ");
+  HVD_CUDA(FreeAsync)(first, stream.get());
+  stream.synchronize();
+  CHECK(HVD_CUDA(MallocAsync)(&second, 900'000, stream.get()) == 0);
+  CHECK(second != first);
+  HVD_CUDA(FreeAsync)(second, stream.get());
+  HVD_CUDA(FreeAsync)(second, stream.get());
+  stream.synchronize();
+  check_finds("is freed, and is no memory that was allocated");
+}
+
+TEST_CASE("a copy reads and writes pinned memory when its stream comes to it") {
+  const Stream stream;
+  void *pinned = nullptr, *memory = nullptr;
+  CHECK(of_double<int(void**, size_t, unsigned)>("cudaHostAlloc")(&pinned, sizeof(float), 0) == 0);
+  CHECK(HVD_CUDA(MallocAsync)(&memory, sizeof(float), stream.get()) == 0);
+  float& number = *static_cast<float*>(pinned);
+  number = 1;
+  {
+    const Held held(stream);
+    CHECK(HVD_CUDA(MemcpyAsync)(memory, pinned, sizeof number, abi::kCopyDefault, stream.get()) ==
+          0);
+    number = 2;  // too early: the copy reads it
+  }
+  {
+    const Held held(stream);
+    CHECK(HVD_CUDA(MemcpyAsync)(pinned, memory, sizeof number, abi::kCopyDefault, stream.get()) ==
+          0);
+    number = 3;
+  }
+  CHECK(number == 2);
+  HVD_CUDA(FreeAsync)(memory, stream.get());
+  stream.synchronize();
+  CHECK(of_double<int(void*)>("cudaFreeHost")(pinned) == 0);
+  CHECK(take_findings() == "");
 }
 
 TEST_CASE("a process with findings" * doctest::skip()) {

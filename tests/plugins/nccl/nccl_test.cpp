@@ -46,7 +46,29 @@ class NoGpu {
   static bool is_true() { return !std::filesystem::exists("/dev/nvidiactl"); }
 };
 
+template <typename Function>
+Function* of_double(const char* name) {
+  static const auto library = hvd::SharedLibrary::open(HVD_NCCL_DOUBLE);
+  REQUIRE(library.ok());
+  return reinterpret_cast<Function*>(library->symbol(name));
+}
+
+// Tensors lie in memory that the CPU may touch while no operation refers to it.
+void use_memory_of_double() {
+  auto& memory = hvd::test::op_memory();
+  memory.device = 0;
+  memory.take = [](size_t size) {
+    void* taken = nullptr;
+    REQUIRE(of_double<int(int)>("cudaSetDevice")(hvd::test::own_device()) == 0);
+    REQUIRE(of_double<int(void**, size_t, unsigned)>("cudaMallocManaged")(&taken, size, 1) == 0);
+    return taken;
+  };
+  memory.give_back = [](void* taken) { of_double<int(void*)>("cudaFree")(taken); };
+}
+
 const hvd_plugin& plugin() {
+  static const bool uses_memory = (use_memory_of_double(), true);
+  static_cast<void>(uses_memory);
   static const bool kIsSet = ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1) == 0 &&
                              ::setenv("HOROVOD_CUDA_LIBRARY", HVD_NCCL_DOUBLE, 1) == 0;
   REQUIRE(kIsSet);
@@ -56,17 +78,9 @@ const hvd_plugin& plugin() {
 }
 
 const hvd::test::PluginLinks& links() {
-  hvd::test::op_memory().device = 0;
   static const hvd::test::PluginLinks kLinks{
       hvd_builtin_controller_tcp(), &plugin(), {}, {}, nullptr, false, true};
   return kLinks;
-}
-
-template <typename Function>
-Function* of_double(const char* name) {
-  static const auto library = hvd::SharedLibrary::open(HVD_NCCL_DOUBLE);
-  REQUIRE(library.ok());
-  return reinterpret_cast<Function*>(library->symbol(name));
 }
 
 // One rank, driven by hand.
@@ -145,6 +159,12 @@ class Log {
   const Variable variable_;
 };
 
+// Into host memory it waits for the copy.
+void copy(void* to, const void* from, size_t size, void* stream) {
+  CHECK(of_double<int(void*, const void*, size_t, int, void*)>("cudaMemcpyAsync")(to, from, size, 4,
+                                                                                  stream) == 0);
+}
+
 struct SumOfFloats : hvd::test::OpCase {
   explicit SumOfFloats(int32_t set = 0) : OpCase(HVD_ALLREDUCE, HVD_FLOAT32, set) {
     batch.device = 0;
@@ -169,17 +189,16 @@ TEST_CASE("a batch waits on the device for its event, and no thread waits with i
         while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
       },
       &may_go);
-  of_double<int(void*, void*)>("cudaEventRecord")(event, stream);
-
   SumOfFloats work;
   auto& tensor = work.add(1000, 1, 1000, [](size_t) { return 1.0; });
-  auto* input = static_cast<float*>(const_cast<void*>(tensor.input));
+  const std::vector<float> late(1000, 7.0F);
+  copy(const_cast<void*>(tensor.input), late.data(), late.size() * sizeof(float), stream);
+  of_double<int(void*, void*)>("cudaEventRecord")(event, stream);
   hvd_batch batch = work.ready(0);
   batch.ready_events = &event;
   Outcome outcome;
   rank.start(batch, outcome);
   for (int i = 0; i < 20; ++i) CHECK(!rank.poll_once(outcome));
-  std::fill_n(input, 1000, 7.0F);
   may_go.store(true);
   REQUIRE(rank.is_over(outcome));
   CHECK(outcome.status == HVD_OK);
@@ -197,6 +216,8 @@ TEST_CASE("outputs that nobody knew the size of are the device's, and go back to
       static_cast<const hvd_framework*>(rank.host.published[HVD_FRAMEWORK_OF_DEVICES]);
   REQUIRE(framework != nullptr);
   const int64_t rows = 6;
+  void* stream = nullptr;
+  of_double<int(void**, unsigned, int)>("cudaStreamCreateWithPriority")(&stream, 1, 0);
   for (int round = 0; round < 2; ++round) {
     hvd::test::OpCase work(HVD_ALLGATHER, HVD_INT32);
     work.batch.device = 0;
@@ -211,9 +232,12 @@ TEST_CASE("outputs that nobody knew the size of are the device's, and go back to
     REQUIRE(rank.is_over(outcome));
     REQUIRE(outcome.status == HVD_OK);
     REQUIRE(made != nullptr);
-    CHECK(static_cast<const int32_t*>(made)[11] == 11);
+    std::vector<int32_t> received(12);
+    copy(received.data(), made, received.size() * sizeof(int32_t), stream);
+    CHECK(received[11] == 11);
     framework->vtable->release(framework->context, 0, made);
   }
+  of_double<int(void*)>("cudaStreamDestroy")(stream);
   CHECK(log.count("malloc") == 2);
   CHECK(log.count("free") == 1);  // the second waits for the next batch
 }
@@ -399,6 +423,7 @@ TEST_CASE("bytes that a broken communicator left in the outputs are no result") 
   for (size_t i = 0; i < 2; ++i) {
     REQUIRE(ranks[i]->opened == HVD_OK);
     ranks[i]->add_set(0, {0, 1});
+    hvd::test::own_device() = static_cast<int32_t>(i);
     works[i].add(10, 1, 10, [](size_t) { return 1.0; });
     works[i].batch.device = static_cast<int32_t>(i);
     ranks[i]->start(works[i].ready(0), outcomes[i]);
@@ -408,6 +433,7 @@ TEST_CASE("bytes that a broken communicator left in the outputs are no result") 
     CHECK(outcomes[i].status == HVD_OK);
     hvd::test::check_outcome(works[i], 0, [](size_t) { return 2.0; });
   }
+  hvd::test::own_device() = 0;
   works[2].add(10, 1, 10, [](size_t) { return 1.0; });
   ranks[0]->start(works[2].ready(1), outcomes[2]);
   // On the stream by now, where it waits for rank 1.
@@ -518,6 +544,7 @@ TEST_CASE("an allreduce goes by hosts where it is asked to, and sums the same") 
     for (const auto& rank : ranks) REQUIRE(rank->opened == HVD_OK);
     on_all([&](size_t i) {
       ranks[i]->add_set(0, {0, 1, 2, 3});
+      hvd::test::own_device() = static_cast<int32_t>(i);
       uint64_t sequence = 0;
       const auto runs = [&](hvd_dtype dtype, double prescale, double postscale, double right) {
         hvd::test::OpCase work(HVD_ALLREDUCE, dtype);
