@@ -3,8 +3,9 @@
     gpu_test.py [DOUBLE [staged]]
 
 Without DOUBLE, the tests need a GPU for each rank, and are skipped otherwise. With DOUBLE, the test library
-of tests/plugins/nccl replaces NCCL and CUDA, and tensors in host memory count as tensors on a GPU. The tests
-then check the order of calls, events, results and gradients, but nothing of a GPU itself.
+of tests/plugins/nccl replaces NCCL and CUDA. Tensors then lie in its memory, get their values late, by a stream,
+and end the process when the CPU touches them while an operation refers to them. The tests check the order of
+calls, events, results and gradients, but nothing of a GPU itself.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+import weakref
 
 DOUBLE = sys.argv[1] if len(sys.argv) > 1 else None
 STAGED = sys.argv[2:] == ["staged"]
@@ -40,7 +42,7 @@ def nccl_code(version):
 
 
 class Stream:
-    """A stream of the test library; the work on its tensors is already done."""
+    """A stream of the test library."""
 
     def __init__(self, library):
         handle = ctypes.c_void_p()
@@ -60,8 +62,35 @@ class Event:
         assert library.cudaEventRecord(handle, ctypes.c_void_p(stream.cuda_stream)) == 0
 
 
+# Functions of a tensor that do not read or write its numbers, and those that return a view.
+METADATA = {"__get__", "data_ptr", "dim", "element_size", "is_complex", "is_conj", "is_contiguous",
+            "is_floating_point", "is_neg", "numel", "requires_grad_", "size", "storage_offset", "stride"}
+VIEWS = {"detach", "reshape", "t", "view"}
+without_functions = getattr(torch._C, "DisableTorchFunctionSubclass", torch._C.DisableTorchFunction)
+
+
+class DoubleTensor(torch.Tensor):
+    """A tensor in memory of the test library. A stream copies it. The CPU does all else, after it has waited for
+    the stream, as a kernel on that stream would."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        name, kwargs = function.__name__, kwargs or {}
+        if name == "copy_" and _devices.cuda.copies(args[0], args[1]):
+            _devices.cuda.copy(args[0], args[1], kwargs.get("non_blocking", False))
+            return args[0]
+        if name == "empty_like" or (name == "clone" and args[0].is_contiguous()):
+            made = _devices.cuda.empty(args[0].shape, args[0].dtype, LOCAL_RANK)
+            return made if name == "empty_like" else made.copy_(args[0], non_blocking=True)
+        if name not in METADATA and name not in VIEWS:
+            _devices.cuda.own.synchronize()
+        with without_functions():
+            result = function(*args, **kwargs)
+            return result.as_subclass(DoubleTensor) if name in VIEWS else result
+
+
 class DoubleCuda:
-    """Replaces _devices.Cuda: every tensor in host memory counts as one on GPU number LOCAL_RANK."""
+    """Replaces _devices.Cuda: every tensor counts as one on GPU number LOCAL_RANK."""
 
     def __init__(self):
         self.library = ctypes.CDLL(DOUBLE)
@@ -88,13 +117,48 @@ class DoubleCuda:
 
     def pinned(self, like):
         self.pins += 1
-        return torch.empty(like.shape, dtype=like.dtype)
+        return self._allocate(self.library.cudaHostAlloc, like.shape, like.dtype)
 
     def view(self, address, size, device):
-        return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=torch.uint8)
+        return self._over((ctypes.c_uint8 * size).from_address(address), (size,), torch.uint8)
 
     def empty(self, shape, dtype, device):
-        return torch.empty(shape, dtype=dtype)
+        return self._allocate(self.library.cudaMallocManaged, shape, dtype)
+
+    def late(self, tensor):
+        """Returns a tensor that gets the values of `tensor` when the stream comes to it."""
+        made = self.empty(tensor.shape, tensor.dtype, LOCAL_RANK)
+        return made.copy_(tensor.contiguous(), non_blocking=True)
+
+    def copies(self, target, source):
+        """Whether the stream can copy the tensor as bytes."""
+        return (target.dtype == source.dtype and target.shape == source.shape
+                and target.is_contiguous() and source.is_contiguous())
+
+    def copy(self, target, source, non_blocking):
+        size = target.numel() * target.element_size()
+        if size:
+            assert self.library.cudaMemcpyAsync(
+                ctypes.c_void_p(target.data_ptr()), ctypes.c_void_p(source.data_ptr()),
+                ctypes.c_size_t(size), 4, ctypes.c_void_p(self.own.cuda_stream)) == 0
+        if not non_blocking:
+            self.own.synchronize()
+
+    def _allocate(self, function, shape, dtype):
+        count = torch.Size(shape).numel()
+        if count == 0:
+            return torch.empty(shape, dtype=dtype).as_subclass(DoubleTensor)
+        size = count * torch.empty((), dtype=dtype).element_size()
+        memory = ctypes.c_void_p()
+        assert function(ctypes.byref(memory), ctypes.c_size_t(size), 1) == 0
+        buffer = (ctypes.c_uint8 * size).from_address(memory.value)
+        # As by torch's allocator, the memory goes back in the order of the stream.
+        weakref.finalize(buffer, self.library.cudaFreeAsync, memory,
+                         ctypes.c_void_p(self.own.cuda_stream)).atexit = False
+        return self._over(buffer, shape, dtype)
+
+    def _over(self, buffer, shape, dtype):
+        return torch.frombuffer(buffer, dtype=dtype).reshape(shape).as_subclass(DoubleTensor)
 
 
 if DOUBLE:
@@ -110,7 +174,7 @@ def in_place(tensor, **arguments):
 
 
 def here(tensor):
-    return tensor.to(DEVICE)
+    return _devices.cuda.late(tensor) if DOUBLE else tensor.to(DEVICE)
 
 
 class GpuTest(RankCase):
