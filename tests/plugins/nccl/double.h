@@ -22,6 +22,8 @@ constexpr Rule kLaunchOrder{"launch_order", false};  // of communicators, equal 
 constexpr Rule kPlaces{"places", true};              // each kernel gets one of HVD_DOUBLE_PLACES
 // Memory is used while it is allocated, and the CPU does not touch it while operations may.
 constexpr Rule kMemory{"memory", true};
+constexpr Rule kHostFunction{"host_function", true};  // does not call CUDA
+constexpr Rule kOneContext{"one_context", false};     // a process uses one device
 bool is_checked(const Rule& rule);
 // Adds a finding: a line on standard error with the stack, and exit code 86 of the process, unless a test
 // takes the finding before (hvd_double_take_findings).

@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "plugins/nccl/double.h"
 #include "plugins/nccl/double_memory.h"
+#include "plugins/nccl/double_process.h"
 
 namespace hvd::test_double {
 
@@ -105,12 +106,18 @@ struct Event {
 
 namespace {
 
-constexpr int kDevices = 32;
 constexpr int kOutOfMemory = 2, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
 
 int& current_device() {
   static thread_local int device = 0;
   return device;
+}
+
+// begin_call, for a function that needs a context on this thread's device.
+int begin_on_device(const char* function) {
+  const int error = begin_call(function);
+  if (error == 0) use_device(current_device());
+  return error;
 }
 
 Event& event_of(void* event) { return *static_cast<Event*>(event); }
@@ -148,13 +155,16 @@ using namespace hvd::test_double;
 extern "C" {
 
 int cudaGetDeviceCount(int* count) {
-  *count = static_cast<int>(variable("HVD_DOUBLE_DEVICES", kDevices));
+  if (const int error = begin_call("cudaGetDeviceCount"); error != 0) return error;
+  *count = count_devices();
   return 0;
 }
 int cudaSetDevice(int device) {
+  if (const int error = begin_call("cudaSetDevice"); error != 0) return error;
   if (is_ignored("cudaSetDevice")) return 0;
-  if (device < 0 || device >= variable("HVD_DOUBLE_DEVICES", kDevices)) return kInvalidDevice;
+  if (device < 0 || device >= count_devices()) return kInvalidDevice;
   current_device() = device;
+  use_device(device);
   return 0;
 }
 int cudaGetDevice(int* device) {
@@ -167,6 +177,7 @@ int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return 0;
 }
 int cudaStreamCreateWithPriority(void** stream, unsigned, int) {
+  if (const int error = begin_on_device("cudaStreamCreateWithPriority"); error != 0) return error;
   *stream = new Stream(current_device());
   return 0;
 }
@@ -175,6 +186,7 @@ int cudaStreamDestroy(void* stream) {
   return 0;
 }
 int cudaEventCreateWithFlags(void** event, unsigned) {
+  if (const int error = begin_on_device("cudaEventCreateWithFlags"); error != 0) return error;
   *event = new Event;
   return 0;
 }
@@ -183,6 +195,7 @@ int cudaEventDestroy(void* event) {
   return 0;
 }
 int cudaEventRecord(void* event, void* stream) {
+  if (const int error = begin_call("cudaEventRecord"); error != 0) return error;
   if (!is_current_device(stream)) return kInvalidHandle;
   const auto record = std::make_shared<Record>();
   event_of(event).last = record;
@@ -190,16 +203,19 @@ int cudaEventRecord(void* event, void* stream) {
   return 0;
 }
 int cudaEventQuery(void* event) {
+  if (const int error = begin_call("cudaEventQuery"); error != 0) return error;
   const auto record = event_of(event).last;
   return record != nullptr && !record->is_reached() ? kNotReady : 0;
 }
 int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
+  if (const int error = begin_call("cudaStreamWaitEvent"); error != 0) return error;
   if (is_ignored("cudaStreamWaitEvent")) return 0;
   const auto record = event_of(event).last;
   if (record != nullptr) enqueue(stream, [record] { record->wait(); });
   return 0;
 }
 int cudaStreamSynchronize(void* stream) {
+  if (const int error = begin_call("cudaStreamSynchronize"); error != 0) return error;
   if (is_ignored("cudaStreamSynchronize")) return 0;
   const auto record = std::make_shared<Record>();
   enqueue(stream, [record] { record->reach(); });
@@ -207,31 +223,37 @@ int cudaStreamSynchronize(void* stream) {
   return 0;
 }
 int cudaMallocAsync(void** memory, size_t size, void* stream) {
+  if (const int error = begin_on_device("cudaMallocAsync"); error != 0) return error;
   if (!is_current_device(stream)) return kInvalidHandle;
   log("malloc");
   *memory = allocate(size, MemoryKind::kDevice);
   return *memory == nullptr ? kOutOfMemory : 0;
 }
 int cudaFreeAsync(void* memory, void* stream) {
+  if (const int error = begin_call("cudaFreeAsync"); error != 0) return error;
   enqueue(stream, [memory] { release(memory); });
   log("free");
   return 0;
 }
 int cudaMallocManaged(void** memory, size_t size, unsigned) {
+  if (const int error = begin_on_device("cudaMallocManaged"); error != 0) return error;
   *memory = allocate(size, MemoryKind::kManaged);
   return *memory == nullptr ? kOutOfMemory : 0;
 }
 int cudaFree(void* memory) {
+  if (const int error = begin_call("cudaFree"); error != 0) return error;
   if (memory != nullptr) release(memory);
   return 0;
 }
 int cudaHostAlloc(void** memory, size_t size, unsigned) {
+  if (const int error = begin_on_device("cudaHostAlloc"); error != 0) return error;
   *memory = allocate(size, MemoryKind::kPinned);
   return *memory == nullptr ? kOutOfMemory : 0;
 }
 int cudaFreeHost(void* memory) { return cudaFree(memory); }
 // Host memory that is not pinned is read before the call returns, and written before it returns.
 int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void* stream) {
+  if (const int error = begin_call("cudaMemcpyAsync"); error != 0) return error;
   const int device = static_cast<Stream*>(stream)->device;
   const bool stages = !is_of_double(from) && is_of_double(to);
   auto staged = std::make_shared<std::vector<std::byte>>();
@@ -249,11 +271,24 @@ int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void* stream) 
   return 0;
 }
 int cudaLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
-  enqueue(stream, [=] { function(argument); });
+  if (const int error = begin_call("cudaLaunchHostFunc"); error != 0) return error;
+  enqueue(stream, [=] {
+    const HostFunction now;
+    if (!has_kernel_failed()) function(argument);
+  });
   return 0;
 }
 const char* cudaGetErrorString(int error) {
-  return error == kInvalidDevice ? "invalid device ordinal" : "an error of the double";
+  switch (error) {
+    case kOutOfMemory:
+      return "out of memory";
+    case kInvalidDevice:
+      return "invalid device ordinal";
+    case kIllegalAddress:
+      return "an illegal memory access was encountered";
+    default:
+      return "an error of the double";
+  }
 }
 
 }  // extern "C"

@@ -458,16 +458,98 @@ TEST_CASE("a process with findings" * doctest::skip()) {
   stream.synchronize();
 }
 
-TEST_CASE("a finding that no test takes is a line, a stack and the process's exit code") {
+namespace {
+
+// The output of this program with one of its skipped cases, and its exit code.
+std::pair<std::string, int> run_case(const std::string& name) {
   const std::string self = "/proc/" + std::to_string(::getpid()) + "/exe";
-  const std::string command = self + " --no-skip --test-case='a process with findings' 2>&1";
+  const std::string command = self + " --no-skip --test-case='" + name + "' 2>&1";
   FILE* child = ::popen(command.c_str(), "r");
   REQUIRE(child != nullptr);
   std::string output;
   for (int next; (next = std::fgetc(child)) != EOF;) output += static_cast<char>(next);
   const int status = ::pclose(child);
   CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 86);
+  return {output, WEXITSTATUS(status)};
+}
+
+}  // namespace
+
+TEST_CASE("a process that initialises CUDA late" * doctest::skip()) {
+  const auto is_initialised = of_double<int()>("hvd_double_is_initialised");
+  const auto devices = [] {
+    int count = -1;
+    CHECK(HVD_CUDA(GetDeviceCount)(&count) == 0);
+    return count;
+  };
+  const Variable two("CUDA_VISIBLE_DEVICES", "4,5");
+  CHECK(is_initialised() == 0);
+  CHECK(devices() == 2);
+  CHECK(is_initialised() == 1);
+  const Variable one("CUDA_VISIBLE_DEVICES", "4");
+  CHECK(devices() == 2);
+  CHECK(HVD_CUDA(SetDevice)(1) == 0);
+  CHECK(HVD_CUDA(SetDevice)(2) == 101);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(HVD_CUDA(SetDevice)(0));
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WEXITSTATUS(status) == 3);
+}
+
+TEST_CASE("a process whose kernel fails" * doctest::skip()) {
+  const Variable after("HVD_DOUBLE_FAULT_AFTER", "1");
+  const Stream stream;
+  const Communicator one(false);
+  float number = 4, result = 0;
+  one.sum(&number, &result, 1, stream);
+  CHECK(HVD_CUDA(StreamSynchronize)(stream.get()) == 0);
+  CHECK(result == 4);
+  bool has_run = false;
+  result = 0;
+  one.sum(&number, &result, 1, stream);
+  const int launched = HVD_CUDA(LaunchHostFunc)(
+      stream.get(), [](void* flag) { *static_cast<bool*>(flag) = true; }, &has_run);
+  CHECK((launched == 0 || launched == 700));  // the kernel may have failed already
+  while (HVD_CUDA(StreamSynchronize)(stream.get()) == 0) std::this_thread::yield();
+  int count = 0;
+  CHECK(HVD_CUDA(GetDeviceCount)(&count) == 700);
+  CHECK(result == 0);
+  CHECK(!has_run);
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES counts until the first call, and a child by fork has no CUDA") {
+  const auto ran = run_case("a process that initialises CUDA late");
+  CHECK_MESSAGE(ran.second == 0, ran.first);
+}
+
+TEST_CASE("after a kernel failed every call fails, and no host function runs") {
+  const auto ran = run_case("a process whose kernel fails");
+  CHECK_MESSAGE(ran.second == 0, ran.first);
+}
+
+TEST_CASE("a host function that calls CUDA is a finding") {
+  const Stream stream;
+  int error = 0;
+  HVD_CUDA(LaunchHostFunc)
+  (
+      stream.get(), [](void* to) { *static_cast<int*>(to) = HVD_CUDA(SetDevice)(0); }, &error);
+  stream.synchronize();
+  CHECK(error == 800);
+  check_finds("host_function: a host function calls cudaSetDevice");
+}
+
+TEST_CASE("contexts on two devices are a finding") {
+  const Variable rules("HVD_DOUBLE_RULES", "one_context");
+  { const Stream zero(0), again(0); }
+  CHECK(take_findings() == "");
+  const Stream other(31);
+  check_finds("one_context: the process makes a context on device 31 beside that on device 0");
+}
+
+TEST_CASE("a finding that no test takes is a line, a stack and the process's exit code") {
+  const auto [output, code] = run_case("a process with findings");
+  CHECK(code == 86);
   CHECK(output.find("double: one_launcher: thread ") != std::string::npos);
   CHECK(output.find("libnccl_double.so") != std::string::npos);
   CHECK(output.find("double: 1 findings") != std::string::npos);

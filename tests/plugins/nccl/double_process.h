@@ -1,0 +1,28 @@
+// The state of CUDA in this process. Any thread.
+#pragma once
+
+namespace hvd::test_double {
+
+constexpr int kIllegalAddress = 700;  // the error of a kernel that failed
+
+// Each function of CUDA begins with it. 0, or the error that the function must return: CUDA does not work in
+// a child by fork, inside of a host function, or after a kernel failed. The first call initialises CUDA.
+int begin_call(const char* function);
+// The number of devices. CUDA_VISIBLE_DEVICES is read by the first call.
+int count_devices();
+// A call that needs a context on the device makes one.
+void use_device(int device);
+
+// A kernel failed: every later call returns the error, and no host function runs.
+void fail_kernel();
+bool has_kernel_failed();
+
+// This thread runs a host function.
+class HostFunction {
+ public:
+  HostFunction();
+  ~HostFunction();
+  HostFunction(const HostFunction&) = delete;
+};
+
+}  // namespace hvd::test_double
