@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "plugins/nccl/double.h"
+#include "plugins/nccl/double_capture.h"
 #include "plugins/nccl/double_memory.h"
 #include "plugins/nccl/double_process.h"
 
@@ -53,6 +54,7 @@ struct Stream {
   void add(std::function<void()> next) {
     {
       const MutexLock lock(mutex);
+      if (capture != nullptr) return capture->keep(std::move(next));
       queue.push_back(std::move(next));
     }
     changed.notify_all();
@@ -71,12 +73,18 @@ struct Stream {
     }
   }
 
+  std::shared_ptr<Capture> own_capture() {
+    const MutexLock lock(mutex);
+    return capture;
+  }
+
   const int device;
   Lateness lateness;  // used by the thread only
   Mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> queue HVD_GUARDED_BY(mutex);
   bool closing HVD_GUARDED_BY(mutex) = false;
+  std::shared_ptr<Capture> capture HVD_GUARDED_BY(mutex);
   std::thread thread;
 };
 
@@ -101,12 +109,15 @@ struct Record {
   bool reached HVD_GUARDED_BY(mutex) = false;
 };
 struct Event {
-  std::shared_ptr<Record> last;  // nullptr: never recorded
+  std::shared_ptr<Record> last;      // nullptr: never recorded
+  std::shared_ptr<Capture> capture;  // that the last record belongs to
 };
 
 namespace {
 
 constexpr int kOutOfMemory = 2, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
+constexpr int kIllegalState = 401, kForbiddenInCapture = 900, kSpoiledCapture = 901,
+              kEventOfCapture = 907, kWrongThread = 908;
 
 int& current_device() {
   static thread_local int device = 0;
@@ -120,12 +131,26 @@ int begin_on_device(const char* function) {
   return error;
 }
 
+Stream& stream_of(void* stream) { return *static_cast<Stream*>(stream); }
+
+// begin_call, for a function that is unsafe while another thread captures.
+int begin_unsafe_call(const char* function) {
+  const int error = begin_call(function);
+  if (error != 0) return error;
+  return Capture::allows_unsafe_call() ? 0 : kForbiddenInCapture;
+}
+
 Event& event_of(void* event) { return *static_cast<Event*>(event); }
 
 }  // namespace
 
 void enqueue(void* stream, std::function<void()> work) {
   static_cast<Stream*>(stream)->add(std::move(work));
+}
+
+void set_capture(void* stream, std::shared_ptr<Capture> capture) {
+  const MutexLock lock(stream_of(stream).mutex);
+  stream_of(stream).capture = std::move(capture);
 }
 
 bool is_current_device(void* stream) {
@@ -185,6 +210,29 @@ int cudaStreamDestroy(void* stream) {
   delete static_cast<Stream*>(stream);
   return 0;
 }
+int cudaStreamBeginCapture(void* stream, int mode) {
+  if (const int error = begin_call("cudaStreamBeginCapture"); error != 0) return error;
+  if (stream_of(stream).own_capture() != nullptr) return kIllegalState;
+  set_capture(stream, Capture::begin(mode, stream));
+  return 0;
+}
+// The double makes no graph.
+int cudaStreamEndCapture(void* stream, void** graph) {
+  if (const int error = begin_call("cudaStreamEndCapture"); error != 0) return error;
+  const std::shared_ptr<Capture> capture = stream_of(stream).own_capture();
+  if (capture == nullptr) return kIllegalState;
+  if (!capture->is_of_this_thread() && capture->mode() != Capture::kRelaxed) return kWrongThread;
+  *graph = nullptr;
+  return capture->end() ? 0 : kSpoiledCapture;
+}
+int cudaStreamIsCapturing(void* stream, int* status) {
+  *status = stream_of(stream).own_capture() != nullptr ? 1 : 0;
+  return 0;
+}
+int cudaThreadExchangeStreamCaptureMode(int* mode) {
+  *mode = Capture::exchange_mode(*mode);
+  return 0;
+}
 int cudaEventCreateWithFlags(void** event, unsigned) {
   if (const int error = begin_on_device("cudaEventCreateWithFlags"); error != 0) return error;
   *event = new Event;
@@ -197,25 +245,32 @@ int cudaEventDestroy(void* event) {
 int cudaEventRecord(void* event, void* stream) {
   if (const int error = begin_call("cudaEventRecord"); error != 0) return error;
   if (!is_current_device(stream)) return kInvalidHandle;
+  event_of(event).capture = stream_of(stream).own_capture();
   const auto record = std::make_shared<Record>();
   event_of(event).last = record;
   enqueue(stream, [record] { record->reach(); });
   return 0;
 }
 int cudaEventQuery(void* event) {
-  if (const int error = begin_call("cudaEventQuery"); error != 0) return error;
+  if (const int error = begin_unsafe_call("cudaEventQuery"); error != 0) return error;
+  if (event_of(event).capture != nullptr) return kEventOfCapture;
   const auto record = event_of(event).last;
   return record != nullptr && !record->is_reached() ? kNotReady : 0;
 }
 int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
   if (const int error = begin_call("cudaStreamWaitEvent"); error != 0) return error;
   if (is_ignored("cudaStreamWaitEvent")) return 0;
+  if (const auto capture = event_of(event).capture; capture != nullptr) {
+    capture->join(stream);
+    set_capture(stream, capture);
+    return 0;
+  }
   const auto record = event_of(event).last;
   if (record != nullptr) enqueue(stream, [record] { record->wait(); });
   return 0;
 }
 int cudaStreamSynchronize(void* stream) {
-  if (const int error = begin_call("cudaStreamSynchronize"); error != 0) return error;
+  if (const int error = begin_unsafe_call("cudaStreamSynchronize"); error != 0) return error;
   if (is_ignored("cudaStreamSynchronize")) return 0;
   const auto record = std::make_shared<Record>();
   enqueue(stream, [record] { record->reach(); });
@@ -241,7 +296,7 @@ int cudaMallocManaged(void** memory, size_t size, unsigned) {
   return *memory == nullptr ? kOutOfMemory : 0;
 }
 int cudaFree(void* memory) {
-  if (const int error = begin_call("cudaFree"); error != 0) return error;
+  if (const int error = begin_unsafe_call("cudaFree"); error != 0) return error;
   if (memory != nullptr) release(memory);
   return 0;
 }

@@ -539,6 +539,71 @@ TEST_CASE("a host function that calls CUDA is a finding") {
   check_finds("host_function: a host function calls cudaSetDevice");
 }
 
+namespace {
+
+using BeginCapture = int(void* stream, int mode);
+using EndCapture = int(void* stream, void** graph);
+constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
+
+// The result of a capture in the mode, during which another thread in a mode of its own asks for an event;
+// and what that thread was answered.
+std::pair<int, int> capture_beside(int mode, int other_mode) {
+  const Stream captured, other;
+  void *event = nullptr, *graph = nullptr;
+  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, abi::kEventDisableTiming) == 0);
+  CHECK(HVD_CUDA(EventRecord)(event, other.get()) == 0);
+  other.synchronize();
+  CHECK(of_double<BeginCapture>("cudaStreamBeginCapture")(captured.get(), mode) == 0);
+  int answer = -1;
+  std::thread([&] {
+    int exchanged = other_mode;
+    CHECK(of_double<int(int*)>("cudaThreadExchangeStreamCaptureMode")(&exchanged) == 0);
+    CHECK(exchanged == kGlobal);
+    answer = HVD_CUDA(EventQuery)(event);
+  }).join();
+  const int ended = of_double<EndCapture>("cudaStreamEndCapture")(captured.get(), &graph);
+  HVD_CUDA(EventDestroy)(event);
+  return {ended, answer};
+}
+
+}  // namespace
+
+TEST_CASE("a thread that is not relaxed spoils the capture of another by an unsafe call") {
+  CHECK(capture_beside(kGlobal, kGlobal) == std::pair{901, 900});
+  CHECK(capture_beside(kGlobal, kRelaxed) == std::pair{0, 0});
+  CHECK(capture_beside(kGlobal, kThreadLocal) == std::pair{0, 0});
+  CHECK(capture_beside(kThreadLocal, kGlobal) == std::pair{0, 0});
+  CHECK(capture_beside(kRelaxed, kGlobal) == std::pair{0, 0});
+}
+
+TEST_CASE("a capture draws in streams that wait for its events, and runs nothing") {
+  const Stream captured, drawn;
+  void *event = nullptr, *graph = nullptr;
+  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, abi::kEventDisableTiming) == 0);
+  int calls = 0;
+  const auto count = [](void* to) { ++*static_cast<int*>(to); };
+  const auto end = of_double<EndCapture>("cudaStreamEndCapture");
+  CHECK(of_double<BeginCapture>("cudaStreamBeginCapture")(captured.get(), kGlobal) == 0);
+  CHECK(HVD_CUDA(LaunchHostFunc)(captured.get(), count, &calls) == 0);
+  CHECK(HVD_CUDA(EventRecord)(event, captured.get()) == 0);
+  CHECK(HVD_CUDA(StreamWaitEvent)(drawn.get(), event, 0) == 0);
+  CHECK(HVD_CUDA(LaunchHostFunc)(drawn.get(), count, &calls) == 0);
+  int status = 0;
+  CHECK(of_double<int(void*, int*)>("cudaStreamIsCapturing")(drawn.get(), &status) == 0);
+  CHECK(status == 1);
+  int from_other = 0;
+  std::thread([&] { from_other = end(captured.get(), &graph); }).join();
+  CHECK(from_other == 908);
+  CHECK(end(captured.get(), &graph) == 0);
+  for (const Stream* stream : {&captured, &drawn}) stream->synchronize();
+  CHECK(calls == 0);
+  CHECK(HVD_CUDA(EventQuery)(event) == 907);
+  CHECK(HVD_CUDA(LaunchHostFunc)(drawn.get(), count, &calls) == 0);
+  drawn.synchronize();
+  CHECK(calls == 1);
+  HVD_CUDA(EventDestroy)(event);
+}
+
 TEST_CASE("contexts on two devices are a finding") {
   const Variable rules("HVD_DOUBLE_RULES", "one_context");
   { const Stream zero(0), again(0); }
