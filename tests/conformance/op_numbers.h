@@ -18,8 +18,10 @@ inline void check_factors(const PluginLinks& links, const std::vector<int32_t>& 
       scaled.batch.prescale = 0.5;
       scaled.batch.postscale = 4;
       scaled.add(2 * size, 1, kept, [&](size_t) { return rank.rank() + 1; });
-      CHECK(set.run(scaled));
-      check_outcome(scaled, 0, [&](size_t) { return size * (size + 1); });
+      if (set.claims(scaled)) {
+        CHECK(set.run(scaled));
+        check_outcome(scaled, 0, [&](size_t) { return size * (size + 1); });
+      }
       OpCase average(op, HVD_INT32);
       average.batch.postscale = 1.0 / size;
       average.batch.divisor = size;

@@ -37,18 +37,23 @@ class Variable {
   const char* const name_;
 };
 
+const char* path_of_double() {
+  const char* path = std::getenv("HVD_TEST_NCCL_DOUBLE");
+  return path == nullptr ? HVD_NCCL_DOUBLE : path;
+}
+
 // For the life of the object, no library of CUDA is named, and this machine has no GPU: see find_gpu.
 class NoGpu {
  public:
   NoGpu() { ::unsetenv("HOROVOD_CUDA_LIBRARY"); }
-  ~NoGpu() { ::setenv("HOROVOD_CUDA_LIBRARY", HVD_NCCL_DOUBLE, 1); }
+  ~NoGpu() { ::setenv("HOROVOD_CUDA_LIBRARY", path_of_double(), 1); }
   NoGpu(const NoGpu&) = delete;
   static bool is_true() { return !std::filesystem::exists("/dev/nvidiactl"); }
 };
 
 template <typename Function>
 Function* of_double(const char* name) {
-  static const auto library = hvd::SharedLibrary::open(HVD_NCCL_DOUBLE);
+  static const auto library = hvd::SharedLibrary::open(path_of_double());
   REQUIRE(library.ok());
   return reinterpret_cast<Function*>(library->symbol(name));
 }
@@ -69,8 +74,8 @@ void use_memory_of_double() {
 const hvd_plugin& plugin() {
   static const bool uses_memory = (use_memory_of_double(), true);
   static_cast<void>(uses_memory);
-  static const bool kIsSet = ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1) == 0 &&
-                             ::setenv("HOROVOD_CUDA_LIBRARY", HVD_NCCL_DOUBLE, 1) == 0;
+  static const bool kIsSet = ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1) == 0 &&
+                             ::setenv("HOROVOD_CUDA_LIBRARY", path_of_double(), 1) == 0;
   REQUIRE(kIsSet);
   const auto loaded = hvd::plugin::load(HVD_NCCL_PLUGIN);
   REQUIRE_MESSAGE(loaded.ok(), loaded.status().message());
