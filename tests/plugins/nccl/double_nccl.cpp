@@ -166,7 +166,9 @@ void run_group(const std::shared_ptr<Link>& link, const std::vector<Pending>& ca
   }
   if (!send_calls(*link, calls, before) || !receive_all(link->socket.get(), &answer, 1) ||
       answer != '+') {
-    return link->become(answer == '-' ? kInvalidUsage : kRemote);
+    link->become(answer == '-' ? kInvalidUsage : kRemote);
+    std::this_thread::sleep_for(std::chrono::microseconds(variable("HVD_DOUBLE_DYING_US", 0)));
+    return;
   }
   for (const Pending& one : calls) {
     uint64_t size = 0;

@@ -393,6 +393,25 @@ TEST_CASE("an operation on one device with memory of another is a finding") {
   CHECK(take_findings() == "");
 }
 
+TEST_CASE("memory that returns to the program while an aborted kernel dies is a finding") {
+  const Variable dying("HVD_DOUBLE_DYING_US", "300000");
+  for (const bool waits : {true, false}) {
+    const Stream stream;
+    const abi::UniqueId id = Communicator::make_id();
+    std::unique_ptr<Communicator> ranks[2];
+    std::thread second([&] { ranks[1] = std::make_unique<Communicator>(true, id, 1, 2); });
+    ranks[0] = std::make_unique<Communicator>(true, id, 0, 2);
+    second.join();
+    Numbers numbers(10);
+    ranks[0]->sum(numbers.data(), numbers.data(), 10, stream);
+    ranks[0]->abort();
+    if (waits) stream.synchronize();
+    numbers.free();
+    if (waits) CHECK(take_findings() == "");
+    if (!waits) check_finds("is freed while an operation refers to it");
+  }
+}
+
 TEST_CASE("memory of a device is for operations only, and ends") {
   const Stream stream;
   const Variable limit("HVD_DOUBLE_MEMORY", "1000000");
