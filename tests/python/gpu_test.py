@@ -1,6 +1,6 @@
 """Tensors on GPUs: through NCCL on the GPU, or through host memory.
 
-    gpu_test.py [DOUBLE [staged]]
+    gpu_test.py [DOUBLE [staged] [TEST...]]
 
 Without DOUBLE, the tests need a GPU for each rank, and are skipped otherwise. With DOUBLE, the test library
 of tests/plugins/nccl replaces NCCL and CUDA. Tensors then lie in its memory, get their values late, by a stream,
@@ -18,8 +18,8 @@ import unittest
 import weakref
 
 DOUBLE = sys.argv[1] if len(sys.argv) > 1 else None
-STAGED = sys.argv[2:] == ["staged"]
-del sys.argv[1:]
+STAGED = sys.argv[2:3] == ["staged"]
+del sys.argv[1 : 3 if STAGED else 2]
 if DOUBLE:
     os.environ.update(HOROVOD_NCCL_LIBRARY=DOUBLE, HOROVOD_CUDA_LIBRARY=DOUBLE)
 if not STAGED:
@@ -86,6 +86,8 @@ class DoubleTensor(torch.Tensor):
             _devices.cuda.own.synchronize()
         with without_functions():
             result = function(*args, **kwargs)
+            if name in {"clone", "contiguous"} and result is not args[0]:
+                return _devices.cuda.late(result)
             return result.as_subclass(DoubleTensor) if name in VIEWS else result
 
 
