@@ -141,11 +141,11 @@ Status NcclThread::choose_device() {
   const NcclApi& api = plan_.api;
   int devices = 0;
   HVD_RETURN_IF_ERROR(api.of_device(api.get_device_count(&devices), "GetDeviceCount"));
+  if (devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));
   if (plan_.device >= devices) {
     return invalid_argument(
         cat("a tensor is on device ", plan_.device, ", and ", api.runtime, " finds ", devices));
   }
-  if (devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));
   device_ = plan_.device == HVD_UNKNOWN_DEVICE ? plan_.local_rank % devices : plan_.device;
   return api.of_device(api.set_device(device_), "SetDevice");
 }
