@@ -172,7 +172,7 @@ void copy(void* to, const void* from, size_t size, void* stream) {
 
 struct SumOfFloats : hvd::test::OpCase {
   explicit SumOfFloats(int32_t set = 0) : OpCase(HVD_ALLREDUCE, HVD_FLOAT32, set) {
-    batch.device = 0;
+    batch.device = hvd::test::own_device();
   }
 };
 
@@ -285,6 +285,7 @@ TEST_CASE("one thread of each rank calls NCCL, and starts batches of all sets in
   std::vector<std::thread> threads;
   for (int32_t i = 0; i < 3; ++i) {
     threads.emplace_back([&, i] {
+      hvd::test::own_device() = i;
       Rank rank(store, i, 3);
       CHECK(rank.opened == HVD_OK);
       for (size_t s = 0; s < sets.size(); ++s) {
@@ -297,7 +298,6 @@ TEST_CASE("one thread of each rank calls NCCL, and starts batches of all sets in
         for (size_t s = 0; s < sets.size(); ++s) {
           if (std::ranges::find(sets[s], i) == sets[s].end()) continue;
           SumOfFloats& work = works.emplace_back(static_cast<int32_t>(s));
-          work.batch.device = i;
           work.add(100, 1, 100, [](size_t) { return 1.0; });
           rank.start(work.ready(round), outcomes.emplace_back());
         }
@@ -311,10 +311,9 @@ TEST_CASE("one thread of each rank calls NCCL, and starts batches of all sets in
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (const auto take = of_double<int(char*, size_t)>("hvd_double_take_findings")) {
-    char findings[4096] = "";
-    CHECK_MESSAGE(take(findings, sizeof findings) == 0, findings);
-  }
+  char findings[4096] = "";
+  const auto take = of_double<int(char*, size_t)>("hvd_double_take_findings");
+  CHECK_MESSAGE(take(findings, sizeof findings) == 0, findings);
 }
 
 TEST_CASE("an error in a communicator is a sentence, and everything there is aborted") {
@@ -450,8 +449,6 @@ TEST_CASE("bytes that a broken communicator left in the outputs are no result") 
 }
 
 TEST_CASE("a batch under way does not spoil the capture of a graph") {
-  const auto begin = of_double<int(void*, int)>("cudaStreamBeginCapture");
-  if (begin == nullptr) return;  // this double has no captures
   Rank rank;
   REQUIRE(rank.opened == HVD_OK);
   void *stream = nullptr, *graph = nullptr;
@@ -459,7 +456,7 @@ TEST_CASE("a batch under way does not spoil the capture of a graph") {
           0);
   StuckDevice& device = StuckDevice::make(rank, 1);
   constexpr int kGlobal = 0;  // the mode that forbids calls of all threads
-  REQUIRE(begin(stream, kGlobal) == 0);
+  REQUIRE(of_double<int(void*, int)>("cudaStreamBeginCapture")(stream, kGlobal) == 0);
   // Longer than the thread waits before it looks for errors.
   CHECK(!rank.is_over(device.outcomes[0], 0.3));
   device.may_go.store(true);
@@ -476,11 +473,11 @@ double sum_of_halves(int op, double value, double prescale, double postscale) {
   std::array<double, 2> results{};
   for (int32_t i = 0; i < 2; ++i) {
     threads.emplace_back([&, i] {
+      hvd::test::own_device() = i;
       Rank rank(store, i, 2);
       CHECK(rank.opened == HVD_OK);
       rank.add_set(0, {0, 1});
       hvd::test::OpCase work(op, HVD_FLOAT16);
-      work.batch.device = i;
       work.batch.prescale = prescale;
       work.batch.postscale = postscale;
       work.add(6, 2, op == HVD_ALLREDUCE ? 6 : i == 0 ? 4 : 2, [&](size_t) { return value; });
@@ -553,7 +550,6 @@ TEST_CASE("an allreduce goes by hosts where it is asked to, and sums the same") 
       uint64_t sequence = 0;
       const auto runs = [&](hvd_dtype dtype, double prescale, double postscale, double right) {
         hvd::test::OpCase work(HVD_ALLREDUCE, dtype);
-        work.batch.device = static_cast<int32_t>(i);
         work.batch.prescale = prescale;
         work.batch.postscale = postscale;
         // A part for each and one that is left, less than that, and one where it lies already.
@@ -645,6 +641,7 @@ TEST_CASE("a tensor without rows names the device, and a rank that has joined ma
   SumOfFloats joined;
   auto& nothing = joined.add(10, 1, 10, [](size_t) { return 0.0; });
   nothing.input = nothing.output = nullptr;
+  hvd::test::own_device() = 1;
   for (hvd::test::OpCase* first : {&empty, static_cast<hvd::test::OpCase*>(&joined)}) {
     Rank rank;
     REQUIRE(rank.opened == HVD_OK);
@@ -660,6 +657,7 @@ TEST_CASE("a tensor without rows names the device, and a rank that has joined ma
       CHECK(outcome.error == "");
     }
   }
+  hvd::test::own_device() = 0;
   // Without any device, the place on the host decides.
   Rank rank;
   REQUIRE(rank.opened == HVD_OK);
@@ -761,14 +759,14 @@ TEST_CASE(
       std::filesystem::temp_directory_path() / ("rccl-" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
   const auto rccl = folder / "librccl.so";
-  std::filesystem::copy_file(HVD_NCCL_DOUBLE, rccl);
+  std::filesystem::copy_file(path_of_double(), rccl);
   CHECK(hvd::SharedLibrary::open(rccl.string()).ok());
   ::unsetenv("HOROVOD_NCCL_LIBRARY");
   char why[512] = "";
   CHECK(plugin().probe(why, sizeof why) == 0);
   CHECK(std::string(why) ==
-        std::string(HVD_NCCL_DOUBLE) + " has no function hipGetDeviceCount: it is too old");
-  ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1);
+        std::string(path_of_double()) + " has no function hipGetDeviceCount: it is too old");
+  ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1);
   std::filesystem::remove_all(folder);
 }
 
@@ -785,7 +783,7 @@ TEST_CASE("probe says what is missing") {
   REQUIRE(loaded.ok());
   CHECK((*loaded)->probe(why, sizeof why) == 0);
   CHECK(std::string(why).find("/nowhere/libnccl.so.2") != std::string::npos);
-  ::setenv("HOROVOD_NCCL_LIBRARY", HVD_NCCL_DOUBLE, 1);
+  ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1);
   if (!NoGpu::is_true()) return;
   const NoGpu nowhere;
   CHECK(plugin().probe(why, sizeof why) == 0);
