@@ -342,8 +342,8 @@ class StuckDevice {
  public:
   // Streams use it until the process ends.
   static StuckDevice& make(Rank& rank, uint64_t batches = 2) {
-    static std::deque<StuckDevice> until_exit;
-    return until_exit.emplace_back(rank, batches);
+    static auto* const until_exit = new std::deque<StuckDevice>;
+    return until_exit->emplace_back(rank, batches);
   }
   StuckDevice(Rank& rank, uint64_t batches) {
     rank.add_set(0);
