@@ -21,7 +21,7 @@ def main():
             print(ran.stdout)
             sys.exit(77)
         if ran.returncode != 0 and not failed:
-            print(ran.stdout[-8000:])
+            print(ran.stdout[-8000:], flush=True)
         if ran.returncode != 0:
             failed.append(seed)
     if failed:
