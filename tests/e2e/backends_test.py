@@ -397,7 +397,8 @@ def test_nccl_conforms_with_one_rank_for_each_gpu():
 
 # A test library replaces NCCL and CUDA on a machine without a GPU: see tests/plugins/nccl.
 DOUBLE = {"HOROVOD_NCCL_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
-          "HOROVOD_CUDA_LIBRARY": str(BUILD / "tests" / "libnccl_double.so")}
+          "HOROVOD_CUDA_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
+          "HVD_DOUBLE_RULES": "all"}
 
 
 def test_nccl_conforms_over_a_double_of_it():

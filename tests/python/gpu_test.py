@@ -21,7 +21,7 @@ DOUBLE = sys.argv[1] if len(sys.argv) > 1 else None
 STAGED = sys.argv[2:3] == ["staged"]
 del sys.argv[1 : 3 if STAGED else 2]
 if DOUBLE:
-    os.environ.update(HOROVOD_NCCL_LIBRARY=DOUBLE, HOROVOD_CUDA_LIBRARY=DOUBLE)
+    os.environ.update(HOROVOD_NCCL_LIBRARY=DOUBLE, HOROVOD_CUDA_LIBRARY=DOUBLE, HVD_DOUBLE_RULES="all")
 if not STAGED:
     os.environ["HOROVOD_GPU_OPERATIONS"] = "NCCL"
 
