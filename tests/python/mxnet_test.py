@@ -87,7 +87,8 @@ class MxnetTest(rank_base.RankBase):
         mixed = hvd.grouped_allreduce([array(self.rank), mine], op=hvd.Sum)
         self.same(mixed[0], total)
         check(mixed[1], total)
-        check(hvd.broadcast(mine, 1), values(1))
+        root = self.size - 1
+        check(hvd.broadcast(mine, root), values(root))
         check(hvd.allgather(mine), numpy.concatenate(self.everybody()))
         check(hvd.grouped_allgather([mine])[0], numpy.concatenate(self.everybody()))
         rows = 6 // self.size
