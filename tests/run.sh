@@ -293,8 +293,9 @@ if step build.release build release all; then
     run_ctest release build -LE "e2e|$release_only" -j "$test_jobs"
     background sanitized_builds >"$results/sanitized_builds.log" 2>&1
     sanitized_builds=$!
-    # Few at a time, also where there are many processors: hosts are watched against the clock.
-    run_ctest release-e2e build -L e2e -LE "$release_only" -j 3
+    # Few at a time, also where there are many processors: hosts are watched against the clock. Most tests wait for
+    # the greater part of their time, so that two processors run four.
+    run_ctest release-e2e build -L e2e -LE "$release_only" -j 4
     if [[ $tier == release ]]; then run_ctest release-soak build -L soak; fi
   fi
 fi
