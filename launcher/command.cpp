@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 
 #include "base/check.h"
@@ -37,12 +36,6 @@ std::string absolute(const std::string& path) {
   std::error_code error;
   const auto found = std::filesystem::absolute(path, error);
   return error ? path : found.lexically_normal().string();
-}
-
-// 0 when all of it was written.
-int print(const std::string& text) {
-  const bool written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  return written ? 0 : kExitLauncher;
 }
 
 // A file that is missing is made: the launcher is the first to need it.
@@ -168,18 +161,19 @@ int run_on_joined_hosts(const Options& options, JoinQueue& join_queue,
 int answer(const Options& options) {
   const LaunchSettings& settings = options.settings;
   const size_t width = text_width(STDOUT_FILENO);
-  if (settings.questions.help_all) return print(full_help_text(width));
+  if (settings.questions.help_all) return print_answer(full_help_text(width));
   if (settings.questions.help) {
-    return print(options.command.size() == 1 ? topic_help_text(options.command.front(), width)
-                                             : help_text(width));
+    return print_answer(options.command.size() == 1
+                            ? topic_help_text(options.command.front(), width)
+                            : help_text(width));
   }
-  if (settings.questions.version) return print(HVD_VERSION "\n");
+  if (settings.questions.version) return print_answer(HVD_VERSION "\n");
   if (settings.questions.completion.has_value())
-    return print(completion(to_lower(settings.questions.completion.value_or(""))));
+    return print_answer(completion(to_lower(settings.questions.completion.value_or(""))));
   if (settings.questions.manual.has_value())
-    return print(manual(to_lower(settings.questions.manual.value_or(""))));
+    return print_answer(manual(to_lower(settings.questions.manual.value_or(""))));
   const CheckAnswer checked = asks_hosts(settings) ? check_hosts(options) : check_build(options);
-  const int printed = print(checked.text);
+  const int printed = print_answer(checked.text);
   return checked.exit_code != 0 ? checked.exit_code : printed;
 }
 
@@ -244,8 +238,8 @@ Result<OutputFolder> take_output_folder(const LaunchSettings& settings) {
 
 int show_plan(const Options& options, const SlotPlan& plan) {
   const bool is_json = options.settings.questions.json || ::isatty(STDOUT_FILENO) != 1;
-  return print(is_json ? plan_as_json(plan, options.settings)
-                       : plan_as_table(plan, options.settings));
+  return print_answer(is_json ? plan_as_json(plan, options.settings)
+                              : plan_as_table(plan, options.settings));
 }
 
 }  // namespace hvd::launcher

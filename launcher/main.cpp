@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
@@ -8,7 +9,9 @@
 #include "base/standard_streams.h"
 #include "launcher/attempts.h"
 #include "launcher/check/bug_report.h"
+#include "launcher/check/init.h"
 #include "launcher/cli/commands.h"
+#include "launcher/cli/manual.h"
 #include "launcher/command.h"
 #include "launcher/detach/detached_run.h"
 #include "launcher/inspect/look_inside.h"
@@ -26,6 +29,11 @@ int main(int argc, char** argv) {
   log::set_identity("horovodrun");
   log::set_timestamps(false);
   if (asks_for_report(arguments)) return write_report(arguments);
+  if (asks_for_config(arguments)) return make_config(arguments);
+  if (arguments.empty()) {
+    std::fputs(first_screen().c_str(), stderr);
+    return kExitBadInput;
+  }
   bool wants_json = false;
   const auto options = parse_options(arguments, &wants_json);
   if (wants_json) log::set_format(log::Format::kJson);

@@ -4,7 +4,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <optional>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "horovod/version.h"
 #include "launcher/check/check_build.h"
 #include "launcher/check/format.h"
@@ -173,27 +171,6 @@ std::string redact_lines(const std::string& text, const Redactor& redactor) {
   return join(lines, "\n");
 }
 
-Status write_new_file(const std::string& path, std::string_view text) {
-  const std::string context = cat("cannot write the report ", printable(path));
-  const UniqueFd file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file && errno == EEXIST) {
-    return failed_precondition(cat(context, ": the file exists; remove it or name another file"));
-  }
-  if (!file) return system_error(context, errno);
-  while (!text.empty()) {
-    const ssize_t size = ::write(file.get(), text.data(), text.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) {
-      const int error = errno;
-      ::unlink(path.c_str());
-      return system_error(context, error);
-    }
-    text.remove_prefix(static_cast<size_t>(size));
-  }
-  return {};
-}
-
 }  // namespace
 
 bool asks_for_report(std::span<const std::string> arguments) {
@@ -209,7 +186,7 @@ int write_report(std::span<const std::string> arguments) {
   }
   if (::faccessat(AT_FDCWD, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
     return refuse(failed_precondition(cat("cannot write the report ", printable(path),
-                                          ": the file exists; remove it or name another file")));
+                                          ": the file exists; remove or rename it")));
   }
   // A value in the environment that no launcher accepts may be what the report is about.
   std::vector<std::string> flags = {"--check-build", "--verbose"};
@@ -229,7 +206,8 @@ int write_report(std::span<const std::string> arguments) {
           "\n[environment]\n", describe_environment(redactor), "\n[settings]\n",
           parsed.ok() ? describe_settings(options.settings, redactor)
                       : redactor.redact(parsed.status().message()) + "\n");
-  if (const Status status = write_new_file(path, text); !status.ok()) return refuse(status);
+  if (const Status status = create_text_file(path, "the report", text, 0600); !status.ok())
+    return refuse(status);
   print_message(cat("wrote ", printable(path), "; read it before you attach it to a bug report"));
   return 0;
 }

@@ -71,12 +71,12 @@ const CheckRow* find_row(const CheckTable& rows, const CheckRow& like) {
   return nullptr;
 }
 
-// "on a, b: 2.13.0; on c: 1.13.1", or empty when all hosts say the same.
-std::string difference(std::span<const HostCheck> hosts, const CheckRow& like) {
+// `find` returns the row of a host, or null.
+std::string difference_by(std::span<const HostCheck> hosts, const auto& find) {
   std::vector<std::pair<std::string, std::vector<std::string>>> answers;
   for (const HostCheck& host : hosts) {
     if (!host.rows.ok()) continue;
-    const CheckRow* row = find_row(*host.rows, like);
+    const CheckRow* row = find(*host.rows);
     std::string answer = "no such row";
     if (row != nullptr) answer = row->works ? row->version : row->why;
     if (row != nullptr && row->works && answer.empty()) answer = "works";
@@ -171,7 +171,8 @@ std::string compare_checks(std::span<const HostCheck> hosts, bool verbose) {
   if (names.empty()) return silent;
   const CheckTable common = common_rows(hosts);
   std::string table = lay_out(common, verbose, [&](const CheckRow& row) -> std::string {
-    const std::string words = difference(hosts, row);
+    const std::string words =
+        difference_by(hosts, [&](const CheckTable& rows) { return find_row(rows, row); });
     if (!words.empty()) differing.push_back(row.name);
     if (verbose) return described(row, words.empty() ? found(row) : words);
     return words.empty() ? "" : cat(": ", words);
@@ -193,6 +194,13 @@ std::string interpreters_of(std::span<const HostCheck> hosts) {
   parts.reserve(hosts_of.size());
   for (const auto& [path, names] : hosts_of) parts.push_back(cat(path, " on ", join(names, ", ")));
   return join(parts, "; ");
+}
+
+std::string difference(std::span<const HostCheck> hosts, std::string_view name) {
+  return difference_by(hosts, [&](const CheckTable& rows) -> const CheckRow* {
+    const auto row = std::ranges::find(rows, name, &CheckRow::name);
+    return row == rows.end() ? nullptr : &*row;
+  });
 }
 
 std::string comparison_as_json(std::span<const HostCheck> hosts) {

@@ -33,6 +33,8 @@ Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
 // "/usr/bin/python3 on a, b; /opt/python3 on c": those that the hosts' rows of Python name.
 std::string interpreters_of(std::span<const HostCheck> hosts);
+// "on a, b: 2.13.0; on c: 1.13.1" for the row of this name, or empty when all hosts that answered say the same.
+std::string difference(std::span<const HostCheck> hosts, std::string_view name);
 // {"version": ..., "hosts": {NAME: what check_as_json gives, or {"error": ...}}}
 std::string comparison_as_json(std::span<const HostCheck> hosts);
 

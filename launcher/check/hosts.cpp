@@ -115,20 +115,26 @@ bool asks_hosts(const LaunchSettings& settings) {
   return settings.hosts.list.has_value() || settings.hosts.hostfile.has_value();
 }
 
-CheckAnswer check_hosts(const Options& options) {
-  const LaunchSettings& settings = options.settings;
-  if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
+Result<std::vector<HostCheck>> ask_hosts(const Options& options) {
   const Options job = asking_job(options);
-  auto chosen = choose_hosts(settings);
-  if (!chosen.ok()) return {"", refuse(chosen.status())};
+  HVD_ASSIGN_OR_RETURN(std::vector<Host> chosen, choose_hosts(options.settings));
   std::vector<HostCheckProcess> processes;
-  for (Host& host : *chosen) {
+  for (Host& host : chosen) {
     host.slots = 1;
     processes.emplace_back(job, host);
   }
   std::vector<HostCheck> hosts;
   hosts.reserve(processes.size());
   for (HostCheckProcess& process : processes) hosts.push_back(process.answer());
+  return hosts;
+}
+
+CheckAnswer check_hosts(const Options& options) {
+  const LaunchSettings& settings = options.settings;
+  if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
+  const auto asked = ask_hosts(options);
+  if (!asked.ok()) return {"", refuse(asked.status())};
+  const std::vector<HostCheck>& hosts = *asked;
   const bool some_silent =
       std::ranges::any_of(hosts, [](const HostCheck& host) { return !host.rows.ok(); });
   const bool is_plain = !settings.questions.json && !settings.job.verbose;

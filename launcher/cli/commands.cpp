@@ -64,6 +64,16 @@ constexpr std::array kCommands = {
         "config file and environment, without secrets. COMMAND does not run. Read the file "
         "before you publish it.\n",
         "horovodrun report\nhorovodrun report slow.txt -np 8 -H a:4,b:4 python3 train.py\n"},
+    Command{
+        "init", "[HOST...]", "Write a config file for your hosts, and test them.",
+        "HOST is a host as -H takes it, with its slots behind a colon. The file is horovodrun.yaml "
+        "in the present directory, for --config-file; it must not exist. Its comments name the "
+        "settings "
+        "that many jobs have. init then starts an agent on each host, says which Python and which "
+        "frameworks it finds there, and ends with ready, or with what is in the way and exit code "
+        "1.\n"
+        "Without hosts, init prints the names in ~/.ssh/config, and connects to none of them.\n",
+        "horovodrun init\nhorovodrun init a:4 b:4\n"},
     Command{"help", "[TOPIC]", "Print the common flags, or all of a topic.",
             "TOPIC is a group of flags, or a command of horovodrun.\n",
             "horovodrun help hosts\nhorovodrun help exec\n"},

@@ -18,6 +18,10 @@ namespace {
 constexpr char kUsage[] = "horovodrun -np N [-H HOST:SLOTS,...] [flags] COMMAND [ARGUMENTS...]";
 constexpr char kSummary[] =
     "Start a command once on each slot of the hosts, as the ranks of one job.";
+constexpr char kExamples[] =
+    "  horovodrun -np 2 python3 train.py       on this machine\n"
+    "  horovodrun -H a:4,b:4 python3 train.py  two hosts, by ssh\n"
+    "  horovodrun init a:4 b:4                 set up these hosts\n";
 
 // The date of the last change of the text of the man pages.
 constexpr const char* kManualDate = "2026-11-25";
@@ -483,9 +487,16 @@ std::string command_text(const Command& command, size_t width) {
 
 }  // namespace
 
+std::string first_screen() {
+  return cat(
+      kSummary, "\n\n", kExamples,
+      "\nhorovodrun --help lists commands and common flags; man horovodrun has all of them.\n"
+      "horovodrun --check-build shows which frameworks and backends work here.\n");
+}
+
 std::string help_text(size_t width) {
-  std::string text =
-      cat(indented(kSummary, 0, width), "\n", indented(cat("Usage: ", kUsage), 0, width));
+  std::string text = cat(indented(kSummary, 0, width), "\n",
+                         indented(cat("Usage: ", kUsage), 0, width), "\n", kExamples);
   text += commands_text(width);
   for (const std::string& topic : all_topics()) {
     const std::string flags = topic_text(topic, width, true);

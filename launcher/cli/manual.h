@@ -7,6 +7,8 @@
 
 namespace hvd::launcher {
 
+// Without arguments: eight lines with three commands.
+std::string first_screen();
 // --help: the common flags by topic, in lines of at most `width` columns, or of the longest flag.
 std::string help_text(size_t width);
 // --help TOPIC: all flags and variables of a topic in all_topics(), or the help of a command in

@@ -16,6 +16,11 @@ std::string line_of(std::string_view sentence) {
 
 void print_message(std::string_view sentence) { std::fputs(line_of(sentence).c_str(), stderr); }
 
+int print_answer(const std::string& text) {
+  const bool is_written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
+  return is_written ? 0 : kExitLauncher;
+}
+
 int refuse(const Status& why) {
   print_message(why.message());
   return kExitBadInput;

@@ -15,6 +15,8 @@ struct OutputChunk;
 std::string line_of(std::string_view sentence);
 // One sentence on standard error.
 void print_message(std::string_view sentence);
+// Writes an answer to standard output. Returns 0 when all of it was written, else kExitLauncher.
+int print_answer(const std::string& text);
 // Says on standard error why nothing was started; returns kExitBadInput.
 int refuse(const Status& why);
 

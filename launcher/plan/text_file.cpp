@@ -53,4 +53,26 @@ Result<std::string> read_text_file(const std::string& path, std::string_view wha
   }
 }
 
+Status create_text_file(const std::string& path, std::string_view what, std::string_view text,
+                        mode_t mode) {
+  const std::string context = cat("cannot write ", what, " ", printable(path));
+  const UniqueFd file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+  if (!file && errno == EEXIST) {
+    return failed_precondition(cat(context, ": the file exists; remove or rename it"));
+  }
+  if (!file) return system_error(context, errno);
+  while (!text.empty()) {
+    const ssize_t size = ::write(file.get(), text.data(), text.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) {
+      const int error = errno;
+      ::unlink(path.c_str());
+      return system_error(context, error);
+    }
+    text.remove_prefix(static_cast<size_t>(size));
+  }
+  return {};
+}
+
 }  // namespace hvd::launcher

@@ -9,9 +9,11 @@
 
 #include "base/text.h"
 #include "horovod/version.h"
+#include "launcher/check/first_config.h"
 #include "launcher/check/format.h"
 #include "launcher/check/probe.h"
 #include "launcher/check/remedy.h"
+#include "launcher/cli/config_file.h"
 
 namespace hvd::launcher {
 namespace {
@@ -172,6 +174,53 @@ TEST_CASE("a probe ends with its child, whoever else holds its pipe, and ends th
     has_ended = stat.empty() || stat.find(") Z ") != std::string::npos;
   }
   CHECK(has_ended);
+}
+
+TEST_CASE("a first config file is one, with all comments too") {
+  const std::string text = first_config("a:2,b:2");
+  Settings settings;
+  REQUIRE(apply_config(text, "horovodrun.yaml", settings).ok());
+  CHECK(settings.text("hosts") == "a:2,b:2");
+  CHECK_FALSE(settings.is_set("num_proc"));
+  std::string all;
+  int keys = 0;
+  for (const std::string& line : split(text, '\n')) {
+    const bool is_key = line.starts_with("# ") &&
+                        line.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", 2) == line.find(": ");
+    keys += is_key ? 1 : 0;
+    all += cat(is_key ? line.substr(2) : line, "\n");
+  }
+  CHECK(keys == 9);
+  Settings every;
+  const Status status = apply_config(all, "horovodrun.yaml", every);
+  CHECK_MESSAGE(status.ok(), status.message());
+  CHECK(every.text("network_interfaces") == "eth0");
+}
+
+TEST_CASE("hosts of a file of ssh are those that Host names") {
+  CHECK(
+      names_in_ssh_config(
+          "Host a b\n  HostName 10.0.0.1\n\thost=\"c\" *.d !e a # f\nMatch host g\nHosts h\nHost\n"
+          "Host ?\nHOST\tj\r\n") == std::vector<std::string>{"a", "b", "c", "j"});
+  CHECK(names_in_ssh_config("").empty());
+}
+
+TEST_CASE("software that differs between hosts is named, and a host without an answer says why") {
+  const auto with = [](const char* torch, bool works) {
+    return CheckTable{{"Available Frameworks", "PyTorch", works, "no module", torch, "/torch"},
+                      {"Available Tensor Operations", "MPI", works, "no"},
+                      {kOtherRows, "Python", true, "", "3.11.2", "/usr/bin/python3"}};
+  };
+  const std::vector<HostCheck> alike = {{"a", with("2.13.0", true)}, {"b", with("2.13.0", true)}};
+  CHECK(differing_software(alike).empty());
+  CHECK(host_summary(alike[0]) == "Python 3.11.2 (/usr/bin/python3), PyTorch 2.13.0");
+  const std::vector<HostCheck> others = {{"a", with("2.13.0", true)},
+                                         {"b", with("1.13.1", true)},
+                                         {"c", unavailable("it is switched off")}};
+  CHECK(differing_software(others) ==
+        std::vector<std::string>{"PyTorch (on a: 2.13.0; on b: 1.13.1)"});
+  CHECK(host_summary(others[2]) == "it is switched off");
+  CHECK(host_summary({"a", with("", false)}) == "Python 3.11.2 (/usr/bin/python3), no framework");
 }
 
 }  // namespace hvd::launcher

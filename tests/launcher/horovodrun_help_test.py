@@ -19,6 +19,47 @@ class Questions(unittest.TestCase):
             self.assertEqual(result.returncode, 0)
             self.assertRegex(result.stdout.decode(), r"^\d+\.\d+\.\d+\n$")
 
+    def test_without_arguments_eight_lines_show_where_to_begin(self):
+        result = run()
+        self.assertEqual((result.returncode, result.stdout), (2, b""))
+        shown = result.stderr.decode().splitlines()
+        self.assertEqual(len(shown), 8)
+        self.assertLessEqual(max(map(len, shown)), 100)
+        self.assertEqual(len([line for line in shown if line.startswith("  horovodrun ")]), 3)
+
+    def test_init_writes_a_config_file_and_tests_its_hosts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = {"cwd": folder, "env": {**os.environ, "HOME": folder}}
+            result = run("init", **job)
+            self.assertEqual((result.returncode, result.stderr), (0, b""))
+            self.assertIn(b"/.ssh/config names no hosts.\n", result.stdout)
+            os.mkdir(f"{folder}/.ssh")
+            with open(f"{folder}/.ssh/config", "w", encoding="utf-8") as config:
+                config.write("Host login production*\n  User me\nHost gpu1\n")
+            result = run("init", **job)
+            self.assertIn(b"/.ssh/config: login, gpu1\nNone of them was contacted.\n", result.stdout)
+            self.assertEqual(os.listdir(folder), [".ssh"])
+            result = run("init", "-np", "2", **job)
+            self.assertEqual((result.returncode, result.stdout), (2, b""))
+            self.assertIn(b"init takes hosts alone", result.stderr)
+            result = run("init", "localhost:2", **job)
+            self.assertEqual((result.returncode, result.stderr), (0, b"horovodrun: wrote horovodrun.yaml\n"))
+            self.assertRegex(result.stdout.decode(), r"\Alocalhost: Python .*\nready: .*\n\Z")
+            result = run("--config-file", "horovodrun.yaml", "--tag", "none", "sh", "-c", "echo $HOROVOD_RANK", **job)
+            self.assertEqual((result.returncode, lines(result.stdout)), (0, ["0", "1"]))
+            with open(f"{folder}/horovodrun.yaml", encoding="utf-8") as config:
+                written = config.read()
+            result = run("init", "localhost", **job)
+            self.assertEqual((result.returncode, result.stdout), (2, b""))
+            self.assertIn(b"horovodrun.yaml: the file exists; remove or rename it", result.stderr)
+            with open(f"{folder}/horovodrun.yaml", encoding="utf-8") as config:
+                self.assertEqual(config.read(), written)
+            os.remove(f"{folder}/horovodrun.yaml")
+            result = run("init", "localhost", "no-such-host.invalid", **job)
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stdout.decode(), r"\nno-such-host.invalid: .*does not resolve.*\n"
+                                                     r"not ready: no-such-host.invalid; ")
+
     def test_help_shows_the_flags(self):
         result = run("--help")
         self.assertEqual((result.returncode, result.stderr), (0, b""))

@@ -1,0 +1,82 @@
+#include "launcher/check/init.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "launcher/check/first_config.h"
+#include "launcher/check/hosts.h"
+#include "launcher/output/report.h"
+#include "launcher/plan/text_file.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr const char* kFile = "horovodrun.yaml";
+
+int show_known_hosts() {
+  const std::string path = environment_variable("HOME").value_or("/") + "/.ssh/config";
+  std::vector<std::string> names;
+  if (::access(path.c_str(), F_OK) == 0) {
+    const auto text = read_text_file(path, "the configuration of ssh");
+    if (!text.ok()) return refuse(text.status());
+    names = names_in_ssh_config(*text);
+  }
+  std::string text = names.empty() ? cat(path, " names no hosts.\n")
+                                   : cat("Hosts in ", path, ": ", printable(join(names, ", ")),
+                                         "\nNone of them was contacted.\n");
+  return print_answer(cat(text, "Name the hosts of your jobs, as in: horovodrun init ",
+                          names.empty() ? "localhost" : printable(names.front()), "\n"));
+}
+
+// The exit code, after a line for each host.
+int test_hosts(const Options& options) {
+  const auto hosts = ask_hosts(options);
+  if (!hosts.ok()) return refuse(hosts.status());
+  std::vector<std::string> silent;
+  std::string text;
+  for (const HostCheck& host : *hosts) {
+    text += cat(host.host, ": ", host_summary(host), "\n");
+    if (!host.rows.ok()) silent.push_back(host.host);
+  }
+  const std::vector<std::string> differing = differing_software(*hosts);
+  if (!silent.empty()) {
+    text += cat("not ready: ", join(silent, ", "), "; mend that, then: horovodrun --config-file ",
+                kFile, " --check-build\n");
+  } else if (!differing.empty()) {
+    text += cat("not ready: the hosts differ in ", join(differing, ", "),
+                "; install the same version on all hosts\n");
+  } else {
+    text += cat("ready: horovodrun --config-file ", kFile, " python3 train.py\n");
+  }
+  const int printed = print_answer(text);
+  return silent.empty() && differing.empty() ? printed : kExitLauncher;
+}
+
+}  // namespace
+
+bool asks_for_config(std::span<const std::string> arguments) {
+  return !arguments.empty() && arguments[0] == "init";
+}
+
+int make_config(std::span<const std::string> arguments) {
+  const std::vector<std::string> words(arguments.begin() + 1, arguments.end());
+  if (words.empty()) return show_known_hosts();
+  for (const std::string& word : words) {
+    if (!word.starts_with('-')) continue;
+    return refuse(invalid_argument(cat("init takes hosts alone, as in: horovodrun init a:4 b:4; ",
+                                       printable(word), " belongs into ", kFile)));
+  }
+  const std::string list = join(words, ",");
+  const auto options = parse_options(std::vector<std::string>{"--check-build", "-H", list});
+  if (!options.ok()) return refuse(options.status());
+  if (const auto hosts = choose_hosts(options->settings); !hosts.ok())
+    return refuse(hosts.status());
+  const Status written = create_text_file(kFile, "the config file", first_config(list), 0644);
+  if (!written.ok()) return refuse(written);
+  print_message(cat("wrote ", kFile));
+  return test_hosts(*options);
+}
+
+}  // namespace hvd::launcher

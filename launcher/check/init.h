@@ -1,0 +1,16 @@
+// `horovodrun init [HOST...]`: writes a config file for some hosts, and tests these hosts.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace hvd::launcher {
+
+// True when the arguments begin with "init".
+bool asks_for_config(std::span<const std::string> arguments);
+// Without hosts it prints the names in the user's ssh configuration and connects to none of them: they may be
+// machines in production, or ask for passwords. An existing file stays as it is. The exit code: 0 if all hosts are
+// ready.
+int make_config(std::span<const std::string> arguments);
+
+}  // namespace hvd::launcher
