@@ -15,8 +15,9 @@ HERE = pathlib.Path(__file__).parent
 WRONG = {
     "hvd.allreduce(torch.ones(2), name=3)": '"name" to "allreduce"',
     "hvd.broadcast(torch.ones(2))": '"root_rank"',
-    "hvd.alltoall(torch.ones(2)).tolist() + hvd.alltoall(torch.ones(2), [1, 1]).tolist()":
-        '"tuple[Tensor, Tensor]" has no attribute "tolist"',
+    "hvd.alltoall(torch.ones(2)).tolist() + hvd.alltoall(torch.ones(2), [1, 1]).tolist()": (
+        '"tuple[Tensor, Tensor]" has no attribute "tolist"'
+    ),
     "hvd.alreduce(torch.ones(2))": 'has no attribute "alreduce"',
     "hvd.rank() + 'a'": "operand",
     "horovod.run(print, num_proc='two')": '"num_proc" to "run"',
