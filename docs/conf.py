@@ -3,6 +3,7 @@
 Needs Debian's python3-sphinx, python3-myst-parser and furo (packaging/packages-test.txt). The pages stay
 plain Markdown: a code host shows them too.
 """
+
 import os
 import pathlib
 import re

@@ -24,6 +24,7 @@ DATA = Path(__file__).resolve().parent / "data"
 
 def load_digits(part):
     """Images in [0, 1] and digits of the data set `part`, "train" or "t10k"."""
+
     def read(kind, ndim):
         data = gzip.open(DATA / f"{part}-{kind}-idx{ndim}-ubyte.gz").read()
         shape = np.frombuffer(data, ">u4", ndim, 4)
@@ -57,22 +58,25 @@ train_data = train_data.shuffle(2000, seed=1).batch(args.batch_size).take(steps)
 test_images, test_digits = load_digits("t10k")
 
 keras.utils.set_random_seed(1)
-model = keras.Sequential([
-    keras.layers.Conv2D(16, 3, padding="same", activation="relu", input_shape=(8, 8, 1)),
-    keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
-    keras.layers.MaxPooling2D(2),
-    keras.layers.Flatten(),
-    keras.layers.Dense(64, activation="relu"),
-    keras.layers.Dense(10, activation="softmax"),
-])
+model = keras.Sequential(
+    [
+        keras.layers.Conv2D(16, 3, padding="same", activation="relu", input_shape=(8, 8, 1)),
+        keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
+        keras.layers.MaxPooling2D(2),
+        keras.layers.Flatten(),
+        keras.layers.Dense(64, activation="relu"),
+        keras.layers.Dense(10, activation="softmax"),
+    ]
+)
 
 # Horovod: the learning rate grows with the number of processes, as the whole job's batch does, and
 # gradients are averaged before they are used.
 learning_rate = 0.5
 opt = keras.optimizers.Adadelta(learning_rate=learning_rate * hvd.size())
 opt = hvd.DistributedOptimizer(opt)
-model.compile(loss="sparse_categorical_crossentropy", optimizer=opt, metrics=["accuracy"],
-              experimental_run_tf_function=False)
+model.compile(
+    loss="sparse_categorical_crossentropy", optimizer=opt, metrics=["accuracy"], experimental_run_tf_function=False
+)
 
 callbacks = [
     # Horovod: all start from what rank 0 has.
@@ -80,18 +84,20 @@ callbacks = [
     # Horovod: a metric of one process's share says little; average it.
     hvd.callbacks.MetricAverageCallback(),
     # Horovod: large steps hurt a fresh model.
-    hvd.callbacks.LearningRateWarmupCallback(lr=learning_rate * hvd.size(), warmup_epochs=3,
-                                             verbose=1 if hvd.rank() == 0 else 0),
+    hvd.callbacks.LearningRateWarmupCallback(
+        lr=learning_rate * hvd.size(), warmup_epochs=3, verbose=1 if hvd.rank() == 0 else 0
+    ),
 ]
 # Horovod: one process writes files for all.
 if hvd.rank() == 0 and args.folder:
-    callbacks.append(keras.callbacks.ModelCheckpoint(
-        os.path.join(args.folder, "checkpoint-{epoch}.keras")))
+    callbacks.append(keras.callbacks.ModelCheckpoint(os.path.join(args.folder, "checkpoint-{epoch}.keras")))
 if hvd.rank() == 0 and args.logs:
     callbacks.append(keras.callbacks.TensorBoard(args.logs))
 
-model.fit(train_data, epochs=args.epochs, callbacks=callbacks,
-          verbose=2 if hvd.rank() == 0 else 0)
+model.fit(train_data, epochs=args.epochs, callbacks=callbacks, verbose=2 if hvd.rank() == 0 else 0)
 accuracy = model.evaluate(test_images, test_digits, verbose=0)[1]
-print(f"rank {hvd.rank()} of {hvd.size()}: test accuracy {accuracy:.4f}, weights "
-      f"{sum(float(abs(w).astype('float64').sum()) for w in model.get_weights())!r}", flush=True)
+print(
+    f"rank {hvd.rank()} of {hvd.size()}: test accuracy {accuracy:.4f}, weights "
+    f"{sum(float(abs(w).astype('float64').sum()) for w in model.get_weights())!r}",
+    flush=True,
+)

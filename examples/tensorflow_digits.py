@@ -22,6 +22,7 @@ DATA = Path(__file__).resolve().parent / "data"
 
 def load_digits(part):
     """Images in [0, 1], flat, and digits of the data set `part`, "train" or "t10k"."""
+
     def read(kind, ndim):
         data = gzip.open(DATA / f"{part}-{kind}-idx{ndim}-ubyte.gz").read()
         shape = np.frombuffer(data, ">u4", ndim, 4)
@@ -38,18 +39,22 @@ args = parser.parse_args()
 
 # Horovod: find the other processes.
 hvd.init()
-print("Hello, rank = %d, local_rank = %d, size = %d, local_size = %d" % (
-    hvd.rank(), hvd.local_rank(), hvd.size(), hvd.local_size()))
+print(
+    "Hello, rank = %d, local_rank = %d, size = %d, local_size = %d"
+    % (hvd.rank(), hvd.local_rank(), hvd.size(), hvd.local_size())
+)
 
 # Horovod: each process trains on its own share of the data.
 dataset = tf.data.Dataset.from_tensor_slices(load_digits("train"))
 dataset = dataset.shard(hvd.size(), hvd.rank()).repeat().shuffle(2000, seed=1).batch(16)
 
 tf.keras.utils.set_random_seed(1)
-model = tf.keras.Sequential([
-    tf.keras.layers.Dense(64, activation="relu"),
-    tf.keras.layers.Dense(10),
-])
+model = tf.keras.Sequential(
+    [
+        tf.keras.layers.Dense(64, activation="relu"),
+        tf.keras.layers.Dense(10),
+    ]
+)
 loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 # Horovod: the learning rate grows with the number of processes.
 opt = tf.keras.optimizers.Adam(0.001 * hvd.size())
@@ -83,5 +88,8 @@ if hvd.rank() == 0 and args.checkpoint:
 
 test_images, test_digits = load_digits("t10k")
 accuracy = float((model(test_images).numpy().argmax(1) == test_digits).mean())
-print(f"rank {hvd.rank()} of {hvd.size()}: test accuracy {accuracy:.4f}, weights "
-      f"{sum(float(abs(w).astype('float64').sum()) for w in model.get_weights())!r}", flush=True)
+print(
+    f"rank {hvd.rank()} of {hvd.size()}: test accuracy {accuracy:.4f}, weights "
+    f"{sum(float(abs(w).astype('float64').sum()) for w in model.get_weights())!r}",
+    flush=True,
+)

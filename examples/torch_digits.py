@@ -67,8 +67,9 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--checkpoint", metavar="FILE", help="written by rank 0 after each epoch")
-    parser.add_argument("--save-weights", metavar="FILE",
-                        help="weights after training; with {rank} in the name, of every process")
+    parser.add_argument(
+        "--save-weights", metavar="FILE", help="weights after training; with {rank} in the name, of every process"
+    )
     return parser.parse_args()
 
 
@@ -110,8 +111,7 @@ def main():
 
     # Horovod: each process trains on its own share of the data.
     train_set = load_digits("train", dtype)
-    sampler = DistributedSampler(train_set, num_replicas=hvd.size(), rank=hvd.rank(),
-                                 seed=args.seed)
+    sampler = DistributedSampler(train_set, num_replicas=hvd.size(), rank=hvd.rank(), seed=args.seed)
     loader = DataLoader(train_set, batch_size=args.batch_size, sampler=sampler)
     test_set = load_digits("t10k", dtype)
 
@@ -135,17 +135,23 @@ def main():
         loss = hvd.allreduce(torch.tensor(loss), name="loss").item()
         accuracy = test(model, test_set)
         if hvd.rank() == 0:  # Horovod: one process speaks and writes files for all.
-            print(f"epoch {epoch + 1}/{args.epochs}: loss {loss:.4f}, "
-                  f"test accuracy {accuracy:.4f}, {time.time() - epoch_started:.2f} s", flush=True)
+            print(
+                f"epoch {epoch + 1}/{args.epochs}: loss {loss:.4f}, "
+                f"test accuracy {accuracy:.4f}, {time.time() - epoch_started:.2f} s",
+                flush=True,
+            )
             if args.checkpoint:
-                torch.save({"epoch": epoch, "model": model.state_dict(),
-                            "optimizer": optimizer.state_dict()}, args.checkpoint)
+                torch.save(
+                    {"epoch": epoch, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, args.checkpoint
+                )
 
     if args.save_weights and (hvd.rank() == 0 or "{rank}" in args.save_weights):
         torch.save(model.state_dict(), args.save_weights.replace("{rank}", str(hvd.rank())))
     if hvd.rank() == 0:
-        print(f"test accuracy {accuracy:.4f} after {time.time() - started:.1f} s of training on "
-              f"{hvd.size()} processes", flush=True)
+        print(
+            f"test accuracy {accuracy:.4f} after {time.time() - started:.1f} s of training on {hvd.size()} processes",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

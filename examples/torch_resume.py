@@ -1,7 +1,8 @@
 """Trains on handwritten digits with PyTorch, and goes on from its checkpoint.
 
-    horovodrun -np 4 python3 examples/torch_resume.py --epochs 4
+horovodrun -np 4 python3 examples/torch_resume.py --epochs 4
 """
+
 import argparse
 import sys
 from pathlib import Path
@@ -58,6 +59,5 @@ for epoch in range(first, options.epochs):
     if hvd.rank() == 0:
         print(f"epoch {epoch}: loss {loss.item():.3f}", flush=True)
         new = options.checkpoint.with_suffix(".new")
-        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(),
-                    "epoch": epoch + 1}, new)
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}, new)
         new.rename(options.checkpoint)

@@ -7,6 +7,7 @@ Reads the link commands and the headers of each object from ninja, so that nothi
 licences. With --check it prints nothing, and fails where DOCUMENT (docs/third-party-licenses.md) lacks a
 package. Debian's package manager names the packages.
 """
+
 import json
 import pathlib
 import re
@@ -28,8 +29,20 @@ LICENCES = {
     "yaml-cpp": "MIT",
 }
 # Declarations alone come of these: their libraries are opened, or linked, at run time.
-RUN_TIME = {"linux", "glibc", "gcc-12", "openssl", "yaml-cpp", "libssh", "pmix", "openmpi", "mpich", "gloo",
-            "python3.11", "libxcrypt"}
+RUN_TIME = {
+    "linux",
+    "glibc",
+    "gcc-12",
+    "openssl",
+    "yaml-cpp",
+    "libssh",
+    "pmix",
+    "openmpi",
+    "mpich",
+    "gloo",
+    "python3.11",
+    "libxcrypt",
+}
 
 
 def run(*command):
@@ -54,8 +67,10 @@ class Build:
         self.folder = folder
         self.links = {}  # output: (inputs, text of its variables)
         text = (folder / "build.ninja").read_text().replace("$\n", "")
-        pattern = (r"^build ([^:|\n]+?)(?: \|[^:\n]*)?: \S*(?:LINKER|OBJECT|COMPILER)\S* ([^\n]*)\n"
-                   r"((?:  [^\n]*\n)*)")
+        pattern = (
+            r"^build ([^:|\n]+?)(?: \|[^:\n]*)?: \S*(?:LINKER|OBJECT|COMPILER)\S* ([^\n]*)\n"
+            r"((?:  [^\n]*\n)*)"
+        )
         for outputs, inputs, variables in re.findall(pattern, text, re.M):
             for output in outputs.split():
                 self.links[output] = (inputs.split("||")[0].replace("|", " ").split(), variables)
@@ -84,8 +99,7 @@ def packages_of(paths):
     paths = sorted({str(pathlib.Path(path).resolve()) for path in paths})
     found = set()
     for at in range(0, len(paths), 500):
-        done = subprocess.run(["dpkg", "-S", *paths[at:at + 500]], capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(["dpkg", "-S", *paths[at : at + 500]], capture_output=True, text=True, check=False)
         found |= {line.split(": ")[0].split(",")[0] for line in done.stdout.splitlines()}
     return found
 
@@ -106,10 +120,13 @@ def components(build):
             archives |= {library_file(name) for name in ("libc.a", "libstdc++.a", "libgcc.a")}
         elif "-static-libstdc++" in flags:
             archives |= {library_file(name) for name in ("libstdc++.a", "libgcc.a")}
-        headers = {header for part in parts for header in build.headers.get(part, ())
-                   if header.startswith("/usr/include/")}
-        for package, is_archive in [*((each, True) for each in packages_of(archives)),
-                                    *((each, False) for each in packages_of(headers))]:
+        headers = {
+            header for part in parts for header in build.headers.get(part, ()) if header.startswith("/usr/include/")
+        }
+        for package, is_archive in [
+            *((each, True) for each in packages_of(archives)),
+            *((each, False) for each in packages_of(headers)),
+        ]:
             source, version = run("dpkg-query", "-W", "-f", "${source:Package} ${Version}", package).split()
             if is_archive or source not in RUN_TIME:
                 found.setdefault(package, (source, version, set()))[2].add(pathlib.Path(output).name)
@@ -125,30 +142,47 @@ def main():
     found = components(build)
     unknown = sorted({source for source, _, _ in found.values()} - set(LICENCES))
     if unknown:
-        sys.exit(f"sbom.py: LICENCES has no row for {', '.join(unknown)}: read their copyright files and "
-                 "add them")
+        sys.exit(f"sbom.py: LICENCES has no row for {', '.join(unknown)}: read their copyright files and add them")
     if sys.argv[2:3] == ["--check"]:
         text = pathlib.Path(sys.argv[3]).read_text()
         rows = dict(re.findall(r"^\| `([^`]+)` \| [^|]* \| ([^|]+?) \|", text, re.M))
-        wrong = [source for source in sorted({each[0] for each in found.values()})
-                 if rows.get(source) != LICENCES[source]]
+        wrong = [
+            source for source in sorted({each[0] for each in found.values()}) if rows.get(source) != LICENCES[source]
+        ]
         if wrong or not found:
-            sys.exit(f"sbom.py: {sys.argv[3]} has no row with the licence of "
-                     f"{', '.join(wrong) or 'any library'}")
+            sys.exit(f"sbom.py: {sys.argv[3]} has no row with the licence of {', '.join(wrong) or 'any library'}")
         return
     text = (build.folder / "python/horovod/_version.py").read_text()
     version = re.search(r'__version__ = "([^"]+)"', text)[1]
-    print(json.dumps({
-        "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
-        "metadata": {"component": {"type": "application", "name": "horovodrun", "version": version,
-                                   "licenses": [{"expression": "Apache-2.0"}]}},
-        "components": [{
-            "type": "library", "name": source, "version": number,
-            "licenses": [{"expression": LICENCES[source]}],
-            "purl": f"pkg:deb/debian/{package.split(':')[0]}@{number}",
-            "properties": [{"name": "horovod:inside", "value": name} for name in sorted(files)],
-        } for package, (source, number, files) in sorted(found.items())],
-    }, indent=2))
+    print(
+        json.dumps(
+            {
+                "bomFormat": "CycloneDX",
+                "specVersion": "1.5",
+                "version": 1,
+                "metadata": {
+                    "component": {
+                        "type": "application",
+                        "name": "horovodrun",
+                        "version": version,
+                        "licenses": [{"expression": "Apache-2.0"}],
+                    }
+                },
+                "components": [
+                    {
+                        "type": "library",
+                        "name": source,
+                        "version": number,
+                        "licenses": [{"expression": LICENCES[source]}],
+                        "purl": f"pkg:deb/debian/{package.split(':')[0]}@{number}",
+                        "properties": [{"name": "horovod:inside", "value": name} for name in sorted(files)],
+                    }
+                    for package, (source, number, files) in sorted(found.items())
+                ],
+            },
+            indent=2,
+        )
+    )
 
 
 main()

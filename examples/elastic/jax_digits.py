@@ -1,7 +1,8 @@
 """Trains a small network on handwritten digits with JAX, while hosts come and go.
 
-    horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 jax_digits.py
+horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 jax_digits.py
 """
+
 import argparse
 import hashlib
 import sys
@@ -40,8 +41,7 @@ def loss_of(weights, images, labels):
 @jax.jit
 def step(weights, images, labels):
     gradients = jax.grad(loss_of)(weights, images, labels)
-    gradients = [hvd.allreduce(gradient, name=f"gradient.{index}")
-                 for index, gradient in enumerate(gradients)]
+    gradients = [hvd.allreduce(gradient, name=f"gradient.{index}") for index, gradient in enumerate(gradients)]
     return [weight - 0.2 * gradient for weight, gradient in zip(weights, gradients)]
 
 
@@ -55,7 +55,7 @@ def train(state):
         # All ranks together take the images in order.
         while (state.batch + 1) * 32 * hvd.size() <= len(images):
             first = (state.batch * hvd.size() + hvd.rank()) * 32
-            state.weights = step(state.weights, images[first:first + 32], labels[first:first + 32])
+            state.weights = step(state.weights, images[first : first + 32], labels[first : first + 32])
             state.batch += 1
             time.sleep(options.pause)
             state.commit()
@@ -67,5 +67,8 @@ train(state)
 images, labels = load("t10k")
 accuracy = float(jnp.mean(logits_of(state.weights, images).argmax(1) == labels))
 bits = b"".join(numpy.asarray(weight).tobytes() for weight in state.weights)
-print(f"rank {hvd.rank()} of {hvd.size()} ends: test accuracy {accuracy:.3f}, weights "
-      f"{hashlib.sha256(bits).hexdigest()[:12]}", flush=True)
+print(
+    f"rank {hvd.rank()} of {hvd.size()} ends: test accuracy {accuracy:.3f}, weights "
+    f"{hashlib.sha256(bits).hexdigest()[:12]}",
+    flush=True,
+)

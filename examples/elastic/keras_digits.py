@@ -1,7 +1,8 @@
 """Trains a small network on handwritten digits with Model.fit of Keras, while hosts come and go.
 
-    horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 keras_digits.py
+horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 keras_digits.py
 """
+
 import argparse
 import hashlib
 import sys
@@ -24,11 +25,13 @@ options = options.parse_args()
 
 hvd.init()
 images, labels = load("train")
-model = tf.keras.Sequential([tf.keras.layers.Input((64,)),
-                             tf.keras.layers.Dense(64, activation="relu"),
-                             tf.keras.layers.Dense(10)])
-model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.003)),
-              tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model = tf.keras.Sequential(
+    [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(64, activation="relu"), tf.keras.layers.Dense(10)]
+)
+model.compile(
+    hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.003)),
+    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+)
 state = hvd.elastic.KerasState(model, batch=0, epoch=0, ranks=hvd.size())
 
 
@@ -44,22 +47,37 @@ def train(state):
     state.batch = -(-state.batch * state.ranks // hvd.size())
     state.ranks = hvd.size()
     steps = len(images) // (BATCH * hvd.size())
-    callbacks = [Pause(), hvd.elastic.UpdateBatchStateCallback(state),
-                 hvd.elastic.UpdateEpochStateCallback(state), hvd.elastic.CommitStateCallback(state)]
+    callbacks = [
+        Pause(),
+        hvd.elastic.UpdateBatchStateCallback(state),
+        hvd.elastic.UpdateEpochStateCallback(state),
+        hvd.elastic.CommitStateCallback(state),
+    ]
     while state.epoch < options.epochs:
         if state.batch >= steps:  # the ranks have changed after the last batch
             state.epoch, state.batch = state.epoch + 1, 0
             continue
         order = numpy.random.default_rng(state.epoch).permutation(len(images))
-        mine = order[state.batch * BATCH * hvd.size() + hvd.rank()::hvd.size()]
-        model.fit(images[mine], labels[mine], batch_size=BATCH, shuffle=False, verbose=0,
-                  steps_per_epoch=steps - state.batch, initial_epoch=state.epoch,
-                  epochs=state.epoch + 1, callbacks=callbacks)
+        mine = order[state.batch * BATCH * hvd.size() + hvd.rank() :: hvd.size()]
+        model.fit(
+            images[mine],
+            labels[mine],
+            batch_size=BATCH,
+            shuffle=False,
+            verbose=0,
+            steps_per_epoch=steps - state.batch,
+            initial_epoch=state.epoch,
+            epochs=state.epoch + 1,
+            callbacks=callbacks,
+        )
 
 
 train(state)
 images, labels = load("t10k")
 accuracy = float(tf.reduce_mean(tf.cast(tf.argmax(model(images), 1) == labels, tf.float32)))
 weights = b"".join(weight.numpy().tobytes() for weight in model.trainable_variables)
-print(f"rank {hvd.rank()} of {hvd.size()} ends: test accuracy {accuracy:.3f}, weights "
-      f"{hashlib.sha256(weights).hexdigest()[:12]}", flush=True)
+print(
+    f"rank {hvd.rank()} of {hvd.size()} ends: test accuracy {accuracy:.3f}, weights "
+    f"{hashlib.sha256(weights).hexdigest()[:12]}",
+    flush=True,
+)

@@ -1,7 +1,8 @@
 """Trains a small network on handwritten digits with TensorFlow, while hosts come and go.
 
-    horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 tensorflow_digits.py
+horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 tensorflow_digits.py
 """
+
 import argparse
 import hashlib
 import sys
@@ -22,9 +23,9 @@ options = options.parse_args()
 
 hvd.init()
 images, labels = load("train")
-model = tf.keras.Sequential([tf.keras.layers.Input((64,)),
-                             tf.keras.layers.Dense(64, activation="relu"),
-                             tf.keras.layers.Dense(10)])
+model = tf.keras.Sequential(
+    [tf.keras.layers.Input((64,)), tf.keras.layers.Dense(64, activation="relu"), tf.keras.layers.Dense(10)]
+)
 optimizer = tf.keras.optimizers.Adam(0.003)
 loss_function = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 state = hvd.elastic.TensorFlowKerasState(model, optimizer, epoch=0, batch=0)
@@ -45,7 +46,7 @@ def train(state):
         # All ranks together take the images in order.
         while state.batch * 32 * hvd.size() + 32 * hvd.size() <= len(images):
             first = (state.batch * hvd.size() + hvd.rank()) * 32
-            step(tf.constant(images[first:first + 32]), tf.constant(labels[first:first + 32]))
+            step(tf.constant(images[first : first + 32]), tf.constant(labels[first : first + 32]))
             state.batch += 1
             time.sleep(options.pause)
             state.commit()
@@ -57,5 +58,8 @@ train(state)
 images, labels = load("t10k")
 accuracy = float(tf.reduce_mean(tf.cast(tf.argmax(model(images), 1) == labels, tf.float32)))
 weights = b"".join(weight.numpy().tobytes() for weight in model.trainable_variables)
-print(f"rank {hvd.rank()} of {hvd.size()} ends: test accuracy {accuracy:.3f}, weights "
-      f"{hashlib.sha256(weights).hexdigest()[:12]}", flush=True)
+print(
+    f"rank {hvd.rank()} of {hvd.size()} ends: test accuracy {accuracy:.3f}, weights "
+    f"{hashlib.sha256(weights).hexdigest()[:12]}",
+    flush=True,
+)

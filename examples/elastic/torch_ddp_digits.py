@@ -4,6 +4,7 @@ continues from the checkpoint.
 
     horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 torch_ddp_digits.py --checkpoint /shared/digits.pt
 """
+
 import argparse
 import os
 import signal
@@ -38,7 +39,8 @@ data = torch.utils.data.TensorDataset(*map(torch.from_numpy, load("train")))
 sampler = torch.utils.data.DistributedSampler(data, size, rank)
 loader = torch.utils.data.DataLoader(data, batch_size=32, sampler=sampler)
 model = torch.nn.parallel.DistributedDataParallel(
-    torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)))
+    torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
 epoch = 0
 if options.checkpoint.exists():

@@ -1,7 +1,8 @@
 """Trains a small network on handwritten digits with PyTorch, while hosts come and go.
 
-    horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 torch_digits.py
+horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 torch_digits.py
 """
+
 import argparse
 import hashlib
 import sys
@@ -25,8 +26,9 @@ data = torch.utils.data.TensorDataset(*map(torch.from_numpy, load("train")))
 sampler = hvd.elastic.ElasticSampler(data)
 loader = torch.utils.data.DataLoader(data, batch_size=32, sampler=sampler)
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
-optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.003),
-                                     named_parameters=model.named_parameters())
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.Adam(model.parameters(), lr=0.003), named_parameters=model.named_parameters()
+)
 state = hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=0)
 
 
@@ -49,5 +51,8 @@ train(state)
 images, labels = map(torch.from_numpy, load("t10k"))
 accuracy = (model(images).argmax(1) == labels).float().mean().item()
 weights = b"".join(weight.detach().numpy().tobytes() for weight in model.parameters())
-print(f"rank {hvd.rank()} of {hvd.size()} ends: test accuracy {accuracy:.3f}, weights "
-      f"{hashlib.sha256(weights).hexdigest()[:12]}", flush=True)
+print(
+    f"rank {hvd.rank()} of {hvd.size()} ends: test accuracy {accuracy:.3f}, weights "
+    f"{hashlib.sha256(weights).hexdigest()[:12]}",
+    flush=True,
+)

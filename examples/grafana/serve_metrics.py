@@ -1,7 +1,8 @@
 """Counts in a loop, and rank 0 serves the metrics of all ranks at http://127.0.0.1:PORT/metrics for Prometheus.
 
-    horovodrun -np 4 python3 serve_metrics.py --port 9400
+horovodrun -np 4 python3 serve_metrics.py --port 9400
 """
+
 import argparse
 import threading
 import time

@@ -1,7 +1,8 @@
 """Trains the CNN of ../torch_digits.py for two epochs, one process for each task of the job.
 
-    srun --mpi=pmix python train_mnist.py
+srun --mpi=pmix python train_mnist.py
 """
+
 import sys
 from pathlib import Path
 

@@ -1,4 +1,5 @@
 """The handwritten digits of ../data, for the scripts of this folder."""
+
 import gzip
 from pathlib import Path
 
@@ -9,6 +10,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 
 def load(part):
     """Images, n x 64 numbers from 0 to 1, and their digits, of the data set "train" or "t10k"."""
+
     def read(kind, ndim):
         data = gzip.open(DATA / f"{part}-{kind}-idx{ndim}-ubyte.gz").read()
         shape = np.frombuffer(data, ">u4", ndim, 4)

@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with JAX and optax, in all processes of a job."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +12,7 @@ hvd.init()
 numbers = np.random.default_rng(1)
 images, labels = load("train")
 share = len(images) // hvd.size()
-images, labels = images[hvd.rank() * share:][:share], labels[hvd.rank() * share:][:share]
+images, labels = images[hvd.rank() * share :][:share], labels[hvd.rank() * share :][:share]
 
 
 def network(weights, images):
@@ -22,8 +23,10 @@ def loss_function(weights, images, labels):
     return optax.softmax_cross_entropy_with_integer_labels(network(weights, images), labels).mean()
 
 
-weights = {"hidden": jnp.asarray(numbers.normal(0, 0.1, (64, 64)), jnp.float32),
-           "output": jnp.asarray(numbers.normal(0, 0.1, (64, 10)), jnp.float32)}
+weights = {
+    "hidden": jnp.asarray(numbers.normal(0, 0.1, (64, 64)), jnp.float32),
+    "output": jnp.asarray(numbers.normal(0, 0.1, (64, 10)), jnp.float32),
+}
 weights = hvd.broadcast_parameters(weights, root_rank=0)
 optimizer = hvd.DistributedOptimizer(optax.sgd(0.05 * hvd.size(), momentum=0.9))
 state = optimizer.init(weights)

@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with JAX and optax, in one process."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,8 +19,10 @@ def loss_function(weights, images, labels):
     return optax.softmax_cross_entropy_with_integer_labels(network(weights, images), labels).mean()
 
 
-weights = {"hidden": jnp.asarray(numbers.normal(0, 0.1, (64, 64)), jnp.float32),
-           "output": jnp.asarray(numbers.normal(0, 0.1, (64, 10)), jnp.float32)}
+weights = {
+    "hidden": jnp.asarray(numbers.normal(0, 0.1, (64, 64)), jnp.float32),
+    "output": jnp.asarray(numbers.normal(0, 0.1, (64, 10)), jnp.float32),
+}
 optimizer = optax.sgd(0.05, momentum=0.9)
 state = optimizer.init(weights)
 

@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with Keras, in all processes of a job."""
+
 from tensorflow import keras
 
 import horovod.tensorflow.keras as hvd
@@ -8,7 +9,7 @@ hvd.init()
 keras.utils.set_random_seed(1)
 images, labels = load("train")
 share = len(images) // hvd.size()
-images, labels = images[hvd.rank() * share:][:share], labels[hvd.rank() * share:][:share]
+images, labels = images[hvd.rank() * share :][:share], labels[hvd.rank() * share :][:share]
 
 model = keras.Sequential([keras.layers.Dense(64, activation="relu"), keras.layers.Dense(10, activation="softmax")])
 model.build((None, 64))

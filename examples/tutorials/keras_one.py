@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with Keras, in one process."""
+
 from tensorflow import keras
 
 from digits import load

@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with MXNet's Gluon, in all processes of a job."""
+
 import mxnet as mx
 from mxnet import autograd, gluon
 
@@ -9,15 +10,14 @@ hvd.init()
 mx.random.seed(1)
 images, labels = load("train")
 share = len(images) // hvd.size()
-images, labels = images[hvd.rank() * share:][:share], labels[hvd.rank() * share:][:share]
+images, labels = images[hvd.rank() * share :][:share], labels[hvd.rank() * share :][:share]
 data = gluon.data.DataLoader(gluon.data.ArrayDataset(images, labels), 32, shuffle=True, last_batch="discard")
 
 model = gluon.nn.Sequential()
 model.add(gluon.nn.Dense(64, activation="relu", in_units=64), gluon.nn.Dense(10, in_units=64))
 model.initialize(mx.init.Xavier())
 hvd.broadcast_parameters(model.collect_params(), root_rank=0)
-trainer = hvd.DistributedTrainer(model.collect_params(), "sgd",
-                                 {"learning_rate": 0.05 * hvd.size(), "momentum": 0.9})
+trainer = hvd.DistributedTrainer(model.collect_params(), "sgd", {"learning_rate": 0.05 * hvd.size(), "momentum": 0.9})
 loss_function = gluon.loss.SoftmaxCrossEntropyLoss()
 
 for epoch in range(5):

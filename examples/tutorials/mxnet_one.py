@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with MXNet's Gluon, in one process."""
+
 import mxnet as mx
 from mxnet import autograd, gluon
 

@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with TensorFlow, in all processes of a job."""
+
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
@@ -8,7 +9,7 @@ hvd.init()
 tf.keras.utils.set_random_seed(1)
 images, labels = load("train")
 share = len(images) // hvd.size()
-images, labels = images[hvd.rank() * share:][:share], labels[hvd.rank() * share:][:share]
+images, labels = images[hvd.rank() * share :][:share], labels[hvd.rank() * share :][:share]
 data = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(images)).batch(32, drop_remainder=True)
 
 model = tf.keras.Sequential([tf.keras.layers.Dense(64, activation="relu"), tf.keras.layers.Dense(10)])

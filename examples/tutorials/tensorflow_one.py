@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with TensorFlow, in one process."""
+
 import tensorflow as tf
 
 from digits import load

@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with PyTorch, in all processes of a job."""
+
 import torch
 
 import horovod.torch as hvd
@@ -8,7 +9,7 @@ hvd.init()
 torch.manual_seed(1)
 images, labels = map(torch.from_numpy, load("train"))
 share = len(images) // hvd.size()
-images, labels = images[hvd.rank() * share:][:share], labels[hvd.rank() * share:][:share]
+images, labels = images[hvd.rank() * share :][:share], labels[hvd.rank() * share :][:share]
 
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05 * hvd.size(), momentum=0.9)

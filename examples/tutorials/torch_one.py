@@ -1,4 +1,5 @@
 """Trains a small network on handwritten digits with PyTorch, in one process."""
+
 import torch
 
 from digits import load

@@ -1,4 +1,5 @@
 """Each rank of a job prints its number and the sum over all ranks: the first program to start on new hosts."""
+
 import numpy
 
 import horovod.numpy as hvd

@@ -33,10 +33,26 @@ from horovod._library import InitOptions, library
 from horovod.exceptions import HorovodInternalError
 
 __all__ = [
-    "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "gloo_built",
-    "gloo_enabled", "init", "is_homogeneous", "is_initialized", "local_rank", "local_size",
-    "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "rank", "rocm_built",
-    "shutdown", "size",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "gloo_built",
+    "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "rocm_built",
+    "shutdown",
+    "size",
 ]
 
 
@@ -52,8 +68,11 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     scripts; sets can be added later in any case. Raises ValueError for other values, and
     HorovodInternalError when the other ranks do not call it within HOROVOD_INIT_TIMEOUT seconds (600).
     """
-    added = [] if process_sets is None or process_sets == "dynamic" else [
-        process_set for process_set in process_sets if process_set is not _sets.global_process_set]
+    added = (
+        []
+        if process_sets is None or process_sets == "dynamic"
+        else [process_set for process_set in process_sets if process_set is not _sets.global_process_set]
+    )
     if any(one.ranks == other.ranks for one, other in itertools.combinations(added, 2)):
         raise ValueError("init: process_sets has one set twice; each can be registered once.")
     ranks = _ranks_of(comm)
@@ -199,9 +218,16 @@ def _agrees_with_all(sets: Any) -> bool:
     known = (ctypes.c_int32 * 3)(number, -number, not _keeps_state)
     if size() > 1:
         address = ctypes.addressof(known)
-        _ops.run(_ops.submit(_ops.Kind.ALLREDUCE, "elastic.agreement",
-                             [_ops.Tensor(address, address, _ops.Dtype.INT32, (3,))], keep=known,
-                             finish=lambda handle: None, reduce_op=_ops.Max))
+        _ops.run(
+            _ops.submit(
+                _ops.Kind.ALLREDUCE,
+                "elastic.agreement",
+                [_ops.Tensor(address, address, _ops.Dtype.INT32, (3,))],
+                keep=known,
+                finish=lambda handle: None,
+                reduce_op=_ops.Max,
+            )
+        )
     _all_keep_state = not known[2]
     return known[0] == -known[1]
 
@@ -213,8 +239,7 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
     if isinstance(comm, (list, tuple, range)):
         return sorted({int(rank) for rank in comm})
     if not hasattr(comm, "Get_group"):
-        raise ValueError(f"init: comm is a {type(comm).__name__}; give a list of ranks or a "
-                         "communicator of mpi4py.")
+        raise ValueError(f"init: comm is a {type(comm).__name__}; give a list of ranks or a communicator of mpi4py.")
     members = ranks_of_communicator(comm)
     from mpi4py import MPI
 
@@ -239,10 +264,14 @@ def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
     error = ctypes.create_string_buffer(4096)
     members = [rank for ranks in sets for rank in ranks]
     options = InitOptions(
-        ctypes.sizeof(InitOptions), 0, len(sets),
+        ctypes.sizeof(InitOptions),
+        0,
+        len(sets),
         (ctypes.c_uint32 * len(sets))(*map(len, sets)),
-        (ctypes.c_int32 * len(members))(*members), len(ranks),
-        (ctypes.c_int32 * len(ranks))(*ranks), _joined,
+        (ctypes.c_int32 * len(members))(*members),
+        len(ranks),
+        (ctypes.c_int32 * len(ranks))(*ranks),
+        _joined,
     )
     with _interruptible():
         status = library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error))

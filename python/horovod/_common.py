@@ -16,9 +16,24 @@ from horovod.process_sets import (
 )
 
 __all__ = [
-    "Adasum", "Average", "HorovodInternalError", "Max", "Min", "ProcessSet", "Product", "Sum",
-    "__version__", "add_process_set", "allgather_object", "barrier", "broadcast_object",
-    "global_process_set", "join", "metrics", "remove_process_set", "start_timeline",
+    "Adasum",
+    "Average",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "__version__",
+    "add_process_set",
+    "allgather_object",
+    "barrier",
+    "broadcast_object",
+    "global_process_set",
+    "join",
+    "metrics",
+    "remove_process_set",
+    "start_timeline",
     "stop_timeline",
 ]
 __all__ += _basics.__all__

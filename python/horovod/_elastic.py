@@ -53,8 +53,9 @@ class State:
     _commits = -1  # number of commits since the beginning of the job; -1: none yet
     _lost: Optional[str] = None  # why this rank cannot give the state to the others; None: it can
 
-    def __init__(self, bcast_object: Optional[Callable[..., Any]] = None,
-                 get_rank: Optional[Callable[[], int]] = None) -> None:
+    def __init__(
+        self, bcast_object: Optional[Callable[..., Any]] = None, get_rank: Optional[Callable[[], int]] = None
+    ) -> None:
         self._bcast_object = bcast_object or _from_source
         self._rank = get_rank or _basics.rank
         self._reset_callbacks: List[Callable[[], None]] = []
@@ -132,8 +133,12 @@ class ObjectState(State):
     """A state whose attributes are the keyword arguments. It keeps copies of them: any picklable
     objects. Subclasses find the copies by name in `_saved_state`."""
 
-    def __init__(self, bcast_object: Optional[Callable[..., Any]] = None,
-                 get_rank: Optional[Callable[[], int]] = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        bcast_object: Optional[Callable[..., Any]] = None,
+        get_rank: Optional[Callable[[], int]] = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(bcast_object, get_rank)
         self._saved_state: Dict[str, Any] = dict(kwargs)
         for name, value in kwargs.items():
@@ -174,25 +179,32 @@ def _updates_of_all(mine: HostUpdateResult) -> HostUpdateResult:
     """Returns what any rank knows of changed hosts. All ranks must call it."""
     if _basics.size() == 1:
         return mine
-    known = (ctypes.c_int32 * 2)(bool(mine & HostUpdateResult.removed),
-                                 bool(mine & HostUpdateResult.added))
+    known = (ctypes.c_int32 * 2)(bool(mine & HostUpdateResult.removed), bool(mine & HostUpdateResult.added))
     address = ctypes.addressof(known)
-    _ops.run(_ops.submit(Kind.ALLREDUCE, "elastic.check_host_updates",
-                         [Tensor(address, address, Dtype.INT32, (2,))], keep=known,
-                         finish=lambda handle: None, reduce_op=_ops.Max))
+    _ops.run(
+        _ops.submit(
+            Kind.ALLREDUCE,
+            "elastic.check_host_updates",
+            [Tensor(address, address, Dtype.INT32, (2,))],
+            keep=known,
+            finish=lambda handle: None,
+            reduce_op=_ops.Max,
+        )
+    )
     return HostUpdateResult(known[0] + 2 * known[1])
 
 
 def is_ours(part: Any) -> bool:
     """Whether the `sync` of a state or handler is not the program's own."""
-    return any(getattr(what, "__module__", "").split(".")[0] == "horovod"
-               for what in (type(part), getattr(type(part), "sync", None)))
+    return any(
+        getattr(what, "__module__", "").split(".")[0] == "horovod"
+        for what in (type(part), getattr(type(part), "sync", None))
+    )
 
 
 def follows_source(state: State) -> bool:
     """Whether `sync` takes the values of `source_rank()`. A `sync` of the program's own takes those of rank 0."""
-    return (all(map(is_ours, [state, *getattr(state, "_handlers", {}).values()]))
-            and state._bcast_object is _from_source)
+    return all(map(is_ours, [state, *getattr(state, "_handlers", {}).values()])) and state._bcast_object is _from_source
 
 
 def _choose_source(state: State, must_sync: bool) -> Optional[int]:
@@ -221,9 +233,14 @@ def _choose_source(state: State, must_sync: bool) -> Optional[int]:
         return newest
     if 0 not in able:
         cause = known[0][1]
-        raise RuntimeError("hvd.elastic.run: the state copies that of rank 0, which " +
-                           (f"cannot return to its last commit: {cause}" if cause else
-                            "is new and does not have the state of the training."))
+        raise RuntimeError(
+            "hvd.elastic.run: the state copies that of rank 0, which "
+            + (
+                f"cannot return to its last commit: {cause}"
+                if cause
+                else "is new and does not have the state of the training."
+            )
+        )
     return state._commits
 
 
@@ -250,6 +267,7 @@ def _reset_limit() -> int:
 def _noted(wrapper: Callable[..., Any]) -> Callable[..., Any]:
     """Tells the launcher of an elastic job where the outermost call begins and ends. A process that ends within has
     failed, also by sys.exit(0)."""
+
     @functools.wraps(wrapper)
     def noted(*args: Any, **kwargs: Any) -> Any:
         global _depth
@@ -294,8 +312,9 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., 
     return run_with(func, reset, contextlib.nullcontext)
 
 
-def run_with(func: Callable[..., Any], reset: Callable[[], Any],
-             errors: Callable[[], ContextManager[None]]) -> Callable[..., Any]:
+def run_with(
+    func: Callable[..., Any], reset: Callable[[], Any], errors: Callable[[], ContextManager[None]]
+) -> Callable[..., Any]:
     """`run_fn`, where `errors()` turns a framework's errors of collectives into HorovodInternalError."""
 
     @notified

@@ -27,14 +27,19 @@ def need(name: str, title: str, module: str, oldest: str, advice: str) -> Any:
             spec = None
         where = f", though it is in {spec.origin}" if spec is not None and spec.origin else ""
         words = " ".join(str(error).split()) or type(error).__name__
-        raise ImportError(f"{module} needs {title}, which {sys.executable} cannot import "
-                          f"({words}){where}; {advice}.") from None
+        raise ImportError(
+            f"{module} needs {title}, which {sys.executable} cannot import ({words}){where}; {advice}."
+        ) from None
     version = str(getattr(found, "__version__", ""))
     if not _numbers(version):
         place = (list(getattr(found, "__path__", None) or []) or ["?"])[0]
-        raise ImportError(f"{module} needs {title} {oldest} or later, and what {sys.executable} imports "
-                          f"from {place} is none; {advice}.")
+        raise ImportError(
+            f"{module} needs {title} {oldest} or later, and what {sys.executable} imports "
+            f"from {place} is none; {advice}."
+        )
     if _numbers(version) < _numbers(oldest):
-        raise ImportError(f"{module} needs {title} {oldest} or later, and {sys.executable} has {version} in "
-                          f"{found.__file__}; {advice}.")
+        raise ImportError(
+            f"{module} needs {title} {oldest} or later, and {sys.executable} has {version} in "
+            f"{found.__file__}; {advice}."
+        )
     return found

@@ -33,8 +33,9 @@ def choose_op(average: Optional[bool], op: Optional[ReduceOp]) -> ReduceOp:
         return Average if op is None else op
     if op is not None:
         raise ValueError("Give either op or average, not both; op=hvd.Average is the default.")
-    warnings.warn("The argument average is deprecated; use op=hvd.Average or op=hvd.Sum.",
-                  DeprecationWarning, stacklevel=4)
+    warnings.warn(
+        "The argument average is deprecated; use op=hvd.Average or op=hvd.Sum.", DeprecationWarning, stacklevel=4
+    )
     return Average if average else Sum
 
 
@@ -84,8 +85,7 @@ def elementwise(
             arrays.copy(tensor, dense)
         return tuple(entry[0] for entry in results) if grouped else results[0][0]
 
-    return _ops.submit(kind, name, raw, keep=results, finish=finish, place=_place_of(arrays),
-                       **arguments)
+    return _ops.submit(kind, name, raw, keep=results, finish=finish, place=_place_of(arrays), **arguments)
 
 
 def rows(
@@ -115,8 +115,9 @@ def rows(
             return results[0], arrays.splits(outputs[0].received_splits)
         return results if grouped else results[0]
 
-    return _ops.submit(kind, name, raw, keep=keep, finish=finish, process_set=id_of(process_set),
-                       place=_place_of(arrays), **arguments)
+    return _ops.submit(
+        kind, name, raw, keep=keep, finish=finish, process_set=id_of(process_set), place=_place_of(arrays), **arguments
+    )
 
 
 def _check(arrays: Any, tensor: Any, what: str, kind: Kind, arguments: dict) -> None:
@@ -148,8 +149,7 @@ def fast_path(prefix: str, plain: tuple, waits: bool = False) -> Callable[[_Func
             for name, default in zip(names[len(names) - len(defaults) :], defaults)
         ]
         doc = f"{function.__name__}({', '.join(shown)})\n--\n\n{function.__doc__}"
-        return _native.fast_path(function.__name__, doc, prefix, function, global_process_set, plain,
-                                 Average, waits)
+        return _native.fast_path(function.__name__, doc, prefix, function, global_process_set, plain, Average, waits)
 
     return decorate
 
@@ -159,8 +159,9 @@ def member_names(op: str, base: str, count: int) -> List[str]:
     return [f"{op}.{base}_{index}of{count}" for index in range(1, count + 1)]
 
 
-def group_base(op: str, tensors: Sequence[Any], name: Optional[str],
-               process_set: ProcessSet = global_process_set) -> str:
+def group_base(
+    op: str, tensors: Sequence[Any], name: Optional[str], process_set: ProcessSet = global_process_set
+) -> str:
     """Returns the name of a group. Raises ValueError unless `tensors` can be a group."""
     if not isinstance(tensors, (list, tuple)) or not tensors:
         raise ValueError(f"{op} takes a list or tuple of at least one tensor.")

@@ -29,8 +29,14 @@ _WAITING: Dict[str, List[Any]] = {
     "hvd_metrics": [ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p],
     "hvd_complete_init": [ctypes.c_int32],
     # These wait where the place of this process is provisional.
-    "hvd_runs_on_device": [ctypes.c_int32, ctypes.c_int32, ctypes.c_int32, ctypes.c_double,
-                           ctypes.c_double, ctypes.c_void_p],
+    "hvd_runs_on_device": [
+        ctypes.c_int32,
+        ctypes.c_int32,
+        ctypes.c_int32,
+        ctypes.c_double,
+        ctypes.c_double,
+        ctypes.c_void_p,
+    ],
     "hvd_add_process_set": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
     "hvd_remove_process_set": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_rank": [ctypes.c_int32, ctypes.c_void_p],
@@ -106,6 +112,7 @@ class Library:
         self._hot = [self.address_of(name) for name in _HOT]
 
     if TYPE_CHECKING:
+
         def __getattr__(self, name: str) -> Any: ...
 
     def _take(self, opened: Any, name: str, argtypes: list, restype: Any) -> None:
@@ -165,9 +172,7 @@ def library() -> Library:
     try:
         opened = Library(path)
     except (OSError, AttributeError) as error:
-        raise ImportError(
-            f"{path} cannot be used: {error}; build it anew on this machine."
-        ) from None
+        raise ImportError(f"{path} cannot be used: {error}; build it anew on this machine.") from None
     version = opened.hvd_version().decode()
     if version != __version__:
         raise ImportError(

@@ -51,8 +51,7 @@ class _Call:
         headers = [self._HEADER.unpack(header) for header, _ in unpacked]
         self.sizes = {rank: size for rank, size, _ in headers}
         # Without this rank's nonce the call may be a replay. The rank goes on, since the others wait for it.
-        self._is_genuine = (mine in unpacked
-                            and len(self.sizes) == _ops.ask("hvd_process_set_size", process_set))
+        self._is_genuine = mine in unpacked and len(self.sizes) == _ops.ask("hvd_process_set_size", process_set)
         if root is not None and not is_root:
             for (rank, _, _), (header, signature) in zip(headers, unpacked):
                 if rank == root and not hmac.compare_digest(self._sign_header(key, label, header), signature):
@@ -93,8 +92,7 @@ class _Call:
         )
 
 
-def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
-                     process_set: int = 0) -> Any:
+def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: int = 0) -> Any:
     """Returns rank `root_rank`'s `obj` on every rank; the root gets its own object back.
 
     All ranks must call it, with the same root and name. `obj` is ignored elsewhere than on the
@@ -116,8 +114,7 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None,
     size = call.sizes.get(root_rank, _NO_OBJECT)
     if size == _NOT_PICKLED:
         raise HorovodInternalError(
-            f"broadcast_object {name}: rank {root_rank} could not pickle its object; its own "
-            "exception says why."
+            f"broadcast_object {name}: rank {root_rank} could not pickle its object; its own exception says why."
         )
     # If the root has no object, the ranks disagree, it is no member, or its size was altered on the way to this
     # rank: then the sizes of the messages differ, and the broadcast fails on all ranks.
@@ -147,8 +144,7 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: int = 0)
     for rank, size in call.sizes.items():
         if size < 0:
             raise HorovodInternalError(
-                f"allgather_object {name}: rank {rank} could not pickle its object; its own exception "
-                "says why."
+                f"allgather_object {name}: rank {rank} could not pickle its object; its own exception says why."
             )
     data += call.sign(call.rank, data)
     everything = memoryview(_allgather(data, f"{name}.t", process_set))
@@ -164,8 +160,9 @@ def allgather_object(obj: Any, name: Optional[str] = None, process_set: int = 0)
 
 def _derive_key(purpose: bytes) -> bytes:
     key, error = ctypes.create_string_buffer(32), ctypes.create_string_buffer(4096)
-    _ops.check(library().hvd_derive_key(purpose, ctypes.addressof(key), len(key),
-                                        ctypes.addressof(error), len(error)), error)
+    _ops.check(
+        library().hvd_derive_key(purpose, ctypes.addressof(key), len(key), ctypes.addressof(error), len(error)), error
+    )
     return key.raw
 
 
@@ -183,8 +180,7 @@ def _dump(obj: Any) -> bytes:
         return cloudpickle.dumps(obj)
 
 
-def _broadcast(buffer: Any, dtype: int, shape: tuple, root_rank: int, name: str,
-               process_set: int) -> None:
+def _broadcast(buffer: Any, dtype: int, shape: tuple, root_rank: int, name: str, process_set: int) -> None:
     address = ctypes.addressof(buffer)
     _ops.run(
         _ops.submit(

@@ -64,8 +64,10 @@ def check_complex(name: Optional[str], kind: int, reduce_op: Any) -> None:
     """Raises ValueError unless the operation is right for pairs of reals."""
     if kind in (Kind.ALLREDUCE, Kind.REDUCESCATTER) and reduce_op in (Adasum, Min, Max, Product):
         called = {Adasum: "Adasum", Min: "Min", Max: "Max", Product: "Product"}[reduce_op]
-        raise ValueError(f"{name}: complex numbers are reduced by hvd.Sum and hvd.Average only, and not by "
-                         f"hvd.{called}; reduce real numbers, such as the absolute values.")
+        raise ValueError(
+            f"{name}: complex numbers are reduced by hvd.Sum and hvd.Average only, and not by "
+            f"hvd.{called}; reduce real numbers, such as the absolute values."
+        )
 
 
 _OK = 0
@@ -186,20 +188,35 @@ def submit(
         raise ValueError(f"{name}: a prescale or postscale factor of 0 leaves nothing to reduce.")
     try:
         if place is not None:
-            return _native.submit(kind, name, tensors, (keep, place), finish, reduce_op, root_rank,
-                                  process_set, prescale, postscale, splits, *place[:3])
-        return _native.submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set,
-                              prescale, postscale, splits)
+            return _native.submit(
+                kind,
+                name,
+                tensors,
+                (keep, place),
+                finish,
+                reduce_op,
+                root_rank,
+                process_set,
+                prescale,
+                postscale,
+                splits,
+                *place[:3],
+            )
+        return _native.submit(
+            kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, postscale, splits
+        )
     except TypeError:
         if not hasattr(splits, "__iter__"):
-            raise ValueError(f"{name}: splits is {splits!r}, a {type(splits).__name__}; give whole "
-                             "numbers, one for each rank.") from None
+            raise ValueError(
+                f"{name}: splits is {splits!r}, a {type(splits).__name__}; give whole numbers, one for each rank."
+            ) from None
         _check_numbers(name, reduce_op, root_rank, prescale, postscale, splits)
         raise
 
 
-def _check_numbers(name: Optional[str], reduce_op: Any, root_rank: Any, prescale: Any,
-                   postscale: Any, splits: Any) -> None:
+def _check_numbers(
+    name: Optional[str], reduce_op: Any, root_rank: Any, prescale: Any, postscale: Any, splits: Any
+) -> None:
     """Raises ValueError with one sentence unless the values are numbers."""
     for what, value, of, hint in [
         ("op", reduce_op, int, "give hvd.Average, hvd.Sum, hvd.Min, hvd.Max, hvd.Product or hvd.Adasum"),
@@ -268,20 +285,18 @@ def adopt(function: Callable[..., int], *arguments: Any, finish: Callable[[int],
 def ask(function: str, process_set: int) -> int:
     """Returns the number that a function of the library has for a process set."""
     number, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
-    status = getattr(library(), function)(
-        process_set, ctypes.addressof(number), ctypes.addressof(error), len(error)
-    )
+    status = getattr(library(), function)(process_set, ctypes.addressof(number), ctypes.addressof(error), len(error))
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated=False)
     return number.value
 
 
-def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float = 1.0,
-                   postscale: float = 1.0) -> bool:
+def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float = 1.0, postscale: float = 1.0) -> bool:
     """Returns whether the job has a backend that runs such work in device memory; equal on all ranks."""
     runs, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
-    status = library().hvd_runs_on_device(kind, dtype, reduce_op, prescale, postscale,
-                                          ctypes.addressof(runs), ctypes.addressof(error), len(error))
+    status = library().hvd_runs_on_device(
+        kind, dtype, reduce_op, prescale, postscale, ctypes.addressof(runs), ctypes.addressof(error), len(error)
+    )
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated=False)
     return bool(runs.value)

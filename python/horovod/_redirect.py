@@ -14,8 +14,9 @@ def redirect(function: Any, call: Callable[..., Any]) -> None:
     redirection, by a module that is imported again, replaces the first one."""
     original = getattr(function, "_hvd_original", None)
     if original is None:
-        original = types.FunctionType(function.__code__, function.__globals__, function.__name__,
-                                      function.__defaults__, function.__closure__)
+        original = types.FunctionType(
+            function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
         original.__kwdefaults__ = function.__kwdefaults__
         if hasattr(function, "__wrapped__"):
             original.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined]
@@ -32,10 +33,12 @@ def _entry(name: str, free: Sequence[str]) -> types.CodeType:
     """Returns the code of a function that calls `_call`. A function accepts only code with as many free
     variables as it has, and the compiler must know them: compilers of bytecode read them all."""
     use = f"\n        {', '.join(free)}" if free else ""  # after the return, so that it never runs
-    source = (f"def outer({', '.join(free)}):\n"
-              "    def entry(*_arguments, _call, **_keywords):\n"
-              f"        return _call(*_arguments, **_keywords){use}\n"
-              "    return entry\n")
+    source = (
+        f"def outer({', '.join(free)}):\n"
+        "    def entry(*_arguments, _call, **_keywords):\n"
+        f"        return _call(*_arguments, **_keywords){use}\n"
+        "    return entry\n"
+    )
     made: dict = {}
     exec(compile(source, __file__, "exec"), made)
     code = made["outer"](*[None] * len(free)).__code__

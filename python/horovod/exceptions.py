@@ -50,8 +50,9 @@ class HorovodVersionMismatchError(ImportError):
         self.installed_version = installed_version
 
 
-def get_version_mismatch_message(name: str, version: Optional[str],
-                                 installed_version: Optional[str]) -> str:
+def get_version_mismatch_message(name: str, version: Optional[str], installed_version: Optional[str]) -> str:
     """Returns the message of HorovodVersionMismatchError."""
-    return (f"Horovod was compiled for {name} {version}, and {name} {installed_version} is installed: "
-            "install Horovod again.")
+    return (
+        f"Horovod was compiled for {name} {version}, and {name} {installed_version} is installed: "
+        "install Horovod again."
+    )

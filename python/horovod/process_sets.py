@@ -26,8 +26,9 @@ class ProcessSet:
     _why_not = "is not registered; hvd.add_process_set does that"  # while process_set_id is None
     mpi_comm: None = None  # for existing scripts: a set keeps the ranks of a communicator alone
 
-    def __init__(self, ranks_or_comm: Union[Iterable[int], Any, None] = None, *,
-                 ranks: Optional[Iterable[int]] = None) -> None:
+    def __init__(
+        self, ranks_or_comm: Union[Iterable[int], Any, None] = None, *, ranks: Optional[Iterable[int]] = None
+    ) -> None:
         """`ranks_or_comm`: the global ranks of the members, or a communicator of mpi4py that has them;
         also accepted as `ranks`. ValueError for what is no number."""
         if (ranks_or_comm is None) == (ranks is None):
@@ -66,8 +67,9 @@ class ProcessSet:
         return _ops.ask(function, self.process_set_id)
 
     def __eq__(self, other: Any) -> bool:
-        return (isinstance(other, ProcessSet) and self.ranks == other.ranks
-                and self.process_set_id == other.process_set_id)
+        return (
+            isinstance(other, ProcessSet) and self.ranks == other.ranks and self.process_set_id == other.process_set_id
+        )
 
     __hash__ = object.__hash__
 
@@ -81,8 +83,7 @@ def _members(ranks: Union[Iterable[int], Any]) -> List[int]:
     try:
         return sorted(operator.index(rank) for rank in ranks)
     except TypeError:
-        raise ValueError(f"A process set is made of the numbers of its ranks, not of {ranks!r}."
-                         ) from None
+        raise ValueError(f"A process set is made of the numbers of its ranks, not of {ranks!r}.") from None
 
 
 class _GlobalProcessSet(ProcessSet):
@@ -151,10 +152,14 @@ def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet
 
 def _add(members: List[int]) -> int:
     ranks = (ctypes.c_int32 * len(members))(*members)
-    return _ops.run(_ops.adopt(
-        library().hvd_add_process_set, ctypes.addressof(ranks), len(ranks),
-        finish=lambda handle: _ops.output(handle).process_set,
-    ))
+    return _ops.run(
+        _ops.adopt(
+            library().hvd_add_process_set,
+            ctypes.addressof(ranks),
+            len(ranks),
+            finish=lambda handle: _ops.output(handle).process_set,
+        )
+    )
 
 
 def _remove(number: int) -> None:
@@ -224,8 +229,7 @@ def restore(broadcast: Callable[[Any], Any]) -> None:
     """Registers the sets that rank 0 has kept, as far as their ranks are there, under the same ids where possible.
     All ranks must call it, after `forget_all`. `broadcast`: copies rank 0's object to all ranks."""
     mine = {tuple(record.ranks): record for record in _records}
-    known = broadcast([(record.ranks, record.number, record.is_missed) for record in _records
-                       if not record.is_removed])
+    known = broadcast([(record.ranks, record.number, record.is_missed) for record in _records if not record.is_removed])
     _records.clear()
     for ranks, number, is_missed in known:
         record = mine.get(tuple(ranks)) or _Record(ranks, number)
@@ -233,8 +237,7 @@ def restore(broadcast: Callable[[Any], Any]) -> None:
         record.is_restored, record.is_carried_over, record.is_removed = True, True, False
         _records.append(record)
     size = _identity.size()
-    fitting = sorted((record for record in _records if record.ranks[-1] < size),
-                     key=lambda record: record.number)
+    fitting = sorted((record for record in _records if record.ranks[-1] < size), key=lambda record: record.number)
     for record in [one for one in fitting if len(one.ranks) == size]:
         _use(record, 0)  # the set of all ranks, which the runtime has already
         fitting.remove(record)
@@ -266,13 +269,19 @@ def _warn_missed(missed: List[_Record], size: int) -> None:
             process_set._why_not = _why_missed(size)
     if new and _identity.rank() == 0:
         words = ", ".join(f"{record.ranks} (id {record.number})" for record in new)
-        warnings.warn(f"The job has {size} {'rank' if size == 1 else 'ranks'} now. These process sets cannot "
-                      f"be used until their ranks are back: {words}.", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"The job has {size} {'rank' if size == 1 else 'ranks'} now. These process sets cannot "
+            f"be used until their ranks are back: {words}.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def _why_missed(size: int) -> str:
-    return ("cannot be used now: the job's ranks have changed, and it has "
-            f"{'rank 0 alone' if size == 1 else f'ranks 0 to {size - 1}'}")
+    return (
+        "cannot be used now: the job's ranks have changed, and it has "
+        f"{'rank 0 alone' if size == 1 else f'ranks 0 to {size - 1}'}"
+    )
 
 
 def _claim(process_set: ProcessSet) -> Optional[ProcessSet]:
@@ -301,8 +310,7 @@ def registered(number: int) -> ProcessSet:
 
 
 def _not_a_set(found: Any) -> str:
-    return (f"process_set is {found!r}, a {type(found).__name__}; give what hvd.add_process_set "
-            "returns.")
+    return f"process_set is {found!r}, a {type(found).__name__}; give what hvd.add_process_set returns."
 
 
 def id_of(process_set: ProcessSet) -> int:

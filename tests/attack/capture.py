@@ -1,4 +1,5 @@
 """A listener on the wire between the hosts of a test: records every packet that the launcher's machine sees."""
+
 import select
 import socket
 import threading

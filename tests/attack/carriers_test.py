@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """A listener on the network, and jobs whose agents are reached by ssh or by Slurm's srun."""
+
 import pathlib
 import sys
 

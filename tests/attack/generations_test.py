@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Attacks on the links of an elastic job while its generation changes: the link of a host that joins, and those
 between ranks. One secret serves all generations, and no byte of an earlier one is acted upon in a later one."""
+
 import pathlib
 import secrets
 import sys
@@ -24,8 +25,9 @@ def resize(job, ranks):
 def is_right(job, ranks):
     """The job has lost no step and repeated none: the sum is that of the sizes of the generations."""
     job.ends_with(0)
-    found = sorted({(generation, size, step) for generation in range(20)
-                    for _, _, size, step in begun(job, generation)})
+    found = sorted(
+        {(generation, size, step) for generation in range(20) for _, _, size, step in begun(job, generation)}
+    )
     ends = [step for _, _, step in found[1:]] + [STEPS]
     expect(sums(job, ranks) == sum(size * (end - step) for (_, size, step), end in zip(found, ends)), job.describe())
     job.leaves_nothing()
@@ -68,8 +70,11 @@ def test_no_byte_of_an_attacker_on_the_link_of_a_host_that_joins_changes_a_gener
 
 def handshakes(links):
     """The hello and the proof of each link of ranks."""
-    return [(bytes(link.up[:HELLO_SIZE]), bytes(link.up[HELLO_SIZE:HELLO_SIZE + PROOF_SIZE]), link) for link in links
-            if link.up.startswith(HELLO) and link.down.startswith(HELLO) and len(link.up) >= HELLO_SIZE + PROOF_SIZE]
+    return [
+        (bytes(link.up[:HELLO_SIZE]), bytes(link.up[HELLO_SIZE : HELLO_SIZE + PROOF_SIZE]), link)
+        for link in links
+        if link.up.startswith(HELLO) and link.down.startswith(HELLO) and len(link.up) >= HELLO_SIZE + PROOF_SIZE
+    ]
 
 
 @world("a b", "--no-decoys")
@@ -99,8 +104,23 @@ def test_no_recorded_handshake_of_an_earlier_generation_makes_a_peer():
 @world("a b", "--no-decoys")
 def test_an_altered_byte_of_an_encrypted_link_costs_a_generation_and_no_sum():
     relay = path()
-    job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", "--port-range", PORTS, "--no-pmix", "--encrypt",
-              "--link-timeout", 5, PYTHON, RANK, *LENGTH)
+    job = Job(
+        "-np",
+        2,
+        "--min-np",
+        1,
+        "-H",
+        "a:1,b:1",
+        "--port-range",
+        PORTS,
+        "--no-pmix",
+        "--encrypt",
+        "--link-timeout",
+        5,
+        PYTHON,
+        RANK,
+        *LENGTH,
+    )
     wait_for_generation(job, 0, 2)
     for number, attack in enumerate((altered, replayed, injected), 1):
         attack(relay.up if number % 2 else relay.down)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Attacks on the link of an agent that joins which change no byte: another order, a delay, a cut."""
+
 import pathlib
 import sys
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Attacks on the link of an agent that joins: horovodrun --listen, and horovod-agent --join."""
+
 import contextlib
 import hmac
 import pathlib
@@ -26,12 +27,18 @@ class Joining:
         self.folder = scratch()
         self.token = self.make_token("token", token or secrets.token_hex(32))
         self.flags = flags
-        self.job = Job(*hosts, "--listen", "127.0.0.1:0", "--token-file",
-                       self.folder / "token", *flags, *command,
-                       environment=clean_environment(**variables))
+        self.job = Job(
+            *hosts,
+            "--listen",
+            "127.0.0.1:0",
+            "--token-file",
+            self.folder / "token",
+            *flags,
+            *command,
+            environment=clean_environment(**variables),
+        )
         self.agents = []
-        port = wait_until(lambda: re.search(r" at tcp:127\.0\.0\.1:(\d+) for ", self.job.err), 60,
-                          self.job.describe)
+        port = wait_until(lambda: re.search(r" at tcp:127\.0\.0\.1:(\d+) for ", self.job.err), 60, self.job.describe)
         self.relay = Relay(("127.0.0.1", int(port[1])))
 
     def make_token(self, name, token):
@@ -41,10 +48,27 @@ class Joining:
 
     def join(self, *flags, address=None, token="token"):
         """Starts an agent. It reaches the launcher through the relay."""
-        self.agents.append(subprocess.Popen(
-            [AGENT, "--join", address or self.relay.address, "--token-file", self.folder / token,
-             "--name", "far", "--slots", "1", *flags], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clean_environment()))
+        self.agents.append(
+            subprocess.Popen(
+                [
+                    AGENT,
+                    "--join",
+                    address or self.relay.address,
+                    "--token-file",
+                    self.folder / token,
+                    "--name",
+                    "far",
+                    "--slots",
+                    "1",
+                    *flags,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=clean_environment(),
+            )
+        )
         return self.agents[-1]
 
     def refuses(self, agent):
@@ -104,17 +128,30 @@ def test_neither_token_nor_environment_nor_output_can_be_read_on_the_way():
 
 
 def test_no_byte_of_an_attacker_changes_a_command_of_exec_or_its_output():
-    attacks = (lambda way: way.flip_a_bit(), lambda way: way.alter(lambda piece: bytes(way.recorded) + piece),
-               lambda way: way.alter(lambda piece: secrets.token_bytes(200) + piece))
+    attacks = (
+        lambda way: way.flip_a_bit(),
+        lambda way: way.alter(lambda piece: bytes(way.recorded) + piece),
+        lambda way: way.alter(lambda piece: secrets.token_bytes(200) + piece),
+    )
     for name in "up", "down":
         with joining("sh", "-c", TICKS, flags=["--lease", 5]) as job:
             job.join()
             job.job.wait_for("tick 3")
             count = job.folder / "count"
             beside = subprocess.Popen(
-                [LAUNCHER, "exec", str(job.job.process.pid), "sh", "-c",
-                 f"echo run >> {count}; for n in $(seq 600); do echo line $n; sleep 0.02; done"],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=clean_environment())
+                [
+                    LAUNCHER,
+                    "exec",
+                    str(job.job.process.pid),
+                    "sh",
+                    "-c",
+                    f"echo run >> {count}; for n in $(seq 600); do echo line $n; sleep 0.02; done",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=clean_environment(),
+            )
             wait_until(count.exists, 60, job.job.describe)
             for number, attack in enumerate(attacks, 1):
                 attack(getattr(job.relay, name))
@@ -190,8 +227,9 @@ def test_callers_that_prove_nothing_leave_descriptors_for_the_job():
         address, port = job.relay.target
         for _ in range(300):
             caller = callers.enter_context(socket.create_connection((address, port), 10))
-            caller.sendall(b"GET /v1/agent HTTP/1.1\r\nHost: rendezvous\r\nConnection: Upgrade\r\n"
-                           b"Upgrade: horovod-agent\r\n\r\n")
+            caller.sendall(
+                b"GET /v1/agent HTTP/1.1\r\nHost: rendezvous\r\nConnection: Upgrade\r\nUpgrade: horovod-agent\r\n\r\n"
+            )
         runs_to_its_end(job, job.join(PLAIN))
         expect("Too many open files" not in job.job.err, job.job.describe())
 
@@ -243,7 +281,7 @@ def order_to_run(recorded, *command):
     words = b"".join(struct.pack("<I", len(word)) + word for word in map(os.fsencode, command))
     payload = struct.pack("<HIiII", 25, 7, 0, 0, len(command)) + words
     frame = magic + struct.pack("<HHQIIIII", 1, 1, job, generation, host, 0, 0, len(payload)) + payload
-    received = recorded[at - 8:at] if at >= 0 else bytes(8)
+    received = recorded[at - 8 : at] if at >= 0 else bytes(8)
     return struct.pack("<I", len(frame)) + received + frame
 
 
@@ -273,11 +311,16 @@ def test_a_wrong_token_is_one_sentence_on_both_sides():
     with joining(*SHOW) as job:
         job.make_token("other", secrets.token_hex(32))
         said = job.refuses(job.join(token="other"))
-        expect("did not admit this host, 'far:1': the token here is not the launcher's; copy the "
-               "launcher's token file here" in said, said)
-        wait_until(lambda: re.search(
-            r"the agent at tcp:127\.0\.0\.1:\d+ does not hold the job's token; copy", job.job.err), 60,
-            job.job.describe)
+        expect(
+            "did not admit this host, 'far:1': the token here is not the launcher's; copy the "
+            "launcher's token file here" in said,
+            said,
+        )
+        wait_until(
+            lambda: re.search(r"the agent at tcp:127\.0\.0\.1:\d+ does not hold the job's token; copy", job.job.err),
+            60,
+            job.job.describe,
+        )
         runs_to_its_end(job, job.join())
 
 
@@ -285,8 +328,14 @@ def test_an_agent_in_plain_text_is_refused_with_a_sentence():
     with joining(*SHOW) as job:
         said = job.refuses(job.join(PLAIN))
         expect("it takes hosts by TLS alone; leave out --insecure-plaintext" in said, said)
-        expect(re.search(r"the agent at tcp:127\.0\.0\.1:\d+ joins in plain text and is refused; start "
-                         "horovod-agent of this version there", job.job.err), job.job.describe())
+        expect(
+            re.search(
+                r"the agent at tcp:127\.0\.0\.1:\d+ joins in plain text and is refused; start "
+                "horovod-agent of this version there",
+                job.job.err,
+            ),
+            job.job.describe(),
+        )
         runs_to_its_end(job, job.join())
 
 
@@ -294,16 +343,35 @@ def test_an_agent_by_tls_does_not_join_in_plain_text():
     with joining(*SHOW, flags=[PLAIN]) as job:
         said = job.refuses(job.join())
         expect("the program that listens there does not speak TLS" in said, said)
-        expect("start a horovodrun --listen of this version there, without --insecure-plaintext" in said,
-               said)
+        expect("start a horovodrun --listen of this version there, without --insecure-plaintext" in said, said)
         runs_to_its_end(job, job.join(PLAIN))
 
 
 def certify(folder, name):
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                    "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
-                    "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True,
-                   capture_output=True)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            f"subjectAltName=DNS:{name}",
+            "-keyout",
+            folder / "key.pem",
+            "-out",
+            folder / "cert.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )
     return folder / "cert.pem", folder / "key.pem"
 
 
@@ -315,8 +383,9 @@ def test_a_launcher_with_a_certificate_takes_the_token_and_the_certificate():
             said = job.refuses(job.join(PLAIN))
             expect("it takes hosts by TLS alone" in said, said)
             port = job.relay.address.rpartition(":")[2]
-            runs_to_its_end(job, job.join() if by == "token" else
-                            job.join("--ca", certificate, address=f"https://localhost:{port}"))
+            runs_to_its_end(
+                job, job.join() if by == "token" else job.join("--ca", certificate, address=f"https://localhost:{port}")
+            )
             expect(not secrets_in(job.relay.recorded, job.token, "HOROVOD_JOB_SECRET"), by)
 
 
@@ -325,10 +394,26 @@ def by_another_program(port, token, suites):
     extracted = hmac.digest(bytes(32), bytes.fromhex(token), "sha256")
     key = hmac.digest(extracted, b"horovod join 1\x01", "sha256")
     return subprocess.run(
-        ["openssl", "s_client", "-quiet", "-connect", f"127.0.0.1:{port}", "-tls1_3", "-psk", key.hex(),
-         "-psk_identity", "horovod shared key 1", "-ciphersuites", suites],
-        input="GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", capture_output=True,
-        text=True, timeout=60, check=False).stdout
+        [
+            "openssl",
+            "s_client",
+            "-quiet",
+            "-connect",
+            f"127.0.0.1:{port}",
+            "-tls1_3",
+            "-psk",
+            key.hex(),
+            "-psk_identity",
+            "horovod shared key 1",
+            "-ciphersuites",
+            suites,
+        ],
+        input="GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    ).stdout
 
 
 def test_a_key_of_another_hash_is_not_replaced_by_the_certificate():
@@ -348,7 +433,11 @@ def test_a_server_without_the_token_is_refused_whatever_its_certificate():
     with joining(*SHOW) as job:
         server = subprocess.Popen(
             ["openssl", "s_server", "-accept", "127.0.0.1:0", "-cert", certificate, "-key", key],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         try:
             port = next(found[1] for line in server.stdout if (found := re.search(r"ACCEPT.*:(\d+)", line)))
             said = job.refuses(job.join(address=f"127.0.0.1:{port}"))

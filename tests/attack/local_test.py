@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Attacks on the sockets of one host by another user: the launcher's, which takes commands, and the PMIx server's."""
+
 import contextlib
 import pathlib
 import socket
@@ -45,13 +46,20 @@ sys.stdin.read()
 
 
 def ask(*words, whom=()):
-    return subprocess.run([*whom, LAUNCHER, *map(str, words)], env=clean_environment(), stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=90, check=False)
+    return subprocess.run(
+        [*whom, LAUNCHER, *map(str, words)],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
 
 
 def name_of(job):
     """The abstract socket name of a job's launcher."""
-    name, = re.findall(rf"@(horovodrun/0/{job.process.pid}/\w+)", pathlib.Path("/proc/net/unix").read_text())
+    (name,) = re.findall(rf"@(horovodrun/0/{job.process.pid}/\w+)", pathlib.Path("/proc/net/unix").read_text())
     return name
 
 
@@ -66,6 +74,7 @@ def request_of(*words):
         def serve():
             with listener.accept()[0] as caller:
                 said.append(caller.recv(65536))
+
         thread = threading.Thread(target=serve)
         thread.start()
         ask(words[0], pid, *words[1:])
@@ -75,8 +84,13 @@ def request_of(*words):
 
 @contextlib.contextmanager
 def stranger(*arguments):
-    process = subprocess.Popen([*NOBODY, PYTHON, "-c", STRANGER, *map(str, arguments)], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(
+        [*NOBODY, PYTHON, "-c", STRANGER, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     said = []
     try:
         for line in process.stdout:
@@ -113,8 +127,16 @@ def test_another_user_neither_sees_nor_changes_an_elastic_job():
     job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", PYTHON, RANK, 400, "--slow", 0.05)
     wait_for_generation(job, 0, 2)
     pid = job.process.pid
-    for words in ("ps",), ("stack",), ("resize", 1), ("resize", pid, 1), ("remove", "b"), ("remove", pid, "b"), \
-            ("remove", pid, 1), ("exec", pid, "true"):
+    for words in (
+        ("ps",),
+        ("stack",),
+        ("resize", 1),
+        ("resize", pid, 1),
+        ("remove", "b"),
+        ("remove", pid, "b"),
+        ("remove", pid, 1),
+        ("exec", pid, "true"),
+    ):
         seen = ask(*words, whom=NOBODY)
         expect(seen.returncode != 0 or seen.stdout in ("", "no horovodrun of yours runs here\n"), f"{words}: {seen}")
         expect("rank" not in seen.stdout and "host a" not in seen.stdout, f"{words}: {seen}")
@@ -163,9 +185,15 @@ def pose(space, address, *as_whom, rank=0, where="a", keys=()):
     variables = {f"PMIX_SERVER_URI{n}": address for n in (2, 21, 3, 4, 41)}
     return subprocess.run(
         [HOSTS, "exec", where, *as_whom, "timeout", "60", PYTHON, "-c", POSES, *keys],
-        env=clean_environment(PMIX_NAMESPACE=space, PMIX_RANK=str(rank), PMIX_SECURITY_MODE="native",
-                              PMIX_GDS_MODULE="hash", **variables), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=90, check=False).stdout.strip()
+        env=clean_environment(
+            PMIX_NAMESPACE=space, PMIX_RANK=str(rank), PMIX_SECURITY_MODE="native", PMIX_GDS_MODULE="hash", **variables
+        ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    ).stdout.strip()
 
 
 def waiting_ranks(go):
@@ -190,8 +218,14 @@ def test_another_user_is_no_rank_to_the_pmix_server():
     for guess in "horovod-0-0", f"horovod-{number ^ 1}-0", "horovod":
         for whom in NOBODY, AS_ROOT:
             expect(pose(guess, address, *whom) == "UNREACHABLE", f"{whom} guessed {guess!r}")
-    seen = subprocess.run([HOSTS, "exec", "a", *NOBODY, PYTHON, "-B", ATTACKER], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False).stdout
+    seen = subprocess.run(
+        [HOSTS, "exec", "a", *NOBODY, PYTHON, "-B", ATTACKER],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+        check=False,
+    ).stdout
     port = address.rpartition(":")[2].encode()
     expect(re.search(rb"== accepted .*\b" + port + rb"\)", seen), f"it found no PMIx server at {address}")
     for text in {space, str(number), f"{number:016x}"} | secrets_of_ranks():

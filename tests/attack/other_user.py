@@ -3,6 +3,7 @@ process that it finds, and writes every byte that it got to standard output.
 
 usage: other_user.py, as an unprivileged user
 """
+
 import contextlib
 import ctypes
 import os
@@ -13,9 +14,13 @@ import socket
 import stat
 import sys
 
-NOISE = (b"GET /v1/keys/ HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
-         b"PUT /v1/keys/planted HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
-         b"\x89HVD" + bytes(60), os.urandom(64))
+NOISE = (
+    b"GET /v1/keys/ HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"PUT /v1/keys/planted HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx",
+    b"\x89HVD" + bytes(60),
+    os.urandom(64),
+)
 FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run", "/root", "/home")
 LIBC = ctypes.CDLL(None, use_errno=True)
 PTRACE_SEIZE = 0x4206
@@ -50,7 +55,7 @@ def unix_sockets():
 def address_of(digits):
     """The address of a socket, as the kernel's table writes it: each word in the order of this machine."""
     words = bytes.fromhex(digits)
-    packed = b"".join(words[at:at + 4][::-1] for at in range(0, len(words), 4))
+    packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
     if not any(packed):
         packed = b"\x7f\0\0\1" if len(packed) == 4 else bytes(15) + b"\1"
@@ -83,13 +88,14 @@ def tasks(process):
 def control(pid):
     """Tries to get hold of a process of another user, and to hinder it."""
     for what, attempt in (
-            ("scheduling", lambda: os.sched_setaffinity(pid, {0})),
-            ("priority", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19)),
-            ("limits", lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0))),
-            ("memory", lambda: os.open(f"/proc/{pid}/mem", os.O_RDWR)),
-            ("score", lambda: os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)),
-            ("folder", lambda: os.listdir(f"/proc/{pid}/cwd")),
-            ("root", lambda: os.listdir(f"/proc/{pid}/root"))):
+        ("scheduling", lambda: os.sched_setaffinity(pid, {0})),
+        ("priority", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19)),
+        ("limits", lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0))),
+        ("memory", lambda: os.open(f"/proc/{pid}/mem", os.O_RDWR)),
+        ("score", lambda: os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY)),
+        ("folder", lambda: os.listdir(f"/proc/{pid}/cwd")),
+        ("root", lambda: os.listdir(f"/proc/{pid}/root")),
+    ):
         with contextlib.suppress(OSError, ValueError):
             attempt()
             say(f"control {what} of {pid}", b"")
@@ -148,8 +154,7 @@ def files():
                     if status.st_uid == os.getuid():
                         continue
                     say(f"name {path}", b"")
-                    if stat.S_ISDIR(status.st_mode) and os.access(path, os.W_OK) and \
-                            not status.st_mode & stat.S_ISVTX:
+                    if stat.S_ISDIR(status.st_mode) and os.access(path, os.W_OK) and not status.st_mode & stat.S_ISVTX:
                         say(f"folder {path}", b"can be written by others")
                     if stat.S_ISREG(status.st_mode):
                         with open(path, "rb") as file:
@@ -161,7 +166,8 @@ def files():
 processes()
 shared_memory()
 files()
-accepted = [address for family, kind, address in [*unix_sockets(), *ports(), *udp_ports()]
-            if speak_to(family, kind, address)]
+accepted = [
+    address for family, kind, address in [*unix_sockets(), *ports(), *udp_ports()] if speak_to(family, kind, address)
+]
 say(f"accepted {accepted}", b"")
 say("end", b"")

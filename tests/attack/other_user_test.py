@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Another user of a job's hosts, without privileges: nothing of the job can be read, changed or ended."""
+
 import pathlib
 import sys
 
@@ -52,15 +53,38 @@ def test_another_user_gets_nothing_and_changes_nothing():
     folder = shared_folder()
     (folder / "staged").mkdir()
     (folder / "staged" / "file").touch()
-    job = Job("-np", 4, "-H", "a:2,b:2", "--stage", folder / "staged", "--output-filename", folder / "out",
-              "--timeline-filename", folder / "trace.json", "--log-level", "trace", "--stall-report",
-              folder / "stalls", "--verbose", PYTHON, "-c", RANK)
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--stage",
+        folder / "staged",
+        "--output-filename",
+        folder / "out",
+        "--timeline-filename",
+        folder / "trace.json",
+        "--log-level",
+        "trace",
+        "--stall-report",
+        folder / "stalls",
+        "--verbose",
+        PYTHON,
+        "-c",
+        RANK,
+    )
     job.wait_for("sums", 4)
     secrets = secrets_of_ranks()
     expect(secrets, "no rank has a secret")
     for where, listens in ([], False), ([HOSTS, "exec", "a"], True):
-        done = subprocess.run([*where, *NOBODY, PYTHON, "-B", ATTACKER], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
+        done = subprocess.run(
+            [*where, *NOBODY, PYTHON, "-B", ATTACKER],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+            check=False,
+        )
         said = done.stdout
         expect(done.returncode == 0 and said.endswith(b"== end\n"), said[-1000:].decode(errors="replace"))
         # It saw the job, and on a host of ranks it was heard.
@@ -68,11 +92,20 @@ def test_another_user_gets_nothing_and_changes_nothing():
         expect(not listens or re.search(rb"== accepted .*\('", said), "it found no port of the ranks")
         expect(b"/rank.0/stdout\n" in said, "it did not find the output of the ranks")
         expect(not has_a_secret(secrets, said), f"the other user has the secret of the job: {where}")
-        reached = re.findall(rb"== ((?:environ|maps|mem|auxv|stack|syscall|pagemap|descriptor|control|pid|folder"
-                             rb"|file) .*)", said)
+        reached = re.findall(
+            rb"== ((?:environ|maps|mem|auxv|stack|syscall|pagemap|descriptor|control|pid|folder"
+            rb"|file) .*)",
+            said,
+        )
         expect(not reached, f"the other user reached {reached}")
-    report = subprocess.run([LAUNCHER, "stack"], env=clean_environment(), stdin=subprocess.DEVNULL,
-                            capture_output=True, timeout=90, check=True).stdout
+    report = subprocess.run(
+        [LAUNCHER, "stack"],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=90,
+        check=True,
+    ).stdout
     job.signal(signal.SIGUSR1)
     job.ends_with(0)
     expect(job.out.count("right to the end") == 4, job.describe())
@@ -90,10 +123,17 @@ def test_another_user_cannot_read_the_core_of_a_rank():
     if not re.match(r"\w", faults.said_of("sys/kernel", "core_pattern")):
         raise Skip("this machine writes cores elsewhere")
     folder = shared_folder()
-    job = Job("-np", 1, "-H", "a:1", "sh", "-c",
-              f"umask 0; ulimit -c unlimited; cd {folder}; exec {PYTHON} -c 'import os; os.abort()'")
+    job = Job(
+        "-np",
+        1,
+        "-H",
+        "a:1",
+        "sh",
+        "-c",
+        f"umask 0; ulimit -c unlimited; cd {folder}; exec {PYTHON} -c 'import os; os.abort()'",
+    )
     expect(job.wait() == 134, job.describe())
-    core, = folder.iterdir()
+    (core,) = folder.iterdir()
     expect(b"HOROVOD_JOB_SECRET=" in core.read_bytes(), "the core is not that of the rank")
     done = subprocess.run([*NOBODY, "cat", core], capture_output=True, check=False)
     expect(done.returncode != 0 and done.stdout == b"", "another user read the core")

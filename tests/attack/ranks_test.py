@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Attacks on the links between ranks on different hosts, by a machine on the path between the hosts."""
+
 import pathlib
 import pickle
 import secrets
@@ -74,18 +75,26 @@ def test_no_recorded_handshake_makes_a_peer():
     relay = path()
     job = summing()
     for secret in secrets_of_ranks():
-        expect(secret.encode() not in relay.recorded and bytes.fromhex(secret) not in relay.recorded,
-               "the secret crossed the network")
-    links = [found for found in relay.links if found.up.startswith(HELLO) and found.down.startswith(HELLO)
-             and len(found.up) >= HELLO_SIZE + PROOF_SIZE]
+        expect(
+            secret.encode() not in relay.recorded and bytes.fromhex(secret) not in relay.recorded,
+            "the secret crossed the network",
+        )
+    links = [
+        found
+        for found in relay.links
+        if found.up.startswith(HELLO) and found.down.startswith(HELLO) and len(found.up) >= HELLO_SIZE + PROOF_SIZE
+    ]
     expect(links, "the relay saw no link of ranks")
     for link in links:
-        hello, proof = bytes(link.up[:HELLO_SIZE]), link.up[HELLO_SIZE:HELLO_SIZE + PROOF_SIZE]
+        hello, proof = bytes(link.up[:HELLO_SIZE]), link.up[HELLO_SIZE : HELLO_SIZE + PROOF_SIZE]
         # A stream that the ranks do not have, which a true proof would open.
         other = hello[:16] + struct.pack("<Q", 1 << 40) + hello[24:]
-        for name, sent in (("replay", (hello, proof)), ("replay for another stream", (other, proof)),
-                           ("reflection", (other, lambda said: said[HELLO_SIZE:])),
-                           ("noise", (other, secrets.token_bytes(PROOF_SIZE)))):
+        for name, sent in (
+            ("replay", (hello, proof)),
+            ("replay for another stream", (other, proof)),
+            ("reflection", (other, lambda said: said[HELLO_SIZE:])),
+            ("noise", (other, secrets.token_bytes(PROOF_SIZE))),
+        ):
             said = everything(link, sent)
             expect(said.startswith(HELLO), f"{name}: no rank answers: {said}")
             expect(len(said) == HELLO_SIZE + PROOF_SIZE, f"{name}: a rank took the attacker for a peer: {said}")
@@ -94,21 +103,26 @@ def test_no_recorded_handshake_makes_a_peer():
 
 def after_a_hello(attack):
     """Makes an attack on the piece that follows a hello: a proof, or the confirmation."""
+
     def arm(direction):
         def wait(piece):
             attack(direction)
             return piece
+
         direction.alter(wait, holds=HELLO)
+
     return arm
 
 
 def replays(direction):
     """The second hello becomes the first one again."""
     first = []
+
     def keep(piece):
         first.append(piece)
         direction.alter(lambda _: first[0], holds=HELLO)
         return piece
+
     direction.alter(keep, holds=HELLO)
 
 
@@ -178,8 +192,9 @@ def test_an_object_with_a_flipped_bit_is_not_unpickled():
         expect(job.wait() != 0, job.describe())
         expect(relay.up.attacked or relay.down.attacked, "the relay saw no object")
         expect("[1]<stdout>:unpickled" not in job.out, job.describe())
-        expect(re.search("the object of rank 0 reached rank 1 altered or replayed and is refused", job.err),
-               job.describe())
+        expect(
+            re.search("the object of rank 0 reached rank 1 altered or replayed and is refused", job.err), job.describe()
+        )
 
 
 SIZED = """
@@ -201,8 +216,11 @@ def test_a_forged_size_of_an_object_is_not_allocated():
         job = start(PYTHON, "-c", SIZED)
         expect(job.wait() != 0, job.describe())
         expect(relay.up.attacked or relay.down.attacked, "the relay saw no size")
-        expect(re.search("the list of sizes reached rank 1 altered or replayed and is refused", job.err)
-               and "MemoryError" not in job.err, job.describe())
+        expect(
+            re.search("the list of sizes reached rank 1 altered or replayed and is refused", job.err)
+            and "MemoryError" not in job.err,
+            job.describe(),
+        )
 
 
 # Between hosts, --encrypt makes every byte after the handshake an authentic one.
@@ -211,7 +229,7 @@ ON_ENCRYPTED_LINKS = {
     "reorder": lambda way: way.reorder(),
     "loss": lambda way: way.alter(lambda piece: piece[:-1]),
     "replay": lambda way: way.alter(lambda piece: piece + piece),
-    "old bytes": lambda way: way.alter(lambda piece: bytes(way.recorded[-2 * len(piece):-len(piece)]) or b"old"),
+    "old bytes": lambda way: way.alter(lambda piece: bytes(way.recorded[-2 * len(piece) : -len(piece)]) or b"old"),
     "noise": lambda way: way.alter(lambda piece: secrets.token_bytes(64) + piece),
 }
 

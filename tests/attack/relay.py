@@ -1,5 +1,6 @@
 """An attacker on the path of a link: forwards connections, records their bytes, and delays, alters, reorders,
 injects or cuts them."""
+
 import contextlib
 import ctypes
 import select
@@ -33,14 +34,16 @@ class Direction:
 
     def flip_a_bit(self, where=-1, **which):
         """Flips a bit of a piece: in its last byte, or in the byte `where`."""
+
         def flip(piece):
             at = where % len(piece)
-            return piece[:at] + bytes([piece[at] ^ 1]) + piece[at + 1:]
+            return piece[:at] + bytes([piece[at] ^ 1]) + piece[at + 1 :]
+
         self.alter(flip, **which)
 
     def reorder(self, **which):
         """Sends the second half of a piece before the first half."""
-        self.alter(lambda piece: piece[len(piece) // 2:] + piece[:len(piece) // 2], **which)
+        self.alter(lambda piece: piece[len(piece) // 2 :] + piece[: len(piece) // 2], **which)
 
     def inject(self, piece):
         """Sends bytes of the attacker between those that pass."""
@@ -142,8 +145,7 @@ class Relay:
                 if self.is_cut:  # since the look above; cut() may not have seen this connection
                     reset(found.client)
                     reset(found.server)
-                for arguments in ((found.client, found.server, found.up),
-                                  (found.server, found.client, found.down)):
+                for arguments in ((found.client, found.server, found.up), (found.server, found.client, found.down)):
                     pump = (self.up if arguments[0] is client else self.down).pump
                     threading.Thread(target=pump, args=arguments, daemon=True).start()
 

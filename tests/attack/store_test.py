@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Attacks on the link of a rank to the rendezvous server."""
+
 import concurrent.futures
 import contextlib
 import pathlib
@@ -30,20 +31,34 @@ class Serving:
         file.write_text(self.token)
         self.processes = []
         server = self.start(SERVER, *flags, "--listen", "127.0.0.1:0", "--token-file", file)
-        self.port = int(next(found[1] for line in server.stdout
-                             if (found := re.search(r"listens on tcp:.*:(\d+)", line))))
+        self.port = int(
+            next(found[1] for line in server.stdout if (found := re.search(r"listens on tcp:.*:(\d+)", line)))
+        )
         self.relay = Relay(("127.0.0.1", self.port))
         self.address = f"tcp:{self.relay.address}"
 
     def start(self, *command, **variables):
-        self.processes.append(subprocess.Popen(
-            list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, env=clean_environment(**variables)))
+        self.processes.append(
+            subprocess.Popen(
+                list(map(str, command)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=clean_environment(**variables),
+            )
+        )
         return self.processes[-1]
 
     def worker(self):
-        return self.start(WORKER, "sum", HOROVOD_STORE=self.address, HOROVOD_JOB_SECRET=self.token,
-                          HOROVOD_START_TIMEOUT="8", HOROVOD_INIT_TIMEOUT="8")
+        return self.start(
+            WORKER,
+            "sum",
+            HOROVOD_STORE=self.address,
+            HOROVOD_JOB_SECRET=self.token,
+            HOROVOD_START_TIMEOUT="8",
+            HOROVOD_INIT_TIMEOUT="8",
+        )
 
     def client(self, address=""):
         return Store(lambda: connect(address or self.address), self.token, False)
@@ -74,8 +89,10 @@ def run_of_two(server):
         expect({text.strip() for text in said} == {"0 of 2, 0 of 2 here", "1 of 2, 1 of 2 here"}, said)
         return True
     expect(set(codes) <= {0, 1} and "Sanitizer" not in "".join(said), (codes, said))
-    expect(server.address in "".join(said) or "the network to HOROVOD_STORE" in "".join(said),
-           f"{codes}: no worker names the store: {said}")
+    expect(
+        server.address in "".join(said) or "the network to HOROVOD_STORE" in "".join(said),
+        f"{codes}: no worker names the store: {said}",
+    )
     return False
 
 
@@ -85,6 +102,7 @@ def side_by_side(attacks):
     An attack is a function of a direction of the link, the name of the direction, and the number of the
     piece that it alters.
     """
+
     def run(attack):
         name, change, way, skip = attack
         with serving("-np", 2) as server:
@@ -96,6 +114,7 @@ def side_by_side(attacks):
                 raise Failure(f"{name} {way} {skip}: {failure}") from None
             expect(direction.attacked, f"{name} {way} {skip}: the link had no such piece")
             return right
+
     with concurrent.futures.ThreadPoolExecutor(len(attacks)) as threads:
         return list(threads.map(run, attacks))
 
@@ -105,8 +124,10 @@ def test_the_secret_is_not_on_the_way_and_not_in_a_log():
         expect(run_of_two(server), "the relay changed a job")
         recorded = server.relay.recorded
         expect(b"/v1/join" in recorded, "the relay did not see the link")
-        expect(server.token.encode() not in recorded and bytes.fromhex(server.token) not in recorded,
-               "the token is on the way")
+        expect(
+            server.token.encode() not in recorded and bytes.fromhex(server.token) not in recorded,
+            "the token is on the way",
+        )
 
 
 ALTERATIONS = {
@@ -133,20 +154,24 @@ def test_no_altered_byte_of_a_response_is_acted_upon():
 def test_a_cut_and_a_delay_change_nothing():
     for skip in 0, 2, 5:
         with serving("-np", 2) as server:
+
             def cut(piece, relay=server.relay):
                 relay.cut()
                 relay.heal()
                 return piece
+
             server.relay.up.alter(cut, skip=skip)
             expect(run_of_two(server), f"a cut at request {skip}")
             expect(server.relay.up.attacked, f"the link had no request {skip}")
     for way in "up", "down":
         with serving("-np", 2) as server:
             direction = getattr(server.relay, way)
+
             def hold(piece, direction=direction):
                 threading.Timer(1, direction.passes.set).start()
                 direction.passes.clear()
                 return piece
+
             direction.alter(hold, skip=2)
             expect(run_of_two(server), f"a delay {way}")
             expect(direction.attacked and direction.passes.is_set(), f"there was no delay {way}")
@@ -170,14 +195,21 @@ def test_no_request_of_an_attacker_changes_a_value():
             recorded = bytes(server.relay.up.recorded)
             client.put("a", b"value-2")
             # On the client's own connection, and on one of the attacker's.
-            server.relay.up.inject(recorded[recorded.index(b"PUT"):])
+            server.relay.up.inject(recorded[recorded.index(b"PUT") :])
             said = answer_to(server, recorded)
             expect(said.startswith(b"HTTP/1.1 200 OK\r\nHvd-Nonce") and b"HTTP/1.1 403" in said, said)
-        for method, target, body in (("PUT", "keys/a", b"x"), ("DELETE", "keys/a", b""),
-                                     ("POST", "swap/a?client=c&sequence=1", b"x"), ("GET", "keys/a", b""),
-                                     ("GET", "list", b""), ("POST", "exchange/x?count=1048576&index=0", b"x")):
-            said = answer_to(server, f"{method} /v1/{target} HTTP/1.1\r\nHost: a\r\nContent-Length: "
-                                     f"{len(body)}\r\n\r\n".encode() + body)
+        for method, target, body in (
+            ("PUT", "keys/a", b"x"),
+            ("DELETE", "keys/a", b""),
+            ("POST", "swap/a?client=c&sequence=1", b"x"),
+            ("GET", "keys/a", b""),
+            ("GET", "list", b""),
+            ("POST", "exchange/x?count=1048576&index=0", b"x"),
+        ):
+            said = answer_to(
+                server,
+                f"{method} /v1/{target} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body,
+            )
             expect(said.startswith(b"HTTP/1.1 401") and b"value-1" not in said and b"value-2" not in said, said)
         with contextlib.closing(server.client()) as client:
             expect(client.get("a") == b"value-2", "the attacker has changed a value")
@@ -185,8 +217,10 @@ def test_no_request_of_an_attacker_changes_a_value():
 
 def test_no_response_of_an_attacker_is_believed():
     for status, body in (200, b"forged"), (404, b"no such key"), (504, b"later"), (503, b"closing"):
-        forged = f"HTTP/1.1 {status} Forged\r\nContent-Length: {len(body)}\r\nHvd-Signature: {'0' * 64}" \
-                 "\r\n\r\n".encode() + body
+        forged = (
+            f"HTTP/1.1 {status} Forged\r\nContent-Length: {len(body)}\r\nHvd-Signature: {'0' * 64}\r\n\r\n".encode()
+            + body
+        )
         for piece in forged, forged.replace(b"Hvd-Signature", b"Hvd-Other"):
             with serving() as server, contextlib.closing(server.client()) as client:
                 client.put("a", b"value")

@@ -19,6 +19,7 @@ The shell begins in an empty folder with copies of examples and of examples/tuto
 build; PATH names horovodrun, and $PREFIX an installation, which is made for a page that uses it.
 HVD_TEST_INSTALLED=VENV takes horovodrun and Python from this virtual environment, and nothing from the build.
 """
+
 import contextlib
 import os
 import pathlib
@@ -91,7 +92,7 @@ def fences(text):
             while end < len(lines) and lines[end].strip() != opening[2]:
                 end += 1
             indent = len(opening[1])
-            yield at + 1, opening[3] or "", "\n".join(each[indent:] for each in lines[at + 1:end])
+            yield at + 1, opening[3] or "", "\n".join(each[indent:] for each in lines[at + 1 : end])
             at = end
         elif re.match(r" {4}\S", line) and not before and not in_list:
             yield at + 1, None, line
@@ -107,7 +108,7 @@ def blocks_of(page, text):
     lines = text.splitlines()
     for line, info, content in fences(text):
         # Only blank lines lie between a block and what it prints.
-        is_next = not "".join(lines[end:line - 1]).strip()
+        is_next = not "".join(lines[end : line - 1]).strip()
         end = line + len(content.splitlines()) + 1
         language = (info or "").split(" ")[0]
         if info is None:
@@ -186,6 +187,7 @@ def cluster(hosts):
     """The variables by which commands of Slurm find a cluster of these hosts."""
     sys.path.insert(0, str(HOSTS.parent))
     import slurm
+
     try:
         made = slurm.Cluster(hosts)
     except slurm.Missing as missing:
@@ -202,9 +204,13 @@ def run(page):
     blocks = [block for block in blocks if block.runs]
     hosts = sorted({name for block in blocks for name in block.labels.get("hosts", "").split(",") if name})
     if hosts and "HVD_IN_WORLD" not in os.environ:
-        done = subprocess.run([HOSTS, "run", "--root", "--names", " ".join(hosts), "--", sys.executable, "-B",
-                               __file__, page], env={**os.environ, "HVD_IN_WORLD": "1"}, stderr=subprocess.PIPE,
-                              text=True, check=False)
+        done = subprocess.run(
+            [HOSTS, "run", "--root", "--names", " ".join(hosts), "--", sys.executable, "-B", __file__, page],
+            env={**os.environ, "HVD_IN_WORLD": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
         sys.stderr.write(done.stderr)
         if done.returncode == NO_WORLD:
             skip((done.stderr.strip().splitlines() or ["hosts cannot be made"])[-1].removeprefix("hosts: "))
@@ -218,8 +224,9 @@ def run(page):
         skip(f"there is no interpreter with {name}")
     needs_slurm = any("slurm" in block.labels for block in blocks)
     place = INSTALLED.parent if INSTALLED else BUILD / "tests"
-    with tempfile.TemporaryDirectory(dir=place, prefix="docs-") as folder, \
-            cluster(hosts) if needs_slurm else contextlib.nullcontext({}) as variables:
+    with tempfile.TemporaryDirectory(dir=place, prefix="docs-") as folder, cluster(
+        hosts
+    ) if needs_slurm else contextlib.nullcontext({}) as variables:
         code = run_blocks(blocks, pathlib.Path(folder), python, "$PREFIX" in text, variables)
     sys.exit(code)
 
@@ -246,8 +253,9 @@ def run_blocks(blocks, folder, python, needs_prefix, variables):
         environment |= {"PREFIX": str(prefix), "PATH": f"{prefix / 'bin'}:{search}"}
     script = folder / "script"
     script.write_text(script_of(blocks, folder))
-    shell = subprocess.Popen(["bash", script], cwd=work, env=environment, stdin=subprocess.DEVNULL,
-                             start_new_session=True)
+    shell = subprocess.Popen(
+        ["bash", script], cwd=work, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         shell.wait(SECONDS)
     except subprocess.TimeoutExpired:

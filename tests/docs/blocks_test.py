@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Each shell block of the pages has a label (blocks.py), and pages include programs instead of copying them."""
+
 import json
 import pathlib
 import re
@@ -31,10 +32,14 @@ class BlocksTest(unittest.TestCase):
                 self.assertIn(f"{{literalinclude}} ../../examples/tutorials/{program.name}\n", text)
 
     def test_no_page_copies_a_program(self):
-        listed = subprocess.run(
-            ["git", "ls-files", "examples"], cwd=ROOT, capture_output=True, text=True, check=False)
-        lines = {line for name in listed.stdout.splitlines() if name.endswith((".py", ".c", ".cpp", ".rs"))
-                 for line in (ROOT / name).read_text("utf-8").splitlines() if len(line.strip()) > 30}
+        listed = subprocess.run(["git", "ls-files", "examples"], cwd=ROOT, capture_output=True, text=True, check=False)
+        lines = {
+            line
+            for name in listed.stdout.splitlines()
+            if name.endswith((".py", ".c", ".cpp", ".rs"))
+            for line in (ROOT / name).read_text("utf-8").splitlines()
+            if len(line.strip()) > 30
+        }
         for page in pages():
             for line, info, content in fences((ROOT / page).read_text("utf-8")):
                 if info and not info.startswith("{"):
@@ -55,8 +60,10 @@ class BlocksTest(unittest.TestCase):
         return faults[0]
 
     def test_faults_are_found(self):
-        self.assertIn("page.md:3: one label of run, hosts, by, norun expected, found: none",
-                      self.fault("Text\n\n```sh\ntrue\n```\n"))
+        self.assertIn(
+            "page.md:3: one label of run, hosts, by, norun expected, found: none",
+            self.fault("Text\n\n```sh\ntrue\n```\n"),
+        )
         self.assertIn("found: run norun", self.fault('```sh run norun="x y"\ntrue\n```\n'))
         self.assertIn("unknown label fast", self.fault("```sh run fast\ntrue\n```\n"))
         self.assertIn("the label norun lacks its value", self.fault("```sh norun\ntrue\n```\n"))
@@ -66,23 +73,38 @@ class BlocksTest(unittest.TestCase):
         self.assertIn("instead of ```bash", self.fault("```bash\ntrue\n```\n"))
 
     def test_sentences_without_a_fault(self):
-        blocks, faults = blocks_of(pathlib.Path("page.md"), "- Item\n\n    of a list\n\n```sh run fails=3\nexit 3\n"
-                                   "```\n\n```text unordered\nb\na\n```\n\n```json\n{}\n```\n")
+        blocks, faults = blocks_of(
+            pathlib.Path("page.md"),
+            "- Item\n\n    of a list\n\n```sh run fails=3\nexit 3\n"
+            "```\n\n```text unordered\nb\na\n```\n\n```json\n{}\n```\n",
+        )
         self.assertEqual(faults, [])
-        self.assertEqual((blocks[0].labels, blocks[0].expected, blocks[0].is_unordered),
-                         ({"run": "", "fails": "3"}, ["b", "a"], True))
+        self.assertEqual(
+            (blocks[0].labels, blocks[0].expected, blocks[0].is_unordered),
+            ({"run": "", "fails": "3"}, ["b", "a"], True),
+        )
         blocks, faults = blocks_of(pathlib.Path("page.md"), "```sh run\ntrue\n```\n\nWords.\n\n```text\nb\n```\n")
         self.assertEqual((faults, blocks[0].expected), ([], None))
 
     def test_the_output_of_a_block(self):
-        same = [(["a", "b"], ["a", "b "], False), (["a …d", "…"], ["a b c d", "e", "f"], False),
-                (["…", "z"], ["z"], False), (["b", "a"], ["a", "b"], True),
-                (["a…", "…", "ab"], ["ab", "ac", "x"], True)]
+        same = [
+            (["a", "b"], ["a", "b "], False),
+            (["a …d", "…"], ["a b c d", "e", "f"], False),
+            (["…", "z"], ["z"], False),
+            (["b", "a"], ["a", "b"], True),
+            (["a…", "…", "ab"], ["ab", "ac", "x"], True),
+        ]
         for expected, printed, is_unordered in same:
             self.assertIsNone(difference(expected, printed, is_unordered), expected)
-        different = [(["a"], ["a", "b"], False), (["a", "b"], ["b", "a"], False), (["a+"], ["aa"], False),
-                     (["…", "z"], ["y"], False), (["a"], ["a", "a"], True), (["a", "a"], ["a"], True),
-                     ([], ["x"], False)]
+        different = [
+            (["a"], ["a", "b"], False),
+            (["a", "b"], ["b", "a"], False),
+            (["a+"], ["aa"], False),
+            (["…", "z"], ["y"], False),
+            (["a"], ["a", "a"], True),
+            (["a", "a"], ["a"], True),
+            ([], ["x"], False),
+        ]
         for expected, printed, is_unordered in different:
             self.assertIsNotNone(difference(expected, printed, is_unordered), expected)
 

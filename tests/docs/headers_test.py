@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """docs/c-api.md has each public header, and the headers explain each function and each struct."""
+
 import pathlib
 import re
 import unittest
@@ -14,12 +15,12 @@ DECLARATION = re.compile(r"^(?:HVD_API [^;]*?\b(hvd_\w+)\(|typedef (?:struct|enu
 def unexplained(text):
     """Functions and types without a comment, and without a comment on the first of their paragraph or its heading."""
     for found in DECLARATION.finditer(text):
-        above = text[:found.start()]
-        paragraph = above[above.rfind("\n\n") + 1:]
+        above = text[: found.start()]
+        paragraph = above[above.rfind("\n\n") + 1 :]
         heading = above.rstrip().endswith("---- */")
-        body = text[found.end():text.find("}", found.end())] if found[2] else ""
+        body = text[found.end() : text.find("}", found.end())] if found[2] else ""
         fields = [line for line in body.splitlines() if line.strip()]
-        line = text[found.start():text.find("\n", found.start())]
+        line = text[found.start() : text.find("\n", found.start())]
         names_values = found[2] and all("=" in field for field in fields)
         if not (COMMENT.search(paragraph + line + body) or heading or names_values):
             yield found[1] or found[2]
@@ -38,8 +39,11 @@ class HeadersTest(unittest.TestCase):
             self.assertEqual(list(unexplained(path.read_text("utf-8"))), [], path.name)
 
     def test_the_header_declares_what_the_library_exports(self):
-        declared = {found[1] for found in DECLARATION.finditer((ROOT / "include/horovod/horovod.h").read_text("utf-8"))
-                    if found[1]}
+        declared = {
+            found[1]
+            for found in DECLARATION.finditer((ROOT / "include/horovod/horovod.h").read_text("utf-8"))
+            if found[1]
+        }
         exported = set(re.findall(r"\bhvd_\w+", EXPORTS.read_text("utf-8")))
         self.assertGreater(len(declared), 30)
         self.assertEqual(declared - exported, set())

@@ -3,6 +3,7 @@
 
 Debian's Sphinx makes it, or with --newest that of HVD_TEST_SPHINX, an interpreter with packages of PyPI.
 """
+
 import os
 import pathlib
 import subprocess
@@ -19,11 +20,33 @@ def build(pages):
     """The exit code and warnings of the build of a folder of pages by the settings of docs, and its HTML files."""
     with tempfile.TemporaryDirectory() as site:
         done = subprocess.run(
-            [PYTHON, "-B", "-m", "sphinx", "-n", "-W", "--keep-going", "-q", "-b", "html", "-c", ROOT / "docs",
-             "-d", f"{site}/doctrees", pages, f"{site}/html"],
-            capture_output=True, text=True, timeout=300, check=False)
-        made = {str(path.relative_to(f"{site}/html")): path.read_text(encoding="utf-8")
-                for path in pathlib.Path(site, "html").rglob("*.html")}
+            [
+                PYTHON,
+                "-B",
+                "-m",
+                "sphinx",
+                "-n",
+                "-W",
+                "--keep-going",
+                "-q",
+                "-b",
+                "html",
+                "-c",
+                ROOT / "docs",
+                "-d",
+                f"{site}/doctrees",
+                pages,
+                f"{site}/html",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        made = {
+            str(path.relative_to(f"{site}/html")): path.read_text(encoding="utf-8")
+            for path in pathlib.Path(site, "html").rglob("*.html")
+        }
         return done.returncode, done.stderr, made
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Autotuning during a job: results stay correct, and the log lists the tried parameters."""
+
 import csv
 
 from harness import *
@@ -9,10 +10,26 @@ LOG = "/tmp/e2e-autotune.csv"
 
 def tuned(hosts, *flags, steps=400, environment=None):
     pathlib.Path(LOG).unlink(missing_ok=True)
-    job = Job("-np", 2, "-H", hosts, "--autotune", "--autotune-log-file", LOG,
-              "--autotune-warmup-samples", 1, "--autotune-steps-per-sample", 3,
-              "--autotune-bayes-opt-max-samples", 6, *flags,
-              PYTHON, WORKERS / "autotuned_rank.py", steps, environment=environment)
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        hosts,
+        "--autotune",
+        "--autotune-log-file",
+        LOG,
+        "--autotune-warmup-samples",
+        1,
+        "--autotune-steps-per-sample",
+        3,
+        "--autotune-bayes-opt-max-samples",
+        6,
+        *flags,
+        PYTHON,
+        WORKERS / "autotuned_rank.py",
+        steps,
+        environment=environment,
+    )
     job.ends_with(0)
     expect(job.out.count("done") == 2, job.describe())
     with open(LOG, encoding="ascii") as file:
@@ -26,9 +43,19 @@ def parameters(row):
 @world()
 def test_two_ranks_on_two_hosts_end_with_the_best_of_what_they_tried():
     rows = tuned("a:1,b:1")
-    expect(list(rows[0])[:7] == ["hierarchical_allreduce", "hierarchical_allgather",
-                                 "torus_allreduce", "cache_enabled", "cycle_time_ms",
-                                 "tensor_fusion_threshold", "score"], rows[0])
+    expect(
+        list(rows[0])[:7]
+        == [
+            "hierarchical_allreduce",
+            "hierarchical_allgather",
+            "torus_allreduce",
+            "cache_enabled",
+            "cycle_time_ms",
+            "tensor_fusion_threshold",
+            "score",
+        ],
+        rows[0],
+    )
     expect(len(rows) == 7, f"6 points and the best were expected: {rows}")
     best = max(rows[:-1], key=lambda row: float(row["score"]))
     expect(rows[-1] == best, f"the last is not the best: {rows}")
@@ -38,8 +65,7 @@ def test_two_ranks_on_two_hosts_end_with_the_best_of_what_they_tried():
 
 @world()
 def test_a_fixed_parameter_stays():
-    rows = tuned("a:1,b:1", "--cycle-time-ms", "2",
-                 environment=clean_environment(HOROVOD_ALLREDUCE_WHOLE_LIMIT="2048"))
+    rows = tuned("a:1,b:1", "--cycle-time-ms", "2", environment=clean_environment(HOROVOD_ALLREDUCE_WHOLE_LIMIT="2048"))
     expect({row["cycle_time_ms"] for row in rows} == {"2"}, rows)
     expect({row["whole_limit"] for row in rows} == {"2048"}, rows)
     expect(len({row["tensor_fusion_threshold"] for row in rows}) > 1, rows)

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """The backends that a job may choose: the conformance suite with one process per rank, on one machine
 and on two hosts; whole jobs; and the errors for a backend that is not available."""
+
 import ctypes
 import shutil
 
@@ -44,9 +45,14 @@ def conforms(name, launcher, ranks, place, *cases, aborts=False, **more):
     sanitized build, the suite reports accesses to memory that is free; MPI's own leaks are its own."""
     folder = tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests")
     try:
-        job = launch(launcher, ["-np", ranks, *place, SUITE, "--no-colors=true", *cases],
-                     HVD_BACKEND=str(backend(name)), HVD_WORLD_FOLDER=folder,
-                     ASAN_OPTIONS="detect_leaks=0", **more)
+        job = launch(
+            launcher,
+            ["-np", ranks, *place, SUITE, "--no-colors=true", *cases],
+            HVD_BACKEND=str(backend(name)),
+            HVD_WORLD_FOLDER=folder,
+            ASAN_OPTIONS="detect_leaks=0",
+            **more,
+        )
         code = job.wait(SECONDS)
         expect("Sanitizer" not in job.out + job.err, job.describe())
         if aborts:
@@ -92,23 +98,53 @@ def test_mpi_with_many_ranks_whose_tensors_lie_differently():
 @world("a b", "--no-decoys")
 def test_mpi_of_open_mpi_conforms_on_two_hosts():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
-    conforms("mpi_openmpi", OPENMPI, 4,
-             ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *MCA, "-x", "HVD_BACKEND", "-x",
-              "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"), "-tc=backend*", "-tce=*abort*",
-             HVD_WORLD_HOSTS="1")
+    conforms(
+        "mpi_openmpi",
+        OPENMPI,
+        4,
+        (
+            "--hostfile",
+            "/tmp/hostfile",
+            "-map-by",
+            "slot",
+            *MCA,
+            "-x",
+            "HVD_BACKEND",
+            "-x",
+            "HVD_WORLD_FOLDER",
+            "-x",
+            "HVD_WORLD_HOSTS",
+        ),
+        "-tc=backend*",
+        "-tce=*abort*",
+        HVD_WORLD_HOSTS="1",
+    )
 
 
 @world("a b", "--no-decoys")
 def test_mpi_of_mpich_conforms_on_two_hosts():
-    conforms("mpi_mpich", (*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"), 4, (),
-             "-tc=backend*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+    conforms(
+        "mpi_mpich",
+        (*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"),
+        4,
+        (),
+        "-tc=backend*",
+        "-tce=*abort*",
+        HVD_WORLD_HOSTS="1",
+    )
 
 
 @world("a b", "--no-decoys")
 def test_a_job_that_chooses_mpi_of_mpich_on_two_hosts():
     backend("mpi_mpich")
-    check_sums(launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"),
-                      ["-np", 4, PYTHON, RANK], HOROVOD_CPU_OPERATIONS="mpi"), 4)
+    check_sums(
+        launch(
+            (*HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"),
+            ["-np", 4, PYTHON, RANK],
+            HOROVOD_CPU_OPERATIONS="mpi",
+        ),
+        4,
+    )
 
 
 LATE = """
@@ -128,8 +164,11 @@ if rank == 0:
 @world("a b", "--no-decoys")
 def test_a_rank_of_mpich_waits_for_another_that_is_long_in_its_own_program():
     backend("mpi_mpich")
-    job = launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"), ["-np", 2, PYTHON, "-c", LATE],
-                 HOROVOD_CPU_OPERATIONS="mpi")
+    job = launch(
+        (*HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"),
+        ["-np", 2, PYTHON, "-c", LATE],
+        HOROVOD_CPU_OPERATIONS="mpi",
+    )
     job.wait_for("still here", seconds=120)
     expect("MPI_Finalize" not in job.err, job.describe())
     job.ends_with(0, 120)
@@ -151,14 +190,16 @@ def test_a_rank_of_mpich_that_hangs_in_mpi_finalize_leaves_once_all_are_there():
     backend("mpi_mpich")
     stuck = BUILD / "tests" / "libmpich_stuck.so"
     for code in (0, 3):
-        job = launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"),
-                     ["-np", 2, PYTHON, "-c", ENDS, code], HOROVOD_CPU_OPERATIONS="mpi",
-                     HOROVOD_MPI_LIBRARY=str(stuck))
+        job = launch(
+            (*HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"),
+            ["-np", 2, PYTHON, "-c", ENDS, code],
+            HOROVOD_CPU_OPERATIONS="mpi",
+            HOROVOD_MPI_LIBRARY=str(stuck),
+        )
         job.ends_with(code, 150)
         expect(job.out.count("at its end") == 2, job.describe())
         # The other rank may wait for the end of a connection that this rank does not serve.
-        expect(job.err.count("MPI_Finalize does not end though all ranks are there") in (1, 2),
-               job.describe())
+        expect(job.err.count("MPI_Finalize does not end though all ranks are there") in (1, 2), job.describe())
         job.leaves_nothing()
 
 
@@ -169,12 +210,21 @@ def conforms_without_launcher(name, ranks, places, *cases, seconds=SECONDS, **mo
     try:
         for rank in range(ranks):
             command = [*places[rank], SUITE, "--no-colors=true", *(cases or ["-tc=backend*"])]
-            jobs.append(Job(*command[1:], program=command[0], environment=clean_environment(
-                HVD_BACKEND=str(backend(name)), HVD_WORLD_FOLDER=str(folder), **more,
-                HVD_WORLD_RANK=str(rank), HVD_WORLD_SIZE=str(ranks))))
+            jobs.append(
+                Job(
+                    *command[1:],
+                    program=command[0],
+                    environment=clean_environment(
+                        HVD_BACKEND=str(backend(name)),
+                        HVD_WORLD_FOLDER=str(folder),
+                        **more,
+                        HVD_WORLD_RANK=str(rank),
+                        HVD_WORLD_SIZE=str(ranks),
+                    ),
+                )
+            )
         codes = [job.wait(seconds) for job in jobs]
-        expect(codes == [0] * ranks and passed(folder) == ranks,
-               "\n".join(job.describe() for job in jobs))
+        expect(codes == [0] * ranks and passed(folder) == ranks, "\n".join(job.describe() for job in jobs))
     finally:
         for job in jobs:
             if job.process.poll() is None:
@@ -197,8 +247,14 @@ def test_gloo_lets_an_abort_end_a_call_that_waits_for_a_silent_rank():
 
 def test_jobs_that_choose_gloo():
     backend("gloo")
-    job = Job("-np", 3, PYTHON, RANK, "twice", environment=clean_environment(
-        HOROVOD_CPU_OPERATIONS="libgloo", HOROVOD_LOG_LEVEL="info"))
+    job = Job(
+        "-np",
+        3,
+        PYTHON,
+        RANK,
+        "twice",
+        environment=clean_environment(HOROVOD_CPU_OPERATIONS="libgloo", HOROVOD_LOG_LEVEL="info"),
+    )
     check_sums(job, 3)
     expect("tensor operations go through libgloo" in job.err, job.describe())
     job.leaves_nothing()
@@ -207,8 +263,19 @@ def test_jobs_that_choose_gloo():
 @world()
 def test_a_job_that_chooses_gloo_on_two_hosts():
     backend("gloo")
-    job = Job("-np", 4, "-H", "a:2,b:2", "-x", "HOROVOD_CPU_OPERATIONS=libgloo", "-x",
-              "HOROVOD_GLOO_IFACE=eth0", PYTHON, RANK, "twice")
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "-x",
+        "HOROVOD_CPU_OPERATIONS=libgloo",
+        "-x",
+        "HOROVOD_GLOO_IFACE=eth0",
+        PYTHON,
+        RANK,
+        "twice",
+    )
     check_sums(job, 4)
     job.leaves_nothing()
 
@@ -218,8 +285,11 @@ def oneccl():
     if "HVD_TEST_CCL" not in os.environ:
         raise Skip("HVD_TEST_CCL names no libccl.so.1")
     backend("ccl")
-    return {"HOROVOD_CPU_OPERATIONS": "CCL", "HOROVOD_CCL_LIBRARY": os.environ["HVD_TEST_CCL"],
-            "HOROVOD_LOG_LEVEL": "info"}
+    return {
+        "HOROVOD_CPU_OPERATIONS": "CCL",
+        "HOROVOD_CCL_LIBRARY": os.environ["HVD_TEST_CCL"],
+        "HOROVOD_LOG_LEVEL": "info",
+    }
 
 
 def test_oneccl_conforms():
@@ -235,13 +305,25 @@ def test_oneccl_with_many_ranks_whose_tensors_lie_differently():
 @world("a b", "--no-decoys")
 def test_oneccl_conforms_on_two_hosts():
     folder = tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests")
-    variables = {**oneccl(), "HVD_BACKEND": backend("ccl"), "HVD_WORLD_FOLDER": folder,
-                 "HVD_WORLD_HOSTS": "1", "HOROVOD_GLOO_IFACE": "eth0"}
+    variables = {
+        **oneccl(),
+        "HVD_BACKEND": backend("ccl"),
+        "HVD_WORLD_FOLDER": folder,
+        "HVD_WORLD_HOSTS": "1",
+        "HOROVOD_GLOO_IFACE": "eth0",
+    }
     try:
-        job = Job("-np", 4, "-H", "a:2,b:2", *(word for name, value in variables.items()
-                                                for word in ("-x", f"{name}={value}")),
-                  "sh", "-c", "HVD_WORLD_RANK=$HOROVOD_RANK HVD_WORLD_SIZE=$HOROVOD_SIZE exec "
-                  f"{SUITE} --no-colors=true '-tc=backend*' '-tce=*abort*'")
+        job = Job(
+            "-np",
+            4,
+            "-H",
+            "a:2,b:2",
+            *(word for name, value in variables.items() for word in ("-x", f"{name}={value}")),
+            "sh",
+            "-c",
+            "HVD_WORLD_RANK=$HOROVOD_RANK HVD_WORLD_SIZE=$HOROVOD_SIZE exec "
+            f"{SUITE} --no-colors=true '-tc=backend*' '-tce=*abort*'",
+        )
         code = job.wait(SECONDS)
         expect(code == 0 and passed(folder) == 4, job.describe())
     finally:
@@ -258,9 +340,18 @@ def test_oneccl_carries_jobs_and_what_starts_again():
 
 @world()
 def test_oneccl_carries_a_job_on_two_hosts():
-    job = Job("-np", 4, "-H", "a:2,b:2", "--network-interfaces", "eth0",
-              *(word for name, value in oneccl().items() for word in ("-x", f"{name}={value}")),
-              PYTHON, RANK, "twice")
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--network-interfaces",
+        "eth0",
+        *(word for name, value in oneccl().items() for word in ("-x", f"{name}={value}")),
+        PYTHON,
+        RANK,
+        "twice",
+    )
     check_sums(job, 4)
     job.leaves_nothing()
 
@@ -282,22 +373,32 @@ def test_oneccl_is_marked_where_a_sum_is_right():
         expect(re.search(r"\[X\] CCL: 202\d\.\d+\.\d+, \S*/libccl\.so", text), text)
         broken = pathlib.Path(folder, "libccl.so.1")
         broken.write_text("no library\n")
-        for taken, words in (({"HOROVOD_CCL_LIBRARY": str(broken)}, "libccl.so.1"),
-                             ({"CCL_OFI_LIBRARY_PATH": "/nowhere/libfabric.so.1"}, "oneCCL"),
-                             ({"HOROVOD_CCL_LIBRARY": "libm.so.6"}, "has no symbol _ZN3ccl")):
+        for taken, words in (
+            ({"HOROVOD_CCL_LIBRARY": str(broken)}, "libccl.so.1"),
+            ({"CCL_OFI_LIBRARY_PATH": "/nowhere/libfabric.so.1"}, "oneCCL"),
+            ({"HOROVOD_CCL_LIBRARY": "libm.so.6"}, "has no symbol _ZN3ccl"),
+        ):
             text = check_build.check_build("--verbose", **{**chosen, **taken})
             expect(re.search(rf"\[ \] CCL: .*{words}.*\n +fix: \S", text), f"{taken}:\n{text}")
     python = [PYTHON, "-c", "import horovod.torch as hvd; print(hvd.ccl_built())"]
     for known, said in ((library, "True"), ("/nowhere/libccl.so.1", "False")):
-        done = subprocess.run(python, capture_output=True, text=True, timeout=120, check=True,
-                              env=clean_environment(HOROVOD_CCL_LIBRARY=known))
+        done = subprocess.run(
+            python,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+            env=clean_environment(HOROVOD_CCL_LIBRARY=known),
+        )
         expect(done.stdout.strip() == said, done)
 
 
 def test_jobs_that_choose_mpi():
     chosen = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_LOG_LEVEL": "info"}
-    for launcher, name, words in (((*OPENMPI, "--oversubscribe", *MCA), "mpi_openmpi", "Open MPI"),
-                                  (HYDRA, "mpi_mpich", "MPICH")):
+    for launcher, name, words in (
+        ((*OPENMPI, "--oversubscribe", *MCA), "mpi_openmpi", "Open MPI"),
+        (HYDRA, "mpi_mpich", "MPICH"),
+    ):
         backend(name)
         job = launch(launcher, ["-np", 3, PYTHON, RANK, "twice"], **chosen)
         check_sums(job, 3)
@@ -306,13 +407,18 @@ def test_jobs_that_choose_mpi():
 
 
 def test_a_job_that_chooses_mpi_beside_mpi4py():
-    if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL,
-                      check=False).returncode:
+    if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise Skip("there is no mpi4py: packaging/packages-test.txt names its package")
     backend("mpi_openmpi")
     for first in ("mpi4py", "horovod"):
-        check_sums(launch((*OPENMPI, "--oversubscribe", *MCA), ["-np", 2, PYTHON, RANK, "mpi", first],
-                          HOROVOD_CPU_OPERATIONS="mpi"), 2)
+        check_sums(
+            launch(
+                (*OPENMPI, "--oversubscribe", *MCA),
+                ["-np", 2, PYTHON, RANK, "mpi", first],
+                HOROVOD_CPU_OPERATIONS="mpi",
+            ),
+            2,
+        )
 
 
 # Each backend with the same values as e2e.layouts: in the order of the hosts, one, two, four, and two of four ranks.
@@ -343,23 +449,32 @@ def test_gloo_computes_alike_in_each_layout():
 @world("a b c d", "--no-decoys")
 def test_oneccl_computes_alike_in_each_layout():
     chosen = variables_of(oneccl())
-    computes_alike(lambda hosts, ranks: Job("-np", ranks, "-H", hosts, "--network-interfaces", "eth0", *chosen,
-                                            PYTHON, *CHECKS))
+    computes_alike(
+        lambda hosts, ranks: Job("-np", ranks, "-H", hosts, "--network-interfaces", "eth0", *chosen, PYTHON, *CHECKS)
+    )
 
 
 @world("a b c d", "--no-decoys")
 def test_mpi_of_open_mpi_computes_alike_in_each_layout():
     backend("mpi_openmpi")
     place = ("-map-by", "slot", *MCA, "-x", "PYTHONPATH", "-x", "HOROVOD_CPU_OPERATIONS")
-    computes_alike(lambda hosts, ranks: launch(OPENMPI, ["-np", ranks, "-H", hosts, *place, PYTHON, *CHECKS],
-                                               HOROVOD_CPU_OPERATIONS="mpi"))
+    computes_alike(
+        lambda hosts, ranks: launch(
+            OPENMPI, ["-np", ranks, "-H", hosts, *place, PYTHON, *CHECKS], HOROVOD_CPU_OPERATIONS="mpi"
+        )
+    )
 
 
 @world("a b c d", "--no-decoys")
 def test_mpi_of_mpich_computes_alike_in_each_layout():
     backend("mpi_mpich")
-    computes_alike(lambda hosts, ranks: launch((*HYDRA, "-iface", network.BRIDGE, "-hosts", hosts),
-                                               ["-np", ranks, PYTHON, *CHECKS], HOROVOD_CPU_OPERATIONS="mpi"))
+    computes_alike(
+        lambda hosts, ranks: launch(
+            (*HYDRA, "-iface", network.BRIDGE, "-hosts", hosts),
+            ["-np", ranks, PYTHON, *CHECKS],
+            HOROVOD_CPU_OPERATIONS="mpi",
+        )
+    )
 
 
 def refused(launcher, words, **more):
@@ -387,34 +502,53 @@ def test_nccl_conforms_with_one_rank_for_each_gpu():
     nccl = os.environ.get("HOROVOD_NCCL_LIBRARY") or opens("libnccl.so.2")
     cuda = os.environ.get("HOROVOD_CUDA_LIBRARY") or opens("libcudart.so.13", "libcudart.so.12")
     if nccl is None or cuda is None:
-        raise Skip("no libnccl.so.2 or libcudart.so can be opened; HOROVOD_NCCL_LIBRARY and "
-                   "HOROVOD_CUDA_LIBRARY may name them")
+        raise Skip(
+            "no libnccl.so.2 or libcudart.so can be opened; HOROVOD_NCCL_LIBRARY and HOROVOD_CUDA_LIBRARY may name them"
+        )
     ranks = min(gpus, 4)
-    conforms_without_launcher("nccl", ranks,
-                              [("/usr/bin/env", f"HVD_BACKEND_DEVICE={rank}") for rank in range(ranks)],
-                              HOROVOD_NCCL_LIBRARY=nccl, HOROVOD_CUDA_LIBRARY=cuda)
+    conforms_without_launcher(
+        "nccl",
+        ranks,
+        [("/usr/bin/env", f"HVD_BACKEND_DEVICE={rank}") for rank in range(ranks)],
+        HOROVOD_NCCL_LIBRARY=nccl,
+        HOROVOD_CUDA_LIBRARY=cuda,
+    )
 
 
 # A test library replaces NCCL and CUDA on a machine without a GPU: see tests/plugins/nccl.
-DOUBLE = {"HOROVOD_NCCL_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
-          "HOROVOD_CUDA_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
-          "HVD_DOUBLE_RULES": "all"}
+DOUBLE = {
+    "HOROVOD_NCCL_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
+    "HOROVOD_CUDA_LIBRARY": str(BUILD / "tests" / "libnccl_double.so"),
+    "HVD_DOUBLE_RULES": "all",
+}
 
 
 def test_nccl_conforms_over_a_double_of_it():
     conforms_without_launcher(
-        "nccl", 3, [("/usr/bin/env", f"HVD_BACKEND_DEVICE={rank}") for rank in range(3)], **DOUBLE)
+        "nccl", 3, [("/usr/bin/env", f"HVD_BACKEND_DEVICE={rank}") for rank in range(3)], **DOUBLE
+    )
 
 
 def test_ranks_with_different_nccl_do_not_begin():
     backend("nccl")
     for change, words in (
-            ("export HVD_DOUBLE_VERSION=2180$HOROVOD_RANK",
-             "rank 0 has NCCL 2.18.0, and rank 1 has NCCL 2.18.1: all ranks need one version"),
-            ("[ $HOROVOD_RANK = 0 ] && export HOROVOD_NCCL_LIBRARY=/nowhere/libnccl.so.2",
-             "rank 0 has none: .*/nowhere/libnccl.so.2.*, and rank 1 has NCCL")):
-        job = Job("-np", 2, "sh", "-c", f"{change}; exec {PYTHON} {RANK}",
-                  environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE))
+        (
+            "export HVD_DOUBLE_VERSION=2180$HOROVOD_RANK",
+            "rank 0 has NCCL 2.18.0, and rank 1 has NCCL 2.18.1: all ranks need one version",
+        ),
+        (
+            "[ $HOROVOD_RANK = 0 ] && export HOROVOD_NCCL_LIBRARY=/nowhere/libnccl.so.2",
+            "rank 0 has none: .*/nowhere/libnccl.so.2.*, and rank 1 has NCCL",
+        ),
+    ):
+        job = Job(
+            "-np",
+            2,
+            "sh",
+            "-c",
+            f"{change}; exec {PYTHON} {RANK}",
+            environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE),
+        )
         expect(job.wait(90) != 0, job.describe())
         expect(len(re.findall(words, job.err)) >= 2, job.describe())
         job.leaves_nothing()
@@ -424,11 +558,16 @@ def test_a_rank_without_a_gpu_joins_the_others():
     backend("nccl")
     if os.path.exists("/dev/nvidiactl"):
         raise Skip("this machine has a GPU")
-    job = Job("-np", 2, "sh", "-c", f"[ $HOROVOD_RANK = 0 ] && unset HOROVOD_CUDA_LIBRARY; exec {PYTHON} {RANK}",
-              environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE))
+    job = Job(
+        "-np",
+        2,
+        "sh",
+        "-c",
+        f"[ $HOROVOD_RANK = 0 ] && unset HOROVOD_CUDA_LIBRARY; exec {PYTHON} {RANK}",
+        environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE),
+    )
     check_sums(job, 2)
-    expect("ranks without a GPU: 0; they take part in operations on host memory only" in job.err,
-           job.describe())
+    expect("ranks without a GPU: 0; they take part in operations on host memory only" in job.err, job.describe())
 
 
 # Each child of a fork must find CUDA untouched, and the program chooses its GPU after init.
@@ -451,37 +590,61 @@ hvd.shutdown()
 
 def test_a_program_chooses_its_gpu_and_forks_after_init():
     backend("nccl")
-    job = Job("-np", 2, PYTHON, "-c", AFTER_INIT,
-              environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", HVD_DOUBLE_DEVICES="0",
-                                            **DOUBLE))
+    job = Job(
+        "-np",
+        2,
+        PYTHON,
+        "-c",
+        AFTER_INIT,
+        environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", HVD_DOUBLE_DEVICES="0", **DOUBLE),
+    )
     job.ends_with(0, 90)
 
 
 def test_backends_that_cannot_be_had():
     backend("mpi_mpich")
-    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such backend",
-            HOROVOD_CPU_OPERATIONS="nonesuch")
+    refused(
+        HYDRA,
+        "HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such backend",
+        HOROVOD_CPU_OPERATIONS="nonesuch",
+    )
     backend("ccl")
-    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ccl, but .*nowhere/libccl.so.1",
-            HOROVOD_CPU_OPERATIONS="ccl", HOROVOD_CCL_LIBRARY="/nowhere/libccl.so.1")
-    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ddl, .* DDL was discontinued",
-            HOROVOD_CPU_OPERATIONS="ddl")
-    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is mpi, but .*nowhere/libmpi.so.12",
-            HOROVOD_CPU_OPERATIONS="mpi", HOROVOD_MPI_LIBRARY="/nowhere/libmpi.so.12")
+    refused(
+        HYDRA,
+        "HOROVOD_CPU_OPERATIONS is ccl, but .*nowhere/libccl.so.1",
+        HOROVOD_CPU_OPERATIONS="ccl",
+        HOROVOD_CCL_LIBRARY="/nowhere/libccl.so.1",
+    )
+    refused(HYDRA, "HOROVOD_CPU_OPERATIONS is ddl, .* DDL was discontinued", HOROVOD_CPU_OPERATIONS="ddl")
+    refused(
+        HYDRA,
+        "HOROVOD_CPU_OPERATIONS is mpi, but .*nowhere/libmpi.so.12",
+        HOROVOD_CPU_OPERATIONS="mpi",
+        HOROVOD_MPI_LIBRARY="/nowhere/libmpi.so.12",
+    )
     for value, why in (("NCCL", ".*"), ("DDL", ".*DDL was discontinued.*")):
         job = launch(HYDRA, ["-np", 2, PYTHON, RANK], HOROVOD_GPU_OPERATIONS=value)
         check_sums(job, 2)
-        expect(len(re.findall(f"(?i)HOROVOD_GPU_OPERATIONS is {value}, but {why}; tensors of GPUs go through",
-                              job.err)) == 2, job.describe())
+        expect(
+            len(re.findall(f"(?i)HOROVOD_GPU_OPERATIONS is {value}, but {why}; tensors of GPUs go through", job.err))
+            == 2,
+            job.describe(),
+        )
     job = launch(HYDRA, ["-np", 2, PYTHON, RANK], HOROVOD_GPU_OPERATIONS="MPI", HOROVOD_LOG_LEVEL="info")
     check_sums(job, 2)
-    expect(len(re.findall("HOROVOD_GPU_OPERATIONS=mpi: tensors of GPUs go through host memory", job.err))
-           == 2 and "tensor operations go through" not in job.err, job.describe())
-    refused(HYDRA, "libm.so.6 is no library of MPI", HOROVOD_CPU_OPERATIONS="mpi",
-            HOROVOD_MPI_LIBRARY="libm.so.6")
+    expect(
+        len(re.findall("HOROVOD_GPU_OPERATIONS=mpi: tensors of GPUs go through host memory", job.err)) == 2
+        and "tensor operations go through" not in job.err,
+        job.describe(),
+    )
+    refused(HYDRA, "libm.so.6 is no library of MPI", HOROVOD_CPU_OPERATIONS="mpi", HOROVOD_MPI_LIBRARY="libm.so.6")
     libraries = " ".join(["libmpi.so.40", "libmpich.so.12"])
-    refused(HYDRA, "two MPI implementations are in one process, .*libmpi.so.40.* and .*libmpich",
-            HOROVOD_CPU_OPERATIONS="mpi", LD_PRELOAD=libraries)
+    refused(
+        HYDRA,
+        "two MPI implementations are in one process, .*libmpi.so.40.* and .*libmpich",
+        HOROVOD_CPU_OPERATIONS="mpi",
+        LD_PRELOAD=libraries,
+    )
 
 
 if __name__ == "__main__":

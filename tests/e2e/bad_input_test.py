@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Bad input gets an error of one sentence and exit code 2, and no host starts anything."""
+
 from harness import *
 
 STARTED = pathlib.Path("/tmp/e2e-started")
@@ -32,8 +33,7 @@ def test_a_malformed_list_of_hosts():
 
 
 def test_a_hostfile_that_is_not_there():
-    refused(["-np", 2, "-hostfile", "/nowhere/hosts", *TOUCH], "/nowhere/hosts",
-            "No such file or directory")
+    refused(["-np", 2, "-hostfile", "/nowhere/hosts", *TOUCH], "/nowhere/hosts", "No such file or directory")
 
 
 def test_a_hostfile_with_a_bad_line():
@@ -85,16 +85,17 @@ def test_no_command():
 
 
 def test_an_environment_variable_of_the_wrong_type():
-    refused(["-np", 2, *TOUCH], "HOROVOD_LEASE", "soon",
-            environment=clean_environment(HOROVOD_LEASE="soon"))
+    refused(["-np", 2, *TOUCH], "HOROVOD_LEASE", "soon", environment=clean_environment(HOROVOD_LEASE="soon"))
 
 
-NUMBERS = [("HOROVOD_FUSION_THRESHOLD", "-1", "0 and 1099511627776", "134217728"),
-           ("HOROVOD_FUSION_THRESHOLD", "1e18", "0 and 1099511627776", "134217728"),
-           ("HOROVOD_CACHE_CAPACITY", "-5", "0 and 1048576", "1024"),
-           ("HOROVOD_CYCLE_TIME", "nan", "0 and 1000000", "1"),
-           ("HOROVOD_ALLREDUCE_RING_FROM", "-2", "-1 and 1099511627776", "0"),
-           ("HOROVOD_STALL_CHECK_TIME_SECONDS", "inf", "0 and 100000000", "60")]
+NUMBERS = [
+    ("HOROVOD_FUSION_THRESHOLD", "-1", "0 and 1099511627776", "134217728"),
+    ("HOROVOD_FUSION_THRESHOLD", "1e18", "0 and 1099511627776", "134217728"),
+    ("HOROVOD_CACHE_CAPACITY", "-5", "0 and 1048576", "1024"),
+    ("HOROVOD_CYCLE_TIME", "nan", "0 and 1000000", "1"),
+    ("HOROVOD_ALLREDUCE_RING_FROM", "-2", "-1 and 1099511627776", "0"),
+    ("HOROVOD_STALL_CHECK_TIME_SECONDS", "inf", "0 and 100000000", "60"),
+]
 
 
 def test_numbers_out_of_their_range_in_the_launcher():
@@ -111,12 +112,23 @@ def test_numbers_out_of_their_range_in_the_launcher():
 def test_numbers_out_of_their_range_without_a_launcher():
     program = "import horovod.numpy as hvd\nhvd.init()\n"
     for name, value, limits, default in NUMBERS:
-        done = subprocess.run([PYTHON, "-c", program], capture_output=True, text=True, timeout=60,
-                              check=False, env=clean_environment(**{name: value}))
+        done = subprocess.run(
+            [PYTHON, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=clean_environment(**{name: value}),
+        )
         last = done.stderr.strip().splitlines()[-1]
         expect(done.returncode == 1 and "Disagreement" not in last, done)
-        expect(re.search(f"HorovodArgumentError: {name}.*{value}.*it lies between {limits}.*"
-                         f"unset it for the default {default}$", last), done)
+        expect(
+            re.search(
+                f"HorovodArgumentError: {name}.*{value}.*it lies between {limits}.*unset it for the default {default}$",
+                last,
+            ),
+            done,
+        )
 
 
 def test_a_program_that_is_missing_here():
@@ -150,8 +162,13 @@ def test_a_program_that_is_missing_on_a_host():
 
 @world()
 def test_python_is_missing_where_python3_exists():
-    refused(["-np", 2, "-H", "a:1,b:1", "python", "train.py"], "host [ab]", "python3",
-            environment=clean_environment(PATH=folder_with_python3_only()), sentences=2)
+    refused(
+        ["-np", 2, "-H", "a:1,b:1", "python", "train.py"],
+        "host [ab]",
+        "python3",
+        environment=clean_environment(PATH=folder_with_python3_only()),
+        sentences=2,
+    )
 
 
 def folder_with_python3_only():
@@ -186,8 +203,7 @@ def test_a_refused_key():
     ssh = pathlib.Path.home() / ".ssh"
     for name in ("id_ed25519", "id_ed25519.pub"):
         (ssh / name).unlink()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ssh / "id_ed25519"],
-                   check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ssh / "id_ed25519"], check=True)
     refused(["-np", 1, "-H", "b:1", *TOUCH], "host b", "authentication|refused", "id_ed25519")
 
 
@@ -219,8 +235,7 @@ def test_a_closed_port():
 @world()
 def test_a_host_that_is_silent():
     faults.cut("b", "launcher")
-    refused(["-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, *TOUCH], "host b", "connect", "firewall",
-            seconds=6)
+    refused(["-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, *TOUCH], "host b", "connect", "firewall", seconds=6)
 
 
 @world()

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Every way to start ranks gives the same result: four ranks on two hosts have consecutive ranks on each
 host, sum their ranks, shut down, and start again."""
+
 import contextlib
 import shutil
 
@@ -66,8 +67,10 @@ def test_pmi_of_slurm():
 @world("a b", "--no-decoys")
 def test_a_program_that_mpich_has_started_by_the_pmi_of_slurm():
     with cluster() as variables:
-        begin = ("import ctypes, runpy, sys; sys.argv = ['', 'twice']; ctypes.CDLL('libmpich.so.12', "
-                 f"mode=ctypes.RTLD_GLOBAL).MPI_Init(None, None); runpy.run_path('{RANK[1]}')")
+        begin = (
+            "import ctypes, runpy, sys; sys.argv = ['', 'twice']; ctypes.CDLL('libmpich.so.12', "
+            f"mode=ctypes.RTLD_GLOBAL).MPI_Init(None, None); runpy.run_path('{RANK[1]}')"
+        )
         run("srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=2", PYTHON, "-c", begin, **variables)
 
 
@@ -80,9 +83,29 @@ def test_a_plain_step_of_slurm():
 @world("a b", "--no-decoys")
 def test_pmix_of_open_mpi():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
-    run("mpirun.openmpi", "--allow-run-as-root", "-np", 4, "--hostfile", "/tmp/hostfile",
-        "-bind-to", "none", "-map-by", "slot", "-x", "PYTHONPATH", "-x", "PATH",
-        "-mca", "pml", "ob1", "-mca", "btl", "^openib", *RANK)
+    run(
+        "mpirun.openmpi",
+        "--allow-run-as-root",
+        "-np",
+        4,
+        "--hostfile",
+        "/tmp/hostfile",
+        "-bind-to",
+        "none",
+        "-map-by",
+        "slot",
+        "-x",
+        "PYTHONPATH",
+        "-x",
+        "PATH",
+        "-mca",
+        "pml",
+        "ob1",
+        "-mca",
+        "btl",
+        "^openib",
+        *RANK,
+    )
 
 
 @world()
@@ -99,10 +122,35 @@ def by_mpi():
 @world("a b", "--no-decoys")
 def test_mpi_of_open_mpi():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
-    run("mpirun.openmpi", "--allow-run-as-root", "-np", 4, "--hostfile", "/tmp/hostfile",
-        "-bind-to", "none", "-map-by", "slot", "-x", "PYTHONPATH", "-x", "PATH", "-x",
-        "HOROVOD_BOOTSTRAP", "-mca", "pml", "ob1", "-mca", "btl", "^openib", "-mca",
-        "mpi_yield_when_idle", 1, *RANK, **by_mpi())  # four ranks share this machine's cores
+    run(
+        "mpirun.openmpi",
+        "--allow-run-as-root",
+        "-np",
+        4,
+        "--hostfile",
+        "/tmp/hostfile",
+        "-bind-to",
+        "none",
+        "-map-by",
+        "slot",
+        "-x",
+        "PYTHONPATH",
+        "-x",
+        "PATH",
+        "-x",
+        "HOROVOD_BOOTSTRAP",
+        "-mca",
+        "pml",
+        "ob1",
+        "-mca",
+        "btl",
+        "^openib",
+        "-mca",
+        "mpi_yield_when_idle",
+        1,
+        *RANK,
+        **by_mpi(),
+    )  # four ranks share this machine's cores
 
 
 @world("a b", "--no-decoys")
@@ -117,16 +165,25 @@ def by_hand(server_flags, variables_of):
     token.chmod(0o600)
     out = tempfile.TemporaryFile("w+")
     server = subprocess.Popen(
-        [BUILD / "bin" / "horovod-rendezvous", "--listen", ":29400", "--token-file", token,
-         *map(str, server_flags)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        [BUILD / "bin" / "horovod-rendezvous", "--listen", ":29400", "--token-file", token, *map(str, server_flags)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
         expect(server.stdout.readline(), "the server says nothing")
         ranks = []
         for rank, name in enumerate("aabb"):
             where = ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
-            ranks.append(subprocess.Popen(
-                [*where, *map(str, RANK)], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                env=clean_environment(**variables_of(rank, token.read_text()))))
+            ranks.append(
+                subprocess.Popen(
+                    [*where, *map(str, RANK)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    env=clean_environment(**variables_of(rank, token.read_text())),
+                )
+            )
         codes = [process.wait(60) for process in ranks]
     finally:
         server.kill()
@@ -145,20 +202,29 @@ def store_of(token):
 
 @world()
 def test_rank_and_size_by_hand():
-    by_hand((), lambda rank, token: {"HOROVOD_RANK": str(rank), "HOROVOD_SIZE": "4",
-                                     **store_of(token)})
+    by_hand((), lambda rank, token: {"HOROVOD_RANK": str(rank), "HOROVOD_SIZE": "4", **store_of(token)})
 
 
 @world()
 def test_variables_of_the_original():
-    by_hand(("--insecure-compat",), lambda rank, _token: {
-        "HOROVOD_RANK": str(rank), "HOROVOD_SIZE": "4", "HOROVOD_LOCAL_RANK": str(rank % 2),
-        "HOROVOD_LOCAL_SIZE": "2", "HOROVOD_CROSS_RANK": str(rank // 2), "HOROVOD_CROSS_SIZE": "2",
-        "HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": network.LAUNCHER_ADDRESS,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": "29400",
-        # Variables that Ray's processes inherit if srun has started Ray.
-        "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"})
+    by_hand(
+        ("--insecure-compat",),
+        lambda rank, _token: {
+            "HOROVOD_RANK": str(rank),
+            "HOROVOD_SIZE": "4",
+            "HOROVOD_LOCAL_RANK": str(rank % 2),
+            "HOROVOD_LOCAL_SIZE": "2",
+            "HOROVOD_CROSS_RANK": str(rank // 2),
+            "HOROVOD_CROSS_SIZE": "2",
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": network.LAUNCHER_ADDRESS,
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": "29400",
+            # Variables that Ray's processes inherit if srun has started Ray.
+            "SLURM_PROCID": "0",
+            "SLURM_STEP_NUM_TASKS": "2",
+        },
+    )
 
 
 @world()

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """`horovodrun report` writes the facts that a bug report needs, and no secret."""
+
 import platform
 import stat
 
@@ -19,16 +20,33 @@ SECRETS = {
     "UNRELATED": "of-nobody",
 }
 HIDDEN = [value for name, value in SECRETS.items() if name != "https_proxy"] + [
-    "proxy-user", "proxy-word", "of-a-flag", "of-the-init"]
-SHOWN = {"HOROVOD_CYCLE_TIME": "7.5", "SLURM_JOB_ID": "4711", "PMIX_MCA_ptl": "^usock",
-         "OMP_NUM_THREADS": "3", "OMPI_COMM_WORLD_SIZE": "4", "LD_LIBRARY_PATH": "/opt/x/lib",
-         "VIRTUAL_ENV": "/opt/venv"}
+    "proxy-user",
+    "proxy-word",
+    "of-a-flag",
+    "of-the-init",
+]
+SHOWN = {
+    "HOROVOD_CYCLE_TIME": "7.5",
+    "SLURM_JOB_ID": "4711",
+    "PMIX_MCA_ptl": "^usock",
+    "OMP_NUM_THREADS": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "LD_LIBRARY_PATH": "/opt/x/lib",
+    "VIRTUAL_ENV": "/opt/venv",
+}
 
 
 def report(*words, cwd, code=0, **environment):
-    done = subprocess.run([LAUNCHER, "report", *words], capture_output=True, text=True, timeout=150,
-                          env=clean_environment(**environment), stdin=subprocess.DEVNULL, cwd=cwd,
-                          check=False)
+    done = subprocess.run(
+        [LAUNCHER, "report", *words],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env=clean_environment(**environment),
+        stdin=subprocess.DEVNULL,
+        cwd=cwd,
+        check=False,
+    )
     expect(done.returncode == code, done)
     return done.stderr
 
@@ -39,26 +57,53 @@ def test_it_holds_what_is_asked_for_and_no_secret():
     config.write_text("params:\n  cache_capacity: 77\n")
     key = folder / "id"
     key.write_text("content-of-the-key\n")
-    said = report("out.txt", "--config-file", config, "-i", key, "-x", "A_TOKEN=of-a-flag",
-                  "--remote-init", "mysql -pof-the-init; login --token of-a-flag; echo of-wandb",
-                  PYTHON, "train.py", cwd=folder, **SECRETS, **SHOWN)
+    said = report(
+        "out.txt",
+        "--config-file",
+        config,
+        "-i",
+        key,
+        "-x",
+        "A_TOKEN=of-a-flag",
+        "--remote-init",
+        "mysql -pof-the-init; login --token of-a-flag; echo of-wandb",
+        PYTHON,
+        "train.py",
+        cwd=folder,
+        **SECRETS,
+        **SHOWN,
+    )
     expect(said == "horovodrun: wrote out.txt; read it before you attach it to a bug report\n", said)
     path = folder / "out.txt"
     expect(stat.S_IMODE(path.stat().st_mode) == 0o600, oct(path.stat().st_mode))
     text = path.read_text()
     for secret in [*HIDDEN, "content-of-the-key"]:
         expect(secret not in text, f"{secret!r} is in\n{text}")
-    version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True,
-                             check=True).stdout.strip()
+    version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True, check=True).stdout.strip()
     memory = re.search(r"MemTotal:\s+(\d+ kB)", pathlib.Path("/proc/meminfo").read_text())[1]
-    for words in (f"version: {version}", f"{LAUNCHER}, sha256 ", "horovod-agent: ", "libhorovod.so: ",
-                  f"kernel: Linux {platform.release()} {platform.machine()}",
-                  f"libc: glibc {platform.libc_ver()[1]}", "cores: ", f"memory: {memory}",
-                  "libssh: 0.", f"interpreter: {PYTHON}", "Available Frameworks:", "shared memory",
-                  "PMIx", "MPI", "cache_capacity: 77", "env: A_TOKEN\n",
-                  "https_proxy=http://<redacted>@proxy.example:3128", "SLURM_JWT=<redacted>",
-                  f"PYTHONPATH={BUILD / 'python'}", "remote_init: <redacted: ",
-                  *(f"{name}={value}" for name, value in SHOWN.items())):
+    for words in (
+        f"version: {version}",
+        f"{LAUNCHER}, sha256 ",
+        "horovod-agent: ",
+        "libhorovod.so: ",
+        f"kernel: Linux {platform.release()} {platform.machine()}",
+        f"libc: glibc {platform.libc_ver()[1]}",
+        "cores: ",
+        f"memory: {memory}",
+        "libssh: 0.",
+        f"interpreter: {PYTHON}",
+        "Available Frameworks:",
+        "shared memory",
+        "PMIx",
+        "MPI",
+        "cache_capacity: 77",
+        "env: A_TOKEN\n",
+        "https_proxy=http://<redacted>@proxy.example:3128",
+        "SLURM_JWT=<redacted>",
+        f"PYTHONPATH={BUILD / 'python'}",
+        "remote_init: <redacted: ",
+        *(f"{name}={value}" for name, value in SHOWN.items()),
+    ):
         expect(words in text, f"{words!r} is not in\n{text}")
     for name in ("WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY", "UNRELATED", "HOME="):
         expect(name not in text, f"{name} is in\n{text}")
@@ -70,8 +115,10 @@ def test_a_file_that_exists_stays_as_it_is():
     (folder / "link").symlink_to("nowhere")
     for words, name in (((), "horovod-report.txt"), (("link",), "link")):
         said = report(*words, cwd=folder, code=2)
-        expect(said == f"horovodrun: cannot write the report {name}: the file exists; remove it or "
-               "name another file\n", said)
+        expect(
+            said == f"horovodrun: cannot write the report {name}: the file exists; remove it or name another file\n",
+            said,
+        )
     expect((folder / "horovod-report.txt").read_text() == "mine", "it was changed")
     expect(not (folder / "nowhere").exists(), "the link was followed")
 

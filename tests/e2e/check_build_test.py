@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """--check-build marks the parts that work: remove a part, and its mark is gone."""
+
 import json
 import shutil
 
@@ -30,9 +31,15 @@ ROWS = ("tensorflow", "torch", "mxnet", "gloo", *BACKENDS)
 
 
 def check_build(*flags, launcher=None, code=0, **environment):
-    done = subprocess.run([launcher or LAUNCHER, "--check-build", *flags], capture_output=True,
-                          text=True, timeout=300, env=clean_environment(**environment),
-                          stdin=subprocess.DEVNULL, check=False)
+    done = subprocess.run(
+        [launcher or LAUNCHER, "--check-build", *flags],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=clean_environment(**environment),
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
     expect(done.returncode == code, done)
     return done.stdout if code == 0 else done.stderr
 
@@ -40,8 +47,7 @@ def check_build(*flags, launcher=None, code=0, **environment):
 def marks(launcher=None, **environment):
     """The marked rows; fails unless the text equals the original's, including each blank."""
     text = check_build(launcher=launcher, **environment)
-    version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True,
-                             check=True).stdout.strip()
+    version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True, check=True).stdout.strip()
     pattern = re.escape(LAYOUT).replace(re.escape("{version}"), re.escape(version))
     for row in ROWS:
         pattern = pattern.replace(re.escape(f"{{{row}}}"), f"(?P<{row}>[X ])", 1)
@@ -53,18 +59,17 @@ def marks(launcher=None, **environment):
 
 def installation(folder):
     """A copy of the build from which a test may remove parts: its launcher and its Python packages."""
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True,
-                   stdout=subprocess.DEVNULL)
-    return (pathlib.Path(folder, "bin/horovodrun"),
-            str(pathlib.Path(folder, "lib/python3/dist-packages")))
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True, stdout=subprocess.DEVNULL)
+    return (pathlib.Path(folder, "bin/horovodrun"), str(pathlib.Path(folder, "lib/python3/dist-packages")))
 
 
 def test_all_that_is_here_is_marked():
     found = marks()
     expect({"torch", "gloo"} <= found, found)
     expect(not found & {"mxnet", "ddl"}, found)
-    done = subprocess.run([LAUNCHER, "-cb"], capture_output=True, text=True, check=True,
-                          timeout=300, env=clean_environment())
+    done = subprocess.run(
+        [LAUNCHER, "-cb"], capture_output=True, text=True, check=True, timeout=300, env=clean_environment()
+    )
     expect(done.stdout == check_build(), done)
 
 
@@ -78,8 +83,10 @@ def test_a_hidden_framework_loses_its_mark():
 def test_a_framework_whose_import_ends_the_process_has_no_mark():
     with tempfile.TemporaryDirectory() as folder:
         torch = pathlib.Path(folder, "torch.py")
-        for code, words in (("import sys; sys.exit(0)", "its import ended the process, without an error"),
-                            ("import os; os.abort()", "it crashed by SIGABRT")):
+        for code, words in (
+            ("import sys; sys.exit(0)", "its import ended the process, without an error"),
+            ("import os; os.abort()", "it crashed by SIGABRT"),
+        ):
             torch.write_text(code)
             text = check_build("--verbose", PYTHONPATH=f"{folder}:{BUILD / 'python'}")
             expect(re.search(rf"\[ \] PyTorch: {words}\n +fix: move {torch} away", text), text)
@@ -89,10 +96,9 @@ def test_a_check_that_is_ended_leaves_nothing():
     with tempfile.TemporaryDirectory() as folder:
         began = pathlib.Path(folder, "began")
         pathlib.Path(folder, "torch.py").write_text(
-            f"import os, time\nwith open({str(began)!r}, 'w') as file: file.write(str(os.getpid()))\n"
-            "time.sleep(3000)\n")
-        job = Job("--check-build", environment=clean_environment(
-            PYTHONPATH=f"{folder}:{BUILD / 'python'}"))
+            f"import os, time\nwith open({str(began)!r}, 'w') as file: file.write(str(os.getpid()))\ntime.sleep(3000)\n"
+        )
+        job = Job("--check-build", environment=clean_environment(PYTHONPATH=f"{folder}:{BUILD / 'python'}"))
         wait_until(lambda: began.exists() and began.read_text(), 60, job.describe)
         job.process.terminate()
         job.wait()
@@ -126,8 +132,11 @@ def test_an_installation_without_a_part_loses_its_marks():
 
 
 def test_backends_whose_libraries_are_broken_lose_their_marks():
-    names = {"mpi": ("libmpi.so.40", "libmpi.so.12", "libmpich.so.12"), "nccl": ("libnccl.so.2",),
-             "ccl": ("libccl.so.1",)}
+    names = {
+        "mpi": ("libmpi.so.40", "libmpi.so.12", "libmpich.so.12"),
+        "nccl": ("libnccl.so.2",),
+        "ccl": ("libccl.so.1",),
+    }
     whole = marks()
     for backend in sorted(whole & set(names)):
         with tempfile.TemporaryDirectory() as folder:
@@ -151,15 +160,16 @@ def test_mpi_says_which_it_is():
     name = "libmpich.so.12" if row["version"].startswith("MPICH") else "libmpi.so.40"
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, name).write_text("no library\n")
-        other = next(row for row in json.loads(check_build("--json", LD_LIBRARY_PATH=folder))["rows"]
-                     if row["name"] == "MPI")
+        other = next(
+            row for row in json.loads(check_build("--json", LD_LIBRARY_PATH=folder))["rows"] if row["name"] == "MPI"
+        )
     if other["works"]:
         expect(f"({other['version']} is here too)" in row["version"], (row, other))
 
 
 def test_other_libraries_that_are_broken_lose_their_marks():
     with tempfile.TemporaryDirectory() as folder:
-        had, = row_marks(folder, "PMIx")
+        (had,) = row_marks(folder, "PMIx")
         if not had:
             raise Skip("there is no libpmix.so.2 here: packaging/packages.txt names its package")
         pathlib.Path(folder, "libpmix.so.2").write_text("no library\n")
@@ -171,8 +181,9 @@ def test_other_libraries_that_are_broken_lose_their_marks():
 
 
 def test_rocm_is_marked_by_whichever_version_is_here():
-    code = ("int hipGetDeviceCount(int* n) { *n = 2; return 0; }\n"
-            "int hipRuntimeGetVersion(int* v) { *v = 6; return 0; }\n")
+    code = (
+        "int hipGetDeviceCount(int* n) { *n = 2; return 0; }\nint hipRuntimeGetVersion(int* v) { *v = 6; return 0; }\n"
+    )
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder, "hip.c")
         source.write_text(code)
@@ -196,10 +207,12 @@ def test_nccl_is_marked_where_a_sum_on_a_gpu_is_right():
     expect("nccl" in marks(**here), "no mark")
     text = check_build("--verbose", **here)
     expect(f"[X] NCCL: 2.18.5, {double}" in text, text)
-    for taken, words in (({"HVD_DOUBLE_DEVICES": "0"}, "finds no GPU"),
-                         ({"HVD_DOUBLE_VERSION": "2804"}, "2.10 is the oldest"),
-                         ({"HVD_DOUBLE_FAILS_AFTER": "0"}, "remote process exited"),
-                         ({"HOROVOD_CUDA_LIBRARY": "/nowhere/libcudart.so"}, "/nowhere/libcudart.so")):
+    for taken, words in (
+        ({"HVD_DOUBLE_DEVICES": "0"}, "finds no GPU"),
+        ({"HVD_DOUBLE_VERSION": "2804"}, "2.10 is the oldest"),
+        ({"HVD_DOUBLE_FAILS_AFTER": "0"}, "remote process exited"),
+        ({"HOROVOD_CUDA_LIBRARY": "/nowhere/libcudart.so"}, "/nowhere/libcudart.so"),
+    ):
         text = check_build("--verbose", **{**here, **taken})
         expect(re.search(rf"\[ \] NCCL: .*{words}.*\n +fix: \S", text), f"{taken}:\n{text}")
     text = check_build("--verbose")
@@ -243,12 +256,21 @@ def test_the_commands_interpreter_is_asked_and_named():
         script.chmod(0o755)
         path = clean_environment()["PATH"]
         for command, more, asked in (
-                ([], {}, PYTHON), ([bare, "train.py"], {}, bare), ([script], {}, bare),
-                ([], {"VIRTUAL_ENV": f"{folder}/bare"}, bare),
-                ([], {"PATH": f"{folder}/bare/bin:{path}"}, bare),
-                ([PYTHON, "train.py"], {"VIRTUAL_ENV": f"{folder}/bare"}, PYTHON)):
-            done = subprocess.run([LAUNCHER, "--check-build", *command], capture_output=True, text=True,
-                                  check=True, timeout=300, env=clean_environment(**more))
+            ([], {}, PYTHON),
+            ([bare, "train.py"], {}, bare),
+            ([script], {}, bare),
+            ([], {"VIRTUAL_ENV": f"{folder}/bare"}, bare),
+            ([], {"PATH": f"{folder}/bare/bin:{path}"}, bare),
+            ([PYTHON, "train.py"], {"VIRTUAL_ENV": f"{folder}/bare"}, PYTHON),
+        ):
+            done = subprocess.run(
+                [LAUNCHER, "--check-build", *command],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=300,
+                env=clean_environment(**more),
+            )
             mark = "X" if asked == PYTHON else " "
             expect(f"[{mark}] PyTorch\n" in done.stdout, (command, more, done))
             expect(done.stderr == f"horovodrun: frameworks are looked for by {asked}\n", done)
@@ -284,14 +306,28 @@ def test_hosts_need_no_present_directory():
         # Host b alone lacks it: an empty file system covers the place.
         own = pathlib.Path(folder, "own")
         own.mkdir()
-        subprocess.run(["nsenter", "-t", str(host.pid_of("b")), "-m", "mount", "-t", "tmpfs", "none", folder],
-                       check=True)
-        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b"], capture_output=True, text=True, cwd=own,
-                              timeout=300, env=clean_environment(), check=False)
+        subprocess.run(
+            ["nsenter", "-t", str(host.pid_of("b")), "-m", "mount", "-t", "tmpfs", "none", folder], check=True
+        )
+        done = subprocess.run(
+            [LAUNCHER, "--check-build", "-H", "a,b"],
+            capture_output=True,
+            text=True,
+            cwd=own,
+            timeout=300,
+            env=clean_environment(),
+            check=False,
+        )
         expect(done.returncode == 0 and " on a, b:\n" in done.stdout, done)
         # A directory that the user names is checked.
-        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b", "--wdir", own], capture_output=True, text=True,
-                              timeout=300, env=clean_environment(), check=False)
+        done = subprocess.run(
+            [LAUNCHER, "--check-build", "-H", "a,b", "--wdir", own],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=clean_environment(),
+            check=False,
+        )
         expect(done.returncode == 1 and "\nb: prepare: the working directory" in done.stdout, done)
 
 
@@ -307,26 +343,41 @@ def test_hosts_are_compared():
     with tempfile.TemporaryDirectory() as folder:
         hidden = pathlib.Path(folder, "hidden.py")
         hidden.write_text("raise ImportError('hidden on b')\n")
-        subprocess.run(["nsenter", "-t", str(host.pid_of("b")), "-m", "mount", "--bind", hidden,
-                        torch], check=True)
+        subprocess.run(["nsenter", "-t", str(host.pid_of("b")), "-m", "mount", "--bind", hidden, torch], check=True)
         # Each host searches for the command's interpreter by itself.
-        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b", PYTHON, "train.py"], check=True,
-                              capture_output=True, text=True, timeout=300, env=clean_environment())
+        done = subprocess.run(
+            [LAUNCHER, "--check-build", "-H", "a,b", PYTHON, "train.py"],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=clean_environment(),
+        )
         expect(re.search(r"\[ \] PyTorch: on a: \S+; on b: .*hidden on b", done.stdout), done)
         expect("\nThe hosts differ in PyTorch.\n" in done.stdout, done)
         expect(done.stderr == f"horovodrun: frameworks are looked for by {PYTHON} on a, b\n", done)
-        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b", "--json", "--require", "PyTorch"],
-                              capture_output=True, text=True, timeout=300, env=clean_environment(),
-                              check=False)
+        done = subprocess.run(
+            [LAUNCHER, "--check-build", "-H", "a,b", "--json", "--require", "PyTorch"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=clean_environment(),
+            check=False,
+        )
         expect(done.returncode == 1 and set(json.loads(done.stdout)["hosts"]) == {"a", "b"}, done)
         expect("horovodrun: b: --require: PyTorch" in done.stderr, done)
         expect("horovodrun: a:" not in done.stderr, done)
         # A host that does not answer hides no other host's answer.
         faults.end("b")
-        done = subprocess.run([LAUNCHER, "--check-build", "-H", "a,b"], capture_output=True, text=True,
-                              timeout=300, env=clean_environment(), check=False)
-        expect(done.returncode == 1 and re.search(
-            r" on a:\n(?s:.*)\[X\] Gloo\n\nb: connect: \S", done.stdout), done)
+        done = subprocess.run(
+            [LAUNCHER, "--check-build", "-H", "a,b"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=clean_environment(),
+            check=False,
+        )
+        expect(done.returncode == 1 and re.search(r" on a:\n(?s:.*)\[X\] Gloo\n\nb: connect: \S", done.stdout), done)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """A process that has the variables of an initialised rank, but is not this rank, is refused at once and names
 the rank. Processes that may call hvd.init() do."""
+
 from harness import *
 
 WORKER = WORKERS / "child_rank.py"
@@ -26,8 +27,10 @@ def test_a_spawned_child_that_imports_hvd_init_is_refused_at_once():
 
 
 def test_one_rank_alone_has_one_process():
-    for what, words in (("spawn-all", REFUSED.format(0)),
-                        ("beside", r"another process of this host \(process \d+\) is rank 0 of this job already")):
+    for what, words in (
+        ("spawn-all", REFUSED.format(0)),
+        ("beside", r"another process of this host \(process \d+\) is rank 0 of this job already"),
+    ):
         job = run(what, ranks=1)
         expect(len(re.findall(words, job.out + job.err)) == 1, job.describe())
 
@@ -67,13 +70,28 @@ int main(int count, char** arguments) {
   return hvd_shutdown(error, sizeof error);
 }
 """)
-    subprocess.run(["cc", "-o", folder / "again", folder / "again.c", f"-I{ROOT}/include",
-                    f"-I{BUILD}/include", f"-L{BUILD}/lib", "-lhorovod", f"-Wl,-rpath,{BUILD}/lib"], check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-o",
+            folder / "again",
+            folder / "again.c",
+            f"-I{ROOT}/include",
+            f"-I{BUILD}/include",
+            f"-L{BUILD}/lib",
+            "-lhorovod",
+            f"-Wl,-rpath,{BUILD}/lib",
+        ],
+        check=True,
+    )
     job = Job("-np", 2, folder / "again")
     job.ends_with(0)
     for rank in range(2):
-        expect(f"rank {rank}: the child ended with 3" in job.out and re.search(
-            "refused: " + REFUSED.format(rank), job.out), job.describe())
+        expect(
+            f"rank {rank}: the child ended with 3" in job.out
+            and re.search("refused: " + REFUSED.format(rank), job.out),
+            job.describe(),
+        )
 
 
 if __name__ == "__main__":

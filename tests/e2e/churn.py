@@ -1,4 +1,5 @@
 """An elastic job whose ranks fail and whose hosts come, go, and are lost, again and again."""
+
 import random
 
 from harness import *
@@ -24,9 +25,26 @@ class Churn:
         self.say()
         # A killed process leaves TensorFlow's own files.
         environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
-        self.job = Job("-np", 4, "--min-np", 1, "--max-np", 6, "--blacklist-cooldown-range", 1, 2,
-                       "--host-discovery-script", f"cat {self.answer}", "-x", "TF_CPP_MIN_LOG_LEVEL", "-x", "TMPDIR",
-                       *program, self.stop, environment=environment)
+        self.job = Job(
+            "-np",
+            4,
+            "--min-np",
+            1,
+            "--max-np",
+            6,
+            "--blacklist-cooldown-range",
+            1,
+            2,
+            "--host-discovery-script",
+            f"cat {self.answer}",
+            "-x",
+            "TF_CPP_MIN_LOG_LEVEL",
+            "-x",
+            "TMPDIR",
+            *program,
+            self.stop,
+            environment=environment,
+        )
         self.events = []
 
     def say(self):
@@ -39,8 +57,11 @@ class Churn:
         found = {}
         for number, rank, size, name in re.findall(r"generation (\d+): rank (\d+)/(\d+) on (\w+) ", self.job.out):
             found.setdefault(int(number), {})[int(rank)] = (int(size), name)
-        whole = [(number, [name for _, name in ranks.values()]) for number, ranks in found.items()
-                 if len(ranks) == next(iter(ranks.values()))[0]]
+        whole = [
+            (number, [name for _, name in ranks.values()])
+            for number, ranks in found.items()
+            if len(ranks) == next(iter(ranks.values()))[0]
+        ]
         return max(whole, default=(-1, []))
 
     def describe(self):
@@ -89,8 +110,12 @@ class Churn:
             time.sleep(1)
             faults.thaw(name)
             return
-        {"rank": lambda: self.kill(name, self.program), "agent": lambda: self.kill(name, "horovod-agent"),
-         "host": lambda: self.lose(name), "leaves": lambda: self.leave(name)}[what]()
+        {
+            "rank": lambda: self.kill(name, self.program),
+            "agent": lambda: self.kill(name, "horovod-agent"),
+            "host": lambda: self.lose(name),
+            "leaves": lambda: self.leave(name),
+        }[what]()
         self.wait_for_generation(generation)
 
     def end(self):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Clocks of the day that step by a day, or differ by a day: no limit of time comes sooner or later."""
+
 import struct
 
 import traces
@@ -53,8 +54,21 @@ def job_with(clock, *arguments, path=None):
 @world()
 def test_a_step_of_a_day_forward_and_back_is_not_noticed():
     clock, trace = Clock(), pathlib.Path("/tmp/e2e-trace.json")
-    job = job_with(clock, "--lease", 5, "--timeout", 3600, "--prefix-output-with-timestamp",
-                   "--timeline-filename", trace, "-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=5", PYTHON, "-c", SUMS)
+    job = job_with(
+        clock,
+        "--lease",
+        5,
+        "--timeout",
+        3600,
+        "--prefix-output-with-timestamp",
+        "--timeline-filename",
+        trace,
+        "-x",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS=5",
+        PYTHON,
+        "-c",
+        SUMS,
+    )
     job.wait_for(r"clock \+0", 4)
     for step in (1, -1):
         clock.step(step)
@@ -98,9 +112,19 @@ def test_ranks_and_launcher_whose_clocks_differ_by_days():
     Clock("launcher").step(5)
     trace = pathlib.Path("/tmp/e2e-trace.json")
     pathlib.Path("/tmp/e2e-done").touch()
-    job = job_with(None, "--timeline-filename", trace, "sh", "-c",
-                   'E2E_CLOCK=/tmp/e2e-clock-$HOROVOD_RANK exec "$@"', "sh", PYTHON, "-c", SUMS,
-                   path="/tmp/e2e-clock-launcher")
+    job = job_with(
+        None,
+        "--timeline-filename",
+        trace,
+        "sh",
+        "-c",
+        'E2E_CLOCK=/tmp/e2e-clock-$HOROVOD_RANK exec "$@"',
+        "sh",
+        PYTHON,
+        "-c",
+        SUMS,
+        path="/tmp/e2e-clock-launcher",
+    )
     job.ends_with(0)
     expect(job.said() == [] and job.out.count("done") == 4, job.describe())
     traces.Trace(trace)

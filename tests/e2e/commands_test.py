@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Scripts without an interpreter before them, and slots by what the hosts have, on hosts that ssh reaches."""
+
 from harness import *
 
 
@@ -26,8 +27,17 @@ def test_each_host_runs_a_script_by_the_active_environment():
     expect(sorted(job.out.splitlines()) == [f"by python3 of PATH {rank}" for rank in range(2)], job.describe())
     venv = python_in(folder / "venv")
     for variable in "VIRTUAL_ENV", "CONDA_PREFIX":
-        job = Job("-np", 2, "-H", "a:1,b:1", "--tag", "none", "train.py", cwd=folder,
-                  environment=clean_environment(**{variable: str(venv)}))
+        job = Job(
+            "-np",
+            2,
+            "-H",
+            "a:1,b:1",
+            "--tag",
+            "none",
+            "train.py",
+            cwd=folder,
+            environment=clean_environment(**{variable: str(venv)}),
+        )
         job.ends_with(0)
         expect(job.out == f"by {venv}/bin/python3 train.py\n" * 2, job.describe())
     # A copy of the script needs no file on the hosts; the environment is the one of each host.
@@ -35,12 +45,18 @@ def test_each_host_runs_a_script_by_the_active_environment():
     job.ends_with(0)
     # Host b alone lacks the environment: another Python there would have other packages.
     on_host("b", "mount", "-t", "tmpfs", "none", venv)
-    job = Job("-np", 2, "-H", "a:1,b:1", "train.py", cwd=folder,
-              environment=clean_environment(VIRTUAL_ENV=str(venv / "bin")))
+    job = Job(
+        "-np", 2, "-H", "a:1,b:1", "train.py", cwd=folder, environment=clean_environment(VIRTUAL_ENV=str(venv / "bin"))
+    )
     job.ends_with(2)
-    expect(job.said() == [f"host b: prepare: VIRTUAL_ENV names the active environment {venv}/bin, which is not on "
-                          "this host; create it there, or write a Python before the script, as in: python3 train.py"],
-           job.describe())
+    expect(
+        job.said()
+        == [
+            f"host b: prepare: VIRTUAL_ENV names the active environment {venv}/bin, which is not on "
+            "this host; create it there, or write a Python before the script, as in: python3 train.py"
+        ],
+        job.describe(),
+    )
 
 
 @world()
@@ -52,8 +68,10 @@ def test_a_script_that_one_host_lacks_is_named():
     for command in (["own/train.py"], [PYTHON, "own/train.py"]):
         job = Job("-np", 2, "-H", "a:1,b:1", *command, cwd=folder)
         job.ends_with(2)
-        expect(job.said() == [f"host b: prepare: script 'own/train.py' does not exist in {folder} on this host"],
-               job.describe())
+        expect(
+            job.said() == [f"host b: prepare: script 'own/train.py' does not exist in {folder} on this host"],
+            job.describe(),
+        )
         expect("started" not in job.out, job.describe())
 
 

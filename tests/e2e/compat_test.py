@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Horovod's own workers run under our launcher."""
+
 from harness import *
 
 WORKER = ROOT / "tests" / "conformance" / "original" / "worker.py"
@@ -39,8 +40,11 @@ def test_another_user_of_the_host_is_refused():
     job = Job("--insecure-compat", "-np", 1, PYTHON, "-c", STRANGER)
     job.ends_with(0)
     expect("0 b'HTTP/1.1 404 " in job.out, job.describe())
-    expect("65534 b'HTTP/1.1 403 " in job.out and "this connection comes from user 65534 of this host, "
-           "where only user 0 and root are served" in job.out, job.describe())
+    expect(
+        "65534 b'HTTP/1.1 403 " in job.out
+        and "this connection comes from user 65534 of this host, where only user 0 and root are served" in job.out,
+        job.describe(),
+    )
 
 
 def test_without_the_flag_ranks_get_no_port():

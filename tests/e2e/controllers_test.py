@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Controllers: the conformance suite over MPI, every controller with every backend under every launcher,
 and the errors of ranks that choose different ones."""
+
 from harness import *
 
 import backends_test as backends
@@ -42,16 +43,42 @@ def test_operations_over_it_conform():
 @world("a b", "--no-decoys")
 def test_mpi_of_open_mpi_conforms_on_two_hosts():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
-    conforms("mpi_openmpi", backends.OPENMPI, 4,
-             ("--hostfile", "/tmp/hostfile", "-map-by", "slot", *backends.MCA, "-x", "HVD_BACKEND", "-x",
-              "HVD_CONTROLLER", "-x", "HVD_WORLD_FOLDER", "-x", "HVD_WORLD_HOSTS"),
-             "-tc=controller*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+    conforms(
+        "mpi_openmpi",
+        backends.OPENMPI,
+        4,
+        (
+            "--hostfile",
+            "/tmp/hostfile",
+            "-map-by",
+            "slot",
+            *backends.MCA,
+            "-x",
+            "HVD_BACKEND",
+            "-x",
+            "HVD_CONTROLLER",
+            "-x",
+            "HVD_WORLD_FOLDER",
+            "-x",
+            "HVD_WORLD_HOSTS",
+        ),
+        "-tc=controller*",
+        "-tce=*abort*",
+        HVD_WORLD_HOSTS="1",
+    )
 
 
 @world("a b", "--no-decoys")
 def test_mpi_of_mpich_conforms_on_two_hosts():
-    conforms("mpi_mpich", (*backends.HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"), 4, (),
-             "-tc=controller*", "-tce=*abort*", HVD_WORLD_HOSTS="1")
+    conforms(
+        "mpi_mpich",
+        (*backends.HYDRA, "-iface", network.BRIDGE, "-hosts", "a:2,b:2"),
+        4,
+        (),
+        "-tc=controller*",
+        "-tce=*abort*",
+        HVD_WORLD_HOSTS="1",
+    )
 
 
 def row_of(job, ranks):
@@ -81,8 +108,7 @@ def fill(rows, without_mpi=()):
     print_table(rows)
     for name, row in rows.items():
         for cell in CELLS:
-            expect((row[cell] == "ok") != (name in without_mpi and "mpi" in cell),
-                   f"{name}, {cell}: {row[cell]}")
+            expect((row[cell] == "ok") != (name in without_mpi and "mpi" in cell), f"{name}, {cell}: {row[cell]}")
 
 
 def test_the_matrix_on_one_host():
@@ -90,13 +116,17 @@ def test_the_matrix_on_one_host():
         backends.backend(name)
     ours = clean_environment(**MATRIX)
     by_mpi = {**MATRIX, "HOROVOD_BOOTSTRAP": "mpi"}
-    fill({"PMIx, mpirun (Open MPI)": row_of(backends.launch(OPENMPI, ["-np", 2, *RANK], **MATRIX), 2),
-          "MPI, mpirun (Open MPI)": row_of(backends.launch(OPENMPI, ["-np", 2, *RANK], **by_mpi), 2),
-          "PMI, mpiexec.hydra": row_of(backends.launch(backends.HYDRA, ["-np", 2, *RANK], **MATRIX), 2),
-          "MPI, mpiexec.hydra": row_of(backends.launch(backends.HYDRA, ["-np", 2, *RANK], **by_mpi), 2),
-          "ours, horovodrun": row_of(Job("-np", 2, *RANK, environment=ours), 2),
-          "ours without PMIx": row_of(Job("-np", 2, "--no-pmix", *RANK, environment=ours), 2)},
-         without_mpi={"ours without PMIx"})
+    fill(
+        {
+            "PMIx, mpirun (Open MPI)": row_of(backends.launch(OPENMPI, ["-np", 2, *RANK], **MATRIX), 2),
+            "MPI, mpirun (Open MPI)": row_of(backends.launch(OPENMPI, ["-np", 2, *RANK], **by_mpi), 2),
+            "PMI, mpiexec.hydra": row_of(backends.launch(backends.HYDRA, ["-np", 2, *RANK], **MATRIX), 2),
+            "MPI, mpiexec.hydra": row_of(backends.launch(backends.HYDRA, ["-np", 2, *RANK], **by_mpi), 2),
+            "ours, horovodrun": row_of(Job("-np", 2, *RANK, environment=ours), 2),
+            "ours without PMIx": row_of(Job("-np", 2, "--no-pmix", *RANK, environment=ours), 2),
+        },
+        without_mpi={"ours without PMIx"},
+    )
 
 
 @world("a b", "--no-decoys")
@@ -109,14 +139,23 @@ def test_the_matrix_on_two_hosts():
         variables = {**MATRIX, "HOROVOD_BOOTSTRAP": bootstrap, "HOROVOD_GLOO_IFACE": "eth0"}
         names = [word for name in variables for word in ("-x", name)]
         known = "MPI" if bootstrap else "PMIx"
-        rows[f"{known}, mpirun (Open MPI)"] = row_of(backends.launch(
-            backends.OPENMPI, ["-np", 2, "--hostfile", "/tmp/hostfile", *backends.MCA, "-x", "PYTHONPATH",
-                              *names, *RANK], **variables), 2)
-        rows["MPI, mpiexec.hydra" if bootstrap else "PMI, mpiexec.hydra"] = row_of(backends.launch(
-            (*backends.HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"), ["-np", 2, *RANK], **variables), 2)
-    rows["ours, horovodrun"] = row_of(Job(
-        "-np", 2, "-H", "a,b", *RANK,
-        environment=clean_environment(**MATRIX, HOROVOD_GLOO_IFACE="eth0")), 2)
+        rows[f"{known}, mpirun (Open MPI)"] = row_of(
+            backends.launch(
+                backends.OPENMPI,
+                ["-np", 2, "--hostfile", "/tmp/hostfile", *backends.MCA, "-x", "PYTHONPATH", *names, *RANK],
+                **variables,
+            ),
+            2,
+        )
+        rows["MPI, mpiexec.hydra" if bootstrap else "PMI, mpiexec.hydra"] = row_of(
+            backends.launch(
+                (*backends.HYDRA, "-iface", network.BRIDGE, "-hosts", "a,b"), ["-np", 2, *RANK], **variables
+            ),
+            2,
+        )
+    rows["ours, horovodrun"] = row_of(
+        Job("-np", 2, "-H", "a,b", *RANK, environment=clean_environment(**MATRIX, HOROVOD_GLOO_IFACE="eth0")), 2
+    )
     fill(rows)
 
 
@@ -129,23 +168,39 @@ def rows_of_slurm(*ways):
     rows = {}
     with made:
         for name, kind, bootstrap in ways:
-            rows[name] = row_of(backends.launch(
-                ("srun",), [f"--mpi={kind}", "-N2", "--ntasks-per-node=1", *RANK],
-                HOROVOD_GLOO_IFACE="eth0", HOROVOD_BOOTSTRAP=bootstrap, **MATRIX, **made.environment), 2)
+            rows[name] = row_of(
+                backends.launch(
+                    ("srun",),
+                    [f"--mpi={kind}", "-N2", "--ntasks-per-node=1", *RANK],
+                    HOROVOD_GLOO_IFACE="eth0",
+                    HOROVOD_BOOTSTRAP=bootstrap,
+                    **MATRIX,
+                    **made.environment,
+                ),
+                2,
+            )
     return rows
 
 
 @world("a b", "--no-decoys")
 def test_the_matrix_of_slurm_on_two_hosts():
-    fill(rows_of_slurm(("PMIx, srun --mpi=pmix", "pmix", ""), ("PMI, srun --mpi=pmi2", "pmi2", ""),
-                       ("MUNGE, srun", "none", "")),
-         without_mpi={"MUNGE, srun", "PMI, srun --mpi=pmi2"})
+    fill(
+        rows_of_slurm(
+            ("PMIx, srun --mpi=pmix", "pmix", ""), ("PMI, srun --mpi=pmi2", "pmi2", ""), ("MUNGE, srun", "none", "")
+        ),
+        without_mpi={"MUNGE, srun", "PMI, srun --mpi=pmi2"},
+    )
 
 
 @world("a b", "--no-decoys")
 def test_the_matrix_of_slurm_by_mpi_and_munge_on_two_hosts():
-    fill(rows_of_slurm(("MPI, srun --mpi=pmix", "pmix", "mpi"), ("MPI, srun --mpi=pmi2", "pmi2", "mpi"),
-                       ("MUNGE, srun --mpi=pmix", "pmix", "slurm")))
+    fill(
+        rows_of_slurm(
+            ("MPI, srun --mpi=pmix", "pmix", "mpi"),
+            ("MPI, srun --mpi=pmi2", "pmi2", "mpi"),
+            ("MUNGE, srun --mpi=pmix", "pmix", "slurm"),
+        )
+    )
 
 
 QUIET = """
@@ -167,8 +222,9 @@ hvd.shutdown()
 
 def test_ranks_with_nothing_to_do_look_for_messages_of_mpi_ever_more_rarely():
     backends.backend("mpi_openmpi", backends.CONTROLLERS)
-    job = backends.launch(OPENMPI, ["-np", 2, PYTHON, "-c", QUIET], HOROVOD_CONTROLLER="mpi",
-                         HOROVOD_CPU_OPERATIONS="mpi")
+    job = backends.launch(
+        OPENMPI, ["-np", 2, PYTHON, "-c", QUIET], HOROVOD_CONTROLLER="mpi", HOROVOD_CPU_OPERATIONS="mpi"
+    )
     job.ends_with(0, 120)
     times = [int(count) for count in re.findall(r"woke (\d+) times", job.out)]
     print("woke in four seconds:", times)
@@ -184,28 +240,41 @@ def refused_by_all(words, *arguments, ranks=3):
 
 def test_ranks_that_choose_different_backends():
     backends.backend("gloo")
-    refused_by_all(r"the ranks have chosen different backends: ranks \[1, 2\] have controller the "
-                   "built-in one and operations gloo; rank 0 has controller the built-in one and "
-                   "operations the built-in one; .* alike on all ranks",
-                   "HOROVOD_CPU_OPERATIONS", "", "libgloo")
-    refused_by_all(r"rank 0 has controller mpi and operations .*; ranks \[1, 2\] have controller the "
-                   "built-in one|" r"ranks \[1, 2\] have controller the built-in one .*; rank 0 has "
-                   "controller mpi", "HOROVOD_CONTROLLER", "mpi", "gloo")
-    refused_by_all("HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such backend",
-                   "HOROVOD_CPU_OPERATIONS", "", "nonesuch")
-    refused_by_all("HOROVOD_CONTROLLER is nonesuch, but this build has no such controller",
-                   "HOROVOD_CONTROLLER", "nonesuch", "")
+    refused_by_all(
+        r"the ranks have chosen different backends: ranks \[1, 2\] have controller the "
+        "built-in one and operations gloo; rank 0 has controller the built-in one and "
+        "operations the built-in one; .* alike on all ranks",
+        "HOROVOD_CPU_OPERATIONS",
+        "",
+        "libgloo",
+    )
+    refused_by_all(
+        r"rank 0 has controller mpi and operations .*; ranks \[1, 2\] have controller the "
+        "built-in one|"
+        r"ranks \[1, 2\] have controller the built-in one .*; rank 0 has "
+        "controller mpi",
+        "HOROVOD_CONTROLLER",
+        "mpi",
+        "gloo",
+    )
+    refused_by_all(
+        "HOROVOD_CPU_OPERATIONS is nonesuch, but this build has no such backend",
+        "HOROVOD_CPU_OPERATIONS",
+        "",
+        "nonesuch",
+    )
+    refused_by_all(
+        "HOROVOD_CONTROLLER is nonesuch, but this build has no such controller", "HOROVOD_CONTROLLER", "nonesuch", ""
+    )
 
 
 def test_ranks_that_have_different_libraries_of_mpi():
     for name in ("mpi_openmpi", "mpi_mpich"):
         backends.backend(name)
     chosen = ("-x", "HOROVOD_CONTROLLER=mpi")
-    job = Job("-np", 2, *chosen, *RANK, "by-rank", "HOROVOD_MPI_LIBRARY", "libmpi.so.40",
-              "libmpich.so.12")
+    job = Job("-np", 2, *chosen, *RANK, "by-rank", "HOROVOD_MPI_LIBRARY", "libmpi.so.40", "libmpich.so.12")
     job.ends_with(0)
-    expect(len(re.findall("refused: .*rank 0 has Open MPI .* and rank 1 has MPICH", job.out)) == 2,
-           job.describe())
+    expect(len(re.findall("refused: .*rank 0 has Open MPI .* and rank 1 has MPICH", job.out)) == 2, job.describe())
 
 
 def test_ranks_that_are_not_one_world_of_mpi():
@@ -215,18 +284,28 @@ def test_ranks_that_are_not_one_world_of_mpi():
     mpich, open_mpi = r"MPICH.* \(/\S*/libmpi(?:ch)?.so.12\S*\)", r"Open MPI v\S+ \(/\S*/libmpi.so.40\S*\)"
     advice = "name the library of their launcher's MPI in HOROVOD_MPI_LIBRARY, or set {}=gloo"
     for variable, launcher, library, found, why in (
-            ("HOROVOD_CONTROLLER", None, "", f"(?:{mpich}|{open_mpi})",
-             "no launcher of an MPI has started this rank"),
-            ("HOROVOD_CONTROLLER", None, "libmpich.so.12", mpich, "no launcher of an MPI"),
-            ("HOROVOD_CPU_OPERATIONS", None, "libmpi.so.40", open_mpi, "no launcher of an MPI"),
-            ("HOROVOD_CPU_OPERATIONS", backends.HYDRA, "libmpi.so.40", open_mpi,
-             r"a launcher that serves MPICH \(PMI_RANK is set\)")):
+        ("HOROVOD_CONTROLLER", None, "", f"(?:{mpich}|{open_mpi})", "no launcher of an MPI has started this rank"),
+        ("HOROVOD_CONTROLLER", None, "libmpich.so.12", mpich, "no launcher of an MPI"),
+        ("HOROVOD_CPU_OPERATIONS", None, "libmpi.so.40", open_mpi, "no launcher of an MPI"),
+        (
+            "HOROVOD_CPU_OPERATIONS",
+            backends.HYDRA,
+            "libmpi.so.40",
+            open_mpi,
+            r"a launcher that serves MPICH \(PMI_RANK is set\)",
+        ),
+    ):
         chosen = {variable: "mpi", "HOROVOD_MPI_LIBRARY": library}
-        job = (Job("-np", 3, "--no-pmix", *RANK, "once", environment=clean_environment(**chosen))
-               if launcher is None else backends.launch(launcher, ["-np", 3, *RANK, "once"], **chosen))
+        job = (
+            Job("-np", 3, "--no-pmix", *RANK, "once", environment=clean_environment(**chosen))
+            if launcher is None
+            else backends.launch(launcher, ["-np", 3, *RANK, "once"], **chosen)
+        )
         job.ends_with(0)
-        words = (f"refused: .*the 3 ranks of this job are not one world of MPI, since {found} has a world "
-                 f"of 1 here: .*{why}.*; start the ranks by .*, or {advice.format(variable)}")
+        words = (
+            f"refused: .*the 3 ranks of this job are not one world of MPI, since {found} has a world "
+            f"of 1 here: .*{why}.*; start the ranks by .*, or {advice.format(variable)}"
+        )
         expect(len(re.findall(words, job.out)) == 3, job.describe())
 
 

@@ -1,12 +1,17 @@
 #!/usr/bin/python3 -B
 """The matrix of faults and phases of a job: the sentence at the end names the culprit, whichever process notices
 first. docs/exit-codes.md has the matrix; `culprit_test.py --write` writes it there."""
+
 from harness import *
 
 PAGE = ROOT / "docs" / "exit-codes.md"
 BEGIN, END = "<!-- matrix of culprits: tests/e2e/culprit_test.py --write -->\n", "<!-- end of the matrix -->\n"
-PHASES = {"start": "before `hvd.init`", "init": "in `hvd.init`", "collective": "in a collective",
-          "end": "after `hvd.shutdown`"}
+PHASES = {
+    "start": "before `hvd.init`",
+    "init": "in `hvd.init`",
+    "collective": "in a collective",
+    "end": "after `hvd.shutdown`",
+}
 # Rank 3, the last on host b, keeps the others waiting in `init`.
 PROGRAM = """
 import os, sys, time
@@ -52,8 +57,12 @@ def ranks_of_b():
 
 
 def reset_links():
-    killed = subprocess.run(["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst",
-                             faults.address_of("a")], capture_output=True, text=True, check=False)
+    killed = subprocess.run(
+        ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst", faults.address_of("a")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if killed.returncode != 0 or not killed.stdout.strip():
         raise Skip("the kernel ends no connections for ss (CONFIG_INET_DIAG_DESTROY)")
 
@@ -62,8 +71,7 @@ class Fault:
     """`harm` does it; the job ends with `code` and a sentence that matches, and the page says `culprit`. `heal`
     ends the fault, where a host needs it."""
 
-    def __init__(self, what, harm, culprit, pattern, code=1, phases=tuple(PHASES), heal=None,
-                 options=()):
+    def __init__(self, what, harm, culprit, pattern, code=1, phases=tuple(PHASES), heal=None, options=()):
         self.what, self.harm, self.culprit, self.pattern, self.code = what, harm, culprit, pattern, code
         self.phases, self.heal, self.options = phases, heal, options
 
@@ -75,18 +83,43 @@ FAULTS = [
     Fault("an agent is stopped", lambda: kill(agents("b")["agent"], signal.SIGSTOP), "the host", SILENT),
     Fault("an agent is killed", lambda: kill(agents("b")["agent"]), "the host", "host b was lost: "),
     # The agent reports it, unless sshd closes the link first.
-    Fault("a guardian is killed", lambda: kill(agents("b")["guardian"]), "the host",
-          r"host b was lost: the guardian above the agent was killed|host b was lost: .*ended with exit code 137"),
-    Fault("a rank is killed", lambda: kill([ranks_of_b()[3]]), "the rank",
-          r"rank 3 on host b was killed by signal 9 \(SIGKILL\)", code=137),
-    Fault("a rank is stopped (SIGSTOP)", lambda: kill([ranks_of_b()[3]], signal.SIGSTOP), "the rank",
-          r"rank \d on host [ab] exited with code 1 while rank 3 on b had not called hvd.init\(\)|"
-          r"'allreduce.step' has waited [\d.]+ s for rank 3 on host b, pid \d+, which does not answer; ",
-          phases=("init", "collective"), options=WAITS),
-    Fault("a connection between ranks is reset", reset_links, "the connection", LINK + "was reset; ",
-          phases=("collective",)),
-    Fault("the network between two hosts is cut", lambda: faults.cut("a", "b"), "the connection",
-          LINK + "brought no answer for 2 s; ", phases=("collective",), heal=lambda: faults.heal("a", "b")),
+    Fault(
+        "a guardian is killed",
+        lambda: kill(agents("b")["guardian"]),
+        "the host",
+        r"host b was lost: the guardian above the agent was killed|host b was lost: .*ended with exit code 137",
+    ),
+    Fault(
+        "a rank is killed",
+        lambda: kill([ranks_of_b()[3]]),
+        "the rank",
+        r"rank 3 on host b was killed by signal 9 \(SIGKILL\)",
+        code=137,
+    ),
+    Fault(
+        "a rank is stopped (SIGSTOP)",
+        lambda: kill([ranks_of_b()[3]], signal.SIGSTOP),
+        "the rank",
+        r"rank \d on host [ab] exited with code 1 while rank 3 on b had not called hvd.init\(\)|"
+        r"'allreduce.step' has waited [\d.]+ s for rank 3 on host b, pid \d+, which does not answer; ",
+        phases=("init", "collective"),
+        options=WAITS,
+    ),
+    Fault(
+        "a connection between ranks is reset",
+        reset_links,
+        "the connection",
+        LINK + "was reset; ",
+        phases=("collective",),
+    ),
+    Fault(
+        "the network between two hosts is cut",
+        lambda: faults.cut("a", "b"),
+        "the connection",
+        LINK + "brought no answer for 2 s; ",
+        phases=("collective",),
+        heal=lambda: faults.heal("a", "b"),
+    ),
 ]
 
 
@@ -99,15 +132,30 @@ def table():
 
 
 def names_the_culprit(fault, phase):
-    job = Job("-np", 4, "-H", "a:2,b:2", "--host-timeout", 3, "--link-timeout", 2, *fault.options, PYTHON, "-c",
-              PROGRAM, phase)
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--host-timeout",
+        3,
+        "--link-timeout",
+        2,
+        *fault.options,
+        PYTHON,
+        "-c",
+        PROGRAM,
+        phase,
+    )
     job.wait_for(f"at {phase}", 4)
     fault.harm()
     what = f"{fault.what} {phase}"
     code = job.wait(40)
     headline = [line for line in job.judgement() if not line.startswith("host b has not confirmed")]
-    expect(code == fault.code and headline and re.match(fault.pattern, headline[0]),
-           f"{what}: {fault.pattern!r} and exit code {fault.code} expected\n{job.describe()}")
+    expect(
+        code == fault.code and headline and re.match(fault.pattern, headline[0]),
+        f"{what}: {fault.pattern!r} and exit code {fault.code} expected\n{job.describe()}",
+    )
     if fault.heal:
         fault.heal()
     if host.pid_of("b") is not None:

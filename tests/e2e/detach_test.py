@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Jobs that go on without their terminal (--detach), and their output (horovodrun attach)."""
+
 import signal as signals
 
 from harness import *
@@ -47,8 +48,13 @@ def test_output_before_and_after_and_the_code():
     expect(os.readlink(f"/proc/{detached.pid}/fd/0") == "/dev/null", "the launcher has a standard input")
     one = detached.attach()
     one.wait_for("early", 2)
-    expect(f"pid {detached.pid}, 2 ranks" in subprocess.run(
-        [LAUNCHER, "ps"], env=clean_environment(), capture_output=True, text=True, check=False).stdout, "ps")
+    expect(
+        f"pid {detached.pid}, 2 ranks"
+        in subprocess.run(
+            [LAUNCHER, "ps"], env=clean_environment(), capture_output=True, text=True, check=False
+        ).stdout,
+        "ps",
+    )
     detached.signal(signals.SIGUSR1)
     one.ends_with(3)
     # The other rank may be ended before it prints.
@@ -122,8 +128,19 @@ def test_a_start_that_fails():
 
 @world()
 def test_control_c_while_hosts_start():
-    terminal = Terminal(LAUNCHER, "--detach", "-np", "1", "-H", "b:1", "--remote-init", "echo up >&2; sleep 600",
-                        "--start-timeout", "600", "true")
+    terminal = Terminal(
+        LAUNCHER,
+        "--detach",
+        "-np",
+        "1",
+        "-H",
+        "b:1",
+        "--remote-init",
+        "echo up >&2; sleep 600",
+        "--start-timeout",
+        "600",
+        "true",
+    )
     wait_until(lambda: any(words.endswith(": sleep 600") for words in terminal.before.new_processes()), 60, "a start")
     terminal.type("\x03")
     terminal.shows("ended by SIGINT before anything was started")
@@ -160,8 +177,9 @@ def test_control_c_ends_only_attach():
 @world()
 def test_a_job_survives_its_terminal():
     for hosts in ("b:1", "localhost:1"):
-        terminal = Terminal("/bin/sh", "-c", f"{LAUNCHER} --detach -np 1 -H {hosts} sh -c \"$JOB\"; exec sleep 600",
-                            JOB=WAITS)
+        terminal = Terminal(
+            "/bin/sh", "-c", f'{LAUNCHER} --detach -np 1 -H {hosts} sh -c "$JOB"; exec sleep 600', JOB=WAITS
+        )
         terminal.shows(r"attach \d+ shows")
         pid = int(re.search(r"attach (\d+) shows", terminal.text)[1])
         os.close(terminal.fd)
@@ -195,8 +213,14 @@ def test_a_full_disk_stops_no_job():
     try:
         environment = clean_environment(HOROVOD_SPOOL_DIR=str(disk))
         # More than there is room for: the newest lines stay.
-        detached = Detached("-np", 1, "sh", "-c", "trap 'seq 100000; exit 5' USR1; echo early; "
-                            "while :; do sleep 0.1; done", environment=environment)
+        detached = Detached(
+            "-np",
+            1,
+            "sh",
+            "-c",
+            "trap 'seq 100000; exit 5' USR1; echo early; while :; do sleep 0.1; done",
+            environment=environment,
+        )
         first = disk / SPOOLS.name / str(detached.pid) / "0"
         wait_until(lambda: first.exists() and b"early" in first.read_bytes(), 60, "a first line")
         detached.signal(signals.SIGUSR1)
@@ -245,16 +269,23 @@ def test_a_launcher_that_was_killed():
         detached.wait_for_the_end()
         attached = attached if follows else detached.attach()
         attached.ends_with(137)
-        one_sentence(attached, f"the launcher, pid {detached.pid}, was killed, or got no memory or descriptor from the "
-                     "system, before")
+        one_sentence(
+            attached,
+            f"the launcher, pid {detached.pid}, was killed, or got no memory or descriptor from the system, before",
+        )
         expect("early" in attached.out, attached.describe())
         detached.leaves_nothing()
 
 
 def as_another_user(*command, **variables):
-    return subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, command)],
-                          env=clean_environment(**variables), capture_output=True, text=True, timeout=60,
-                          check=False)
+    return subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, command)],
+        env=clean_environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 @world()
@@ -273,8 +304,12 @@ def test_another_user_sees_nothing():
     planted.mkdir(mode=0o700)
     for words in (("attach", detached.pid), ("--detach", "-np", "1", "true")):
         other = as_another_user(LAUNCHER, *words)
-        expect(other.returncode == 2 and f"{planted}, for the output" in other.stderr and
-               "HOROVOD_SPOOL_DIR" in other.stderr, other)
+        expect(
+            other.returncode == 2
+            and f"{planted}, for the output" in other.stderr
+            and "HOROVOD_SPOOL_DIR" in other.stderr,
+            other,
+        )
     planted.rmdir()
     expect(as_another_user("ls", spool).returncode != 0, "another user lists the spool")
     detached.signal(signals.SIGUSR1)
@@ -283,14 +318,21 @@ def test_another_user_sees_nothing():
 
 
 def test_flags_that_do_not_go_together():
-    for words, said in ((("--stdin", "all", "true"), "--stdin all"), (("--hostfile", "-", "true"), "--hostfile -"),
-                        (("--mpi", "true"), "--mpi")):
+    for words, said in (
+        (("--stdin", "all", "true"), "--stdin all"),
+        (("--hostfile", "-", "true"), "--hostfile -"),
+        (("--mpi", "true"), "--mpi"),
+    ):
         job = Job("--detach", "-np", 1, *words)
         job.ends_with(2)
         one_sentence(job, said, "--detach")
     nowhere = clean_environment(HOROVOD_SPOOL_DIR=str(scratch()))
-    for words, said in ((("1",), "with pid 1;"), ((), "there is no detached job of yours"),
-                        (("x",), r"\[PID of a launcher\]"), (("../1",), r"\[PID of a launcher\]")):
+    for words, said in (
+        (("1",), "with pid 1;"),
+        ((), "there is no detached job of yours"),
+        (("x",), r"\[PID of a launcher\]"),
+        (("../1",), r"\[PID of a launcher\]"),
+    ):
         job = Job("attach", *words, environment=nowhere)
         job.ends_with(2)
         one_sentence(job, said)

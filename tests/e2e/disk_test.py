@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Disks that are full, and a /tmp that cannot be written: the job succeeds in spite of it, or ends with one
 sentence that names the host, the path, the reason and the remedy. Nothing remains."""
+
 import faults_test as disks
 import namespaces as ns
 import traces
@@ -16,15 +17,22 @@ print("sum", hvd.allreduce(numpy.ones(1 << 20, numpy.float32), op=hvd.Sum)[0], f
 """
 IMPORTS = f"import os, sys; sys.path.insert(0, {str(HOSTS.parent)!r}); import namespaces as ns\n"
 # Lays a read-only /tmp over this one; a clone of the project below it stays visible. Then executes a command.
-READ_ONLY = (IMPORTS + f"ns.cover('/tmp', {sorted({str(ROOT), str(BUILD.resolve())})!r}, 0o1777)\n"
-             f"ns.mount('none', '/tmp', None, {ns.MS_REMOUNT | ns.MS_RDONLY})\n"
-             "if sys.argv[1:]: os.execv(sys.argv[1], sys.argv[1:])")
+READ_ONLY = (
+    IMPORTS + f"ns.cover('/tmp', {sorted({str(ROOT), str(BUILD.resolve())})!r}, 0o1777)\n"
+    f"ns.mount('none', '/tmp', None, {ns.MS_REMOUNT | ns.MS_RDONLY})\n"
+    "if sys.argv[1:]: os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 def full_disk(name, folder, size):
     """Makes the folder a file system of this size, on a host."""
-    disks.inside(name, PYTHON, "-c", IMPORTS + "os.makedirs(sys.argv[1])\n"
-                 f"ns.mount('tmpfs', sys.argv[1], 'tmpfs', 0, 'size={size}')", folder)
+    disks.inside(
+        name,
+        PYTHON,
+        "-c",
+        IMPORTS + f"os.makedirs(sys.argv[1])\nns.mount('tmpfs', sys.argv[1], 'tmpfs', 0, 'size={size}')",
+        folder,
+    )
 
 
 def code_to_stage():
@@ -38,8 +46,22 @@ def code_to_stage():
 def test_a_read_only_tmp_on_all_hosts_and_where_the_launcher_runs():
     for name in "ab":
         disks.inside(name, PYTHON, "-c", READ_ONLY)
-    job = Job("--mount", "--", PYTHON, "-c", READ_ONLY, LAUNCHER, "-np", 4, "-H", "a:2,b:2", PYTHON, "-c", SUM,
-              program="/usr/bin/unshare")
+    job = Job(
+        "--mount",
+        "--",
+        PYTHON,
+        "-c",
+        READ_ONLY,
+        LAUNCHER,
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        PYTHON,
+        "-c",
+        SUM,
+        program="/usr/bin/unshare",
+    )
     job.ends_with(0)
     expect(job.out.count("sum 4.0") == 4 and job.said() == [], job.describe())
     job.leaves_nothing()
@@ -62,8 +84,7 @@ def test_standard_output_on_a_full_disk_ends_the_job():
     folder = pathlib.Path("/tmp/e2e-full")
     folder.mkdir()
     ns.mount("tmpfs", folder, "tmpfs", 0, "size=64k")
-    job = Job("-c", 'exec "$@" >/tmp/e2e-full/out', "sh", LAUNCHER, "-np", 2, "-H", "a:1,b:1", "yes",
-              program="/bin/sh")
+    job = Job("-c", 'exec "$@" >/tmp/e2e-full/out', "sh", LAUNCHER, "-np", 2, "-H", "a:1,b:1", "yes", program="/bin/sh")
     job.ends_with(1)
     one_sentence(job, "standard output, /tmp/e2e-full/out", "No space left on device", "redirect")
     job.leaves_nothing()

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Elastic jobs of our ranks under Horovod's own launcher."""
+
 from harness import *
 
 sys.path.insert(0, str(ROOT / "tests" / "conformance" / "original"))
@@ -12,8 +13,9 @@ class Original:
     """A job of our ranks under a launcher that behaves as Horovod's own one."""
 
     def __init__(self, hosts, *arguments):
-        self.driver = driver.Driver(hosts, [PYTHON, "-B", str(FOREIGN_RANK), *map(str, arguments)], scratch(),
-                                    clean_environment())
+        self.driver = driver.Driver(
+            hosts, [PYTHON, "-B", str(FOREIGN_RANK), *map(str, arguments)], scratch(), clean_environment()
+        )
 
     def __enter__(self):
         return self
@@ -26,8 +28,10 @@ class Original:
 
     def begun(self, name):
         """(rank, size, step) of each generation of a slot's process."""
-        return [tuple(map(int, words)) for words in
-                re.findall(r"begins (\d+)/(\d+) at (\d+)", self.driver.said().get(name, ""))]
+        return [
+            tuple(map(int, words))
+            for words in re.findall(r"begins (\d+)/(\d+) at (\d+)", self.driver.said().get(name, ""))
+        ]
 
     def ends(self, *names):
         for name in names:

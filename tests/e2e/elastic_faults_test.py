@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Faults of all kinds in elastic jobs: those that are left train on."""
+
 import clock_test
 
 from harness import *
@@ -117,8 +118,21 @@ def test_a_host_behind_a_link_with_a_delay_of_2_s_is_not_lost():
 def test_a_clock_that_is_set_back_between_a_removal_and_a_replacement_hides_neither():
     folder, clock = scratch(), clock_test.Clock()
     variables = {"LD_PRELOAD": clock_test.preloaded(), "E2E_CLOCK": str(clock.path)}
-    job = Job("-np", 2, "--min-np", 1, *discovery(folder, "a:1", "b:1"), "-x", "LD_PRELOAD", "-x", "E2E_CLOCK",
-              PYTHON, RANK, 250, environment=clean_environment(**variables))
+    job = Job(
+        "-np",
+        2,
+        "--min-np",
+        1,
+        *discovery(folder, "a:1", "b:1"),
+        "-x",
+        "LD_PRELOAD",
+        "-x",
+        "E2E_CLOCK",
+        PYTHON,
+        RANK,
+        250,
+        environment=clean_environment(**variables),
+    )
     wait_for_generation(job, 0, 2)
     discovery(folder, "a:1")
     wait_for_generation(job, 1, 1)
@@ -141,14 +155,32 @@ def outputs(folder):
 @world()
 def test_a_slot_that_two_processes_used_has_an_output_file_of_each():
     folder = scratch() / "out"
-    job = Job("-np", 2, "--min-np", 1, "--blacklist-cooldown-range", 1, 2, "-H", "a:1,b:1", "--output-filename",
-              folder, PYTHON, RANK, 100, "--kill", "1@5")
+    job = Job(
+        "-np",
+        2,
+        "--min-np",
+        1,
+        "--blacklist-cooldown-range",
+        1,
+        2,
+        "-H",
+        "a:1,b:1",
+        "--output-filename",
+        folder,
+        PYTHON,
+        RANK,
+        100,
+        "--kill",
+        "1@5",
+    )
     wait_for_generation(job, 2, 2)
     job.ends_with(0)
     job.leaves_nothing()
     found = outputs(folder)
-    expect(found == {f"rank.{process}": re.findall(rf"^\[{process}\]<stdout>:.*", job.out, re.M)
-                     for process in range(3)}, f"{found}\n{job.describe()}")
+    expect(
+        found == {f"rank.{process}": re.findall(rf"^\[{process}\]<stdout>:.*", job.out, re.M) for process in range(3)},
+        f"{found}\n{job.describe()}",
+    )
     expect(found["rank.1"] == ["[1]<stdout>:1 begins 0 1/2 at 0"] and "2 begins 2 1/2" in found["rank.2"][0], found)
 
 
@@ -158,8 +190,11 @@ def test_an_operation_that_waits_for_a_lost_rank_ends_and_training_goes_on():
         job.ends_with(0)
         job.leaves_nothing()
         caught = re.findall(r"(\d) caught (\w+)", job.out)
-        expect(sorted(caught) == ([("1", "HorovodInternalError"), ("2", "HorovodInternalError")]
-                                  if mode in ("handle", "join") else []), job.describe())
+        expect(
+            sorted(caught)
+            == ([("1", "HorovodInternalError"), ("2", "HorovodInternalError")] if mode in ("handle", "join") else []),
+            job.describe(),
+        )
         ends = re.findall(r"(\d) ends with (\S+) of 2", job.out)
         expect({process for process, _ in ends} == {"1", "2"} and len({end for _, end in ends}) == 1, job.describe())
 

@@ -1,4 +1,5 @@
 """Elastic jobs of stand-in ranks: their discovery script, and what their output says of generations and sums."""
+
 from harness import *
 
 RANK = WORKERS / "elastic_rank.py"
@@ -14,8 +15,7 @@ def discovery(folder, *hosts):
 
 def begun(job, generation):
     """The ranks of a generation: (process, rank, size, step)."""
-    return [tuple(map(int, words)) for words in
-            re.findall(rf"(\d+) begins {generation} (\d+)/(\d+) at (\d+)", job.out)]
+    return [tuple(map(int, words)) for words in re.findall(rf"(\d+) begins {generation} (\d+)/(\d+) at (\d+)", job.out)]
 
 
 def wait_for_generation(job, number, ranks, seconds=60):
@@ -38,8 +38,11 @@ def running_on(name, program):
 def resources_of(pid):
     """Descriptors, threads and KiB of memory of a process."""
     pages = int(faults.said_of(pid, "statm").split()[1])
-    return (len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task")),
-            pages * os.sysconf("SC_PAGE_SIZE") // 1024)
+    return (
+        len(os.listdir(f"/proc/{pid}/fd")),
+        len(os.listdir(f"/proc/{pid}/task")),
+        pages * os.sysconf("SC_PAGE_SIZE") // 1024,
+    )
 
 
 def leave_nothing_behind(generations):
@@ -52,8 +55,12 @@ def leave_nothing_behind(generations):
         (folder / str(generation)).touch()
     job.ends_with(0)
     job.leaves_nothing()
-    found = [tuple(map(int, numbers)) for numbers in
-             re.findall(r"after (\d+) generations: (\d+) descriptors, (\d+) threads, (\d+) KiB, (\d+) keys", job.out)]
+    found = [
+        tuple(map(int, numbers))
+        for numbers in re.findall(
+            r"after (\d+) generations: (\d+) descriptors, (\d+) threads, (\d+) KiB, (\d+) keys", job.out
+        )
+    ]
     print(*found, sep="\n")
     expect([one[0] for one in found] == [generations // 10, generations], job.describe())
     (_, descriptors, threads, memory, keys), after = found
@@ -63,8 +70,10 @@ def leave_nothing_behind(generations):
     expect(after[3] - memory < 1024, f"KiB: {found}")
     print("launcher", *launcher, sep="\n")
     # A few connections to the store come and go, and one a generation would be many more.
-    expect(launcher[1][0] - launcher[0][0] <= 8 and launcher[1][1] == launcher[0][1],
-           f"descriptors or threads of the launcher: {launcher}")
+    expect(
+        launcher[1][0] - launcher[0][0] <= 8 and launcher[1][1] == launcher[0][1],
+        f"descriptors or threads of the launcher: {launcher}",
+    )
     # The store remembers 4,096 changes, 9 of each generation: less than 400 KiB.
     expect(launcher[1][2] - launcher[0][2] < 1024, f"KiB of the launcher: {launcher}")
 

@@ -25,8 +25,18 @@ def wait_for_sentence(job, words):
 def takes_in(entrance):
     """Two ranks of host a take in two of host b, which prepare while the others train."""
     folder = scratch()
-    job = Job("-np", 2, "--min-np", 1, "--restart-ranks", *discovery(folder, "a:2"), PYTHON,
-              WORKERS / "elastic_warm.py", folder, entrance)
+    job = Job(
+        "-np",
+        2,
+        "--min-np",
+        1,
+        "--restart-ranks",
+        *discovery(folder, "a:2"),
+        PYTHON,
+        WORKERS / "elastic_warm.py",
+        folder,
+        entrance,
+    )
     job.wait_for(r"\d trains as \d of 2 after \[\]", 2)
     discovery(folder, "a:2", "b:2")
     job.wait_for(r"2 is 2 of 4|3 is 3 of 4", 2)
@@ -62,8 +72,9 @@ def test_a_collective_a_process_set_and_places_work_before_a_new_process_has_joi
 def test_a_void_plan_starts_new_processes_again_that_have_not_entered_elastic_run():
     job, folder = takes_in("run")
     (folder / "fail-3").touch()
-    wait_for_sentence(job, "process 2 on host b ends, since the place that it was given in hvd.init has changed; "
-                      "another one starts")
+    wait_for_sentence(
+        job, "process 2 on host b ends, since the place that it was given in hvd.init has changed; another one starts"
+    )
     job.wait_for("4 is 2 of 4|5 is 3 of 4", 2)
     wait_for_steps(folder, job, 20)
     expect("generation 1" not in job.err, job.describe())

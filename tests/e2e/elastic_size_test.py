@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Elastic jobs that a user resizes, and hosts that join, leave or are removed."""
+
 from harness import *
 
 from elastic_jobs import RANK, begun, running_on, sums, wait_for_generation
@@ -20,8 +21,22 @@ class Joining:
         self.port = re.search(r" at tcp:[0-9.]+:(\d+) for ", self.job.err)[1]
 
     def join(self, name, slots):
-        return subprocess.Popen([HOSTS, "exec", name, AGENT, "--join", f"{network.LAUNCHER_ADDRESS}:{self.port}",
-                                 "--token-file", self.token, "--name", name, "--slots", str(slots)])
+        return subprocess.Popen(
+            [
+                HOSTS,
+                "exec",
+                name,
+                AGENT,
+                "--join",
+                f"{network.LAUNCHER_ADDRESS}:{self.port}",
+                "--token-file",
+                self.token,
+                "--name",
+                name,
+                "--slots",
+                str(slots),
+            ]
+        )
 
 
 @world("a b c")
@@ -64,17 +79,22 @@ def test_agents_that_join_at_once_all_take_part():
 def test_resize_changes_the_number_of_ranks_and_loses_nothing():
     job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, RANK, 400, "--slow", 0.05)
     wait_for_generation(job, 0, 4)
-    for words, sentence in (((1,), "at least 2 ranks (--min-np)"), ((5,), "slots for 4 ranks"),
-                            (("many",), "write horovodrun resize"), ((0,), "write horovodrun resize"),
-                            ((1, 3), "no horovodrun of yours runs with pid 1")):
+    for words, sentence in (
+        ((1,), "at least 2 ranks (--min-np)"),
+        ((5,), "slots for 4 ranks"),
+        (("many",), "write horovodrun resize"),
+        ((0,), "write horovodrun resize"),
+        ((1, 3), "no horovodrun of yours runs with pid 1"),
+    ):
         wrong = ask("resize", *words)
         expect(wrong.returncode == 2 and sentence in wrong.stderr and wrong.stderr.count("\n") == 1, wrong)
     expect(not begun(job, 1), job.describe())
     fewer = ask("resize", 2)
     expect((fewer.returncode, fewer.stdout) == (0, "the job goes from 4 to 2 ranks when they next commit\n"), fewer)
     expect([rank[:2] for rank in sorted(wait_for_generation(job, 1, 2))] == [(0, 0), (1, 1)], job.describe())
-    wait_until(lambda: not any(RANK.name in faults.said_of(pid, "cmdline") for pid in faults.processes("b")), 30,
-               job.describe)
+    wait_until(
+        lambda: not any(RANK.name in faults.said_of(pid, "cmdline") for pid in faults.processes("b")), 30, job.describe
+    )
     more = ask("resize", job.process.pid, 3)
     expect(more.returncode == 0 and "from 2 to 3 ranks" in more.stdout, more)
     expect([rank[:2] for rank in sorted(wait_for_generation(job, 2, 3))] == [(0, 0), (1, 1), (4, 2)], job.describe())
@@ -86,8 +106,10 @@ def test_resize_changes_the_number_of_ranks_and_loses_nothing():
     job.ends_with(0)
     job.leaves_nothing()
     steps = {number: begun(job, number)[0][3] for number in (1, 2, 3)}
-    expect(sums(job, 2) == steps[1] * 4 + (steps[2] - steps[1]) * 2 + (steps[3] - steps[2]) * 3 + (400 - steps[3]) * 2,
-           job.describe())
+    expect(
+        sums(job, 2) == steps[1] * 4 + (steps[2] - steps[1]) * 2 + (steps[3] - steps[2]) * 3 + (400 - steps[3]) * 2,
+        job.describe(),
+    )
     expect(not any("lost" in line or "killed" in line for line in job.said()), job.describe())
 
 
@@ -95,9 +117,12 @@ def test_resize_changes_the_number_of_ranks_and_loses_nothing():
 def test_removed_hosts_and_ranks_leave_at_the_next_commit_and_lose_nothing():
     job = Job("-np", 4, "--min-np", 1, "-H", "a:2,b:2", PYTHON, RANK, 400, "--slow", 0.05)
     wait_for_generation(job, 0, 4)
-    for words, sentence in ((("c",), "host c is not one of the hosts that the job uses: a, b"),
-                            ((4,), "the job has no rank 4; its last one is 3"), ((), "write horovodrun remove"),
-                            (("a", "b"), "write horovodrun remove")):
+    for words, sentence in (
+        (("c",), "host c is not one of the hosts that the job uses: a, b"),
+        ((4,), "the job has no rank 4; its last one is 3"),
+        ((), "write horovodrun remove"),
+        (("a", "b"), "write horovodrun remove"),
+    ):
         wrong = ask("remove", *words)
         expect(wrong.returncode == 2 and sentence in wrong.stderr and wrong.stderr.count("\n") == 1, wrong)
     one = ask("remove", 1)
@@ -105,8 +130,11 @@ def test_removed_hosts_and_ranks_leave_at_the_next_commit_and_lose_nothing():
     expect([rank[:2] for rank in sorted(wait_for_generation(job, 1, 3))] == [(0, 0), (2, 1), (3, 2)], job.describe())
     seen = ask("ps")
     expect(f"horovodrun, pid {job.process.pid}, generation 1, 3 ranks: " in seen.stdout, seen)
-    expect(re.findall(r"^rank \d.*", seen.stdout, re.M) == [f"rank {rank} (process {process})"
-                                                           for rank, process in enumerate((0, 2, 3))], seen)
+    expect(
+        re.findall(r"^rank \d.*", seen.stdout, re.M)
+        == [f"rank {rank} (process {process})" for rank, process in enumerate((0, 2, 3))],
+        seen,
+    )
     beside = ask("exec", "--rank", "1-2", "sh", "-c", "echo $HOROVOD_ELASTIC_PROCESS")
     expect(sorted(beside.stdout.splitlines()) == ["[1]<stdout>:2", "[2]<stdout>:3"], beside)
     expect(ask("exec", "--rank", "3", "true").returncode == 2, "rank 3 has gone")
@@ -121,8 +149,10 @@ def test_removed_hosts_and_ranks_leave_at_the_next_commit_and_lose_nothing():
     job.ends_with(0)
     job.leaves_nothing()
     steps = {number: begun(job, number)[0][3] for number in (1, 2, 3)}
-    expect(sums(job, 3) == steps[1] * 4 + (steps[2] - steps[1]) * 3 + (steps[3] - steps[2]) * 2 + (400 - steps[3]) * 3,
-           job.describe())
+    expect(
+        sums(job, 3) == steps[1] * 4 + (steps[2] - steps[1]) * 3 + (steps[3] - steps[2]) * 2 + (400 - steps[3]) * 3,
+        job.describe(),
+    )
     expect(not any("lost" in line or "killed" in line for line in job.said()), job.describe())
 
 
@@ -139,8 +169,11 @@ def test_sigterm_to_an_agent_makes_its_host_leave_and_loses_nothing():
     expect(sorted(rank[:2] for rank in begun_next) == [(0, 0), (1, 1)], job.describe())
     step = begun_next[0][3]
     expect(sums(job, 2) == step * 4 + (200 - step) * 2, job.describe())
-    expect(any("host b leaves the job: its agent got signal 15; its ranks have 30 s" in line for line in job.said()) and
-           not any("lost" in line for line in job.said()), job.describe())
+    expect(
+        any("host b leaves the job: its agent got signal 15; its ranks have 30 s" in line for line in job.said())
+        and not any("lost" in line for line in job.said()),
+        job.describe(),
+    )
 
 
 @world()
@@ -170,8 +203,13 @@ def test_a_host_that_does_not_commit_within_the_leave_grace_is_lost():
     wait_for_generation(job, 1, 1)
     job.ends_with(0)
     job.leaves_nothing()
-    expect(any("host b was lost: the agent got signal 15, and the ranks have not committed within 1 s" in line
-               for line in job.said()), job.describe())
+    expect(
+        any(
+            "host b was lost: the agent got signal 15, and the ranks have not committed within 1 s" in line
+            for line in job.said()
+        ),
+        job.describe(),
+    )
 
 
 @world()

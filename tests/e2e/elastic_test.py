@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Elastic jobs: ranks fail, hosts come, go and are lost, and the training goes on in the same processes."""
+
 from harness import *
 
 from elastic_jobs import RANK, begun, discovery, leave_nothing_behind, running_on, sums, wait_for_generation
@@ -10,8 +11,9 @@ def check_shrunk(job, processes):
     came before the sum of the fifth had reached them. No step is lost, and none is repeated."""
     found = sorted(begun(job, 1))
     step = found[0][3]
-    expect(step in (4, 5) and found == [(process, rank, 2, step)
-                                        for rank, process in enumerate(processes)], job.describe())
+    expect(
+        step in (4, 5) and found == [(process, rank, 2, step) for rank, process in enumerate(processes)], job.describe()
+    )
     expect(sums(job, 2) == step * 4 + (20 - step) * 2, job.describe())
 
 
@@ -21,8 +23,13 @@ def test_a_killed_rank_takes_its_host_out_and_the_others_go_on_in_their_processe
     job.ends_with(0)
     job.leaves_nothing()
     check_shrunk(job, [0, 1])
-    expect(any("rank 2 on host b was killed by signal 9" in line and "host b is not used again" in line
-               for line in job.said()), job.describe())
+    expect(
+        any(
+            "rank 2 on host b was killed by signal 9" in line and "host b is not used again" in line
+            for line in job.said()
+        ),
+        job.describe(),
+    )
 
 
 @world()
@@ -52,9 +59,11 @@ def test_hosts_come_and_go_as_the_script_says():
     job = Job("-np", 1, *discovery(folder, "a:1"), PYTHON, RANK, 800, "--slow", 0.05)
     wait_for_generation(job, 0, 1)
     discovery(folder, "a:1", "b:2")
-    expect([process for process, rank, _, _ in sorted(wait_for_generation(job, 1, 3),
-                                                      key=lambda one: one[1])] == [0, 1, 2],
-           job.describe())
+    expect(
+        [process for process, rank, _, _ in sorted(wait_for_generation(job, 1, 3), key=lambda one: one[1])]
+        == [0, 1, 2],
+        job.describe(),
+    )
     discovery(folder, "b:2", "c:1")
     # Both changes may come together, or one after the other.
     job.wait_for(r"\d+ begins \d+ \d+/3 at", 6)
@@ -71,8 +80,9 @@ def test_an_empty_answer_and_one_with_other_hosts_alone_lose_nothing():
     job = Job("-np", 2, *discovery(folder, "a:1", "b:1"), PYTHON, RANK, 400, "--slow", 0.05)
     wait_for_generation(job, 0, 2)
     discovery(folder)
-    wait_until(lambda: any("the job pauses: it has 0 of at least 2 ranks" in line for line in job.said()), 60,
-               job.describe)
+    wait_until(
+        lambda: any("the job pauses: it has 0 of at least 2 ranks" in line for line in job.said()), 60, job.describe
+    )
     discovery(folder, "a:1", "b:1")
     expect([process for process, *_ in sorted(wait_for_generation(job, 1, 2))] == [0, 1], job.describe())
     discovery(folder, "c:2")
@@ -156,9 +166,14 @@ def test_the_same_exception_on_a_second_host_ends_the_job():
     job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 20, "--raise-as-rank", "1@5")
     job.ends_with(1)
     job.leaves_nothing()
-    expect(any("rank 2 on host c exited with code 1; rank 1 on host b had failed with the same exception "
-               "(ValueError: no such sample) in generation 0, and no rank has committed since" in line
-               for line in job.said()), job.describe())
+    expect(
+        any(
+            "rank 2 on host c exited with code 1; rank 1 on host b had failed with the same exception "
+            "(ValueError: no such sample) in generation 0, and no rank has committed since" in line
+            for line in job.said()
+        ),
+        job.describe(),
+    )
 
 
 @world("a b c")
@@ -166,9 +181,14 @@ def test_the_same_exception_after_a_few_commits_ends_the_job():
     job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, RANK, 20, "--raise-as-rank", "2@5,1@7")
     job.ends_with(1)
     job.leaves_nothing()
-    expect(any("rank 1 on host b exited with code 1; rank 2 on host c had failed with the same exception "
-               "(ValueError: no such sample) in generation 0, and the ranks have committed 2 times since" in line
-               for line in job.said()), job.describe())
+    expect(
+        any(
+            "rank 1 on host b exited with code 1; rank 2 on host c had failed with the same exception "
+            "(ValueError: no such sample) in generation 0, and the ranks have committed 2 times since" in line
+            for line in job.said()
+        ),
+        job.describe(),
+    )
 
 
 @world("a b c")
@@ -235,8 +255,24 @@ def test_a_rank_that_dies_before_it_connects_voids_its_generation_at_once():
 
 
 def get_process_sets_back(*options):
-    job = Job("-np", 4, "--min-np", 2, "--blacklist-cooldown-range", 1, 2, "-H", "a:2,b:2", PYTHON, RANK, 100,
-              "--kill", "2@5", "--sets", *options)
+    job = Job(
+        "-np",
+        4,
+        "--min-np",
+        2,
+        "--blacklist-cooldown-range",
+        1,
+        2,
+        "-H",
+        "a:2,b:2",
+        PYTHON,
+        RANK,
+        100,
+        "--kill",
+        "2@5",
+        "--sets",
+        *options,
+    )
     wait_for_generation(job, 2, 4)
     job.ends_with(0)
     job.leaves_nothing()
@@ -244,17 +280,24 @@ def get_process_sets_back(*options):
     def found(generation):
         return sorted(re.findall(rf"\d+ has (\[.*?\]) in {generation} as (\w+): (.*)", job.out))
 
-    missed = ("ProcessSet(process_set_id=None, ranks=[2, 3]) cannot be used now: the job's ranks have changed, and it "
-              "has ranks 0 to 1.")
-    whole = sorted(2 * [("[0, 1]", "1", "2"), ("[0, 1]", "1", "no member"),
-                        ("[2, 3]", "2", "2"), ("[2, 3]", "2", "no member")])
+    missed = (
+        "ProcessSet(process_set_id=None, ranks=[2, 3]) cannot be used now: the job's ranks have changed, and it "
+        "has ranks 0 to 1."
+    )
+    whole = sorted(
+        2 * [("[0, 1]", "1", "2"), ("[0, 1]", "1", "no member"), ("[2, 3]", "2", "2"), ("[2, 3]", "2", "no member")]
+    )
     expect(found(0) == whole, f"{found(0)}\n{job.describe()}")
     # The set of all ranks has the id 0.
-    expect(found(1) == 2 * [("[0, 1]", "0", "2")] + 2 * [("[2, 3]", "None", missed)],
-           f"{found(1)}\n{job.describe()}")
+    expect(found(1) == 2 * [("[0, 1]", "0", "2")] + 2 * [("[2, 3]", "None", missed)], f"{found(1)}\n{job.describe()}")
     expect(found(2) == whole, f"{found(2)}\n{job.describe()}")
-    expect(job.err.count("The job has 2 ranks now. These process sets cannot be used until their ranks are back: "
-                         "[2, 3] (id 2).") == 1, job.describe())
+    expect(
+        job.err.count(
+            "The job has 2 ranks now. These process sets cannot be used until their ranks are back: [2, 3] (id 2)."
+        )
+        == 1,
+        job.describe(),
+    )
 
 
 @world()
@@ -288,8 +331,12 @@ def test_with_restart_ranks_a_killed_rank_is_started_again_on_its_host():
     wait_for_generation(job, 1, 3)
     new = wait_for_generation(job, 2, 4)
     expect(sorted(process for process, *_ in new) == [0, 1, 3, 4], job.describe())
-    expect(any("rank 2 on host b was killed by signal 9" in line and "started again in 1 s" in line
-               for line in job.said()), job.describe())
+    expect(
+        any(
+            "rank 2 on host b was killed by signal 9" in line and "started again in 1 s" in line for line in job.said()
+        ),
+        job.describe(),
+    )
     job.ends_with(0)
     job.leaves_nothing()
     sums(job, 4)
@@ -370,8 +417,14 @@ def test_a_job_ends_when_no_rank_notices_a_loss():
     os.kill(max(running_on("b", RANK.name)), signal.SIGKILL)
     job.ends_with(137)
     job.leaves_nothing()
-    expect(re.search(r"rank 1 on host b .*; rank 0 on host a has called nothing of Horovod within 8 s of that "
-                     r"\(--elastic-timeout\)", job.err), job.describe())
+    expect(
+        re.search(
+            r"rank 1 on host b .*; rank 0 on host a has called nothing of Horovod within 8 s of that "
+            r"\(--elastic-timeout\)",
+            job.err,
+        ),
+        job.describe(),
+    )
 
 
 @world()

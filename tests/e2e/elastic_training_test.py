@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Elastic training: no committed step is repeated, and the weights are those of one process."""
+
 import collections
 
 import churn
@@ -29,8 +30,14 @@ def test_pytorch_loses_no_step_by_resize_remove_and_sigterm_to_an_agent():
     stop = scratch() / "stop"
     job = Job("-np", 4, "--min-np", 1, "-H", "a:2,b:2", PYTHON, TRAINING, "torch", stop)
     generation = wait_for_ranks(job, -1, 4)
-    for words, ranks in [(("resize", 2), 2), (("resize", 3), 3), (("remove", 0), 2), (("resize", 4), 4),
-                         (("remove", "a"), 2), (("resize", 4), 4)]:
+    for words, ranks in [
+        (("resize", 2), 2),
+        (("resize", 3), 3),
+        (("remove", 0), 2),
+        (("resize", 4), 4),
+        (("remove", "a"), 2),
+        (("resize", 4), 4),
+    ]:
         answer = ask(*words)
         expect(answer.returncode == 0, f"{answer}\n{job.describe()}")
         generation = wait_for_ranks(job, generation, ranks)
@@ -45,14 +52,33 @@ def test_pytorch_loses_no_step_by_resize_remove_and_sigterm_to_an_agent():
 def lose_no_committed_step(python, phases, *options):
     folder = scratch()
     folder.chmod(0o755)
-    job = Job("-np", 4, "--min-np", 2, "--blacklist-cooldown-range", 1, 2, "-H", "a:2,b:2", python,
-              WORKERS / "elastic_phases.py", folder, *options, *phases)
+    job = Job(
+        "-np",
+        4,
+        "--min-np",
+        2,
+        "--blacklist-cooldown-range",
+        1,
+        2,
+        "-H",
+        "a:2,b:2",
+        python,
+        WORKERS / "elastic_phases.py",
+        folder,
+        *options,
+        *phases,
+    )
     job.ends_with(0, 100 + 100 * len(phases))
     job.leaves_nothing()
-    begins = [tuple(map(int, numbers)) for numbers in
-              re.findall(r"\d+ begins (\d+) (\d+)/(\d+) at (\d+), newest commit (-?\d+), source (\d+)", job.out)]
-    failed = sorted({(generation, step, newest, source)
-                     for generation, _, size, step, newest, source in begins if size == 2})
+    begins = [
+        tuple(map(int, numbers))
+        for numbers in re.findall(
+            r"\d+ begins (\d+) (\d+)/(\d+) at (\d+), newest commit (-?\d+), source (\d+)", job.out
+        )
+    ]
+    failed = sorted(
+        {(generation, step, newest, source) for generation, _, size, step, newest, source in begins if size == 2}
+    )
     expect(len(failed) == len(phases), f"{len(failed)} failures\n{job.describe()}")
     repeated = sum(newest - step for _, step, newest, _ in failed)
     expect(repeated == 0, f"{repeated} committed steps are repeated: {failed}\n{job.describe()}")
@@ -136,8 +162,21 @@ def grows_from_one_rank(python, mode):
     """Returns ranks 0's and 1's numbers: the first one has compiled at size 1, and the new one at size 2."""
     folder = scratch()
     environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
-    job = Job("-np", 1, "--min-np", 1, *discovery(folder, "a:1"), "-x", "TF_CPP_MIN_LOG_LEVEL", "-x", "TMPDIR", python,
-              WORKERS / "elastic_growth.py", mode, environment=environment)
+    job = Job(
+        "-np",
+        1,
+        "--min-np",
+        1,
+        *discovery(folder, "a:1"),
+        "-x",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "-x",
+        "TMPDIR",
+        python,
+        WORKERS / "elastic_growth.py",
+        mode,
+        environment=environment,
+    )
     job.wait_for("0 begins 1", 1, 120)
     discovery(folder, "a:1", "b:1")
     job.wait_for("begins 2", 2, 120)
@@ -176,13 +215,32 @@ def trains(python, program, epochs):
     folder = scratch()
     # A killed process leaves TensorFlow's own files.
     environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
-    job = Job("-np", 2, "--min-np", 1, *discovery(folder, "a:1", "b:1"), "-x", "TF_CPP_MIN_LOG_LEVEL",
-              "-x", "TMPDIR", python, EXAMPLES / program, "--epochs", epochs, "--pause", 0.1, environment=environment)
+    job = Job(
+        "-np",
+        2,
+        "--min-np",
+        1,
+        *discovery(folder, "a:1", "b:1"),
+        "-x",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "-x",
+        "TMPDIR",
+        python,
+        EXAMPLES / program,
+        "--epochs",
+        epochs,
+        "--pause",
+        0.1,
+        environment=environment,
+    )
     job.wait_for("of 2 begins", 2, 200)
     discovery(folder, "a:1", "b:1", "c:1")
     job.wait_for("of 3 begins", 3, 200)
-    victims = [pid for pid in faults.processes("b") if program in faults.said_of(pid, "cmdline")
-               and "agent" not in faults.said_of(pid, "comm")]
+    victims = [
+        pid
+        for pid in faults.processes("b")
+        if program in faults.said_of(pid, "cmdline") and "agent" not in faults.said_of(pid, "comm")
+    ]
     expect(victims, f"no rank on host b\n{job.describe()}")
     os.kill(max(victims), signal.SIGKILL)
     job.wait_for("of 2 begins", 4, 200)

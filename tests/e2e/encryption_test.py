@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """HOROVOD_ENCRYPT: what crosses the network between two hosts, the same results, and what is refused."""
+
 import pathlib
 import socket
 import struct
@@ -65,20 +66,20 @@ class Segment:
         self.packet = packet
         self.tcp = 14 + 4 * (packet[14] & 15)
         self.begin = self.tcp + 4 * (packet[self.tcp + 12] >> 4)
-        self.data = packet[self.begin:14 + struct.unpack_from("!H", packet, 16)[0]]
+        self.data = packet[self.begin : 14 + struct.unpack_from("!H", packet, 16)[0]]
         self.ports = struct.unpack_from("!HH", packet, self.tcp)
 
     def followed_by(self, data):
         """A packet with these bytes, where the receiver expects the next ones."""
-        packet = bytearray(self.packet[:self.begin] + data)
-        sequence, = struct.unpack_from("!I", packet, self.tcp + 4)
+        packet = bytearray(self.packet[: self.begin] + data)
+        (sequence,) = struct.unpack_from("!I", packet, self.tcp + 4)
         struct.pack_into("!I", packet, self.tcp + 4, (sequence + len(self.data)) % (1 << 32))
         struct.pack_into("!H", packet, 16, len(packet) - 14)
         struct.pack_into("!H", packet, 24, 0)
-        struct.pack_into("!H", packet, 24, checksum(packet[14:self.tcp]))
+        struct.pack_into("!H", packet, 24, checksum(packet[14 : self.tcp]))
         struct.pack_into("!H", packet, self.tcp + 16, 0)
         size = len(packet) - self.tcp
-        tcp_sum = checksum(packet[26:34] + struct.pack("!HH", 6, size) + packet[self.tcp:])
+        tcp_sum = checksum(packet[26:34] + struct.pack("!HH", 6, size) + packet[self.tcp :])
         struct.pack_into("!H", packet, self.tcp + 16, tcp_sum)
         return bytes(packet)
 
@@ -95,8 +96,11 @@ def checksum(text):
 def segments_between(packets, sender, receiver):
     """The segments of the ranks' links, in order; ssh has port 22."""
     wanted = socket.inet_aton(sender) + socket.inet_aton(receiver)
-    found = [Segment(packet) for packet in packets
-             if packet[12:14] == b"\x08\0" and packet[23] == 6 and packet[26:34] == wanted]
+    found = [
+        Segment(packet)
+        for packet in packets
+        if packet[12:14] == b"\x08\0" and packet[23] == 6 and packet[26:34] == wanted
+    ]
     return [segment for segment in found if 22 not in segment.ports]
 
 
@@ -129,9 +133,12 @@ def test_a_record_that_somebody_on_the_path_repeats_ends_the_job():
         attacker.send(newest.followed_by(record.data))
     go.touch()
     expect(job.wait(60) != 0, job.describe())
-    expect("the connection between rank 0 on host a and rank 1 on host b carried an encrypted record "
-           "that was changed, repeated, reordered or left out on the way; check the network between "
-           "these hosts" in job.err, job.describe())
+    expect(
+        "the connection between rank 0 on host a and rank 1 on host b carried an encrypted record "
+        "that was changed, repeated, reordered or left out on the way; check the network between "
+        "these hosts" in job.err,
+        job.describe(),
+    )
     job.leaves_nothing()
 
 
@@ -147,10 +154,13 @@ INIT = (PYTHON, "-c", "import horovod.numpy as hvd; hvd.init()")
 
 @world("a b", "--no-decoys")
 def test_ranks_with_different_settings_are_refused_with_one_sentence():
-    job = Job("-np", 2, "-H", "a:1,b:1", "sh", "-c",
-              f"HOROVOD_ENCRYPT=$HOROVOD_RANK exec {PYTHON} -c '{INIT[2]}'")
-    refusals(job, "HOROVOD_ENCRYPT differs between the ranks: rank 0 on host a has 0, rank 1 on host b "
-                  "has 1; set it alike on all ranks, as horovodrun --encrypt does", 1)
+    job = Job("-np", 2, "-H", "a:1,b:1", "sh", "-c", f"HOROVOD_ENCRYPT=$HOROVOD_RANK exec {PYTHON} -c '{INIT[2]}'")
+    refusals(
+        job,
+        "HOROVOD_ENCRYPT differs between the ranks: rank 0 on host a has 0, rank 1 on host b "
+        "has 1; set it alike on all ranks, as horovodrun --encrypt does",
+        1,
+    )
     job.leaves_nothing()
 
 
@@ -158,21 +168,27 @@ def test_ranks_with_different_settings_are_refused_with_one_sentence():
 def test_backends_with_their_own_connections_are_refused_between_hosts():
     found = 0
     for kind, variable, value, name, folder in (
-            ("backend", "HOROVOD_CPU_OPERATIONS", "libgloo", "gloo", backends.BACKENDS),
-            ("backend", "HOROVOD_CPU_OPERATIONS", "mpi", "mpi", backends.BACKENDS),
-            ("backend", "HOROVOD_CPU_OPERATIONS", "CCL", "ccl", backends.BACKENDS),
-            ("controller", "HOROVOD_CONTROLLER", "mpi", "mpi", backends.CONTROLLERS),
-            ("backend", "HOROVOD_GPU_OPERATIONS", "NCCL", "nccl", backends.BACKENDS)):
+        ("backend", "HOROVOD_CPU_OPERATIONS", "libgloo", "gloo", backends.BACKENDS),
+        ("backend", "HOROVOD_CPU_OPERATIONS", "mpi", "mpi", backends.BACKENDS),
+        ("backend", "HOROVOD_CPU_OPERATIONS", "CCL", "ccl", backends.BACKENDS),
+        ("controller", "HOROVOD_CONTROLLER", "mpi", "mpi", backends.CONTROLLERS),
+        ("backend", "HOROVOD_GPU_OPERATIONS", "NCCL", "nccl", backends.BACKENDS),
+    ):
         needs_library = name == "ccl" and "HVD_TEST_CCL" not in os.environ
         if needs_library or not list(folder.glob(f"{name}*.so")):
             continue
         found += 1
-        words = (rf"HOROVOD_ENCRYPT is set, but the {kind} {name} \({variable}={value}\) would open "
-                 "connections between hosts that it does not encrypt; use the built-in one in its place, "
-                 "or unset HOROVOD_ENCRYPT")
+        words = (
+            rf"HOROVOD_ENCRYPT is set, but the {kind} {name} \({variable}={value}\) would open "
+            "connections between hosts that it does not encrypt; use the built-in one in its place, "
+            "or unset HOROVOD_ENCRYPT"
+        )
         environment = clean_environment(**(backends.oneccl() if name == "ccl" else {}))
-        refusals(Job("-np", 2, "-H", "a:1,b:1", "--encrypt", "-x", f"{variable}={value}", *INIT,
-                     environment=environment), words, 1)
+        refusals(
+            Job("-np", 2, "-H", "a:1,b:1", "--encrypt", "-x", f"{variable}={value}", *INIT, environment=environment),
+            words,
+            1,
+        )
     if not found:
         raise Skip("no such backend is built: packaging/packages-test.txt names their packages")
 
@@ -186,8 +202,9 @@ def test_backends_with_their_own_connections_work_on_one_host():
 def test_check_build_names_what_a_job_with_encryption_refuses():
     job = Job("--check-build", "--encrypt")
     job.ends_with(0)
-    expect("HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo" in job.err,
-           job.describe())
+    expect(
+        "HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo" in job.err, job.describe()
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Nothing of a job remains on any host, for every kind of end, and without the end of a lease."""
+
 import contextlib
 import os
 import time
@@ -37,10 +38,12 @@ def test_sigterm():
 
 @world()
 def test_sigterm_to_every_process_shows_the_ranks_last_lines():
-    code = ("import os, signal, sys, time\n"
-            "def save(*_): os.write(1, b'saving\\n'); time.sleep(1); print('saved'); sys.exit(0)\n"
-            "signal.signal(signal.SIGTERM, save)\nprint('ready', flush=True)\n"
-            "while True: time.sleep(0.02)")
+    code = (
+        "import os, signal, sys, time\n"
+        "def save(*_): os.write(1, b'saving\\n'); time.sleep(1); print('saved'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, save)\nprint('ready', flush=True)\n"
+        "while True: time.sleep(0.02)"
+    )
     job = Job("-np", 4, "-H", "localhost:2,b:2", "--kill-grace", 60, PYTHON, "-c", code)
     job.wait_for("ready", 4)
     for pid, _ in job.before.new_ones():
@@ -79,15 +82,21 @@ def test_a_rank_that_has_to_be_killed_is_named():
     job.wait_for("ready", 4)
     go.touch()
     job.ends_with(3)
-    one_sentence(job, r"^rank 2 on host b exited with code 3; rank 1 on host a did not end within 5 s "
-                 r"\(--kill-grace\) of SIGTERM and was killed; the last lines of rank 2 on standard error:$")
+    one_sentence(
+        job,
+        r"^rank 2 on host b exited with code 3; rank 1 on host a did not end within 5 s "
+        r"\(--kill-grace\) of SIGTERM and was killed; the last lines of rank 2 on standard error:$",
+    )
     expect("[2]<stderr>:why it failed" in job.err, job.describe())
     job = Job("-np", 2, "-H", "a:1,b:1", "--kill-grace", 1, *NASTY)
     job.wait_for("ready", 2)
     job.signal(signal.SIGTERM)
     job.ends_with(143)
-    one_sentence(job, r"^ended by SIGTERM; ranks 0-1 on 2 hosts did not end within 1 s \(--kill-grace\) of "
-                 "SIGTERM and were killed$")
+    one_sentence(
+        job,
+        r"^ended by SIGTERM; ranks 0-1 on 2 hosts did not end within 1 s \(--kill-grace\) of "
+        "SIGTERM and were killed$",
+    )
 
 
 @world()
@@ -155,8 +164,7 @@ def test_sigkill_of_a_guardian():
 
 @world()
 def test_pkill_of_whatever_has_the_agents_name_on_its_command_line():
-    killed(lambda: [pid for pid in faults.processes("b")
-                    if "horovod-agent" in faults.said_of(pid, "cmdline")])
+    killed(lambda: [pid for pid in faults.processes("b") if "horovod-agent" in faults.said_of(pid, "cmdline")])
 
 
 @world()
@@ -181,8 +189,7 @@ def test_a_host_that_crashes_ends_the_job_on_the_others():
 
 @world()
 def test_a_launcher_that_is_stopped_for_longer_than_the_lease_goes_on():
-    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 5, PYTHON, WORKERS / "rank.py", "--seconds",
-              20)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 5, PYTHON, WORKERS / "rank.py", "--seconds", 20)
     job.wait_for("ready", 4)
     job.signal(signal.SIGTSTP)
     wait_until(lambda: state_of(job.process.pid) == "T", 60, "the launcher to stop")
@@ -210,8 +217,9 @@ def shell():
 @world()
 def test_control_z_for_longer_than_the_lease_and_fg_go_on():
     terminal = shell()
-    terminal.type(f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 --lease 5 {PYTHON} "
-                  f"{WORKERS / 'rank.py'} --seconds 20; echo code $?\n")
+    terminal.type(
+        f"cd {ROOT}\n{LAUNCHER} -np 4 -H a:2,b:2 --lease 5 {PYTHON} {WORKERS / 'rank.py'} --seconds 20; echo code $?\n"
+    )
     terminal.shows("stdout>:ready", 4)
     terminal.type("\x1a")
     terminal.shows("Stopped")

@@ -3,6 +3,7 @@
 
 docs/correctness.md shows such commands.
 """
+
 from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
@@ -10,8 +11,9 @@ ONE_EACH, TWO_EACH = ("-np", 2, "-H", "a:1,b:1"), ("-np", 4, "-H", "a:2,b:2")
 
 
 def train(python, cases, where, *options, **environment):
-    job = Job(*where, python, f"tests/equivalence/{cases}_cases.py", *options,
-              environment=clean_environment(**environment))
+    job = Job(
+        *where, python, f"tests/equivalence/{cases}_cases.py", *options, environment=clean_environment(**environment)
+    )
     job.ends_with(0, 400)
     job.leaves_nothing()
     expect(re.search(r"\b(\d+) of \1 cases equal one process", job.out), job.describe())

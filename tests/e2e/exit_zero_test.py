@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Ranks that exit with 0 before the others: who is named, who goes on, and the exit code of the job."""
+
 from harness import *
 
 HEAD = """
@@ -8,7 +9,9 @@ import numpy
 import horovod.numpy as hvd
 rank = int(os.environ["HOROVOD_RANK"])
 """
-TRAIN = HEAD + """
+TRAIN = (
+    HEAD
+    + """
 from horovod.common import elastic
 from horovod import _elastic
 process = int(os.environ["HOROVOD_ELASTIC_PROCESS"])
@@ -33,6 +36,7 @@ def train(state):
 
 print(process, "returns", _elastic.run_fn(train, hvd.init)(state), flush=True)
 """
+)
 
 
 def elastic_job(how, *more):
@@ -51,23 +55,30 @@ def test_inside_elastic_run_the_others_go_on():
 
 @world()
 def test_a_rank_that_others_await_in_init_ends_the_wait_at_once():
-    cases = {"before hvd.init": ("rank == 1 and os._exit(0)", "pass"),
-             "before the second hvd.init": ("hvd.init()", "hvd.shutdown(); rank == 1 and sys.exit(0)"),
-             "before a hvd.init of some ranks": ("rank == 1 and os._exit(0)", "rank == 3 and time.sleep(600)")}
+    cases = {
+        "before hvd.init": ("rank == 1 and os._exit(0)", "pass"),
+        "before the second hvd.init": ("hvd.init()", "hvd.shutdown(); rank == 1 and sys.exit(0)"),
+        "before a hvd.init of some ranks": ("rank == 1 and os._exit(0)", "rank == 3 and time.sleep(600)"),
+    }
     for name, (first, second) in cases.items():
         last = "hvd.init([0, 1, 2])" if "some" in name else "hvd.init()"
         for flags in ((), ("--on-failure", "wait")):
             job = Job("-np", 4, "-H", "a:2,b:2", *flags, PYTHON, "-c", f"{HEAD}{first}\n{second}\n{last}")
             job.ends_with(1, 20)
             job.leaves_nothing()
-            one_sentence(job, "^rank 1 on host a exited with code 0, and ranks? [023,-]+ waits? for it in "
-                              r"hvd.init\(\)")
+            one_sentence(
+                job,
+                "^rank 1 on host a exited with code 0, and ranks? [023,-]+ waits? for it in "
+                r"hvd.init\(\)",
+            )
 
 
 @world()
 def test_a_rank_that_others_need_is_named():
-    work = f"{HEAD}hvd.init()\nhvd.allreduce(numpy.ones(1), name='w')\nrank == 1 and HOW\n" \
-           "hvd.allreduce(numpy.ones(1), name='x')"
+    work = (
+        f"{HEAD}hvd.init()\nhvd.allreduce(numpy.ones(1), name='w')\nrank == 1 and HOW\n"
+        "hvd.allreduce(numpy.ones(1), name='x')"
+    )
     for how in ("sys.exit(0)", "os._exit(0)"):
         job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", work.replace("HOW", how))
         job.ends_with(1)
@@ -82,7 +93,9 @@ def test_a_rank_that_others_need_is_named():
 @world()
 def test_a_process_set_outlives_a_rank_that_is_no_member():
     # The sets are those of one host, where the other one has the root of all ranks, or span both.
-    work = HEAD + """
+    work = (
+        HEAD
+        + """
 sets = [hvd.ProcessSet([1, 2])]
 hvd.init(process_sets=sets)
 sets.append(hvd.add_process_set([1, 3]))
@@ -95,8 +108,12 @@ for step in range(200):
             assert (total == sum(members.ranks)).all(), total
 print(rank, "has done", flush=True)
 """
-    for hosts, end, code in (("a:1,b:3", "sys.exit(0)", 0), ("a:2,b:2", "sys.exit(0)", 0),
-                             ("a:1,b:3", "raise ValueError('as ordered')", 1)):
+    )
+    for hosts, end, code in (
+        ("a:1,b:3", "sys.exit(0)", 0),
+        ("a:2,b:2", "sys.exit(0)", 0),
+        ("a:1,b:3", "raise ValueError('as ordered')", 1),
+    ):
         job = Job("-np", 4, "-H", hosts, PYTHON, "-c", work.replace("END", end))
         job.ends_with(code)
         job.leaves_nothing()

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """A rank that fails ends the job on all hosts without the end of a lease, and the error names it."""
+
 from harness import *
 
 GO = "/tmp/e2e-go"
@@ -7,8 +8,9 @@ GO = "/tmp/e2e-go"
 
 def fails(program, how, code, cause, ready=60, **options):
     """Rank 2, the first on host b, ends in the way `how` while all other ranks are busy."""
-    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, program, "--rank", 2, "--then", how, "--go", GO,
-              *options.get("more", ()))
+    job = Job(
+        "-np", 4, "-H", "a:2,b:2", PYTHON, program, "--rank", 2, "--then", how, "--go", GO, *options.get("more", ())
+    )
     job.wait_for("ready", 4, ready)
     pathlib.Path(GO).touch()
     job.ends_with(code, PROMPT)
@@ -64,28 +66,32 @@ def test_a_reducing_rank_that_segfaults_while_its_child_keeps_its_sockets():
 @world()
 def test_a_broken_link_has_one_cause_that_all_ranks_say():
     # A failed rank sleeps instead of ending: the launcher lets the others print their error.
-    job = Job("-np", 4, "-H", "a:2,b:2", "sh", "-c",
-              f"{BUILD / 'tests' / 'runtime_worker'} steps-for-ever; sleep 600")
+    job = Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"{BUILD / 'tests' / 'runtime_worker'} steps-for-ever; sleep 600")
     job.wait_for("ready", 4)
     killed = subprocess.run(
-        ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst",
-         faults.address_of("a")], capture_output=True, text=True)
+        ["nsenter", "-t", str(faults.running("b")), "-n", "ss", "-K", "-H", "-t", "dst", faults.address_of("a")],
+        capture_output=True,
+        text=True,
+    )
     if killed.returncode != 0 or not killed.stdout.strip():
         raise Skip("the kernel ends no connections for ss (CONFIG_INET_DIAG_DESTROY)")
+
     def said():
         return re.findall(r"^\[\d\]<stderr>:rank \d: allreduce: (.*)", job.err, re.M)
 
     wait_until(lambda: len(said()) == 4, PROMPT, job.describe)
-    expect(len(set(said())) == 1 and re.match(
-        "the connection between rank [01] on host a and rank [23] on host b was reset; ", said()[0]), job.describe())
+    expect(
+        len(set(said())) == 1
+        and re.match("the connection between rank [01] on host a and rank [23] on host b was reset; ", said()[0]),
+        job.describe(),
+    )
     job.signal(signal.SIGINT)
     job.wait()
 
 
 @world()
 def test_a_rank_that_ends_well_before_the_others_is_no_failure():
-    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, WORKERS / "rank.py", "--rank", 1, "--then",
-              "exit0", "--seconds", 2)
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, WORKERS / "rank.py", "--rank", 1, "--then", "exit0", "--seconds", 2)
     job.ends_with(0)
     job.leaves_nothing()
     expect(job.said() == [], f"nothing to say was expected\n{job.describe()}")

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Hosts with faults: each start succeeds in spite of the fault, or fails with a line that names the host,
 the place, the reason and the remedy. Nothing remains."""
+
 import contextlib
 import random
 import socket
@@ -20,16 +21,17 @@ WORLDS = 12
 
 def inside(name, *command):
     """Runs a command in a host's namespaces, without its sshd."""
-    return subprocess.run([HOSTS, "exec", name, *map(str, command)], check=True,
-                          capture_output=True, text=True)
+    return subprocess.run([HOSTS, "exec", name, *map(str, command)], check=True, capture_output=True, text=True)
 
 
 def small_disk(name, size, *folders, flags=0):
     """Makes each folder that may hold an agent a small file system. A clone of the project below such a
     folder stays visible."""
-    cover = (f"import os, sys; sys.path.insert(0, {str(HOSTS.parent)!r}); import namespaces\n"
-             "os.makedirs(sys.argv[1], exist_ok=True)\n"
-             f"namespaces.cover(sys.argv[1], sys.argv[2:], 0o1777, flags={flags}, options=',size={size}')")
+    cover = (
+        f"import os, sys; sys.path.insert(0, {str(HOSTS.parent)!r}); import namespaces\n"
+        "os.makedirs(sys.argv[1], exist_ok=True)\n"
+        f"namespaces.cover(sys.argv[1], sys.argv[2:], 0o1777, flags={flags}, options=',size={size}')"
+    )
     for folder in folders or ("/tmp", HOME / ".cache", "/var/tmp", "/dev/shm"):
         inside(name, PYTHON, "-c", cover, folder, *sorted({ROOT, BUILD.resolve()}))
     inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0", "/dev/shm/horovod-0")  # for agents
@@ -100,8 +102,7 @@ def test_another_architecture_is_refused():
 
 @world()
 def test_start_up_files_that_are_slow_and_talk():
-    bashrc("echo 'Welcome to this cluster!'; echo 'Maintenance on Monday' >&2; "
-           "[ $(hostname) = a ] || sleep 3\n")
+    bashrc("echo 'Welcome to this cluster!'; echo 'Maintenance on Monday' >&2; [ $(hostname) = a ] || sleep 3\n")
     runs()
 
 
@@ -125,8 +126,11 @@ def test_an_sshd_that_takes_no_more_connections():
     host.start(["b"])
     with socket.create_connection(("10.77.0.2", 22)):  # a connection that never logs in
         refused("connect", "MaxStartups")
-    wait_until(lambda: sum(faults.said_of(pid, "comm") == "sshd\n" for pid in faults.processes("b")) == 1,
-               60, "an sshd that serves nobody")
+    wait_until(
+        lambda: sum(faults.said_of(pid, "comm") == "sshd\n" for pid in faults.processes("b")) == 1,
+        60,
+        "an sshd that serves nobody",
+    )
     runs()
 
 
@@ -139,15 +143,33 @@ def test_an_ordinary_user_with_a_home_of_its_own_on_each_host():
     key = (HOME / ".ssh/id_ed25519.pub").read_text().strip()
     for name in "ab":
         inside(name, "sh", "-c", f"{prepare}; echo '{key}' > /run/tester/.ssh/authorized_keys")
-    subprocess.run(["sh", "-c", f"{prepare}; cp {HOME}/.ssh/* /run/tester/.ssh; "
-                    "chown -R tester /run/tester"], check=True)
+    subprocess.run(
+        ["sh", "-c", f"{prepare}; cp {HOME}/.ssh/* /run/tester/.ssh; chown -R tester /run/tester"], check=True
+    )
     as_user = clean_environment(HOME="/run/tester", USER="tester", LOGNAME="tester")
-    job = Job("-u", "tester", "--", LAUNCHER, "-np", 4, "-H", "a:2,b:2", "--wdir", "/", "sh", "-c",
-              "echo $(id -un) $HOME $(hostname)", environment=as_user, program="/usr/sbin/runuser",
-              cwd="/")
+    job = Job(
+        "-u",
+        "tester",
+        "--",
+        LAUNCHER,
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--wdir",
+        "/",
+        "sh",
+        "-c",
+        "echo $(id -un) $HOME $(hostname)",
+        environment=as_user,
+        program="/usr/sbin/runuser",
+        cwd="/",
+    )
     job.ends_with(0)
-    expect(sorted(job.out.splitlines()) ==
-           [f"[{r}]<stdout>:tester /run/tester {'ab'[r // 2]}" for r in range(4)], job.describe())
+    expect(
+        sorted(job.out.splitlines()) == [f"[{r}]<stdout>:tester /run/tester {'ab'[r // 2]}" for r in range(4)],
+        job.describe(),
+    )
     job.leaves_nothing()
 
 
@@ -188,8 +210,9 @@ def hears(pid, number):
 
 
 def end_by(job, number):
-    wait_until(lambda: job.process.poll() is not None or hears(job.process.pid, number), 60,
-               "a launcher that hears signals")
+    wait_until(
+        lambda: job.process.poll() is not None or hears(job.process.pid, number), 60, "a launcher that hears signals"
+    )
     if job.process.poll() is None:
         job.signal(number)
 
@@ -212,8 +235,7 @@ HARMS = [kill_launcher, kill_agent, kill_guardian, kill_a_rank, interrupt, cut, 
 def harmed(chance):
     """Runs one job and injects a fault at a random moment between its start and its work."""
     harm, delay = chance.choice(HARMS), chance.uniform(0, 1.2)
-    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 4, "--start-timeout",
-              60 if harm == cut else 4, *HIDING)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 4, "--start-timeout", 60 if harm == cut else 4, *HIDING)
     if harm == cut:  # an agent gets its lease together with the job, and waits longer for the job
         job.wait_for("up", seconds=60)
     time.sleep(delay)  # the moment is the test's parameter

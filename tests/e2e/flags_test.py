@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Flags that change the environment, the output and the end of ranks, on two hosts."""
+
 import json
 import shutil
 import signal as signals
@@ -13,8 +14,7 @@ SHOW = "import os; print(*[os.environ.get(n, '-') for n in '{}'.split()])"
 
 def shown(names, *flags, **environment):
     """The values of these variables in rank 0 on a and in rank 1 on b."""
-    job = Job(*HOSTS_OF_TWO, *flags, PYTHON, "-c", SHOW.format(names),
-              environment=clean_environment(**environment))
+    job = Job(*HOSTS_OF_TWO, *flags, PYTHON, "-c", SHOW.format(names), environment=clean_environment(**environment))
     job.ends_with(0)
     lines = sorted(job.out.splitlines())
     expect(len(lines) == 2, job.describe())
@@ -23,24 +23,48 @@ def shown(names, *flags, **environment):
 
 @world()
 def test_variables_by_name_by_value_and_by_pattern():
-    got = shown("GIVEN HOME NCCL_DEBUG NCCL_X OWN HOROVOD_CYCLE_TIME", "-x", "GIVEN=a=b", "-x",
-                "HOME", "-x", "NCCL_*", "--no-env", "-x", "HOROVOD_CYCLE_TIME=7", HOME="/elsewhere",
-                NCCL_DEBUG="INFO", NCCL_X="1", OWN="1", HOROVOD_CYCLE_TIME="3",
-                XDG_RUNTIME_DIR="/run/user/0")
+    got = shown(
+        "GIVEN HOME NCCL_DEBUG NCCL_X OWN HOROVOD_CYCLE_TIME",
+        "-x",
+        "GIVEN=a=b",
+        "-x",
+        "HOME",
+        "-x",
+        "NCCL_*",
+        "--no-env",
+        "-x",
+        "HOROVOD_CYCLE_TIME=7",
+        HOME="/elsewhere",
+        NCCL_DEBUG="INFO",
+        NCCL_X="1",
+        OWN="1",
+        HOROVOD_CYCLE_TIME="3",
+        XDG_RUNTIME_DIR="/run/user/0",
+    )
     expect(got == [["a=b", "/elsewhere", "INFO", "1", "-", "7"]] * 2, got)
 
 
 @world()
 def test_without_flags_all_goes_but_what_is_this_machines():
-    got = shown("OWN UCX_TLS XDG_RUNTIME_DIR PMI_RANK", OWN="1", UCX_TLS="tcp",
-                XDG_RUNTIME_DIR="/run/user/0", PMI_RANK="3")
+    got = shown(
+        "OWN UCX_TLS XDG_RUNTIME_DIR PMI_RANK", OWN="1", UCX_TLS="tcp", XDG_RUNTIME_DIR="/run/user/0", PMI_RANK="3"
+    )
     expect(got == [["1", "tcp", "-", "-"]] * 2, got)
 
 
 @world()
 def test_nothing_goes_without_env_also_to_local_ranks():
-    job = Job("-np", 2, "-H", "localhost:1,b:1", "--no-env", PYTHON, "-c", SHOW.format("OWN"),
-              environment=clean_environment(OWN="1"))
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "localhost:1,b:1",
+        "--no-env",
+        PYTHON,
+        "-c",
+        SHOW.format("OWN"),
+        environment=clean_environment(OWN="1"),
+    )
     job.ends_with(0)
     expect(sorted(job.out.split()) == ["[0]<stdout>:-", "[1]<stdout>:-"], job.describe())
 
@@ -69,8 +93,7 @@ def test_flags_for_mpirun_have_no_effect_without_it():
     job.ends_with(0)
     expect("started" in job.out, job.describe())
     for flag in ("--mpi-args", "--binding-args"):
-        expect(job.err.count(f"horovodrun: {flag} has no effect without --mpi or --jsrun\n") == 1,
-               job.describe())
+        expect(job.err.count(f"horovodrun: {flag} has no effect without --mpi or --jsrun\n") == 1, job.describe())
 
 
 INIT = (PYTHON, "-c", "import horovod.numpy as hvd; hvd.init(); hvd.shutdown()")
@@ -79,9 +102,18 @@ MISSPELT = "HOROVOD_FUSION_TRESHOLD.* did you mean HOROVOD_FUSION_THRESHOLD"
 
 @world()
 def test_a_misspelt_variable_is_named_once_for_a_job():
-    job = Job("-np", 4, "-H", "a:2,b:2", "-x", "HOROVOD_LOG_LEVLE=info", *INIT,
-              environment=clean_environment(HOROVOD_FUSION_TRESHOLD="1", HOROVOD_CYCLE_TIME="2",
-                                            HOROVOD_ELASTIC="1", HOROVOD_OF_MINE="3"))
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "-x",
+        "HOROVOD_LOG_LEVLE=info",
+        *INIT,
+        environment=clean_environment(
+            HOROVOD_FUSION_TRESHOLD="1", HOROVOD_CYCLE_TIME="2", HOROVOD_ELASTIC="1", HOROVOD_OF_MINE="3"
+        ),
+    )
     job.ends_with(0)
     expect(len(re.findall("did you mean", job.out + job.err)) == 2, job.describe())
     for words in (MISSPELT, "HOROVOD_LOG_LEVLE.* did you mean HOROVOD_LOG_LEVEL"):
@@ -107,11 +139,21 @@ def test_a_variable_that_is_not_set_is_named():
 
 def threads_of(*arguments, **environment):
     """OMP_NUM_THREADS of each rank on two hosts, and the launcher's messages about it."""
-    job = Job("-H", "a:2,b:2", "--verbose", *arguments, PYTHON, "-c", SHOW.format("OMP_NUM_THREADS"),
-              environment=clean_environment(**environment))
+    job = Job(
+        "-H",
+        "a:2,b:2",
+        "--verbose",
+        *arguments,
+        PYTHON,
+        "-c",
+        SHOW.format("OMP_NUM_THREADS"),
+        environment=clean_environment(**environment),
+    )
     job.ends_with(0)
-    return ([line.partition(":")[2] for line in sorted(job.out.splitlines())],
-            [line for line in job.err.splitlines() if "gets OMP_NUM_THREADS" in line or "get OMP_NUM_THREADS" in line])
+    return (
+        [line.partition(":")[2] for line in sorted(job.out.splitlines())],
+        [line for line in job.err.splitlines() if "gets OMP_NUM_THREADS" in line or "get OMP_NUM_THREADS" in line],
+    )
 
 
 @world()
@@ -119,8 +161,12 @@ def test_ranks_that_share_a_host_share_its_cores():
     cores = len(os.sched_getaffinity(0))  # a CPU quota may allow fewer
     threads, said = threads_of()
     expect(len(set(threads)) == 1 and 1 <= int(threads[0]) <= max(1, cores // 2), threads)
-    expect(len(said) == 1 and f"each rank gets OMP_NUM_THREADS={threads[0]}, " in said[0] and
-           "--no-omp-default" in said[0], said)
+    expect(
+        len(said) == 1
+        and f"each rank gets OMP_NUM_THREADS={threads[0]}, " in said[0]
+        and "--no-omp-default" in said[0],
+        said,
+    )
     # A rank that is alone on its host gets no value: the line names only the other host.
     threads, said = threads_of("-H", f"a:1,b:{cores + 1}")
     expect(threads == ["-"] + ["1"] * (cores + 1) and len(said) == 1, (threads, said))
@@ -159,11 +205,21 @@ def test_times_before_tags():
 @world()
 def test_only_some_ranks_are_shown_and_all_are_written():
     folder = pathlib.Path("/tmp/e2e-output")
-    job = Job("-np", 4, "-H", "a:2,b:2", "--only-rank", "0,2-3", "--output-filename", folder,
-              "sh", "-c", "echo $HOROVOD_RANK; echo e >&2")
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--only-rank",
+        "0,2-3",
+        "--output-filename",
+        folder,
+        "sh",
+        "-c",
+        "echo $HOROVOD_RANK; echo e >&2",
+    )
     job.ends_with(0)
-    expect(sorted(job.out.split()) == [f"[{rank}]<stdout>:{rank}" for rank in (0, 2, 3)],
-           job.describe())
+    expect(sorted(job.out.split()) == [f"[{rank}]<stdout>:{rank}" for rank in (0, 2, 3)], job.describe())
     expect("[1]" not in job.err, job.describe())
     expect((folder / "rank.1" / "stdout").read_text() == "[1]<stdout>:1\n", "rank 1 is not written")
 
@@ -177,33 +233,47 @@ def test_much_output_of_a_rank_that_is_not_shown_is_no_obstacle():
 
 @world()
 def test_lines_as_objects():
-    job = Job(*HOSTS_OF_TWO, "--log-format", "json", "--on-failure", "wait", "sh", "-c",
-              r"""printf 'a"b\n\377\n1%%\r'; echo 'my "words"' >&2; exit $HOROVOD_RANK""")
+    job = Job(
+        *HOSTS_OF_TWO,
+        "--log-format",
+        "json",
+        "--on-failure",
+        "wait",
+        "sh",
+        "-c",
+        r"""printf 'a"b\n\377\n1%%\r'; echo 'my "words"' >&2; exit $HOROVOD_RANK""",
+    )
     job.ends_with(1)
     lines = [json.loads(line) for line in job.out.splitlines()]
     for rank, host_name in ((0, "a"), (1, "b")):
         own = [line for line in lines if line["rank"] == rank]
         expect([line.get("text", line.get("base64")) for line in own] == ['a"b', "/w==", "1%"], own)
-        expect(own[2]["end"] == "\r" and own[0]["host"] == host_name and
-               own[0]["stream"] == "stdout" and own[0]["time"].endswith("Z"), own)
+        expect(
+            own[2]["end"] == "\r"
+            and own[0]["host"] == host_name
+            and own[0]["stream"] == "stdout"
+            and own[0]["time"].endswith("Z"),
+            own,
+        )
     report, words = (json.loads(line) for line in job.err.splitlines()[-2:])
     expect(report["source"] == "horovodrun" and "rank 1 on host b" in report["text"], job.describe())
-    expect(words["source"] == "horovodrun" and words["text"] == '[1]<stderr>:my "words"',
-           job.describe())
+    expect(words["source"] == "horovodrun" and words["text"] == '[1]<stderr>:my "words"', job.describe())
 
 
 @world()
 def test_a_line_of_all_ranks_is_shown_once():
     # All begin at one moment, however long each one's start takes.
-    code = ("import os, sys, time\nr, folder = os.environ['HOROVOD_RANK'], sys.argv[1]\n"
-            "own, at = f'{folder}/{r}', lambda name: os.stat(name).st_mtime\n"
-            "open(own, 'w').close()\n"
-            "while len(os.listdir(folder)) < 4: time.sleep(0.01)\n"
-            "begin = max(at(f'{folder}/{rank}') for rank in range(4)) + 0.3\n"
-            "def sleep_until(turn): time.sleep(max(0, begin + turn * 0.5 - time.time()))\n"
-            "for i in range(3): sleep_until(i); print('epoch', i, flush=True)\n"
-            "sleep_until(3)\n"
-            "if r != '2': print('not two', flush=True)\nprint('mine is', r)")
+    code = (
+        "import os, sys, time\nr, folder = os.environ['HOROVOD_RANK'], sys.argv[1]\n"
+        "own, at = f'{folder}/{r}', lambda name: os.stat(name).st_mtime\n"
+        "open(own, 'w').close()\n"
+        "while len(os.listdir(folder)) < 4: time.sleep(0.01)\n"
+        "begin = max(at(f'{folder}/{rank}') for rank in range(4)) + 0.3\n"
+        "def sleep_until(turn): time.sleep(max(0, begin + turn * 0.5 - time.time()))\n"
+        "for i in range(3): sleep_until(i); print('epoch', i, flush=True)\n"
+        "sleep_until(3)\n"
+        "if r != '2': print('not two', flush=True)\nprint('mine is', r)"
+    )
     for last in (False, False, False, False, True):
         job = Job("-np", 4, "-H", "a:2,b:2", "--fold", PYTHON, "-c", code, scratch())
         job.ends_with(0)
@@ -211,8 +281,11 @@ def test_a_line_of_all_ranks_is_shown_once():
         if (len(got) > 8 or "[0-3]" not in got[0]) and not last:
             continue  # on a busy machine one rank may print a line later than the others: try again
         expect([f"[0-3]<stdout>:epoch {i}" for i in range(3)] == got[:3], job.describe())
-        expect(sorted(got[3:]) == sorted([f"[{rank}]<stdout>:mine is {rank}" for rank in range(4)] +
-                                         ["[0-1,3]<stdout>:not two"]), job.describe())
+        expect(
+            sorted(got[3:])
+            == sorted([f"[{rank}]<stdout>:mine is {rank}" for rank in range(4)] + ["[0-1,3]<stdout>:not two"]),
+            job.describe(),
+        )
         break
 
 
@@ -259,13 +332,14 @@ def test_signals_reach_every_rank():
 def test_ranks_stop_and_go_on_with_the_launcher():
     job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", RECORDER)
     job.wait_for("ready", 2)
-    ranks = [pid for name in "ab" for pid in faults.processes(name)
-             if "SIGUSR2" in faults.said_of(pid, "cmdline")]
+    ranks = [pid for name in "ab" for pid in faults.processes(name) if "SIGUSR2" in faults.said_of(pid, "cmdline")]
     expect(len(ranks) == 2, f"ranks: {ranks}")
 
     def states():
-        return {pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-                for pid in [job.process.pid, *ranks]}
+        return {
+            pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            for pid in [job.process.pid, *ranks]
+        }
 
     os.kill(job.process.pid, signals.SIGTSTP)
     wait_until(lambda: states() == {"T"}, 60, states)
@@ -278,20 +352,24 @@ def test_ranks_stop_and_go_on_with_the_launcher():
 @world()
 def test_the_others_end_by_themselves_when_the_user_wants_it():
     go = scratch() / "go"
-    code = (f"[ $HOROVOD_RANK != 0 ] || exit 4; until [ -e {go} ]; do sleep 0.02; done; "
-            "echo done $HOROVOD_RANK")
+    code = f"[ $HOROVOD_RANK != 0 ] || exit 4; until [ -e {go} ]; do sleep 0.02; done; echo done $HOROVOD_RANK"
     job = Job("-np", 3, "-H", "a:2,b:1", "--on-failure", "wait", "sh", "-c", code)
     wait_until(job.said, 60, job.describe)
     go.touch()
     job.ends_with(4)
-    expect(len(said := job.said()) == 2 and said[1] == "rank 0 on host a exited with code 4" and
-           said[0].startswith(said[1] + "; --on-failure wait lets the other 2 ranks go on"),
-           job.describe())
+    expect(
+        len(said := job.said()) == 2
+        and said[1] == "rank 0 on host a exited with code 4"
+        and said[0].startswith(said[1] + "; --on-failure wait lets the other 2 ranks go on"),
+        job.describe(),
+    )
     expect("done 1" in job.out and "done 2" in job.out, job.describe())
 
 
-STUBBORN = "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True))\n" \
-           "print('ready', flush=True)\nwhile True: time.sleep(1)"
+STUBBORN = (
+    "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True))\n"
+    "print('ready', flush=True)\nwhile True: time.sleep(1)"
+)
 
 
 @world()
@@ -327,13 +405,17 @@ def test_a_job_that_takes_too_long_is_ended():
 
 @world()
 def test_the_last_lines_of_the_rank_that_failed_are_in_the_report():
-    code = ("import os, sys, time\nif os.environ['HOROVOD_RANK'] == '1':\n"
-            "  sys.exit('\\n'.join(f'line {i}' for i in range(30)))\ntime.sleep(600)")
+    code = (
+        "import os, sys, time\nif os.environ['HOROVOD_RANK'] == '1':\n"
+        "  sys.exit('\\n'.join(f'line {i}' for i in range(30)))\ntime.sleep(600)"
+    )
     job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", code)
     job.ends_with(1)
     report = job.err.partition("horovodrun: ")[2]
-    expect("rank 1 on host b" in report and "line 20" in report and "line 29" in report and
-           "line 19" not in report, job.describe())
+    expect(
+        "rank 1 on host b" in report and "line 20" in report and "line 29" in report and "line 19" not in report,
+        job.describe(),
+    )
 
 
 @world("a b", "--private-tmp")
@@ -342,8 +424,7 @@ def test_the_working_directory_of_the_ranks():
         (pathlib.Path(f"/proc/{host.pid_of(name)}/root/tmp") / "work").mkdir(parents=True)
     job = Job("-np", 2, "-H", "a:1,b:1", "--wdir", "/tmp/work", "pwd")
     job.ends_with(0)
-    expect(sorted(job.out.split()) == [f"[{rank}]<stdout>:/tmp/work" for rank in (0, 1)],
-           job.describe())
+    expect(sorted(job.out.split()) == [f"[{rank}]<stdout>:/tmp/work" for rank in (0, 1)], job.describe())
     job = Job("-np", 2, "-H", "a:1,b:1", "--wdir", "/tmp/none", "pwd")
     job.ends_with(2)
     expect("/tmp/none" in job.err and "host b" in job.err, job.describe())
@@ -364,8 +445,17 @@ def by_agent(command, **environment):
     flags = ("--launch-agent", command) if command else ()
     folder = pathlib.Path("/tmp/e2e-programs")
     usual = clean_environment(**environment)
-    job = Job("-np", 4, "-H", "a:2,b:2", *flags, "sh", "-c", "echo $HOROVOD_RANK $(hostname)",
-              environment={**usual, "PATH": f"{folder}:{usual['PATH']}"})
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        *flags,
+        "sh",
+        "-c",
+        "echo $HOROVOD_RANK $(hostname)",
+        environment={**usual, "PATH": f"{folder}:{usual['PATH']}"},
+    )
     job.ends_with(0)
     got = sorted(line.partition(":")[2] for line in job.out.splitlines())
     expect(got == ["0 a", "1 a", "2 b", "3 b"], job.describe())
@@ -373,9 +463,11 @@ def by_agent(command, **environment):
 
 
 # The arguments of these programs: the name of a container or pod, and a command.
-EXEC = 'while [ "${1#-}" != "$1" ]; do shift; done; [ "$1" = exec ] && shift; ' \
-       'input=; [ "$1" = -i ] && { input=1; shift; }; name=$1; shift; [ "$1" = -- ] && shift; ' \
-       'if [ -n "$input" ]; then exec ssh "$name" "$@"; else exec ssh -n "$name" "$@"; fi'
+EXEC = (
+    'while [ "${1#-}" != "$1" ]; do shift; done; [ "$1" = exec ] && shift; '
+    'input=; [ "$1" = -i ] && { input=1; shift; }; name=$1; shift; [ "$1" = -- ] && shift; '
+    'if [ -n "$input" ]; then exec ssh "$name" "$@"; else exec ssh -n "$name" "$@"; fi'
+)
 
 
 @world()
@@ -393,17 +485,15 @@ def test_hosts_are_reached_through_kubectl():
 @world()
 def test_hosts_are_reached_by_the_operators_script_which_passes_no_input_on():
     stand_in("kubectl", EXEC)
-    folder = stand_in("kubexec.sh", 'POD_NAME=$1\nshift\n'
-                      '/tmp/e2e-programs/kubectl exec ${POD_NAME} -- /bin/sh -c "$*"')
+    folder = stand_in("kubexec.sh", 'POD_NAME=$1\nshift\n/tmp/e2e-programs/kubectl exec ${POD_NAME} -- /bin/sh -c "$*"')
     by_agent(f"{folder}/kubexec.sh {{host}}")
     by_agent("", OMPI_MCA_plm_rsh_agent=f"{folder}/kubexec.sh")
 
 
 @world()
 def test_hosts_are_reached_by_another_ssh():
-    folder = stand_in("own-ssh", "echo used >> /tmp/e2e-programs/log\nexec ssh \"$@\"")
-    job = Job("-np", 2, "-H", "a:1,root@b:1", "--ssh-command", f"{folder}/own-ssh -q", "-p", 22,
-              "hostname")
+    folder = stand_in("own-ssh", 'echo used >> /tmp/e2e-programs/log\nexec ssh "$@"')
+    job = Job("-np", 2, "-H", "a:1,root@b:1", "--ssh-command", f"{folder}/own-ssh -q", "-p", 22, "hostname")
     job.ends_with(0)
     expect(sorted(job.out.split()) == ["[0]<stdout>:a", "[1]<stdout>:b"], job.describe())
     expect((folder / "log").read_text().count("used") == 2, "the command was not used")
@@ -413,8 +503,7 @@ def test_hosts_are_reached_by_another_ssh():
 @world()
 def test_a_launch_agent_that_fails_says_why():
     stand_in("docker", 'echo "Error: No such container: $3" >&2; exit 1')
-    job = Job("-np", 2, "-H", "a:1,b:1", "--launch-agent", "/tmp/e2e-programs/docker exec -i {host}",
-              "true")
+    job = Job("-np", 2, "-H", "a:1,b:1", "--launch-agent", "/tmp/e2e-programs/docker exec -i {host}", "true")
     job.ends_with(2)
     expect(all(f"No such container: {name}" in job.err for name in "ab"), job.describe())
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Foreign launchers on one machine: Open MPI's mpirun and MPICH's hydra start the ranks. bootstrap_test.py
 tests several hosts."""
+
 import shutil
 
 from harness import *
@@ -28,8 +29,7 @@ def test_open_mpi_on_this_machine():
 
 
 def test_a_program_that_uses_mpi4py_too():
-    if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL,
-                      check=False).returncode:
+    if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise Skip("there is no mpi4py: packaging/packages-test.txt names its package")
     for first in ("mpi4py", "horovod"):
         check(run("mpirun.openmpi", *OPENMPI, "-np", 3, PYTHON, RANK, "mpi", first), 3)
@@ -54,14 +54,21 @@ def test_lines_of_mpirun_as_people_have_them():
     hostfile = folder / "hostfile"
     hostfile.write_text("a slots=2\nb slots=2\n")
     tree = clean_environment(
-        OMPI_MCA_mca_base_env_list="PATH;PYTHONPATH", OMPI_MCA_rmaps_base_oversubscribe="1",
-        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        OMPI_MCA_mca_base_env_list="PATH;PYTHONPATH",
+        OMPI_MCA_rmaps_base_oversubscribe="1",
+        OMPI_ALLOW_RUN_AS_ROOT="1",
+        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+    )
     tree["PATH"] = f"{folder}:{tree['PATH']}"
     for ranks, line in (
-            (4, "mpirun -np 4 python train_model.py"),
-            (2, "mpirun --allow-run-as-root -np 2 --hostfile /generated/hostfile python main.py"),
-            (4, "mpirun --allow-run-as-root --hostfile /generated/hostfile -bind-to none -map-by slot "
-                "-mca pml ob1 -mca btl ^openib python main.py")):
+        (4, "mpirun -np 4 python train_model.py"),
+        (2, "mpirun --allow-run-as-root -np 2 --hostfile /generated/hostfile python main.py"),
+        (
+            4,
+            "mpirun --allow-run-as-root --hostfile /generated/hostfile -bind-to none -map-by slot "
+            "-mca pml ob1 -mca btl ^openib python main.py",
+        ),
+    ):
         line = line.replace("/generated/hostfile", str(hostfile))
         job = Job("-c", line, program="/bin/sh", cwd=folder, environment=tree)
         check(job, ranks)
@@ -78,9 +85,11 @@ except Exception as refusal:
     said = "refused: " + str(refusal).strip().splitlines()[0]
 os.write(1, f"{said}\\n".encode())  # in one write
 """
-LAUNCHERS = (("mpirun.openmpi", OPENMPI, "Open MPI's mpirun", "pmix"),
-             ("mpiexec.hydra", (), "a launcher with PMI", "pmi"),
-             ("mpiexec.hydra", ("-pmi-port",), "MPICH's hydra", "mpi"))
+LAUNCHERS = (
+    ("mpirun.openmpi", OPENMPI, "Open MPI's mpirun", "pmix"),
+    ("mpiexec.hydra", (), "a launcher with PMI", "pmi"),
+    ("mpiexec.hydra", ("-pmi-port",), "MPICH's hydra", "mpi"),
+)
 
 
 def say(program, *arguments, environment=None):
@@ -104,17 +113,31 @@ def test_ranks_of_another_launcher_without_a_bootstrap_plugin_are_refused():
     for program, flags, name, plugin in LAUNCHERS:
         job = say(program, *flags, "-np", 2, PYTHON, "-c", SAY, environment=clean_environment(**variables))
         for rank in range(2):
-            expect(re.search(rf"refused: {name} .* started this process as rank {rank} of.*no bootstrap "
-                             rf"plugin named {plugin} is installed.*{folder}/horovod/bootstraps.*horovodrun.*"
-                             "HOROVOD_BOOTSTRAP=none", job.out), job.describe())
+            expect(
+                re.search(
+                    rf"refused: {name} .* started this process as rank {rank} of.*no bootstrap "
+                    rf"plugin named {plugin} is installed.*{folder}/horovod/bootstraps.*horovodrun.*"
+                    "HOROVOD_BOOTSTRAP=none",
+                    job.out,
+                ),
+                job.describe(),
+            )
 
 
 def test_processes_of_another_launcher_that_are_declared_independent_are_worlds_of_one():
     _, variables = only_library()
     for more in (variables, {}):
         for program, flags, *_ in LAUNCHERS:
-            job = say(program, *flags, "-np", 2, PYTHON, "-c", SAY,
-                      environment=clean_environment(HOROVOD_BOOTSTRAP="none", **more))
+            job = say(
+                program,
+                *flags,
+                "-np",
+                2,
+                PYTHON,
+                "-c",
+                SAY,
+                environment=clean_environment(HOROVOD_BOOTSTRAP="none", **more),
+            )
             expect(job.out.count("rank 0 of 1") == 2, job.describe())
 
 
@@ -131,11 +154,9 @@ def test_signs_of_several_that_start_no_other_process_make_a_world_of_one():
     script = {"SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}
     job = say(PYTHON, "-c", SAY, environment=clean_environment(**script, **variables))
     expect(job.out.count("rank 0 of 1") == 1, job.describe())
-    worker = {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4",
-              "TORCHELASTIC_RUN_ID": "run"}
+    worker = {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "run"}
     job = say(PYTHON, "-c", SAY, environment=clean_environment(**worker, **variables))
-    expect(re.search(r"refused: torchrun .* rank 1 of 4, .*no bootstrap plugin named torch", job.out),
-           job.describe())
+    expect(re.search(r"refused: torchrun .* rank 1 of 4, .*no bootstrap plugin named torch", job.out), job.describe())
 
 
 @world("a")
@@ -146,11 +167,26 @@ def test_ranks_of_open_mpi_without_the_library_of_pmix_are_refused():
     if not any("pmix" in path for path in found):
         raise Skip("there is no libpmix.so.2: packaging/packages-test.txt names its package")
     hidden = " && ".join(f"mount --bind /dev/null {os.path.realpath(path)}" for path in found)
-    job = say("mpirun.openmpi", *OPENMPI, "-np", 2, "unshare", "--mount", "sh", "-c",
-              f'{hidden} && exec "$@"', "sh", PYTHON, "-c", SAY)
+    job = say(
+        "mpirun.openmpi",
+        *OPENMPI,
+        "-np",
+        2,
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f'{hidden} && exec "$@"',
+        "sh",
+        PYTHON,
+        "-c",
+        SAY,
+    )
     for rank in range(2):
-        expect(re.search(rf"refused: Open MPI's mpirun .* rank {rank} of 2.*libpmix2.*libpmix\.so\.2",
-                         job.out), job.describe())
+        expect(
+            re.search(rf"refused: Open MPI's mpirun .* rank {rank} of 2.*libpmix2.*libpmix\.so\.2", job.out),
+            job.describe(),
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """A host that loses its agent or its guardian in the middle of a start: nothing remains, and an error
 gives the reason."""
+
 from harness import *
 import faults_test as faulty
 from newborns import Newborns
@@ -24,8 +25,11 @@ def struck_in_a_start(harm):
     while start.execute() != faulty.HIDING:  # the agent also starts helper processes
         start.hold()
     start.hold()
-    wait_until(lambda: [faults.said_of(pid, "comm") for pid in faulty.sleepers()] ==
-               ["sleep\n"] * 2, 60, "a rank with its own child")
+    wait_until(
+        lambda: [faults.said_of(pid, "comm") for pid in faulty.sleepers()] == ["sleep\n"] * 2,
+        60,
+        "a rank with its own child",
+    )
     start.leave_parent()
     hit = harm(job)
     start.release()
@@ -53,8 +57,11 @@ def test_a_host_that_is_lost_while_another_is_prepared_starts_nothing():
     job = Job("-np", 4, "-H", "a:2,b:2", "--start-timeout", 60, "--verbose", *faulty.HIDING)
     wait_until(lambda: "host b: ready" in job.err, 60, job.describe)
     faulty.kill_guardian(job)
-    wait_until(lambda: not [pid for pid in faults.processes("b")
-                            if "horovod-agent" in faults.said_of(pid, "cmdline")], 20, "its end")
+    wait_until(
+        lambda: not [pid for pid in faults.processes("b") if "horovod-agent" in faults.said_of(pid, "cmdline")],
+        20,
+        "its end",
+    )
     go.touch()
     job.ends_with(2)
     expect("host b: prepare: the guardian above the agent was killed" in job.err, job.describe())

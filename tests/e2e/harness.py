@@ -3,6 +3,7 @@
 A test file ends with harness.main(), which runs its functions test_... one by one: those named on the
 command line, or all. @world names the hosts that a test needs; a test without it runs without hosts.
 """
+
 import inspect
 import os
 import pathlib
@@ -46,9 +47,11 @@ class Skip(Exception):
 
 def world(names="a b", *options):
     """Marks a test that needs these hosts; it runs as root on the launcher's machine."""
+
     def mark(function):
         function.world = (names, options)
         return function
+
     return mark
 
 
@@ -90,16 +93,21 @@ def remove_folders():
 
 def clean_environment(**more):
     """The variables of a user's shell, without those of this machine or of the tests."""
-    kept = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "TERM", "LANG")
-            if name in os.environ}
-    return {**kept, "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "PYTHONPATH": str(BUILD / "python"), "PYTHONDONTWRITEBYTECODE": "1", **more}
+    kept = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "TERM", "LANG") if name in os.environ}
+    return {
+        **kept,
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PYTHONPATH": str(BUILD / "python"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **more,
+    }
 
 
 def ask(*words):
     """Runs a command of horovodrun about running jobs, as from another terminal."""
-    return subprocess.run([LAUNCHER, *map(str, words)], env=clean_environment(), capture_output=True,
-                          text=True, timeout=90, check=False)
+    return subprocess.run(
+        [LAUNCHER, *map(str, words)], env=clean_environment(), capture_output=True, text=True, timeout=90, check=False
+    )
 
 
 class Job:
@@ -112,9 +120,14 @@ class Job:
         self.command = [str(program), *map(str, arguments)]
         with open(self.folder / "out", "wb") as out, open(self.folder / "err", "wb") as err:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=cwd or ROOT,
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=cwd or ROOT,
                 env={**(environment or clean_environment()), **dict([self.mark.split("=")])},
-                process_group=0)
+                process_group=0,
+            )
 
     @property
     def out(self):
@@ -126,8 +139,11 @@ class Job:
 
     def said(self):
         """The launcher's own messages, except the one about the threads of ranks that share a host."""
-        return [line.removeprefix("horovodrun: ") for line in self.err.splitlines()
-                if line.startswith("horovodrun: ") and "--no-omp-default" not in line]
+        return [
+            line.removeprefix("horovodrun: ")
+            for line in self.err.splitlines()
+            if line.startswith("horovodrun: ") and "--no-omp-default" not in line
+        ]
 
     def judgement(self):
         """The launcher's own messages without those for folded tracebacks: whether a rank prints a traceback
@@ -135,20 +151,27 @@ class Job:
         return [line for line in self.said() if " stopped because of rank " not in line]
 
     def describe(self):
-        return (f"$ {' '.join(self.command)}\n--- stdout\n{self.out[-3000:]}\n"
-                f"--- stderr\n{self.err[-3000:]}\n--- exit {self.process.poll()}")
+        return (
+            f"$ {' '.join(self.command)}\n--- stdout\n{self.out[-3000:]}\n"
+            f"--- stderr\n{self.err[-3000:]}\n--- exit {self.process.poll()}"
+        )
 
     def wait_for(self, words, count=1, seconds=60):
-        wait_until(lambda: len(re.findall(words, self.out)) >= count or
-                   self.process.poll() is not None, seconds, lambda: f"{count} x {words!r}\n"
-                   f"{self.describe()}")
-        expect(len(re.findall(words, self.out)) >= count,
-               f"it ended before it printed {count} x {words!r}\n{self.describe()}")
+        wait_until(
+            lambda: len(re.findall(words, self.out)) >= count or self.process.poll() is not None,
+            seconds,
+            lambda: f"{count} x {words!r}\n{self.describe()}",
+        )
+        expect(
+            len(re.findall(words, self.out)) >= count,
+            f"it ended before it printed {count} x {words!r}\n{self.describe()}",
+        )
 
     def wait(self, seconds=60):
         """Waits for the launcher and returns its exit code."""
-        wait_until(lambda: self.process.poll() is not None, seconds,
-                   lambda: f"the end of the launcher\n{self.describe()}")
+        wait_until(
+            lambda: self.process.poll() is not None, seconds, lambda: f"the end of the launcher\n{self.describe()}"
+        )
         code = self.process.returncode
         return code if code >= 0 else 128 - code
 
@@ -191,15 +214,13 @@ class Inventory:
                 continue
             try:
                 state = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(
-                    errors="replace")
+                words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 name = (entry / "comm").read_text().strip()
                 if state[0] in "ZX" or name == "sshd" or not words:
                     continue
                 if self.mark and self.mark.encode() not in (entry / "environ").read_bytes():
                     continue
-                found[entry.name, state[19]] = f"pid {entry.name}, host " \
-                    f"{host_of(entry)}: {words.strip()}"
+                found[entry.name, state[19]] = f"pid {entry.name}, host {host_of(entry)}: {words.strip()}"
             except OSError:
                 continue  # the process has just ended
         return found
@@ -238,15 +259,16 @@ class Inventory:
                 continue
             began = self.age(int(state[19]) / os.sysconf("SC_CLK_TCK"))
             rank = re.search(r"(?:^|\0)HOROVOD_RANK=(\d+)", faults.said_of(pid, "environ"))
-            lines.append(f"{words} (state {state[0]}, rank {rank[1] if rank else 'unknown'}, parent "
-                         f"{state[1]} {faults.said_of(state[1], 'comm').strip()}, group {state[2]}, "
-                         f"session {state[3]}, began after {began:.2f} s)")
+            lines.append(
+                f"{words} (state {state[0]}, rank {rank[1] if rank else 'unknown'}, parent "
+                f"{state[1]} {faults.said_of(state[1], 'comm').strip()}, group {state[2]}, "
+                f"session {state[3]}, began after {began:.2f} s)"
+            )
         return "\n".join(lines)
 
     def wait_for_ends(self, seconds=PROMPT):
         """Waits until every process that began after this inventory has ended."""
-        wait_until(lambda: not self.new_processes(), seconds,
-                   lambda: f"an end of:\n{self.describe_new()}")
+        wait_until(lambda: not self.new_processes(), seconds, lambda: f"an end of:\n{self.describe_new()}")
 
     def new_things(self):
         return sorted(thing for thing in set(self.all_things()) - self.things)
@@ -257,15 +279,18 @@ def one_sentence(job, *patterns):
     sentences = job.judgement()
     expect(len(sentences) == 1, f"one sentence expected, got {len(sentences)}\n{job.describe()}")
     for pattern in patterns:
-        expect(re.search(pattern, sentences[0]),
-               f"{pattern!r} is not in {sentences[0]!r}\n{job.describe()}")
+        expect(re.search(pattern, sentences[0]), f"{pattern!r} is not in {sentences[0]!r}\n{job.describe()}")
 
 
 def run_inside_a_world(function, script):
     names, options = function.world
-    done = subprocess.run([HOSTS, "run", "--root", "--names", names, *options, "--", PYTHON, "-B",
-                           script, function.__name__], stderr=subprocess.PIPE, text=True,
-                          env={**os.environ, "HVD_IN_WORLD": "1"}, check=False)
+    done = subprocess.run(
+        [HOSTS, "run", "--root", "--names", names, *options, "--", PYTHON, "-B", script, function.__name__],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HVD_IN_WORLD": "1"},
+        check=False,
+    )
     sys.stderr.write(done.stderr)
     if done.returncode == NO_WORLD:
         words = done.stderr.strip().splitlines() or ["hosts cannot be made"]
@@ -296,11 +321,9 @@ def run(function, script):
 
 def main():
     module = sys.modules["__main__"]
-    tests = {name: value for name, value in inspect.getmembers(module, inspect.isfunction)
-             if name.startswith("test_")}
+    tests = {name: value for name, value in inspect.getmembers(module, inspect.isfunction) if name.startswith("test_")}
     chosen = [name if name.startswith("test_") else f"test_{name}" for name in sys.argv[1:]]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     codes = [run(tests[name], module.__file__) for name in chosen or tests]
     failed = [code for code in codes if code not in (0, SKIPPED)]
     sys.exit(failed[0] if failed else max(codes, default=1))
-

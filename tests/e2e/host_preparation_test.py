@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Preparation of hosts before ranks start: an error names each difference and failure on a host."""
+
 from harness import *
 
 import network
@@ -18,8 +19,12 @@ def on_host(name, path, text, mode=0o755):
 @world()
 def test_another_python_or_horovod_on_a_host_is_named_and_the_job_runs():
     on_host("a", "own/python3", f'#!/bin/sh\nexec {PYTHON} "$@"\n')
-    on_host("b", "own/python3", '#!/bin/sh\ncase "$*" in *find_spec*) '
-            f"{PYTHON} \"$@\" | sed 's/^Python .*/Python 3.9.1/'; exit;; esac; exec {PYTHON} \"$@\"\n")
+    on_host(
+        "b",
+        "own/python3",
+        '#!/bin/sh\ncase "$*" in *find_spec*) '
+        f'{PYTHON} "$@" | sed \'s/^Python .*/Python 3.9.1/\'; exit;; esac; exec {PYTHON} "$@"\n',
+    )
     job = Job(*TWO, "/run/own/python3", "-c", "print('ran')")
     job.ends_with(0)
     expect(job.out.count("ran") == 4, job.describe())
@@ -49,21 +54,31 @@ def test_a_python_that_does_not_run_on_a_host_is_refused_before_anything_starts(
 def test_remote_init_runs_once_on_each_host_and_its_environment_is_the_ranks():
     for name in "ab":
         on_host(name, "tools/train", "#!/bin/sh\necho $WHERE, $FROM_HERE, $(wc -l < /run/e2e-inits)\n")
-    init = ("echo noise; echo once >> /run/e2e-inits; PATH=/run/tools:$PATH; export WHERE=$(hostname); "
-            "export FROM_HERE=\"$FROM_HERE and more\"")
-    job = Job(*TWO, "--remote-init", init, "train",
-              environment=clean_environment(FROM_HERE="two  words"))
+    init = (
+        "echo noise; echo once >> /run/e2e-inits; PATH=/run/tools:$PATH; export WHERE=$(hostname); "
+        'export FROM_HERE="$FROM_HERE and more"'
+    )
+    job = Job(*TWO, "--remote-init", init, "train", environment=clean_environment(FROM_HERE="two  words"))
     job.ends_with(0)
-    expect(sorted(job.out.splitlines()) ==
-           [f"[{r}]<stdout>:{'ab'[r // 2]}, two words and more, 1" for r in range(4)], job.describe())
+    expect(
+        sorted(job.out.splitlines()) == [f"[{r}]<stdout>:{'ab'[r // 2]}, two words and more, 1" for r in range(4)],
+        job.describe(),
+    )
     job.leaves_nothing()
 
 
 @world()
 def test_a_remote_init_that_fails_is_one_sentence_for_each_host():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--remote-init",
-              "[ $(hostname) = a ] || { echo 'module cray-python: not found' >&2; exit 3; }",
-              "touch", "/tmp/e2e-started")
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--remote-init",
+        "[ $(hostname) = a ] || { echo 'module cray-python: not found' >&2; exit 3; }",
+        "touch",
+        "/tmp/e2e-started",
+    )
     job.ends_with(2)
     one_sentence(job, "host b", "--remote-init", "failed with exit code 3: module cray-python: not found")
     expect(not os.path.exists("/tmp/e2e-started"), "a rank was started")
@@ -73,14 +88,19 @@ def test_a_remote_init_that_fails_is_one_sentence_for_each_host():
 @world()
 def test_an_error_of_remote_init_that_spans_lines_is_shown_on_one():
     """Lmod's error for an unknown module has more lines than the launcher shows."""
-    error = ("Lmod has detected the following error: The following module(s) are unknown:\n"
-             "\"cray-python\"\n\n"
-             + "Please check the spelling or version number.\n" * 20 + "\tmodule --ignore_cache load\n")
+    error = (
+        "Lmod has detected the following error: The following module(s) are unknown:\n"
+        '"cray-python"\n\n' + "Please check the spelling or version number.\n" * 20 + "\tmodule --ignore_cache load\n"
+    )
     job = Job("-np", 2, "-H", "a:1,b:1", "--remote-init", f"echo '{error}' >&2; exit 1", "true")
     job.ends_with(2)
     said = "\n".join(job.said())
-    expect(re.search('exit code 1: Lmod has detected .* are unknown:; "cray-python"; .*; '
-                     "module --ignore_cache load", said), job.describe())
+    expect(
+        re.search(
+            'exit code 1: Lmod has detected .* are unknown:; "cray-python"; .*; module --ignore_cache load', said
+        ),
+        job.describe(),
+    )
     expect("\\x" not in said, job.describe())
 
 
@@ -88,14 +108,19 @@ def test_an_error_of_remote_init_that_spans_lines_is_shown_on_one():
 def test_one_machine_under_two_names_is_named_and_machines_with_one_kernel_are_not():
     # Hosts of a world, like pods of a node, have one boot id, and namespaces of their own.
     address = network.address(0)
-    for hosts, ranks, is_same in ((f"a:2,{address}:2", 4, True), (f"a:1,b:1,{address}:1", 3, True),
-                                  ("a:2,b:2", 4, False)):
+    for hosts, ranks, is_same in (
+        (f"a:2,{address}:2", 4, True),
+        (f"a:1,b:1,{address}:1", 3, True),
+        ("a:2,b:2", 4, False),
+    ):
         job = Job("-H", hosts, "echo", "ran")
         job.ends_with(0)
         found = [sentence for sentence in job.said() if "are one machine" in sentence]
         expect(len(found) == is_same and job.out.count("ran") == ranks, job.describe())
-        expect(not is_same or re.match(f"hosts a and {address} are one machine: .*local ranks twice", found[0]),
-               job.describe())
+        expect(
+            not is_same or re.match(f"hosts a and {address} are one machine: .*local ranks twice", found[0]),
+            job.describe(),
+        )
 
 
 if __name__ == "__main__":

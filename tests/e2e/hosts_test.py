@@ -1,12 +1,19 @@
 #!/usr/bin/python3 -B
 """The hosts that all other tests of this folder use: isolated, faulty on demand, removed without trace."""
+
 from harness import *
 
 
 def ssh(name, *command, seconds=60):
     try:
-        return subprocess.run(["ssh", name, *command], timeout=seconds, text=True, check=False,
-                              stdin=subprocess.DEVNULL, capture_output=True)
+        return subprocess.run(
+            ["ssh", name, *command],
+            timeout=seconds,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
     except subprocess.TimeoutExpired:
         return None
 
@@ -22,7 +29,7 @@ def test_hosts_are_apart_and_reach_each_other():
 @world()
 def test_a_decoy_interface_swallows_everything():
     code = "import socket; socket.create_connection(('10.78.0.2', 22), 1)"
-    done = ssh("a", f"{PYTHON} -c \"{code}\"")
+    done = ssh("a", f'{PYTHON} -c "{code}"')
     expect("timed out" in done.stderr, done)
 
 
@@ -55,8 +62,13 @@ def test_freeze_and_thaw():
 @world()
 def test_worlds_within_reach_of_each_other_do_not_meet():
     """A world inside a world, which has the same names and addresses."""
-    done = subprocess.run([HOSTS, "run", "--names", "a", "--", "ssh", "a", "hostname"],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [HOSTS, "run", "--names", "a", "--", "ssh", "a", "hostname"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     expect(done.stdout == "a\n", done)
     expect(ssh("b", "hostname").stdout == "b\n", "the outer world suffered")
 
@@ -65,8 +77,9 @@ def test_worlds_within_reach_of_each_other_do_not_meet():
 def test_a_killed_world_leaves_nothing():
     before = Inventory()
     interfaces = set(os.listdir("/sys/class/net"))
-    process = subprocess.Popen([HOSTS, "run", "--", "sh", "-c", "echo up; sleep 600"],
-                               stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [HOSTS, "run", "--", "sh", "-c", "echo up; sleep 600"], stdout=subprocess.PIPE, text=True
+    )
     expect(process.stdout.readline() == "up\n", "it did not come up")
     process.kill()
     process.wait()

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Ranks that do not know of each other have each done the whole work: the launcher warns at the end. Programs
 that know, or that another program starts, run without a warning."""
+
 import ctypes.util
 
 from harness import *
@@ -36,9 +37,14 @@ def test_a_plain_script_is_named_once_at_the_end():
 
 
 def test_programs_that_know_their_rank_and_sweeps_run_without_a_warning():
-    for files in ({"train": PLAIN, "helper": "import os\nSTEPS = os.environ['HOROVOD_RANK']\n"},
-                  {"train": "from helper import STEPS\n", "helper": "from more import *\nSTEPS = 1\n",
-                   "more": "import os; print(os.environ['LOCAL_RANK'])\n"}):
+    for files in (
+        {"train": PLAIN, "helper": "import os\nSTEPS = os.environ['HOROVOD_RANK']\n"},
+        {
+            "train": "from helper import STEPS\n",
+            "helper": "from more import *\nSTEPS = 1\n",
+            "more": "import os; print(os.environ['LOCAL_RANK'])\n",
+        },
+    ):
         job = run(program(**files), PYTHON, "train.py")
         expect(not warnings(job), job.describe())
     folder = program(train=PLAIN, helper=HELPER)
@@ -56,21 +62,23 @@ def test_ranks_that_meet_are_seen_where_the_source_shows_nothing():
     package = program(
         joins="import horovod.numpy as hvd\nhvd.init()\n",
         listens="import os, socket, time\n"
-                "place = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])\n"
-                "if os.environ['RANK'] == '0':\n"
-                "    server = socket.create_server(place); server.accept()[0].close()\n"
-                "else:\n"
-                "    deadline = time.monotonic() + 20\n"
-                "    while time.monotonic() < deadline:\n"
-                "        try: socket.create_connection(place).recv(1); break\n"
-                "        except OSError: time.sleep(0.01)\n")
+        "place = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    server = socket.create_server(place); server.accept()[0].close()\n"
+        "else:\n"
+        "    deadline = time.monotonic() + 20\n"
+        "    while time.monotonic() < deadline:\n"
+        "        try: socket.create_connection(place).recv(1); break\n"
+        "        except OSError: time.sleep(0.01)\n",
+    )
     modules = ["joins", "listens"]
     if ctypes.util.find_library("pmix"):
         (package / "meets.py").write_text(
             "import ctypes, ctypes.util\n"
             "pmix = ctypes.CDLL(ctypes.util.find_library('pmix'))\n"
             "name = ctypes.create_string_buffer(260)\n"
-            "assert pmix.PMIx_Init(name, None, 0) == 0\npmix.PMIx_Finalize(None, 0)\n")
+            "assert pmix.PMIx_Init(name, None, 0) == 0\npmix.PMIx_Finalize(None, 0)\n"
+        )
         modules.append("meets")
     for module in modules:
         folder = program(train=f"import sys\nsys.path.append('{package}')\nimport {module}\n")

@@ -4,6 +4,7 @@ files of pods.
 
 HVD_TEST_RELEASE=FOLDER runs the commands also in the image of the release in this folder.
 """
+
 import contextlib
 import copy
 
@@ -54,7 +55,7 @@ class Pod:
 
     def __init__(self, name, index, container, token_folder, program=(WORKER, "sum"), image=None):
         self.log = scratch() / "log"
-        mount, = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "token"]
+        (mount,) = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "token"]
         variables = variables_of(container)
         words = container["command"] + container["args"]
         expect(words[-2:] == PROGRAM, words)
@@ -66,14 +67,41 @@ class Pod:
             environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
         else:
             place = ["unshare", "--mount", "sh", "-c", IN_IMAGE, image, token_folder, mount]
-            environment = {"HOME": "/", "JOB_COMPLETION_INDEX": str(index), "LANG": "C.UTF-8",
-                           "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **variables}
+            environment = {
+                "HOME": "/",
+                "JOB_COMPLETION_INDEX": str(index),
+                "LANG": "C.UTF-8",
+                "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                **variables,
+            }
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", *place, "setpriv",
-                 f"--reuid={POD_USER}", f"--regid={POD_USER}", f"--groups={POD_USER}", "--no-new-privs",
-                 "--inh-caps=-all", "--bounding-set=-all", *words],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, cwd="/", process_group=0)
+                [
+                    "nsenter",
+                    "-t",
+                    str(host.pid_of(name)),
+                    "-m",
+                    "-u",
+                    "-i",
+                    "-n",
+                    "-p",
+                    *place,
+                    "setpriv",
+                    f"--reuid={POD_USER}",
+                    f"--regid={POD_USER}",
+                    f"--groups={POD_USER}",
+                    "--no-new-privs",
+                    "--inh-caps=-all",
+                    "--bounding-set=-all",
+                    *words,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd="/",
+                process_group=0,
+            )
 
     def wait_for(self, words):
         wait_until(lambda: re.search(words, self.log.read_text()), 60, lambda: f"{words!r}\n{self.log.read_text()}")
@@ -92,8 +120,9 @@ def give_name(name, other):
 
 
 def need_pod_user():
-    if subprocess.run(["setpriv", f"--reuid={POD_USER}", f"--regid={POD_USER}", "--clear-groups", "test", "-x", WORKER],
-                      check=False).returncode:
+    if subprocess.run(
+        ["setpriv", f"--reuid={POD_USER}", f"--regid={POD_USER}", "--clear-groups", "test", "-x", WORKER], check=False
+    ).returncode:
         raise Skip(f"user {POD_USER} cannot run {WORKER}")
 
 
@@ -123,7 +152,7 @@ def pods_add_up(names, subdomain, container):
 @world("horovod-0 horovod-1")
 def test_the_pods_of_the_indexed_job_add_up():
     job = one(rendered(FOLDER / "base"), "Job")
-    container, = job["spec"]["template"]["spec"]["containers"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
     pods_add_up(("horovod-0", "horovod-1"), "horovod", container)
 
 
@@ -131,10 +160,11 @@ def test_the_pods_of_the_indexed_job_add_up():
 def test_the_pods_of_the_indexed_job_train_the_digits():
     """The program of the manifest, from this tree in place of the image."""
     job = one(rendered(FOLDER / "base"), "Job")
-    container, = job["spec"]["template"]["spec"]["containers"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
     script = ROOT / PROGRAM[1].lstrip("/")
-    said = pods_run_together(("horovod-0", "horovod-1"), "horovod", container,
-                             program=(PROGRAM[0], script, "--epochs", 4))
+    said = pods_run_together(
+        ("horovod-0", "horovod-1"), "horovod", container, program=(PROGRAM[0], script, "--epochs", 4)
+    )
     expect(re.search(r"test accuracy 0\.9\d* after .* on 4 processes", said), said)
 
 
@@ -146,7 +176,7 @@ def test_the_pods_of_the_indexed_job_train_in_the_image_of_a_release():
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     if not shutil.which("umoci"):
         raise Skip("there is no umoci; packaging/packages-release.txt names it")
-    container, = one(read_all(ROOT / "k8s/horovod-job.yaml"), "Job")["spec"]["template"]["spec"]["containers"]
+    (container,) = one(read_all(ROOT / "k8s/horovod-job.yaml"), "Job")["spec"]["template"]["spec"]["containers"]
     started = time.monotonic()
     # The hosts have a /tmp of their own.
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as path:
@@ -159,15 +189,15 @@ def test_the_pods_of_the_indexed_job_train_in_the_image_of_a_release():
 @world("horovod-pods-0-0 horovod-pods-0-1")
 def test_the_pods_of_the_job_set_add_up():
     job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
-    part, = job_set["spec"]["replicatedJobs"]
-    container, = part["template"]["spec"]["template"]["spec"]["containers"]
+    (part,) = job_set["spec"]["replicatedJobs"]
+    (container,) = part["template"]["spec"]["template"]["spec"]["containers"]
     pods_add_up(("horovod-pods-0-0", "horovod-pods-0-1"), job_set["spec"]["network"]["subdomain"], container)
 
 
 @world("horovod-0 horovod-1")
 def test_a_secret_that_others_can_read_is_refused_with_the_fix():
     need_pod_user()
-    container, = one(rendered(FOLDER / "base"), "Job")["spec"]["template"]["spec"]["containers"]
+    (container,) = one(rendered(FOLDER / "base"), "Job")["spec"]["template"]["spec"]["containers"]
     give_name("horovod-0", "horovod-0.horovod")
     for mode, group in ((0o444, POD_USER), (0o644, 0)):
         with secret_volume(mode, group) as folder:
@@ -179,9 +209,12 @@ def test_a_pod_whose_launcher_has_a_name_too_long_for_dns_says_so():
     with tempfile.NamedTemporaryFile("w") as token:
         token.write("0123456789abcdef" * 4)
         token.flush()
-        joined = subprocess.Popen([BUILD / "bin" / "horovod-agent", "--join", f"{'j' * 64}-0.horovod:29400",
-                                   "--token-file", token.name], env=clean_environment(), stderr=subprocess.PIPE,
-                                  text=True)
+        joined = subprocess.Popen(
+            [BUILD / "bin" / "horovod-agent", "--join", f"{'j' * 64}-0.horovod:29400", "--token-file", token.name],
+            env=clean_environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         try:
             said = joined.stderr.readline()
         finally:
@@ -211,12 +244,14 @@ def start_worker(pod, container):
             wait_until(lambda pid=pid: not faults.said_of(pid, "cmdline"), 60, f"the end of the sshd of {pod}")
     return subprocess.Popen(
         ["nsenter", "-t", str(host.pid_of(pod)), "-m", "-u", "-i", "-n", "-p", *container["command"]],
-        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 @world("horovod-worker-0 horovod-worker-1")
 def test_the_launcher_of_a_volcano_job_reaches_its_workers():
-    job, = read_all(FOLDER / "volcano.yaml")
+    (job,) = read_all(FOLDER / "volcano.yaml")
     name = job["metadata"]["name"]
     launcher, worker = (task["template"]["spec"]["containers"][0] for task in job["spec"]["tasks"])
     workers = job["spec"]["tasks"][1]
@@ -225,57 +260,84 @@ def test_the_launcher_of_a_volcano_job_reaches_its_workers():
     for pod in pods:
         give_name(pod, f"{pod}.{name}")
     # The key and the settings of the plugin ssh.
-    make_key("-t", "rsa", "-b", "2048", config="StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n" + "".join(
-        f"Host {pod}\n  HostName {pod}.{name}\n" for pod in pods))
+    make_key(
+        "-t",
+        "rsa",
+        "-b",
+        "2048",
+        config="StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
+        + "".join(f"Host {pod}\n  HostName {pod}.{name}\n" for pod in pods),
+    )
     servers = [start_worker(pod, worker) for pod in pods]
     words = launcher["command"] + launcher["args"]
     expect(words[-2:] == PROGRAM, words)
     # The variables of the plugins svc and env.
     environment = clean_environment(
-        **variables_of(launcher), VC_LAUNCHER_HOSTS=f"{name}-launcher-0.{name}", VC_LAUNCHER_NUM="1",
-        VC_WORKER_HOSTS=",".join(f"{pod}.{name}" for pod in pods), VC_WORKER_NUM=str(len(pods)), VC_TASK_INDEX="0",
-        HOSTNAME=f"{name}-launcher-0")
+        **variables_of(launcher),
+        VC_LAUNCHER_HOSTS=f"{name}-launcher-0.{name}",
+        VC_LAUNCHER_NUM="1",
+        VC_WORKER_HOSTS=",".join(f"{pod}.{name}" for pod in pods),
+        VC_WORKER_NUM=str(len(pods)),
+        VC_TASK_INDEX="0",
+        HOSTNAME=f"{name}-launcher-0",
+    )
     environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
     ended = Job(*words[1:-2], WORKER, "sum", program=words[0], environment=environment)
     ended.ends_with(0)
-    expect(ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")],
-           ended.describe())
+    expect(
+        ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], ended.describe()
+    )
     for server in servers:
         server.terminate()
 
 
 @world("horovod-worker-0 horovod-worker-1")
 def test_the_launcher_of_the_mpi_job_reaches_its_workers():
-    job, = read_all(FOLDER / "mpijob.yaml")
+    (job,) = read_all(FOLDER / "mpijob.yaml")
     name, slots = job["metadata"]["name"], job["spec"]["slotsPerWorker"]
     replicas = job["spec"]["mpiReplicaSpecs"]
-    launcher, = replicas["Launcher"]["template"]["spec"]["containers"]
-    worker, = replicas["Worker"]["template"]["spec"]["containers"]
+    (launcher,) = replicas["Launcher"]["template"]["spec"]["containers"]
+    (worker,) = replicas["Worker"]["template"]["spec"]["containers"]
     pods = [f"{name}-worker-{number}" for number in range(replicas["Worker"]["replicas"])]
     expect(pods == ["horovod-worker-0", "horovod-worker-1"], pods)
     for pod in pods:
         give_name(pod, f"{pod}.{name}.default.svc")
     # The operator makes the hostfile, one key for all pods and these variables, and no known hosts.
     pathlib.Path("/etc/mpi").mkdir()
-    pathlib.Path("/etc/mpi/hostfile").write_text(
-        "".join(f"{pod}.{name}.default.svc slots={slots}\n" for pod in pods))
+    pathlib.Path("/etc/mpi/hostfile").write_text("".join(f"{pod}.{name}.default.svc slots={slots}\n" for pod in pods))
     make_key("-t", "ecdsa", "-b", "521")
     servers = [start_worker(pod, worker) for pod in pods]
     for pod in pods:
         # The port of the readiness probe, for which the operator waits.
         port = worker["readinessProbe"]["tcpSocket"]["port"]
-        wait_until(lambda pod=pod: subprocess.run(
-            ["bash", "-c", f"exec 3<>/dev/tcp/{pod}/{port}"], stderr=subprocess.DEVNULL,
-            check=False).returncode == 0, 30, f"sshd of {pod}")
+        wait_until(
+            lambda pod=pod: (
+                subprocess.run(
+                    ["bash", "-c", f"exec 3<>/dev/tcp/{pod}/{port}"], stderr=subprocess.DEVNULL, check=False
+                ).returncode
+                == 0
+            ),
+            30,
+            f"sshd of {pod}",
+        )
     words = launcher["command"]
     expect(words[-2:] == PROGRAM and words[0] == "horovodrun", words)
-    ended = Job(*words[1:-2], WORKER, "sum", environment=clean_environment(
-        K_MPI_JOB_ROLE="launcher", OMPI_MCA_orte_default_hostfile="/etc/mpi/hostfile",
-        OMPI_MCA_orte_set_default_slots=str(slots), OMPI_MCA_plm_rsh_args="-o ConnectionAttempts=10",
-        OMPI_MCA_orte_keep_fqdn_hostnames="true"))
+    ended = Job(
+        *words[1:-2],
+        WORKER,
+        "sum",
+        environment=clean_environment(
+            K_MPI_JOB_ROLE="launcher",
+            OMPI_MCA_orte_default_hostfile="/etc/mpi/hostfile",
+            OMPI_MCA_orte_set_default_slots=str(slots),
+            OMPI_MCA_plm_rsh_args="-o ConnectionAttempts=10",
+            OMPI_MCA_orte_keep_fqdn_hostnames="true",
+        ),
+    )
     ended.ends_with(0)
-    expect(ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")],
-           ended.describe())
+    expect(
+        ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], ended.describe()
+    )
     for server in servers:
         server.terminate()
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Jobs that succeed: the identity of the ranks, their hosts, their environment, and their remains."""
+
 import json
 
 from harness import *
@@ -24,16 +25,36 @@ def ranks_of(job):
 @world()
 def test_ranks_know_who_they_are_and_get_arguments_environment_and_directory():
     words = ["a b", "$HOME", "'", '"', "", "*", "-x", "ä"]
-    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", IDENTITY, *words, cwd="/tmp",
-              environment=clean_environment(A_WORD="two\nlines 'and' $more"))
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        PYTHON,
+        "-c",
+        IDENTITY,
+        *words,
+        cwd="/tmp",
+        environment=clean_environment(A_WORD="two\nlines 'and' $more"),
+    )
     job.ends_with(0)
     ranks = ranks_of(job)
     expect(len(ranks) == 4, job.describe())
     for rank, got in ranks.items():
         name = "ab"[rank // 2]
-        wanted = {"RANK": str(rank), "SIZE": "4", "LOCAL_RANK": str(rank % 2), "LOCAL_SIZE": "2",
-                  "CROSS_RANK": str(rank // 2), "CROSS_SIZE": "2", "HOSTNAME": name, "on": name,
-                  "cwd": "/tmp", "word": "two\nlines 'and' $more", "arguments": words}
+        wanted = {
+            "RANK": str(rank),
+            "SIZE": "4",
+            "LOCAL_RANK": str(rank % 2),
+            "LOCAL_SIZE": "2",
+            "CROSS_RANK": str(rank // 2),
+            "CROSS_SIZE": "2",
+            "HOSTNAME": name,
+            "on": name,
+            "cwd": "/tmp",
+            "word": "two\nlines 'and' $more",
+            "arguments": words,
+        }
         expect(got == wanted, f"rank {rank}: {got}\nexpected {wanted}")
     job.leaves_nothing()
 
@@ -42,8 +63,9 @@ def test_ranks_know_who_they_are_and_get_arguments_environment_and_directory():
 def test_localhost_and_another_host():
     job = Job("-np", 4, "-H", "localhost:2,b:2", PYTHON, "-c", IDENTITY)
     job.ends_with(0)
-    expect([got["on"] for _, got in sorted(ranks_of(job).items())] ==
-           ["launcher", "launcher", "b", "b"], job.describe())
+    expect(
+        [got["on"] for _, got in sorted(ranks_of(job).items())] == ["launcher", "launcher", "b", "b"], job.describe()
+    )
     job.leaves_nothing()
 
 
@@ -52,8 +74,7 @@ def test_a_hostfile():
     pathlib.Path("/tmp/e2e-hosts").write_text("# ours\na slots=1\n\nb slots=2\n")
     job = Job("-np", 3, "-hostfile", "/tmp/e2e-hosts", PYTHON, "-c", IDENTITY)
     job.ends_with(0)
-    expect([got["on"] for _, got in sorted(ranks_of(job).items())] == ["a", "b", "b"],
-           job.describe())
+    expect([got["on"] for _, got in sorted(ranks_of(job).items())] == ["a", "b", "b"], job.describe())
 
 
 @world()
@@ -70,7 +91,8 @@ def test_the_users_ssh_configuration_counts():
     (ssh / "known_hosts").rename(ssh / "known_elsewhere")
     (ssh / "config").write_text(
         f"Host worker\n  HostName 10.77.0.2\n  IdentityFile {ssh}/elsewhere\n"
-        f"  UserKnownHostsFile {ssh}/known_elsewhere\n")
+        f"  UserKnownHostsFile {ssh}/known_elsewhere\n"
+    )
     job = Job("-np", 1, "-H", "worker:1", PYTHON, "-c", IDENTITY)
     job.ends_with(0)
     got = ranks_of(job)[0]
@@ -82,8 +104,12 @@ def test_a_key_that_only_the_ssh_agent_holds():
     ssh = pathlib.Path.home() / ".ssh"
     socket = "/tmp/e2e-agent"
     subprocess.run(["ssh-agent", "-a", socket], check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(["ssh-add", "-q", ssh / "id_ed25519"], check=True, stderr=subprocess.DEVNULL,
-                   env={**os.environ, "SSH_AUTH_SOCK": socket})
+    subprocess.run(
+        ["ssh-add", "-q", ssh / "id_ed25519"],
+        check=True,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "SSH_AUTH_SOCK": socket},
+    )
     (ssh / "id_ed25519").unlink()
     (ssh / "id_ed25519.pub").unlink()
     job = Job("-np", 1, "-H", "b:1", "true", environment=clean_environment(SSH_AUTH_SOCK=socket))
@@ -108,8 +134,17 @@ def test_a_host_that_was_never_met_is_met():
 
 @world()
 def test_secrets_are_on_no_command_line():
-    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, WORKERS / "rank.py", "--seconds", 4,
-              environment=clean_environment(A_WORD="hush-hush"))
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        PYTHON,
+        WORKERS / "rank.py",
+        "--seconds",
+        4,
+        environment=clean_environment(A_WORD="hush-hush"),
+    )
     job.wait_for("ready", 2)
     secrets, lines = {"hush-hush"}, []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
@@ -130,13 +165,23 @@ def test_secrets_are_on_no_command_line():
 @world()
 def test_an_installation_elsewhere_runs_jobs():
     prefix = pathlib.Path("/tmp/e2e-prefix")
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True,
-                   stdout=subprocess.DEVNULL)
-    code = ("import torch, horovod.torch as hvd; hvd.init(); "
-            "print(hvd.__file__, hvd.allreduce(torch.ones(1), op=hvd.Sum).item())")
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
+    code = (
+        "import torch, horovod.torch as hvd; hvd.init(); "
+        "print(hvd.__file__, hvd.allreduce(torch.ones(1), op=hvd.Sum).item())"
+    )
     packages = prefix / "lib/python3/dist-packages"
-    job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", code, program=prefix / "bin/horovodrun",
-              environment=clean_environment(PYTHONPATH=str(packages)))
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        PYTHON,
+        "-c",
+        code,
+        program=prefix / "bin/horovodrun",
+        environment=clean_environment(PYTHONPATH=str(packages)),
+    )
     job.ends_with(0)
     expect(job.out.count(f"{packages}/horovod/torch/__init__.py 2.0") == 2, job.describe())
 
@@ -177,9 +222,11 @@ def test_a_dry_run_shows_the_plan_and_starts_nothing():
     plan = json.loads(job.out)
     expect(plan["size"] == 8 and len(plan["ranks"]) == 8, job.out)
     first = plan["ranks"][5]
-    expect({key: first[key] for key in first if key != "env"} ==
-           {"rank": 5, "host": "b", "local_rank": 1, "local_size": 4, "cross_rank": 1,
-            "cross_size": 2}, first)
+    expect(
+        {key: first[key] for key in first if key != "env"}
+        == {"rank": 5, "host": "b", "local_rank": 1, "local_size": 4, "cross_rank": 1, "cross_size": 2},
+        first,
+    )
     expect(first["env"]["HOROVOD_RANK"] == "5" and first["env"]["HOROVOD_SIZE"] == "8", first)
     expect("SECRET" not in job.out, "a secret is in the plan")
 
@@ -189,8 +236,19 @@ def test_the_version_and_the_help():
         job = Job(flag)
         job.ends_with(0)
         expect(re.fullmatch(r"\d+\.\d+\.\d+\n", job.out), job.describe())
-    common = ("-np", "-H", "-hostfile", "-p", "-i", "--verbose", "--output-filename",
-              "--start-timeout", "--check-build", "-cb", "--dry-run")
+    common = (
+        "-np",
+        "-H",
+        "-hostfile",
+        "-p",
+        "-i",
+        "--verbose",
+        "--output-filename",
+        "--start-timeout",
+        "--check-build",
+        "-cb",
+        "--dry-run",
+    )
     for question, flags in (("--help", common), ("--help-all", (*common, "--lease"))):
         job = Job(question)
         job.ends_with(0)

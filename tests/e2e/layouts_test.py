@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Results do not depend on how the ranks lie on the hosts: overflow, NaN, integers, the order of sums."""
+
 from harness import *
 
 RANK = WORKERS / "numeric_rank.py"
@@ -40,25 +41,45 @@ def test_every_algorithm_of_a_few_hosts_computes_alike():
 @world("a b c d e")
 def test_every_algorithm_of_many_hosts_computes_alike():
     for ring_from in ("-1", "1"):  # halving-doubling, and a ring
-        values_are_right("a:1,b:2,c:1,d:1,e:1", 6, ("values", "rounding"),
-                         HOROVOD_ALLREDUCE_DOUBLING_LIMIT="-1", HOROVOD_ALLREDUCE_RING_FROM=ring_from)
+        values_are_right(
+            "a:1,b:2,c:1,d:1,e:1",
+            6,
+            ("values", "rounding"),
+            HOROVOD_ALLREDUCE_DOUBLING_LIMIT="-1",
+            HOROVOD_ALLREDUCE_RING_FROM=ring_from,
+        )
 
 
 @world("a b c d e")
 def test_five_hosts_sum_in_one_order_if_the_job_asks_for_it():
     for variable, words in (("0", "several orders"), ("1", "one order")):
         checks = ("order", "repetition") if variable == "1" else ("order",)
-        job = Job("-np", 5, "-H", "a:1,b:1,c:1,d:1,e:1", PYTHON, RANK, *checks,
-                  environment=clean_environment(HOROVOD_REPRODUCIBLE=variable))
+        job = Job(
+            "-np",
+            5,
+            "-H",
+            "a:1,b:1,c:1,d:1,e:1",
+            PYTHON,
+            RANK,
+            *checks,
+            environment=clean_environment(HOROVOD_REPRODUCIBLE=variable),
+        )
         job.ends_with(0)
         expect(words in job.out and job.out.count("done") == 5, job.describe())
 
 
 @world()
 def test_ranks_of_which_one_alone_sums_in_one_order_do_not_start():
-    job = Job("-np", 2, "-H", "a:1,b:1", "sh", "-c",
-              f"HOROVOD_REPRODUCIBLE=$HOROVOD_RANK exec {PYTHON} {RANK} order",
-              environment=clean_environment())
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "sh",
+        "-c",
+        f"HOROVOD_REPRODUCIBLE=$HOROVOD_RANK exec {PYTHON} {RANK} order",
+        environment=clean_environment(),
+    )
     expect(job.wait() != 0, job.describe())
     expect("HOROVOD_REPRODUCIBLE differs between the ranks" in job.out + job.err, job.describe())
 

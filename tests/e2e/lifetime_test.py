@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Starts and ends of the runtime: repeated, interrupted, and without remains."""
+
 import functools
 
 from harness import *
@@ -11,17 +12,32 @@ WORKER = BUILD / "tests" / "runtime_worker"
 
 def boxed(function):
     """Runs the test as the first process of new namespaces: all processes in them belong to the test."""
+
     @functools.wraps(function)
     def outside():
         if "HVD_IN_BOX" in os.environ:
             return function()
-        command = ["unshare", "--pid", "--net", "--mount", "--ipc", "--fork", "--mount-proc",
-                   "--kill-child", PYTHON, "-B", os.path.abspath(__file__), function.__name__]
+        command = [
+            "unshare",
+            "--pid",
+            "--net",
+            "--mount",
+            "--ipc",
+            "--fork",
+            "--mount-proc",
+            "--kill-child",
+            PYTHON,
+            "-B",
+            os.path.abspath(__file__),
+            function.__name__,
+        ]
         if subprocess.run(command[:8] + ["true"], capture_output=True, check=False).returncode:
             raise Skip("namespaces cannot be made here")
-        done = subprocess.run(command, env={**os.environ, "HVD_IN_BOX": "1"}, text=True,
-                              capture_output=True, check=False)
+        done = subprocess.run(
+            command, env={**os.environ, "HVD_IN_BOX": "1"}, text=True, capture_output=True, check=False
+        )
         expect(done.returncode == 0, done.stdout + done.stderr)
+
     return outside
 
 
@@ -50,8 +66,9 @@ def left_in_box():
     found += pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]
     for table in ("tcp", "tcp6"):
         # 06 is TIME_WAIT: the kernel remembers the connection, and no process has it.
-        found += [line for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:]
-                  if line.split()[3] != "06"]
+        found += [
+            line for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:] if line.split()[3] != "06"
+        ]
     found += [str(one) for one in pathlib.Path("/dev/shm").glob("*hvd*")]
     return found
 
@@ -64,8 +81,7 @@ def check_box_is_empty(what):
 def test_after_any_end_nothing_is_left_in_proc():
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     ns.mount("none", "/dev/shm", "tmpfs")
-    for how, code in (("sum", 0), ("sum-and-exit", 0), ("lose-by-exit", 3),
-                      ("lose-by-signal", 137)):
+    for how, code in (("sum", 0), ("sum-and-exit", 0), ("lose-by-exit", 3), ("lose-by-signal", 137)):
         job = Job("-np", 3, WORKER, how)
         job.ends_with(code)
         check_box_is_empty(how)

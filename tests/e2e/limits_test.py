@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Launcher, agents and ranks with few descriptors (ulimit -n) or little memory (ulimit -v): the job succeeds,
 or ends with sentences that name the limit and the remedy. Nothing remains."""
+
 from harness import *
 
 WORKER = BUILD / "tests" / "runtime_worker"
@@ -31,8 +32,7 @@ def ends_rightly(job, count, patterns, place="", said=True):
     else:
         expect(code in (1, 2), job.describe())
         sentences = job.said() if said else job.err.splitlines()
-        expect(any(all(re.search(pattern, one) for pattern in (place, *patterns)) for one in sentences),
-               job.describe())
+        expect(any(all(re.search(pattern, one) for pattern in (place, *patterns)) for one in sentences), job.describe())
     job.leaves_nothing()
     return code == 0
 
@@ -54,15 +54,24 @@ def least(kib, works):
 
 
 def runs_within(*command):
-    return lambda kib: subprocess.run(
-        ["/usr/bin/prlimit", f"--as={kib << 10}", *map(str, command)], env=clean_environment(),
-        stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    return lambda kib: (
+        subprocess.run(
+            ["/usr/bin/prlimit", f"--as={kib << 10}", *map(str, command)],
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+    )
 
 
 @world()
 def test_a_launcher_with_few_descriptors():
-    both_ends(ends_rightly(limited("nofile", number, LAUNCHER, "-np", 2, "-H", "a:1,b:1", "hostname"),
-                           2, FILES) for number in (7, 8, 10, 11, 13, 15, 17, 64))
+    both_ends(
+        ends_rightly(limited("nofile", number, LAUNCHER, "-np", 2, "-H", "a:1,b:1", "hostname"), 2, FILES)
+        for number in (7, 8, 10, 11, 13, 15, 17, 64)
+    )
 
 
 @world()
@@ -78,23 +87,35 @@ def test_an_agent_with_few_descriptors():
 def test_ranks_with_few_descriptors():
     # The ranks of a host may hear that the first one has ended before its own sentence is out.
     words = ("ulimit -n|closed its socket during the local rendezvous",)
-    both_ends(ends_rightly(Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"ulimit -n {number}; exec {WORKER} sum"),
-                           4, words, said=False) for number in (6, 9, 11, 13, 14, 20, 64))
+    both_ends(
+        ends_rightly(
+            Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"ulimit -n {number}; exec {WORKER} sum"), 4, words, said=False
+        )
+        for number in (6, 9, 11, 13, 14, 20, 64)
+    )
 
 
 @world()
 def test_a_launcher_with_little_memory():
     first = least(1 << 20, runs_within(LAUNCHER, "--version"))
-    both_ends(ends_rightly(limited("as", (first + more) << 10, LAUNCHER, "-np", 2, "-H", "a:1,b:1", "hostname"),
-                           2, MEMORY) for more in KIB_STEPS)
+    both_ends(
+        ends_rightly(limited("as", (first + more) << 10, LAUNCHER, "-np", 2, "-H", "a:1,b:1", "hostname"), 2, MEMORY)
+        for more in KIB_STEPS
+    )
 
 
 @world()
 def test_an_agent_with_little_memory():
     # The login shell and its commands need more than the agent.
-    first = max(least(1 << 20, runs_within(AGENT, "--version")),
-                least(1 << 20, runs_within("/bin/bash", "-c", "ls -ldn /; uname -m; id -u; wc -c /dev/null; "
-                                           "timeout 1 head -c 0 /dev/null")))
+    first = max(
+        least(1 << 20, runs_within(AGENT, "--version")),
+        least(
+            1 << 20,
+            runs_within(
+                "/bin/bash", "-c", "ls -ldn /; uname -m; id -u; wc -c /dev/null; timeout 1 head -c 0 /dev/null"
+            ),
+        ),
+    )
 
     def job(more):
         login("b", f"ulimit -v {first + more}")
@@ -108,10 +129,12 @@ def test_ranks_with_little_memory():
     # Less is too little for the loader. Without a job, the program is a world of one rank.
     loaded = least(1 << 20, runs_within("/usr/bin/env", "LD_TRACE_LOADED_OBJECTS=1", WORKER))
     alone = least(8 << 20, runs_within(WORKER, "sum"))
-    both_ends(ends_rightly(Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"ulimit -v {kib}; exec {WORKER} sum"),
-                           4, MEMORY, said=False)
-              for kib in (*(loaded + 1024 + (alone - loaded) * part // 8 for part in range(1, 9)), alone + 65536,
-                          8 << 20))
+    both_ends(
+        ends_rightly(
+            Job("-np", 4, "-H", "a:2,b:2", "sh", "-c", f"ulimit -v {kib}; exec {WORKER} sum"), 4, MEMORY, said=False
+        )
+        for kib in (*(loaded + 1024 + (alone - loaded) * part // 8 for part in range(1, 9)), alone + 65536, 8 << 20)
+    )
 
 
 if __name__ == "__main__":

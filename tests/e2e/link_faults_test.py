@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Jobs on four hosts whose links to the launcher break at random moments, in half of the jobs beside another
 fault. A job whose links alone break has the same bits in its results. Nothing remains after any fault."""
+
 import contextlib
 import secrets
 
@@ -31,8 +32,10 @@ class Links:
         self.before_sshd = {name: Relay((network.address(index), 22)) for index, name in enumerate(SLOTS)}
         self.before_launcher = {name: Relay(None, network.LAUNCHER_ADDRESS) for name in SLOTS}
         config = pathlib.Path.home() / ".ssh" / "config"
-        blocks = [f"Host {name}\n HostName 127.0.0.1\n Port {relay.address.rpartition(':')[2]}\n"
-                  f" HostKeyAlias {name}\n" for name, relay in self.before_sshd.items()]
+        blocks = [
+            f"Host {name}\n HostName 127.0.0.1\n Port {relay.address.rpartition(':')[2]}\n HostKeyAlias {name}\n"
+            for name, relay in self.before_sshd.items()
+        ]
         config.write_text("".join(blocks) + (config.read_text() if config.exists() else ""))
         self.hashes = {}  # of each step, the same in all jobs
 
@@ -51,20 +54,55 @@ class Running:
         token.touch(0o600)
         token.write_text(secrets.token_hex(32))
         listen = ["--listen", "127.0.0.1:0", "--token-file", token] if joins else []
-        self.job = Job("-np", RANKS, "-H", hosts, "--log-level", "info", *listen, *flags,
-                       BUILD / "tests" / "runtime_worker", "hash-sums", steps)
+        self.job = Job(
+            "-np",
+            RANKS,
+            "-H",
+            hosts,
+            "--log-level",
+            "info",
+            *listen,
+            *flags,
+            BUILD / "tests" / "runtime_worker",
+            "hash-sums",
+            steps,
+        )
         self.agents = []
         if not joins:
             return
-        port = int(wait_until(lambda: re.search(r" at tcp:127\.0\.0\.1:(\d+) for ", self.job.err), 60,
-                              self.job.describe)[1])
+        port = int(
+            wait_until(lambda: re.search(r" at tcp:127\.0\.0\.1:(\d+) for ", self.job.err), 60, self.job.describe)[1]
+        )
         for name, relay in self.relays.items():
             relay.target = ("127.0.0.1", port)
-            self.agents.append(subprocess.Popen(
-                ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", AGENT, "--join",
-                 relay.address, "--token-file", token, "--name", name, "--slots", str(SLOTS[name])],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                env=clean_environment()))
+            self.agents.append(
+                subprocess.Popen(
+                    [
+                        "nsenter",
+                        "-t",
+                        str(host.pid_of(name)),
+                        "-m",
+                        "-u",
+                        "-i",
+                        "-n",
+                        "-p",
+                        AGENT,
+                        "--join",
+                        relay.address,
+                        "--token-file",
+                        token,
+                        "--name",
+                        name,
+                        "--slots",
+                        str(SLOTS[name]),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env=clean_environment(),
+                )
+            )
 
     def is_over(self):
         return self.job.process.poll() is not None
@@ -95,8 +133,11 @@ class Running:
     def let_resume(self):
         """Waits for the broken links before a host by ssh would be lost."""
         if not self.joins and self.broken_since and time.monotonic() - self.broken_since > BREAKING_SECONDS:
-            wait_until(lambda: self.is_over() or all(self.resumed(name) > count for name, count in self.broken.items()),
-                       60, self.job.describe)
+            wait_until(
+                lambda: self.is_over() or all(self.resumed(name) > count for name, count in self.broken.items()),
+                60,
+                self.job.describe,
+            )
             self.broken, self.broken_since = {}, None
 
     def heal(self):
@@ -119,8 +160,10 @@ class Running:
             rank, step = int(found[1]), int(found[2])
             expect(step == seen[rank], f"line {at} is {line!r} after {seen[rank]} steps of this rank")
             seen[rank] += 1
-            expect(self.hashes.setdefault(step, found[3]) == found[3],
-                   f"line {at} is {line!r}; another rank or job has {self.hashes[step]}")
+            expect(
+                self.hashes.setdefault(step, found[3]) == found[3],
+                f"line {at} is {line!r}; another rank or job has {self.hashes[step]}",
+            )
         expect(not is_complete or set(seen.values()) == {STEPS}, f"steps of the ranks: {seen}")
 
     def check_agents(self, is_lost):
@@ -140,8 +183,16 @@ def break_for_good(running):
     running.relays["b"].cut()
 
 
-HARMS = [faulty.kill_launcher, faulty.kill_agent, faulty.kill_guardian, faulty.interrupt, faulty.cut,
-         faulty.freeze, kill_a_rank, break_for_good]
+HARMS = [
+    faulty.kill_launcher,
+    faulty.kill_agent,
+    faulty.kill_guardian,
+    faulty.interrupt,
+    faulty.cut,
+    faulty.freeze,
+    kill_a_rank,
+    break_for_good,
+]
 
 
 def round_of(chance, links):

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """A host that crashes, freezes or is cut off is named: while it is silent, and as the cause of the end, whichever
 process notices first."""
+
 import secrets
 import threading
 
@@ -43,6 +44,7 @@ def loses_b(harm):
 def answers_of_the_job(job):
     """Checks that ps and exec name the silence of b."""
     pid = job.process.pid
+
     def listed():
         text = ask("ps", pid).stdout
         return re.search(r"^host b: no answer for [2-6] s$", text, re.M) and text
@@ -96,8 +98,10 @@ def test_a_host_that_crashes_before_its_ranks_call_init_is_named():
     time.sleep(1.5)  # until a ping is unanswered, which has no event
     failing.touch()
     job.ends_with(1)
-    one_sentence(job, "^host b was lost: the host gave no sign of life for 4 s; "
-                      "before that, rank 0 on host a exited with code 3$")
+    one_sentence(
+        job,
+        "^host b was lost: the host gave no sign of life for 4 s; before that, rank 0 on host a exited with code 3$",
+    )
     job.leaves_nothing()
 
 
@@ -119,9 +123,26 @@ def test_a_failure_beside_a_host_that_answers_late_stays_the_cause():
 
 @world("a b c")
 def test_a_spare_takes_over_although_the_peers_of_the_lost_host_fail_first():
-    job = Job("-H", "a:2,b:2,c:2", "--spares", 1, "--max-restarts", 1, "--host-timeout", 5, "--link-timeout", 2,
-              "sh", "-c", '[ $HOROVOD_GENERATION = 0 ] || { echo at $(hostname); exit 0; }; exec "$@"', "-",
-              PYTHON, "-c", STEPS, "/nowhere")
+    job = Job(
+        "-H",
+        "a:2,b:2,c:2",
+        "--spares",
+        1,
+        "--max-restarts",
+        1,
+        "--host-timeout",
+        5,
+        "--link-timeout",
+        2,
+        "sh",
+        "-c",
+        '[ $HOROVOD_GENERATION = 0 ] || { echo at $(hostname); exit 0; }; exec "$@"',
+        "-",
+        PYTHON,
+        "-c",
+        STEPS,
+        "/nowhere",
+    )
     job.wait_for("step 20")
     faults.crash("b")
     job.ends_with(0)
@@ -132,8 +153,7 @@ def test_a_spare_takes_over_although_the_peers_of_the_lost_host_fail_first():
 
 def is_complete(job):
     """No line of a rank is lost, doubled or in another place."""
-    steps = [[int(step) for step in re.findall(rf"(?m)^\[{rank}\]<stdout>:step (\d+)$", job.out)]
-             for rank in range(4)]
+    steps = [[int(step) for step in re.findall(rf"(?m)^\[{rank}\]<stdout>:step (\d+)$", job.out)] for rank in range(4)]
     expect(all(of_rank == list(range(0, 10 * len(steps[0]), 10)) for of_rank in steps), f"{steps}\n{job.describe()}")
     expect(job.out.count("all sums are right") == 4, job.describe())
 
@@ -146,8 +166,11 @@ def survives_a_cut_of(seconds, job, stop, lost_in):
     wait_until(lambda: "host b answers again" in job.said() or job.process.poll() is not None, 30, job.describe)
     stop.touch()
     job.ends_with(0)
-    expect(job.said()[-2:] == [f"host b has not answered for 15 s (ranks 2-3); lost in {lost_in} s",
-                               "host b answers again"], job.describe())
+    expect(
+        job.said()[-2:]
+        == [f"host b has not answered for 15 s (ranks 2-3); lost in {lost_in} s", "host b answers again"],
+        job.describe(),
+    )
     is_complete(job)
 
 
@@ -173,11 +196,20 @@ def test_a_cut_of_30_s_ends_no_job():
 def test_a_cut_of_30_s_that_ends_both_ends_of_a_link_ends_no_job():
     """ServerAliveInterval of ssh and ClientAliveInterval of sshd are shorter than the cut."""
     stop = scratch() / "stop"
-    job = Job("-np", 4, "-H", "a:2,b:2", "--launch-agent",
-              "ssh -o BatchMode=yes -o ServerAliveInterval=4 -o ServerAliveCountMax=2 {host}",
-              PYTHON, "-c", STEPS, stop)
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--launch-agent",
+        "ssh -o BatchMode=yes -o ServerAliveInterval=4 -o ServerAliveCountMax=2 {host}",
+        PYTHON,
+        "-c",
+        STEPS,
+        stop,
+    )
     job.wait_for("step 20", 4)
-    guardian, = agents("b")["guardian"]
+    (guardian,) = agents("b")["guardian"]
     sshd = int(faults.said_of(guardian, "stat").rpartition(")")[2].split()[1])
     expect(faults.said_of(sshd, "comm") == "sshd\n", faults.said_of(sshd, "cmdline"))
 
@@ -196,8 +228,10 @@ def test_a_cut_of_30_s_that_ends_both_ends_of_a_link_ends_no_job():
 def test_a_cut_of_an_ssh_connection_that_several_share_ends_no_job():
     config = pathlib.Path.home() / ".ssh" / "config"
     # libssh, which shares no connection, does not know CheckHostIP.
-    config.write_text("Host b\n ControlMaster auto\n ControlPath /tmp/shared-%C\n ControlPersist yes\n"
-                      f" CheckHostIP yes\n{config.read_text() if config.exists() else ''}")
+    config.write_text(
+        "Host b\n ControlMaster auto\n ControlPath /tmp/shared-%C\n ControlPersist yes\n"
+        f" CheckHostIP yes\n{config.read_text() if config.exists() else ''}"
+    )
     stop = scratch() / "stop"
     job = Job("-np", 4, "-H", "a:2,b:2", "--host-timeout", 24, PYTHON, "-c", STEPS, stop)
     survives_a_cut_of(17, job, stop, lost_in=9)
@@ -209,13 +243,50 @@ def test_a_cut_of_30_s_from_a_host_that_joined_ends_no_job():
     token = scratch() / "token"
     token.touch(0o600)
     token.write_text(secrets.token_hex(32))
-    job = Job("-np", 4, "-H", "a:2,b:2", "--listen", f"{network.LAUNCHER_ADDRESS}:0", "--token-file", token,
-              PYTHON, "-c", STEPS, stop)
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--listen",
+        f"{network.LAUNCHER_ADDRESS}:0",
+        "--token-file",
+        token,
+        PYTHON,
+        "-c",
+        STEPS,
+        stop,
+    )
     address = wait_until(lambda: re.search(r" at tcp:([\d.]+:\d+) for ", job.err), 60, job.describe)[1]
-    agents_there = [subprocess.Popen(
-        ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", BUILD / "bin" / "horovod-agent",
-         "--join", address, "--token-file", token, "--name", name, "--slots", "2"], stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=clean_environment()) for name in "ab"]
+    agents_there = [
+        subprocess.Popen(
+            [
+                "nsenter",
+                "-t",
+                str(host.pid_of(name)),
+                "-m",
+                "-u",
+                "-i",
+                "-n",
+                "-p",
+                BUILD / "bin" / "horovod-agent",
+                "--join",
+                address,
+                "--token-file",
+                token,
+                "--name",
+                name,
+                "--slots",
+                "2",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=clean_environment(),
+        )
+        for name in "ab"
+    ]
     survives_a_cut_of(30, job, stop, lost_in=30)
     job.leaves_nothing()
     for agent in agents_there:
@@ -225,8 +296,9 @@ def test_a_cut_of_30_s_from_a_host_that_joined_ends_no_job():
 
 @world()
 def test_a_terminal_counts_the_seconds_of_silence():
-    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sh", "-c",
-                        "echo up; exec sleep 1000")
+    terminal = Terminal(
+        LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sh", "-c", "echo up; exec sleep 1000"
+    )
     terminal.shows("up", 2)
     faults.crash("b")
     terminal.shows(r"host b has not answered for 5 s \(rank 1\); lost in 3 s")

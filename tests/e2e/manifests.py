@@ -1,4 +1,5 @@
 """The manifests of packaging/kubernetes: read, rendered as kubectl does, and held against the fields that are known."""
+
 import copy
 
 from harness import *
@@ -17,47 +18,115 @@ QUANTITIES = {"cpu": str, "memory": str, "nvidia.com/gpu": (int, str)}
 NAMED = {"name!": str, "labels": MAP}
 PROBE = {"tcpSocket": {"port!": int}, "periodSeconds": int}
 CONTAINER = {
-    "name!": str, "image!": str, "command": [str], "args": [str], "env": [{"name!": str, "value!": str}],
-    "ports": [{"containerPort!": int, "name": str}], "resources": {"requests": QUANTITIES, "limits": QUANTITIES},
+    "name!": str,
+    "image!": str,
+    "command": [str],
+    "args": [str],
+    "env": [{"name!": str, "value!": str}],
+    "ports": [{"containerPort!": int, "name": str}],
+    "resources": {"requests": QUANTITIES, "limits": QUANTITIES},
     "securityContext": {"allowPrivilegeEscalation": bool, "capabilities": {"drop": [str]}},
-    "volumeMounts": [{"name!": str, "mountPath!": str, "readOnly": bool}], "readinessProbe": PROBE}
-VOLUME = {"name!": str, "secret": {"secretName!": str, "defaultMode": int},
-          "emptyDir": {"medium": ("Memory",), "sizeLimit": str}}
-POD = {"metadata": {"labels": MAP}, "spec!": {
-    "containers!": [CONTAINER], "volumes": [VOLUME], "subdomain": str, "restartPolicy": ("Never", "OnFailure"),
-    "automountServiceAccountToken": bool, "enableServiceLinks": bool,
-    "securityContext": {"runAsNonRoot": bool, "runAsUser": int, "runAsGroup": int, "fsGroup": int,
-                        "seccompProfile": {"type!": ("RuntimeDefault",)}}}}
+    "volumeMounts": [{"name!": str, "mountPath!": str, "readOnly": bool}],
+    "readinessProbe": PROBE,
+}
+VOLUME = {
+    "name!": str,
+    "secret": {"secretName!": str, "defaultMode": int},
+    "emptyDir": {"medium": ("Memory",), "sizeLimit": str},
+}
+POD = {
+    "metadata": {"labels": MAP},
+    "spec!": {
+        "containers!": [CONTAINER],
+        "volumes": [VOLUME],
+        "subdomain": str,
+        "restartPolicy": ("Never", "OnFailure"),
+        "automountServiceAccountToken": bool,
+        "enableServiceLinks": bool,
+        "securityContext": {
+            "runAsNonRoot": bool,
+            "runAsUser": int,
+            "runAsGroup": int,
+            "fsGroup": int,
+            "seccompProfile": {"type!": ("RuntimeDefault",)},
+        },
+    },
+}
 SELECTOR = {"matchLabels!": MAP}
 REPLICAS = {"replicas!": int, "restartPolicy": ("Never", "OnFailure"), "template!": POD}
-JOB = {"completionMode": ("Indexed",), "completions": int, "parallelism": int, "backoffLimit": int, "suspend": bool,
-       "template!": POD}
-POLICY = {"event!": ("PodFailed", "PodEvicted", "TaskCompleted"),
-          "action!": ("AbortJob", "CompleteJob", "RestartJob", "TerminateJob")}
+JOB = {
+    "completionMode": ("Indexed",),
+    "completions": int,
+    "parallelism": int,
+    "backoffLimit": int,
+    "suspend": bool,
+    "template!": POD,
+}
+POLICY = {
+    "event!": ("PodFailed", "PodEvicted", "TaskCompleted"),
+    "action!": ("AbortJob", "CompleteJob", "RestartJob", "TerminateJob"),
+}
 SCHEMAS = {
-    ("v1", "Service"): {"metadata!": NAMED, "spec!": {
-        "clusterIP": ("None",), "publishNotReadyAddresses": bool, "selector!": MAP,
-        "ports": [{"name": str, "port!": int}]}},
-    ("networking.k8s.io/v1", "NetworkPolicy"): {"metadata!": NAMED, "spec!": {
-        "podSelector!": SELECTOR, "policyTypes": [("Ingress", "Egress")],
-        "ingress": [{"from": [{"podSelector": SELECTOR}]}]}},
+    ("v1", "Service"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "clusterIP": ("None",),
+            "publishNotReadyAddresses": bool,
+            "selector!": MAP,
+            "ports": [{"name": str, "port!": int}],
+        },
+    },
+    ("networking.k8s.io/v1", "NetworkPolicy"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "podSelector!": SELECTOR,
+            "policyTypes": [("Ingress", "Egress")],
+            "ingress": [{"from": [{"podSelector": SELECTOR}]}],
+        },
+    },
     ("batch/v1", "Job"): {"metadata!": NAMED, "spec!": JOB},
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"): {"metadata!": NAMED, "spec!": {
-        "network": {"enableDNSHostnames": bool, "subdomain": str, "publishNotReadyAddresses": bool},
-        "failurePolicy": {"maxRestarts": int}, "suspend": bool, "ttlSecondsAfterFinished": int,
-        "replicatedJobs!": [{"name!": str, "replicas": int, "template!": {"spec!": JOB}}]}},
-    ("batch.volcano.sh/v1alpha1", "Job"): {"metadata!": NAMED, "spec!": {
-        "schedulerName": ("volcano",), "minAvailable": int, "maxRetry": int, "queue": str, "policies": [POLICY],
-        "plugins": {"svc": [str], "ssh": [str], "env": [str]}, "ttlSecondsAfterFinished": int,
-        "tasks!": [{"name!": str, "replicas!": int, "policies": [POLICY], "template!": POD}]}},
-    ("kubeflow.org/v2beta1", "MPIJob"): {"metadata!": NAMED, "spec!": {
-        "slotsPerWorker": int, "launcherCreationPolicy": ("AtStartup", "WaitForWorkersReady"),
-        "runPolicy": {"cleanPodPolicy": ("None", "Running", "All"), "backoffLimit": int,
-                      "ttlSecondsAfterFinished": int, "activeDeadlineSeconds": int},
-        "mpiReplicaSpecs!": {"Launcher!": REPLICAS, "Worker!": REPLICAS}}},
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "network": {"enableDNSHostnames": bool, "subdomain": str, "publishNotReadyAddresses": bool},
+            "failurePolicy": {"maxRestarts": int},
+            "suspend": bool,
+            "ttlSecondsAfterFinished": int,
+            "replicatedJobs!": [{"name!": str, "replicas": int, "template!": {"spec!": JOB}}],
+        },
+    },
+    ("batch.volcano.sh/v1alpha1", "Job"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "schedulerName": ("volcano",),
+            "minAvailable": int,
+            "maxRetry": int,
+            "queue": str,
+            "policies": [POLICY],
+            "plugins": {"svc": [str], "ssh": [str], "env": [str]},
+            "ttlSecondsAfterFinished": int,
+            "tasks!": [{"name!": str, "replicas!": int, "policies": [POLICY], "template!": POD}],
+        },
+    },
+    ("kubeflow.org/v2beta1", "MPIJob"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "slotsPerWorker": int,
+            "launcherCreationPolicy": ("AtStartup", "WaitForWorkersReady"),
+            "runPolicy": {
+                "cleanPodPolicy": ("None", "Running", "All"),
+                "backoffLimit": int,
+                "ttlSecondsAfterFinished": int,
+                "activeDeadlineSeconds": int,
+            },
+            "mpiReplicaSpecs!": {"Launcher!": REPLICAS, "Worker!": REPLICAS},
+        },
+    },
     ("kustomize.config.k8s.io/v1beta1", "Kustomization"): {
-        "resources!": [str], "images": [{"name!": str, "newName": str, "newTag": str}],
-        "patches": [{"target!": {"kind!": str, "name!": str}, "patch!": str}]},
+        "resources!": [str],
+        "images": [{"name!": str, "newName": str, "newTag": str}],
+        "patches": [{"target!": {"kind!": str, "name!": str}, "patch!": str}],
+    },
 }
 # A misspelt label is ignored, and the job does not wait.
 KUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
@@ -109,12 +178,18 @@ def templates_of(job):
     """The (template, number of pods) of each part of a job, by the name of its pods without their number."""
     name, spec = job["metadata"]["name"], job["spec"]
     if job["kind"] == "MPIJob":
-        return {f"{name}-{kind.lower()}": (part["template"], part["replicas"])
-                for kind, part in spec["mpiReplicaSpecs"].items()}
+        return {
+            f"{name}-{kind.lower()}": (part["template"], part["replicas"])
+            for kind, part in spec["mpiReplicaSpecs"].items()
+        }
     if job["kind"] == "JobSet":
-        return {f"{name}-{part['name']}-{part.get('replicas', 1) - 1}": (
-            part["template"]["spec"]["template"], part["template"]["spec"]["completions"])
-            for part in spec["replicatedJobs"]}
+        return {
+            f"{name}-{part['name']}-{part.get('replicas', 1) - 1}": (
+                part["template"]["spec"]["template"],
+                part["template"]["spec"]["completions"],
+            )
+            for part in spec["replicatedJobs"]
+        }
     if "tasks" in spec:
         return {f"{name}-{task['name']}": (task["template"], task["replicas"]) for task in spec["tasks"]}
     return {name: (spec["template"], spec.get("completions", 1))}
@@ -158,7 +233,7 @@ def patched(thing, patch):
 
 def rendered(folder):
     """The objects that a folder of Kustomize makes."""
-    settings, = read_all(folder / "kustomization.yaml")
+    (settings,) = read_all(folder / "kustomization.yaml")
     expect(not (faults := faults_of(settings)), f"{folder}: {faults}")
     things = []
     for name in settings["resources"]:
@@ -166,13 +241,20 @@ def rendered(folder):
         things += rendered(path) if path.is_dir() else read_all(path)
     for change in settings.get("patches", ()):
         target = change["target"]
-        found = [n for n, thing in enumerate(things)
-                 if (thing["kind"], thing["metadata"]["name"]) == (target["kind"], target["name"])]
+        found = [
+            n
+            for n, thing in enumerate(things)
+            if (thing["kind"], thing["metadata"]["name"]) == (target["kind"], target["name"])
+        ]
         expect(len(found) == 1, f"{folder}: {target} is not one object")
         things[found[0]] = patched(things[found[0]], change["patch"])
     for image in settings.get("images", ()):
-        containers = [container for thing in things if thing["kind"] == "Job"
-                      for container in thing["spec"]["template"]["spec"]["containers"]]
+        containers = [
+            container
+            for thing in things
+            if thing["kind"] == "Job"
+            for container in thing["spec"]["template"]["spec"]["containers"]
+        ]
         changed = [each for each in containers if each["image"].rpartition(":")[0] == image["name"]]
         expect(changed, f"{folder}: no container has the image {image['name']}")
         for container in changed:
@@ -181,7 +263,7 @@ def rendered(folder):
 
 
 def one(things, kind):
-    thing, = [thing for thing in things if thing["kind"] == kind]
+    (thing,) = [thing for thing in things if thing["kind"] == kind]
     return thing
 
 

@@ -4,6 +4,7 @@
 HVD_TEST_KUBERNETES names an interpreter that has kubernetes-validate, with the schemas of Kubernetes, and
 kubeflow-trainer-api, with the models of JobSet.
 """
+
 import json
 
 from harness import *
@@ -21,10 +22,17 @@ def check_indexed_job(things):
     job, service, policy = (one(things, kind) for kind in ("Job", "Service", "NetworkPolicy"))
     template = job["spec"]["template"]
     port, subdomain = check_joining_pods(job["metadata"]["name"], job["spec"], template["spec"]["subdomain"])
-    expect(service["metadata"]["name"] == subdomain and service["spec"]["publishNotReadyAddresses"] is True
-           and service["spec"]["clusterIP"] == "None", "pods have no names")
-    for labels in service["spec"]["selector"], policy["spec"]["podSelector"]["matchLabels"], \
-            policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]:
+    expect(
+        service["metadata"]["name"] == subdomain
+        and service["spec"]["publishNotReadyAddresses"] is True
+        and service["spec"]["clusterIP"] == "None",
+        "pods have no names",
+    )
+    for labels in (
+        service["spec"]["selector"],
+        policy["spec"]["podSelector"]["matchLabels"],
+        policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"],
+    ):
         expect(labels.items() <= template["metadata"]["labels"].items(), f"{labels} selects no pod")
     expect({each["port"] for each in service["spec"]["ports"]} == {port}, f"{service} has not the port {port}")
 
@@ -32,7 +40,7 @@ def check_indexed_job(things):
 def check_joining_pods(name, spec, subdomain):
     """The parts of the spec of an Indexed Job whose pods join pod 0 agree; returns its port and subdomain."""
     pod = spec["template"]["spec"]
-    container, = pod["containers"]
+    (container,) = pod["containers"]
     variables = variables_of(container)
     expect(spec["completions"] == spec["parallelism"] == int(variables["PODS"]), "numbers of pods differ")
     first, _, port = variables["LAUNCHER"].partition(":")
@@ -40,8 +48,8 @@ def check_joining_pods(name, spec, subdomain):
     ports = {each["containerPort"] for each in container["ports"]}
     expect(ports == {int(port)} and f"--listen :{port} " in container["args"][0], f"ports {ports}, {port}")
     expect(pod["automountServiceAccountToken"] is False, "the pod has a token of the API server")
-    mount, = [each for each in container["volumeMounts"] if variables["TOKEN"].startswith(each["mountPath"] + "/")]
-    volume, = [each for each in pod["volumes"] if each["name"] == mount["name"]]
+    (mount,) = [each for each in container["volumeMounts"] if variables["TOKEN"].startswith(each["mountPath"] + "/")]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
     expect(volume["secret"]["defaultMode"] == 0o440 and "fsGroup" in pod["securityContext"], volume)
     expect(spec["backoffLimit"] == 0 and pod["restartPolicy"] == "Never", "a pod may start again alone")
     return int(port), subdomain
@@ -49,13 +57,15 @@ def check_joining_pods(name, spec, subdomain):
 
 def check_job_set(things):
     job_set, policy = (one(things, kind) for kind in ("JobSet", "NetworkPolicy"))
-    part, = job_set["spec"]["replicatedJobs"]
+    (part,) = job_set["spec"]["replicatedJobs"]
     network, name = job_set["spec"]["network"], job_set["metadata"]["name"]
     check_joining_pods(f"{name}-{part['name']}-0", part["template"]["spec"], network["subdomain"])
     expect(network["enableDNSHostnames"] and network["publishNotReadyAddresses"], "pods have no names")
     expect(job_set["spec"]["failurePolicy"]["maxRestarts"] == 0, "the set starts again")
-    for labels in policy["spec"]["podSelector"]["matchLabels"], \
-            policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"]:
+    for labels in (
+        policy["spec"]["podSelector"]["matchLabels"],
+        policy["spec"]["ingress"][0]["from"][0]["podSelector"]["matchLabels"],
+    ):
         expect(labels == {"jobset.sigs.k8s.io/jobset-name": name}, f"{labels} selects no pod")
 
 
@@ -63,8 +73,11 @@ def test_each_field_of_the_manifests_is_one_of_kubernetes():
     files = sorted(path.name for path in FOLDER.glob("*.yaml"))
     expect(files == ["jobset.yaml", "mpijob.yaml", "volcano.yaml"], files)
     base, others = rendered(FOLDER / "base"), [thing for name in files for thing in read_all(FOLDER / name)]
-    expect([thing["kind"] for thing in base + others] ==
-           ["Service", "NetworkPolicy", "Job", "NetworkPolicy", "JobSet", "MPIJob", "Job"], others)
+    expect(
+        [thing["kind"] for thing in base + others]
+        == ["Service", "NetworkPolicy", "Job", "NetworkPolicy", "JobSet", "MPIJob", "Job"],
+        others,
+    )
     for thing in base + others:
         expect(not (faults := faults_of(thing)), faults)
     check_indexed_job(base)
@@ -92,8 +105,8 @@ def test_overlays_change_what_is_there():
 
 def test_faults_of_manifests_are_found():
     job = one(rendered(FOLDER / "base"), "Job")
-    mpi_job, = read_all(FOLDER / "mpijob.yaml")
-    volcano, = read_all(FOLDER / "volcano.yaml")
+    (mpi_job,) = read_all(FOLDER / "mpijob.yaml")
+    (volcano,) = read_all(FOLDER / "volcano.yaml")
     job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
 
     def fault(thing, path, value):
@@ -126,8 +139,13 @@ def validate(things, version, folder):
     """The exit code and the words of kubernetes-validate about objects."""
     path = folder / "objects.yaml"
     path.write_text(yaml.safe_dump_all(things))
-    done = subprocess.run([KUBERNETES, "-m", "kubernetes_validate", "--strict", "-k", version, path],
-                          capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [KUBERNETES, "-m", "kubernetes_validate", "--strict", "-k", version, path],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -143,11 +161,19 @@ def objects_of_kubernetes():
                 continue
             if thing["kind"] == "JobSet":
                 for part in thing["spec"]["replicatedJobs"]:
-                    yield {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": part["name"]},
-                           **part["template"]}
+                    yield {
+                        "apiVersion": "batch/v1",
+                        "kind": "Job",
+                        "metadata": {"name": part["name"]},
+                        **part["template"],
+                    }
             for name, (template, _) in templates_of(thing).items():
-                yield {"apiVersion": "v1", "kind": "Pod", **template,
-                       "metadata": {"name": name, **template.get("metadata", {})}}
+                yield {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    **template,
+                    "metadata": {"name": name, **template.get("metadata", {})},
+                }
 
 
 def test_the_schemas_of_kubernetes_know_each_field():
@@ -168,8 +194,10 @@ def test_the_schemas_of_kubernetes_know_each_field():
 
 
 # Prints what the models of JobSet know of an object.
-KNOWN_TO_JOBSET = ("import json, sys; from kubeflow_trainer_api.models import JobsetV1alpha2JobSet as JobSet; "
-                   "json.dump(JobSet.from_dict(json.load(sys.stdin)).to_dict(), sys.stdout)")
+KNOWN_TO_JOBSET = (
+    "import json, sys; from kubeflow_trainer_api.models import JobsetV1alpha2JobSet as JobSet; "
+    "json.dump(JobSet.from_dict(json.load(sys.stdin)).to_dict(), sys.stdout)"
+)
 
 
 def unknown_fields(value, known, place):
@@ -190,8 +218,14 @@ def test_the_models_of_jobset_know_each_field():
     job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
 
     def unknown(thing):
-        done = subprocess.run([KUBERNETES, "-c", KNOWN_TO_JOBSET], input=json.dumps(thing), capture_output=True,
-                              text=True, check=False, timeout=120)
+        done = subprocess.run(
+            [KUBERNETES, "-c", KNOWN_TO_JOBSET],
+            input=json.dumps(thing),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
         if "No module named 'kubeflow_trainer_api'" in done.stderr:
             raise Skip(f"{KUBERNETES} has no kubeflow-trainer-api; tests/run.sh names its version")
         expect(done.returncode == 0, done.stderr)
@@ -212,6 +246,7 @@ def test_kubectl_renders_the_same():
 
         def by_kind(things):
             return sorted(things, key=lambda thing: thing["kind"])
+
         expect(by_kind(yaml.safe_load_all(done.stdout)) == by_kind(rendered(folder)), folder)
 
 

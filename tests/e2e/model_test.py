@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """A real model trains on hosts: its accuracy is good, and its weights equal those of one process."""
+
 from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
@@ -32,10 +33,22 @@ def test_weights_are_those_of_one_process_on_two_hosts():
 @world()
 def test_changes_of_gradients_between_backward_and_step_on_two_hosts():
     # Between hosts, gradients of 64 KiB are reduced during backward; on one host, those of 4 MiB.
-    job = Job("-np", 2, "-H", "a:1,b:1", PYTHONS[-1], "tests/python/gradient_writes_test.py",
-              *(f"GradientWritesTest.test_{name}" for name in (
-                  "clipping_is_that_of_one_process", "a_grad_scaler_decides_alike_on_all_ranks",
-                  "other_writes_are_refused_on_every_rank")))
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        PYTHONS[-1],
+        "tests/python/gradient_writes_test.py",
+        *(
+            f"GradientWritesTest.test_{name}"
+            for name in (
+                "clipping_is_that_of_one_process",
+                "a_grad_scaler_decides_alike_on_all_ranks",
+                "other_writes_are_refused_on_every_rank",
+            )
+        ),
+    )
     job.ends_with(0, 170)
     job.leaves_nothing()
     expect(re.search(r"test_clipping_is_that_of_one_process .*ok", job.err), job.describe())
@@ -55,9 +68,13 @@ def test_weights_are_those_of_one_process_on_uneven_hosts():
 def test_eight_ranks_on_two_hosts_reach_an_accuracy_of_95_percent():
     before = Inventory()
     for python in PYTHONS:
-        done = subprocess.run([python, ROOT / "tests/e2e/training_digits.py", LAUNCHER, "-np", "8",
-                               "-H", "a:4,b:4"], stdin=subprocess.DEVNULL, cwd=ROOT,
-                              env=clean_environment(), check=False)
+        done = subprocess.run(
+            [python, ROOT / "tests/e2e/training_digits.py", LAUNCHER, "-np", "8", "-H", "a:4,b:4"],
+            stdin=subprocess.DEVNULL,
+            cwd=ROOT,
+            env=clean_environment(),
+            check=False,
+        )
         expect(done.returncode == 0, f"exit code {done.returncode} with {python}")
     before.wait_for_ends()
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Ranks that get their identity from MPI alone: without PMIx and PMI, or because a setting demands it.
 bootstrap_test.py tests several hosts."""
+
 from harness import *
 
 import backends_test as backends
@@ -75,8 +76,16 @@ def test_a_world_of_one_in_mpi_is_one():
         built(name)
         begin = f"import ctypes; ctypes.CDLL({library!r}, mode=ctypes.RTLD_GLOBAL).MPI_Init(None, None)"
         check(Job("-c", begin + SAY, program=PYTHON), "rank 0 of 1, MPI is here", 1)
-        check(Job("-c", SAY, program=PYTHON, environment=clean_environment(
-            HOROVOD_BOOTSTRAP="mpi", HOROVOD_MPI_LIBRARY=library)), "rank 0 of 1, MPI is here", 1)
+        check(
+            Job(
+                "-c",
+                SAY,
+                program=PYTHON,
+                environment=clean_environment(HOROVOD_BOOTSTRAP="mpi", HOROVOD_MPI_LIBRARY=library),
+            ),
+            "rank 0 of 1, MPI is here",
+            1,
+        )
 
 
 @world("a")
@@ -95,26 +104,46 @@ def test_ranks_whose_launcher_takes_a_plugin_that_is_not_there():
 
 def test_a_source_that_is_named_and_cannot_be_asked():
     built()
-    for named, words in (("pmix", "HOROVOD_BOOTSTRAP is pmix, but no server of PMIx started this process; "
-                          "unset it"),
-                         ("nonesuch", "HOROVOD_BOOTSTRAP is nonesuch, but no bootstrap plugin named "
-                          "nonesuch is installed; unset it")):
-        check(backends.launch(backends.HYDRA, ["-np", 2, PYTHON, "-c", SAY], HOROVOD_BOOTSTRAP=named),
-              f"refused: .*{words}", 2)
-    check(backends.launch(backends.HYDRA, ["-np", 2, PYTHON, "-c", SAY], HOROVOD_BOOTSTRAP="mpi",
-                         HOROVOD_MPI_LIBRARY="/nowhere/libmpi.so.12"),
-          "refused: .*HOROVOD_BOOTSTRAP is mpi, but .*/nowhere/libmpi.so.12", 2)
+    for named, words in (
+        ("pmix", "HOROVOD_BOOTSTRAP is pmix, but no server of PMIx started this process; unset it"),
+        ("nonesuch", "HOROVOD_BOOTSTRAP is nonesuch, but no bootstrap plugin named nonesuch is installed; unset it"),
+    ):
+        check(
+            backends.launch(backends.HYDRA, ["-np", 2, PYTHON, "-c", SAY], HOROVOD_BOOTSTRAP=named),
+            f"refused: .*{words}",
+            2,
+        )
+    check(
+        backends.launch(
+            backends.HYDRA,
+            ["-np", 2, PYTHON, "-c", SAY],
+            HOROVOD_BOOTSTRAP="mpi",
+            HOROVOD_MPI_LIBRARY="/nowhere/libmpi.so.12",
+        ),
+        "refused: .*HOROVOD_BOOTSTRAP is mpi, but .*/nowhere/libmpi.so.12",
+        2,
+    )
 
 
 def test_a_rank_that_does_not_come_is_waited_for_no_longer_than_allowed():
     built("mpi_mpich")
     late = "import os, time\nif os.environ['PMI_RANK'] == '1': time.sleep(20)\n"
-    job = backends.launch(backends.HYDRA, ["-np", 2, PYTHON, "-c", "import ctypes\n"
-                         "ctypes.CDLL('libmpich.so.12', mode=ctypes.RTLD_GLOBAL).MPI_Init(None, None)\n"
-                         + late + SAY], HOROVOD_BOOTSTRAP="mpi", HOROVOD_INIT_TIMEOUT="3")
+    job = backends.launch(
+        backends.HYDRA,
+        [
+            "-np",
+            2,
+            PYTHON,
+            "-c",
+            "import ctypes\nctypes.CDLL('libmpich.so.12', mode=ctypes.RTLD_GLOBAL).MPI_Init(None, None)\n" + late + SAY,
+        ],
+        HOROVOD_BOOTSTRAP="mpi",
+        HOROVOD_INIT_TIMEOUT="3",
+    )
     wait_until(lambda: "refused: " in job.out, 60, job.describe)
-    expect(re.search("refused: .*not all ranks of MPI_COMM_WORLD have called hvd.init.. in time", job.out),
-           job.describe())
+    expect(
+        re.search("refused: .*not all ranks of MPI_COMM_WORLD have called hvd.init.. in time", job.out), job.describe()
+    )
     job.wait(120)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """MPI programs under horovodrun: agents serve PMIx to their ranks."""
+
 import shutil
 
 from harness import *
@@ -35,8 +36,7 @@ int main(int argc, char** argv) {
 def need(*parts):
     for part in parts:
         if part == "mpi4py":
-            found = subprocess.run([PYTHON, "-c", "import mpi4py"], capture_output=True,
-                                   check=False).returncode == 0
+            found = subprocess.run([PYTHON, "-c", "import mpi4py"], capture_output=True, check=False).returncode == 0
         else:
             found = shutil.which(part, path="/usr/bin")
         if not found:
@@ -63,8 +63,7 @@ def test_mpi4py_is_one_world():
 
 def test_a_job_without_it_is_many_worlds_of_one():
     need("mpi4py")
-    job = Job("-np", 2, "--no-pmix", PYTHON, "-c",
-              "from mpi4py import MPI; print('of', MPI.COMM_WORLD.Get_size())")
+    job = Job("-np", 2, "--no-pmix", PYTHON, "-c", "from mpi4py import MPI; print('of', MPI.COMM_WORLD.Get_size())")
     job.ends_with(0)
     expect(job.out.count("of 1\n") == 2, job.describe())
 
@@ -72,8 +71,7 @@ def test_a_job_without_it_is_many_worlds_of_one():
 def test_an_mpirun_in_a_rank_makes_a_world_of_its_own():
     need("mpi4py", "mpirun.openmpi")
     say = "from mpi4py import MPI; print('of', MPI.COMM_WORLD.Get_size())"
-    job = Job("-np", 1, "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 3, PYTHON,
-              "-c", say)
+    job = Job("-np", 1, "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 3, PYTHON, "-c", say)
     job.ends_with(0)
     expect(len(re.findall("of 3|of", job.out)) == 3 and "of 1" not in job.out, job.describe())
 
@@ -111,8 +109,7 @@ def test_nothing_stays_when_agents_and_helpers_are_killed():
         if victim == "agent":
             os.kill(agents("b")["agent"][0], signal.SIGKILL)
         else:
-            helpers = [pid for pid in faults.processes("b")
-                       if faults.said_of(pid, "comm") == "horovod-pmix\n"]
+            helpers = [pid for pid in faults.processes("b") if faults.said_of(pid, "comm") == "horovod-pmix\n"]
             expect(len(helpers) == 1, helpers)
             os.kill(helpers[0], signal.SIGKILL)
             job.signal(signal.SIGTERM)

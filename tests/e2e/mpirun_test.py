@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """horovodrun --mpi: the mpirun in PATH starts the ranks, that of Debian's Open MPI or MPICH."""
+
 import shutil
 
 from harness import *
@@ -14,7 +15,7 @@ def environment_of(folder, program, **more):
     """Variables with this folder first in PATH; the folder has the program under the name mpirun."""
     if shutil.which(program) is None:
         raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
-    write_mpirun(folder, f"exec {shutil.which(program)} \"$@\"")
+    write_mpirun(folder, f'exec {shutil.which(program)} "$@"')
     plain = clean_environment(**more)
     return {**plain, "PATH": f"{folder}:{plain['PATH']}"}
 
@@ -28,8 +29,7 @@ def write_mpirun(folder, words):
 def four_ranks(job):
     job.ends_with(0, seconds=120)
     for rank in range(4):
-        first = f"rank {rank} of 4, local {rank % 2} of 2, cross {rank // 2} of 2, sum 10 on " \
-                f"{'ab'[rank // 2]}"
+        first = f"rank {rank} of 4, local {rank % 2} of 2, cross {rank // 2} of 2, sum 10 on {'ab'[rank // 2]}"
         expect(job.out.count(first) == 1, f"{first!r} is missing\n{job.describe()}")
     job.leaves_nothing()
 
@@ -39,8 +39,17 @@ def test_open_mpi_on_two_hosts():
     with tempfile.TemporaryDirectory(prefix="e2e-") as folder:
         environment = environment_of(folder, "mpirun.openmpi", MINE="of-the-shell")
         four_ranks(Job(*LINE, *RANK, environment=environment))
-        job = Job(*LINE, "--fusion-threshold-mb", 1, "-x", "GIVEN=secret", "sh", "-c",
-                  "echo has $MINE, $HOROVOD_FUSION_THRESHOLD and $GIVEN", environment=environment)
+        job = Job(
+            *LINE,
+            "--fusion-threshold-mb",
+            1,
+            "-x",
+            "GIVEN=secret",
+            "sh",
+            "-c",
+            "echo has $MINE, $HOROVOD_FUSION_THRESHOLD and $GIVEN",
+            environment=environment,
+        )
         job.ends_with(0)
         expect(job.out.count("has of-the-shell, 1048576 and secret\n") == 4, job.describe())
         job = Job("--mpi", "-np", 1, "-H", "b:1", "sh", "-c", "exit 7", environment=environment)
@@ -78,8 +87,13 @@ def test_the_line_is_shown():
         environment = {"PATH": f"{folder}:/usr/bin:/bin", "HOROVOD_JOB_SECRET": "5a" * 32, "SHOWN": "value"}
         job = Job(*LINE, "--dry-run", "python3", "a b", environment=environment)
         job.ends_with(0)
-        expect(job.out.startswith("mpirun --allow-run-as-root --tag-output -np 4 -H a:2,b:2 -bind-to none "
-                                  "-map-by slot -mca pml ob1 -mca btl ^openib -x "), job.describe())
+        expect(
+            job.out.startswith(
+                "mpirun --allow-run-as-root --tag-output -np 4 -H a:2,b:2 -bind-to none "
+                "-map-by slot -mca pml ob1 -mca btl ^openib -x "
+            ),
+            job.describe(),
+        )
         expect(job.out.endswith("-x SHOWN python3 'a b'\n"), job.describe())
         expect("SECRET" not in job.out and "value" not in job.out, job.describe())
 

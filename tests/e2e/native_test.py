@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Users' programs in C and C++: CMake and pkg-config find an installation, and the programs build and run."""
+
 import contextlib
 import shutil
 
@@ -13,29 +14,34 @@ WANTED = r"2 ranks: y = (3\.0|2\.9)\d x -(2\.0|1\.9)\d\n"
 def installation():
     with tempfile.TemporaryDirectory() as folder:
         prefix = pathlib.Path(folder, "prefix")
-        subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
         yield prefix, pathlib.Path(folder, "build")
 
 
 def run(*command, **more):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
-                          timeout=120, **more)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120, **more)
     expect(done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
 def trains(prefix, program, **environment):
-    job = Job("-np", 2, program, program=prefix / "bin/horovodrun",
-              environment=clean_environment(**environment))
+    job = Job("-np", 2, program, program=prefix / "bin/horovodrun", environment=clean_environment(**environment))
     job.ends_with(0)
     expect(re.search(WANTED, job.out), job.describe())
 
 
 def test_cmake_finds_it_and_the_examples_train():
     with installation() as (prefix, build):
-        run("cmake", "-S", EXAMPLES, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}",
-            "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+        run(
+            "cmake",
+            "-S",
+            EXAMPLES,
+            "-B",
+            build,
+            f"-DCMAKE_PREFIX_PATH={prefix}",
+            "-DCMAKE_C_FLAGS=-Wall -Wextra -Werror",
+            "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror",
+        )
         run("cmake", "--build", build)
         trains(prefix, build / "linear_regression_c")
         trains(prefix, build / "linear_regression_cpp")
@@ -60,22 +66,49 @@ else:
 def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
     with installation() as (prefix, build):
         build.mkdir()
-        run("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I",
-            prefix / "include", ROOT / "examples/plugin/store_sum.c", "-o", build / "store_sum.so")
+        run(
+            "cc",
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-fPIC",
+            "-I",
+            prefix / "include",
+            ROOT / "examples/plugin/store_sum.c",
+            "-o",
+            build / "store_sum.so",
+        )
         (build / "cut.so").write_bytes((build / "store_sum.so").read_bytes()[:6000])
         for folder, name in (("plugins", "bad_abi"), ("plugins-crashing", "crashing")):
             shutil.copy(BUILD / "tests" / folder / f"{name}.so", build)
-        job = Job("-np", 3, PYTHON, WORKERS / "foreign_rank.py", environment=clean_environment(
-            HOROVOD_PLUGIN_PATH=f"{build}:/nowhere", HOROVOD_LOG_LEVEL="info"))
+        job = Job(
+            "-np",
+            3,
+            PYTHON,
+            WORKERS / "foreign_rank.py",
+            environment=clean_environment(HOROVOD_PLUGIN_PATH=f"{build}:/nowhere", HOROVOD_LOG_LEVEL="info"),
+        )
         job.ends_with(0, 300)
         for rank in range(3):
             expect(re.search(rf"rank {rank} of 3, .* sum 6 ", job.out), job.describe())
-        for words in ("small sums go through the store", r"bad_abi.so: .* speaks plugin ABI 99",
-                      "HOROVOD_PLUGIN_PATH names /nowhere, which is no folder", r"left out: .*cut\.so",
-                      r"left out: .*crashing\.so crashes"):
+        for words in (
+            "small sums go through the store",
+            r"bad_abi.so: .* speaks plugin ABI 99",
+            "HOROVOD_PLUGIN_PATH names /nowhere, which is no folder",
+            r"left out: .*cut\.so",
+            r"left out: .*crashing\.so crashes",
+        ):
             expect(re.search(words, job.err), f"{words!r}\n{job.describe()}")
-        job = Job("-np", 3, PYTHON, "-c", JOINED, environment=clean_environment(
-            HOROVOD_PLUGIN_PATH=build, HOROVOD_FUSION_THRESHOLD="0"))
+        job = Job(
+            "-np",
+            3,
+            PYTHON,
+            "-c",
+            JOINED,
+            environment=clean_environment(HOROVOD_PLUGIN_PATH=build, HOROVOD_FUSION_THRESHOLD="0"),
+        )
         job.ends_with(0, 120)
         expect(job.out.count("total 4, means right: True") == 2, job.describe())
 
@@ -85,8 +118,18 @@ def test_a_program_in_rust_uses_the_c_abi():
         raise Skip("there is no rustc")
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "sum")
-        run("rustc", "-D", "warnings", EXAMPLES / "sum.rs", "-o", program, "-L", BUILD / "lib",
-            "-C", f"link-arg=-Wl,-rpath,{BUILD / 'lib'}")
+        run(
+            "rustc",
+            "-D",
+            "warnings",
+            EXAMPLES / "sum.rs",
+            "-o",
+            program,
+            "-L",
+            BUILD / "lib",
+            "-C",
+            f"link-arg=-Wl,-rpath,{BUILD / 'lib'}",
+        )
         job = Job("-np", 3, program)
         job.ends_with(0)
         for rank in range(3):

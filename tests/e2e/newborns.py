@@ -1,5 +1,6 @@
 """Stops the child of a vfork by ptrace before it executes a program. A fault at this moment meets a start
 that is half done."""
+
 import ctypes
 import os
 import pathlib

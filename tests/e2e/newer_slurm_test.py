@@ -1,12 +1,27 @@
 #!/usr/bin/python3 -B
 """The jobs of other files under the Slurm of Debian 13 (24.11, PMIx 5.0), in a root of that Debian."""
+
 import contextlib
 
 import roots
 from harness import *
 
-PACKAGES = ("cmake", "hostname", "iproute2", "munge", "openmpi-bin", "openssh-client", "openssh-server", "procps",
-            "python3", "python3-numpy", "slurm-client", "slurm-wlm-basic-plugins", "slurmctld", "slurmd")
+PACKAGES = (
+    "cmake",
+    "hostname",
+    "iproute2",
+    "munge",
+    "openmpi-bin",
+    "openssh-client",
+    "openssh-server",
+    "procps",
+    "python3",
+    "python3-numpy",
+    "slurm-client",
+    "slurm-wlm-basic-plugins",
+    "slurmctld",
+    "slurmd",
+)
 
 
 @contextlib.contextmanager

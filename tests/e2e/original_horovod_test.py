@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Horovod itself, as HVD_TEST_HOROVOD names it: its workers under our launcher, and our elastic ones under its."""
+
 from harness import *
 
 ORIGINAL = os.environ.get("HVD_TEST_HOROVOD")
@@ -49,12 +50,25 @@ def all_end_alike(job, *names, package):
 
 @world()
 def test_its_workers_train_under_our_launcher():
-    job = Job("--insecure-compat", "-np", 4, "-H", "a:2,b:2", *NAMED_BY_ADDRESS, ORIGINAL, "-B", TRAIN, 40,
-              environment=environment())
+    job = Job(
+        "--insecure-compat",
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        *NAMED_BY_ADDRESS,
+        ORIGINAL,
+        "-B",
+        TRAIN,
+        40,
+        environment=environment(),
+    )
     job.ends_with(0, 120)
     job.leaves_nothing()
-    expect(begun(job.out) == {name: [(rank, 4, 0)] for rank, name in enumerate(("a:0", "a:1", "b:0", "b:1"))},
-           job.describe())
+    expect(
+        begun(job.out) == {name: [(rank, 4, 0)] for rank, name in enumerate(("a:0", "a:1", "b:0", "b:1"))},
+        job.describe(),
+    )
     all_end_alike(job, "a:0", "a:1", "b:0", "b:1", package=pathlib.Path(ORIGINAL).parents[1])
 
 
@@ -64,9 +78,24 @@ class UnderItsLauncher(Job):
     def __init__(self, hosts, *arguments):
         shell = environment()
         package = clean_environment()["PYTHONPATH"]
-        super().__init__("exec", "a", pathlib.Path(ORIGINAL).parent / "horovodrun", "--min-np", 1, *hosts,
-                         "--network-interface", "eth0", "env", f"PYTHONPATH={package}", ORIGINAL, "-B", TRAIN,
-                         *arguments, environment=shell, program=HOSTS)
+        super().__init__(
+            "exec",
+            "a",
+            pathlib.Path(ORIGINAL).parent / "horovodrun",
+            "--min-np",
+            1,
+            *hosts,
+            "--network-interface",
+            "eth0",
+            "env",
+            f"PYTHONPATH={package}",
+            ORIGINAL,
+            "-B",
+            TRAIN,
+            *arguments,
+            environment=shell,
+            program=HOSTS,
+        )
 
 
 @world()

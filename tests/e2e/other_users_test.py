@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Another user of the same hosts, who binds names of this user's jobs before they do, costs a job nothing."""
+
 import contextlib
 
 import world_test
@@ -34,9 +35,15 @@ sys.stdin.read()
 @contextlib.contextmanager
 def strangers(*hosts, ports=()):
     """Runs a stranger on each host; "" is the launcher's machine."""
-    processes = [subprocess.Popen([*([HOSTS, "exec", name] if name else []), PYTHON, "-c", STRANGER,
-                                   *map(str, ports)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                  text=True) for name in hosts]
+    processes = [
+        subprocess.Popen(
+            [*([HOSTS, "exec", name] if name else []), PYTHON, "-c", STRANGER, *map(str, ports)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in hosts
+    ]
     try:
         for process in processes:
             expect(process.stdout.readline() == "ready\n", "a stranger could not bind its names")
@@ -99,16 +106,37 @@ def test_another_user_at_the_master_port_is_named():
     with tempfile.TemporaryDirectory() as folder:
         go = pathlib.Path(folder, "go")
         job = Job("-np", 1, "-H", "a:1", "--port-range", "20400-20400", PYTHON, "-c", FIRST_LISTENS, go)
-        thief = subprocess.Popen([HOSTS, "exec", "a", "sh", "-c", """
+        thief = subprocess.Popen(
+            [
+                HOSTS,
+                "exec",
+                "a",
+                "sh",
+                "-c",
+                """
             until grep -q horovod-port-20400 /proc/net/unix; do sleep 0.05; done
-            until "$@" 2>/dev/null; do sleep 0.05; done""", "-", PYTHON, "-c", THIEF, "20400"],
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            until "$@" 2>/dev/null; do sleep 0.05; done""",
+                "-",
+                PYTHON,
+                "-c",
+                THIEF,
+                "20400",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         try:
             expect(thief.stdout.readline() == "ready\n", "the port was not taken")
             go.touch()
             job.ends_with(1)
-            expect(re.search("rank 0 on host a exited with code 1; user 65534 of that host has taken the "
-                             "job's MASTER_PORT", job.err), job.describe())
+            expect(
+                re.search(
+                    "rank 0 on host a exited with code 1; user 65534 of that host has taken the job's MASTER_PORT",
+                    job.err,
+                ),
+                job.describe(),
+            )
         finally:
             thief.communicate()
         job.leaves_nothing()
@@ -126,13 +154,31 @@ def test_output_and_timeline_do_not_follow_the_link_of_another_user():
         job.ends_with(0)
         expect((shared / "rank.0" / "stdout").read_text() == "[0]<stdout>:x\n", job.describe())
         # A restart appends to the files of the first attempt.
-        job = Job("-np", 1, "--max-restarts", 1, "--output-filename", shared, "sh", "-c",
-                  f"rm {shared}/rank.0/stdout; ln -s {precious} {shared}/rank.0/stdout; "
-                  f"chown -h 65534 {shared}/rank.0/stdout; exit 1")
+        job = Job(
+            "-np",
+            1,
+            "--max-restarts",
+            1,
+            "--output-filename",
+            shared,
+            "sh",
+            "-c",
+            f"rm {shared}/rank.0/stdout; ln -s {precious} {shared}/rank.0/stdout; "
+            f"chown -h 65534 {shared}/rank.0/stdout; exit 1",
+        )
         job.ends_with(1)
         expect("rank.0/stdout: it is a symbolic link" in job.err, job.describe())
-        job = Job("-np", 1, "--max-restarts", 1, "--output-filename", shared, "sh", "-c",
-                  f"chown 65534 {shared}/rank.0; exit 1")
+        job = Job(
+            "-np",
+            1,
+            "--max-restarts",
+            1,
+            "--output-filename",
+            shared,
+            "sh",
+            "-c",
+            f"chown 65534 {shared}/rank.0; exit 1",
+        )
         job.ends_with(1)
         expect("rank.0: it belongs to another user, of uid 65534" in job.err, job.describe())
         lock = shared / ".horovodrun.lock"
@@ -151,10 +197,15 @@ def test_jobs_are_listed_among_names_of_another_user():
         job = Job("-np", 1, "-H", "a:1", "sh", "-c", "echo ready; sleep 600")
         job.wait_for("ready")
         for words in ("ps", "stack"):
-            seen = subprocess.run([LAUNCHER, words], env=clean_environment(), capture_output=True,
-                                  text=True, timeout=90, check=False)
-            expect(seen.returncode == 0 and f"horovodrun, pid {job.process.pid}, 1 rank: " in
-                   seen.stdout and seen.stderr == "", seen)
+            seen = subprocess.run(
+                [LAUNCHER, words], env=clean_environment(), capture_output=True, text=True, timeout=90, check=False
+            )
+            expect(
+                seen.returncode == 0
+                and f"horovodrun, pid {job.process.pid}, 1 rank: " in seen.stdout
+                and seen.stderr == "",
+                seen,
+            )
         job.signal(signal.SIGKILL)
         job.wait()
         job.leaves_nothing()

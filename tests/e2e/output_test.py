@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The output of ranks arrives complete and in order, on the right stream and in files."""
+
 import collections
 import contextlib
 import signal as signals
@@ -41,10 +42,14 @@ def test_lines_are_whole_in_order_and_on_their_stream():
     out, err = lines_of(job.out), lines_of(job.err)
     for rank in range(4):
         said = [f"{rank} says {number} {'x' * number}" for number in range(200)]
-        expect(out[rank, "stdout"] == [*said, "no newline at the end"],
-               f"rank {rank}'s lines are not what it wrote: {out[rank, 'stdout'][-3:]}")
-        expect(err[rank, "stderr"] == [f"{rank} moans {number}" for number in range(200)],
-               f"rank {rank}'s stderr is not what it wrote")
+        expect(
+            out[rank, "stdout"] == [*said, "no newline at the end"],
+            f"rank {rank}'s lines are not what it wrote: {out[rank, 'stdout'][-3:]}",
+        )
+        expect(
+            err[rank, "stderr"] == [f"{rank} moans {number}" for number in range(200)],
+            f"rank {rank}'s stderr is not what it wrote",
+        )
     expect(len(out) == 4 and len(err) == 4, f"streams mixed: {list(out)} {list(err)}")
 
 
@@ -72,8 +77,17 @@ def test_much_output_of_many_ranks():
 @world()
 def test_output_goes_to_files_too():
     folder = "/tmp/e2e-output/deeper"
-    job = Job("-np", 2, "-H", "a:1,b:1", "--output-filename", folder, PYTHON, "-c",
-              "import sys; print('good'); print('bad', file=sys.stderr)")
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--output-filename",
+        folder,
+        PYTHON,
+        "-c",
+        "import sys; print('good'); print('bad', file=sys.stderr)",
+    )
     job.ends_with(0)
     expect(len(lines_of(job.out)) == 2, job.describe())
     for rank in range(2):
@@ -87,13 +101,25 @@ def test_a_full_disk_costs_the_files_alone_and_is_named_once_for_each():
     folder = pathlib.Path("/tmp/e2e-small")
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=True)
-    job = Job("-np", 2, "-H", "a:1,b:1", "--output-filename", folder / "out", "sh", "-c",
-              "yes as many words as a disk can take | head -n 20000; echo all")
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--output-filename",
+        folder / "out",
+        "sh",
+        "-c",
+        "yes as many words as a disk can take | head -n 20000; echo all",
+    )
     job.ends_with(0)
     out = lines_of(job.out)
     expect(all(len(out[rank, "stdout"]) == 20001 for rank in range(2)), job.describe())
-    expect(sorted(job.said()) == [f"cannot write to {folder}/out/rank.{rank}/stdout: No space left on device"
-                                  for rank in range(2)], job.describe())
+    expect(
+        sorted(job.said())
+        == [f"cannot write to {folder}/out/rank.{rank}/stdout: No space left on device" for rank in range(2)],
+        job.describe(),
+    )
 
 
 @world()
@@ -106,9 +132,11 @@ def test_names_of_output_folders_have_as_many_digits_as_the_ranks_need():
 
 @world()
 def test_the_last_words_of_a_rank_that_fails_are_not_lost():
-    code = ("import os, sys\nif os.environ['HOROVOD_RANK'] == '1':\n"
-            "  sys.stdout.write('x' * 100000 + '\\nlast words\\n'); sys.stdout.flush(); os._exit(9)\n"
-            "import time; time.sleep(600)")
+    code = (
+        "import os, sys\nif os.environ['HOROVOD_RANK'] == '1':\n"
+        "  sys.stdout.write('x' * 100000 + '\\nlast words\\n'); sys.stdout.flush(); os._exit(9)\n"
+        "import time; time.sleep(600)"
+    )
     job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", code)
     job.ends_with(9)
     expect("[1]<stdout>:last words\n" in job.out, job.describe())
@@ -117,10 +145,16 @@ def test_the_last_words_of_a_rank_that_fails_are_not_lost():
 @world()
 def test_a_reader_that_goes_away_ends_the_job():
     before = Inventory()
-    done = subprocess.run(["/bin/bash", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 yes | head -n 3; "
-                           "echo ${PIPESTATUS[0]}"], env=clean_environment(), cwd=ROOT,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
-                          check=False)
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 yes | head -n 3; echo ${{PIPESTATUS[0]}}"],
+        env=clean_environment(),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
     expect(done.stdout.splitlines()[-1] == str(128 + signals.SIGPIPE), done)
     before.wait_for_ends()
 
@@ -130,9 +164,24 @@ def test_a_reader_that_stalls_costs_no_lease():
     """The reader pauses for longer than the lease, and then gets all lines."""
     read_end, write_end = os.pipe()
     process = subprocess.Popen(
-        [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--lease", "5", PYTHON, "-c",
-         "print('\\n'.join(f'{i:0999d}' for i in range(3000)))"], stdin=subprocess.DEVNULL,
-        stdout=write_end, env=clean_environment(), cwd=ROOT, process_group=0)
+        [
+            LAUNCHER,
+            "-np",
+            "2",
+            "-H",
+            "a:1,b:1",
+            "--lease",
+            "5",
+            PYTHON,
+            "-c",
+            "print('\\n'.join(f'{i:0999d}' for i in range(3000)))",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=write_end,
+        env=clean_environment(),
+        cwd=ROOT,
+        process_group=0,
+    )
     os.close(write_end)
     time.sleep(11)  # a lease that must not end has no event
     expect(process.poll() is None, f"it ended: {process.returncode}")
@@ -159,9 +208,26 @@ def test_an_output_file_that_stalls_holds_up_nothing_else():
     """The file of one rank is a FIFO that nobody reads; later a reader gets all lines."""
     folder = scratch()
     # A restart goes on with the files of the first attempt.
-    job = Job("-np", 2, "-H", "a:1,b:1", "--output-filename", folder, "--max-restarts", 1, "sh", "-c",
-              """while [ ! -e "$1/go" ]; do [ -e "$1/ready" ] && exit 1; sleep 0.1; done; shift; exec "$@" """,
-              "-", folder, PYTHON, "-c", COUNTER, 30000, 0)
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--output-filename",
+        folder,
+        "--max-restarts",
+        1,
+        "sh",
+        "-c",
+        """while [ ! -e "$1/go" ]; do [ -e "$1/ready" ] && exit 1; sleep 0.1; done; shift; exec "$@" """,
+        "-",
+        folder,
+        PYTHON,
+        "-c",
+        COUNTER,
+        30000,
+        0,
+    )
     wait_until(lambda: (folder / "rank.1" / "stdout").exists(), 60, job.describe)
     (folder / "rank.1" / "stdout").unlink()
     os.mkfifo(folder / "rank.1" / "stdout")
@@ -207,8 +273,12 @@ def freezable_disk():
 def stalled(disk):
     """The disk stalls for 7 s, which begin before the block."""
     # A lease that must not end has no event. The shell thaws the disk even if this test is killed.
-    with subprocess.Popen(["sh", "-c", f"fsfreeze -f {disk} && echo frozen && sleep 7; fsfreeze -u {disk}"],
-                          stdout=subprocess.PIPE, text=True, env=SBIN) as freezing:
+    with subprocess.Popen(
+        ["sh", "-c", f"fsfreeze -f {disk} && echo frozen && sleep 7; fsfreeze -u {disk}"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=SBIN,
+    ) as freezing:
         expect(freezing.stdout.readline() == "frozen\n", "the disk does not stall")
         yield
 
@@ -224,9 +294,29 @@ def test_a_disk_that_stalls_costs_no_lease():
     config.write_text(f"Host a\n HostName 127.0.0.1\n Port {port}\n HostKeyAlias a\n{before}")
     with freezable_disk() as disk, open(disk / "out", "w+") as out, open(disk / "err", "w+") as err:
         process = subprocess.Popen(
-            [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--lease", "3", "--output-filename", disk / "copy",
-             PYTHON, "-c", COUNTER, "3000", "0.003"], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            env=clean_environment(), cwd=ROOT, process_group=0)
+            [
+                LAUNCHER,
+                "-np",
+                "2",
+                "-H",
+                "a:1,b:1",
+                "--lease",
+                "3",
+                "--output-filename",
+                disk / "copy",
+                PYTHON,
+                "-c",
+                COUNTER,
+                "3000",
+                "0.003",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=clean_environment(),
+            cwd=ROOT,
+            process_group=0,
+        )
         wait_until(lambda: os.path.getsize(disk / "out") > 10000, 60, "the first lines")
         with stalled(disk):
             relay.cut()
@@ -235,8 +325,12 @@ def test_a_disk_that_stalls_costs_no_lease():
         out.seek(0)
         err.seek(0)
         said = err.read()
-        expect(code == 0 and said.count("\n") == 1 and "host a: the link broke, and continues over another connection"
-               in said, f"exit code {code}: {said}")
+        expect(
+            code == 0
+            and said.count("\n") == 1
+            and "host a: the link broke, and continues over another connection" in said,
+            f"exit code {code}: {said}",
+        )
         lines = out.read().splitlines(keepends=True)
         for rank in range(2):
             mine = "".join(line for line in lines if line.startswith(f"[{rank}]"))
@@ -248,16 +342,33 @@ def test_a_disk_that_stalls_costs_no_lease():
 def test_a_host_that_joins_while_the_disk_of_the_copies_stalls_costs_no_lease():
     answers = scratch()
     with freezable_disk() as disk:
-        job = Job("-np", 1, "--min-np", 1, "--lease", 3, *discovery(answers, "a:1"), "--output-filename", disk / "copy",
-                  PYTHON, RANK, 300, "--slow", 0.05)
+        job = Job(
+            "-np",
+            1,
+            "--min-np",
+            1,
+            "--lease",
+            3,
+            *discovery(answers, "a:1"),
+            "--output-filename",
+            disk / "copy",
+            PYTHON,
+            RANK,
+            300,
+            "--slow",
+            0.05,
+        )
         job.wait_for("0 begins 0 0/1 ")
         with stalled(disk):
             discovery(answers, "a:1", "b:1")
         job.wait_for("1 begins 1 1/2 ")
         job.ends_with(0)
         for rank in range(2):
-            expect((disk / "copy" / f"rank.{rank}" / "stdout").read_text().splitlines()
-                   == re.findall(rf"^\[{rank}\]<stdout>:.*", job.out, re.M), f"rank {rank}'s copy\n{job.describe()}")
+            expect(
+                (disk / "copy" / f"rank.{rank}" / "stdout").read_text().splitlines()
+                == re.findall(rf"^\[{rank}\]<stdout>:.*", job.out, re.M),
+                f"rank {rank}'s copy\n{job.describe()}",
+            )
         job.leaves_nothing()
 
 
@@ -270,8 +381,11 @@ def test_a_job_ends_by_control_c_while_an_output_file_stalls():
     job = Job("-np", 1, "-H", "b:1", "--output-filename", folder, "yes")
     job.wait_for("y", 1000)
     job.signal(signals.SIGINT)
-    wait_until(lambda: not [pid for pid in faults.processes("b")
-                            if faults.said_of(pid, "comm") == "yes\n"], PROMPT, "the rank to end")
+    wait_until(
+        lambda: not [pid for pid in faults.processes("b") if faults.said_of(pid, "comm") == "yes\n"],
+        PROMPT,
+        "the rank to end",
+    )
     job.signal(signals.SIGINT)
     job.ends_with(130)
     os.close(reader)
@@ -288,7 +402,11 @@ def memory_of(pid):
 def test_256_mib_of_a_rank_takes_little_memory_and_none_is_lost():
     process = subprocess.Popen(
         [LAUNCHER, "-np", "1", "-H", "b:1", "sh", "-c", f"yes {'x' * 63} | head -c 268435456"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=clean_environment(), cwd=ROOT)
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=clean_environment(),
+        cwd=ROOT,
+    )
     lines = 0
     while chunk := process.stdout.read1(1 << 20):
         lines += chunk.count(b"\n")
@@ -302,14 +420,18 @@ def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
     """No reader takes the output of both ranks; Ctrl-C ends the job."""
     read_end, write_end = os.pipe()
     before = Inventory()
-    process = subprocess.Popen([LAUNCHER, "-np", "2", "-H", "a:1,b:1", "yes"],
-                               stdin=subprocess.DEVNULL, stdout=write_end, env=clean_environment(),
-                               cwd=ROOT, process_group=0)
+    process = subprocess.Popen(
+        [LAUNCHER, "-np", "2", "-H", "a:1,b:1", "yes"],
+        stdin=subprocess.DEVNULL,
+        stdout=write_end,
+        env=clean_environment(),
+        cwd=ROOT,
+        process_group=0,
+    )
     os.close(write_end)
 
     def written():
-        ranks = [pid for name in "ab" for pid in faults.processes(name)
-                 if faults.said_of(pid, "comm") == "yes\n"]
+        ranks = [pid for name in "ab" for pid in faults.processes(name) if faults.said_of(pid, "comm") == "yes\n"]
         return sum(int(said.split()[3]) for pid in ranks if (said := faults.said_of(pid, "io")))
 
     # All buffers are full when the number of written bytes no longer grows.

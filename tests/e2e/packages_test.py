@@ -5,6 +5,7 @@ wheel.
 HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and with them wheel, sdist and image. For the
 sdist, HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
 """
+
 import contextlib
 import json
 import shlex
@@ -36,8 +37,17 @@ def need_roots():
     for program in ("mmdebstrap", "dh", "dh_python3", "dpkg-buildpackage"):
         if not shutil.which(program):
             raise Skip(f"there is no {program}; packaging/packages-test.txt names the packages")
-    code, words = call("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c",
-                       "ip link set lo up && mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp", seconds=60)
+    code, words = call(
+        "unshare",
+        "--mount",
+        "--net",
+        "--pid",
+        "--fork",
+        "sh",
+        "-c",
+        "ip link set lo up && mount -t proc proc /proc && mount -t tmpfs tmpfs /tmp",
+        seconds=60,
+    )
     if code != 0:
         raise Skip(f"no namespaces: {words.strip()}")
 
@@ -71,8 +81,9 @@ def debian_packages(path):
 
 def dependencies(deb):
     """The packages of Debian that a package needs, and the first one where it names alternatives."""
-    fields = subprocess.run(["dpkg-deb", "-f", deb, "Pre-Depends", "Depends"], capture_output=True, text=True,
-                            check=True).stdout
+    fields = subprocess.run(
+        ["dpkg-deb", "-f", deb, "Pre-Depends", "Depends"], capture_output=True, text=True, check=True
+    ).stdout
     wanted = re.sub(r"(?m)^[\w-]+:", ",", fields).replace("\n", " ").split(",")
     names = {re.split(r"[\s:(|]", each.strip())[0] for each in wanted}
     return names - {""} - set(OURS)
@@ -80,21 +91,55 @@ def dependencies(deb):
 
 def inside(root, *command, seconds=300):
     """Runs a command in a root without a network; all its processes end with it."""
-    mounts = ('set -e; ip link set lo up; mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; '
-              'mount --rbind /sys "$0/sys"; mount -t tmpfs tmpfs "$0/tmp"; exec chroot "$0" "$@"')
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
-                   "AUTOPKGTEST_TMP": "/tmp"}
-    return call("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", mounts, root, *command,
-                seconds=seconds, env=environment)
+    mounts = (
+        'set -e; ip link set lo up; mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; '
+        'mount --rbind /sys "$0/sys"; mount -t tmpfs tmpfs "$0/tmp"; exec chroot "$0" "$@"'
+    )
+    environment = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "AUTOPKGTEST_TMP": "/tmp",
+    }
+    return call(
+        "unshare",
+        "--mount",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        mounts,
+        root,
+        *command,
+        seconds=seconds,
+        env=environment,
+    )
 
 
 def under_mpirun(root, *command):
     """Runs two ranks in a root by mpirun of this machine, which shares /tmp with it."""
-    mounts = ('set -e; ip link set lo up; mount --rbind "$0" /mnt; mount -t proc proc /mnt/proc; '
-              'mount --rbind /dev /mnt/dev; mount -t tmpfs tmpfs /tmp; mount --bind /tmp /mnt/tmp; '
-              'exec mpirun --allow-run-as-root --oversubscribe -np 2 chroot /mnt "$@"')
-    return call("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", mounts, root, *command,
-                seconds=300, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"})
+    mounts = (
+        'set -e; ip link set lo up; mount --rbind "$0" /mnt; mount -t proc proc /mnt/proc; '
+        "mount --rbind /dev /mnt/dev; mount -t tmpfs tmpfs /tmp; mount --bind /tmp /mnt/tmp; "
+        'exec mpirun --allow-run-as-root --oversubscribe -np 2 chroot /mnt "$@"'
+    )
+    return call(
+        "unshare",
+        "--mount",
+        "--net",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "sh",
+        "-c",
+        mounts,
+        root,
+        *command,
+        seconds=300,
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"},
+    )
 
 
 def files_of(root):
@@ -129,12 +174,24 @@ def run_script(root, name, seconds=300):
     return words
 
 
-SUM = ("import numpy, horovod.numpy as hvd; hvd.init(); "
-       "print('the sum is', hvd.allreduce(numpy.array([1.0 + hvd.rank()]), op=hvd.Sum)[0])")
+SUM = (
+    "import numpy, horovod.numpy as hvd; hvd.init(); "
+    "print('the sum is', hvd.allreduce(numpy.array([1.0 + hvd.rank()]), op=hvd.Sum)[0])"
+)
 # The oldest and the newest Python, and the packages of Debian for an interpreter that pyenv compiled.
 PYTHONS = ("3.8", "3.13")
-LIBRARIES_OF_PYTHON = {"libbz2-1.0", "libexpat1", "libffi8", "liblzma5", "libncursesw6", "libreadline8",
-                       "libsqlite3-0", "libssl3", "libuuid1", "zlib1g"}
+LIBRARIES_OF_PYTHON = {
+    "libbz2-1.0",
+    "libexpat1",
+    "libffi8",
+    "liblzma5",
+    "libncursesw6",
+    "libreadline8",
+    "libsqlite3-0",
+    "libssl3",
+    "libuuid1",
+    "zlib1g",
+}
 # Each channel must find PyTorch, and train the digits with two ranks. $examples is the folder of the examples.
 DIGITS = """set -e
 export PYTHONDONTWRITEBYTECODE=1
@@ -162,7 +219,7 @@ def unpack_tarball(path, place):
     place.mkdir()
     code, words = call("tar", "-xzf", tarball, "-C", place, seconds=60)
     expect(code == 0, words)
-    prefix, = place.iterdir()
+    (prefix,) = place.iterdir()
     has_the_manifest(prefix / "share/doc/horovod")
     return prefix
 
@@ -180,21 +237,38 @@ def test_a_tarball_runs_where_it_is_unpacked_and_after_a_move():
         for place in (first, second):
             if place != first:
                 first.rename(place)
-            prefix, = place.iterdir()
+            (prefix,) = place.iterdir()
             package = prefix / "lib/python3/dist-packages"
             program = "import horovod, horovod.numpy as hvd; hvd.init(); print(hvd.size(), horovod.__file__)"
-            job = Job("-np", 2, PYTHON, "-c", program, program=prefix / "bin/horovodrun", cwd=path,
-                      environment=clean_environment(PYTHONPATH=str(package)))
+            job = Job(
+                "-np",
+                2,
+                PYTHON,
+                "-c",
+                program,
+                program=prefix / "bin/horovodrun",
+                cwd=path,
+                environment=clean_environment(PYTHONPATH=str(package)),
+            )
             job.ends_with(0)
             expect(job.out.count(f"2 {package}/horovod/__init__.py") == 2, job.describe())
 
 
 def with_modules(prefix, script):
     """Runs a script of bash that has lmod and the module files of an installation."""
-    environment = {name: value for name, value in clean_environment().items()
-                   if not name.startswith(("LMOD", "MODULE", "_ModuleTable", "PYTHONPATH"))}
-    return call("bash", "--norc", "-c", f". {LMOD}; module use '{prefix}/share/modulefiles'; {script}", seconds=120,
-                env=environment)
+    environment = {
+        name: value
+        for name, value in clean_environment().items()
+        if not name.startswith(("LMOD", "MODULE", "_ModuleTable", "PYTHONPATH"))
+    }
+    return call(
+        "bash",
+        "--norc",
+        "-c",
+        f". {LMOD}; module use '{prefix}/share/modulefiles'; {script}",
+        seconds=120,
+        env=environment,
+    )
 
 
 def test_lmod_loads_the_module_and_unloads_all_of_it():
@@ -205,21 +279,27 @@ def test_lmod_loads_the_module_and_unloads_all_of_it():
     with folder() as path:
         prefix = unpack_tarball(path, path / "opt")
         for name in ("Horovod", alias):
-            code, words = with_modules(prefix, f"""set -e
+            code, words = with_modules(
+                prefix,
+                f"""set -e
                 env | sort >'{path}/before'
                 module load {name}
                 [[ $(command -v horovodrun) == '{prefix}/bin/horovodrun' ]]
                 horovodrun -np 2 {PYTHON} -c 'import horovod.numpy as hvd; hvd.init(); print("of", hvd.size())'
                 module unload {name}
-                env | sort >'{path}/after'""")
+                env | sort >'{path}/after'""",
+            )
             expect(code == 0 and words.count("of 2") == 2, words)
             expect(("is an alias: it loads horovodrun" in " ".join(words.split())) == (name == alias), words)
             noise = re.compile(r"^(_=|LMOD_|__LMOD|_ModuleTable|SHLVL|BASH_FUNC)")
-            before, after = ([line for line in (path / when).read_text().splitlines() if not noise.match(line)]
-                             for when in ("before", "after"))
+            before, after = (
+                [line for line in (path / when).read_text().splitlines() if not noise.match(line)]
+                for when in ("before", "after")
+            )
             expect(before == after, f"{set(before) ^ set(after)}")
-        code, words = call("/usr/share/lmod/lmod/libexec/check_module_tree_syntax", prefix / "share/modulefiles",
-                           seconds=60)
+        code, words = call(
+            "/usr/share/lmod/lmod/libexec/check_module_tree_syntax", prefix / "share/modulefiles", seconds=60
+        )
         expect("No errors found" in words, words)
         code, words = with_modules(prefix, "module help Horovod")
         expect("horovodrun -np 4" in words and "aliases" in words, words)
@@ -239,8 +319,9 @@ def tarball_in_a_root(package, init):
         name = f"/opt/a place/{prefix.name}"
         expect(not list(root.glob("usr/bin/*g++*")), "there is a compiler")
         examples = f"'{name}/share/doc/horovod/examples'"
-        trains_the_digits(root, examples, f"PATH='{name}/bin':$PATH\n"
-                          f"export PYTHONPATH='{name}/lib/python3/dist-packages'")
+        trains_the_digits(
+            root, examples, f"PATH='{name}/bin':$PATH\nexport PYTHONPATH='{name}/lib/python3/dist-packages'"
+        )
         load = f". {init}; module use '{name}/share/modulefiles'; module load Horovod"
         trains_the_digits(root, examples, load, shell="bash")
         (prefix / "lib/libhorovod.so.1").unlink()
@@ -271,31 +352,58 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
             version = re.search(r"project\(horovod VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
             # A stand-in, whose checksum the easyconfig for the source gets.
             (files / f"horovod-{version}.tar.gz").write_bytes(b"")
-            code, words = call(ROOT / "packaging/release.sh", "--rehearse", "--build", BUILD, "--only",
-                               "tarball,recipes", files, seconds=300)
+            code, words = call(
+                ROOT / "packaging/release.sh",
+                "--rehearse",
+                "--build",
+                BUILD,
+                "--only",
+                "tarball,recipes",
+                files,
+                seconds=300,
+            )
             expect(code == 0, words)
-        easyconfig, = (each for each in files.glob("Horovod-*.eb") if "foss" not in each.name)
-        tarball, = files.glob("horovod-*-linux-*.tar.gz")
+        (easyconfig,) = (each for each in files.glob("Horovod-*.eb") if "foss" not in each.name)
+        (tarball,) = files.glob("horovod-*-linux-*.tar.gz")
         lmod = pathlib.Path(LMOD).parents[1] / "libexec"
         environment = clean_environment(EB_PYTHON=EASYBUILD, LMOD_CMD=str(lmod / "lmod"), HOME=str(path))
         environment["PATH"] = f"{pathlib.Path(EASYBUILD).parent}:{lmod}:{environment['PATH']}"
 
         def build(sources, prefix):
-            return call("eb", "--allow-use-as-root-and-accept-consequences", "--modules-tool=Lmod",
-                        sources / easyconfig.name, f"--prefix={path / prefix}", f"--sourcepath={sources}", seconds=300,
-                        env=environment)
+            return call(
+                "eb",
+                "--allow-use-as-root-and-accept-consequences",
+                "--modules-tool=Lmod",
+                sources / easyconfig.name,
+                f"--prefix={path / prefix}",
+                f"--sourcepath={sources}",
+                seconds=300,
+                env=environment,
+            )
 
         code, words = build(files, "installed")
         expect(code == 0 and "COMPLETED: Installation ended successfully" in words, words[-4000:])
         program = 'import horovod.numpy as hvd; hvd.init(); print("of", hvd.size())'
-        code, words = call("bash", "--norc", "-c", f""". {LMOD} && module use '{path}/installed/modules/all' &&
-            module load Horovod && horovodrun -np 2 {PYTHON} -c '{program}'""", seconds=120,
-                           env={**environment, "PYTHONPATH": ""})
+        code, words = call(
+            "bash",
+            "--norc",
+            "-c",
+            f""". {LMOD} && module use '{path}/installed/modules/all' &&
+            module load Horovod && horovodrun -np 2 {PYTHON} -c '{program}'""",
+            seconds=120,
+            env={**environment, "PYTHONPATH": ""},
+        )
         expect(code == 0 and words.count("of 2") == 2, words)
         # From source: nothing is compiled, but all dependencies are easyconfigs that EasyBuild knows.
-        source, = files.glob("Horovod-*-foss-*.eb")
-        command = ("eb", "--allow-use-as-root-and-accept-consequences", "--modules-tool=Lmod", source,
-                   f"--prefix={path / 'source'}", f"--sourcepath={files}")
+        (source,) = files.glob("Horovod-*-foss-*.eb")
+        command = (
+            "eb",
+            "--allow-use-as-root-and-accept-consequences",
+            "--modules-tool=Lmod",
+            source,
+            f"--prefix={path / 'source'}",
+            f"--sourcepath={files}",
+        )
         for flags in (("-D", "--robot"), ("--check-style",), ("--check-contrib",)):
             code, words = call(*command, *flags, seconds=300, env=environment)
             expect(code == 0, words[-4000:])
@@ -323,8 +431,10 @@ def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
         expect(not list(root.glob("usr/bin/*g++*")) and not (root / "usr/bin/cc").exists(), "there is a compiler")
         shutil.copy(wheel, root / "var/cache")
         shutil.copytree(ROOT / "examples", root / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-        for command in (("python3", "-m", "venv", "--system-site-packages", "/opt/horovod"),
-                        ("/opt/horovod/bin/pip", "install", "--no-index", "--no-deps", f"/var/cache/{wheel.name}")):
+        for command in (
+            ("python3", "-m", "venv", "--system-site-packages", "/opt/horovod"),
+            ("/opt/horovod/bin/pip", "install", "--no-index", "--no-deps", f"/var/cache/{wheel.name}"),
+        ):
             code, words = inside(root, *command)
             expect(code == 0, words)
         trains_the_digits(root, "/examples", "PATH=/opt/horovod/bin:$PATH")
@@ -342,18 +452,39 @@ def test_the_sdist_of_a_release_makes_the_same_wheel():
     if not BUILDER:
         raise Skip("HVD_TEST_WHEEL names no Python that has scikit-build-core")
     with folder() as path:
-        code, words = call(BUILDER, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation",
-                           "--wheel-dir", path, sdist, seconds=1500)
+        code, words = call(
+            BUILDER,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-index",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            path,
+            sdist,
+            seconds=1500,
+        )
         expect(code == 0, words[-4000:])
-        built, = path.glob("*.whl")
+        (built,) = path.glob("*.whl")
         different = set(files_in(wheel)) ^ set(files_in(built))
         expect(not different, f"not in both wheels: {sorted(different)}")
-        for command in ((PYTHON, "-m", "venv", "--system-site-packages", path / "venv"),
-                        (path / "venv/bin/pip", "install", "--no-index", "--no-deps", built)):
+        for command in (
+            (PYTHON, "-m", "venv", "--system-site-packages", path / "venv"),
+            (path / "venv/bin/pip", "install", "--no-index", "--no-deps", built),
+        ):
             code, words = call(*command, seconds=300)
             expect(code == 0, words)
-        code, words = call(path / "venv/bin/horovodrun", "-np", 2, path / "venv/bin/python3", "-c", SUM, seconds=120,
-                           env=clean_environment())
+        code, words = call(
+            path / "venv/bin/horovodrun",
+            "-np",
+            2,
+            path / "venv/bin/python3",
+            "-c",
+            SUM,
+            seconds=120,
+            env=clean_environment(),
+        )
         expect(code == 0 and words.count("the sum is 3.0") == 2, words)
 
 
@@ -363,8 +494,9 @@ def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     need_roots()
-    found = {version: sorted(pathlib.Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
-             for version in PYTHONS}
+    found = {
+        version: sorted(pathlib.Path.home().glob(f".pyenv/versions/{version}.*/bin/python3")) for version in PYTHONS
+    }
     if not any(found.values()):
         raise Skip(f"~/.pyenv has no Python {' and no Python '.join(PYTHONS)}")
     with folder() as path:
@@ -373,21 +505,41 @@ def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
         expect(not list(root.glob("usr/bin/*g++*")) and not (root / "usr/bin/cc").exists(), "there is a compiler")
         for version, (interpreter, *_) in ((version, each) for version, each in found.items() if each):
             cache = root / "var/cache" / version
-            code, words = download(interpreter, "-m", "pip", "download", "--quiet", "--only-binary", ":all:", "--dest",
-                                   cache, "numpy", "cloudpickle")
+            code, words = download(
+                interpreter,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--only-binary",
+                ":all:",
+                "--dest",
+                cache,
+                "numpy",
+                "cloudpickle",
+            )
             if code != 0:
                 raise Skip(f"pip download for Python {version}: {words.strip().splitlines()[-1]}")
             shutil.copy(wheel, cache)
             prefix = interpreter.parents[1]
-            shutil.copytree(prefix, root / str(prefix).lstrip("/"), symlinks=True,
-                            ignore=shutil.ignore_patterns("__pycache__", "test", "*.a", "site-packages"))
+            shutil.copytree(
+                prefix,
+                root / str(prefix).lstrip("/"),
+                symlinks=True,
+                ignore=shutil.ignore_patterns("__pycache__", "test", "*.a", "site-packages"),
+            )
             place = f"/opt/python{version}"
-            code, words = inside(root, "sh", "-ec", f"""{interpreter} -m venv {place}
+            code, words = inside(
+                root,
+                "sh",
+                "-ec",
+                f"""{interpreter} -m venv {place}
                 {place}/bin/pip install --no-index --no-deps /var/cache/{version}/*.whl
                 PATH={place}/bin:$PATH
                 python3 --version
                 horovodrun --check-build --require Gloo python3
-                horovodrun -np 2 python3 -c "{SUM}" """)
+                horovodrun -np 2 python3 -c "{SUM}" """,
+            )
             expect(code == 0 and f"Python {version}." in words and words.count("the sum is 3.0") == 2, words)
     if missing := [version for version, each in found.items() if not each]:
         raise Skip(f"~/.pyenv has no Python {missing[0]}; the others passed")
@@ -411,18 +563,33 @@ def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel(
         started = time.monotonic()
         code, words = call(PYTHON, "-m", "venv", "--system-site-packages", environment, seconds=300)
         expect(code == 0, words)
-        command, = re.findall(r"`(pip install \./horovod-VERSION-\S+\.whl)`", (ROOT / "docs/installing.md").read_text())
+        (command,) = re.findall(
+            r"`(pip install \./horovod-VERSION-\S+\.whl)`", (ROOT / "docs/installing.md").read_text()
+        )
         # The dependencies of the wheel come from Debian here.
-        code, words = call("bash", "-c", command.replace("VERSION", wheel.name.split("-")[1]), seconds=300, cwd=RELEASE,
-                           env=clean_environment(PATH=f"{environment / 'bin'}:{os.environ['PATH']}", PIP_NO_INDEX="1",
-                                                 PIP_NO_DEPS="1"))
+        code, words = call(
+            "bash",
+            "-c",
+            command.replace("VERSION", wheel.name.split("-")[1]),
+            seconds=300,
+            cwd=RELEASE,
+            env=clean_environment(
+                PATH=f"{environment / 'bin'}:{os.environ['PATH']}", PIP_NO_INDEX="1", PIP_NO_DEPS="1"
+            ),
+        )
         expect(code == 0, words)
         in_time("pip install", started)
         installed = time.monotonic() - started
         for page in ("installing", "tutorials/pytorch", "tutorials/two-machines", "tutorials/slurm"):
             started = time.monotonic() - installed
-            code, words = call(PYTHON, "-B", ROOT / "tests/docs/blocks.py", ROOT / f"docs/{page}.md", seconds=700,
-                               env=clean_environment(HVD_TEST_INSTALLED=str(environment)))
+            code, words = call(
+                PYTHON,
+                "-B",
+                ROOT / "tests/docs/blocks.py",
+                ROOT / f"docs/{page}.md",
+                seconds=700,
+                env=clean_environment(HVD_TEST_INSTALLED=str(environment)),
+            )
             if code == SKIPPED:
                 raise Skip(words.strip())
             expect(code == 0, words[-4000:])
@@ -453,7 +620,7 @@ def unpack_image(archive, path):
         return json.loads((layout / "blobs" / thing["digest"].replace(":", "/")).read_text())
 
     # podman load refuses an archive with two images, and two tags of one image are two.
-    described, = json.loads((layout / "index.json").read_text())["manifests"]
+    (described,) = json.loads((layout / "index.json").read_text())["manifests"]
     names = described["annotations"]
     tag = names["org.opencontainers.image.ref.name"]
     expect(re.fullmatch(r"\d[\d.]*-torch[\d.]+-py3\.\d+-cpu", tag), tag)
@@ -478,8 +645,12 @@ def pip_installs(root):
         wheel.writestr(f"{name}/METADATA", "Metadata-Version: 2.1\nName: one\nVersion: 1.0\n")
         wheel.writestr(f"{name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{name}/RECORD", "")
-    code, words = inside(root, "sh", "-c", "pip install --no-index /var/cache/one-1.0-py3-none-any.whl && "
-                                           "python -c 'import one, numpy, horovod.torch'")
+    code, words = inside(
+        root,
+        "sh",
+        "-c",
+        "pip install --no-index /var/cache/one-1.0-py3-none-any.whl && python -c 'import one, numpy, horovod.torch'",
+    )
     expect(code == 0, words)
 
 
@@ -496,7 +667,7 @@ def test_an_image_trains_the_digits():
             if "mmdebstrap failed" in words or "Failed to fetch" in words:
                 raise Skip(f"mmdebstrap: {words.strip().splitlines()[-1]}")
             expect(code == 0, words)
-            archive, = path.glob("horovod-*-cpu.oci.tar")
+            (archive,) = path.glob("horovod-*-cpu.oci.tar")
         root = unpack_image(archive, path)
         expect(not list(root.glob("etc/ssh/ssh_host_*")), "the image has keys of hosts")
         pip_installs(root)
@@ -535,7 +706,7 @@ def test_containers_of_the_image_of_a_release_are_the_hosts_of_a_job():
         docker.write_text(DOCKER.format(root=unpack_image(archive, docker.parent)))
         docker.chmod(stat.S_IRWXU)
         page = (ROOT / "docs/tutorials/containers.md").read_text().replace("\\\n", "")
-        line, = re.findall(r"(?m)^horovodrun (.*--launch-agent 'ssh \{host\} docker exec .*)$", page)
+        (line,) = re.findall(r"(?m)^horovodrun (.*--launch-agent 'ssh \{host\} docker exec .*)$", page)
         job = Job(*shlex.split(line.replace("docker", str(docker))), "--epochs", 4)
         job.ends_with(0, 300)
         expect(re.search(r"test accuracy 0\.9\d* after .* on 4 processes", job.out), job.describe())

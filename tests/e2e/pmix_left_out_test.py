@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The agent leaves PMIx out where a program certainly uses no MPI, and nowhere else."""
+
 import mpi_test as mpi
 from commands_test import on_host
 from harness import *
@@ -44,8 +45,11 @@ def test_programs_that_certainly_use_no_mpi_get_no_pmix():
     python = bare_python(folder)
     (folder / "train.py").write_text("import helper\n")
     (folder / "helper.py").write_text(IS_SERVED)
-    for command in ((python, "-c", IS_SERVED), (python, "-u", "-m", "train", "--rate", 1),
-                    (python, folder / "train.py")):
+    for command in (
+        (python, "-c", IS_SERVED),
+        (python, "-u", "-m", "train", "--rate", 1),
+        (python, folder / "train.py"),
+    ):
         expect(not served(*command, cwd=folder), command)
         expect(served("--pmix", *command, cwd=folder), command)
     # cat needs only the C library and starts nothing.
@@ -61,10 +65,14 @@ def test_all_that_may_lead_to_mpi_gets_pmix():
     site = packages_of(python)
     (folder / "other" / "mpi4py").mkdir(parents=True)
     expect(not served(python, "-c", IS_SERVED), "a bare Python")
-    for command in (("sh", "-c", f"{python} -c \"{IS_SERVED}\""), ("timeout", 60, python, "-c", IS_SERVED),
-                    ("env", "A=1", python, "-c", IS_SERVED), ("nice", python, "-c", IS_SERVED),
-                    (python, "-c", "import ctypes, subprocess\n" + IS_SERVED),
-                    (python, "-c", IS_SERVED, "--backend", "mpi")):
+    for command in (
+        ("sh", "-c", f'{python} -c "{IS_SERVED}"'),
+        ("timeout", 60, python, "-c", IS_SERVED),
+        ("env", "A=1", python, "-c", IS_SERVED),
+        ("nice", python, "-c", IS_SERVED),
+        (python, "-c", "import ctypes, subprocess\n" + IS_SERVED),
+        (python, "-c", IS_SERVED, "--backend", "mpi"),
+    ):
         expect(served(*command), command)
     variables = {"PYTHONPATH": str(folder / "other")}, {"LD_PRELOAD": "libm.so.6"}, {"HOROVOD_CONTROLLER": "MPI"}
     for more in variables:
@@ -87,8 +95,7 @@ def test_mpi_programs_behind_scripts_and_ctypes_are_one_world():
     for command in ((script,), ("timeout", 60, program), (program,)):
         job = Job("-np", 2, *command)
         job.ends_with(0)
-        expect(sorted(re.findall(r"rank \d sum \d", job.out)) == ["rank 0 sum 1", "rank 1 sum 1"],
-               job.describe())
+        expect(sorted(re.findall(r"rank \d sum \d", job.out)) == ["rank 0 sum 1", "rank 1 sum 1"], job.describe())
         job.leaves_nothing()
     job = Job("-np", 2, bare_python(folder), folder / "meets.py")
     job.ends_with(0)
@@ -159,12 +166,22 @@ def test_a_server_that_waits_and_cannot_start_ends_the_job():
     job = Job(*command, environment=environment)
     job.ends_with(0)
     expect(job.out.count("has run") == 2, job.describe())
-    on_host("a", "sh", "-c", "mkdir -p ~/.pmix && mount -t tmpfs none ~/.pmix && "
-            "echo psec = missing > ~/.pmix/mca-params.conf")
+    on_host(
+        "a",
+        "sh",
+        "-c",
+        "mkdir -p ~/.pmix && mount -t tmpfs none ~/.pmix && echo psec = missing > ~/.pmix/mca-params.conf",
+    )
     job = Job(*command, environment=environment)
     job.ends_with(1)
-    expect(re.search(r"host a: start: the PMIx server of this host, which other hosts' ranks need, "
-                     r"has failed: PMIx_server_init: .*; --no-pmix leaves PMIx out\n", job.err), job.describe())
+    expect(
+        re.search(
+            r"host a: start: the PMIx server of this host, which other hosts' ranks need, "
+            r"has failed: PMIx_server_init: .*; --no-pmix leaves PMIx out\n",
+            job.err,
+        ),
+        job.describe(),
+    )
     expect("has run" not in job.out, job.describe())
     job.leaves_nothing()
     job = Job("--no-pmix", *command, environment=environment)

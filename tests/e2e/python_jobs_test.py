@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Jobs that Python programs start, and the wheel that pip installs."""
+
 import glob
 import shutil
 import zipfile
@@ -37,9 +38,16 @@ except RuntimeError as error:
 
 
 def command(*words, environment=None, seconds=170, cwd=ROOT):
-    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False,
-                          timeout=seconds, stdin=subprocess.DEVNULL, cwd=cwd,
-                          env=environment or clean_environment())
+    done = subprocess.run(
+        list(map(str, words)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds,
+        stdin=subprocess.DEVNULL,
+        cwd=cwd,
+        env=environment or clean_environment(),
+    )
     expect(done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
@@ -82,16 +90,21 @@ print("kept", sum(one() is not None for one in seen), "of", len(seen))
 
 def test_tensors_that_a_library_uses_after_a_failure_are_kept():
     for name in ("torch", "numpy"):
-        job = Job("-np", 2, PYTHON, "-c", KEEPS.format(name=name),
-                  environment=clean_environment(HOROVOD_PLUGIN_PATH=BUILD / "tests" / "plugins-failing"))
+        job = Job(
+            "-np",
+            2,
+            PYTHON,
+            "-c",
+            KEEPS.format(name=name),
+            environment=clean_environment(HOROVOD_PLUGIN_PATH=BUILD / "tests" / "plugins-failing"),
+        )
         job.ends_with(0, 120)
         expect(job.out.count("kept 6 of 6") == 2 and "the library uses tensors" in job.out, job.describe())
 
 
 def packages_of(python):
     """The folder in which this interpreter has torch."""
-    return command(python, "-c", "import pathlib, torch; print(pathlib.Path(torch.__file__)"
-                   ".parent.parent)").strip()
+    return command(python, "-c", "import pathlib, torch; print(pathlib.Path(torch.__file__).parent.parent)").strip()
 
 
 def fresh_environment(folder):
@@ -111,13 +124,22 @@ def meets_frameworks_that_come_later(python, folder):
 
     # Without a framework.
     version = installed(launcher, "--version").strip()
-    said = installed(python, "-c", "import horovod, horovod.data, horovod.runner as r;"
-                     "print(horovod.__version__, horovod.data.__version__, r.__version__)")
+    said = installed(
+        python,
+        "-c",
+        "import horovod, horovod.data, horovod.runner as r;"
+        "print(horovod.__version__, horovod.data.__version__, r.__version__)",
+    )
     expect(said.split() == [version] * 3, said)
     said = installed(launcher, "--check-build")
     expect("[ ] PyTorch" in said and "[X] Gloo" in said, said)
-    done = subprocess.run([python, "-c", "import horovod.torch"], capture_output=True, text=True,
-                          check=False, env=clean_environment(PYTHONPATH=""))
+    done = subprocess.run(
+        [python, "-c", "import horovod.torch"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=clean_environment(PYTHONPATH=""),
+    )
     expect("horovod.torch needs PyTorch" in done.stderr, done.stderr)
     expect(installed(binaries / "horovod-rendezvous", "--help"), "no help")
     # With one version of torch, then with another.
@@ -136,16 +158,16 @@ def expect_all(held):
     expect({"py.typed", "_native.abi3.so", "libhorovod.so", "tensorflow/_async_kernels.cpp"} <= held, held)
     built = BUILD / "lib"
     for plugin in built.glob("horovod/*/*.so"):
-        expect(str(plugin.relative_to(built)) in held or plugin.name == "gloo.so",
-               f"{plugin} is not in the wheel: {held}")
+        expect(
+            str(plugin.relative_to(built)) in held or plugin.name == "gloo.so", f"{plugin} is not in the wheel: {held}"
+        )
 
 
 def test_a_wheel_meets_frameworks_that_come_later():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         python = fresh_environment(folder / "fresh")
-        packages = pathlib.Path(command(python, "-c", "import sysconfig;"
-                                        "print(sysconfig.get_path('platlib'))").strip())
+        packages = pathlib.Path(command(python, "-c", "import sysconfig;print(sysconfig.get_path('platlib'))").strip())
         command("cmake", "--install", BUILD, "--component", "wheel", "--prefix", packages)
         package = packages / "horovod"
         expect_all({str(path.relative_to(package)) for path in package.rglob("*")})
@@ -158,13 +180,34 @@ def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         environment = clean_environment(CC="/usr/bin/cc", CXX="/usr/bin/c++")
-        command(PIP, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", folder,
-                ".", environment=environment, seconds=850)
-        wheel, = glob.glob(f"{folder}/horovod-*-cp38-abi3-linux_*.whl")
+        command(
+            PIP,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-build-isolation",
+            "--no-deps",
+            "-w",
+            folder,
+            ".",
+            environment=environment,
+            seconds=850,
+        )
+        (wheel,) = glob.glob(f"{folder}/horovod-*-cp38-abi3-linux_*.whl")
         expect_all({name.removeprefix("horovod/") for name in zipfile.ZipFile(wheel).namelist()})
         python = fresh_environment(folder / "fresh")
-        command(python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", wheel,
-                environment=clean_environment(PYTHONPATH=""))
+        command(
+            python,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-index",
+            "--no-deps",
+            wheel,
+            environment=clean_environment(PYTHONPATH=""),
+        )
         meets_frameworks_that_come_later(python, folder)
     shutil.rmtree(ROOT / "build-wheel", ignore_errors=True)
 

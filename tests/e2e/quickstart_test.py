@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The first command of README.md and of docs/installing.md trains on each possible machine, and says where and why."""
+
 from harness import *
 
 QUICKSTART = ROOT / "packaging/quickstart.sh"
@@ -9,8 +10,9 @@ INSTALL = ROOT / "packaging/install-packages.sh"
 def quickstart(*around):
     if BUILD != ROOT / "build":
         raise Skip(f"it builds into build/, and this is a test of {BUILD}")
-    done = subprocess.run([*around, QUICKSTART], capture_output=True, text=True, check=False,
-                          stdin=subprocess.DEVNULL, timeout=170)
+    done = subprocess.run(
+        [*around, QUICKSTART], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=170
+    )
     expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
     last = done.stdout.splitlines()[-1]
     expect(re.fullmatch(r"==> test accuracy 0\.9[5-9]\d*, \d+ s in all", last), last)
@@ -35,8 +37,12 @@ def test_it_trains_on_two_local_slots_where_hosts_cannot_be_made():
 def test_it_builds_every_plugin_and_program_that_this_machine_can_build():
     made = [path for pattern in ("bin/*", "lib/horovod/*/*.so") for path in BUILD.glob(pattern)]
     words = re.search(r"^ninja -C build ((?:.*\\\n)*.*)$", QUICKSTART.read_text(), re.MULTILINE)[1]
-    done = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", *words.replace("\\", "").split()],
-                          capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["ninja", "-C", BUILD, "-t", "commands", *words.replace("\\", "").split()],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     left_out = [str(path) for path in made if f" -o {path.relative_to(BUILD)} " not in done.stdout]
     expect(made and not left_out, f"quickstart.sh does not build {left_out}")
 
@@ -47,10 +53,22 @@ def test_packages_that_are_missing_are_named_where_nobody_may_install_them():
         packages.flush()
         os.chmod(packages.name, 0o644)
         nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        done = subprocess.run([*(nobody if os.getuid() == 0 else []), "env", "PATH=/usr/bin:/bin",
-                               "/bin/bash", "-c", 'cat "$0" | bash -s "$1"', INSTALL,
-                               packages.name], capture_output=True, text=True, check=False,
-                              stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [
+                *(nobody if os.getuid() == 0 else []),
+                "env",
+                "PATH=/usr/bin:/bin",
+                "/bin/bash",
+                "-c",
+                'cat "$0" | bash -s "$1"',
+                INSTALL,
+                packages.name,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     if "sudo" in done.stderr and "password" in done.stderr:
         raise Skip("sudo asks for a password here")
     expect(done.returncode == 1, done)

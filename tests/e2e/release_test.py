@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """packaging/release.sh: what it refuses, the ABI that a release must keep, and the sums of its files."""
+
 import hashlib
 import urllib.parse
 
@@ -9,8 +10,9 @@ SCRIPT = ROOT / "packaging" / "release.sh"
 
 
 def release(*words, script=SCRIPT, expected=0):
-    done = subprocess.run([script, *map(str, words)], capture_output=True, text=True, check=False,
-                          stdin=subprocess.DEVNULL, timeout=300)
+    done = subprocess.run(
+        [script, *map(str, words)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300
+    )
     said = done.stdout + done.stderr
     expect(done.returncode == expected, f"exit code {done.returncode}: {words}\n{said}")
     return said
@@ -29,14 +31,17 @@ def test_a_tree_without_tag_or_dated_changelog_is_no_release():
     version = re.search(r"^project\(horovod VERSION (\S+)", (tree / "CMakeLists.txt").read_text(), re.M)[1]
 
     def git(*words):
-        subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e@x", *words], cwd=tree, check=True,
-                       capture_output=True)
+        subprocess.run(
+            ["git", "-c", "user.name=n", "-c", "user.email=e@x", *words], cwd=tree, check=True, capture_output=True
+        )
 
     def says(sentence, *flags, expected=1):
-        said = release(*flags, "--only", "tree", tree.parent / "out", script=tree / "packaging/release.sh",
-                       expected=expected)
+        said = release(
+            *flags, "--only", "tree", tree.parent / "out", script=tree / "packaging/release.sh", expected=expected
+        )
         expect(sentence in said, said)
         return said
+
     git("init", "-q")
     git("add", "CMakeLists.txt")
     git("commit", "-qm", "one")
@@ -76,7 +81,7 @@ def test_a_library_that_lost_a_function_is_refused():
     last, now = scratch(), scratch()
     words = ["--rehearse", "--build", BUILD, "--only", "abi"]
     expect("no earlier ABI" in release(*words, last), "no sentence")
-    dump, = last.glob("libhorovod-*.abi")
+    (dump,) = last.glob("libhorovod-*.abi")
     release(*words, "--last", last, now)
     text = dump.read_text()
     expect("'hvd_poll'" in text, "the dump lacks hvd_poll")
@@ -96,13 +101,16 @@ def test_the_site_of_a_release_has_each_page():
     out, sums = scratch(), []
     for _ in range(2):
         release("--rehearse", "--only", "docs", out)
-        archive, = out.iterdir()
+        (archive,) = out.iterdir()
         sums.append(hashlib.sha256(archive.read_bytes()).hexdigest())
     expect(sums[0] == sums[1], "two runs make different bytes")
     subprocess.run(["tar", "-xzf", archive, "-C", out], check=True)
     site = out / archive.name.removesuffix(".tar.gz")
-    pages = {str(path.relative_to(ROOT / "docs").with_suffix(".html")) for path in (ROOT / "docs").rglob("*.md")
-             if path.name != "README.md"}
+    pages = {
+        str(path.relative_to(ROOT / "docs").with_suffix(".html"))
+        for path in (ROOT / "docs").rglob("*.md")
+        if path.name != "README.md"
+    }
     made = {str(path.relative_to(site)): path for path in site.rglob("*.html")}
     expect("index.html" in made and pages <= set(made), pages - set(made))
     for name, path in made.items():
@@ -117,11 +125,20 @@ def test_the_sums_of_a_release_find_a_changed_file():
     words = ["--rehearse", "--build", BUILD, "--only"]
     said = release(*words, "tarball,recipes,sbom,sums,install", out)
     names = sorted(path.name for path in out.iterdir())
-    expect([re.sub(r"-\d.*?(?=[-.][a-z])", "", name) for name in names] ==
-           ["Horovod.eb", "SHA256SUMS", "easystack.yml", "horovod-linux-x86_64.tar.gz", "horovod.cdx.json",
-            "horovod.spec"], names)
+    expect(
+        [re.sub(r"-\d.*?(?=[-.][a-z])", "", name) for name in names]
+        == [
+            "Horovod.eb",
+            "SHA256SUMS",
+            "easystack.yml",
+            "horovod-linux-x86_64.tar.gz",
+            "horovod.cdx.json",
+            "horovod.spec",
+        ],
+        names,
+    )
     names.remove("SHA256SUMS")
-    tarball, = [name for name in names if name.endswith(".tar.gz")]
+    (tarball,) = [name for name in names if name.endswith(".tar.gz")]
     expect(all(name in said for name in names), said)
     expect("there is no sdist, and no packaging/easybuild/Horovod-foss" in said, said)
     # EasyBuild compares this sum with that of the tarball.

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Jobs whose processes the user starts: the command lines of docs/rendezvous.md, as they are."""
+
 from harness import *
 
 import contextlib
@@ -11,8 +12,7 @@ DOCUMENT = (ROOT / "docs" / "rendezvous.md").read_text()
 
 def lines_of(heading):
     """The commands under a heading, one from each block."""
-    section = DOCUMENT.split(f"\n## {heading}\n")[1].split("\n## ")[0] if heading else \
-        DOCUMENT.split("\n## ")[0]
+    section = DOCUMENT.split(f"\n## {heading}\n")[1].split("\n## ")[0] if heading else DOCUMENT.split("\n## ")[0]
     return re.findall(r"^```sh(?: .*)?\n(.*)\n```$", section, re.M)
 
 
@@ -22,28 +22,32 @@ class Shell:
     def __init__(self, name, folder, line, **more):
         self.line = line
         self.log = scratch() / "log"
-        inside = [] if name == "launcher" else \
-            ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
+        inside = [] if name == "launcher" else ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
         environment = clean_environment(**more)
         environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [*inside, "sh", "-c", f"cd {folder} && {line}"], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, env=environment, process_group=0)
+                [*inside, "sh", "-c", f"cd {folder} && {line}"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                process_group=0,
+            )
 
     @property
     def said(self):
         return self.log.read_text(errors="replace")
 
     def wait_for(self, words, seconds=60):
-        wait_until(lambda: re.search(words, self.said), seconds,
-                   lambda: f"{words!r} of $ {self.line}\n{self.said}")
+        wait_until(lambda: re.search(words, self.said), seconds, lambda: f"{words!r} of $ {self.line}\n{self.said}")
 
     def ends_with(self, code, seconds=60):
-        wait_until(lambda: self.process.poll() is not None, seconds,
-                   lambda: f"the end of $ {self.line}\n{self.said}")
-        expect(self.process.returncode == code,
-               f"exit code {self.process.returncode}, expected {code}: $ {self.line}\n{self.said}")
+        wait_until(lambda: self.process.poll() is not None, seconds, lambda: f"the end of $ {self.line}\n{self.said}")
+        expect(
+            self.process.returncode == code,
+            f"exit code {self.process.returncode}, expected {code}: $ {self.line}\n{self.said}",
+        )
         return self.said
 
     def end(self):
@@ -58,14 +62,13 @@ def workplace():
     with tempfile.TemporaryDirectory(dir=BUILD / "tests", prefix="e2e-") as folder:
         path = pathlib.Path(folder)
         (path / "train.py").write_text(f"import os\nos.execv('{WORKER}', ['worker', 'sum'])\n")
-        making, = lines_of("")
+        (making,) = lines_of("")
         subprocess.run(["sh", "-c", making], cwd=path, check=True)
         yield path
 
 
 def ranks_in(texts):
-    return sorted(re.findall(r"^(?:\[\d\]<stdout>:)?(\d) of \d, (\d of \d) here$",
-                             "\n".join(texts), re.M))
+    return sorted(re.findall(r"^(?:\[\d\]<stdout>:)?(\d) of \d, (\d of \d) here$", "\n".join(texts), re.M))
 
 
 def expect_secret(folder):
@@ -74,8 +77,10 @@ def expect_secret(folder):
     for entry in pathlib.Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit():
-                expect(token.encode() not in (entry / "cmdline").read_bytes(),
-                       f"the token is on the command line of {entry.name}")
+                expect(
+                    token.encode() not in (entry / "cmdline").read_bytes(),
+                    f"the token is on the command line of {entry.name}",
+                )
     return token
 
 
@@ -93,8 +98,7 @@ def test_workers_started_by_hand_on_two_hosts():
         token = expect_secret(folder)
         workers.append(Shell("a", folder, work))
         said = [worker.ends_with(0) for worker in workers]
-        expect(ranks_in(said) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"),
-                                  ("3", "1 of 2")], said)
+        expect(ranks_in(said) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], said)
         surplus = Shell("b", folder, work).ends_with(1)
         expect("already has its 4 workers" in surplus, surplus)
         server.end()
@@ -116,11 +120,15 @@ def test_a_worker_that_times_out_names_the_ranks_that_are_there():
 
 def page_of(folder, address):
     """A page of monitoring; the command is the documented one for http://a:29400/status."""
-    line, = lines_of("Monitoring")
+    (line,) = lines_of("Monitoring")
     return subprocess.run(
-        ["sh", "-c", line.replace("a:29400/status", address)], cwd=folder, check=True,
-        capture_output=True, text=True,
-        env=clean_environment() | {"PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"}).stdout
+        ["sh", "-c", line.replace("a:29400/status", address)],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=clean_environment() | {"PATH": f"{BUILD / 'bin'}:{os.environ['PATH']}"},
+    ).stdout
 
 
 def states_of(job):
@@ -138,8 +146,7 @@ def test_two_shells_with_ranks_set_by_hand():
     with workplace() as folder:
         server = Shell("a", folder, serve)
         server.wait_for("listens on tcp:")
-        said = [shell.ends_with(0) for shell in (Shell("b", folder, second),
-                                                 Shell("a", folder, first))]
+        said = [shell.ends_with(0) for shell in (Shell("b", folder, second), Shell("a", folder, first))]
         expect(ranks_in(said) == [("0", "0 of 1"), ("1", "0 of 1")], said)
         server.end()
 
@@ -170,10 +177,30 @@ def test_hosts_without_sshd_join():
 
 def certify(folder, name="launcher"):
     """Makes server.pem and server.key for a name; the certificate is its own authority, ca.pem."""
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                    "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
-                    "-addext", f"subjectAltName=DNS:{name}", "-keyout", folder / "server.key",
-                    "-out", folder / "server.pem"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            f"/CN={name}",
+            "-addext",
+            f"subjectAltName=DNS:{name}",
+            "-keyout",
+            folder / "server.key",
+            "-out",
+            folder / "server.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )
     (folder / "ca.pem").write_bytes((folder / "server.pem").read_bytes())
 
 
@@ -183,8 +210,10 @@ def test_hosts_join_by_tls():
     with workplace() as folder:
         certify(folder)
         program = folder / "train.py"
-        program.write_text("for line in range(20_000): print('line', line, 'x' * 80)\n"
-                           f"import sys\nsys.stdout.flush()\n{program.read_text()}")
+        program.write_text(
+            "for line in range(20_000): print('line', line, 'x' * 80)\n"
+            f"import sys\nsys.stdout.flush()\n{program.read_text()}"
+        )
         before = Inventory()
         # As mpirun and srun start them, of which their ranks know nothing.
         early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
@@ -212,9 +241,10 @@ def test_an_agent_that_joins_by_tls_wants_a_certificate_and_others_get_an_error(
         (folder / "other").mkdir()
         certify(folder / "other")
         for line, words in (
-                (join.replace("ca.pem", "other/ca.pem"), "does not prove that it is launcher.*--ca"),
-                (join.replace("--ca ca.pem ", ""), "does not prove that it is launcher.*--ca"),
-                (join.replace("ca.pem", "none.pem"), "--ca: the file .*none.pem")):
+            (join.replace("ca.pem", "other/ca.pem"), "does not prove that it is launcher.*--ca"),
+            (join.replace("--ca ca.pem ", ""), "does not prove that it is launcher.*--ca"),
+            (join.replace("ca.pem", "none.pem"), "--ca: the file .*none.pem"),
+        ):
             said = Shell("a", folder, line).ends_with(2)
             expect(re.search(words, said) and said.count("\n") == 1, said)
         job.end()
@@ -235,8 +265,11 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
         agents = [Shell(name, folder, join.replace("--slots 2", "--slots 4")) for name in "ab"]
         for rank in range(8):
             job.wait_for(f"ready {rank} ")
-        asked = dict(re.findall(r'requests_total\{resource="(\w+)",status="200"\} (\d+)',
-                                page_of(folder, "launcher:29400/metrics")))
+        asked = dict(
+            re.findall(
+                r'requests_total\{resource="(\w+)",status="200"\} (\d+)', page_of(folder, "launcher:29400/metrics")
+            )
+        )
         # One rank of each host forwards the host's records: first the chosen backends, then the addresses.
         # It sends one hello and gets all records at once. Rank 0 then removes the records of the
         # rendezvous from the store.
@@ -249,8 +282,17 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
 
 @world()
 def test_a_rank_that_never_starts_is_named_and_its_neighbour_is_not():
-    job = Job("-np", 4, "-H", "a:2,b:2", "--init-timeout", 6, "sh", "-c",
-              f"[ $HOROVOD_RANK = 2 ] && exec sleep 600; exec {WORKER} sum")
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--init-timeout",
+        6,
+        "sh",
+        "-c",
+        f"[ $HOROVOD_RANK = 2 ] && exec sleep 600; exec {WORKER} sum",
+    )
     expect(job.wait() != 0, job.describe())
     named = re.findall(r"<stderr>.*: (ranks? .*) not called hvd", job.err)
     expect(named and set(named) == {"rank 2 has"}, job.describe())
@@ -260,13 +302,15 @@ def test_a_rank_that_never_starts_is_named_and_its_neighbour_is_not():
 def test_named_hosts_that_do_not_join_are_named():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
-        job = Shell("launcher", folder,
-                    launch.replace("-np 4", "-H a:2,b:2 --start-timeout 12"))
+        job = Shell("launcher", folder, launch.replace("-np 4", "-H a:2,b:2 --start-timeout 12"))
         job.wait_for("waits up to 12 s")
         agent = Shell("a", folder, join)
         said = job.ends_with(2)
-        expect("horovodrun: b did not join within 12 s; run there: horovod-agent --join "
-               f"10.77.255.254:29400 --token-file {folder}/token --name b; " in said, said)
+        expect(
+            "horovodrun: b did not join within 12 s; run there: horovod-agent --join "
+            f"10.77.255.254:29400 --token-file {folder}/token --name b; " in said,
+            said,
+        )
         agent.end()
         waiting = Shell("a", folder, join)
         waiting.wait_for("waits for its launcher")
@@ -282,13 +326,14 @@ def test_an_agent_with_another_token_is_refused():
         (folder / "other").write_text("0" * 64)
         os.chmod(folder / "other", 0o600)
         agent = Shell("a", folder, join.replace("--token-file token", "--token-file other"))
-        expect("did not admit this host, 'a:2': the token here is not the launcher's" in
-               agent.ends_with(2), agent.said)
+        expect("did not admit this host, 'a:2': the token here is not the launcher's" in agent.ends_with(2), agent.said)
         said = job.ends_with(2)
-        expect(re.search(r"the agent at tcp:10\.77\.0\.1:\d+ does not hold the job's token; copy", said),
-               said)
-        expect("only 0 of 4 slots joined within 15 s; run on each host: horovod-agent --join "
-               f"10.77.255.254:29400 --token-file {folder}/token; " in said, said)
+        expect(re.search(r"the agent at tcp:10\.77\.0\.1:\d+ does not hold the job's token; copy", said), said)
+        expect(
+            "only 0 of 4 slots joined within 15 s; run on each host: horovod-agent --join "
+            f"10.77.255.254:29400 --token-file {folder}/token; " in said,
+            said,
+        )
 
 
 @world()
@@ -297,7 +342,7 @@ def test_the_command_that_the_launcher_prints_joins_a_host():
     with workplace() as folder:
         job = Shell("launcher", folder, launch.replace("-np 4", "-np 1"))
         job.wait_for("to join by: ")
-        command, = re.findall("to join by: (horovod-agent .*)", job.said)
+        (command,) = re.findall("to join by: (horovod-agent .*)", job.said)
         agent = Shell("a", "/", command)
         expect(ranks_in([job.ends_with(0)]) == [("0", "0 of 1")], job.said)
         agent.ends_with(0)
@@ -305,8 +350,9 @@ def test_the_command_that_the_launcher_prints_joins_a_host():
 
 def test_a_launcher_that_waits_for_hosts_takes_all_descriptors_that_it_may():
     with workplace() as folder:
-        job = Shell("launcher", folder, "ulimit -Sn 256; exec horovodrun --listen 127.0.0.1:0 "
-                    "--token-file token -np 2 true")
+        job = Shell(
+            "launcher", folder, "ulimit -Sn 256; exec horovodrun --listen 127.0.0.1:0 --token-file token -np 2 true"
+        )
         job.wait_for("to join by: ")
         limits = pathlib.Path(f"/proc/{job.process.pid}/limits").read_text()
         soft, hard = re.search(r"Max open files +(\d+) +(\d+)", limits).groups()
@@ -351,19 +397,27 @@ def test_the_status_of_a_job_counts_the_hosts_that_joined():
 def test_an_unexpected_agent_gets_the_names_of_the_expected_ones():
     launch, join = lines_of("Hosts without sshd")
     with workplace() as folder:
-        job = Shell("launcher", folder,
-                    launch.replace("-np 4", "-H n1:2,n2:2 --start-timeout 15"))
+        job = Shell("launcher", folder, launch.replace("-np 4", "-H n1:2,n2:2 --start-timeout 15"))
         job.wait_for("waits up to 15 s")
         named = Shell("b", folder, f"{join} --name n2")
         stranger = Shell("a", folder, join)
         told = stranger.ends_with(2)
-        expect("does not take this host: the job awaits n1, n2, and not 'a'; give the agent one of "
-               "these names by --name" in told, told)
+        expect(
+            "does not take this host: the job awaits n1, n2, and not 'a'; give the agent one of "
+            "these names by --name" in told,
+            told,
+        )
         said = job.ends_with(2)
-        expect("an agent joined as 'a', and this job awaits n1, n2; start it with one of these as "
-               "--name, or add it to -H" in said, said)
-        expect("horovodrun: n1 did not join within 15 s; agents joined under other names: a; run "
-               "there: horovod-agent --join" in said, said)
+        expect(
+            "an agent joined as 'a', and this job awaits n1, n2; start it with one of these as "
+            "--name, or add it to -H" in said,
+            said,
+        )
+        expect(
+            "horovodrun: n1 did not join within 15 s; agents joined under other names: a; run "
+            "there: horovod-agent --join" in said,
+            said,
+        )
         named.end()
 
 
@@ -374,12 +428,21 @@ def test_an_agent_whose_namesake_joins_gets_a_message():
         job = Shell("launcher", folder, launch)
         job.wait_for("waits up to")
         first = Shell("a", folder, f"{join} --name same")
-        wait_until(lambda: json.loads(page_of(folder, "launcher:29400/status"))["connections"] == 1 or
-                   "same" in page_of(folder, "launcher:29400/status"), 20, "the first agent")
+        wait_until(
+            lambda: (
+                json.loads(page_of(folder, "launcher:29400/status"))["connections"] == 1
+                or "same" in page_of(folder, "launcher:29400/status")
+            ),
+            20,
+            "the first agent",
+        )
         second = Shell("b", folder, f"{join} --name same")
         told = first.ends_with(2)
-        expect("another agent joined as 'same' and took its place; if these are two hosts, give "
-               "each agent a --name of its own" in told, told)
+        expect(
+            "another agent joined as 'same' and took its place; if these are two hosts, give "
+            "each agent a --name of its own" in told,
+            told,
+        )
         job.wait_for("host same joined again")
         third = Shell("a", folder, join)
         expect(len(ranks_in([job.ends_with(0)])) == 4, job.said)
@@ -430,17 +493,24 @@ def test_all_programs_read_the_token_from_a_descriptor_and_by_one_rule():
     serve = "horovod-rendezvous --show-monitor-token --token-file token"
     with workplace() as folder:
         by_pipe = "cat token | " + serve.replace("--token-file token", "--token-fd 0")
-        expect(Shell("launcher", folder, by_pipe).ends_with(0) ==
-               Shell("launcher", folder, serve).ends_with(0), "two tokens")
-        job = Shell("launcher", folder, launch.replace("-np 4", "-np 2").replace(
-            "--token-file token", "--token-fd 5") + " 5<token")
+        expect(
+            Shell("launcher", folder, by_pipe).ends_with(0) == Shell("launcher", folder, serve).ends_with(0),
+            "two tokens",
+        )
+        job = Shell(
+            "launcher",
+            folder,
+            launch.replace("-np 4", "-np 2").replace("--token-file token", "--token-fd 5") + " 5<token",
+        )
         job.wait_for("waits up to")
         by_name = join.replace("--token-file token", "--token-file <(cat token)")
         agent = Shell("a", folder, f"exec bash -c '{by_name}'")
         expect(len(ranks_in([job.ends_with(0)])) == 2, job.said)
         agent.ends_with(0)
-        for content, words in (("abcd", "holds fewer than 32"),
-                               ("correct horse battery staple is it", "hexadecimal digits")):
+        for content, words in (
+            ("abcd", "holds fewer than 32"),
+            ("correct horse battery staple is it", "hexadecimal digits"),
+        ):
             (folder / "token").write_text(content)
             for line in (launch, join, serve):
                 said = Shell("a", folder, line).ends_with(2)
@@ -452,8 +522,7 @@ def test_a_port_that_is_taken_gets_a_sentence_and_a_range_another_port():
         taken = f"horovod-rendezvous --listen 127.0.0.1:{port} --token-file token"
         said = Shell("launcher", folder, taken).ends_with(2)
         expect(f"127.0.0.1:{port}" in said and "in use" in said and said.count("\n") == 1, said)
-        said = Shell("launcher", folder, taken.replace("horovod-rendezvous", "horovodrun -np 1")
-                     + " true").ends_with(2)
+        said = Shell("launcher", folder, taken.replace("horovod-rendezvous", "horovodrun -np 1") + " true").ends_with(2)
         expect(f"127.0.0.1:{port}" in said and "in use" in said and said.count("\n") == 1, said)
         server = Shell("launcher", folder, f"{taken} --port-range {port}-{min(port + 9, 65535)}")
         server.wait_for(r"listens on tcp:127\.0\.0\.1:(?!%d\b)\d+" % port)
@@ -463,6 +532,7 @@ def test_a_port_that_is_taken_gets_a_sentence_and_a_range_another_port():
 @contextlib.contextmanager
 def socket_at_free_port():
     import socket
+
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 

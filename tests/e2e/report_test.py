@@ -1,14 +1,17 @@
 #!/usr/bin/python3 -B
 """The launcher's messages about a job that fails or takes too long."""
+
 import json
 
 from harness import *
 from terminal import Terminal
 
 MEMORY = pathlib.Path("/sys/fs/cgroup/memory")
-HUNGRY = ("import os, time\nif os.environ['HOROVOD_RANK'] == '1': "
-          "data = bytearray(os.urandom(1)) * (400 << 20)\n"
-          "time.sleep(600)")
+HUNGRY = (
+    "import os, time\nif os.environ['HOROVOD_RANK'] == '1': "
+    "data = bytearray(os.urandom(1)) * (400 << 20)\n"
+    "time.sleep(600)"
+)
 
 
 def in_a_small_cgroup(*arguments):
@@ -19,7 +22,7 @@ def in_a_small_cgroup(*arguments):
         (group / "memory.limit_in_bytes").write_text(str(128 << 20))
     except OSError as error:
         raise Skip(f"no memory cgroup can be made: {error}") from error
-    script = f"echo $$ > {group}/cgroup.procs && exec \"$@\""
+    script = f'echo $$ > {group}/cgroup.procs && exec "$@"'
     job = Job("-c", script, "sh", LAUNCHER, *arguments, program="/bin/sh")
     return job, group
 
@@ -59,8 +62,7 @@ def test_a_job_that_takes_too_long_shows_where_its_ranks_are():
     expect(job.out.count("ready") == 2, job.describe())
     expect(job.err.count("in somewhere_deep") == 2, job.describe())
     for rank, name in enumerate("ab"):
-        expect(f"where the ranks of host {name} are:\nrank {rank}\n  pid " in job.err,
-               job.describe())
+        expect(f"where the ranks of host {name} are:\nrank {rank}\n  pid " in job.err, job.describe())
     expect("the job was ended after 15 s" in job.said()[-1], job.describe())
 
 
@@ -87,8 +89,13 @@ def test_a_failure_inside_a_collective_shows_the_user_s_own_line_first():
     job = Job("-np", 2, "--output-filename", folder / "out", PYTHON, script)
     job.ends_with(1)
     shown = report_of(job).partition("its last lines on standard error:\n")[2].splitlines()
-    expect(f'File "{script}"' in shown[0] and "in train_one_batch" in shown[0] and
-           ".sum().backward()" in shown[1] and "NotImplementedError" in shown[-1], job.describe())
+    expect(
+        f'File "{script}"' in shown[0]
+        and "in train_one_batch" in shown[0]
+        and ".sum().backward()" in shown[1]
+        and "NotImplementedError" in shown[-1],
+        job.describe(),
+    )
     expect("/horovod/" not in "".join(shown), job.describe())
     files = [(folder / "out" / f"rank.{rank}" / "stderr").read_text() for rank in range(2)]
     expect(all("/horovod/torch/" in each for each in files), f"the files have the whole traceback: {files}")
@@ -126,17 +133,24 @@ def test_the_tracebacks_that_another_rank_has_caused_are_one_line():
     # Rank 1 prints no reason.
     job = Job("-np", 4, "--kill-grace", 30, PYTHON, "-c", CAUSE, "kill")
     job.ends_with(137)
-    expect(job.err.count("HorovodInternalError: ") == 1 and "[1]<stderr>:a warning" in job.err and
-           "_ops.py" not in job.err and "stopped because of rank 1 " in job.err, job.describe())
+    expect(
+        job.err.count("HorovodInternalError: ") == 1
+        and "[1]<stderr>:a warning" in job.err
+        and "_ops.py" not in job.err
+        and "stopped because of rank 1 " in job.err,
+        job.describe(),
+    )
 
 
 def test_a_package_that_the_ranks_python_lacks_is_named_with_what_to_set():
     for flags in (("-np", 2), ("-np", 1), ("-np", 2, "--log-format", "json")):
-        job = Job(*flags, "python3", "-c", "import horovod.torch",
-                  environment=clean_environment(PYTHONPATH=""))
+        job = Job(*flags, "python3", "-c", "import horovod.torch", environment=clean_environment(PYTHONPATH=""))
         job.ends_with(1)
-        expect(f"; /usr/bin/python3 has no module 'horovod', which this horovodrun has in "
-               f"{BUILD}/python: set PYTHONPATH={BUILD}/python" in job.err, job.describe())
+        expect(
+            f"; /usr/bin/python3 has no module 'horovod', which this horovodrun has in "
+            f"{BUILD}/python: set PYTHONPATH={BUILD}/python" in job.err,
+            job.describe(),
+        )
 
 
 @world()
@@ -182,26 +196,30 @@ def test_a_running_job_is_looked_into_from_another_terminal():
     job = Job("-np", 3, "-H", "a:2,b:1", PYTHON, "-c", LOST)
     job.wait_for("ready", 3)
     seen = ask("ps")
-    expect(seen.returncode == 0 and f"horovodrun, pid {job.process.pid}, 3 ranks: " in seen.stdout,
-           seen)
-    expect(re.search(r"host a\nrank 0\n  pid \d+, .*\nrank 1\n  pid \d+, .*\nhost b\nrank 2\n  pid ",
-                     seen.stdout) and "somewhere_deep" not in seen.stdout.partition("host a")[2]
-           .replace("def somewhere_deep", "").replace("somewhere_deep()", ""), seen)
+    expect(seen.returncode == 0 and f"horovodrun, pid {job.process.pid}, 3 ranks: " in seen.stdout, seen)
+    expect(
+        re.search(r"host a\nrank 0\n  pid \d+, .*\nrank 1\n  pid \d+, .*\nhost b\nrank 2\n  pid ", seen.stdout)
+        and "somewhere_deep"
+        not in seen.stdout.partition("host a")[2].replace("def somewhere_deep", "").replace("somewhere_deep()", ""),
+        seen,
+    )
     expected = [("a", "running", ["in_job", "in_job"]), ("b", "running", ["in_job"])]
     wait_until(lambda: states_of(job) == expected, 30, lambda: f"the states of hosts and ranks: {ask('ps', '--json')}")
     for words in (("stack",), ("stack", str(job.process.pid))):
         seen = ask(*words)
         expect(seen.returncode == 0 and seen.stdout.count("in somewhere_deep") == 3, seen)
     expect("several" not in ask("stack").stderr, "there is one job")
-    beside = ask("exec", "--rank", "1-2", "sh", "-c",
-                 "echo on $(hostname) as $HOROVOD_RANK; exit $HOROVOD_RANK")
+    beside = ask("exec", "--rank", "1-2", "sh", "-c", "echo on $(hostname) as $HOROVOD_RANK; exit $HOROVOD_RANK")
     lines = sorted(beside.stdout.splitlines())
     expect(beside.returncode == 1 and lines == ["[1]<stdout>:on a as 1", "[2]<stdout>:on b as 2"], beside)
     lines = sorted(ask("exec", "hostname").stdout.splitlines())
     expect(lines == ["[0]<stdout>:a", "[2]<stdout>:b"], lines)
     expect(ask("exec", "--rank=2", "--", "hostname").stdout == "b\n", "alone")
-    for words, said in ((("exec",), "COMMAND"), (("exec", "--rank", "9", "true"), "--rank"),
-                        (("exec", "no-such-program"), "no-such-program")):
+    for words, said in (
+        (("exec",), "COMMAND"),
+        (("exec", "--rank", "9", "true"), "--rank"),
+        (("exec", "no-such-program"), "no-such-program"),
+    ):
         wrong = ask(*words)
         expect(wrong.returncode in (2, 127) and said in wrong.stderr, wrong)
     wrong = ask("stack", "1")
@@ -224,8 +242,11 @@ def test_a_command_beside_ranks_speaks_at_once_and_goes_with_its_caller():
     for number, way in enumerate((signal.SIGINT, signal.SIGKILL)):
         mark = f"sleep {7100 + number}.{os.getpid()}"
         caller = subprocess.Popen(  # pylint: disable=consider-using-with
-            [LAUNCHER, "exec", "sh", "-c", f"echo first; {mark}; true"], env=clean_environment(),
-            stdout=subprocess.PIPE, text=True)
+            [LAUNCHER, "exec", "sh", "-c", f"echo first; {mark}; true"],
+            env=clean_environment(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         lines = sorted(caller.stdout.readline() for _ in range(2))
         expect(lines == ["[0]<stdout>:first\n", "[1]<stdout>:first\n"], lines)
         expect(caller.poll() is None, "it waits for its command")
@@ -233,8 +254,10 @@ def test_a_command_beside_ranks_speaks_at_once_and_goes_with_its_caller():
         expect(caller.wait(60) == -way, "a caller ends by its signal")
         wait_until(lambda mark=mark: not runs(mark), 60, "its command ends")
     much = ask("exec", "--rank", "1", "sh", "-c", "head -c 3000000 /dev/zero; echo end >&2; exit 7")
-    expect(len(much.stdout) == 3000000 and much.stderr == "end\n" and much.returncode == 7,
-           (len(much.stdout), much.stderr, much.returncode))
+    expect(
+        len(much.stdout) == 3000000 and much.stderr == "end\n" and much.returncode == 7,
+        (len(much.stdout), much.stderr, much.returncode),
+    )
     expect(job.process.poll() is None, "the job goes on")
     job.signal(signal.SIGTERM)
     job.wait()

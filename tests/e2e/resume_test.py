@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Links between launcher and agent that break while ranks run."""
+
 import secrets
 
 from harness import *
@@ -21,9 +22,10 @@ def expect_all_lines(job):
     expected = [f"line {i}" for i in range(1, LINES + 1)] + [str(i) for i in range(1, 200001)]
     if lines == expected:
         return
-    first = next((i for i, pair in enumerate(zip(lines, expected)) if pair[0] != pair[1]),
-                 min(len(lines), len(expected)))
-    raise Failure(f"{len(lines)} of {len(expected)} lines; line {first}: {lines[first:first + 3]}\n{job.err}")
+    first = next(
+        (i for i, pair in enumerate(zip(lines, expected)) if pair[0] != pair[1]), min(len(lines), len(expected))
+    )
+    raise Failure(f"{len(lines)} of {len(expected)} lines; line {first}: {lines[first : first + 3]}\n{job.err}")
 
 
 def cut_for(relay, seconds, job):
@@ -43,16 +45,41 @@ class Joined:
         (self.folder / "token").touch(0o600)
         (self.folder / "token").write_text(self.token)
         self.slots = slots
-        self.job = Job("-np", slots, "-H", f"far:{slots}", "--listen", f"127.0.0.1:{port}", "--token-file",
-                       self.folder / "token", *flags, *command)
-        self.port = int(wait_until(lambda: re.search(r" at tcp:127\.0\.0\.1:(\d+) for ", self.job.err), 60,
-                                   self.job.describe)[1])
+        self.job = Job(
+            "-np",
+            slots,
+            "-H",
+            f"far:{slots}",
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--token-file",
+            self.folder / "token",
+            *flags,
+            *command,
+        )
+        self.port = int(
+            wait_until(lambda: re.search(r" at tcp:127\.0\.0\.1:(\d+) for ", self.job.err), 60, self.job.describe)[1]
+        )
 
     def join(self, port):
         return subprocess.Popen(
-            [AGENT, "--join", f"127.0.0.1:{port}", "--token-file", self.folder / "token", "--name", "far",
-             "--slots", str(self.slots)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, env=clean_environment())
+            [
+                AGENT,
+                "--join",
+                f"127.0.0.1:{port}",
+                "--token-file",
+                self.folder / "token",
+                "--name",
+                "far",
+                "--slots",
+                str(self.slots),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=clean_environment(),
+        )
 
 
 @world()
@@ -154,8 +181,10 @@ def test_a_cut_longer_than_the_lease_ends_the_job_with_a_sentence():
     joined.job.wait_for("begins")
     relay.cut()
     joined.job.ends_with(1)
-    expect(re.search("host far was lost.*(did not resume within 3 s|no sign of life for 3 s)", joined.job.err),
-           joined.job.describe())
+    expect(
+        re.search("host far was lost.*(did not resume within 3 s|no sign of life for 3 s)", joined.job.err),
+        joined.job.describe(),
+    )
     said = agent.communicate(timeout=60)[0]
     expect("did not resume within 3 s" in said or "no sign of life for 3 s" in said, said)
     joined.job.leaves_nothing()

@@ -1,20 +1,45 @@
 #!/usr/bin/python3 -B
 """Jobs that start again after a failure: on spare hosts, and from the beginning."""
+
 from harness import *
 
 COUNT = "/tmp/e2e-count"
 # The argument is the number of failures. Every rank prints its host and its generation.
-FAILS = ["sh", "-c", 'echo at $(hostname) in $HOROVOD_GENERATION; [ $RANK = 1 ] || exec sleep 3; '
-         f'echo x >> {COUNT}; [ $(wc -l < {COUNT}) -gt $0 ] || exit 5']
+FAILS = [
+    "sh",
+    "-c",
+    "echo at $(hostname) in $HOROVOD_GENERATION; [ $RANK = 1 ] || exec sleep 3; "
+    f"echo x >> {COUNT}; [ $(wc -l < {COUNT}) -gt $0 ] || exit 5",
+]
 
 
 @world()
 def test_a_job_that_fails_is_started_again_as_often_as_allowed():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 3, "--kill-grace", 60, "--output-filename",
-              "/tmp/e2e-out", *FAILS, 2)
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--max-restarts",
+        3,
+        "--kill-grace",
+        60,
+        "--output-filename",
+        "/tmp/e2e-out",
+        *FAILS,
+        2,
+    )
     job.ends_with(0)
-    expect(job.said() == ["rank 1 on host b exited with code 5", "restart 1 of 3",
-                          "rank 1 on host b exited with code 5", "restart 2 of 3"], job.describe())
+    expect(
+        job.said()
+        == [
+            "rank 1 on host b exited with code 5",
+            "restart 1 of 3",
+            "rank 1 on host b exited with code 5",
+            "restart 2 of 3",
+        ],
+        job.describe(),
+    )
     for generation in range(3):
         expect(f"[1]<stdout>:at b in {generation}\n" in job.out, job.describe())
     kept = pathlib.Path("/tmp/e2e-out/rank.1/stdout").read_text()
@@ -23,8 +48,7 @@ def test_a_job_that_fails_is_started_again_as_often_as_allowed():
     os.unlink(COUNT)
     job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 1, "--kill-grace", 60, *FAILS, 99)
     job.ends_with(5)
-    expect(job.said()[-2:] == ["restart 1 of 1", "rank 1 on host b exited with code 5"],
-           job.describe())
+    expect(job.said()[-2:] == ["restart 1 of 1", "rank 1 on host b exited with code 5"], job.describe())
 
 
 @world("a b c")
@@ -39,27 +63,35 @@ def test_a_host_that_fails_at_the_start_is_replaced_by_a_spare():
 
 @world("a b c")
 def test_a_host_that_dies_is_replaced_and_the_job_restarted():
-    job = Job("-H", "a:1,b:1,c:1", "--spares", 1, "--max-restarts", 1, "--lease", 3, "sh", "-c",
-              "echo at $(hostname); [ $HOROVOD_GENERATION = 1 ] || sleep 100")
+    job = Job(
+        "-H",
+        "a:1,b:1,c:1",
+        "--spares",
+        1,
+        "--max-restarts",
+        1,
+        "--lease",
+        3,
+        "sh",
+        "-c",
+        "echo at $(hostname); [ $HOROVOD_GENERATION = 1 ] || sleep 100",
+    )
     job.wait_for("at ", 2)
     expect("at c" not in job.out, "a spare was used")
     faults.crash("b")
     job.ends_with(0)
     expect(re.search("host b was lost", job.said()[0]), job.describe())
-    expect(job.said()[1:] == ["host c, a spare, takes the place of host b", "restart 1 of 1"],
-           job.describe())
+    expect(job.said()[1:] == ["host c, a spare, takes the place of host b", "restart 1 of 1"], job.describe())
     expect("[1]<stdout>:at c" in job.out, job.describe())
 
 
 @world()
 def test_a_lost_host_without_a_spare_ends_the_job():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 5, "--lease", 3, "sh", "-c",
-              "echo up; exec sleep 100")
+    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 5, "--lease", 3, "sh", "-c", "echo up; exec sleep 100")
     job.wait_for("up", 2)
     faults.crash("b")
     job.ends_with(1)
-    expect(job.said()[1:] == ["no spare host is left with 1 slot for those of host b"],
-           job.describe())
+    expect(job.said()[1:] == ["no spare host is left with 1 slot for those of host b"], job.describe())
 
 
 @world()

@@ -1,4 +1,5 @@
 """Roots with packages of Debian alone, where tests install ours or start programs of another Debian."""
+
 import hashlib
 import pathlib
 import re
@@ -13,17 +14,36 @@ WEEK = 7 * 24 * 3600
 
 
 def call(*command, seconds, **more):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
-                          stdin=subprocess.DEVNULL, timeout=seconds, **more)
+    done = subprocess.run(
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=seconds,
+        **more,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 def mirrors(suite="bookworm"):
     """This machine's own mirror of Debian, and the way to it."""
-    _, words = call("apt-get", "indextargets", "--format", "deb $(REPO_URI) $(RELEASE) $(COMPONENT)",
-                    "Identifier: Packages", "Origin: Debian", seconds=60)
-    lines = sorted({line.replace("bookworm", suite) for line in words.splitlines()
-                    if re.fullmatch(r"deb \S+ bookworm\S* main", line)})
+    _, words = call(
+        "apt-get",
+        "indextargets",
+        "--format",
+        "deb $(REPO_URI) $(RELEASE) $(COMPONENT)",
+        "Identifier: Packages",
+        "Origin: Debian",
+        seconds=60,
+    )
+    lines = sorted(
+        {
+            line.replace("bookworm", suite)
+            for line in words.splitlines()
+            if re.fullmatch(r"deb \S+ bookworm\S* main", line)
+        }
+    )
     _, words = call("apt-config", "dump", seconds=60)
     proxies = re.findall(r"(?m)^Acquire::https?::Proxy.*;$", words)
     return [*(f"--aptopt={line}" for line in proxies)], lines or [f"deb http://deb.debian.org/debian {suite} main"]
@@ -51,9 +71,18 @@ def make_root(path, packages, is_kept=False, suite="bookworm"):
         return
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="root-") as made:
         target = pathlib.Path(made) / "root.tar" if is_kept else path
-        code, words = download("mmdebstrap", "--quiet", "--variant=minbase", "--mode=root",
-                               f"--format={'tar' if is_kept else 'directory'}", *options, f"--include={included}",
-                               suite, target, *lines)
+        code, words = download(
+            "mmdebstrap",
+            "--quiet",
+            "--variant=minbase",
+            "--mode=root",
+            f"--format={'tar' if is_kept else 'directory'}",
+            *options,
+            f"--include={included}",
+            suite,
+            target,
+            *lines,
+        )
         if code != 0:
             raise Skip(f"mmdebstrap: {' '.join((words.strip() or 'failed').splitlines()[-3:])}")
         if is_kept:
@@ -96,10 +125,24 @@ exec "$@"
 def run_on_another_debian(root, *command, seconds):
     """Runs a command with this root as /, where our build and its tests are at their places. Returns its exit code
     and output."""
-    return call("unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", ENTER, "enter", root,
-                *{ROOT, BUILD.resolve()}, "--", *command, seconds=seconds, cwd="/",
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8",
-                     "HVD_BUILD": str(BUILD)})
+    return call(
+        "unshare",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "bash",
+        "-c",
+        ENTER,
+        "enter",
+        root,
+        *{ROOT, BUILD.resolve()},
+        "--",
+        *command,
+        seconds=seconds,
+        cwd="/",
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "HVD_BUILD": str(BUILD)},
+    )
 
 
 def bring_libraries(root, program):

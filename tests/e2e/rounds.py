@@ -2,6 +2,7 @@
 
 HVD_FAULTS=1000 requests 1,000 rounds instead of the time; HVD_SEED repeats a run.
 """
+
 import random
 
 from harness import *
@@ -32,10 +33,30 @@ def run_in_worlds(names, worlds, seconds):
     seed = os.environ.get("HVD_SEED", str(time.time_ns()))
     # A seed from an earlier output has a "-" and belongs to one world.
     seeds = [seed] if "-" in seed else [f"{seed}-{number}" for number in range(worlds)]
-    running = [subprocess.Popen(
-        [HOSTS, "run", "--root", "--names", names, "--", PYTHON, "-B", sys.argv[0], RUN, each,
-         str(seconds), str(-(-wanted // len(seeds)))], env={**os.environ, "HVD_IN_WORLD": "1"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for each in seeds]
+    running = [
+        subprocess.Popen(
+            [
+                HOSTS,
+                "run",
+                "--root",
+                "--names",
+                names,
+                "--",
+                PYTHON,
+                "-B",
+                sys.argv[0],
+                RUN,
+                each,
+                str(seconds),
+                str(-(-wanted // len(seeds))),
+            ],
+            env={**os.environ, "HVD_IN_WORLD": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for each in seeds
+    ]
     said = [each.communicate()[0] for each in running]
     if any(each.returncode == NO_WORLD for each in running):
         raise Skip(said[0].strip().rpartition("\n")[2].removeprefix("hosts: "))

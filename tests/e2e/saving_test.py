@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """SIGTERM at the end of a job reaches the process of a rank that saves, whatever started it, and neither the shells
 above it nor the workers below it."""
+
 from harness import *
 
 WORKER = WORKERS / "saving_rank.py"
@@ -9,18 +10,35 @@ WITH_WORKERS = [f"{form}-{'spawn' if form in ('script', 'wrapper') else 'fork'}"
 
 
 def saves(forms, *more, python=PYTHON, flags=(), number=signal.SIGTERM, code=143):
-    job = Job("-np", len(forms), "--kill-grace", 60, *flags, python, WORKER, ",".join(forms), *more,
-              environment=clean_environment(SAVING_FOLDER=str(scratch()), OMP_NUM_THREADS="1"))
+    job = Job(
+        "-np",
+        len(forms),
+        "--kill-grace",
+        60,
+        *flags,
+        python,
+        WORKER,
+        ",".join(forms),
+        *more,
+        environment=clean_environment(SAVING_FOLDER=str(scratch()), OMP_NUM_THREADS="1"),
+    )
     job.wait_for("ready", len(forms), 120)
     if number:
         job.signal(number)
     job.ends_with(code, 120)
     for rank, form in enumerate(forms):
         lines = re.findall(rf"\[{rank}\]<stdout>:(.*)", job.out)
-        more = {"script": ["after with 0"], "commands": ["after with 0"], "wrapper": ["after with 0"],
-                "supervisor": ["after with 0"], "parent": ["child ends"]}
-        expect(lines == ["ready", "saved", *more.get(form.partition("-")[0], [])],
-               f"rank {rank}, {form}: {lines}\n{job.describe()}")
+        more = {
+            "script": ["after with 0"],
+            "commands": ["after with 0"],
+            "wrapper": ["after with 0"],
+            "supervisor": ["after with 0"],
+            "parent": ["child ends"],
+        }
+        expect(
+            lines == ["ready", "saved", *more.get(form.partition("-")[0], [])],
+            f"rank {rank}, {form}: {lines}\n{job.describe()}",
+        )
     return job
 
 
@@ -34,8 +52,17 @@ def test_a_time_limit_is_such_an_end():
 
 
 def test_a_rank_that_leaves_an_elastic_job_is_ended_below_its_shell():
-    job = Job("-np", 2, "--min-np", 1, "--kill-grace", 60, "sh", "-c",
-              f"{PYTHON} {WORKERS / 'elastic_rank.py'} 1000; echo after with $?")
+    job = Job(
+        "-np",
+        2,
+        "--min-np",
+        1,
+        "--kill-grace",
+        60,
+        "sh",
+        "-c",
+        f"{PYTHON} {WORKERS / 'elastic_rank.py'} 1000; echo after with $?",
+    )
     job.wait_for("begins 0 ", 2)
     answer = ask("resize", job.process.pid, 1)
     expect(answer.returncode == 0, f"{answer}\n{job.describe()}")

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Scripts of sbatch on nodes with GPUs, of root and of an ordinary user: the one of examples/slurm
 (docs/schedulers.md), which the ordinary user submits, and jobs that end before their time."""
+
 import contextlib
 import shlex
 import shutil
@@ -59,9 +60,17 @@ def shell(made, user, line, seconds=250):
     place = PLACES[user]
     variables = clean_environment(HOME=str(place), USER=user, LOGNAME=user, **made.environment)
     del variables["PYTHONPATH"]
-    done = subprocess.run(["runuser", "-u", user, "--", "bash", "-lc", line], env=variables, cwd=place,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True, timeout=seconds, check=False)
+    done = subprocess.run(
+        ["runuser", "-u", user, "--", "bash", "-lc", line],
+        env=variables,
+        cwd=place,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
     expect(done.returncode == 0, f"{user}$ {line}\n{done.stdout}\n{printed(user)}")
     return done.stdout
 
@@ -75,29 +84,34 @@ def submit(made, user, name, words):
     (PLACES[user] / f"{name}.sh").write_text(
         f"#!/bin/bash -e\nexport PYTHONPATH={BUILD}/python HOROVOD_START_TIMEOUT={SLOW}\n"
         f"{shlex.join(map(str, words))} "
-        f"{PYTHON} sleeper.py\n")
-    return shell(made, user, f"sbatch --parsable -J {name} -t10 -N2 --ntasks-per-node=2 "
-                 f"--gpus-per-node=1 -o %x.out {name}.sh").strip()
+        f"{PYTHON} sleeper.py\n"
+    )
+    return shell(
+        made, user, f"sbatch --parsable -J {name} -t10 -N2 --ntasks-per-node=2 --gpus-per-node=1 -o %x.out {name}.sh"
+    ).strip()
 
 
 @world("a b", "--no-decoys")
 def test_the_script_of_the_examples():
     if not pathlib.Path("/etc/profile.d/lmod.sh").exists():
         raise Skip("there is no lmod: packaging/packages-test.txt names it")
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", "/etc/horovod"], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", "/etc/horovod"], check=True, stdout=subprocess.DEVNULL)
     with cluster() as made:
         user = "tester"
         shutil.copytree(ROOT / "examples", PLACES[user] / "examples")
         subprocess.run(["chown", "-R", user, PLACES[user]], check=True)
         before = Inventory()
-        said = shell(made, user, f"""set -e
+        said = shell(
+            made,
+            user,
+            f"""set -e
             {PYTHON} -m venv --without-pip --system-site-packages ~/venv
             . ~/venv/bin/activate
             export HOROVOD_PREFIX=/etc/horovod
             cd examples/slurm
             module use $PWD/modulefiles
-            sbatch --wait mnist_slurm.sh""")
+            sbatch --wait mnist_slurm.sh""",
+        )
         out = printed(user)
         expect("mnist on 2 nodes: a,b" in out or "mnist on 2 nodes: [a-b]" in out, out)
         expect("epoch 2: loss" in out and "on 8 processes" in out, f"{said}\n{out}")
@@ -114,14 +128,14 @@ def test_every_form_of_a_script():
         for user, place in PLACES.items():
             (place / "forms.sh").write_text(
                 f"#!/bin/bash -e\nexport PYTHONPATH={BUILD}/python PATH={LAUNCHER.parent}:$PATH "
-                f"HOROVOD_START_TIMEOUT={SLOW}\n{lines}")
+                f"HOROVOD_START_TIMEOUT={SLOW}\n{lines}"
+            )
             said = shell(made, user, "sbatch --wait -N2 --ntasks-per-node=3 -o %x.out forms.sh", SLOW * 2)
             _, *parts = printed(user).split("form: ")
             expect(len(parts) == len(FORMS), f"{said}\n{printed(user)}")
             for form, part in zip(FORMS, parts):
                 ranks = sorted(re.findall(r"rank (\d) of 6 on ([ab]), sum 21\b", part))
-                expect(ranks == [(str(rank), "aaabbb"[rank]) for rank in range(6)],
-                       f"{user}: {form}\n{printed(user)}")
+                expect(ranks == [(str(rank), "aaabbb"[rank]) for rank in range(6)], f"{user}: {form}\n{printed(user)}")
         before.wait_for_ends(60)
 
 
@@ -130,29 +144,28 @@ def test_a_time_limit_and_scancel_leave_nothing():
     step, ours = ("srun", "--mpi=pmix"), (LAUNCHER,)
     with cluster() as made:
         before = Inventory()
-        limited = {"root": submit(made, "root", "limited", step),
-                   "tester": submit(made, "tester", "limited", ours)}
-        cancelled = {"root": submit(made, "root", "cancelled", ours),
-                     "tester": submit(made, "tester", "cancelled", step)}
+        limited = {"root": submit(made, "root", "limited", step), "tester": submit(made, "tester", "limited", ours)}
+        cancelled = {
+            "root": submit(made, "root", "cancelled", ours),
+            "tester": submit(made, "tester", "cancelled", step),
+        }
         for user in PLACES:
-            wait_until(lambda: len(re.findall("asleep 4 gpus .*\n", printed(user))) == 8, SLOW,
-                       lambda: printed(user), 0.2)
+            wait_until(
+                lambda: len(re.findall("asleep 4 gpus .*\n", printed(user))) == 8, SLOW, lambda: printed(user), 0.2
+            )
         gpus = re.findall("asleep 4 gpus (.*)", "\n".join(map(printed, PLACES)))
         expect(sorted(gpus) == list("0000111122223333"), f"each job has one of its own: {gpus}")
         for user in PLACES:
             # Slurm checks the limit every 30 s, and ends the job after a minute at the earliest.
-            shell(made, user, f"scontrol update JobId={limited[user]} TimeLimit=1; "
-                  "scancel -n cancelled")
-        wait_until(lambda: not shell(made, "root", "squeue -h").strip(), SLOW,
-                   lambda: shell(made, "root", "squeue"), 1)
+            shell(made, user, f"scontrol update JobId={limited[user]} TimeLimit=1; scancel -n cancelled")
+        wait_until(lambda: not shell(made, "root", "squeue -h").strip(), SLOW, lambda: shell(made, "root", "squeue"), 1)
         # Slurm's records say why a job ended. Its sentence in the output is lost where a script ends first.
         for user in PLACES:
             for job, state in ((limited[user], "TIMEOUT"), (cancelled[user], "CANCELLED")):
                 said = shell(made, "root", f"scontrol show job {job}")
                 expect(f"JobState={state} " in said, f"{said}\n{printed(user)}")
         before.wait_for_ends(60)
-        wait_until(lambda: not before.new_things(), 10,
-                   lambda: f"left behind: {before.new_things()}", 0.5)
+        wait_until(lambda: not before.new_things(), 10, lambda: f"left behind: {before.new_things()}", 0.5)
 
 
 if __name__ == "__main__":

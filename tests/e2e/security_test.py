@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The command lines of docs/security.md, as they are."""
+
 from harness import *
 
 from flags_test import EXEC, stand_in
@@ -17,8 +18,13 @@ def lines_of(heading):
 
 def make(line, folder):
     """Runs a command that makes files."""
-    subprocess.run(["sh", "-c", line], cwd=folder, check=True, capture_output=True, env=clean_environment(
-        PATH=f"/tmp/e2e-programs:{clean_environment()['PATH']}"))
+    subprocess.run(
+        ["sh", "-c", line],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        env=clean_environment(PATH=f"/tmp/e2e-programs:{clean_environment()['PATH']}"),
+    )
 
 
 @world()
@@ -33,7 +39,7 @@ def test_a_job_on_a_shared_cluster_uses_keys_that_were_compared():
         (ssh / "known_hosts").write_text(known.partition("\n")[2])
         said = Shell("launcher", folder, launch).ends_with(2)
         expect("StrictHostKeyChecking is yes" in said and f"with {connect.removesuffix(' true')}" in said, said)
-        refused, = re.findall(r"unknown \(\S+ (\S+)\)", said)
+        (refused,) = re.findall(r"unknown \(\S+ (\S+)\)", said)
         key = host.STATE / "a" / "host_key.pub"
         shown = Shell("a", folder, show.replace("/etc/ssh/ssh_host_ed25519_key.pub", str(key))).ends_with(0)
         expect(refused in shown, (refused, shown))

@@ -1,4 +1,5 @@
 """Finds the host of a process, and the agents and guardians of a host. harness.py imports it."""
+
 import os
 import pathlib
 
@@ -37,7 +38,5 @@ def agents(name):
                 found[pid] = int(stat.rpartition(")")[2].split()[1]), "(hvd-guardian)" in stat
         except OSError:
             continue
-    guardians = [pid for pid, (parent, is_named) in found.items()
-                 if is_named and parent not in found]
-    return {"agent": [pid for pid, (parent, _) in found.items() if parent in guardians],
-            "guardian": guardians}
+    guardians = [pid for pid, (parent, is_named) in found.items() if is_named and parent not in found]
+    return {"agent": [pid for pid, (parent, _) in found.items() if parent in guardians], "guardian": guardians}

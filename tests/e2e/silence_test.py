@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Links between ranks that fall silent: a peer whose host is gone, and cuts that last shorter and longer than
 HOROVOD_LINK_TIMEOUT."""
+
 from harness import *
 
 import network
@@ -58,8 +59,9 @@ def survives_a_cut_of(seconds, job):
     time.sleep(seconds - 1)
     expect(steps(job) == done, f"steps went on while the link was cut\n{job.describe()}")
     faults.heal("a", "b")
-    wait_until(lambda: steps(job) > done + 2 or job.process.poll() is not None, 15 if RETRANSMITS_OFTEN else 60,
-               job.describe)
+    wait_until(
+        lambda: steps(job) > done + 2 or job.process.poll() is not None, 15 if RETRANSMITS_OFTEN else 60, job.describe
+    )
 
 
 @world()
@@ -80,8 +82,11 @@ def test_a_job_survives_cuts_up_to_the_link_timeout_and_no_longer():
     survives_a_cut_of(2, job)
     faults.cut("a", "b")
     expect(job.wait(60) != 0, job.describe())
-    one_sentence(job, "^the connection between rank 0 on host a and rank 1 on host b brought no answer for 6 s; "
-                      ".*HOROVOD_LINK_TIMEOUT.*; rank [01] on host [ab] exited with code 1 because of it; its last ")
+    one_sentence(
+        job,
+        "^the connection between rank 0 on host a and rank 1 on host b brought no answer for 6 s; "
+        ".*HOROVOD_LINK_TIMEOUT.*; rank [01] on host [ab] exited with code 1 because of it; its last ",
+    )
     job.leaves_nothing()
 
 
@@ -92,19 +97,30 @@ def test_a_rank_that_only_waits_hears_of_a_host_that_is_gone():
     token.chmod(0o600)
     server = subprocess.Popen(
         [BUILD / "bin" / "horovod-rendezvous", "--listen", ":29400", "--token-file", token],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     ranks = []
     try:
         expect(server.stdout.readline(), "the server says nothing")
         for rank, name in enumerate("ab"):
-            ranks.append(subprocess.Popen(
-                ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p",
-                 PYTHON, "-c", PROGRAM],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, env=clean_environment(
-                    HOROVOD_RANK=str(rank), HOROVOD_SIZE="2", HOROVOD_LINK_TIMEOUT="5",
-                    HOROVOD_STORE=f"tcp:{network.LAUNCHER_ADDRESS}:29400",
-                    HOROVOD_JOB_SECRET=token.read_text())))
+            ranks.append(
+                subprocess.Popen(
+                    ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p", PYTHON, "-c", PROGRAM],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    env=clean_environment(
+                        HOROVOD_RANK=str(rank),
+                        HOROVOD_SIZE="2",
+                        HOROVOD_LINK_TIMEOUT="5",
+                        HOROVOD_STORE=f"tcp:{network.LAUNCHER_ADDRESS}:29400",
+                        HOROVOD_JOB_SECRET=token.read_text(),
+                    ),
+                )
+            )
         for rank in ranks:
             said = rank.stdout.readline()
             expect(said == "met\n", said)

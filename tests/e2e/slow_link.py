@@ -1,4 +1,5 @@
 """A link with a delay: what is sent to a host waits in a TUN device of the launcher's machine."""
+
 import collections
 import fcntl
 import os
@@ -47,8 +48,18 @@ class SlowLink:
         here = pathlib.Path(f"/sys/class/net/{network.BRIDGE}/address").read_text().strip()
         for other in host.spec()["names"]:
             if other != self.name:
-                ip("neigh", "replace", address, "lladdr", here, "nud", "permanent", "dev", "eth0",
-                   pid=faults.running(other))
+                ip(
+                    "neigh",
+                    "replace",
+                    address,
+                    "lladdr",
+                    here,
+                    "nud",
+                    "permanent",
+                    "dev",
+                    "eth0",
+                    pid=faults.running(other),
+                )
         self.thread.start()
         return self
 

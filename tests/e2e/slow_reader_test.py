@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Readers that are slower than their writers, for longer than a lease: every byte arrives, no lease ends."""
+
 import hashlib
 
 from harness import *
@@ -18,9 +19,24 @@ print(got.hexdigest())
 @world()
 def test_a_slow_reader_of_the_output_gets_every_line():
     process = subprocess.Popen(
-        [LAUNCHER, "-np", "2", "-H", "a:1,b:1", *map(str, LEASE), PYTHON, "-c",
-         "for i in range(4000): print(f'{i:0399d}')"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, env=clean_environment(), cwd=ROOT, process_group=0)
+        [
+            LAUNCHER,
+            "-np",
+            "2",
+            "-H",
+            "a:1,b:1",
+            *map(str, LEASE),
+            PYTHON,
+            "-c",
+            "for i in range(4000): print(f'{i:0399d}')",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environment(),
+        cwd=ROOT,
+        process_group=0,
+    )
     pieces = []
     while piece := os.read(process.stdout.fileno(), 1 << 15):
         pieces.append(piece)
@@ -29,16 +45,24 @@ def test_a_slow_reader_of_the_output_gets_every_line():
     lines = b"".join(pieces).decode().splitlines()
     for rank in range(2):
         tag = f"[{rank}]<stdout>:"
-        expect([line[len(tag):] for line in lines if line.startswith(tag)] ==
-               [f"{i:0399d}" for i in range(4000)], f"rank {rank}'s lines are not what it wrote")
+        expect(
+            [line[len(tag) :] for line in lines if line.startswith(tag)] == [f"{i:0399d}" for i in range(4000)],
+            f"rank {rank}'s lines are not what it wrote",
+        )
 
 
 @world()
 def test_a_slow_reader_of_the_input_gets_every_byte():
     data = os.urandom(3 << 20)
-    done = subprocess.run([LAUNCHER, "-np", "2", "-H", "a:1,b:1", *map(str, LEASE), "--stdin", "all", PYTHON,
-                           "-c", SLOWLY], input=data, env=clean_environment(), cwd=ROOT, capture_output=True,
-                          timeout=90, check=False)
+    done = subprocess.run(
+        [LAUNCHER, "-np", "2", "-H", "a:1,b:1", *map(str, LEASE), "--stdin", "all", PYTHON, "-c", SLOWLY],
+        input=data,
+        env=clean_environment(),
+        cwd=ROOT,
+        capture_output=True,
+        timeout=90,
+        check=False,
+    )
     said = hashlib.sha256(data).hexdigest()
     expect(done.returncode == 0 and done.stdout.decode().count(said) == 2, done)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Jobs under a real Slurm: the commands of its users, and the errors for commands that cannot work.
 bootstrap_test.py tests each of Slurm's ways to start ranks."""
+
 import select
 import shutil
 
@@ -13,6 +14,7 @@ RANK = WORKERS / "foreign_rank.py"
 
 def on_cluster(*arguments):
     """Marks a test that runs on a Slurm cluster of hosts a and b, and passes the cluster to the test."""
+
     def mark(function):
         @world("a b", "--no-decoys", *arguments)
         def test():
@@ -22,20 +24,34 @@ def on_cluster(*arguments):
                 raise Skip(str(missing)) from None
             with cluster:
                 function(cluster)
+
         test.__name__ = function.__name__
         return test
+
     return mark
 
 
 def srun(cluster, *arguments, **more):
-    return Job(*arguments, program=shutil.which("srun", path="/usr/bin"),
-               environment=clean_environment(**cluster.environment), **more)
+    return Job(
+        *arguments,
+        program=shutil.which("srun", path="/usr/bin"),
+        environment=clean_environment(**cluster.environment),
+        **more,
+    )
 
 
 @on_cluster()
 def test_plain_srun_without_munge_says_what_to_use(cluster):
-    job = srun(cluster, "-N2", "--ntasks-per-node=1", "unshare", "--mount", "sh", "-c",
-               f"mount -t tmpfs none /run/munge && exec {PYTHON} {RANK}")
+    job = srun(
+        cluster,
+        "-N2",
+        "--ntasks-per-node=1",
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f"mount -t tmpfs none /run/munge && exec {PYTHON} {RANK}",
+    )
     expect(job.wait() != 0, job.describe())
     expect("MUNGE" in job.err and "srun --mpi=pmix" in job.err, job.describe())
     expect("slurm-wlm-basic-plugins" in job.err, job.describe())
@@ -43,30 +59,44 @@ def test_plain_srun_without_munge_says_what_to_use(cluster):
 
 @on_cluster()
 def test_horovodrun_whose_munge_is_down_says_so(cluster):
-    job = salloc(cluster, "-N2", "--ntasks-per-node=1", "unshare", "--mount", "sh", "-c",
-                 f"mount -t tmpfs none /run/munge && exec {LAUNCHER} true")
+    job = salloc(
+        cluster,
+        "-N2",
+        "--ntasks-per-node=1",
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f"mount -t tmpfs none /run/munge && exec {LAUNCHER} true",
+    )
     expect(job.wait() == 2, job.describe())
-    expect(re.search(r"horovodrun: host b: send agent: srun cannot reach MUNGE, which authenticates "
-                     r"Slurm's users, on the machine where horovodrun runs; start munged there "
-                     r"\(systemctl start munge\), or name hosts by -H to reach them by ssh; "
-                     r"srun printed: .*[Mm]unge", job.err), job.describe())
+    expect(
+        re.search(
+            r"horovodrun: host b: send agent: srun cannot reach MUNGE, which authenticates "
+            r"Slurm's users, on the machine where horovodrun runs; start munged there "
+            r"\(systemctl start munge\), or name hosts by -H to reach them by ssh; "
+            r"srun printed: .*[Mm]unge",
+            job.err,
+        ),
+        job.describe(),
+    )
 
 
 @on_cluster()
 def test_steps_without_a_way_to_meet_name_the_plugin_that_is_missing(cluster):
     prefix = pathlib.Path("/etc/horovod")
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL)
     for plugin in (prefix / "lib/horovod/bootstraps").iterdir():
         plugin.unlink()
     cluster.environment["PYTHONPATH"] = str(prefix / "lib/python3/dist-packages")
-    for kind, missing in (("none", "use srun --mpi=pmix, which takes Slurm's mpi/pmix plugin"),
-                          ("pmi2", "takes a bootstrap plugin of Horovod's that cannot be used")):
+    for kind, missing in (
+        ("none", "use srun --mpi=pmix, which takes Slurm's mpi/pmix plugin"),
+        ("pmi2", "takes a bootstrap plugin of Horovod's that cannot be used"),
+    ):
         job = srun(cluster, f"--mpi={kind}", "-N2", "--ntasks-per-node=1", PYTHON, RANK)
         expect(job.wait() != 0, job.describe())
         for rank in range(2):
-            expect(re.search(f"started 2 tasks, of which this is {rank}, and .*{missing}", job.err),
-                   job.describe())
+            expect(re.search(f"started 2 tasks, of which this is {rank}, and .*{missing}", job.err), job.describe())
 
 
 SAY = """
@@ -85,15 +115,31 @@ os.write(1, f"{said}\\n".encode())  # whole
 def test_variables_by_hand_that_disagree_with_the_step(cluster):
     for kind in ("pmix", "pmi2", "none"):
         for rank, size in (("0", 2), ("0", 3), ("$((1 - SLURM_PROCID))", 2)):
-            job = srun(cluster, f"--mpi={kind}", "-N2", "--ntasks-per-node=1", "sh", "-c",
-                       f'HOROVOD_RANK={rank} HOROVOD_SIZE={size} exec "$@"', "sh", PYTHON, "-c", SAY)
+            job = srun(
+                cluster,
+                f"--mpi={kind}",
+                "-N2",
+                "--ntasks-per-node=1",
+                "sh",
+                "-c",
+                f'HOROVOD_RANK={rank} HOROVOD_SIZE={size} exec "$@"',
+                "sh",
+                PYTHON,
+                "-c",
+                SAY,
+            )
             job.ends_with(0)
             for task in range(2):
                 by_hand = 1 - task if "SLURM" in rank else 0
-                words = (f"HOROVOD_RANK and HOROVOD_SIZE say rank {by_hand} of {size}, but .* says rank "
-                         f"{task} of 2" if (by_hand, size) != (task, 2) else f"HOROVOD_SIZE is {size}, but")
-                expect(len(re.findall(f"refused: {words}.*unset HOROVOD_RANK and HOROVOD_SIZE",
-                                      job.out)) == 1, f"{words!r} is missing\n{job.describe()}")
+                words = (
+                    f"HOROVOD_RANK and HOROVOD_SIZE say rank {by_hand} of {size}, but .* says rank {task} of 2"
+                    if (by_hand, size) != (task, 2)
+                    else f"HOROVOD_SIZE is {size}, but"
+                )
+                expect(
+                    len(re.findall(f"refused: {words}.*unset HOROVOD_RANK and HOROVOD_SIZE", job.out)) == 1,
+                    f"{words!r} is missing\n{job.describe()}",
+                )
 
 
 @on_cluster()
@@ -119,8 +165,14 @@ def type_into_shell(cluster, *arguments, lines):
     leader, follower = os.openpty()
     environment = clean_environment(PS1="ready> ", **cluster.environment)
     shell = subprocess.Popen(
-        ["/usr/bin/srun", *map(str, arguments), "--pty", "bash", "--norc"], stdin=follower,
-        stdout=follower, stderr=follower, env=environment, cwd=ROOT, start_new_session=True)
+        ["/usr/bin/srun", *map(str, arguments), "--pty", "bash", "--norc"],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environment,
+        cwd=ROOT,
+        start_new_session=True,
+    )
     os.close(follower)
     said, typed, deadline = "", [], time.monotonic() + 120
     while time.monotonic() < deadline and select.select([leader], [], [], 120)[0]:
@@ -139,11 +191,18 @@ def type_into_shell(cluster, *arguments, lines):
 @on_cluster()
 def test_in_a_shell_of_srun_a_program_is_alone_and_launchers_start_several(cluster):
     says = pathlib.Path("/etc/says.py")
-    says.write_text("import os\nimport horovod.numpy as hvd\nhvd.init()\n"
-                    "os.write(1, f'rank {hvd.rank()} of {hvd.size()}\\n'.encode())\nhvd.shutdown()\n")
+    says.write_text(
+        "import os\nimport horovod.numpy as hvd\nhvd.init()\n"
+        "os.write(1, f'rank {hvd.rank()} of {hvd.size()}\\n'.encode())\nhvd.shutdown()\n"
+    )
     for kind in ("none", "pmix", "pmi2"):
-        said = type_into_shell(cluster, f"--mpi={kind}", "-n", 3, lines=(
-            f"{PYTHON} {says}", f"{LAUNCHER} {PYTHON} {says}", f"srun --overlap -n2 {PYTHON} {says}"))
+        said = type_into_shell(
+            cluster,
+            f"--mpi={kind}",
+            "-n",
+            3,
+            lines=(f"{PYTHON} {says}", f"{LAUNCHER} {PYTHON} {says}", f"srun --overlap -n2 {PYTHON} {says}"),
+        )
         expect(len(re.findall("a world of one rank: of the 3 tasks of srun --pty only", said)) == 1, said)
         for size in (1, 3, 2):
             ranks = re.findall(rf"rank (\d) of {size}\b", said)
@@ -154,10 +213,19 @@ def test_in_a_shell_of_srun_a_program_is_alone_and_launchers_start_several(clust
 def test_a_program_in_a_terminal_of_a_shell_of_srun_is_alone(cluster):
     """tmux, screen and script make such terminals; a shell is the leader of each."""
     says = "import horovod.numpy as h; h.init(); print('rank', h.rank(), 'of', h.size()); h.shutdown()"
-    said = type_into_shell(cluster, "--mpi=pmix", "-n", 3, lines=(
-        "script -qc 'exec bash --norc -i' /dev/null", f'{PYTHON} -c "{says}"', "exit",
-        # Without a shell, the program in the terminal is a task of the step.
-        f"script -qc 'HOROVOD_INIT_TIMEOUT=2 exec {PYTHON} -c \"{says}\"' /dev/null"))
+    said = type_into_shell(
+        cluster,
+        "--mpi=pmix",
+        "-n",
+        3,
+        lines=(
+            "script -qc 'exec bash --norc -i' /dev/null",
+            f'{PYTHON} -c "{says}"',
+            "exit",
+            # Without a shell, the program in the terminal is a task of the step.
+            f"script -qc 'HOROVOD_INIT_TIMEOUT=2 exec {PYTHON} -c \"{says}\"' /dev/null",
+        ),
+    )
     expect(len(re.findall("a world of one rank: of the 3 tasks of srun --pty only", said)) == 1, said)
     expect(len(re.findall("rank 0 of 1", said)) == 1, said)
     expect("within 2 s, which HOROVOD_INIT_TIMEOUT may raise" in said, said)
@@ -175,8 +243,7 @@ def test_a_hydra_in_a_step_of_slurm_counts_before_slurm(cluster):
 
 @on_cluster()
 def test_a_rank_that_fails_ends_the_step_with_its_reason(cluster):
-    job = srun(cluster, "--mpi=pmix", "--kill-on-bad-exit=1", "-N2", "--ntasks-per-node=2", PYTHON,
-               RANK, "fail", 3)
+    job = srun(cluster, "--mpi=pmix", "--kill-on-bad-exit=1", "-N2", "--ntasks-per-node=2", PYTHON, RANK, "fail", 3)
     expect(job.wait() != 0, job.describe())
     expect("task 3: Exited with exit code 7" in job.err, job.describe())
     job.leaves_nothing()
@@ -187,9 +254,15 @@ def sbatch(cluster, *arguments, script):
     folder = scratch("/etc")
     (folder / "job.sh").write_text(f"#!/bin/bash -e\n{script}\n")
     done = subprocess.run(
-        ["/usr/bin/sbatch", "--wait", "-o", folder / "out", *map(str, arguments),
-         folder / "job.sh"], env=clean_environment(**cluster.environment), cwd=ROOT, timeout=240,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        ["/usr/bin/sbatch", "--wait", "-o", folder / "out", *map(str, arguments), folder / "job.sh"],
+        env=clean_environment(**cluster.environment),
+        cwd=ROOT,
+        timeout=240,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     out = (folder / "out").read_text() if (folder / "out").exists() else ""
     expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}\n{out}")
     return out
@@ -197,15 +270,18 @@ def sbatch(cluster, *arguments, script):
 
 @on_cluster()
 def test_an_sbatch_script_of_the_usual_form(cluster):
-    out = sbatch(cluster, "--nodes=2", "--ntasks-per-node=2",
-                 script=f"N=$SLURM_JOB_NUM_NODES\necho nodes $N\nsrun --mpi=pmix {PYTHON} {RANK}")
+    out = sbatch(
+        cluster,
+        "--nodes=2",
+        "--ntasks-per-node=2",
+        script=f"N=$SLURM_JOB_NUM_NODES\necho nodes $N\nsrun --mpi=pmix {PYTHON} {RANK}",
+    )
     expect("nodes 2" in out and out.count("of 4,") == 4 and out.count("sum 10") == 4, out)
 
 
 @on_cluster()
 def test_horovodrun_in_an_allocation_finds_its_hosts(cluster):
-    out = sbatch(cluster, "--nodes=2", "--ntasks-per-node=2",
-                 script=f"{LAUNCHER} {PYTHON} {RANK}")
+    out = sbatch(cluster, "--nodes=2", "--ntasks-per-node=2", script=f"{LAUNCHER} {PYTHON} {RANK}")
     expect(out.count("of 4,") == 4 and out.count("sum 10") == 4, out)
 
 
@@ -223,8 +299,7 @@ print('node', os.environ['SLURMD_NODENAME'], 'in a step:', 'slurmstepd' in names
 
 
 def salloc(cluster, *arguments):
-    return Job("--quiet", *arguments, program="/usr/bin/salloc",
-               environment=clean_environment(**cluster.environment))
+    return Job("--quiet", *arguments, program="/usr/bin/salloc", environment=clean_environment(**cluster.environment))
 
 
 @on_cluster()
@@ -232,8 +307,7 @@ def test_agents_are_steps_of_the_allocation(cluster):
     job = salloc(cluster, "-N2", "--ntasks-per-node=2", LAUNCHER, PYTHON, "-c", ABOVE)
     job.ends_with(0)
     for node in "ab":
-        expect(len(re.findall(rf"node {node} in a step: True task: None job \d", job.out)) == 2,
-               job.describe())
+        expect(len(re.findall(rf"node {node} in a step: True task: None job \d", job.out)) == 2, job.describe())
     job = salloc(cluster, "-N2", "--ntasks-per-node=4", LAUNCHER, "-np", 6, PYTHON, RANK)
     job.ends_with(0)
     expect(job.out.count("of 6,") == 6 and job.out.count("sum 21") == 6, job.describe())
@@ -247,8 +321,7 @@ def test_an_allocation_that_is_cancelled_leaves_nothing(cluster):
     before = Inventory()
     job = salloc(cluster, "-J", "gone", "-N2", "--ntasks-per-node=2", LAUNCHER, PYTHON, RANK, "sleep")
     job.wait_for("asleep", 4)
-    subprocess.run(["/usr/bin/scancel", "-n", "gone"], check=True,
-                   env=clean_environment(**cluster.environment))
+    subprocess.run(["/usr/bin/scancel", "-n", "gone"], check=True, env=clean_environment(**cluster.environment))
     job.wait(60)
     before.wait_for_ends(60)
 
@@ -271,8 +344,9 @@ while True:
 
 
 def scancel(cluster, *arguments):
-    subprocess.run(["/usr/bin/scancel", *arguments, "-n", "saves"], check=True,
-                   env=clean_environment(**cluster.environment))
+    subprocess.run(
+        ["/usr/bin/scancel", *arguments, "-n", "saves"], check=True, env=clean_environment(**cluster.environment)
+    )
 
 
 @on_cluster()
@@ -280,15 +354,20 @@ def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_la
     before = Inventory()
     folder = scratch("/etc")
     (folder / "rank.py").write_text(SAVES)
-    (folder / "job.sh").write_text(f"#!/bin/bash\ntrap : USR1\n{LAUNCHER} --kill-grace 10 {PYTHON} "
-                                   f"{folder}/rank.py\n")
+    (folder / "job.sh").write_text(f"#!/bin/bash\ntrap : USR1\n{LAUNCHER} --kill-grace 10 {PYTHON} {folder}/rank.py\n")
     out = folder / "out"
-    subprocess.run(["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out,
-                    folder / "job.sh"], check=True, env=clean_environment(**cluster.environment))
+    subprocess.run(
+        ["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out, folder / "job.sh"],
+        check=True,
+        env=clean_environment(**cluster.environment),
+    )
 
     def shows(words, count):
-        wait_until(lambda: out.exists() and len(re.findall(words, out.read_text())) >= count, 60,
-                   lambda: f"{count} x {words!r}\n{out.exists() and out.read_text()}")
+        wait_until(
+            lambda: out.exists() and len(re.findall(words, out.read_text())) >= count,
+            60,
+            lambda: f"{count} x {words!r}\n{out.exists() and out.read_text()}",
+        )
 
     shows("ready", 4)
     scancel(cluster, "-s", "USR1")  # like sbatch --signal=USR1@50: only to the steps
@@ -302,8 +381,9 @@ def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_la
     text = out.read_text()
     for rank in range(4):
         said = re.findall(rf"\[{rank}\]<stdout>:(.*)", text)
-        expect(said == ["ready", *2 * [f"rank {rank} got SIGUSR1"], f"rank {rank} got SIGTERM",
-                        f"rank {rank} saved"], text)
+        expect(
+            said == ["ready", *2 * [f"rank {rank} got SIGUSR1"], f"rank {rank} got SIGTERM", f"rank {rank} saved"], text
+        )
     expect("horovodrun: ended by SIGTERM" in text and "lost" not in text, text)
 
 
@@ -314,14 +394,19 @@ def test_a_sigterm_of_slurm_to_the_steps_is_named(cluster):
     (folder / "rank.py").write_text(SAVES)
     (folder / "job.sh").write_text(f"#!/bin/bash\n{LAUNCHER} --kill-grace 10 {PYTHON} {folder}/rank.py\n")
     out = folder / "out"
-    subprocess.run(["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out,
-                    folder / "job.sh"], check=True, env=clean_environment(**cluster.environment))
+    subprocess.run(
+        ["/usr/bin/sbatch", "-J", "saves", "-N2", "--ntasks-per-node=2", "-o", out, folder / "job.sh"],
+        check=True,
+        env=clean_environment(**cluster.environment),
+    )
     wait_until(lambda: out.exists() and out.read_text().count("ready") == 4, 60, "4 ranks")
     scancel(cluster, "-s", "TERM")
     before.wait_for_ends(60)
     text = out.read_text()
-    expect(re.search(r"horovodrun: host \w+ was lost: Slurm has sent SIGTERM to every process of its job \d+ there",
-                     text), text)
+    expect(
+        re.search(r"horovodrun: host \w+ was lost: Slurm has sent SIGTERM to every process of its job \d+ there", text),
+        text,
+    )
     expect("ended by signal" not in text and len(re.findall(r"rank \d saved", text)) == 4, text)
 
 
@@ -339,8 +424,20 @@ def test_a_node_that_dies_ends_the_job_with_its_name(cluster):
 
 @on_cluster()
 def test_an_elastic_job_goes_on_without_a_node_that_dies(cluster):
-    job = salloc(cluster, "--no-kill", "-N2", "--ntasks-per-node=2", LAUNCHER, "-np", 4, "--min-np", 2, PYTHON,
-                 WORKERS / "elastic_rank.py", 100)
+    job = salloc(
+        cluster,
+        "--no-kill",
+        "-N2",
+        "--ntasks-per-node=2",
+        LAUNCHER,
+        "-np",
+        4,
+        "--min-np",
+        2,
+        PYTHON,
+        WORKERS / "elastic_rank.py",
+        100,
+    )
     job.wait_for(r"\d+ begins 0 \d+/4 ", 4, 240)
     faults.crash("b")
     job.wait_for(r"\d+ begins 1 \d+/2 ", 2, 60)
@@ -350,8 +447,13 @@ def test_an_elastic_job_goes_on_without_a_node_that_dies(cluster):
 
 
 def slurm_command(cluster, *words):
-    return subprocess.run([str(word) for word in words], check=True, text=True, stdout=subprocess.PIPE,
-                          env=clean_environment(**cluster.environment)).stdout.strip()
+    return subprocess.run(
+        [str(word) for word in words],
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        env=clean_environment(**cluster.environment),
+    ).stdout.strip()
 
 
 # As docs/elastic.md has it.
@@ -359,9 +461,25 @@ NODES = 'scontrol show hostnames "$(squeue --noheader --job=$SLURM_JOB_ID --form
 
 
 def elastic_in_allocation(cluster, steps):
-    job = salloc(cluster, "--job-name=elastic", "--no-kill", "-N2", "--ntasks-per-node=2", LAUNCHER, "-np", 4,
-                 "--min-np", 2, "--slots", 2, "--host-discovery-script", NODES, PYTHON,
-                 WORKERS / "elastic_rank.py", steps)
+    job = salloc(
+        cluster,
+        "--job-name=elastic",
+        "--no-kill",
+        "-N2",
+        "--ntasks-per-node=2",
+        LAUNCHER,
+        "-np",
+        4,
+        "--min-np",
+        2,
+        "--slots",
+        2,
+        "--host-discovery-script",
+        NODES,
+        PYTHON,
+        WORKERS / "elastic_rank.py",
+        steps,
+    )
     job.wait_for(r"\d+ begins 0 \d+/4 ", 4, 240)
     return job, slurm_command(cluster, "/usr/bin/squeue", "--noheader", "--name=elastic", "--format=%A")
 
@@ -390,13 +508,41 @@ def test_an_elastic_job_goes_on_when_slurm_takes_a_node(cluster):
 
 @on_cluster()
 def test_a_node_that_joins_the_allocation_is_reached_by_a_step(cluster):
-    job = salloc(cluster, "--job-name=elastic", "--no-kill", "-N1", "-w", "a", "--ntasks-per-node=1", LAUNCHER, "-np",
-                 1, "--min-np", 1, "--slots", 1, "--host-discovery-script", NODES, PYTHON,
-                 WORKERS / "elastic_rank.py", 300)
+    job = salloc(
+        cluster,
+        "--job-name=elastic",
+        "--no-kill",
+        "-N1",
+        "-w",
+        "a",
+        "--ntasks-per-node=1",
+        LAUNCHER,
+        "-np",
+        1,
+        "--min-np",
+        1,
+        "--slots",
+        1,
+        "--host-discovery-script",
+        NODES,
+        PYTHON,
+        WORKERS / "elastic_rank.py",
+        300,
+    )
     job.wait_for(r"\d+ begins 0 \d+/1 ", 1, 240)
     number = slurm_command(cluster, "/usr/bin/squeue", "--noheader", "--name=elastic", "--format=%A")
-    slurm_command(cluster, "/usr/bin/salloc", "--quiet", "-N1", "-w", "b", f"--dependency=expand:{number}", "sh", "-c",
-                  "cd /tmp && scontrol update JobId=$SLURM_JOB_ID NumNodes=0")
+    slurm_command(
+        cluster,
+        "/usr/bin/salloc",
+        "--quiet",
+        "-N1",
+        "-w",
+        "b",
+        f"--dependency=expand:{number}",
+        "sh",
+        "-c",
+        "cd /tmp && scontrol update JobId=$SLURM_JOB_ID NumNodes=0",
+    )
     job.wait_for(r"\d+ begins \d \d+/2 ", 2, 60)
     nodes = slurm_command(cluster, "/usr/bin/squeue", "--noheader", "--steps", f"--jobs={number}", "--format=%N")
     expect("b" in nodes.split(), f"no step on node b: {nodes}\n{job.describe()}")
@@ -415,8 +561,9 @@ def test_an_elastic_job_goes_on_when_a_node_is_set_down(cluster):
 @on_cluster()
 def test_an_elastic_job_goes_on_when_the_step_of_a_node_is_cancelled(cluster):
     job, number = elastic_in_allocation(cluster, 300)
-    steps = slurm_command(cluster, "/usr/bin/squeue", "--noheader", "--steps", f"--jobs={number}",
-                          "--format=%i %N").splitlines()
+    steps = slurm_command(
+        cluster, "/usr/bin/squeue", "--noheader", "--steps", f"--jobs={number}", "--format=%i %N"
+    ).splitlines()
     of_b = [line.split()[0] for line in steps if line.split()[1:] == ["b"]]
     expect(len(of_b) == 1, f"one step on node b expected: {steps}")
     slurm_command(cluster, "/usr/bin/scancel", "--ctld", "--signal=TERM", of_b[0])
@@ -430,8 +577,7 @@ def test_scancel_leaves_nothing(cluster):
     before = Inventory()
     job = srun(cluster, "--mpi=pmix", "-N2", "--ntasks-per-node=2", PYTHON, RANK, "sleep")
     job.wait_for("asleep", 4)
-    subprocess.run(["/usr/bin/scancel", "-n", "python3"], check=True,
-                   env=clean_environment(**cluster.environment))
+    subprocess.run(["/usr/bin/scancel", "-n", "python3"], check=True, env=clean_environment(**cluster.environment))
     job.wait()
     before.wait_for_ends(60)
 

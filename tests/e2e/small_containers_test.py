@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Containers with fewer resources and rights than a machine: random programs give correct results there."""
+
 import socket
 
 from harness import *
@@ -8,8 +9,9 @@ PROGRAMS = (BUILD / "tests" / "program_worker", 1, 40)
 
 
 def closed_in(what, ranks=2, **variables):
-    job = Job("-np", ranks, PYTHON, WORKERS / "closed_in.py", what, *PROGRAMS,
-              environment=clean_environment(**variables))
+    job = Job(
+        "-np", ranks, PYTHON, WORKERS / "closed_in.py", what, *PROGRAMS, environment=clean_environment(**variables)
+    )
     code = job.wait(120)
     if reason := re.search(r"cannot be closed in: (.*)", job.out):
         raise Skip(reason[1])
@@ -67,8 +69,19 @@ def test_one_machine_under_two_names():
 @world()
 def test_localhost_and_the_hostname():
     """The launcher runs on a host with sshd: its own name is a host like any other."""
-    job = Job("exec", "a", "env", f"PATH={clean_environment()['PATH']}", LAUNCHER, "-np", 2,
-              "-H", "localhost:1,a:1", *PROGRAMS, program=HOSTS)
+    job = Job(
+        "exec",
+        "a",
+        "env",
+        f"PATH={clean_environment()['PATH']}",
+        LAUNCHER,
+        "-np",
+        2,
+        "-H",
+        "localhost:1,a:1",
+        *PROGRAMS,
+        program=HOSTS,
+    )
     job.ends_with(0, 120)
     check_digests(job, 2)
     job.leaves_nothing()

@@ -4,6 +4,7 @@
 HVD_SOAK_SEED repeats a run, and HVD_SOAK_RUNS sets the number of runs. Each line of the output names its
 seed, its moment and its way.
 """
+
 import os
 import random
 import time
@@ -24,6 +25,7 @@ def kill(role):
     def end(job):
         for pid in agents(random.choice("ab"))[role]:
             os.kill(pid, signal.SIGKILL)
+
     return end
 
 

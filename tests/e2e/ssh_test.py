@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The launcher reaches hosts like the user's own `ssh HOST`; after a failure, its advice works."""
+
 from harness import *
 
 SSH = pathlib.Path.home() / ".ssh"
@@ -20,8 +21,9 @@ def configure(*lines):
 
 
 def ssh(*arguments):
-    return subprocess.run(["ssh", "-o", "BatchMode=yes", *arguments, "true"],
-                          stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return subprocess.run(
+        ["ssh", "-o", "BatchMode=yes", *arguments, "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
 
 
 def refused(job, *patterns):
@@ -42,8 +44,7 @@ def test_a_key_that_is_known_without_a_port_opens_its_host_at_any():
     key_a = next(line for line in known if line.startswith("a,")).split(" ", 1)[1]
     (SSH / "known_hosts").write_text(f"[b]:2202 {key_a}\n")
     expect(ssh("-p", "2202", "root@b").returncode == 255, "ssh accepts another key")
-    refused(Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true"), "host b", "has changed",
-            r"-R '\[b\]:2202'")
+    refused(Job("-p", 2202, "-np", 1, "-H", "root@b:1", "true"), "host b", "has changed", r"-R '\[b\]:2202'")
 
 
 @world()
@@ -75,9 +76,11 @@ def test_a_policy_in_a_block_that_a_command_decides_counts():
 def test_a_revoked_key_is_refused_in_every_file_that_ssh_reads():
     known = (SSH / "known_hosts").read_text().splitlines()
     key_b = next(line for line in known if line.startswith("b,")).split(" ", 1)[1]
-    for name, lines in (("known_hosts2", ()),
-                        ("third", (f"UserKnownHostsFile {SSH}/known_hosts {SSH}/third",)),
-                        ("aliased", (f"UserKnownHostsFile {SSH}/aliased", "HostKeyAlias cluster"))):
+    for name, lines in (
+        ("known_hosts2", ()),
+        ("third", (f"UserKnownHostsFile {SSH}/known_hosts {SSH}/third",)),
+        ("aliased", (f"UserKnownHostsFile {SSH}/aliased", "HostKeyAlias cluster")),
+    ):
         revoked = "cluster" if name == "aliased" else "b"
         (SSH / name).write_text(f"cluster {key_b}\n@revoked {revoked} {key_b}\n")
         configure(*lines)
@@ -96,15 +99,22 @@ def test_keys_in_several_files_are_known():
 @world()
 def test_a_new_key_is_named_once_with_its_fingerprint():
     restart("b", "Port 2202")
-    shown = subprocess.run(["ssh-keygen", "-lf", host.STATE / "b" / "host_key.pub"], check=True,
-                           capture_output=True, text=True).stdout.split()[1]
+    shown = subprocess.run(
+        ["ssh-keygen", "-lf", host.STATE / "b" / "host_key.pub"], check=True, capture_output=True, text=True
+    ).stdout.split()[1]
     for lines in (), (BY_SYSTEM_SSH,), (BY_SYSTEM_SSH, "StrictHostKeyChecking no"):
         (SSH / "known_hosts").unlink()
         configure(*lines)
         job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
         job.ends_with(0)
-        expect(re.fullmatch(rf"\[warning\] horovodrun: host b: its host key is new \(ssh-ed25519 {re.escape(shown)}\) "
-                            rf"and was added to {SSH}/known_hosts\n", job.err), job.describe())
+        expect(
+            re.fullmatch(
+                rf"\[warning\] horovodrun: host b: its host key is new \(ssh-ed25519 {re.escape(shown)}\) "
+                rf"and was added to {SSH}/known_hosts\n",
+                job.err,
+            ),
+            job.describe(),
+        )
         # The system's ssh hashes names where the configuration says so.
         found = subprocess.run(["ssh-keygen", "-F", "[b]:2202"], stdout=subprocess.PIPE, text=True)
         expect(found.stdout.count("ssh-ed25519") == 1, f"ssh-keygen -F: {found.stdout}")
@@ -122,8 +132,14 @@ def test_a_message_says_that_no_file_keeps_a_new_key():
         configure(*lines, "UserKnownHostsFile /proc/nothing/known_hosts")
         job = Job("-p", 2202, "-np", 1, "-H", "b:1", "true")
         job.ends_with(0)
-        expect(re.fullmatch(r"\[warning\] horovodrun: host b: its host key is new \(ssh-ed25519 SHA256:\S+\) and was "
-                            r"accepted, but not remembered: .*/proc/nothing/known_hosts.*\n", job.err), job.describe())
+        expect(
+            re.fullmatch(
+                r"\[warning\] horovodrun: host b: its host key is new \(ssh-ed25519 SHA256:\S+\) and was "
+                r"accepted, but not remembered: .*/proc/nothing/known_hosts.*\n",
+                job.err,
+            ),
+            job.describe(),
+        )
 
 
 @world()
@@ -139,7 +155,7 @@ def test_no_setting_accepts_a_changed_or_a_revoked_key():
 
 @world()
 def test_a_configuration_that_hangs_ends_with_the_time_for_the_start():
-    configure("Match exec \"sleep 1000\"")
+    configure('Match exec "sleep 1000"')
     job = Job("-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, "true")
     job.ends_with(2)
     for name in "ab":
@@ -150,16 +166,27 @@ def test_a_configuration_that_hangs_ends_with_the_time_for_the_start():
 @world()
 def test_a_configuration_that_ssh_refuses_is_ssh_s_own_sentence():
     configure("NoSuchOption yes")
-    refused(Job("-np", 1, "-H", "b:1", "true"), "host b: configure",
-            "config: line 1: Bad configuration option")
+    refused(Job("-np", 1, "-H", "b:1", "true"), "host b: configure", "config: line 1: Bad configuration option")
 
 
 @world()
 def test_settings_for_interactive_use_do_not_close_the_link():
-    for line in ("LocalForward 18888 localhost:6006", "ExitOnForwardFailure yes", "StdinNull yes",
-                 "ForkAfterAuthentication yes", "SessionType none", "IgnoreUnknown UseKeychain\n  UseKeychain yes"):
-        configure("Host a b", f"  {line}", "Host a", "  ProxyCommand bash -c 'exec 3<>/dev/tcp/10.77.0.1/%p; "
-                  "cat <&3 & cat >&3'", "Host b", f"  {BY_SYSTEM_SSH}")
+    for line in (
+        "LocalForward 18888 localhost:6006",
+        "ExitOnForwardFailure yes",
+        "StdinNull yes",
+        "ForkAfterAuthentication yes",
+        "SessionType none",
+        "IgnoreUnknown UseKeychain\n  UseKeychain yes",
+    ):
+        configure(
+            "Host a b",
+            f"  {line}",
+            "Host a",
+            "  ProxyCommand bash -c 'exec 3<>/dev/tcp/10.77.0.1/%p; cat <&3 & cat >&3'",
+            "Host b",
+            f"  {BY_SYSTEM_SSH}",
+        )
         job = Job("-np", 2, "-H", "a:1,b:1", "hostname")
         job.ends_with(0)
         expect(sorted(re.findall(r":([ab])$", job.out, re.M)) == ["a", "b"], f"{line}: {job.describe()}")
@@ -179,8 +206,7 @@ case " $* " in *" -G "*) /usr/bin/ssh "$@" | grep -viE "^(sessiontype|stdinnull|
 """)
     (folder / "ssh").chmod(0o755)
     configure("Host b", f"  {BY_SYSTEM_SSH}", "  LocalForward 18888 localhost:6006")
-    job = Job("-np", 1, "-H", "b:1", "hostname",
-              environment=clean_environment(PATH=f"{folder}:{os.environ['PATH']}"))
+    job = Job("-np", 1, "-H", "b:1", "hostname", environment=clean_environment(PATH=f"{folder}:{os.environ['PATH']}"))
     job.ends_with(0)
     expect(job.out.strip().endswith(":b"), job.describe())
 
@@ -195,8 +221,7 @@ def test_a_host_whose_name_is_a_number():
     expect(job.out.strip().endswith("b"), job.describe())
     # The ssh program itself takes the name for the address 0.0.0.28.
     configure("StrictHostKeyChecking accept-new", f"Host 28\n  {BY_SYSTEM_SSH}")
-    refused(Job("-np", 1, "-H", "28:1", "hostname"), "host 28", "takes the name 28 for an address",
-            "HostName")
+    refused(Job("-np", 1, "-H", "28:1", "hostname"), "host 28", "takes the name 28 for an address", "HostName")
 
 
 @world()
@@ -208,8 +233,7 @@ def test_a_port_of_one_host_in_a_hostfile():
     job = Job("--hostfile", hostfile, "hostname")
     job.ends_with(0)
     expect(sorted(re.findall(r":([ab])$", job.out, re.M)) == ["a", "b"], job.describe())
-    refused(Job("--hostfile", hostfile, "--ssh-command", "ssh", "hostname"), "host b has port=2202",
-            "{port}")
+    refused(Job("--hostfile", hostfile, "--ssh-command", "ssh", "hostname"), "host b has port=2202", "{port}")
 
 
 @world()
@@ -221,8 +245,12 @@ def test_without_an_ssh_program_hosts_are_reached_by_defaults():
     # Without an ssh program, the launcher does not read the configuration, and is strict by default.
     (SSH / "known_hosts").unlink()
     configure("StrictHostKeyChecking yes")
-    refused(Job("-np", 1, "-H", "b:1", "/bin/true", environment=environment), "host b",
-            "its host key is unknown", "install OpenSSH's client")
+    refused(
+        Job("-np", 1, "-H", "b:1", "/bin/true", environment=environment),
+        "host b",
+        "its host key is unknown",
+        "install OpenSSH's client",
+    )
 
 
 @world()
@@ -257,8 +285,13 @@ def test_a_host_that_takes_passwords_names_ssh_copy_id():
 @world()
 def test_a_host_that_takes_passwords_alone_names_its_sshd_s_setting():
     restart("b", "PasswordAuthentication yes", "PubkeyAuthentication no")
-    refused(Job("-np", 1, "-H", "b:1", "true"), "host b", "it accepts password", "PubkeyAuthentication yes",
-            "ssh-copy-id b once")
+    refused(
+        Job("-np", 1, "-H", "b:1", "true"),
+        "host b",
+        "it accepts password",
+        "PubkeyAuthentication yes",
+        "ssh-copy-id b once",
+    )
 
 
 def start_file(text):
@@ -278,8 +311,13 @@ def test_an_error_names_the_start_files_of_a_login_shell_that_exits():
 @world()
 def test_an_error_names_the_start_files_of_a_login_shell_that_waits_for_input():
     start_file("sleep 1000\n")
-    refused(Job("-np", 1, "-H", "b:1", "--start-timeout", 10, "true"), "host b: send agent",
-            "~/.bashrc", "wait for input", "run 'ssh b true' to see it")
+    refused(
+        Job("-np", 1, "-H", "b:1", "--start-timeout", 10, "true"),
+        "host b: send agent",
+        "~/.bashrc",
+        "wait for input",
+        "run 'ssh b true' to see it",
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """--stage copies the user's code to hosts that do not have it, and removes it after the job."""
+
 from harness import *
 
 PROGRAM = """import os, sys, lib.answer
@@ -21,8 +22,12 @@ def project():
 
 def copies(name):
     """Folders with staged code on a host."""
-    shown = subprocess.run([HOSTS, "exec", name, "sh", "-c", "ls -d /tmp/horovod-stage-* 2>/dev/null"],
-                           capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        [HOSTS, "exec", name, "sh", "-c", "ls -d /tmp/horovod-stage-* 2>/dev/null"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return shown.stdout.split()
 
 
@@ -37,8 +42,18 @@ def test_code_is_where_its_ranks_look_for_it_and_goes_with_the_job():
     job = Job("-np", 2, "-H", "a:1,b:1", "--stage", "..", PYTHON, "../train.py", cwd=folder / "lib")
     job.ends_with(0)
     expect(job.out.count("answer 42 lib") == 2, job.describe())
-    job = Job("-np", 2, "-H", "a:1,b:1", "--stage", "lib", "sh", "-c",
-              'cat lib/link.py | wc -c; echo $HOROVOD_STAGE_DIR', cwd=folder)
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--stage",
+        "lib",
+        "sh",
+        "-c",
+        "cat lib/link.py | wc -c; echo $HOROVOD_STAGE_DIR",
+        cwd=folder,
+    )
     job.ends_with(0)
     expect(job.out.count("3000011") == 2 and job.out.count("/lib\n") == 2, job.describe())
     job = Job("-np", 1, "-H", "a:1", "--stage", "nowhere", "true", cwd=folder)
@@ -51,8 +66,7 @@ def test_code_is_where_its_ranks_look_for_it_and_goes_with_the_job():
 def test_much_code_takes_little_memory_here():
     folder = project()
     (folder / "weights").write_bytes(b"w" * (96 << 20))
-    job = Job("-np", 2, "-H", "a:1,b:1", "--stage", ".", "sh", "-c", "wc -c <weights; sleep 600",
-              cwd=folder)
+    job = Job("-np", 2, "-H", "a:1,b:1", "--stage", ".", "sh", "-c", "wc -c <weights; sleep 600", cwd=folder)
     job.wait_for("100663296\n", 2, seconds=90)
     status = pathlib.Path(f"/proc/{job.process.pid}/status").read_text()
     peak = int(re.search(r"VmHWM:\s+(\d+)", status)[1])
@@ -75,8 +89,9 @@ def test_the_copy_goes_when_launcher_or_agent_is_killed():
         else:
             os.kill(agents("b")["agent"][0], signal.SIGKILL)
         job.wait()
-        wait_until(lambda: not copies("a") and not copies("b"), 20,
-                   lambda: f"no copy left: {copies('a')} {copies('b')}")
+        wait_until(
+            lambda: not copies("a") and not copies("b"), 20, lambda: f"no copy left: {copies('a')} {copies('b')}"
+        )
         job.leaves_nothing()
 
 

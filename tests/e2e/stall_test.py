@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The stall warning names the rank that delays the others, with its host, pid and current activity."""
+
 import json
 
 from harness import *
@@ -12,16 +13,32 @@ def stalled(then, shutdown=0, warning=3, rank=3):
     """Starts a job in which one rank on host b is late: rank 3, the last, or rank 2, through which rank 3 answers."""
     for name in (GO, REPORT):
         pathlib.Path(name).unlink(missing_ok=True)
-    job = Job("-np", 4, "-H", "a:2,b:2", "--stall-check-warning-time-seconds", warning,
-              "--stall-check-shutdown-time-seconds", shutdown, "--stall-report", REPORT,
-              PYTHON, WORKERS / "stalling_rank.py", "--rank", rank, "--then", then, "--go", GO)
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "a:2,b:2",
+        "--stall-check-warning-time-seconds",
+        warning,
+        "--stall-check-shutdown-time-seconds",
+        shutdown,
+        "--stall-report",
+        REPORT,
+        PYTHON,
+        WORKERS / "stalling_rank.py",
+        "--rank",
+        rank,
+        "--then",
+        then,
+        "--go",
+        GO,
+    )
     job.wait_for("ready", 4, 60)
     return job
 
 
 def warned(job, pattern, seconds=30):
-    wait_until(lambda: re.search(pattern, job.err), seconds,
-               lambda: f"{pattern!r} on stderr\n{job.describe()}")
+    wait_until(lambda: re.search(pattern, job.err), seconds, lambda: f"{pattern!r} on stderr\n{job.describe()}")
 
 
 def reports():
@@ -32,9 +49,12 @@ def reports():
 def test_a_rank_that_sleeps_is_shown_where_it_sleeps():
     job = stalled("nap")
     warned(job, r"in nap_before_the_step")
-    for pattern in (r"Missing ranks:", r"\b3: \[allreduce\.step\.1\]",
-                    r"rank 3 on host b, pid \d+: last submitted allreduce 'allreduce\.step\.0'",
-                    r'stalling_rank\.py", line \d+ in nap_before_the_step'):
+    for pattern in (
+        r"Missing ranks:",
+        r"\b3: \[allreduce\.step\.1\]",
+        r"rank 3 on host b, pid \d+: last submitted allreduce 'allreduce\.step\.0'",
+        r'stalling_rank\.py", line \d+ in nap_before_the_step',
+    ):
         expect(re.search(pattern, job.err), f"{pattern!r} is missing\n{job.describe()}")
     expect(not re.search(r"\b[012]: \[", job.err), f"a rank is blamed\n{job.describe()}")
     report = reports()[0]
@@ -51,8 +71,11 @@ def test_a_rank_that_sleeps_is_shown_where_it_sleeps():
 def test_a_rank_that_never_comes_ends_the_job_after_the_shutdown_time():
     job = stalled("nap", shutdown=8)
     job.ends_with(1)
-    for pattern in (r"\b3!: \[allreduce\.step\.1\]", r"Will shutdown\.",
-                    r"allreduce: .*rank 3 on host b, pid \d+, which did not submit it"):
+    for pattern in (
+        r"\b3!: \[allreduce\.step\.1\]",
+        r"Will shutdown\.",
+        r"allreduce: .*rank 3 on host b, pid \d+, which did not submit it",
+    ):
         expect(re.search(pattern, job.err), f"{pattern!r} is missing\n{job.describe()}")
     expect(reports()[-1]["shutdown"], reports())
     job.leaves_nothing()
@@ -70,8 +93,11 @@ def test_a_stopped_rank_is_called_mute():
 @world()
 def test_a_stopped_rank_is_named_without_the_healthy_one_beside_it():
     job = stalled("stop", rank=2)
-    warned(job, r"rank 2 on host b, pid \d+: does not answer.*; "
-                "the answers of these ranks come through it: 3")
+    warned(
+        job,
+        r"rank 2 on host b, pid \d+: does not answer.*; "
+        "the answers of these ranks come through it: 3",
+    )
     expect(re.search(r"Missing ranks:\n\S*<stderr>:2: \[", job.err), job.describe())
     expect("rank 3 on host b" not in job.err, job.describe())
     expect(reports()[0]["tensors"][0]["missing_ranks"] == [2], reports())
@@ -81,9 +107,23 @@ def test_a_stopped_rank_is_named_without_the_healthy_one_beside_it():
 
 @world()
 def test_without_the_check_nothing_is_said():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--no-stall-check",
-              "--stall-check-warning-time-seconds", "0.2", PYTHON, WORKERS / "stalling_rank.py",
-              "--rank", 1, "--then", "nap", "--go", GO)
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--no-stall-check",
+        "--stall-check-warning-time-seconds",
+        "0.2",
+        PYTHON,
+        WORKERS / "stalling_rank.py",
+        "--rank",
+        1,
+        "--then",
+        "nap",
+        "--go",
+        GO,
+    )
     job.wait_for("ready", 2, 60)
     time.sleep(1)  # the test must wait: the absence of a warning gives no event
     pathlib.Path(GO).touch()

@@ -26,8 +26,7 @@ def trained(job, accuracy):
 def keras_digits(where, python):
     folder = scratch(BUILD)  # all hosts have it
     logs = ["--logs", folder / "logs"] if has(python, "tensorboard") else []
-    job = start(where, python, EXAMPLES / "keras_digits.py", "--folder", folder, "--epochs", 6,
-                *logs)
+    job = start(where, python, EXAMPLES / "keras_digits.py", "--folder", folder, "--epochs", 6, *logs)
     trained(job, 0.93)
     expect(job.out.count("raised to 1") == 1, job.describe())
     expect((folder / "checkpoint-6.keras").exists(), "rank 0 writes a checkpoint per epoch")
@@ -51,14 +50,17 @@ def test_hello_with_a_launcher_and_without():
         job = start(("-np", 2), python, WORKERS / "tensorflow_hello.py")
         job.ends_with(0, 200)
         for rank in range(2):
-            expect(f"Hello, rank = {rank}, local_rank = {rank}, size = 2, local_size = 2"
-                   in job.out, job.describe())
+            expect(f"Hello, rank = {rank}, local_rank = {rank}, size = 2, local_size = 2" in job.out, job.describe())
         # The build includes MPI if its development files are installed; this job does not use MPI.
         said = r"rocm False cuda False mpi False (True|False) nccl 0 threads False"
-        expect(len(re.findall(said, job.out)) == 2,
-               job.describe())
-    done = subprocess.run([interpreters(VARIABLE)[0], WORKERS / "tensorflow_hello.py"], capture_output=True,
-                          text=True, env=clean_environment(**QUIET), timeout=200)
+        expect(len(re.findall(said, job.out)) == 2, job.describe())
+    done = subprocess.run(
+        [interpreters(VARIABLE)[0], WORKERS / "tensorflow_hello.py"],
+        capture_output=True,
+        text=True,
+        env=clean_environment(**QUIET),
+        timeout=200,
+    )
     expect("Hello, rank = 0, local_rank = 0, size = 1, local_size = 1" in done.stdout, done)
 
 
@@ -77,8 +79,7 @@ def test_a_script_for_tensorflow_1_trains():
     # The mean loss and the weights are those of both ranks: alone, c would be 0.5 or 1.5.
     for line in found:
         reached = [float(number) for number in line[1:]]
-        expect(all(abs(one - other) < 0.2 for one, other in zip(reached, [0.25, 2, -3, 1])),
-               job.describe())
+        expect(all(abs(one - other) < 0.2 for one, other in zip(reached, [0.25, 2, -3, 1])), job.describe())
     expect((folder / "model.ckpt-100.index").exists(), "rank 0 writes a checkpoint")
 
 

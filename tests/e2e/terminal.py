@@ -1,4 +1,5 @@
 """Runs a program on its own pseudoterminal, and types into it like a user."""
+
 import pty
 
 from harness import *
@@ -29,6 +30,7 @@ class Terminal:
         def look():
             self.read()
             return len(re.findall(pattern, self.text)) >= count
+
         wait_until(look, seconds, lambda: f"{pattern!r} on the terminal:\n{self.text}")
 
     def end(self):

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """One file shows the activity of all ranks on one clock, and is complete for every kind of end."""
+
 import contextlib
 
 import traces
@@ -31,11 +32,11 @@ def killed(victims):
     for round_ in range(3):
         job = traced("-np", 4, WORKER, "steps-for-ever", path=path)
         job.wait_for("ready [0-9]+", 4)
-        pids = {int(rank): int(pid) for rank, pid in
-                re.findall(r"ready ([0-9]+) ([0-9]+)", job.out)}
+        pids = {int(rank): int(pid) for rank, pid in re.findall(r"ready ([0-9]+) ([0-9]+)", job.out)}
         # The file has events of all ranks, and grows.
-        wait_until(lambda: all(f'"X", "name": "{rank}"' in path.read_text() for rank in range(4)),
-                   30, "events of all ranks")
+        wait_until(
+            lambda: all(f'"X", "name": "{rank}"' in path.read_text() for rank in range(4)), 30, "events of all ranks"
+        )
         size = path.stat().st_size + 100_000 * round_
         wait_until(lambda: path.stat().st_size > size, 60, "a longer timeline")
         for rank in victims:
@@ -46,8 +47,10 @@ def killed(victims):
         trace = read(path)
         for rank in range(4):
             words = trace.words("value", rank)
-            expect(any(words[at:at + 7] == sequence(rank, "SHM") for at in range(len(words))),
-                   f"rank {rank}: {words[-20:]}")
+            expect(
+                any(words[at : at + 7] == sequence(rank, "SHM") for at in range(len(words))),
+                f"rank {rank}: {words[-20:]}",
+            )
         path.unlink()
 
 
@@ -80,16 +83,33 @@ def test_a_relative_path_is_relative_to_the_directory_of_rank_0_and_cycles_are_m
 
 def test_each_generation_of_an_elastic_job_has_a_file_of_its_own():
     path = scratch() / "trace.json"
-    job = Job("--min-np", 1, "-H", "localhost:1,127.0.0.1:2", "--timeline-filename", path, PYTHON,
-              WORKERS / "elastic_rank.py", 20, "--slow", 0.02, "--kill", "0@8")
+    job = Job(
+        "--min-np",
+        1,
+        "-H",
+        "localhost:1,127.0.0.1:2",
+        "--timeline-filename",
+        path,
+        PYTHON,
+        WORKERS / "elastic_rank.py",
+        20,
+        "--slow",
+        0.02,
+        "--kill",
+        "0@8",
+    )
     job.ends_with(0)
     job.leaves_nothing()
-    expect(sorted(file.name for file in path.parent.iterdir()) == ["trace.generation-1.json", "trace.json"],
-           job.describe())
+    expect(
+        sorted(file.name for file in path.parent.iterdir()) == ["trace.generation-1.json", "trace.json"], job.describe()
+    )
     for file, ranks in ((path, 3), (path.with_name("trace.generation-1.json"), 2)):
         trace = read(file)
-        sums = {(tensor, rank): events for (tensor, rank), events in trace.sequences.items()
-                if events[0].get("name") == "NEGOTIATE_ALLREDUCE"}
+        sums = {
+            (tensor, rank): events
+            for (tensor, rank), events in trace.sequences.items()
+            if events[0].get("name") == "NEGOTIATE_ALLREDUCE"
+        }
         expect({rank for _, rank in sums} == set(range(ranks)), f"{file}: {sums.keys()}")
 
 
@@ -109,8 +129,9 @@ def test_perfetto_loads_it():
         traced("-np", 3, "--timeline-mark-cycles", WORKER, "sum", path=path).ends_with(0)
         events = [event for event in read(path).events if event["ph"] in "BXi"]
         found = traces.perfetto_finds(python, path)
-        expect(found["errors"] == [] and found["slices"] == len(events),
-               f"perfetto finds {found} in {len(events)} events")
+        expect(
+            found["errors"] == [] and found["slices"] == len(events), f"perfetto finds {found} in {len(events)} events"
+        )
 
         job = traced("-np", 2, WORKER, "steps-for-ever", path=path)
         job.wait_for("ready [0-9]+", 2)
@@ -126,18 +147,18 @@ def test_perfetto_loads_it():
                 os.kill(pid, signal.SIGKILL)
         expect(job.wait(60) != 0, f"a failure was expected\n{job.describe()}")
         found = traces.perfetto_finds(python, path)
-        expect(found["errors"] == [] and found["slices"] >= growing["slices"],
-               f"perfetto: {found} after {growing}")
+        expect(found["errors"] == [] and found["slices"] >= growing["slices"], f"perfetto: {found} after {growing}")
 
 
 @world()
 def test_ranks_of_two_hosts_whose_clocks_are_a_day_apart_are_shown_on_one_clock():
     path = "/tmp/e2e-trace.json"
     # The clock of host b starts at another time, as on another machine.
-    apart = ("if [ $HOROVOD_RANK -ge 2 ]; then exec unshare --time --monotonic 86400 --boottime "
-             f"86400 --fork --kill-child {WORKER} sum; else exec {WORKER} sum; fi")
-    if subprocess.run(["unshare", "--time", "--monotonic", "5", "true"],
-                      capture_output=True).returncode != 0:
+    apart = (
+        "if [ $HOROVOD_RANK -ge 2 ]; then exec unshare --time --monotonic 86400 --boottime "
+        f"86400 --fork --kill-child {WORKER} sum; else exec {WORKER} sum; fi"
+    )
+    if subprocess.run(["unshare", "--time", "--monotonic", "5", "true"], capture_output=True).returncode != 0:
         raise Skip("this kernel has no time namespaces, or does not allow them")
     job = Job("-np", 4, "-H", "a:2,b:2", "--timeline-filename", path, "sh", "-c", apart)
     job.ends_with(0)
@@ -145,11 +166,9 @@ def test_ranks_of_two_hosts_whose_clocks_are_a_day_apart_are_shown_on_one_clock(
     for rank in range(4):
         clock = trace.clocks[rank]
         day = -86400e6 if rank >= 2 else 0
-        expect(abs(clock["offset_us"] - day) <= max(clock["error_us"], 0.001) + 1000,
-               f"rank {rank}: {clock}")
+        expect(abs(clock["offset_us"] - day) <= max(clock["error_us"], 0.001) + 1000, f"rank {rank}: {clock}")
         expect(0 <= clock["error_us"] < 100_000, f"rank {rank}: {clock}")
-        expect(trace.words("value", rank)[-7:] == sequence(rank, "TCP"),
-               f"{trace.words('value', rank)[-7:]}")
+        expect(trace.words("value", rank)[-7:] == sequence(rank, "TCP"), f"{trace.words('value', rank)[-7:]}")
     # No rank starts an operation before the last rank is ready, except for the error of the clocks.
     wrong = sum(trace.clocks[rank]["error_us"] for rank in range(4)) + 1
     ready = [trace.times("value", rank, "X")[-90:] for rank in range(4)]

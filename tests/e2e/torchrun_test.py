@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Processes that torchrun, or a launcher that sets the same variables, has started: they join one job, or an
 error says why they cannot."""
+
 import socket
 
 from harness import *
@@ -27,9 +28,16 @@ def free_port():
 
 def torchruns():
     """Interpreters that have torchrun. The one of torch 1.13 needs Python 3.10 or older."""
-    tried = [python for python in PYTHONS if subprocess.run(
-        [python, "-m", "torch.distributed.run", "--standalone", "--no_python", "true"],
-        stderr=subprocess.DEVNULL, check=False).returncode == 0]
+    tried = [
+        python
+        for python in PYTHONS
+        if subprocess.run(
+            [python, "-m", "torch.distributed.run", "--standalone", "--no_python", "true"],
+            stderr=subprocess.DEVNULL,
+            check=False,
+        ).returncode
+        == 0
+    ]
     if not tried:
         raise Skip("no torchrun works: HVD_TEST_PYTHONS names interpreters that have torch 2")
     return tried
@@ -43,8 +51,10 @@ def joined(job, ranks, local, theirs):
     job.ends_with(0, 120)
     total = ranks * (ranks + 1) // 2
     for rank in range(ranks):
-        line = (f"rank {rank} of {ranks}, local {rank % local} of {local}, is {rank} of {ranks}: "
-                f"{total} {total} {total if theirs else rank + 1}")
+        line = (
+            f"rank {rank} of {ranks}, local {rank % local} of {local}, is {rank} of {ranks}: "
+            f"{total} {total} {total if theirs else rank + 1}"
+        )
         expect(line in job.out, f"{line!r} is missing\n{job.describe()}")
 
 
@@ -78,9 +88,28 @@ def test_torchrun_on_two_hosts():
     jobs = []
     for node, name in enumerate("ab"):
         where = ("-t", host.pid_of(name), "-m", "-u", "-i", "-n", "-p")
-        jobs.append(Job(*where, python, "-m", "torch.distributed.run", "--nnodes", 2, "--nproc_per_node", 2,
-                        "--node_rank", node, "--master_addr", "10.77.0.1", "--master_port", port, RANK, "torch",
-                        program="/usr/bin/nsenter", environment=clean_environment(GLOO_SOCKET_IFNAME="eth0")))
+        jobs.append(
+            Job(
+                *where,
+                python,
+                "-m",
+                "torch.distributed.run",
+                "--nnodes",
+                2,
+                "--nproc_per_node",
+                2,
+                "--node_rank",
+                node,
+                "--master_addr",
+                "10.77.0.1",
+                "--master_port",
+                port,
+                RANK,
+                "torch",
+                program="/usr/bin/nsenter",
+                environment=clean_environment(GLOO_SOCKET_IFNAME="eth0"),
+            )
+        )
     for job in jobs:
         job.ends_with(0, 120)
     said = "".join(job.out for job in jobs)
@@ -94,12 +123,26 @@ def test_torchrun_inside_of_one_rank_of_ours_is_refused():
     script.write_text(SAY)
     python = torchruns()[0]
     for ranks in (1, 2):
-        job = Job("-np", ranks, "--init-timeout", 8, python, "-m", "torch.distributed.run", "--standalone",
-                  "--nproc_per_node", 2, script)
+        job = Job(
+            "-np",
+            ranks,
+            "--init-timeout",
+            8,
+            python,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc_per_node",
+            2,
+            script,
+        )
         job.wait(120)
         # Also the processes for which both say the same rank.
-        refused = re.findall(r"refused: .*two launchers have started this process: horovodrun says rank \d of \d and "
-                             r"torchrun \(RANK\) says rank \d of 2; use one of them", job.out)
+        refused = re.findall(
+            r"refused: .*two launchers have started this process: horovodrun says rank \d of \d and "
+            r"torchrun \(RANK\) says rank \d of 2; use one of them",
+            job.out,
+        )
         expect(len(refused) == 2 * ranks and not re.search(r"rank \d of \d$", job.out, re.MULTILINE), job.describe())
 
 
@@ -107,20 +150,19 @@ def test_variables_without_the_other_ranks_are_a_sentence():
     """A program of one process whose shell has the variables of another job."""
     port = str(free_port())
     for variables, words in (
-            ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE is 2, but MASTER_PORT is not set.*unset WORLD_SIZE"),
-            ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, but RANK is not set.*unset WORLD_SIZE"),
-            ({"WORLD_SIZE": "2", "RANK": "5"}, "RANK is '5', which is not a number from 0 to 1"),
-            ({"WORLD_SIZE": "2", "RANK": "1", "MASTER_PORT": port}, "MASTER_ADDR does not name")):
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE is 2, but MASTER_PORT is not set.*unset WORLD_SIZE"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, but RANK is not set.*unset WORLD_SIZE"),
+        ({"WORLD_SIZE": "2", "RANK": "5"}, "RANK is '5', which is not a number from 0 to 1"),
+        ({"WORLD_SIZE": "2", "RANK": "1", "MASTER_PORT": port}, "MASTER_ADDR does not name"),
+    ):
         (job,) = started_by_hand([variables])
         expect(re.match(f"refused: .*{words}", job.out), job.describe())
-    there = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "WORLD_SIZE": "2",
-             "HOROVOD_INIT_TIMEOUT": "2"}
+    there = {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "WORLD_SIZE": "2", "HOROVOD_INIT_TIMEOUT": "2"}
     for rank in (0, 1):
         for local in ({}, {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}):
             (job,) = started_by_hand([{**there, **local, "RANK": str(rank)}], 20)
             words = rf"WORLD_SIZE say that this process is rank {rank} of 2.*unset.*HOROVOD_BOOTSTRAP=none"
-            expect(re.match(f"refused: .*{words}", job.out),
-                   job.describe())
+            expect(re.match(f"refused: .*{words}", job.out), job.describe())
     for variables in ({"WORLD_SIZE": "1", "RANK": "0"}, {**there, "RANK": "0", "HOROVOD_BOOTSTRAP": "none"}):
         (job,) = started_by_hand([variables])
         expect(job.out == "rank 0 of 1\n", job.describe())

@@ -1,10 +1,10 @@
 """Reads the file of a timeline as strictly as a viewer may."""
+
 import json
 import pathlib
 import subprocess
 
-METADATA = {"process_name", "process_sort_index", "thread_name", "clock_alignment",
-            "dropped_events"}
+METADATA = {"process_name", "process_sort_index", "thread_name", "clock_alignment", "dropped_events"}
 
 
 class Trace:
@@ -13,9 +13,9 @@ class Trace:
     def __init__(self, path):
         text = pathlib.Path(path).read_text()
         self.events = json.loads(text, parse_constant=lambda word: fail(f"{word} is no JSON"))
-        self.names = {}      # pid -> tensor
+        self.names = {}  # pid -> tensor
         self.sequences = {}  # (tensor, rank) -> events
-        self.clocks = {}     # rank -> the last clock_alignment
+        self.clocks = {}  # rank -> the last clock_alignment
         self.open = 0
         depth, last = {}, {}
         for event in self.events:
@@ -44,12 +44,17 @@ class Trace:
 
     def words(self, tensor, rank):
         """Phase and name of each event, such as ["B NEGOTIATE_ALLREDUCE", "X 0", "E", ...]."""
-        return [" ".join([event["ph"], *filter(None, [event.get("name")])])
-                for event in self.sequences.get((tensor, rank), [])]
+        return [
+            " ".join([event["ph"], *filter(None, [event.get("name")])])
+            for event in self.sequences.get((tensor, rank), [])
+        ]
 
     def times(self, tensor, rank, phase, name=None):
-        return [event["ts"] for event in self.sequences.get((tensor, rank), [])
-                if event["ph"] == phase and name in (None, event.get("name"))]
+        return [
+            event["ts"]
+            for event in self.sequences.get((tensor, rank), [])
+            if event["ph"] == phase and name in (None, event.get("name"))
+        ]
 
 
 def fail(words):
@@ -62,8 +67,7 @@ def perfetto_finds(python, path):
     ValueError if it cannot read the file. `python`: see perfetto/count.py.
     """
     script = pathlib.Path(__file__).with_name("perfetto") / "count.py"
-    done = subprocess.run([python, str(script), str(path)], capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run([python, str(script), str(path)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         fail(f"perfetto: {done.stderr[-2000:]}")
     return json.loads(done.stdout)

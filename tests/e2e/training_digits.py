@@ -26,17 +26,23 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "digits.pt"
         done = subprocess.run(
-            sys.argv[1:] + [sys.executable, str(EXAMPLE), "--checkpoint", str(checkpoint),
-                            "--save-weights", f"{folder}/weights.{{rank}}.pt"],
-            stdout=subprocess.PIPE, text=True,
+            sys.argv[1:]
+            + [
+                sys.executable,
+                str(EXAMPLE),
+                "--checkpoint",
+                str(checkpoint),
+                "--save-weights",
+                f"{folder}/weights.{{rank}}.pt",
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         print(done.stdout, end="")
         if done.returncode != 0:
             print(f"the launcher exited with {done.returncode}", file=sys.stderr)
             return 1
-        final = re.search(
-            r"test accuracy (\d\.\d+) after (\d+\.\d+) s of training on (\d+) processes",
-            done.stdout)
+        final = re.search(r"test accuracy (\d\.\d+) after (\d+\.\d+) s of training on (\d+) processes", done.stdout)
         assert final, "rank 0 ends with accuracy and time"
         assert float(final[1]) >= ENOUGH, f"test accuracy {final[1]} is below {ENOUGH}"
         assert len(re.findall(r"epoch \d+/", done.stdout)) == 16, "a line per epoch, from one rank"

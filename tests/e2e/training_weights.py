@@ -92,8 +92,7 @@ def main():
     mine = flat(train_distributed(args))
     everybody = hvd.allgather(mine.reshape(1, -1))
     complaints = [
-        f"rank {rank} differs from rank 0 in {(row != everybody[0]).sum().item()} of {len(mine)} "
-        "weights"
+        f"rank {rank} differs from rank 0 in {(row != everybody[0]).sum().item()} of {len(mine)} weights"
         for rank, row in enumerate(everybody)
         # Compares bits: a NaN equals itself, and -0 does not equal 0.
         if not torch.equal(row.view(torch.int64), everybody[0].view(torch.int64))

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """A launcher, an agent and a library of different releases are refused with both versions."""
+
 import socket
 import threading
 
@@ -27,8 +28,7 @@ def versions():
     """This version, one of another release in as many letters, and one of another patch."""
     own = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True, check=True).stdout.strip()
     major, minor, patch = own.split(".")
-    other = next(str(number) for number in (int(minor) + 1, int(minor) - 1)
-                 if len(str(number)) == len(minor))
+    other = next(str(number) for number in (int(minor) + 1, int(minor) - 1) if len(str(number)) == len(minor))
     return own, f"{major}.{other}.{patch}", f"{major}.{minor}.{int(patch) + 1}"
 
 
@@ -69,9 +69,11 @@ def test_ranks_refuse_a_launcher_of_another_release_and_take_one_of_another_patc
     job = started_by(other)
     job.ends_with(1)
     for rank in 0, 1:
-        said = (f"rank {rank} on host localhost has libhorovod {own} ({LIBRARY.resolve()}), and its "
-                f"launcher is horovodrun {other}; install version {release_of(other)} of the package on "
-                f"host localhost, or start the job by horovodrun {release_of(own)}")
+        said = (
+            f"rank {rank} on host localhost has libhorovod {own} ({LIBRARY.resolve()}), and its "
+            f"launcher is horovodrun {other}; install version {release_of(other)} of the package on "
+            f"host localhost, or start the job by horovodrun {release_of(own)}"
+        )
         expect(said in job.out.replace(str(LIBRARY), str(LIBRARY.resolve())), job.describe())
     started_by(patch).ends_with(0)
     # The launcher's own version counts, and not one that its shell has from elsewhere.
@@ -80,11 +82,19 @@ def test_ranks_refuse_a_launcher_of_another_release_and_take_one_of_another_patc
 
 def test_a_rank_of_another_release_is_named_on_the_others():
     _, other, _ = versions()
-    job = Job("-np", 2, "--on-failure", "wait", "sh", "-c",
-              f'[ $HOROVOD_RANK = 0 ] || export HOROVOD_LAUNCHER_VERSION={other}; exec "$@"', "-", *RANK)
+    job = Job(
+        "-np",
+        2,
+        "--on-failure",
+        "wait",
+        "sh",
+        "-c",
+        f'[ $HOROVOD_RANK = 0 ] || export HOROVOD_LAUNCHER_VERSION={other}; exec "$@"',
+        "-",
+        *RANK,
+    )
     job.ends_with(1)
-    expect(len(re.findall(">:rank 1 on host localhost has libhorovod", job.out)) == 2,
-           job.describe())
+    expect(len(re.findall(">:rank 1 on host localhost has libhorovod", job.out)) == 2, job.describe())
 
 
 def test_the_launcher_refuses_an_agent_of_another_release():
@@ -93,15 +103,26 @@ def test_the_launcher_refuses_an_agent_of_another_release():
     script.write_text(ALTER)
 
     def through(version):
-        return Job("-np", 1, "-H", "far:1", "--launch-agent",
-                   f"{PYTHON} -B {script} {own} {version} {{host}}", "echo", "started")
+        return Job(
+            "-np",
+            1,
+            "-H",
+            "far:1",
+            "--launch-agent",
+            f"{PYTHON} -B {script} {own} {version} {{host}}",
+            "echo",
+            "started",
+        )
 
     job = through(other)
     job.ends_with(2)
-    expect("started" not in job.out and
-           f"host far: its agent is horovod-agent {other}, and this launcher is horovodrun {own}; "
-           f"start horovod-agent of version {release_of(own)} on that host" in job.err.replace(
-               "prepare: ", ""), job.describe())
+    expect(
+        "started" not in job.out
+        and f"host far: its agent is horovod-agent {other}, and this launcher is horovodrun {own}; "
+        f"start horovod-agent of version {release_of(own)} on that host"
+        in job.err.replace("prepare: ", ""),
+        job.describe(),
+    )
     job = through(patch)
     job.ends_with(0)
     expect("started" in job.out, job.describe())
@@ -116,16 +137,44 @@ def test_an_agent_of_another_release_does_not_join():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     # The relay alters the version in the agent's first message: only plain text lets it.
-    job = Job("-np", 1, "-H", "far:1", "--listen", f"127.0.0.1:{port}", "--token-file", token,
-              "--insecure-plaintext", "echo", "started")
-    said = (f"its agent is horovod-agent {other}, and this launcher is horovodrun {own}; start "
-            f"horovod-agent of version {release_of(own)} on that host")
+    job = Job(
+        "-np",
+        1,
+        "-H",
+        "far:1",
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--token-file",
+        token,
+        "--insecure-plaintext",
+        "echo",
+        "started",
+    )
+    said = (
+        f"its agent is horovod-agent {other}, and this launcher is horovodrun {own}; start "
+        f"horovod-agent of version {release_of(own)} on that host"
+    )
     for version, code in (other, 2), (patch, 0):
         wait_until(lambda: f":{port}" in job.err, 30, job.describe)
         agent = subprocess.run(
-            [BUILD / "bin" / "horovod-agent", "--join", Relay(port, own, version).address, "--token-file",
-             token, "--name", "far", "--slots", "1", "--insecure-plaintext"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+            [
+                BUILD / "bin" / "horovod-agent",
+                "--join",
+                Relay(port, own, version).address,
+                "--token-file",
+                token,
+                "--name",
+                "far",
+                "--slots",
+                "1",
+                "--insecure-plaintext",
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         expect(agent.returncode == code, (version, agent, job.describe()))
         expect((said in agent.stderr) == (version == other), agent)
     job.ends_with(0)

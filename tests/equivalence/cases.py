@@ -48,6 +48,7 @@ class Table(list):
 
     def case(self, **options: Any) -> Callable:
         """The decorator that adds a training to the table."""
+
         def add(train: Callable) -> Callable:
             self.append(Case(train, **options))
             return train
@@ -72,8 +73,9 @@ class Training:
         """Weights of a network with one hidden layer."""
         random = numpy.random.default_rng(self.seed)
         shapes = {"w1": (self.inputs, WIDTH), "b1": (WIDTH,), "w2": (WIDTH, 2), "b2": (2,)}
-        return {name: (0.25 * random.standard_normal(shape, "float32")).astype(self.dtype)
-                for name, shape in shapes.items()}
+        return {
+            name: (0.25 * random.standard_normal(shape, "float32")).astype(self.dtype) for name, shape in shapes.items()
+        }
 
     def batch(self, step: int, rows: Any = ROWS, overflows: Any = ()) -> tuple:
         """Inputs and targets of a step. `overflows`: (step, rank) pairs whose inputs are infinite; -1 is the
@@ -91,8 +93,9 @@ class Training:
 
     def words(self, step: int, count: int = 6) -> Any:
         """Indices of rows of a table with `self.inputs` rows."""
-        return numpy.concatenate([numpy.random.default_rng(1000 * step + rank).integers(0, self.inputs, count)
-                                  for rank in self.ranks])
+        return numpy.concatenate(
+            [numpy.random.default_rng(1000 * step + rank).integers(0, self.inputs, count) for rank in self.ranks]
+        )
 
 
 def arrays_of(result: dict) -> dict:
@@ -176,8 +179,10 @@ class Suite:
         alone = self._train_alone(case, layer, list(range(self.size)))
         self.deviation, name = furthest(arrays, alone)
         if self.deviation > tolerance:
-            return (f"{name} differs by {self.deviation:.3g} from that of one process, {tolerance:g} is allowed: "
-                    f"{shown(arrays, name)} is not {shown(alone, name)}")
+            return (
+                f"{name} differs by {self.deviation:.3g} from that of one process, {tolerance:g} is allowed: "
+                f"{shown(arrays, name)} is not {shown(alone, name)}"
+            )
         if self.proves and self.size > 1:
             own, _ = furthest(self._train_alone(case, layer, [0]), alone)
             if own < 10 * tolerance:
@@ -206,8 +211,9 @@ def chosen(table: Table, options: Any) -> list:
     found = []
     for case in table:
         layers = case.layers.split()[:1] if options.quick else case.layers.split()
-        found += [(f"{case.train.__name__}.{layer}", case, layer) for layer in layers
-                  if case.quick or not options.quick]
+        found += [
+            (f"{case.train.__name__}.{layer}", case, layer) for layer in layers if case.quick or not options.quick
+        ]
     return [row for row in found if re.search(options.only, row[0])]
 
 
@@ -231,10 +237,17 @@ def main(hvd: Any, table: Table, make_training: Callable, arguments: Optional[li
         faulthandler.cancel_dump_traceback_later()
         if wrong:
             failures.append(name)
-        report(suite, f"FAIL {name}: {wrong}" if wrong else
-               f"ok {name}: deviation {suite.deviation:.2g}, {time.monotonic() - start:.2f} s")
-    report(suite, f"{len(rows) - len(failures)} of {len(rows)} cases equal one process on {suite.size} ranks, "
-           f"{time.monotonic() - began:.1f} s")
+        report(
+            suite,
+            f"FAIL {name}: {wrong}"
+            if wrong
+            else f"ok {name}: deviation {suite.deviation:.2g}, {time.monotonic() - start:.2f} s",
+        )
+    report(
+        suite,
+        f"{len(rows) - len(failures)} of {len(rows)} cases equal one process on {suite.size} ranks, "
+        f"{time.monotonic() - began:.1f} s",
+    )
     if not rows:
         print(f"no case matches {options.only!r}", file=sys.stderr)
     return 1 if failures or not rows else 0

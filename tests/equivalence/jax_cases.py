@@ -91,6 +91,7 @@ def clipping_inside_ours(training):
 @case(layers="1_KiB")
 def averaged_by_hand(training):
     """hvd.allreduce inside jit, and clipping afterwards."""
+
     def loss(weights, x, y):
         value = loss_of(weights, x, y)
         return hvd.allreduce(value) if training.is_distributed else value
@@ -174,11 +175,13 @@ def uneven_last_batch(training):
     weights, optimizer = start(training), distribute(training, sgd())
     state, step = optimizer.init(weights), step_of(optimizer)
     for number in range(4):
+
         def rows(rank, number=number):
             return 3 if rank == 0 and number >= 2 else 4
 
-        share = numpy.concatenate([numpy.full(rows(rank), 1 / rows(rank) / len(training.ranks), "float32")
-                                   for rank in training.ranks])
+        share = numpy.concatenate(
+            [numpy.full(rows(rank), 1 / rows(rank) / len(training.ranks), "float32") for rank in training.ranks]
+        )
         weights, state = step(weights, state, *training.batch(number, rows), share)
     return result(weights)
 
@@ -258,8 +261,11 @@ def dynamic_loss_scale(training):
         gradients = jax.tree_util.tree_map(lambda g: g / scale, gradients)
         finite = jnp.all(jnp.stack([jnp.isfinite(g).all() for g in jax.tree_util.tree_leaves(gradients)]))
         updates, after = optimizer.update(gradients, state, weights)
-        kept = jax.tree_util.tree_map(lambda new, old: jnp.where(finite, new, old),
-                                      (optax.apply_updates(weights, updates), after), (weights, state))
+        kept = jax.tree_util.tree_map(
+            lambda new, old: jnp.where(finite, new, old),
+            (optax.apply_updates(weights, updates), after),
+            (weights, state),
+        )
         return *kept, jnp.where(finite, scale, scale / 2)
 
     for number in range(5):
@@ -360,8 +366,11 @@ def saved_and_resumed(training):
     weights, state = loop(training, optimizer, 2)
     key = jax.random.key_data(jax.random.key(7)) if 0 in training.ranks else jax.random.key_data(jax.random.key(0))
     saved = pickle.dumps((jax.device_get((weights, state)), 2**40 + 1, numpy.asarray(key)))
-    tree, seen, key = pickle.loads(saved) if 0 in training.ranks else (
-        jax.device_get(jax.tree_util.tree_map(jnp.zeros_like, (weights, state))), 0, numpy.asarray(key))
+    tree, seen, key = (
+        pickle.loads(saved)
+        if 0 in training.ranks
+        else (jax.device_get(jax.tree_util.tree_map(jnp.zeros_like, (weights, state))), 0, numpy.asarray(key))
+    )
     key = jax.random.wrap_key_data(jnp.asarray(key))
     if training.is_distributed:
         tree, seen, key = hvd.broadcast_parameters((tree, seen, key), root_rank=0)

@@ -27,9 +27,13 @@ def case(only=True, **options):
 
 
 def network(training):
-    model = keras.Sequential([keras.Input((training.inputs,), dtype=training.dtype),
-                              keras.layers.Dense(cases.WIDTH, "tanh"),
-                              keras.layers.Dense(2)])
+    model = keras.Sequential(
+        [
+            keras.Input((training.inputs,), dtype=training.dtype),
+            keras.layers.Dense(cases.WIDTH, "tanh"),
+            keras.layers.Dense(2),
+        ]
+    )
     model.set_weights(list(training.initial().values()))
     return model
 
@@ -86,15 +90,17 @@ def fit_of_a_model(training):
 
 @case(double=True, tolerance=DOUBLE)
 def fit_with_adam(training):
-    return weights_of(fit(training, compiled(
-        training, network(training), distribute(training, keras.optimizers.Adam(0.01)))))
+    return weights_of(
+        fit(training, compiled(training, network(training), distribute(training, keras.optimizers.Adam(0.01))))
+    )
 
 
 @case()
 def fit_with_accumulation(training):
     keywords = {"backward_passes_per_step": 2, "average_aggregated_gradients": True}
-    return weights_of(fit(training, compiled(
-        training, network(training), distribute(training, sgd(), **keywords)), passes=2))
+    return weights_of(
+        fit(training, compiled(training, network(training), distribute(training, sgd(), **keywords)), passes=2)
+    )
 
 
 @case(tolerance=cases.FLOAT16)
@@ -162,16 +168,27 @@ def a_layer_frozen_and_unfrozen(training):
 
 
 def embedding(training, passes=1, **keywords):
-    model = keras.Sequential([keras.Input((6,), dtype="int32"), keras.layers.Embedding(training.inputs, cases.WIDTH),
-                              keras.layers.GlobalAveragePooling1D()])
+    model = keras.Sequential(
+        [
+            keras.Input((6,), dtype="int32"),
+            keras.layers.Embedding(training.inputs, cases.WIDTH),
+            keras.layers.GlobalAveragePooling1D(),
+        ]
+    )
     model.set_weights([training.initial()["w1"]])
     rows = 4 * len(training.ranks)
     model = compiled(training, model, distribute(training, keras.optimizers.SGD(0.5), **keywords))
     x = numpy.concatenate([training.words(step, 24).reshape(rows, 6) for step in range(4)]).astype("int32")
     y = numpy.ones((len(x), cases.WIDTH), "float32")
     callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)] if training.is_distributed else []
-    model.fit(x, y, batch_size=rows if training.is_distributed else rows * passes, shuffle=False, verbose=0,
-              callbacks=callbacks)
+    model.fit(
+        x,
+        y,
+        batch_size=rows if training.is_distributed else rows * passes,
+        shuffle=False,
+        verbose=0,
+        callbacks=callbacks,
+    )
     return weights_of(model)
 
 
@@ -192,8 +209,7 @@ def sparse_gradients_and_accumulation(training):
 
 @case()
 def sparse_gradients_sent_as_dense_and_accumulation(training):
-    return embedding(training, 2, backward_passes_per_step=2, average_aggregated_gradients=True,
-                     sparse_as_dense=True)
+    return embedding(training, 2, backward_passes_per_step=2, average_aggregated_gradients=True, sparse_as_dense=True)
 
 
 # Mixed precision: all ranks skip a step in which one overflows.
@@ -248,8 +264,9 @@ def mixed_float16_and_accumulation(training):
 
 @case(tolerance=cases.BFLOAT16)
 def mixed_bfloat16(training):
-    return weights_of(fit(training, compiled(
-        training, mixed_network(training, "mixed_bfloat16"), distribute(training, sgd()))))
+    return weights_of(
+        fit(training, compiled(training, mixed_network(training, "mixed_bfloat16"), distribute(training, sgd())))
+    )
 
 
 # Files.

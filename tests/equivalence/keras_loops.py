@@ -22,7 +22,8 @@ def batches(training, steps=3):
 def broadcast(training, model):
     if training.is_distributed:
         hvd.broadcast_model(model) if hasattr(hvd, "broadcast_model") else [
-            variable.assign(hvd.broadcast(variable, 0)) for variable in model.weights]
+            variable.assign(hvd.broadcast(variable, 0)) for variable in model.weights
+        ]
     return model
 
 
@@ -155,5 +156,6 @@ def fit_with_a_legacy_optimizer(training):
 def accumulation_with_a_legacy_optimizer(training):
     optimizer = keras.optimizers.legacy.SGD(0.1, momentum=0.9)
     keywords = {"backward_passes_per_step": 2, "average_aggregated_gradients": True}
-    return weights_of(fit(training, compiled(
-        training, network(training), distribute(training, optimizer, **keywords)), passes=2))
+    return weights_of(
+        fit(training, compiled(training, network(training), distribute(training, optimizer, **keywords)), passes=2)
+    )

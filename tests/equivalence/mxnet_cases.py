@@ -51,8 +51,14 @@ def backward(network, x, y):
 
 
 def weights_of(*networks, **others):
-    return {**{f"{index}.{name}": param.data().asnumpy() for index, network in enumerate(networks)
-               for name, param in network.params.items()}, **others}
+    return {
+        **{
+            f"{index}.{name}": param.data().asnumpy()
+            for index, network in enumerate(networks)
+            for name, param in network.params.items()
+        },
+        **others,
+    }
 
 
 def loop(training, network, trainer, steps=3):
@@ -137,8 +143,10 @@ def optimizer_of_module(training):
 @case(layers="1_KiB")
 def two_trainers(training):
     first, second = Network(training), Network(training, "other_")
-    trainers = [trainer_of(training, network, **({"prefix": prefix} if training.is_distributed else {}))
-                for network, prefix in ((first, "first"), (second, "second"))]
+    trainers = [
+        trainer_of(training, network, **({"prefix": prefix} if training.is_distributed else {}))
+        for network, prefix in ((first, "first"), (second, "second"))
+    ]
     for x, y in batches(training):
         with autograd.record():
             loss = first.loss(x, y) + (second.loss(x, y) - first.loss(x, y)) * 0.5

@@ -39,14 +39,16 @@ def loop(training, reduce, steps=3):
 
 @case(quick=True, layers="1_KiB 8_MiB")
 def averages(training):
-    return loop(training, lambda gradients: {name: hvd.allreduce(value, name=name)
-                                             for name, value in gradients.items()})
+    return loop(
+        training, lambda gradients: {name: hvd.allreduce(value, name=name) for name, value in gradients.items()}
+    )
 
 
 @case(double=True, layers="1_KiB")
 def averages_in_float64(training):
-    return loop(training, lambda gradients: {name: hvd.allreduce(value, name=name)
-                                             for name, value in gradients.items()})
+    return loop(
+        training, lambda gradients: {name: hvd.allreduce(value, name=name) for name, value in gradients.items()}
+    )
 
 
 @case(layers="1_KiB 8_MiB")
@@ -69,9 +71,11 @@ def handles_in_flight(training):
 @case(layers="1_KiB")
 def gathered_gradients(training):
     """The mean of gathered parts, in place of a reduction."""
+
     def reduce(gradients):
-        return {name: hvd.allgather(value[None], name=name).mean(0, dtype=value.dtype)
-                for name, value in gradients.items()}
+        return {
+            name: hvd.allgather(value[None], name=name).mean(0, dtype=value.dtype) for name, value in gradients.items()
+        }
 
     return loop(training, reduce)
 

@@ -270,7 +270,8 @@ def graph(training, steps, passes=1, clip=None, **keywords):
         counter = v1.train.get_or_create_global_step()
         step = optimizer.apply_gradients(pairs, global_step=counter)
         with v1.train.MonitoredTrainingSession(
-                hooks=[hvd.BroadcastGlobalVariablesHook(0)] if training.is_distributed else []) as session:
+            hooks=[hvd.BroadcastGlobalVariablesHook(0)] if training.is_distributed else []
+        ) as session:
             for number in range(steps):
                 rows = rows_of(training, number, passes)
                 for pass_x, pass_y in rows:

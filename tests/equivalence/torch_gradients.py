@@ -121,8 +121,7 @@ def clipping_in_a_step_hook(training):
     model, optimizer = start(training)
     if not hasattr(optimizer, "register_step_pre_hook"):
         return loop(training, model, optimizer)
-    optimizer.register_step_pre_hook(
-        lambda *unused: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1) and None)
+    optimizer.register_step_pre_hook(lambda *unused: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1) and None)
     return loop(training, model, optimizer)
 
 
@@ -138,8 +137,12 @@ def with_scaler(training, make=sgd, clip=None, passes=1, **keywords):
     for step in range(5):
         optimizer.zero_grad()
         for pass_ in range(passes):
-            x, y = [torch.from_numpy(each) for each in training.batch(
-                step * passes + pass_, overflows=[(at * passes, rank) for at, rank in OVERFLOWS])]
+            x, y = [
+                torch.from_numpy(each)
+                for each in training.batch(
+                    step * passes + pass_, overflows=[(at * passes, rank) for at, rank in OVERFLOWS]
+                )
+            ]
             amp.scale(loss_of(model, (x, y)) / passes).backward()
         if clip:
             amp.unscale_(optimizer)

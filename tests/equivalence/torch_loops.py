@@ -77,6 +77,7 @@ def closure(training):
     model, optimizer = start(training)
     losses = []
     for batch in batches(training):
+
         def evaluate(batch=batch):
             optimizer.zero_grad()
             loss = loss_of(model, batch)
@@ -90,10 +91,12 @@ def closure(training):
 
 @case(quick=True, double=True, tolerance=1e-9)
 def closure_of_lbfgs(training):
-    model, optimizer = start(training, lambda params: torch.optim.LBFGS(
-        params, lr=0.3, max_iter=4, line_search_fn="strong_wolfe"))
+    model, optimizer = start(
+        training, lambda params: torch.optim.LBFGS(params, lr=0.3, max_iter=4, line_search_fn="strong_wolfe")
+    )
     evaluations = []
     for batch in batches(training, 2):
+
         def evaluate(batch=batch):
             optimizer.zero_grad()
             loss = loss_of(model, batch)
@@ -186,7 +189,7 @@ def gradient_penalty(training):
         x.requires_grad_()
         optimizer.zero_grad()
         out = model(x)
-        slope, = torch.autograd.grad(out.sum(), x, create_graph=True)
+        (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
         (F.mse_loss(out, y) + slope.square().mean()).backward()
         optimizer.step()
     return weights_of(model)

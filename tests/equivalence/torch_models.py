@@ -200,8 +200,9 @@ def learning_rate_schedule(training):
 
 @case()
 def learning_rate_warm_up(training):
-    return schedule(training, lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, 0.1, total_steps=8, pct_start=0.5))
+    return schedule(
+        training, lambda optimizer: torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=8, pct_start=0.5)
+    )
 
 
 @case(quick=True)

@@ -23,8 +23,9 @@ def adam(params):
 
 
 def network(training):
-    model = torch.nn.Sequential(torch.nn.Linear(training.inputs, cases.WIDTH), torch.nn.Tanh(),
-                                torch.nn.Linear(cases.WIDTH, 2)).to(getattr(torch, training.dtype))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(training.inputs, cases.WIDTH), torch.nn.Tanh(), torch.nn.Linear(cases.WIDTH, 2)
+    ).to(getattr(torch, training.dtype))
     weights = training.initial()
     with torch.no_grad():
         for layer, number in ((model[0], 1), (model[2], 2)):
@@ -68,6 +69,9 @@ def loop(training, model, optimizer, steps=3):
 
 
 def weights_of(*models, **others):
-    weights = {f"{index}.{name}": param.detach().numpy().copy() for index, model in enumerate(models)
-               for name, param in model.named_parameters()}
+    weights = {
+        f"{index}.{name}": param.detach().numpy().copy()
+        for index, model in enumerate(models)
+        for name, param in model.named_parameters()
+    }
     return {**weights, **others}

@@ -21,15 +21,34 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SPEC = importlib.util.spec_from_file_location(
-    "store_client", ROOT / "python" / "horovod" / "runner" / "_store.py")
+SPEC = importlib.util.spec_from_file_location("store_client", ROOT / "python" / "horovod" / "runner" / "_store.py")
 client = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(client)
 
 SECRET = "00" * 32
 NONCE = "1" * 32
-WORDS = [b"=200 ", b"=404 ", b"=504 ", b"\n--\n", b"\r\n", b"set ", b"removed ", b"%2F", b"%zz", b"-1", b"0",
-         b"2", b"\xb2", b"\xff", b"HTTP/1.1 ", b"Content-Length: ", b"Hvd-Signature: ", b"9" * 30, b" ", b":"]
+WORDS = [
+    b"=200 ",
+    b"=404 ",
+    b"=504 ",
+    b"\n--\n",
+    b"\r\n",
+    b"set ",
+    b"removed ",
+    b"%2F",
+    b"%zz",
+    b"-1",
+    b"0",
+    b"2",
+    b"\xb2",
+    b"\xff",
+    b"HTTP/1.1 ",
+    b"Content-Length: ",
+    b"Hvd-Signature: ",
+    b"9" * 30,
+    b" ",
+    b":",
+]
 
 
 class Wire:
@@ -69,15 +88,19 @@ class Wire:
         digest = hashlib.sha256(body).hexdigest().encode()
         text = b"response\n%d\n%s\n%s" % (self.count, status, digest)
         signature = hmac.new(self.key, text, "sha256").hexdigest().encode()
-        return (b"HTTP/1.1 %s OK\r\nHvd-Nonce: %s\r\nHvd-Signature: %s\r\nContent-Length: %d\r\n\r\n%s" %
-                (status, NONCE.encode(), signature, len(body), body))
+        return b"HTTP/1.1 %s OK\r\nHvd-Nonce: %s\r\nHvd-Signature: %s\r\nContent-Length: %d\r\n\r\n%s" % (
+            status,
+            NONCE.encode(),
+            signature,
+            len(body),
+            body,
+        )
 
 
 def run(data):
     answers = iter(data[1:].split(b"\n--\n"))
     store = client.Store(lambda: Wire(answers), SECRET, False)
-    calls = {b"p": lambda: store.put("k", b"value"), b"r": store.revision,
-             b"c": lambda: store.changes("k", 1)}
+    calls = {b"p": lambda: store.put("k", b"value"), b"r": store.revision, b"c": lambda: store.changes("k", 1)}
     try:
         calls.get(data[:1], lambda: store.get("k"))()
     except (client.StoreError, OSError):

@@ -1,4 +1,5 @@
 """Faults of a host: a crash, a freeze, a cut link. Runs in the launcher's namespaces, as root."""
+
 import os
 import pathlib
 import signal

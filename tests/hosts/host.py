@@ -3,6 +3,7 @@
 start() runs in the launcher's namespaces and returns when all the hosts' sshds listen; main() is
 the host itself. Everything of a host dies with its first process: the kernel sees to that.
 """
+
 import json
 import os
 import pathlib
@@ -49,9 +50,16 @@ def start(names):
     children = []
     for name in names:
         with open(STATE / name / "log", "ab") as log:
-            children.append(subprocess.Popen(
-                [sys.executable, "-B", __file__, name], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=log, start_new_session=True, text=True))
+            children.append(
+                subprocess.Popen(
+                    [sys.executable, "-B", __file__, name],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    start_new_session=True,
+                    text=True,
+                )
+            )
     pids = [child.stdout.readline().strip() for child in children]
     for name, pid in zip(names, pids):
         if not pid:
@@ -94,8 +102,11 @@ def main(name):
     # /run is a machine's own, like its memory; what the hosts were made of stays in sight.
     ns.cover("/run", [str(STATE)])
     os.mkdir("/run/sshd", 0o755)
-    sshd = subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", folder / "sshd_config"],
-                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    sshd = subprocess.Popen(
+        ["/usr/sbin/sshd", "-D", "-e", "-f", folder / "sshd_config"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
     wait_for_sshd(sshd)
     print("up", flush=True)
     null = os.open(os.devnull, os.O_RDWR)
@@ -112,6 +123,7 @@ def main(name):
 def wait_for_sshd(sshd):
     """It tells nobody when it listens; its socket shows in the kernel's table."""
     import time
+
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         with open("/proc/net/tcp", encoding="ascii") as table:

@@ -2,6 +2,7 @@
 
 Knows nothing of hosts. Every failure is an OSError whose text names the call and its target.
 """
+
 import ctypes
 import os
 import signal
@@ -32,8 +33,10 @@ def mount(source, target, kind=None, flags=0, options=None):
     def encode(text):
         return os.fsencode(text) if text is not None else None
 
-    _check(_libc.mount(encode(source), encode(target), encode(kind), ctypes.c_ulong(flags),
-                       encode(options)), f"mount on {target}")
+    _check(
+        _libc.mount(encode(source), encode(target), encode(kind), ctypes.c_ulong(flags), encode(options)),
+        f"mount on {target}",
+    )
 
 
 def make_private():

@@ -5,6 +5,7 @@
     docker0  172.17.0.1  up, and the same on all hosts
 Runs in the launcher's network namespace; enters a host's by the pid of its first process.
 """
+
 import subprocess
 
 BRIDGE = "hosts0"
@@ -22,15 +23,27 @@ def address(index):
 
 def _ip(lines, pid=None):
     enter = ["nsenter", "--target", str(pid), "--net"] if pid else []
-    done = subprocess.run([*enter, "ip", "-batch", "-"], input="\n".join(lines) + "\n", text=True,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        [*enter, "ip", "-batch", "-"],
+        input="\n".join(lines) + "\n",
+        text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     if done.returncode != 0:
         raise OSError(f"ip: {done.stderr.strip().splitlines()[0]}")
 
 
 def make_bridge():
-    _ip(["link set lo up", f"link add {BRIDGE} type bridge", f"link set {BRIDGE} up",
-         f"addr add {LAUNCHER_ADDRESS}/16 dev {BRIDGE}"])
+    _ip(
+        [
+            "link set lo up",
+            f"link add {BRIDGE} type bridge",
+            f"link set {BRIDGE} up",
+            f"addr add {LAUNCHER_ADDRESS}/16 dev {BRIDGE}",
+        ]
+    )
 
 
 def plug_in(indices_and_pids, decoys):
@@ -40,20 +53,25 @@ def plug_in(indices_and_pids, decoys):
         # The kernel may still be taking down the ends of a host that has just died.
         for end in (f"eth0-{index}", f"eth1-{index}"):
             try_ip(f"link del {end}")
-        outside += [f"link add eth0-{index} type veth peer name eth0 netns {pid}",
-                    f"link set eth0-{index} master {BRIDGE} up"]
+        outside += [
+            f"link add eth0-{index} type veth peer name eth0 netns {pid}",
+            f"link set eth0-{index} master {BRIDGE} up",
+        ]
         if decoys:
-            outside += [f"link add eth1-{index} type veth peer name eth1 netns {pid}",
-                        f"link set eth1-{index} up"]
+            outside += [f"link add eth1-{index} type veth peer name eth1 netns {pid}", f"link set eth1-{index} up"]
     _ip(outside)
     for index, pid in indices_and_pids:
         inside = ["link set lo up", f"addr add {address(index)}/16 dev eth0", "link set eth0 up"]
         if decoys:
             # It asks nobody for a hardware address, and the far end has no address to answer from.
             lost = address(index).replace("10.77.", "10.78.")
-            inside += [f"addr add {lost}/16 dev eth1", "link set eth1 arp off up",
-                       "link add docker0 type bridge", "addr add 172.17.0.1/16 dev docker0",
-                       "link set docker0 up"]
+            inside += [
+                f"addr add {lost}/16 dev eth1",
+                "link set eth1 arp off up",
+                "link add docker0 type bridge",
+                "addr add 172.17.0.1/16 dev docker0",
+                "link set docker0 up",
+            ]
         _ip(inside, pid)
 
 

@@ -5,6 +5,7 @@ It is gone with the world. Used on the launcher's machine, as root:
     with slurm.Cluster(["a", "b"]) as cluster:
         subprocess.run(["srun", "--mpi=pmix", ...], env={**os.environ, **cluster.environment})
 """
+
 import os
 import pathlib
 import shutil
@@ -71,22 +72,33 @@ class Cluster:
         each = gpus // max(1, len(types))
         resources = ",".join([f"gpu:{kind}:{each}" for kind in types] or [f"gpu:{gpus}"])
         resources += f",shard:{shards}" if shards else ""
-        nodes = [f"NodeName={name} NodeAddr={network.address(index)} CPUs={cpus} State=UNKNOWN"
-                 + (f" Gres={resources}" if gpus else "") for index, name in enumerate(names)]
+        nodes = [
+            f"NodeName={name} NodeAddr={network.address(index)} CPUs={cpus} State=UNKNOWN"
+            + (f" Gres={resources}" if gpus else "")
+            for index, name in enumerate(names)
+        ]
         for index in range(gpus):
             (self.folder / f"gpu{index}").symlink_to("/dev/null")
         if gpus:
-            lines = [f"Name=gpu {f'Type={kind} ' if kind else ''}"
-                     f"File={self.folder}/gpu[{index * each}-{index * each + each - 1}]\n"
-                     for index, kind in enumerate(types or [""])]
+            lines = [
+                f"Name=gpu {f'Type={kind} ' if kind else ''}"
+                f"File={self.folder}/gpu[{index * each}-{index * each + each - 1}]\n"
+                for index, kind in enumerate(types or [""])
+            ]
             lines += [f"Name=shard Count={shards}\n"] if shards else []
             (self.folder / "gres.conf").write_text("".join(lines))
         self.environment = {"SLURM_CONF": str(self.folder / "slurm.conf")}
         (self.folder / "state").mkdir(0o700)
-        (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
-            controller=network.LAUNCHER, address=network.LAUNCHER_ADDRESS, folder=self.folder,
-            gpus=f"GresTypes=gpu{',shard' if shards else ''}\n" if gpus else "",
-            nodes="\n".join(nodes), names=",".join(names)))
+        (self.folder / "slurm.conf").write_text(
+            CONFIGURATION.format(
+                controller=network.LAUNCHER,
+                address=network.LAUNCHER_ADDRESS,
+                folder=self.folder,
+                gpus=f"GresTypes=gpu{',shard' if shards else ''}\n" if gpus else "",
+                nodes="\n".join(nodes),
+                names=",".join(names),
+            )
+        )
 
     def __enter__(self):
         key = self.folder / "munge.key"
@@ -98,8 +110,7 @@ class Cluster:
         self._run("slurmctld", "-c", "-f", self.folder / "slurm.conf")
         for name in self.names:
             (self.folder / f"spool.{name}").mkdir()
-            self._run(HOSTS, "exec", name, "slurmd", "-c", "-N", name, "-f",
-                      self.folder / "slurm.conf")
+            self._run(HOSTS, "exec", name, "slurmd", "-c", "-N", name, "-f", self.folder / "slurm.conf")
         deadline = time.monotonic() + 120
         while (idle := self._idle()) < len(self.names):
             if time.monotonic() > deadline:
@@ -122,18 +133,32 @@ class Cluster:
                 pass
 
     def _run(self, *command):
-        done = subprocess.run([str(word) for word in command], env=self._environment(), text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            [str(word) for word in command],
+            env=self._environment(),
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
         if done.returncode != 0:
             raise OSError(f"{command[0]}: {done.stdout.strip()}")
 
     def _idle(self):
-        done = subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], env=self._environment(),
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                              check=False)
+        done = subprocess.run(
+            ["sinfo", "-h", "-t", "idle", "-o", "%D"],
+            env=self._environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=False,
+        )
         return sum(int(word) for word in done.stdout.split())
 
     def _environment(self):
-        return {**os.environ, **self.environment,
-                "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+        return {
+            **os.environ,
+            **self.environment,
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        }

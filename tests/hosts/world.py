@@ -4,6 +4,7 @@ Nothing outside changes: the bridge, the names, the keys and the files in home, 
 exist in these namespaces only, so that several worlds live side by side and none leaves anything
 behind, however it ends.
 """
+
 import json
 import os
 import pathlib
@@ -104,9 +105,9 @@ def replace_etc(names):
 
 def make_keys(names, user):
     """One key of the user opens all hosts; the hosts' own keys are known. All where ssh looks."""
+
     def make_key(path, comment):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path],
-                       check=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path], check=True)
 
     ssh = pathlib.Path(user.pw_dir) / ".ssh"
     ssh.mkdir(0o700)
@@ -126,10 +127,14 @@ def make_keys(names, user):
 
 
 def environment(user):
-    kept = {name: value for name, value in os.environ.items()
-            if not name.startswith(("SSH_", "SUDO_", "XDG_"))}
-    return {**kept, "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name,
-            "HVD_HOSTS": " ".join(host.spec()["names"])}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "SUDO_", "XDG_"))}
+    return {
+        **kept,
+        "HOME": user.pw_dir,
+        "USER": user.pw_name,
+        "LOGNAME": user.pw_name,
+        "HVD_HOSTS": " ".join(host.spec()["names"]),
+    }
 
 
 def become(user):

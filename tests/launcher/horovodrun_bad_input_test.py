@@ -1,4 +1,5 @@
 """Tests of the input that the real horovodrun refuses before it starts a process."""
+
 import os
 import tempfile
 import unittest
@@ -40,14 +41,15 @@ class BadInput(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w") as hostfile:
             hostfile.write("localhost slots=2\nb four\n")
             hostfile.flush()
-            self.one_sentence("-hostfile", hostfile.name, "true",
-                              says=f"{hostfile.name}, line 2: 'four'")
+            self.one_sentence("-hostfile", hostfile.name, "true", says=f"{hostfile.name}, line 2: 'four'")
 
     def test_more_ranks_than_slots(self):
-        text = self.refused("-np", "9", "-H", "localhost:4,b:4", "true",
-                            says="9 ranks are more than the 8 slots there are; ")
-        self.assertEqual([line.split() for line in text.splitlines()[1:]],
-                         [["host", "slots"], ["localhost", "4"], ["b", "4"]])
+        text = self.refused(
+            "-np", "9", "-H", "localhost:4,b:4", "true", says="9 ranks are more than the 8 slots there are; "
+        )
+        self.assertEqual(
+            [line.split() for line in text.splitlines()[1:]], [["host", "slots"], ["localhost", "4"], ["b", "4"]]
+        )
 
     def test_an_unknown_flag(self):
         self.one_sentence("-np", "2", "--verbos", "true", says="did you mean --verbose?")
@@ -60,23 +62,69 @@ class BadInput(unittest.TestCase):
     def test_flags_of_elastic_jobs_that_contradict_each_other(self):
         self.one_sentence("-np", "2", "--max-np", "4", "true", says="--max-np is for elastic jobs; add ")
         self.one_sentence("-np", "2", "--min-np", "4", "true", says="--min-np 4 is more than -np 2")
-        self.one_sentence("-np", "2", "--host-discovery-script", "echo a", "-H", "a:2", "true",
-                          says="--host-discovery-script and -H both say where to run")
-        self.one_sentence("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "2", "true",
-                          says="'9 2' is out of range")
+        self.one_sentence(
+            "-np",
+            "2",
+            "--host-discovery-script",
+            "echo a",
+            "-H",
+            "a:2",
+            "true",
+            says="--host-discovery-script and -H both say where to run",
+        )
+        self.one_sentence(
+            "-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "2", "true", says="'9 2' is out of range"
+        )
 
     def test_an_elastic_job_whose_hosts_join_by_themselves_and_have_names(self):
         for flag, value in ("-H", "a:2"), ("--host-discovery-script", "echo a"):
-            self.one_sentence("-np", "2", "--min-np", "1", "--listen", ":0", "--token-file", "x", flag, value, "true",
-                              says=f"lets hosts join an elastic job by themselves, and {flag} names them")
-        self.one_sentence("-np", "2", "--min-np", "1", "--listen", ":0", "--token-file", "x", "--restart-ranks",
-                          "true", says="--restart-ranks cannot be combined with --token-file")
+            self.one_sentence(
+                "-np",
+                "2",
+                "--min-np",
+                "1",
+                "--listen",
+                ":0",
+                "--token-file",
+                "x",
+                flag,
+                value,
+                "true",
+                says=f"lets hosts join an elastic job by themselves, and {flag} names them",
+            )
+        self.one_sentence(
+            "-np",
+            "2",
+            "--min-np",
+            "1",
+            "--listen",
+            ":0",
+            "--token-file",
+            "x",
+            "--restart-ranks",
+            "true",
+            says="--restart-ranks cannot be combined with --token-file",
+        )
 
     def test_a_discovery_script_that_fails_or_finds_too_few_slots(self):
-        self.one_sentence("-np", "1", "--host-discovery-script", "exit 3", "true",
-                          says="host discovery script 'exit 3': ended with exit code 3")
-        self.one_sentence("-np", "2", "--elastic-timeout", "1", "--host-discovery-script", "echo a", "true",
-                          says="named 1 of 2 slots within 1 s (--elastic-timeout)")
+        self.one_sentence(
+            "-np",
+            "1",
+            "--host-discovery-script",
+            "exit 3",
+            "true",
+            says="host discovery script 'exit 3': ended with exit code 3",
+        )
+        self.one_sentence(
+            "-np",
+            "2",
+            "--elastic-timeout",
+            "1",
+            "--host-discovery-script",
+            "echo a",
+            "true",
+            says="named 1 of 2 slots within 1 s (--elastic-timeout)",
+        )
 
     def test_a_program_that_is_not_there(self):
         self.one_sentence("-np", "2", "no-such-program", says="no-such-program")
@@ -87,13 +135,13 @@ class BadInput(unittest.TestCase):
             self.one_sentence("-np", "1", program.name, says=program.name)
 
     def test_a_name_that_does_not_resolve(self):
-        self.one_sentence("-np", "1", "-H", "no-such-host.invalid:1", "true",
-                          says="no-such-host.invalid")
+        self.one_sentence("-np", "1", "-H", "no-such-host.invalid:1", "true", says="no-such-host.invalid")
 
     def test_each_host_that_fails_gets_its_line(self):
         sentence = self.refused("-H", "x1.invalid,localhost,x2.invalid", "true", says="x1.invalid")
-        self.assertEqual([line.split(":")[1].strip() for line in sentence.splitlines()],
-                         ["host x1.invalid", "host x2.invalid"])
+        self.assertEqual(
+            [line.split(":")[1].strip() for line in sentence.splitlines()], ["host x1.invalid", "host x2.invalid"]
+        )
 
     def test_an_output_folder_that_cannot_be_made(self):
         self.one_sentence("-np", "1", "--output-filename", "/proc/no", "true", says="/proc/no")
@@ -103,8 +151,18 @@ class BadInput(unittest.TestCase):
         os.write(theirs, b"ab" * 32)
         os.close(theirs)
         try:
-            result = run("-np", "1", "--listen", "127.0.0.1:0", "--token-file", f"/dev/fd/{ours}",
-                         "--start-timeout", "1", "/bin/true", pass_fds=[ours])
+            result = run(
+                "-np",
+                "1",
+                "--listen",
+                "127.0.0.1:0",
+                "--token-file",
+                f"/dev/fd/{ours}",
+                "--start-timeout",
+                "1",
+                "/bin/true",
+                pass_fds=[ours],
+            )
         finally:
             os.close(ours)
         self.assertEqual(result.returncode, 2)

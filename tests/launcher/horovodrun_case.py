@@ -2,6 +2,7 @@
 
 Usage of each: horovodrun_NAME_test.py PATH_OF_HOROVODRUN [unittest arguments]
 """
+
 import os
 import signal
 import subprocess
@@ -18,9 +19,12 @@ def start(*arguments, **options):
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     # A shell may ignore signals for its background jobs; horovodrun starts with the default actions.
-    return subprocess.Popen([HOROVODRUN, *arguments], restore_signals=True,
-                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-                            **options)
+    return subprocess.Popen(
+        [HOROVODRUN, *arguments],
+        restore_signals=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **options,
+    )
 
 
 def run(*arguments, **options):
@@ -81,8 +85,9 @@ class Marked(unittest.TestCase):
         self.environment[name] = value
 
     def tearDown(self):
-        self.assertTrue(wait_until(lambda: not processes_with(self.marker)),
-                        f"left behind: {processes_with(self.marker)}")
+        self.assertTrue(
+            wait_until(lambda: not processes_with(self.marker)), f"left behind: {processes_with(self.marker)}"
+        )
 
     def run_job(self, *arguments, **options):
         return run(*arguments, env=self.environment, **options)

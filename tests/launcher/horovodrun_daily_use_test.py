@@ -1,4 +1,5 @@
 """Tests of the real horovodrun as its users type it every day: scripts, output directories, terminals."""
+
 import os
 import pathlib
 import pty
@@ -54,7 +55,7 @@ class Folder(Marked):
 
     def python(self, name):
         """A Python that prints its name."""
-        return self.file(f"{name}/bin/python3", f"#!/bin/sh\necho by {name} \"$@\"\n", 0o755).parents[1]
+        return self.file(f"{name}/bin/python3", f'#!/bin/sh\necho by {name} "$@"\n', 0o755).parents[1]
 
 
 class Scripts(Folder):
@@ -96,9 +97,15 @@ class Scripts(Folder):
             shutil.copy(pathlib.Path(HOROVODRUN).with_name(name), around / "bin")
 
         def ran(**environment):
-            return subprocess.run([around / "bin/horovodrun", "-np", "1", "--tag", "none", "train.py"], cwd=self.folder,
-                                  env={**self.environment, **environment}, capture_output=True, text=True,
-                                  timeout=TIMEOUT, check=True).stdout.strip()
+            return subprocess.run(
+                [around / "bin/horovodrun", "-np", "1", "--tag", "none", "train.py"],
+                cwd=self.folder,
+                env={**self.environment, **environment},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=True,
+            ).stdout.strip()
 
         self.assertEqual(ran(), "by another Python")
         for mark in ("pyvenv.cfg", "conda-meta"):
@@ -149,14 +156,26 @@ class OutputDirectories(Folder):
             result = self.run_job("-np", "2", "--output-filename", self.folder / "logs", "echo", str(number))
             self.assertEqual(result.returncode, 0)
         self.assertEqual(self.text("logs/rank.1/stdout"), "[1]<stdout>:2\n")
-        self.assertEqual([(path / "rank.0/stdout").read_text(encoding="utf-8") for path in self.earlier()],
-                         ["[0]<stdout>:0\n", "[0]<stdout>:1\n"])
-        self.assertEqual(result.stderr.decode(),
-                         f"horovodrun: the output of an earlier run is now in {self.earlier()[1]}\n")
+        self.assertEqual(
+            [(path / "rank.0/stdout").read_text(encoding="utf-8") for path in self.earlier()],
+            ["[0]<stdout>:0\n", "[0]<stdout>:1\n"],
+        )
+        self.assertEqual(
+            result.stderr.decode(), f"horovodrun: the output of an earlier run is now in {self.earlier()[1]}\n"
+        )
 
     def test_attempts_are_one_run(self):
-        result = self.run_job("-np", "1", "--max-restarts", "1", "--output-filename", self.folder / "logs", "sh", "-c",
-                              "echo $HOROVOD_GENERATION; [ $HOROVOD_GENERATION = 1 ]")
+        result = self.run_job(
+            "-np",
+            "1",
+            "--max-restarts",
+            "1",
+            "--output-filename",
+            self.folder / "logs",
+            "sh",
+            "-c",
+            "echo $HOROVOD_GENERATION; [ $HOROVOD_GENERATION = 1 ]",
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.text("logs/rank.0/stdout"), "[0]<stdout>:0\n[0]<stdout>:1\n")
         self.assertEqual(self.earlier(), [])
@@ -171,8 +190,11 @@ class OutputDirectories(Folder):
         # The lock of a launcher that was killed is free.
         job.kill()
         job.wait()
-        self.assertTrue(wait_until(lambda: self.run_job("-np", "1", "--output-filename", self.folder / "logs",
-                                                        "true").returncode == 0))
+        self.assertTrue(
+            wait_until(
+                lambda: self.run_job("-np", "1", "--output-filename", self.folder / "logs", "true").returncode == 0
+            )
+        )
 
     def test_a_plan_moves_nothing(self):
         self.run_job("-np", "1", "--output-filename", self.folder / "logs", "echo", "first")
@@ -184,9 +206,11 @@ class OutputDirectories(Folder):
 class Terminals(Folder):
     def test_the_first_interrupt_says_what_ends_and_the_second_one_kills(self):
         command = ["-np", "2", "--kill-grace", "300", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"]
-        text, code = at_terminal(*command, environment=self.environment,
-                                 keys=[(b"[0]<stdout>:up", b""), (b"[1]<stdout>:up", b"\x03"),
-                                       (b"again to kill", b"\x03")])
+        text, code = at_terminal(
+            *command,
+            environment=self.environment,
+            keys=[(b"[0]<stdout>:up", b""), (b"[1]<stdout>:up", b"\x03"), (b"again to kill", b"\x03")],
+        )
         self.assertEqual(code, 130, text)
         self.assertIn("^C\nhorovodrun: ending 2 ranks; Ctrl-C again to kill\n", text)
 
@@ -208,17 +232,26 @@ class Terminals(Folder):
         self.assertTrue(run(*command).stdout.startswith(b'{"size":4,'))
 
     def test_one_rank_of_several_reads_the_terminal(self):
-        text, code = at_terminal("-np", "2", "--stdin", "1", "sh", "-c",
-                                 "read line && echo rank $HOROVOD_RANK read $line; echo ready; read line; true",
-                                 environment=self.environment, keys=[(b"[0]<stdout>:ready", b"hello\n\x04")])
+        text, code = at_terminal(
+            "-np",
+            "2",
+            "--stdin",
+            "1",
+            "sh",
+            "-c",
+            "read line && echo rank $HOROVOD_RANK read $line; echo ready; read line; true",
+            environment=self.environment,
+            keys=[(b"[0]<stdout>:ready", b"hello\n\x04")],
+        )
         self.assertEqual(code, 0, text)
         self.assertIn("[1]<stdout>:rank 1 read hello\n", text)
         self.assertNotIn("rank 0 read", text)
 
     def test_ranks_of_no_such_number_read_nothing(self):
         result = self.run_job("-np", "2", "--stdin", "2", "true")
-        self.assertEqual((result.returncode, result.stderr),
-                         (2, b"horovodrun: --stdin: there is no rank 2; the last one is 1\n"))
+        self.assertEqual(
+            (result.returncode, result.stderr), (2, b"horovodrun: --stdin: there is no rank 2; the last one is 1\n")
+        )
 
 
 class Messages(Folder):
@@ -231,8 +264,19 @@ class Messages(Folder):
 
     def test_variables_that_have_no_effect_are_named_once(self):
         file = self.file("variables", "HOROVOD_RANK=3\nHOROVOD_SIZE\nNOWHERE_SET\n")
-        result = self.run_job("-np", "1", "--max-restarts", "1", "--env-file", file, "-x", "RANK=7", "sh", "-c",
-                              "echo $HOROVOD_RANK $RANK; [ $HOROVOD_GENERATION = 1 ]")
+        result = self.run_job(
+            "-np",
+            "1",
+            "--max-restarts",
+            "1",
+            "--env-file",
+            file,
+            "-x",
+            "RANK=7",
+            "sh",
+            "-c",
+            "echo $HOROVOD_RANK $RANK; [ $HOROVOD_GENERATION = 1 ]",
+        )
         self.assertEqual((result.returncode, lines(result.stdout)), (0, ["[0]<stdout>:0 0"] * 2), result.stderr)
         text = result.stderr.decode()
         for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "RANK"):
@@ -247,9 +291,14 @@ class Messages(Folder):
 
     def test_verbose_lines_have_times_and_reasons(self):
         text = self.run_job("-np", "2", "--verbose", PYTHON, "-c", "pass").stderr.decode()
-        for pattern in (r"\d+\.\d\d s: the command is ", r"\d+\.\d\d s: host localhost: it is this machine, so ",
-                        r"\d+\.\d\d s: host localhost: ready for 2 ranks\n", rf"host localhost: interpreter {PYTHON}",
-                        r"ranks get MASTER_ADDR=127\.0\.0\.1 MASTER_PORT=\d+", r"\d+\.\d\d s: all ranks are started\n"):
+        for pattern in (
+            r"\d+\.\d\d s: the command is ",
+            r"\d+\.\d\d s: host localhost: it is this machine, so ",
+            r"\d+\.\d\d s: host localhost: ready for 2 ranks\n",
+            rf"host localhost: interpreter {PYTHON}",
+            r"ranks get MASTER_ADDR=127\.0\.0\.1 MASTER_PORT=\d+",
+            r"\d+\.\d\d s: all ranks are started\n",
+        ):
             self.assertRegex(text, pattern)
         times = [float(time) for time in re.findall(r"(\d+\.\d\d) s: ", text)]
         self.assertEqual(times, sorted(times))

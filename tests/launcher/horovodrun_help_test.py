@@ -1,4 +1,5 @@
 """Tests of what horovodrun prints about itself: version, help, plan, manual, completion."""
+
 import fcntl
 import json
 import os
@@ -57,8 +58,11 @@ class Questions(unittest.TestCase):
             os.remove(f"{folder}/horovodrun.yaml")
             result = run("init", "localhost", "no-such-host.invalid", **job)
             self.assertEqual(result.returncode, 1)
-            self.assertRegex(result.stdout.decode(), r"\nno-such-host.invalid: .*does not resolve.*\n"
-                                                     r"not ready: no-such-host.invalid; ")
+            self.assertRegex(
+                result.stdout.decode(),
+                r"\nno-such-host.invalid: .*does not resolve.*\n"
+                r"not ready: no-such-host.invalid; ",
+            )
 
     def test_help_shows_the_flags(self):
         result = run("--help")
@@ -85,8 +89,10 @@ class Questions(unittest.TestCase):
     def test_a_topic_that_does_not_exist_is_refused_with_the_names_of_all(self):
         result = run("--help", "netwrok")
         self.assertEqual((result.returncode, result.stdout), (2, b""))
-        self.assertTrue(result.stderr.startswith(
-            b"horovodrun: --help netwrok: there is no such topic; give one of job, hosts,"), result.stderr)
+        self.assertTrue(
+            result.stderr.startswith(b"horovodrun: --help netwrok: there is no such topic; give one of job, hosts,"),
+            result.stderr,
+        )
         self.assertEqual(run("-np", "2", "--help", "python3", "train.py").stdout, run("--help").stdout)
 
     def test_help_takes_a_topic_like_the_flag(self):
@@ -118,8 +124,7 @@ class Questions(unittest.TestCase):
         self.assertEqual(list(plan), ["size", "hosts", "ranks"])
         self.assertEqual((plan["size"], len(plan["ranks"])), (6, 6))
         last = plan["ranks"][5]
-        self.assertEqual(list(last), ["rank", "host", "local_rank", "local_size", "cross_rank",
-                                      "cross_size", "env"])
+        self.assertEqual(list(last), ["rank", "host", "local_rank", "local_size", "cross_rank", "cross_size", "env"])
         self.assertEqual(list(last.values())[:6], [5, "no-such-host", 1, 2, 1, 2])
         self.assertEqual(last["env"]["HOROVOD_RANK"], "5")
         self.assertNotIn("HOROVOD_JOB_SECRET", last["env"])
@@ -129,21 +134,30 @@ class Manuals(unittest.TestCase):
     def test_the_page_of_all_settings_is_current(self):
         page = os.path.join(os.path.dirname(__file__), "../../docs/settings.md")
         with open(page, encoding="utf-8") as text:
-            self.assertEqual(run("--manual", "markdown").stdout.decode(), text.read(),
-                             "run: horovodrun --manual markdown > docs/settings.md")
+            self.assertEqual(
+                run("--manual", "markdown").stdout.decode(),
+                text.read(),
+                "run: horovodrun --manual markdown > docs/settings.md",
+            )
 
     def test_bash_completes_hosts_of_ssh(self):
         with tempfile.TemporaryDirectory() as home:
             os.mkdir(f"{home}/.ssh")
             with open(f"{home}/.ssh/known_hosts", "w", encoding="utf-8") as file:
-                file.write("alpha,10.99.0.1 ssh-rsa A\n[beta.x]:2222 ssh-rsa A\n|1|hashed ssh-rsa A\n"
-                           "@revoked gone ssh-rsa A\n")
+                file.write(
+                    "alpha,10.99.0.1 ssh-rsa A\n[beta.x]:2222 ssh-rsa A\n|1|hashed ssh-rsa A\n@revoked gone ssh-rsa A\n"
+                )
             with open(f"{home}/.ssh/config", "w", encoding="utf-8") as file:
                 file.write("Host gamma delta *.wild\n  Port 2\nhost=eps\n")
-            for words, expected in ((["-H", "a"], ["alpha"]), (["-H", "10.99"], ["10.99.0.1"]),
-                                    (["--hosts", "=", "alpha", ":", "4,b"], ["4,beta.x"]),
-                                    (["-np", "2", "-H", "alpha", ":", "4,beta.x", ":", "2,e"], ["2,eps"]),
-                                    (["-H", "g"], ["gamma"]), (["-H", "d"], ["delta"]), (["-H", "|"], [""])):
+            for words, expected in (
+                (["-H", "a"], ["alpha"]),
+                (["-H", "10.99"], ["10.99.0.1"]),
+                (["--hosts", "=", "alpha", ":", "4,b"], ["4,beta.x"]),
+                (["-np", "2", "-H", "alpha", ":", "4,beta.x", ":", "2,e"], ["2,eps"]),
+                (["-H", "g"], ["gamma"]),
+                (["-H", "d"], ["delta"]),
+                (["-H", "|"], [""]),
+            ):
                 self.assertEqual(self.completed(*words, HOME=home), expected, words)
 
     def test_the_other_shells_complete_hosts_by_their_own_functions(self):
@@ -151,15 +165,21 @@ class Manuals(unittest.TestCase):
         self.assertRegex(run("--completion", "fish").stdout.decode(), r"-l hosts -x -a '\(__fish_print_hostnames\)'")
 
     def completed(self, *words, **environment):
-        script = ('source <("$0" --completion bash); COMP_WORDS=(horovodrun "$@"); COMP_CWORD=$#; '
-                  '_horovodrun; printf "%s\\n" "${COMPREPLY[@]}"')
-        done = subprocess.run(["bash", "-c", script, HOROVODRUN, *words], stdout=subprocess.PIPE,
-                              check=True, timeout=TIMEOUT, env={**os.environ, **environment})
+        script = (
+            'source <("$0" --completion bash); COMP_WORDS=(horovodrun "$@"); COMP_CWORD=$#; '
+            '_horovodrun; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(
+            ["bash", "-c", script, HOROVODRUN, *words],
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=TIMEOUT,
+            env={**os.environ, **environment},
+        )
         return lines(done.stdout)
 
     def test_bash_completes_flags(self):
-        self.assertEqual(self.completed("--hie"),
-                         ["--hierarchical-allgather", "--hierarchical-allreduce"])
+        self.assertEqual(self.completed("--hie"), ["--hierarchical-allgather", "--hierarchical-allreduce"])
 
     def test_bash_completes_values_that_are_known(self):
         self.assertEqual(self.completed("-np", "2", "--log-format", ""), ["json", "text"])
@@ -172,8 +192,9 @@ class Manuals(unittest.TestCase):
     def test_the_agent_says_how_it_is_started_by_hand(self):
         agent = os.path.join(os.path.dirname(HOROVODRUN), "horovod-agent")
         for flag in ("--help", "-h"):
-            done = subprocess.run([agent, flag], stdin=subprocess.DEVNULL, capture_output=True,
-                                  check=False, timeout=TIMEOUT)
+            done = subprocess.run(
+                [agent, flag], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=TIMEOUT
+            )
             self.assertEqual((done.returncode, done.stderr), (0, b""))
             for words in (b"--join HOST:PORT", b"--token-file FILE", b"--slots N", b"--ca FILE"):
                 self.assertIn(words, done.stdout)
@@ -181,19 +202,22 @@ class Manuals(unittest.TestCase):
 
     def test_the_agent_tells_an_unknown_flag_from_one_without_its_value(self):
         agent = os.path.join(os.path.dirname(HOROVODRUN), "horovod-agent")
-        for flags, sentence in ((["--bogus"], "unknown flag '--bogus'; see horovod-agent --help"),
-                                (["--slots=2"], "unknown flag '--slots=2'; see horovod-agent --help"),
-                                (["--bogus", "2"], "unknown flag '--bogus'; see horovod-agent --help"),
-                                (["--name", "a", "--slots"], "'--slots' needs a value")):
-            done = subprocess.run([agent, *flags], stdin=subprocess.DEVNULL, capture_output=True,
-                                  check=False, timeout=TIMEOUT)
-            self.assertEqual((done.returncode, done.stderr.decode()),
-                             (2, f"horovod-agent: {sentence}\n"))
+        for flags, sentence in (
+            (["--bogus"], "unknown flag '--bogus'; see horovod-agent --help"),
+            (["--slots=2"], "unknown flag '--slots=2'; see horovod-agent --help"),
+            (["--bogus", "2"], "unknown flag '--bogus'; see horovod-agent --help"),
+            (["--name", "a", "--slots"], "'--slots' needs a value"),
+        ):
+            done = subprocess.run(
+                [agent, *flags], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=TIMEOUT
+            )
+            self.assertEqual((done.returncode, done.stderr.decode()), (2, f"horovod-agent: {sentence}\n"))
 
     def test_help_is_as_wide_as_the_terminal(self):
         def widest(**environment):
             done = run("--help", env={**os.environ, **environment})
             return max(map(len, done.stdout.decode().splitlines()))
+
         self.assertLessEqual(widest(COLUMNS=""), 80)
         self.assertGreater(widest(COLUMNS="150"), 120)
         ours, theirs = os.openpty()

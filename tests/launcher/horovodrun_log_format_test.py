@@ -1,4 +1,5 @@
 """Lines of the real horovodrun as JSON objects."""
+
 import json
 import tempfile
 import unittest
@@ -38,16 +39,30 @@ class LinesAsObjects(unittest.TestCase):
     def test_a_line_of_verbose_is_an_object_with_its_level(self):
         result = run("-np", "1", "--verbose", "--log-format", "json", "true")
         self.assertEqual(result.returncode, 0)
-        ready = [record for record in records(result.stderr)
-                 if record["text"].endswith(" s: host localhost: ready for 1 rank")]
+        ready = [
+            record
+            for record in records(result.stderr)
+            if record["text"].endswith(" s: host localhost: ready for 1 rank")
+        ]
         self.assertEqual([(record["source"], record["level"]) for record in ready], [("horovodrun", "info")])
 
     def test_waiting_for_hosts_is_an_object(self):
         with tempfile.NamedTemporaryFile("w") as token:
             token.write("ab" * 32 + "\n")
             token.flush()
-            result = run("-np", "1", "--listen", "127.0.0.1:0", "--token-file", token.name,
-                         "--start-timeout", "0.5", "--log-format", "json", "true")
+            result = run(
+                "-np",
+                "1",
+                "--listen",
+                "127.0.0.1:0",
+                "--token-file",
+                token.name,
+                "--start-timeout",
+                "0.5",
+                "--log-format",
+                "json",
+                "true",
+            )
         self.assertTrue(records(result.stderr)[0]["text"].startswith("waits up to 0.5 s"), result.stderr)
 
 

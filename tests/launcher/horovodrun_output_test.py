@@ -1,4 +1,5 @@
 """The output of ranks of the real horovodrun."""
+
 import os
 import signal
 import subprocess
@@ -11,13 +12,11 @@ from horovodrun_case import HOROVODRUN, TIMEOUT, Marked, lines, main, resident_k
 class Output(Marked):
     def test_standard_error_stays_standard_error(self):
         result = self.run_job("-np", "1", "sh", "-c", "echo out; echo err >&2")
-        self.assertEqual((result.stdout, result.stderr),
-                         (b"[0]<stdout>:out\n", b"[0]<stderr>:err\n"))
+        self.assertEqual((result.stdout, result.stderr), (b"[0]<stdout>:out\n", b"[0]<stderr>:err\n"))
 
     def test_carriage_returns_end_lines_and_stay(self):
         result = self.run_job("-np", "1", "printf", "10%%\\r20%%\\rdone\\n")
-        self.assertEqual(result.stdout,
-                         b"[0]<stdout>:10%\r[0]<stdout>:20%\r[0]<stdout>:done\n")
+        self.assertEqual(result.stdout, b"[0]<stdout>:10%\r[0]<stdout>:20%\r[0]<stdout>:done\n")
 
     def test_an_unfinished_last_line_gets_a_newline(self):
         result = self.run_job("-np", "1", "printf", "a\\nb")
@@ -28,8 +27,7 @@ class Output(Marked):
         self.assertEqual(result.stdout, b"[0]<stdout>:\x00\xff\x80\x01\n")
 
     def test_lines_of_many_ranks_arrive_whole(self):
-        script = "i=0; while [ $i -lt 300 ]; do printf '%s' $HOROVOD_RANK; printf '%0200d\\n' $i;" \
-                 " i=$((i+1)); done"
+        script = "i=0; while [ $i -lt 300 ]; do printf '%s' $HOROVOD_RANK; printf '%0200d\\n' $i; i=$((i+1)); done"
         result = self.run_job("-np", "6", "sh", "-c", script)
         received = result.stdout.decode().splitlines()
         self.assertEqual(len(received), 1800)
@@ -41,10 +39,15 @@ class Output(Marked):
         ready = tempfile.TemporaryDirectory()
         self.addCleanup(ready.cleanup)
         self.environment["READY"] = ready.name
-        job = self.start_job("-np", "2", "sh", "-c",
-                             "yes | head -c 3000000; : >$READY/$HOROVOD_RANK; "
-                             "until [ -e $READY/0 ] && [ -e $READY/1 ]; do sleep 0.02; done; "
-                             "[ $HOROVOD_RANK = 0 ] || exit 4; sleep 600")
+        job = self.start_job(
+            "-np",
+            "2",
+            "sh",
+            "-c",
+            "yes | head -c 3000000; : >$READY/$HOROVOD_RANK; "
+            "until [ -e $READY/0 ] && [ -e $READY/1 ]; do sleep 0.02; done; "
+            "[ $HOROVOD_RANK = 0 ] || exit 4; sleep 600",
+        )
         self.assertTrue(wait_until(lambda: "yes" in self.programs()))
 
         def grows_no_more():
@@ -80,8 +83,7 @@ class Output(Marked):
         for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
             with self.subTest(closed), tempfile.TemporaryDirectory() as folder:
                 command = f'"$0" -np 2 sh -c "echo out; echo >{folder}/\\$HOROVOD_RANK" {closed}'
-                ended = subprocess.run(["sh", "-c", command, HOROVODRUN], timeout=TIMEOUT,
-                                       capture_output=True)
+                ended = subprocess.run(["sh", "-c", command, HOROVODRUN], timeout=TIMEOUT, capture_output=True)
                 self.assertEqual((ended.returncode, ended.stderr), (0, b""))
                 self.assertEqual(sorted(os.listdir(folder)), ["0", "1"])
                 if ">&-" not in closed.replace("2>&-", ""):
@@ -90,8 +92,9 @@ class Output(Marked):
     def test_output_filename_keeps_a_copy_of_each_rank(self):
         with tempfile.TemporaryDirectory() as folder:
             target = os.path.join(folder, "deep", "logs")
-            result = self.run_job("-np", "11", "--output-filename", target, "sh", "-c",
-                                  "echo out $HOROVOD_RANK; echo err >&2")
+            result = self.run_job(
+                "-np", "11", "--output-filename", target, "sh", "-c", "echo out $HOROVOD_RANK; echo err >&2"
+            )
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual(sorted(os.listdir(target)), [".horovodrun.lock", *(f"rank.{r:02d}" for r in range(11))])
             for rank in range(11):

@@ -1,4 +1,5 @@
 """The ranks of a job of the real horovodrun: their number, identity and environment."""
+
 import os
 import signal
 import tempfile
@@ -9,12 +10,15 @@ from horovodrun_case import HOROVODRUN, TIMEOUT, Marked, lines, main, read_until
 class Ranks(Marked):
     def test_each_rank_knows_who_it_is(self):
         result = self.run_job(
-            "-np", "4", "sh", "-c",
+            "-np",
+            "4",
+            "sh",
+            "-c",
             "echo $HOROVOD_RANK/$HOROVOD_SIZE $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE "
-            "$HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE $HOROVOD_HOSTNAME")
+            "$HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE $HOROVOD_HOSTNAME",
+        )
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(lines(result.stdout),
-                         [f"[{r}]<stdout>:{r}/4 {r}/4 0/1 localhost" for r in range(4)])
+        self.assertEqual(lines(result.stdout), [f"[{r}]<stdout>:{r}/4 {r}/4 0/1 localhost" for r in range(4)])
 
     def test_np_caps_the_slots_of_H(self):
         result = self.run_job("-np", "2", "-H", "localhost:4", "sh", "-c", "echo $HOROVOD_SIZE")
@@ -35,13 +39,11 @@ class Ranks(Marked):
         with tempfile.TemporaryFile() as hosts:
             hosts.write(b"localhost slots=2\n")
             hosts.seek(0)
-            result = self.run_job("--hostfile", "-", "sh", "-c", "echo $HOROVOD_SIZE; cat",
-                                  stdin=hosts)
+            result = self.run_job("--hostfile", "-", "sh", "-c", "echo $HOROVOD_SIZE; cat", stdin=hosts)
         self.assertEqual(lines(result.stdout), ["[0]<stdout>:2", "[1]<stdout>:2"])
 
     def test_a_schedulers_hosts_are_found_but_not_within_a_rank(self):
-        self.environment.update(SLURM_JOB_ID="7", SLURM_JOB_NODELIST="localhost",
-                                SLURM_TASKS_PER_NODE="2")
+        self.environment.update(SLURM_JOB_ID="7", SLURM_JOB_NODELIST="localhost", SLURM_TASKS_PER_NODE="2")
         self.environment.pop("HOROVOD_JOB_ID", None)
         result = self.run_job("sh", "-c", "echo $HOROVOD_SIZE")
         self.assertEqual(lines(result.stdout), ["[0]<stdout>:2", "[1]<stdout>:2"])
@@ -51,26 +53,30 @@ class Ranks(Marked):
     def test_ranks_run_where_the_launcher_was_called_with_its_environment(self):
         with tempfile.TemporaryDirectory() as folder:
             self.environment["MINE"] = "a b\n'c'"
-            result = self.run_job("-np", "1", "sh", "-c", "pwd; printf '%s\\n' \"$MINE\"",
-                                  cwd=folder)
-        self.assertEqual(result.stdout.decode().splitlines(),
-                         [f"[0]<stdout>:{os.path.realpath(folder)}", "[0]<stdout>:a b",
-                          "[0]<stdout>:'c'"])
+            result = self.run_job("-np", "1", "sh", "-c", "pwd; printf '%s\\n' \"$MINE\"", cwd=folder)
+        self.assertEqual(
+            result.stdout.decode().splitlines(),
+            [f"[0]<stdout>:{os.path.realpath(folder)}", "[0]<stdout>:a b", "[0]<stdout>:'c'"],
+        )
 
     def test_a_job_inside_a_rank_is_a_job_of_its_own(self):
-        result = self.run_job("-np", "2", HOROVODRUN, "-np", "2", "sh", "-c",
-                              "echo $HOROVOD_RANK/$HOROVOD_SIZE")
+        result = self.run_job("-np", "2", HOROVODRUN, "-np", "2", "sh", "-c", "echo $HOROVOD_RANK/$HOROVOD_SIZE")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(lines(result.stdout),
-                         [f"[{outer}]<stdout>:[{inner}]<stdout>:{inner}/2"
-                          for outer in range(2) for inner in range(2)])
+        self.assertEqual(
+            lines(result.stdout),
+            [f"[{outer}]<stdout>:[{inner}]<stdout>:{inner}/2" for outer in range(2) for inner in range(2)],
+        )
 
     def test_identities_of_other_launchers_do_not_reach_ranks(self):
-        self.environment.update(OMPI_COMM_WORLD_RANK="5", PMI_RANK="5", SLURM_PROCID="5",
-                                HOROVOD_GLOO_RENDEZVOUS_ADDR="10.0.0.1", NCCL_DEBUG="WARN")
+        self.environment.update(
+            OMPI_COMM_WORLD_RANK="5",
+            PMI_RANK="5",
+            SLURM_PROCID="5",
+            HOROVOD_GLOO_RENDEZVOUS_ADDR="10.0.0.1",
+            NCCL_DEBUG="WARN",
+        )
         # Without the identity that ranks get of us.
-        result = self.run_job("-np", "1", "--no-pmix", "sh", "-c",
-                              "env | grep -E 'OMPI_|PMI_|SLURM_|GLOO_R|NCCL'")
+        result = self.run_job("-np", "1", "--no-pmix", "sh", "-c", "env | grep -E 'OMPI_|PMI_|SLURM_|GLOO_R|NCCL'")
         self.assertEqual(lines(result.stdout), ["[0]<stdout>:NCCL_DEBUG=WARN"])
 
     def test_a_job_of_flux_is_named_unless_hosts_are(self):

@@ -12,16 +12,18 @@ import sys
 
 def main():
     finding, command = sys.argv[1], sys.argv[2:]
-    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                         errors="replace", check=False)
+    ran = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+    )
     missing = [line for line in finding.splitlines() if not re.search(line, ran.stdout)]
     if ran.returncode != 0 and not missing:
         return
     print(ran.stdout[-8000:])
     if ran.returncode == 0:
         raise SystemExit("must_find.py: the test passed: it does not see the planted bug")
-    raise SystemExit(f"must_find.py: the test ended with {ran.returncode}, but without the finding: "
-                     f"nothing matches {missing}")
+    raise SystemExit(
+        f"must_find.py: the test ended with {ran.returncode}, but without the finding: nothing matches {missing}"
+    )
 
 
 if __name__ == "__main__":

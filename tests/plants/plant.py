@@ -12,8 +12,7 @@ import sys
 PLANTS = {
     # A thread that claims or releases a handle meanwhile reads data that another thread writes.
     "race": (
-        "void HandleTable::finish(std::span<Submission* const> submissions) {\n"
-        "  MutexLock lock(mutex_);\n",
+        "void HandleTable::finish(std::span<Submission* const> submissions) {\n  MutexLock lock(mutex_);\n",
         "void HandleTable::finish(std::span<Submission* const> submissions) {\n",
     ),
     # A descriptor of each runtime stays open.
@@ -60,8 +59,10 @@ PLANTS = {
 def plant(name, original):
     old, new = PLANTS[name]
     if (found := original.count(old)) != 1:
-        raise SystemExit(f"plant.py: the plant '{name}' replaces this text, which is there {found} "
-                         f"times instead of once; let it follow the change of its original:\n{old}")
+        raise SystemExit(
+            f"plant.py: the plant '{name}' replaces this text, which is there {found} "
+            f"times instead of once; let it follow the change of its original:\n{old}"
+        )
     return original.replace(old, new)
 
 

@@ -80,8 +80,11 @@ class AccumulationTest(rank_base.RankBase):
         return {"own": list(names), "all": list(SHAPES), "reversed": list(SHAPES)[::-1]}[which]
 
     def loss(self, variables, names, number):
-        return tf.add_n([tf.reduce_sum(variables[name] * tf.constant(gradient(name, 0), tf.float32))
-                         for name in names]) * (tf.cast(number, tf.float32) + 1) * self.factor
+        return (
+            tf.add_n([tf.reduce_sum(variables[name] * tf.constant(gradient(name, 0), tf.float32)) for name in names])
+            * (tf.cast(number, tf.float32) + 1)
+            * self.factor
+        )
 
     def check(self, variables, want, note):
         for name, value in want.items():
@@ -96,8 +99,10 @@ class AccumulationTest(rank_base.RankBase):
                 optimizer = make(steps, list(variables.values()))
 
                 def one(names, number):
-                    optimizer.minimize(lambda: self.loss(variables, names, number),
-                                       var_list=[variables[name] for name in self.listed(names, which)])
+                    optimizer.minimize(
+                        lambda: self.loss(variables, names, number),
+                        var_list=[variables[name] for name in self.listed(names, which)],
+                    )
 
                 # A function for each set of variables, which is compiled when it is first called.
                 calls = {}
@@ -106,8 +111,11 @@ class AccumulationTest(rank_base.RankBase):
                         call = functools.partial(one, names)
                         calls[names] = tf.function(call) if in_function else call
                     calls[names](tf.constant(number))
-                self.check(variables, trained(steps, passes, self.mean),
-                           f"{note}, {steps}, {text}, {which}, in a function: {in_function}")
+                self.check(
+                    variables,
+                    trained(steps, passes, self.mean),
+                    f"{note}, {steps}, {text}, {which}, in a function: {in_function}",
+                )
 
     def makers(self, name):
         """Returns the optimizers of this name in Keras 2; none in Keras 3, which sums gradients itself."""
@@ -116,32 +124,36 @@ class AccumulationTest(rank_base.RankBase):
 
     def test_each_variable_gets_its_own_sum(self):
         for maker in self.makers("SGD"):
+
             def make(steps, variables):
-                made = hvd.DistributedOptimizer(maker(RATE, momentum=MOMENTUM),
-                                                backward_passes_per_step=steps)
+                made = hvd.DistributedOptimizer(maker(RATE, momentum=MOMENTUM), backward_passes_per_step=steps)
                 if hasattr(made, "build"):  # newer optimizers of Keras 2 need to know all variables
                     made.build(variables)
                 return made
 
             self.check_passes(make, maker)
-        self.check_passes(lambda steps, variables: hvd.DistributedOptimizer(
-            v1.train.MomentumOptimizer(RATE, MOMENTUM), backward_passes_per_step=steps), "v1")
+        self.check_passes(
+            lambda steps, variables: hvd.DistributedOptimizer(
+                v1.train.MomentumOptimizer(RATE, MOMENTUM), backward_passes_per_step=steps
+            ),
+            "v1",
+        )
 
     def test_each_variable_gets_its_own_sum_in_graphs(self):
         for case, (steps, text, which) in enumerate(CASES):
             passes = text.split()
             with tf.Graph().as_default():
-                variables = {name: v1.get_variable(name, initializer=tf.ones(shape))
-                             for name, shape in SHAPES.items()}
-                optimizer = hvd.DistributedOptimizer(v1.train.MomentumOptimizer(RATE, MOMENTUM),
-                                                     backward_passes_per_step=steps)
+                variables = {name: v1.get_variable(name, initializer=tf.ones(shape)) for name, shape in SHAPES.items()}
+                optimizer = hvd.DistributedOptimizer(
+                    v1.train.MomentumOptimizer(RATE, MOMENTUM), backward_passes_per_step=steps
+                )
                 number = v1.placeholder(tf.int32, [])
                 count = v1.train.get_or_create_global_step()
 
                 def compute(names):
                     return optimizer.compute_gradients(
-                        self.loss(variables, names, number),
-                        [variables[name] for name in self.listed(names, which)])
+                        self.loss(variables, names, number), [variables[name] for name in self.listed(names, which)]
+                    )
 
                 def apply(pairs):
                     grads, listed = zip(*[pair for pair in pairs if pair[0] is not None])
@@ -156,16 +168,14 @@ class AccumulationTest(rank_base.RankBase):
                     for i, names in enumerate(passes):
                         session.run(ops[names], {number: i})
                         self.assertEqual(session.run(count), i + 1)
-                    self.check(session.run(variables), trained(steps, passes, self.mean),
-                               f"{steps}, {text}, {which}")
+                    self.check(session.run(variables), trained(steps, passes, self.mean), f"{steps}, {text}, {which}")
 
     def test_hooks_count_passes_in_graphs(self):
         with tf.Graph().as_default():
             w = v1.get_variable("w", initializer=tf.ones([]))
             count = v1.train.get_or_create_global_step()
             rate = v1.train.exponential_decay(1.0, count, 1, 0.5)
-            optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(rate),
-                                                 backward_passes_per_step=2)
+            optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(rate), backward_passes_per_step=2)
             step, batches = optimizer.minimize(w * self.factor, count), 0
             with v1.train.MonitoredTrainingSession(hooks=[v1.train.StopAtStepHook(last_step=5)]) as session:
                 while not session.should_stop():
@@ -217,8 +227,10 @@ class AccumulationTest(rank_base.RankBase):
         self.assertEqual(sum(counts[4:]), 0)
 
     def test_sums_of_sparse_gradients_are_sparse(self):
-        makers = [functools.partial(v1.train.MomentumOptimizer, RATE, MOMENTUM),
-                  *[functools.partial(one, RATE) for one in self.makers("Adam")]]
+        makers = [
+            functools.partial(v1.train.MomentumOptimizer, RATE, MOMENTUM),
+            *[functools.partial(one, RATE) for one in self.makers("Adam")],
+        ]
         for make in makers:
             for case in [(False, False, False), (False, True, True), (True, False, True)]:
                 with self.subTest(make=make, case=case):
@@ -234,16 +246,19 @@ class AccumulationTest(rank_base.RankBase):
             return tf.IndexedSlices(values, tf.constant(indices), tf.constant([5, 2]))
 
         table, other, plain_table = [tf.Variable(tf.ones([5, 2])) for _ in range(3)]
-        ours = hvd.DistributedOptimizer(make(), backward_passes_per_step=2, op=hvd.Sum, sparse_as_dense=dense,
-                                        average_aggregated_gradients=average)
+        ours = hvd.DistributedOptimizer(
+            make(), backward_passes_per_step=2, op=hvd.Sum, sparse_as_dense=dense, average_aggregated_gradients=average
+        )
 
         def one(number):
             with tf.GradientTape() as tape:
                 given = slices(number, self.rank)
                 loss = tf.reduce_sum(tf.gather(table, given.indices) * given.values) + tf.reduce_sum(other)
             if isinstance(ours, v1.train.Optimizer):
-                pairs = ours.compute_gradients(lambda: tf.reduce_sum(
-                    tf.gather(table, given.indices) * given.values) + tf.reduce_sum(other), [table, other])
+                pairs = ours.compute_gradients(
+                    lambda: tf.reduce_sum(tf.gather(table, given.indices) * given.values) + tf.reduce_sum(other),
+                    [table, other],
+                )
             else:
                 pairs = ours._compute_gradients(loss, [table, other], tape=tape)
             ours.apply_gradients(pairs)
@@ -254,8 +269,11 @@ class AccumulationTest(rank_base.RankBase):
             for number in numbers:
                 (tf.function(one) if in_function else one)(number)
             parts = [slices(number, rank) for number in numbers for rank in range(self.size)]
-            grad = tf.IndexedSlices(tf.concat([part.values for part in parts], 0) / (2 if average else 1),
-                                    tf.concat([part.indices for part in parts], 0), parts[0].dense_shape)
+            grad = tf.IndexedSlices(
+                tf.concat([part.values for part in parts], 0) / (2 if average else 1),
+                tf.concat([part.indices for part in parts], 0),
+                parts[0].dense_shape,
+            )
             plain.apply_gradients([(tf.convert_to_tensor(grad) if dense else grad, plain_table)])
         numpy.testing.assert_allclose(table, plain_table, rtol=1e-5)
         self.assertFalse(numpy.array_equal(table, numpy.ones((5, 2))))
@@ -270,8 +288,9 @@ class AccumulationTest(rank_base.RankBase):
                 def run(names, variables):
                     """A pass with gradients of the variables in `names`, 1 of a and 2 of b."""
                     grads = helper.compute_gradients(
-                        [one * (i + 1) if name in names else None for i, name in enumerate("ab"[:len(variables)])],
-                        variables)
+                        [one * (i + 1) if name in names else None for i, name in enumerate("ab"[: len(variables)])],
+                        variables,
+                    )
 
                     def closure():
                         for grad, variable in zip(grads, variables):
@@ -293,8 +312,10 @@ class AccumulationTest(rank_base.RankBase):
                     call("a", [a])
 
     def test_passes_that_are_computed_before_the_first_is_applied(self):
-        for maker in [functools.partial(v1.train.MomentumOptimizer, RATE, MOMENTUM), *[
-                functools.partial(one, RATE, momentum=MOMENTUM) for one in self.makers("SGD")]]:
+        for maker in [
+            functools.partial(v1.train.MomentumOptimizer, RATE, MOMENTUM),
+            *[functools.partial(one, RATE, momentum=MOMENTUM) for one in self.makers("SGD")],
+        ]:
             for in_function in (False, True):
                 variables = self.variables()
                 optimizer = hvd.DistributedOptimizer(maker(), backward_passes_per_step=2)
@@ -302,8 +323,10 @@ class AccumulationTest(rank_base.RankBase):
 
                 def both():
                     compute = getattr(optimizer, "_compute_gradients", optimizer.compute_gradients)
-                    pairs = [compute(functools.partial(self.loss, variables, names, number), listed)
-                             for number, names in enumerate(("a", "ab"))]
+                    pairs = [
+                        compute(functools.partial(self.loss, variables, names, number), listed)
+                        for number, names in enumerate(("a", "ab"))
+                    ]
                     for each in pairs:
                         optimizer.apply_gradients(each)
 
@@ -311,19 +334,21 @@ class AccumulationTest(rank_base.RankBase):
                 self.check(variables, trained(2, ("a", "ab"), self.mean), (maker, in_function))
 
     def test_adasum_and_local_variables_get_the_sums_of_earlier_passes(self):
-        makers = [functools.partial(one, 1.0) for one in
-                  (v1.train.GradientDescentOptimizer, *self.makers("SGD"))]
+        makers = [functools.partial(one, 1.0) for one in (v1.train.GradientDescentOptimizer, *self.makers("SGD"))]
         for maker, op, in_function in itertools.product(makers, (hvd.Adasum, hvd.Sum), (False, True)):
             a, b, own = [tf.Variable([1.0]) for _ in range(3)]
-            optimizer = hvd.DistributedOptimizer(maker(), backward_passes_per_step=2, op=op,
-                                                 scale_local_gradients=False)
+            optimizer = hvd.DistributedOptimizer(
+                maker(), backward_passes_per_step=2, op=op, scale_local_gradients=False
+            )
             optimizer.register_local_var(own)
             if hasattr(optimizer, "build"):
                 optimizer.build([a, b, own])
 
             def one(*variables):
-                optimizer.minimize(lambda: tf.add_n([tf.reduce_sum(each) for each in variables]) * self.factor,
-                                   var_list=list(variables))
+                optimizer.minimize(
+                    lambda: tf.add_n([tf.reduce_sum(each) for each in variables]) * self.factor,
+                    var_list=list(variables),
+                )
 
             for variables in ([a, own], [b]):
                 body = functools.partial(one, *variables)

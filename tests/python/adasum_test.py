@@ -11,8 +11,7 @@ OPTIMIZERS = {
 
 def make_model():
     torch.manual_seed(5)
-    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(),
-                               torch.nn.Linear(8, 2)).double()
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).double()
 
 
 def loss_of(model, rank, step):
@@ -29,8 +28,7 @@ class AdasumOptimizerTest(RankCase):
     def test_parameters_move_by_the_adasum_of_everybody_s_steps(self):
         for name, make in OPTIMIZERS.items():
             model, local = make_model(), make_model()
-            optimizer = hvd.DistributedOptimizer(make(model.parameters()),
-                                                 model.named_parameters(), op=hvd.Adasum)
+            optimizer = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters(), op=hvd.Adasum)
             self.assertEqual(type(optimizer).__name__, name)
             self.assertIsInstance(optimizer, getattr(torch.optim, name))
             plain = make(local.parameters())
@@ -63,8 +61,11 @@ class AdasumOptimizerTest(RankCase):
         for compression, factor in [(hvd.Compression.none, 1), (hvd.Compression.fp16, 1)]:
             param = torch.nn.Parameter(torch.zeros(4))
             optimizer = hvd.DistributedOptimizer(
-                torch.optim.SGD([param, unused], lr=0.5), op=hvd.Adasum, compression=compression,
-                backward_passes_per_step=2)
+                torch.optim.SGD([param, unused], lr=0.5),
+                op=hvd.Adasum,
+                compression=compression,
+                backward_passes_per_step=2,
+            )
             param.sum().backward()
             param.sum().backward()
             optimizer.synchronize()
@@ -88,8 +89,7 @@ class AdasumOptimizerTest(RankCase):
             with optimizer.skip_synchronize():
                 pass
         with self.assertRaisesRegex(ValueError, "Average"):
-            hvd.DistributedOptimizer(torch.optim.SGD([param], lr=0.5), op=hvd.Adasum,
-                                     gradient_predivide_factor=2.0)
+            hvd.DistributedOptimizer(torch.optim.SGD([param], lr=0.5), op=hvd.Adasum, gradient_predivide_factor=2.0)
 
     def test_a_schedule_and_parameters_added_later(self):
         first, second = (torch.nn.Parameter(torch.zeros(2)) for _ in range(2))

@@ -22,28 +22,37 @@ def exported(module, others=()):
     """The public names of a module: `__all__`, or what is ours in it and not among `others`."""
     if hasattr(module, "__all__"):
         return sorted(module.__all__)
-    return sorted(name for name, thing in vars(module).items()
-                  if not name.startswith("_") and callable(thing) and is_ours(thing) and name not in others)
+    return sorted(
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_") and callable(thing) and is_ours(thing) and name not in others
+    )
 
 
 def public_names(module):
     """The things that the public names of a framework's module stand for, by name."""
     found = {name: getattr(module, name) for name in exported(module)}
-    found.update((name, thing) for name, thing in sorted(vars(module).items())
-                 if isinstance(thing, types.ModuleType) and thing.__name__ == f"{module.__name__}.{name}"
-                 and not name.startswith("_") and name not in FRAMEWORKS_INSIDE)
+    found.update(
+        (name, thing)
+        for name, thing in sorted(vars(module).items())
+        if isinstance(thing, types.ModuleType)
+        and thing.__name__ == f"{module.__name__}.{name}"
+        and not name.startswith("_")
+        and name not in FRAMEWORKS_INSIDE
+    )
     for inner in OPENED:
         if inner in found:
-            found.update((f"{inner}.{name}", getattr(found[inner], name))
-                         for name in exported(found[inner], found))
+            found.update((f"{inner}.{name}", getattr(found[inner], name)) for name in exported(found[inner], found))
     return found
 
 
 def left_out(module):
     """Names that a user sees in the module, although `__all__` does not have them."""
-    return sorted(name for name, thing in vars(module).items()
-                  if not name.startswith("_") and name not in module.__all__
-                  and not isinstance(thing, types.ModuleType))
+    return sorted(
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_") and name not in module.__all__ and not isinstance(thing, types.ModuleType)
+    )
 
 
 def default_of(parameter):
@@ -133,8 +142,12 @@ def heading(name, signature):
             parts.append("")
         else:
             parts[-1] += letter
-    lines = textwrap.wrap(", ".join(part.strip().replace(" ", "\0") for part in parts), 100,
-                          break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        ", ".join(part.strip().replace(" ", "\0") for part in parts),
+        100,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     body = "\n".join(f"        {line}".replace("\0", " ") for line in lines)
     return f"    {name}(\n{body}\n    ){result}"
 
@@ -142,12 +155,18 @@ def heading(name, signature):
 def page(framework, module, constants):
     """The page of a framework for docs/api. `constants` describes values, which have no docstring."""
     lines = [GENERATED, "", f"# horovod.{framework}", "", inspect.cleandoc(module.__doc__), ""]
-    kinds = {"Functions": [], "Classes": [], "Callbacks": [], "Elastic training": [], "Values": [],
-             "Modules": []}
+    kinds = {"Functions": [], "Classes": [], "Callbacks": [], "Elastic training": [], "Values": [], "Modules": []}
     for name, thing in public_names(module).items():
         kind = {"callbacks": "Callbacks", "elastic": "Elastic training"}.get(name.rpartition(".")[0])
-        kind = kind or ("Classes" if inspect.isclass(thing) else "Functions" if callable(thing) else
-                        "Modules" if isinstance(thing, types.ModuleType) else "Values")
+        kind = kind or (
+            "Classes"
+            if inspect.isclass(thing)
+            else "Functions"
+            if callable(thing)
+            else "Modules"
+            if isinstance(thing, types.ModuleType)
+            else "Values"
+        )
         kinds[kind].append((name, thing))
     for kind, entries in kinds.items():
         if entries:
@@ -173,19 +192,26 @@ def page(framework, module, constants):
 def index(frameworks, signatures, absent):
     """The first page of docs/api: which framework has which name, and why others lack it."""
     lines = [
-        GENERATED, "", "# API reference", "",
+        GENERATED,
+        "",
+        "# API reference",
+        "",
         "This folder holds one page for each framework, generated from signatures and docstrings:",
-        ",\n".join(f"[horovod.{each}]({each}.md)" for each in frameworks) + ".", "",
+        ",\n".join(f"[horovod.{each}]({each}.md)" for each in frameworks) + ".",
+        "",
         "A number in the table is a signature: frameworks with one number in a row take the same arguments,",
-        "and `-` is a name that a framework lacks.", "",
-        "| name | " + " | ".join(frameworks) + " |", "|---|" + "---|" * len(frameworks)]
+        "and `-` is a name that a framework lacks.",
+        "",
+        "| name | " + " | ".join(frameworks) + " |",
+        "|---|" + "---|" * len(frameworks),
+    ]
     for name in sorted(signatures):
         forms = list(dict.fromkeys(signatures[name][each] for each in frameworks if each in signatures[name]))
-        cells = [str(forms.index(signatures[name][each]) + 1) if each in signatures[name] else "-"
-                 for each in frameworks]
+        cells = [
+            str(forms.index(signatures[name][each]) + 1) if each in signatures[name] else "-" for each in frameworks
+        ]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
-    lines += ["", "## Names that a framework lacks on purpose", "", "| names | lacking in | reason |",
-              "|---|---|---|"]
+    lines += ["", "## Names that a framework lacks on purpose", "", "| names | lacking in | reason |", "|---|---|---|"]
     for lacking, names, reason in absent:
         listed = ", ".join(f"`{name}`" for name in names.split())
         lines.append(f"| {listed} | {', '.join(lacking.split())} | {reason} |")

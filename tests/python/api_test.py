@@ -1,7 +1,7 @@
 """Names and signatures of frameworks' modules are those of api_table.py, and the pages of docs/api are fresh.
 
-    api_test.py FRAMEWORK...            check, for example: torch numpy
-    api_test.py --write FRAMEWORK...    refresh the table and the pages for these frameworks
+api_test.py FRAMEWORK...            check, for example: torch numpy
+api_test.py --write FRAMEWORK...    refresh the table and the pages for these frameworks
 """
 
 import importlib
@@ -23,9 +23,14 @@ ADVICE = "run tests/python/api_test.py --write"
 
 def by_framework():
     """The table as {name: {framework: signature}}."""
-    return {name: {framework: signature for words, signature in forms.items()
-                   for framework in (table.FRAMEWORKS if words == "all" else words.split())}
-            for name, forms in table.SIGNATURES.items()}
+    return {
+        name: {
+            framework: signature
+            for words, signature in forms.items()
+            for framework in (table.FRAMEWORKS if words == "all" else words.split())
+        }
+        for name, forms in table.SIGNATURES.items()
+    }
 
 
 def faults_of_names(framework, module, signatures):
@@ -48,10 +53,18 @@ def faults_of_names(framework, module, signatures):
 
 def faults_of_reasons(signatures, absent):
     """Sentences about names that a framework lacks without a reason, and about reasons for no lack."""
-    lacking = {(name, framework) for name, forms in signatures.items()
-               for framework in table.FRAMEWORKS if framework not in forms}
-    explained = [(name, framework) for frameworks, names, _ in absent
-                 for name in names.split() for framework in frameworks.split()]
+    lacking = {
+        (name, framework)
+        for name, forms in signatures.items()
+        for framework in table.FRAMEWORKS
+        if framework not in forms
+    }
+    explained = [
+        (name, framework)
+        for frameworks, names, _ in absent
+        for name in names.split()
+        for framework in frameworks.split()
+    ]
     for name, framework in sorted(lacking - set(explained)):
         yield f"ABSENT has no reason why horovod.{framework} lacks {name}"
     for name, framework in sorted(set(explained) - lacking):
@@ -97,8 +110,7 @@ def write(modules):
     text = path.read_text(encoding="utf-8")
     fresh = "SIGNATURES = {\n" + "".join(f"{line}\n" for line in rows(signatures)) + "}\n"
     path.write_text(re.sub(r"(?ms)^SIGNATURES = \{\n.*?^\}\n", lambda _: fresh, text), encoding="utf-8")
-    (PAGES / "README.md").write_text(
-        reference.index(table.FRAMEWORKS, signatures, table.ABSENT), encoding="utf-8")
+    (PAGES / "README.md").write_text(reference.index(table.FRAMEWORKS, signatures, table.ABSENT), encoding="utf-8")
     print("\n".join(faults_of_reasons(signatures, table.ABSENT)) or "each lack has its reason")
 
 

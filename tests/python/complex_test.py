@@ -7,13 +7,15 @@ from rank_case import RankCase, hvd, torch
 
 def numbers(rank, *shape, dtype=torch.complex128):
     generator = torch.Generator().manual_seed(rank)
-    return torch.complex(torch.randn(shape, generator=generator, dtype=torch.float64),
-                         torch.randn(shape, generator=generator, dtype=torch.float64)).to(dtype)
+    return torch.complex(
+        torch.randn(shape, generator=generator, dtype=torch.float64),
+        torch.randn(shape, generator=generator, dtype=torch.float64),
+    ).to(dtype)
 
 
 def loss_of(output):
     """A real loss that is no function of the absolute value alone."""
-    return (output.real ** 2 * 3 + output.imag * output.real + output.imag.exp()).sum()
+    return (output.real**2 * 3 + output.imag * output.real + output.imag.exp()).sum()
 
 
 class ComplexTest(RankCase):
@@ -22,8 +24,7 @@ class ComplexTest(RankCase):
 
     def near(self, got, want, message=None):
         got, want = (each.detach().resolve_conj().resolve_neg().numpy() for each in (got, want))
-        numpy.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12,
-                                      err_msg=str(message))
+        numpy.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12, err_msg=str(message))
 
     def own_gradients(self, function, shape):
         """The gradients of each rank's input, by torch alone: the sum over ranks of the losses of what
@@ -39,17 +40,20 @@ class ComplexTest(RankCase):
             return tensor.split(2)
 
         for what, ours, whole in (
-                ("sum", lambda x: hvd.allreduce(x, op=hvd.Sum), lambda xs: [sum(xs)] * self.size),
-                ("alltoall", hvd.alltoall,
-                 lambda xs: [torch.cat([cut(x)[rank] for x in xs]) for rank in range(self.size)]),
-                ("reducescatter", lambda x: hvd.reducescatter(x, op=hvd.Sum), lambda xs: cut(sum(xs)))):
+            ("sum", lambda x: hvd.allreduce(x, op=hvd.Sum), lambda xs: [sum(xs)] * self.size),
+            ("alltoall", hvd.alltoall, lambda xs: [torch.cat([cut(x)[rank] for x in xs]) for rank in range(self.size)]),
+            ("reducescatter", lambda x: hvd.reducescatter(x, op=hvd.Sum), lambda xs: cut(sum(xs))),
+        ):
             mine = numbers(self.rank, rows, 3).requires_grad_()
             loss_of(ours(mine)).backward()
             # The convention for real tensors: reducescatter multiplies by the number of ranks, allreduce sums.
             factor = self.size if what == "reducescatter" else 1
             self.near(mine.grad, self.own_gradients(whole, (rows, 3)) * factor, what)
-        for what, function in (("allgather", hvd.allgather), ("broadcast", lambda x: hvd.broadcast(x, 0)),
-                               ("group", lambda x: hvd.grouped_allgather([x, x.real])[0])):
+        for what, function in (
+            ("allgather", hvd.allgather),
+            ("broadcast", lambda x: hvd.broadcast(x, 0)),
+            ("group", lambda x: hvd.grouped_allgather([x, x.real])[0]),
+        ):
             parts = []
             for part in (torch.real, torch.imag):  # the gradient by real and imaginary part, of reals
                 mine = numbers(self.rank, rows, 3)
@@ -64,15 +68,16 @@ class ComplexTest(RankCase):
             self.near(mine.grad, torch.complex(*parts), what)
 
     def test_optimizers_train_complex_parameters_as_one_process(self):
-        for options in ({}, {"compression": hvd.Compression.fp16}, {"groups": 1},
-                        {"backward_passes_per_step": 2}):
+        for options in ({}, {"compression": hvd.Compression.fp16}, {"groups": 1}, {"backward_passes_per_step": 2}):
             for size in (3, 300000):
                 start = numbers(99, size)
                 weight, bias = torch.nn.Parameter(start.clone()), torch.nn.Parameter(torch.zeros(4))
                 alone = start.clone().requires_grad_()
                 optimizer = hvd.DistributedOptimizer(
                     torch.optim.SGD([weight, bias], lr=0.1),
-                    named_parameters=[("weight", weight), ("bias", bias)], **options)
+                    named_parameters=[("weight", weight), ("bias", bias)],
+                    **options,
+                )
                 by_one = torch.optim.SGD([alone], lr=0.1)
                 passes = options.get("backward_passes_per_step", 1)
                 for _ in range(2):
@@ -129,8 +134,9 @@ class ComplexTest(RankCase):
         mine = numbers(self.rank, 6)
         got = hvd.allreduce(mine, op=hvd.Sum, prescale_factor=0.5, postscale_factor=3.0)
         self.near(got, sum(self.everybody(6)) * 1.5)
-        self.near(hvd.allgather(mine[: self.rank + 1]),
-                  torch.cat([numbers(rank, 6)[: rank + 1] for rank in range(self.size)]))
+        self.near(
+            hvd.allgather(mine[: self.rank + 1]), torch.cat([numbers(rank, 6)[: rank + 1] for rank in range(self.size)])
+        )
         if self.size > 1:
             members = hvd.add_process_set([self.size - 1])
             if members.included():

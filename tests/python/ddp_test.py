@@ -51,8 +51,7 @@ class DdpTest(RankCase):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         for step in range(steps):
             optimizer.zero_grad()
-            (sum(model(inputs(rank, step)).square().mean() for rank in range(self.size))
-             / self.size).backward()
+            (sum(model(inputs(rank, step)).square().mean() for rank in range(self.size)) / self.size).backward()
             optimizer.step()
 
     def test_the_optimizer_first_and_then_the_module_that_takes_all_parameters(self):
@@ -70,8 +69,9 @@ class DdpTest(RankCase):
 
     def test_the_module_first(self):
         model = DDP(make_model())
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
-                                             model.named_parameters(), groups=2)
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), groups=2
+        )
         self.train(model, optimizer)
         self.assert_trained_as_one_process(model.parameters())
 

@@ -45,13 +45,15 @@ class ElasticSamplerTest(rank_case.RankCase):
         """Lets this many ranks process some batches from a state on. Returns their samples and the next state."""
         seen, states, lengths = [], set(), set()
         for rank in range(ranks):
-            with unittest.mock.patch.multiple("horovod._basics", is_initialized=lambda: True, size=lambda: ranks,
-                                              rank=lambda rank=rank: rank):
+            with unittest.mock.patch.multiple(
+                "horovod._basics", is_initialized=lambda: True, size=lambda: ranks, rank=lambda rank=rank: rank
+            ):
                 data = make()
                 data.load_state_dict(state)
             is_sampler = isinstance(data, elastic.ElasticSampler)
-            mine = torch.utils.data.DataLoader(data.dataset if is_sampler else data, batch_size=batch_size,
-                                               sampler=data if is_sampler else None)
+            mine = torch.utils.data.DataLoader(
+                data.dataset if is_sampler else data, batch_size=batch_size, sampler=data if is_sampler else None
+            )
             found = [batch.tolist() for _, batch in zip(range(batches), mine)]
             for index, batch in enumerate(found):
                 data.record_batch(index, len(batch))
@@ -125,8 +127,10 @@ class ElasticSamplerTest(rank_case.RankCase):
         train = elastic.ElasticSampler(torch.arange(40), seed=1)
         test = elastic.ElasticSampler(torch.arange(10), shuffle=False)
         state = elastic.TorchState(train=train, test=test)
-        loaders = [torch.utils.data.DataLoader(sampler.dataset, sampler=sampler, batch_size=2, num_workers=2)
-                   for sampler in (train, test)]
+        loaders = [
+            torch.utils.data.DataLoader(sampler.dataset, sampler=sampler, batch_size=2, num_workers=2)
+            for sampler in (train, test)
+        ]
         seen = [], []
         for sampler, loader, part in zip((train, test), loaders, seen):
             for index, batch in zip(range(2), loader):
@@ -136,8 +140,9 @@ class ElasticSamplerTest(rank_case.RankCase):
         train.record_batch(2, 2)
         state.restore()
         for sampler, samples in ((train, 40), (test, 10)):
-            self.assertEqual(sampler.state_dict(),
-                             {"epoch": 0, "processed_num": min(4, -(-samples // self.size)) * self.size})
+            self.assertEqual(
+                sampler.state_dict(), {"epoch": 0, "processed_num": min(4, -(-samples // self.size)) * self.size}
+            )
         state.sync()
         for loader, part, samples in zip(loaders, seen, (40, 10)):
             rest = sum((batch.tolist() for batch in loader), [])

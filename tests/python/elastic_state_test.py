@@ -100,11 +100,13 @@ class ElasticStateTest(elastic_case.ElasticCase):
         model, optimizer = make(0)
         adasum = hvd.DistributedOptimizer(make(0)[1], op=hvd.Adasum)
         lbfgs = torch.optim.LBFGS(model.parameters())
-        for why, made in {"2 optimizers": lambda: elastic.TorchState(model, optimizer, other=lbfgs, snapshot=False),
-                          "no optimizers": lambda: elastic.TorchState(model, snapshot=False),
-                          "LBFGS": lambda: elastic.TorchState(model, lbfgs, snapshot=False),
-                          "op=Adasum": lambda: elastic.TorchState(model, adasum, snapshot=False),
-                          "program's own": lambda: OwnHandler(model, optimizer, snapshot=False)}.items():
+        for why, made in {
+            "2 optimizers": lambda: elastic.TorchState(model, optimizer, other=lbfgs, snapshot=False),
+            "no optimizers": lambda: elastic.TorchState(model, snapshot=False),
+            "LBFGS": lambda: elastic.TorchState(model, lbfgs, snapshot=False),
+            "op=Adasum": lambda: elastic.TorchState(model, adasum, snapshot=False),
+            "program's own": lambda: OwnHandler(model, optimizer, snapshot=False),
+        }.items():
             with self.subTest(why=why):
                 with self.assertWarnsRegex(UserWarning, f"in spite of snapshot=False, because .*{why}"):
                     state = made()
@@ -240,8 +242,9 @@ class ElasticStateTest(elastic_case.ElasticCase):
                 with warnings.catch_warnings(record=True) as said:
                     warnings.simplefilter("always")
                     state = elastic.TorchState(model, optimizer, snapshot=False)
-                self.assertEqual(["no `save_small`" in str(each.message) for each in said],
-                                 [True] if kind is Doubled else [])
+                self.assertEqual(
+                    ["no `save_small`" in str(each.message) for each in said], [True] if kind is Doubled else []
+                )
                 state.restore()
                 self.assertEqual((state._handlers["model"].restored, state._copies()), (1, kind is Doubled))
         finally:
@@ -334,11 +337,13 @@ class ElasticStateTest(elastic_case.ElasticCase):
 
     def test_registry(self):
         registry = elastic.get_handler_registry()
-        self.assertEqual([entry[0] for entry in registry[:4]],
-                         [torch.nn.Module, torch.optim.Optimizer, elastic.ElasticSampler,
-                          elastic.ElasticIterable])
-        self.assertEqual([entry[1].__name__ for entry in registry[4:]],
-                         2 * ["SchedulerStateHandler"] + ["ScalerStateHandler"])
+        self.assertEqual(
+            [entry[0] for entry in registry[:4]],
+            [torch.nn.Module, torch.optim.Optimizer, elastic.ElasticSampler, elastic.ElasticIterable],
+        )
+        self.assertEqual(
+            [entry[1].__name__ for entry in registry[4:]], 2 * ["SchedulerStateHandler"] + ["ScalerStateHandler"]
+        )
         elastic.set_handler_registry([])
         self.addCleanup(elastic.set_handler_registry, registry)
         self.assertEqual(elastic.get_handler_registry(), [])
@@ -414,8 +419,10 @@ class ElasticStateTest(elastic_case.ElasticCase):
             other[0].weight += 1
         handler.restore()
         self.assertTrue(torch.equal(other[0].weight, weight))
-        for made in [handlers.OptimizerStateHandler(optimizer=optimizer),
-                     handlers.SamplerStateHandler(sampler=elastic.ElasticSampler([1, 2]))]:
+        for made in [
+            handlers.OptimizerStateHandler(optimizer=optimizer),
+            handlers.SamplerStateHandler(sampler=elastic.ElasticSampler([1, 2])),
+        ]:
             made.sync()
 
     def test_states_and_resets_of_the_user_s_own(self):

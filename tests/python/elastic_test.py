@@ -201,9 +201,11 @@ class ElasticTest(elastic_case.ElasticCase):
 
     def test_init_tries_again_when_a_rank_is_lost_while_sets_are_added(self):
         wanted = hvd.ProcessSet([0])
-        library = SimpleNamespace(hvd_generation=lambda: calls.count("init") - 1, hvd_is_provisional=lambda: 0,
-                                  **{f"hvd_{scope}{what}": lambda: 0 for scope in ("", "local_", "cross_")
-                                     for what in ("rank", "size")})
+        library = SimpleNamespace(
+            hvd_generation=lambda: calls.count("init") - 1,
+            hvd_is_provisional=lambda: 0,
+            **{f"hvd_{scope}{what}": lambda: 0 for scope in ("", "local_", "cross_") for what in ("rank", "size")},
+        )
         calls, answers = [], iter([hvd.HorovodInternalError("planted"), None])
 
         def add(process_set):
@@ -213,13 +215,19 @@ class ElasticTest(elastic_case.ElasticCase):
                 raise answer
 
         with unittest.mock.patch.multiple(
-                "horovod._basics", is_elastic=lambda: True, is_initialized=lambda: bool(calls), library=lambda: library,
-                _first_generation=None, _init_interruptibly=lambda sets, ranks: calls.append("init"),
-                _leave=lambda: calls.append("leave")), \
-                unittest.mock.patch.multiple("horovod.process_sets", add_process_set=add, forget_all=lambda keeps: None,
-                                             restore=lambda broadcast: calls.append("restore")), \
-                unittest.mock.patch.multiple("horovod._ops", reset=lambda: None), \
-                unittest.mock.patch.dict("os.environ"):
+            "horovod._basics",
+            is_elastic=lambda: True,
+            is_initialized=lambda: bool(calls),
+            library=lambda: library,
+            _first_generation=None,
+            _init_interruptibly=lambda sets, ranks: calls.append("init"),
+            _leave=lambda: calls.append("leave"),
+        ), unittest.mock.patch.multiple(
+            "horovod.process_sets",
+            add_process_set=add,
+            forget_all=lambda keeps: None,
+            restore=lambda broadcast: calls.append("restore"),
+        ), unittest.mock.patch.multiple("horovod._ops", reset=lambda: None), unittest.mock.patch.dict("os.environ"):
             hvd.init(process_sets=[wanted])
             self.assertTrue(_basics.was_there_from_the_start())  # it is the second attempt that had generation 1
         self.assertEqual(calls, ["init", wanted, "leave", "init", "restore", wanted])
@@ -232,8 +240,9 @@ class ElasticTest(elastic_case.ElasticCase):
             raise ValueError("planted")
 
         library = SimpleNamespace(hvd_is_provisional=lambda: 1)
-        with unittest.mock.patch.multiple("horovod._basics", library=lambda: library, _restore_sets=refuse), \
-                unittest.mock.patch.multiple("horovod._ops", complete_init=join):
+        with unittest.mock.patch.multiple(
+            "horovod._basics", library=lambda: library, _restore_sets=refuse
+        ), unittest.mock.patch.multiple("horovod._ops", complete_init=join):
             with self.assertRaisesRegex(ValueError, "^planted$"):
                 _basics.complete_init()
             with self.assertWarnsRegex(UserWarning, "without their process sets: planted"):
@@ -269,10 +278,14 @@ class ElasticTest(elastic_case.ElasticCase):
             state = state or elastic.ObjectState()
             state._commits = ranks[0][0]
             others = [(commits, None if has_state else "", any(must[1:])) for commits, has_state in ranks[1:]]
-            with unittest.mock.patch.multiple("horovod._basics", is_elastic=lambda: True, size=lambda: len(ranks),
-                                              _first_generation=0 if ranks[0][1] else 1), \
-                    unittest.mock.patch.multiple("horovod._elastic", _has_synced=False, _source=0), \
-                    unittest.mock.patch("horovod._objects.allgather_object", lambda mine, name: [mine, *others]):
+            with unittest.mock.patch.multiple(
+                "horovod._basics",
+                is_elastic=lambda: True,
+                size=lambda: len(ranks),
+                _first_generation=0 if ranks[0][1] else 1,
+            ), unittest.mock.patch.multiple("horovod._elastic", _has_synced=False, _source=0), unittest.mock.patch(
+                "horovod._objects.allgather_object", lambda mine, name: [mine, *others]
+            ):
                 commits = _elastic._choose_source(state, must[0])
                 return _elastic.source_rank(), commits
 
@@ -378,10 +391,11 @@ class ElasticTest(elastic_case.ElasticCase):
                 optimizer.state[model[0].bias]["momentum_buffer"].zero_()
                 raise hvd.HorovodInternalError("planted")
 
-            with unittest.mock.patch.object(handlers.ModelStateHandler, "receive", receive), \
-                    unittest.mock.patch.object(handlers.OptimizerStateHandler, "receive", fails), \
-                    unittest.mock.patch.object(handlers, "source_rank", lambda: self.rank + 1), \
-                    self.assertRaises(hvd.HorovodInternalError):
+            with unittest.mock.patch.object(handlers.ModelStateHandler, "receive", receive), unittest.mock.patch.object(
+                handlers.OptimizerStateHandler, "receive", fails
+            ), unittest.mock.patch.object(handlers, "source_rank", lambda: self.rank + 1), self.assertRaises(
+                hvd.HorovodInternalError
+            ):
                 state.sync()
             state.restore()
             for got, wanted in zip(model.parameters(), want):
@@ -460,9 +474,9 @@ class ElasticTest(elastic_case.ElasticCase):
 
         told = SimpleNamespace(hvd_generation=lambda: 4, hvd_host_updates=lambda: changes)
         changes = 0
-        with unittest.mock.patch("horovod._notices.library", lambda: told), \
-                unittest.mock.patch("horovod._basics.is_elastic", lambda: True), \
-                contextlib.redirect_stderr(io.StringIO()) as said:
+        with unittest.mock.patch("horovod._notices.library", lambda: told), unittest.mock.patch(
+            "horovod._basics.is_elastic", lambda: True
+        ), contextlib.redirect_stderr(io.StringIO()) as said:
             manager.register_listener(second)  # it raises, and is the first to be called
             manager.remove_listener(first)
             manager.register_listener(first)
@@ -491,11 +505,18 @@ class ElasticTest(elastic_case.ElasticCase):
         self.assertIs(raised.exception.skip_sync, True)
 
     def test_the_launcher_learns_where_the_outermost_run_begins_and_ends(self):
-        for error, ends in ((None, True), (ValueError, True), (KeyboardInterrupt, True), (BaseException, True),
-                            (SystemExit, False)):
+        for error, ends in (
+            (None, True),
+            (ValueError, True),
+            (KeyboardInterrupt, True),
+            (BaseException, True),
+            (SystemExit, False),
+        ):
             events = []
-            library = SimpleNamespace(hvd_elastic_run_entered=lambda: events.append("entered"),
-                                      hvd_elastic_run_returned=lambda: events.append("returned"))
+            library = SimpleNamespace(
+                hvd_elastic_run_entered=lambda: events.append("entered"),
+                hvd_elastic_run_returned=lambda: events.append("returned"),
+            )
 
             def inner(error):
                 events.append("inner")
@@ -507,8 +528,9 @@ class ElasticTest(elastic_case.ElasticCase):
                     _elastic._noted(inner)(ValueError)
                 _elastic._noted(inner)(error)
 
-            with unittest.mock.patch("horovod._basics.is_elastic", lambda: True), \
-                    unittest.mock.patch("horovod._elastic.library", lambda: library):
+            with unittest.mock.patch("horovod._basics.is_elastic", lambda: True), unittest.mock.patch(
+                "horovod._elastic.library", lambda: library
+            ):
                 for _ in range(2):
                     with self.assertRaises(error) if error else contextlib.nullcontext():
                         _elastic._noted(outer)(error)

@@ -8,8 +8,9 @@ from horovod import _native
 
 class ErrorsTest(RankCase):
     def tearDown(self):
-        self.assert_equal_tensors(hvd.allreduce(torch.ones(2), name="usable", op=hvd.Sum),
-                                  torch.full((2,), float(self.size)))
+        self.assert_equal_tensors(
+            hvd.allreduce(torch.ones(2), name="usable", op=hvd.Sum), torch.full((2,), float(self.size))
+        )
         super().tearDown()
 
     def assert_disagreement(self, pattern, function, *arguments, **keywords):
@@ -29,8 +30,7 @@ class ErrorsTest(RankCase):
         for shape in [(2 + self.rank,), (2,) * (1 + self.rank)]:
             self.assert_disagreement("(?i)shape", hvd.allreduce, torch.ones(shape), name="shape")
             self.assert_disagreement("(?i)shape", hvd.broadcast, torch.ones(shape), 0, name="shape")
-        self.assert_disagreement("(?i)shape", hvd.allgather, torch.ones(1, 2 + self.rank),
-                                 name="shape")
+        self.assert_disagreement("(?i)shape", hvd.allgather, torch.ones(1, 2 + self.rank), name="shape")
 
     def test_dtypes_that_differ(self):
         self.needs_two()
@@ -41,20 +41,19 @@ class ErrorsTest(RankCase):
 
     def test_roots_that_differ(self):
         self.needs_two()
-        self.assert_disagreement("(?i)root", hvd.broadcast, torch.ones(2), min(self.rank, 1),
-                                 name="root")
+        self.assert_disagreement("(?i)root", hvd.broadcast, torch.ones(2), min(self.rank, 1), name="root")
 
     def test_ops_and_factors_that_differ(self):
         self.needs_two()
         op = hvd.Sum if self.rank == 0 else hvd.Max
         self.assert_disagreement("(?i)op|reduc", hvd.allreduce, torch.ones(2), name="op", op=op)
-        self.assert_disagreement("(?i)scale", hvd.allreduce, torch.ones(2), name="scale",
-                                 prescale_factor=1.0 + self.rank)
+        self.assert_disagreement(
+            "(?i)scale", hvd.allreduce, torch.ones(2), name="scale", prescale_factor=1.0 + self.rank
+        )
 
     def test_the_sentence_names_the_tensor(self):
         self.needs_two()
-        self.assert_disagreement("my.tensor", hvd.allreduce, torch.ones(1 + self.rank),
-                                 name="my.tensor")
+        self.assert_disagreement("my.tensor", hvd.allreduce, torch.ones(1 + self.rank), name="my.tensor")
 
     def test_a_failure_in_place_leaves_later_work_alone(self):
         self.needs_two()
@@ -88,8 +87,9 @@ class ErrorsTest(RankCase):
                 hvd.barrier()
             first = hvd.allreduce_async_(flat, name="first", op=hvd.Sum)
             if self.rank == 0:
-                with self.assertRaisesRegex(ValueError, "allreduce.second.*its output overlaps the output "
-                                                        "of allreduce 'allreduce.first'") as caught:
+                with self.assertRaisesRegex(
+                    ValueError, "allreduce.second.*its output overlaps the output of allreduce 'allreduce.first'"
+                ) as caught:
                     hvd.allreduce_async_(part, name="second", op=hvd.Sum)
                 self.assertNotIsInstance(caught.exception, hvd.HorovodInternalError)
                 hvd.barrier()
@@ -112,16 +112,19 @@ class ErrorsTest(RankCase):
     def test_disjoint_and_interleaved_views_of_one_buffer_are_in_flight_at_once(self):
         flat = torch.full((1000,), float(self.rank))
         views = [flat[:300], flat[300:600], flat[600::2], flat[601::2]]
-        for handle in [hvd.allreduce_async_(view, name=f"view.{index}", op=hvd.Sum)
-                       for index, view in enumerate(views)]:
+        for handle in [
+            hvd.allreduce_async_(view, name=f"view.{index}", op=hvd.Sum) for index, view in enumerate(views)
+        ]:
             hvd.synchronize(handle)
         self.assert_equal_tensors(flat, torch.full((1000,), float(sum(range(self.size)))))
 
     def test_parameters_that_share_memory_are_broadcast(self):
         tied = torch.full((40,), float(self.rank + 3))
         flat = torch.full((30,), float(self.rank + 3))
-        hvd.broadcast_parameters({"a": tied, "b": tied.view(8, 5), "flat": flat, "part": flat[10:20],
-                                  "column": flat.view(5, 6)[:, 1]}, root_rank=0)
+        hvd.broadcast_parameters(
+            {"a": tied, "b": tied.view(8, 5), "flat": flat, "part": flat[10:20], "column": flat.view(5, 6)[:, 1]},
+            root_rank=0,
+        )
         for tensor in (tied, flat):
             self.assert_equal_tensors(tensor, torch.full_like(tensor, 3.0))
 
@@ -130,8 +133,9 @@ class ErrorsTest(RankCase):
         if self.rank == 0:
             splits[-1] = 2_200_000_000 - self.size
         for given in (splits, torch.tensor(splits)):
-            with self.assertRaisesRegex(ValueError, "alltoall 'alltoall.rows': 2[0-9]* rows for rank "
-                                                    f"{self.size - 1} .* limit of 2147483647"):
+            with self.assertRaisesRegex(
+                ValueError, f"alltoall 'alltoall.rows': 2[0-9]* rows for rank {self.size - 1} .* limit of 2147483647"
+            ):
                 hvd.alltoall(torch.ones(self.size), given, name="rows")
             hvd.barrier()
 
@@ -167,8 +171,12 @@ class ErrorsTest(RankCase):
     def test_compressors_are_no_words(self):
         one, wrong = torch.ones(2), "compression is .*; give hvd.Compression.none"
         for compression in ("fp16", hvd.Compression, None):
-            for function, given in [(hvd.allreduce, one), (hvd.grouped_allreduce, [one]),
-                                    (hvd.reducescatter, one), (hvd.grouped_reducescatter, [one])]:
+            for function, given in [
+                (hvd.allreduce, one),
+                (hvd.grouped_allreduce, [one]),
+                (hvd.reducescatter, one),
+                (hvd.grouped_reducescatter, [one]),
+            ]:
                 with self.assertRaisesRegex(ValueError, wrong):
                     function(given, compression=compression)
         with self.assertRaisesRegex(ValueError, "expected a torch.Tensor, not a list"):

@@ -63,8 +63,22 @@ class Event:
 
 
 # Functions of a tensor that do not read or write its numbers, and those that return a view.
-METADATA = {"__get__", "data_ptr", "dim", "element_size", "is_complex", "is_conj", "is_contiguous",
-            "is_floating_point", "is_neg", "numel", "requires_grad_", "size", "storage_offset", "stride"}
+METADATA = {
+    "__get__",
+    "data_ptr",
+    "dim",
+    "element_size",
+    "is_complex",
+    "is_conj",
+    "is_contiguous",
+    "is_floating_point",
+    "is_neg",
+    "numel",
+    "requires_grad_",
+    "size",
+    "storage_offset",
+    "stride",
+}
 VIEWS = {"detach", "reshape", "t", "view"}
 without_functions = getattr(torch._C, "DisableTorchFunctionSubclass", torch._C.DisableTorchFunction)
 
@@ -134,15 +148,26 @@ class DoubleCuda:
 
     def copies(self, target, source):
         """Whether the stream can copy the tensor as bytes."""
-        return (target.dtype == source.dtype and target.shape == source.shape
-                and target.is_contiguous() and source.is_contiguous())
+        return (
+            target.dtype == source.dtype
+            and target.shape == source.shape
+            and target.is_contiguous()
+            and source.is_contiguous()
+        )
 
     def copy(self, target, source, non_blocking):
         size = target.numel() * target.element_size()
         if size:
-            assert self.library.cudaMemcpyAsync(
-                ctypes.c_void_p(target.data_ptr()), ctypes.c_void_p(source.data_ptr()),
-                ctypes.c_size_t(size), 4, ctypes.c_void_p(self.own.cuda_stream)) == 0
+            assert (
+                self.library.cudaMemcpyAsync(
+                    ctypes.c_void_p(target.data_ptr()),
+                    ctypes.c_void_p(source.data_ptr()),
+                    ctypes.c_size_t(size),
+                    4,
+                    ctypes.c_void_p(self.own.cuda_stream),
+                )
+                == 0
+            )
         if not non_blocking:
             self.own.synchronize()
 
@@ -155,8 +180,9 @@ class DoubleCuda:
         assert function(ctypes.byref(memory), ctypes.c_size_t(size), 1) == 0
         buffer = (ctypes.c_uint8 * size).from_address(memory.value)
         # As by torch's allocator, the memory goes back in the order of the stream.
-        weakref.finalize(buffer, self.library.cudaFreeAsync, memory,
-                         ctypes.c_void_p(self.own.cuda_stream)).atexit = False
+        weakref.finalize(
+            buffer, self.library.cudaFreeAsync, memory, ctypes.c_void_p(self.own.cuda_stream)
+        ).atexit = False
         return self._over(buffer, shape, dtype)
 
     def _over(self, buffer, shape, dtype):
@@ -166,8 +192,18 @@ class DoubleCuda:
 if DOUBLE:
     _devices.cuda = DoubleCuda()
 DEVICE = "cpu" if DOUBLE else f"cuda:{LOCAL_RANK}"
-DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.int64,
-          torch.uint8, torch.int8, torch.int16, torch.bool]
+DTYPES = [
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.bool,
+]
 
 
 def in_place(tensor, **arguments):
@@ -233,8 +269,7 @@ class GpuTest(RankCase):
             sent = here(values(self.rank, dtype, (sum(splits), 2)))
             got, received = hvd.alltoall(sent, splits)
             start = sum(splits[: self.rank])
-            want = [values(r, dtype, (sum(splits), 2))[start : start + self.rank + 1]
-                    for r in range(self.size)]
+            want = [values(r, dtype, (sum(splits), 2))[start : start + self.rank + 1] for r in range(self.size)]
             self.check(got, torch.cat(want))
             self.assertEqual(received.tolist(), [self.rank + 1] * self.size)
         for rows in (2 * self.size, 2 * self.size + 1):
@@ -288,8 +323,7 @@ class GpuTest(RankCase):
             model.to(DEVICE)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         # In a group, gradients in host memory take the same path as those on a GPU.
-        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(),
-                                             groups=1 if DOUBLE else None)
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), groups=1 if DOUBLE else None)
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         for step in range(3):
             optimizer.zero_grad()
@@ -304,8 +338,7 @@ class GpuTest(RankCase):
     def test_a_rank_that_has_joined_takes_part(self):
         if self.rank != 0:
             for op, want in ((hvd.Sum, 3.0 * (self.size - 1)), (hvd.Min, 3.0)):
-                self.check(hvd.allreduce(here(torch.full((4,), 3.0)), op=op, name=f"join{op}"),
-                           torch.full((4,), want))
+                self.check(hvd.allreduce(here(torch.full((4,), 3.0)), op=op, name=f"join{op}"), torch.full((4,), want))
         hvd.join()
 
     def test_new_factors_are_not_remembered(self):

@@ -15,11 +15,17 @@ COLUMNS = (2, 3)  # of the tensors in a group
 
 # Frameworks, names ("*": all), and why their results have no gradient, as in Horovod.
 WITHOUT = [
-    ("torch", "allgather_async allreduce_async alltoall_async broadcast_async grouped_allgather_async "
-     "grouped_allreduce_async grouped_reducescatter_async reducescatter_async",
-     "a handle is outside of autograd"),
-    ("torch", "allreduce_ allreduce_async_ broadcast_ broadcast_async_ grouped_allreduce_ grouped_allreduce_async_",
-     "they change their argument"),
+    (
+        "torch",
+        "allgather_async allreduce_async alltoall_async broadcast_async grouped_allgather_async "
+        "grouped_allreduce_async grouped_reducescatter_async reducescatter_async",
+        "a handle is outside of autograd",
+    ),
+    (
+        "torch",
+        "allreduce_ allreduce_async_ broadcast_ broadcast_async_ grouped_allreduce_ grouped_allreduce_async_",
+        "they change their argument",
+    ),
     ("tensorflow", "broadcast_", "it assigns to variables"),
     ("tensorflow.keras keras", "*", "they take and return values, outside of tapes and graphs"),
     ("mxnet", "*", "MXNet's autograd does not record them"),
@@ -27,9 +33,15 @@ WITHOUT = [
 ]
 # Names of functions that move other things than tensors.
 OTHERS = {
-    "allgather_object", "broadcast_object", "broadcast_object_fn",  # Python objects
-    "broadcast_global_variables", "broadcast_optimizer_state", "broadcast_parameters", "broadcast_variables",
-    "BroadcastGlobalVariablesHook", "sparse_allreduce_async",  # states and sparse gradients
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_object_fn",  # Python objects
+    "broadcast_global_variables",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "broadcast_variables",
+    "BroadcastGlobalVariablesHook",
+    "sparse_allreduce_async",  # states and sparse gradients
 }
 
 
@@ -44,14 +56,19 @@ def frameworks_of(name):
 
 def collectives(framework):
     """The public functions of the framework that reduce or move tensors."""
-    return [name for name in api_table.SIGNATURES
-            if kind_of(name) in KINDS and framework in frameworks_of(name)]
+    return [name for name in api_table.SIGNATURES if kind_of(name) in KINDS and framework in frameworks_of(name)]
 
 
 def reason_without(framework, name):
     """Why the result has no gradient, or None."""
-    return next((reason for frameworks, names, reason in WITHOUT
-                 if framework in frameworks.split() and (names == "*" or name in names.split())), None)
+    return next(
+        (
+            reason
+            for frameworks, names, reason in WITHOUT
+            if framework in frameworks.split() and (names == "*" or name in names.split())
+        ),
+        None,
+    )
 
 
 def differentiable(framework):
@@ -66,8 +83,9 @@ def given(kind, size, rank, columns):
 
 def weights(kind, size, rank, columns):
     """The gradient of a rank's result."""
-    rows = {"allgather": size * (size + 1) // 2, "alltoall": 2 * size,
-            "reducescatter": 2 + (rank == 0)}.get(kind, 2 * size + 1)
+    rows = {"allgather": size * (size + 1) // 2, "alltoall": 2 * size, "reducescatter": 2 + (rank == 0)}.get(
+        kind, 2 * size + 1
+    )
     return numpy.arange(rows * columns, dtype="float64").reshape(rows, columns) * (rank + 1) + rank
 
 
@@ -123,18 +141,24 @@ class GradientTableCase(rank_base.RankBase):
 
                 with self.subTest(collective=name, **case):
                     for got in self.gradients(
-                            call, [given(kind, self.size, self.rank, each) for each in columns],
-                            [weights(kind, self.size, self.rank, each) for each in columns]):
+                        call,
+                        [given(kind, self.size, self.rank, each) for each in columns],
+                        [weights(kind, self.size, self.rank, each) for each in columns],
+                    ):
                         self.assertEqual(len(got), len(columns))
                         for gradient, each in zip(got, columns):
                             self.assertIsNotNone(gradient)
                             numpy.testing.assert_allclose(
-                                gradient, want(kind, self.size, self.rank, each, case), rtol=self.tolerance)
+                                gradient, want(kind, self.size, self.rank, each, case), rtol=self.tolerance
+                            )
 
     def test_the_table_has_every_collective_of_every_framework(self):
         words = ("reduce", "gather", "broadcast", "alltoall", "scatter")
-        named = {name for name in api_table.SIGNATURES if any(word in name.lower() for word in words)
-                 and "callbacks." not in name}
+        named = {
+            name
+            for name in api_table.SIGNATURES
+            if any(word in name.lower() for word in words) and "callbacks." not in name
+        }
         self.assertEqual({name for name in named if kind_of(name) not in KINDS}, OTHERS)
         for framework in api_table.FRAMEWORKS:
             public = collectives(framework)

@@ -21,8 +21,13 @@ HAS_CPU_SCALER = hasattr(torch.amp, "GradScaler") if hasattr(torch, "amp") else 
 
 def make_model(width, seed=0):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(4, width), torch.nn.Tanh(), torch.nn.Linear(width, width),
-                               torch.nn.Tanh(), torch.nn.Linear(width, 2))
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, width),
+        torch.nn.Tanh(),
+        torch.nn.Linear(width, width),
+        torch.nn.Tanh(),
+        torch.nn.Linear(width, 2),
+    )
 
 
 def data(rank, step):
@@ -58,12 +63,19 @@ class TrainingCase(RankCase):
         for step in range(3):
             numbers = [step * passes + index for index in range(passes)]
             optimizer.zero_grad()
-            train(model, optimizer, mine, [
-                lambda number=number: loss_of(model, self.rank, number) for number in numbers])
+            train(
+                model, optimizer, mine, [lambda number=number: loss_of(model, self.rank, number) for number in numbers]
+            )
             alone.zero_grad()
-            train(reference, alone, theirs, [
-                lambda number=number: sum(loss_of(reference, rank, number) for rank in range(self.size))
-                / count for number in numbers])
+            train(
+                reference,
+                alone,
+                theirs,
+                [
+                    lambda number=number: sum(loss_of(reference, rank, number) for rank in range(self.size)) / count
+                    for number in numbers
+                ],
+            )
         self.assert_same_weights(model, reference, message)
         if mine is not None:
             self.assertEqual(mine.get_scale(), theirs.get_scale(), message)
@@ -82,6 +94,7 @@ class GradientWritesTest(TrainingCase):
                     loss().backward()
                 function(model)
                 optimizer.step()
+
             return train
 
         functions = {
@@ -92,15 +105,18 @@ class GradientWritesTest(TrainingCase):
         }
         if hasattr(torch.nn.utils, "get_total_norm"):
             functions["total norm"] = lambda model: torch.nn.utils.clip_grads_with_norm_(
-                model.parameters(), 0.02,
-                torch.nn.utils.get_total_norm([param.grad for param in model.parameters()]))
-        kinds = [{}, {"groups": 2}, {"compression": hvd.Compression.none, "backward_passes_per_step": 2},
-                 {"op": hvd.Sum}]
+                model.parameters(), 0.02, torch.nn.utils.get_total_norm([param.grad for param in model.parameters()])
+            )
+        kinds = [
+            {},
+            {"groups": 2},
+            {"compression": hvd.Compression.none, "backward_passes_per_step": 2},
+            {"op": hvd.Sum},
+        ]
         for width in WIDTHS:
             for name, function in functions.items():
                 for arguments in kinds if name == "norm" and width == 16 else [{}]:
-                    self.assert_equals_one_process(clip(function), f"{name} {width} {arguments}", width,
-                                                   **arguments)
+                    self.assert_equals_one_process(clip(function), f"{name} {width} {arguments}", width, **arguments)
 
     def test_clipping_after_synchronize_and_in_closures(self):
         def documented(model, optimizer, _, losses):
@@ -121,6 +137,7 @@ class GradientWritesTest(TrainingCase):
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
                 return loss
+
             optimizer.step(evaluate)
 
         for width in WIDTHS:
@@ -144,8 +161,11 @@ class GradientWritesTest(TrainingCase):
         loss_of(model, self.rank, 0).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
         loss_of(model, self.rank, 1).backward()
-        self.refused(optimizer, "would be multiplied.*optimizer.zero_grad",
-                     lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02))
+        self.refused(
+            optimizer,
+            "would be multiplied.*optimizer.zero_grad",
+            lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02),
+        )
 
     def test_a_grad_scaler_decides_alike_on_all_ranks(self):
         if not HAS_CPU_SCALER:
@@ -166,6 +186,7 @@ class GradientWritesTest(TrainingCase):
                     torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
                 scaler.step(optimizer)
                 scaler.update()
+
             return step_
 
         for width in WIDTHS:
@@ -174,8 +195,12 @@ class GradientWritesTest(TrainingCase):
                     for arguments in ({}, {"groups": 2}, {"op": hvd.Sum})[: 3 if width == 16 else 1]:
                         steps = []
                         self.assert_equals_one_process(
-                            train(clips, overflows), f"{width} {clips} {overflows} {arguments}", width,
-                            scaler, **arguments)
+                            train(clips, overflows),
+                            f"{width} {clips} {overflows} {arguments}",
+                            width,
+                            scaler,
+                            **arguments,
+                        )
 
     def test_an_optimizer_that_unscales_by_itself(self):
         if not HAS_CPU_SCALER:
@@ -190,8 +215,10 @@ class GradientWritesTest(TrainingCase):
         optimizer, alone = hvd.DistributedOptimizer(kinds[0], model.named_parameters()), kinds[1]
         scalers = [torch.amp.GradScaler("cpu", init_scale=1024.0) for _ in range(2)]
         for step in range(3):
-            for each, made, scaler, ranks in ((model, optimizer, scalers[0], [self.rank]),
-                                              (reference, alone, scalers[1], range(self.size))):
+            for each, made, scaler, ranks in (
+                (model, optimizer, scalers[0], [self.rank]),
+                (reference, alone, scalers[1], range(self.size)),
+            ):
                 made.zero_grad()
                 scaler.scale(sum(loss_of(each, rank, step) for rank in ranks) / len(ranks)).backward()
                 scaler.step(made)
@@ -228,8 +255,14 @@ class GradientWritesTest(TrainingCase):
             param.grad = None
 
         for width in WIDTHS:
-            kinds = ({}, {"groups": 2}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum},
-                     {"op": hvd.Max}, {"backward_passes_per_step": 2})
+            kinds = (
+                {},
+                {"groups": 2},
+                {"compression": hvd.Compression.fp16},
+                {"op": hvd.Sum},
+                {"op": hvd.Max},
+                {"backward_passes_per_step": 2},
+            )
             for arguments in kinds[: 6 if width == 16 else 3]:
                 model = make_model(width)
                 optimizer = self.distributed(model, **arguments)
@@ -243,16 +276,20 @@ class GradientWritesTest(TrainingCase):
                             optimizer.step()
                             optimizer.zero_grad()
                         else:
-                            self.refused(optimizer, r"The gradient of 2\.weight was written on rank .*"
-                                                    r"synchronize\(\).*skip_synchronize")
+                            self.refused(
+                                optimizer,
+                                r"The gradient of 2\.weight was written on rank .*"
+                                r"synchronize\(\).*skip_synchronize",
+                            )
 
     def test_sparse_gradients(self):
         if self.size < 2:
             self.skipTest("one rank reduces nothing")
         for arguments in ({}, {"sparse_as_dense": True}):
             table = torch.nn.Embedding(10, 4, sparse=True)
-            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=0.1),
-                                                 table.named_parameters(), **arguments)
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD(table.parameters(), lr=0.1), table.named_parameters(), **arguments
+            )
             for writes in (False, True, False):
                 table(torch.tensor([self.rank, 3])).sum().backward()
                 if writes:
@@ -267,8 +304,12 @@ class GradientWritesTest(TrainingCase):
             self.skipTest("one rank reduces nothing")
         os.environ["HOROVOD_TORCH_CHECK_GRADIENTS"] = "1"
         try:
-            optimizers = [(model, self.distributed(model, **arguments)) for width in WIDTHS
-                          for arguments in ({}, {"groups": 2}) for model in [make_model(width)]]
+            optimizers = [
+                (model, self.distributed(model, **arguments))
+                for width in WIDTHS
+                for arguments in ({}, {"groups": 2})
+                for model in [make_model(width)]
+            ]
         finally:
             del os.environ["HOROVOD_TORCH_CHECK_GRADIENTS"]
         for model, optimizer in optimizers:
@@ -357,7 +398,7 @@ class GradientWritesTest(TrainingCase):
             alone = plain([p for m in references for p in m.parameters()])
             for step in range(3):
                 optimizer.zero_grad()
-                for index in ((0, 1) if self.rank % 2 else (1, 0)):
+                for index in (0, 1) if self.rank % 2 else (1, 0):
                     loss_of(models[index], self.rank, step).backward()
                 hvd.allreduce(torch.ones(1))
                 optimizer.step()
@@ -373,8 +414,9 @@ class GradientWritesTest(TrainingCase):
         for logs in (False, True):
             torch.manual_seed(3)
             model = torch.nn.Linear(4, 1)
-            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1),
-                                                 model.named_parameters(), op=hvd.Sum)
+            optimizer = hvd.DistributedOptimizer(
+                torch.optim.SGD(model.parameters(), 0.1), model.named_parameters(), op=hvd.Sum
+            )
             for step in range(4):
                 optimizer.zero_grad()
                 model(torch.full((1, 4), float(step + 1 + self.rank))).sum().backward()
@@ -429,6 +471,7 @@ class GradientWritesTest(TrainingCase):
 
     def test_two_threads_train_two_models(self):
         """A thread clips and writes while the other one is in its backward pass."""
+
         class Slow(torch.autograd.Function):
             @staticmethod
             def forward(context, value):
@@ -493,19 +536,22 @@ class GradientWritesTest(TrainingCase):
                     model.zero_grad()
                     for index, pool in enumerate((one, two)):
                         pool.submit(lambda: loss_of(model, self.rank, 2 * step + index).backward()).result(20)
-                    (one if step % 2 else two).submit(
-                        torch.nn.utils.clip_grad_norm_, model.parameters(), 0.02).result(20)
+                    (one if step % 2 else two).submit(torch.nn.utils.clip_grad_norm_, model.parameters(), 0.02).result(
+                        20
+                    )
                     optimizer.step()
                     alone.zero_grad()
                     for index in range(2):
-                        (sum(loss_of(reference, rank, 2 * step + index)
-                             for rank in range(self.size)) / self.size).backward()
+                        (
+                            sum(loss_of(reference, rank, 2 * step + index) for rank in range(self.size)) / self.size
+                        ).backward()
                     torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.02)
                     alone.step()
             self.assert_same_weights(model, reference, f"{width}")
 
     def test_passes_of_a_step_run_in_several_threads_at_once(self):
         """They begin and end in any order."""
+
         class Slow(torch.autograd.Function):
             @staticmethod
             def forward(context, value, begun, may_end):
@@ -540,8 +586,9 @@ class GradientWritesTest(TrainingCase):
                     pools[0].submit(optimizer.step).result(20)
                     alone.zero_grad()
                     for index in range(3):
-                        (sum(loss_of(reference, rank, 3 * step + index)
-                             for rank in range(self.size)) / self.size).backward()
+                        (
+                            sum(loss_of(reference, rank, 3 * step + index) for rank in range(self.size)) / self.size
+                        ).backward()
                     alone.step()
                 optimizer.zero_grad()
                 if self.size > 1:  # the next step is checked again
@@ -573,16 +620,17 @@ class GradientWritesTest(TrainingCase):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             optimizer.step()
-        self.assertIn("optimizer.step() called without optimizer.skip_synchronize()",
-                      "".join(str(warning.message) for warning in caught))
+        self.assertIn(
+            "optimizer.step() called without optimizer.skip_synchronize()",
+            "".join(str(warning.message) for warning in caught),
+        )
 
 
 class UnfreezingTest(TrainingCase):
     def test_parameters_that_are_unfrozen_later_are_reduced(self):
         for width in WIDTHS:
             for groups in (None, 2, "listed"):
-                kinds = ({}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum},
-                         {"backward_passes_per_step": 2})
+                kinds = ({}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum}, {"backward_passes_per_step": 2})
                 for arguments in kinds[: 4 if width == 16 else 1]:
                     self.unfreeze(width, groups, **arguments)
 
@@ -609,8 +657,9 @@ class UnfreezingTest(TrainingCase):
                 (sum(loss_of(reference, rank, number) for rank in range(self.size)) / count).backward()
             optimizer.step()
             alone.step()
-        self.assert_same_weights(model, reference, f"{width} {groups} {arguments}",
-                                 1e-3 if "compression" in arguments else 1e-6)
+        self.assert_same_weights(
+            model, reference, f"{width} {groups} {arguments}", 1e-3 if "compression" in arguments else 1e-6
+        )
 
     def test_all_parameters_frozen_at_first(self):
         model, reference = make_model(16), make_model(16)

@@ -22,8 +22,11 @@ class GradientsTest(RankCase):
 
     def backward(self, params, factor=1.0, without=None):
         """Gives the parameter of index i, unless it is `without`, the gradient (rank + 1) * (i + 1) * factor."""
-        sum((param * ((self.rank + 1) * (i + 1) * factor)).sum()
-            for i, param in enumerate(params) if param is not without).backward()
+        sum(
+            (param * ((self.rank + 1) * (i + 1) * factor)).sum()
+            for i, param in enumerate(params)
+            if param is not without
+        ).backward()
 
     def assert_grads(self, params, factor=1.0, message=None):
         for i, param in enumerate(params):
@@ -40,14 +43,25 @@ class GradientsTest(RankCase):
                 self.assert_grads(params, step + 1, f"step {step}, {to_none}")
                 with optimizer.skip_synchronize():
                     optimizer.step()
-            self.assert_close(params[0].detach(),
-                              torch.full((3,), -36 * self.mean(lambda rank: rank + 1.0),
-                                         dtype=torch.float64), torch.float64)
+            self.assert_close(
+                params[0].detach(),
+                torch.full((3,), -36 * self.mean(lambda rank: rank + 1.0), dtype=torch.float64),
+                torch.float64,
+            )
 
     def test_every_type_has_its_own_company(self):
-        params = [nn.Parameter(torch.zeros(5, dtype=dtype)) for dtype in
-                  [torch.float32, torch.float64, torch.bfloat16, torch.float32, torch.float16,
-                   torch.float64, torch.bfloat16]]
+        params = [
+            nn.Parameter(torch.zeros(5, dtype=dtype))
+            for dtype in [
+                torch.float32,
+                torch.float64,
+                torch.bfloat16,
+                torch.float32,
+                torch.float16,
+                torch.float64,
+                torch.bfloat16,
+            ]
+        ]
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0))
         for step in range(6):
             optimizer.zero_grad(set_to_none=False)
@@ -97,26 +111,24 @@ class GradientsTest(RankCase):
             optimizer.synchronize()
             self.assert_grads(params)
             want = self.mean(lambda rank: rank + 1.0)
-            self.assert_close(flat, torch.tensor([want] * 3 + [2 * want] * 4,
-                                                 dtype=torch.float64), torch.float64)
+            self.assert_close(flat, torch.tensor([want] * 3 + [2 * want] * 4, dtype=torch.float64), torch.float64)
 
     def test_gradients_in_another_order_of_memory(self):
         params, optimizer = self.parameters((2, 3, 4, 5), (6,))
         for step in range(3):
             optimizer.zero_grad(set_to_none=True)
             if self.rank == 0:
-                params[0].grad = torch.zeros(2, 3, 4, 5, dtype=torch.float64).to(
-                    memory_format=torch.channels_last)
+                params[0].grad = torch.zeros(2, 3, 4, 5, dtype=torch.float64).to(memory_format=torch.channels_last)
             weights = torch.arange(120, dtype=torch.float64).reshape(2, 3, 4, 5)
             ((params[0] * weights).sum() * (self.rank + 1) + params[1].sum()).backward()
             self.assertEqual(params[0].grad.is_contiguous(), self.rank != 0)
             optimizer.synchronize()
-            self.assert_close(params[0].grad, weights * self.mean(lambda rank: rank + 1.0),
-                              torch.float64)
+            self.assert_close(params[0].grad, weights * self.mean(lambda rank: rank + 1.0), torch.float64)
 
     def test_those_reduced_where_they_lie_may_be_missing_sparse_or_in_another_order_of_memory(self):
-        wide, table, small = (nn.Parameter(torch.zeros(shape, dtype=torch.float64))
-                              for shape in [(130, 80), (200, 90), (3,)])
+        wide, table, small = (
+            nn.Parameter(torch.zeros(shape, dtype=torch.float64)) for shape in [(130, 80), (200, 90), (3,)]
+        )
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD([wide, table, small], lr=1.0))
         for step in range(8):
             optimizer.zero_grad(set_to_none=step % 3 != 2)
@@ -129,8 +141,8 @@ class GradientsTest(RankCase):
                 wide.grad = torch.zeros(80, 130, dtype=torch.float64).t()
             if step == 5:  # on all ranks, like the gradient of an embedding
                 table.grad = torch.sparse_coo_tensor(
-                    torch.tensor([[7]]), torch.full((1, 90), self.rank + 1.0, dtype=torch.float64),
-                    (200, 90))
+                    torch.tensor([[7]]), torch.full((1, 90), self.rank + 1.0, dtype=torch.float64), (200, 90)
+                )
             loss.backward()
             optimizer.synchronize()
             mean = self.mean(lambda rank: rank + 1.0)
@@ -186,7 +198,8 @@ class GradientsTest(RankCase):
             hvd.broadcast_(before, 0)
             table.weight.data.copy_(before)
             optimizer = hvd.DistributedOptimizer(
-                torch.optim.SGD([dense, table.weight], lr=1.0), sparse_as_dense=as_dense)
+                torch.optim.SGD([dense, table.weight], lr=1.0), sparse_as_dense=as_dense
+            )
             for step in range(5):
                 optimizer.zero_grad()
                 (table(torch.tensor([self.rank, 9])).sum() + dense.sum()).backward()
@@ -221,8 +234,7 @@ class GradientsTest(RankCase):
             optimizer.synchronize()
             self.assert_grads(params[:2])
             want = sum((rank + 1) * 3 for rank in range(self.size) if (step + rank) % 2)
-            self.assert_close(params[2].grad, torch.full_like(params[2], want / self.size),
-                              torch.float64)
+            self.assert_close(params[2].grad, torch.full_like(params[2], want / self.size), torch.float64)
 
     def test_backward_in_parts_is_one_pass_for_each_parameter(self):
         params, optimizer = self.parameters((3,), (4,), (LARGE,))
@@ -235,8 +247,7 @@ class GradientsTest(RankCase):
 
     def test_several_passes(self):
         params = [nn.Parameter(torch.zeros(n, dtype=torch.float64)) for n in (3, 4, LARGE)]
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0),
-                                             backward_passes_per_step=2)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0), backward_passes_per_step=2)
         for step in range(5):
             optimizer.zero_grad(set_to_none=False)
             self.backward(params)
@@ -245,8 +256,7 @@ class GradientsTest(RankCase):
             self.assert_grads(params, 3.0)
 
     def test_other_reductions(self):
-        for op, want in [(hvd.Sum, sum(range(1, self.size + 1))), (hvd.Max, self.size),
-                         (hvd.Min, 1)]:
+        for op, want in [(hvd.Sum, sum(range(1, self.size + 1))), (hvd.Max, self.size), (hvd.Min, 1)]:
             params = [nn.Parameter(torch.zeros(n)) for n in (3, 4)]
             optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0), op=op)
             sum((param * (self.rank + 1)).sum() for param in params).backward()
@@ -255,8 +265,7 @@ class GradientsTest(RankCase):
                 self.assert_close(param.grad, torch.full_like(param, want), torch.float32)
 
     def test_parameters_that_change_their_kind(self):
-        for change in [lambda data: data[:2].clone(), lambda data: data.float(),
-                       lambda data: torch.cat([data, data])]:
+        for change in [lambda data: data[:2].clone(), lambda data: data.float(), lambda data: torch.cat([data, data])]:
             params, optimizer = self.parameters((3,), (4,), (5,))
             for step in range(8):
                 if step == 5:  # like pruning, or model.half()
@@ -292,7 +301,8 @@ class GradientsTest(RankCase):
             self.skipTest("there is nobody to disagree with")
         params = [nn.Parameter(torch.zeros(3 + self.rank)), nn.Parameter(torch.zeros(100))]
         optimizer = hvd.DistributedOptimizer(
-            torch.optim.SGD(params, lr=1.0), [("disagree.a", params[0]), ("disagree.b", params[1])])
+            torch.optim.SGD(params, lr=1.0), [("disagree.a", params[0]), ("disagree.b", params[1])]
+        )
         self.backward(params)
         with self.assertRaisesRegex(ValueError, r"disagree\.a.*\[3\].*\[4\]"):
             optimizer.synchronize()
@@ -325,13 +335,14 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
         yield [leaf.grad.numpy() for leaf in leaves]
 
     def test_in_place_and_asynchronous_forms_have_no_gradient(self):
-        names = [name for name in gradient_table.collectives("torch")
-                 if gradient_table.reason_without("torch", name)]
+        names = [name for name in gradient_table.collectives("torch") if gradient_table.reason_without("torch", name)]
         self.assertGreater(len(names), 10)
         for name in names:
             kind, grouped = gradient_table.kind_of(name), name.startswith("grouped_")
-            inputs = [self.given(kind, self.rank, columns).requires_grad_() * 1
-                      for columns in (gradient_table.COLUMNS if grouped else gradient_table.COLUMNS[:1])]
+            inputs = [
+                self.given(kind, self.rank, columns).requires_grad_() * 1
+                for columns in (gradient_table.COLUMNS if grouped else gradient_table.COLUMNS[:1])
+            ]
             self.assertIsNotNone(inputs[0].grad_fn)
             if name.endswith("_"):
                 inputs = [each.detach() for each in inputs]
@@ -351,7 +362,7 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
             arguments = gradient_table.cases(getattr(hvd, name), kind, self.size)[0]
             result = getattr(hvd, name)([leaf, 2 * leaf] if grouped else leaf, **arguments)
             result = result[0] if grouped else result
-            grad, = torch.autograd.grad(result.square().sum(), leaf, create_graph=True)
+            (grad,) = torch.autograd.grad(result.square().sum(), leaf, create_graph=True)
             self.assertTrue(grad.requires_grad, name)
             grad.sum().backward()
             self.assert_close(leaf.grad, torch.full_like(leaf, want.get(kind, 2)), torch.float64, name)
@@ -391,8 +402,9 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 one = ops.HorovodAllreduce.apply(leaf, average, None, op, 1.0, 2.0, hvd.global_process_set)
-                group = ops.HorovodGroupedAllreduce.apply(average, None, op, 1.0, 2.0,
-                                                          hvd.global_process_set, leaf, leaf)
+                group = ops.HorovodGroupedAllreduce.apply(
+                    average, None, op, 1.0, 2.0, hvd.global_process_set, leaf, leaf
+                )
             for each in (one, *group):
                 self.assert_close(each.detach(), torch.full((3,), 2.0 * factor), torch.float32)
             (one + sum(group)).sum().backward()
@@ -404,16 +416,14 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
         # A set of all ranks but the first: its ranks have other numbers than in the job.
         ranks = hvd.add_process_set(list(range(1, self.size)))
         if self.rank:
-            leaves = [torch.ones(self.rank, 2, requires_grad=True),
-                      torch.ones(2, 2, requires_grad=True)]
+            leaves = [torch.ones(self.rank, 2, requires_grad=True), torch.ones(2, 2, requires_grad=True)]
             outputs = hvd.grouped_allgather(leaves, process_set=ranks)
             sum((each * torch.arange(len(each)).reshape(-1, 1)).sum() for each in outputs).backward()
             for leaf, start in zip(leaves, (self.rank * (self.rank - 1) // 2, 2 * self.rank - 2)):
                 rows = torch.arange(start, start + len(leaf)).reshape(-1, 1)
                 self.assert_close(leaf.grad, rows.expand(leaf.shape), torch.float32)
             leaves = [torch.ones(self.size - 1, columns, requires_grad=True) for columns in (2, 3)]
-            outputs = hvd.grouped_reducescatter(leaves, process_set=ranks, op=hvd.Sum,
-                                                compression=hvd.Compression.fp16)
+            outputs = hvd.grouped_reducescatter(leaves, process_set=ranks, op=hvd.Sum, compression=hvd.Compression.fp16)
             (outputs[0] * self.rank + outputs[1].sum()).sum().backward()
             want = (self.size - 1.0) * torch.arange(1, self.size).reshape(-1, 1)
             self.assert_close(leaves[0].grad, want.expand(-1, 2), torch.float32)

@@ -53,8 +53,13 @@ def main(launcher):
     interpreters = found()
     for version, place in sorted(interpreters.items()):
         for words in ([], [launcher, "-np", "2", "--no-omp-default"]):
-            done = subprocess.run([*words, place, "-X", "dev", "-W", "error", "-c", RANK],
-                                  capture_output=True, text=True, check=False, timeout=200)
+            done = subprocess.run(
+                [*words, place, "-X", "dev", "-W", "error", "-c", RANK],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=200,
+            )
             assert done.returncode == 0 and not done.stderr, (place, words, done)
         print("Python", ".".join(map(str, version)), "in", place)
 

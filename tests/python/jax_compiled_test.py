@@ -28,8 +28,7 @@ class CompiledTest(rank_base.RankBase):
         with unittest.mock.patch.object(_compiled, "_primitive", None):
             step = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="called.back"))
             self.assertIn("callback", step.lower(jnp.ones(3)).as_text())
-            numpy.testing.assert_array_equal(step(jnp.full(3, self.rank + 1.0)),
-                                             self.sum_of(lambda rank: rank + 1.0))
+            numpy.testing.assert_array_equal(step(jnp.full(3, self.rank + 1.0)), self.sum_of(lambda rank: rank + 1.0))
 
     def test_ranks_may_run_a_program_in_any_order(self):
         # More operations than XLA has threads: a waiting operation must not block a thread.
@@ -45,8 +44,7 @@ class CompiledTest(rank_base.RankBase):
         for size in (3, LARGE):
             got = jax.jit(step)(jnp.full(size, self.rank + 1.0))
             for i, value in enumerate(got):
-                numpy.testing.assert_array_equal(
-                    value, self.sum_of(lambda rank: (rank + 1.0) * (i + 1)))
+                numpy.testing.assert_array_equal(value, self.sum_of(lambda rank: (rank + 1.0) * (i + 1)))
 
     def test_runs_that_nobody_waits_for(self):
         step = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, name="again")[0])
@@ -57,8 +55,7 @@ class CompiledTest(rank_base.RankBase):
 
     def test_loops_and_results_that_only_one_rank_uses(self):
         def loop(x):
-            return jax.lax.fori_loop(
-                0, 5, lambda _, y: hvd.allreduce(y, op=hvd.Average, name="loop") + 1, x)
+            return jax.lax.fori_loop(0, 5, lambda _, y: hvd.allreduce(y, op=hvd.Average, name="loop") + 1, x)
 
         got = jax.jit(loop)(jnp.full(4, float(self.rank)))
         numpy.testing.assert_allclose(got, self.sum_of(float) / self.size + 5, rtol=1e-6)
@@ -83,8 +80,11 @@ class CompiledTest(rank_base.RankBase):
         numpy.testing.assert_allclose(got, want, rtol=1e-5)
 
     def test_vmap_of_rows_is_refused(self):
-        for function in (jax.vmap(hvd.allgather), jax.vmap(jax.jit(hvd.alltoall)),
-                         jax.jit(jax.vmap(hvd.reducescatter))):
+        for function in (
+            jax.vmap(hvd.allgather),
+            jax.vmap(jax.jit(hvd.alltoall)),
+            jax.jit(jax.vmap(hvd.reducescatter)),
+        ):
             with self.assertRaisesRegex(NotImplementedError, "jax.vmap; give them the whole"):
                 function(jnp.ones((2, 3)))
 
@@ -101,7 +101,8 @@ class CompiledTest(rank_base.RankBase):
         for size in (2, LARGE):  # ranks disagree: each gets the error, and no rank hangs
             with self.assertRaisesRegex(RuntimeError, "differ.*shape"):
                 jax.jit(lambda x: hvd.allreduce(x, name=f"differ.{size}"))(
-                    jnp.ones(size + self.rank)).block_until_ready()
+                    jnp.ones(size + self.rank)
+                ).block_until_ready()
         with self.assertRaisesRegex(RuntimeError, "root.*99"):
             jax.jit(lambda x: hvd.broadcast(x, 99))(jnp.ones(2)).block_until_ready()
         total = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))(jnp.ones(()))

@@ -34,6 +34,7 @@ class DerivativesTest(rank_base.RankBase):
     def pairs(self):
         """Yields (mine, losses): functions of this rank's input, and of all inputs."""
         for op, name in ((hvd.Sum, None), (hvd.Average, "named")):
+
             def mine(x, op=op, name=name):
                 return self.loss(self.rank, hvd.allreduce(x * x, name, op), x)
 
@@ -53,14 +54,16 @@ class DerivativesTest(rank_base.RankBase):
             for call in (compiled, compiled, *[function] * (case == 0)):
                 got = call(self.x, self.move)
                 jax.tree_util.tree_map(
-                    lambda g, w: numpy.testing.assert_allclose(g, w, rtol=1e-12, atol=1e-12), got, want)
+                    lambda g, w: numpy.testing.assert_allclose(g, w, rtol=1e-12, atol=1e-12), got, want
+                )
 
     def total_grad(self, losses):
         return jax.grad(lambda inputs: losses(inputs).sum())
 
     def test_grad(self):
-        self.check(lambda mine: lambda x, _: jax.grad(mine)(x),
-                   lambda losses: self.total_grad(losses)(self.inputs)[self.rank])
+        self.check(
+            lambda mine: lambda x, _: jax.grad(mine)(x), lambda losses: self.total_grad(losses)(self.inputs)[self.rank]
+        )
 
     def test_jvp_and_linearize(self):
         def want(losses):
@@ -73,6 +76,7 @@ class DerivativesTest(rank_base.RankBase):
             def run(x, move):
                 value, moves = jax.linearize(mine, x)
                 return value, moves(move)
+
             return run
 
         self.check(linear, want)
@@ -85,8 +89,7 @@ class DerivativesTest(rank_base.RankBase):
 
     def test_the_gradient_of_a_gradient(self):
         def want(losses):
-            return jax.grad(lambda inputs: (self.total_grad(losses)(inputs) * self.moves).sum())(
-                self.inputs)[self.rank]
+            return jax.grad(lambda inputs: (self.total_grad(losses)(inputs) * self.moves).sum())(self.inputs)[self.rank]
 
         self.check(lambda mine: lambda x, move: jax.grad(lambda y: (jax.grad(mine)(y) * move).sum())(x), want)
 
@@ -105,12 +108,15 @@ class DerivativesTest(rank_base.RankBase):
             numpy.testing.assert_allclose(call(self.x), want, rtol=1e-12)
 
     def test_remat(self):
-        self.check(lambda mine: lambda x, _: jax.grad(jax.checkpoint(mine))(x),
-                   lambda losses: self.total_grad(losses)(self.inputs)[self.rank])
+        self.check(
+            lambda mine: lambda x, _: jax.grad(jax.checkpoint(mine))(x),
+            lambda losses: self.total_grad(losses)(self.inputs)[self.rank],
+        )
 
         def layers(x):
             def layer(y, _):
                 return jnp.tanh(hvd.allreduce(y, "layer", hvd.Average)) + y, None
+
             return jax.lax.scan(jax.checkpoint(layer), x, None, length=3)[0].sum()
 
         def alone(inputs):
@@ -129,8 +135,12 @@ class DerivativesTest(rank_base.RankBase):
 
     def test_remat_of_every_collective(self):
         rows = jnp.arange(2.0 * self.size * self.size).reshape(2 * self.size, self.size) + self.rank
-        for function in (hvd.allgather, hvd.alltoall, lambda x: hvd.broadcast(x, 0),
-                         lambda x: hvd.reducescatter(x, op=hvd.Sum)):
+        for function in (
+            hvd.allgather,
+            hvd.alltoall,
+            lambda x: hvd.broadcast(x, 0),
+            lambda x: hvd.reducescatter(x, op=hvd.Sum),
+        ):
             plain = jax.jit(jax.grad(lambda x: (function(x) ** 2).sum()))(rows)
             again = jax.jit(jax.grad(jax.checkpoint(lambda x: (function(x) ** 2).sum())))(rows)
             numpy.testing.assert_array_equal(plain, again)
@@ -146,6 +156,7 @@ class DerivativesTest(rank_base.RankBase):
             (lambda y: hvd.reducescatter(y, op=hvd.Sum), lambda y: self.size * y[self.rank][None]),
         ]
         for collective, alone in cases:
+
             def moved(function):
                 return lambda y: jax.jvp(lambda z: function(z) ** 3, (y,), (move,))[1]
 
@@ -163,13 +174,23 @@ class DerivativesTest(rank_base.RankBase):
     def test_vmap_of_reductions_is_one_collective_of_the_batch(self):
         batch = jnp.arange(8.0).reshape(4, 2) + 10 * self.rank
         all_ = numpy.stack([numpy.arange(8.0).reshape(4, 2) + 10 * rank for rank in range(self.size)])
-        for op, want in [(hvd.Sum, all_.sum(0)), (hvd.Average, all_.mean(0)), (hvd.Min, all_.min(0)),
-                         (hvd.Max, all_.max(0)), (hvd.Product, all_.prod(0))]:
+        for op, want in [
+            (hvd.Sum, all_.sum(0)),
+            (hvd.Average, all_.mean(0)),
+            (hvd.Min, all_.min(0)),
+            (hvd.Max, all_.max(0)),
+            (hvd.Product, all_.prod(0)),
+        ]:
+
             def reduce(x, op=op):
                 return hvd.allreduce(x, op=op)
 
-            for call in (jax.vmap(reduce), jax.jit(jax.vmap(reduce)), jax.vmap(jax.jit(reduce)),
-                         jax.vmap(reduce, axis_name="batch")):
+            for call in (
+                jax.vmap(reduce),
+                jax.jit(jax.vmap(reduce)),
+                jax.vmap(jax.jit(reduce)),
+                jax.vmap(reduce, axis_name="batch"),
+            ):
                 numpy.testing.assert_allclose(call(batch), want)
             numpy.testing.assert_allclose(jax.vmap(reduce, 1, 1)(batch), want)
         got = jax.jit(jax.vmap(lambda x: hvd.broadcast(x, self.size - 1)))(batch)
@@ -198,8 +219,12 @@ class DerivativesTest(rank_base.RankBase):
         for op in (hvd.Min, hvd.Max, hvd.Product):
             with self.assertRaisesRegex(NotImplementedError, "no derivative.*jax.lax.stop_gradient"):
                 jax.grad(lambda x: hvd.allreduce(x, op=op).sum())(self.x)
-        for refused in (lambda x: hvd.allreduce(x, op=hvd.Adasum), hvd.allgather, hvd.alltoall,
-                        lambda x: hvd.reducescatter(x)):
+        for refused in (
+            lambda x: hvd.allreduce(x, op=hvd.Adasum),
+            hvd.allgather,
+            hvd.alltoall,
+            lambda x: hvd.reducescatter(x),
+        ):
             with self.assertRaisesRegex(NotImplementedError, "jax.vmap; give them the whole"):
                 jax.vmap(refused)(jnp.ones((2, self.size, 3)))
 

@@ -24,8 +24,9 @@ class LateRankTest(rank_base.RankBase):
         rows = rows or self.size
         step = jax.jit(function)
         for run in range(RUNS):
-            inputs = [numpy.arange(2.0 * rows, dtype="float32").reshape(rows, 2) + 7 * run + rank
-                      for rank in range(self.size)]
+            inputs = [
+                numpy.arange(2.0 * rows, dtype="float32").reshape(rows, 2) + 7 * run + rank for rank in range(self.size)
+            ]
             if run % self.size == self.rank:
                 time.sleep(LATE)
             got = step(jnp.asarray(inputs[self.rank]))
@@ -49,8 +50,7 @@ class LateRankTest(rank_base.RankBase):
         self.check(lambda x: hvd.broadcast(x, self.size - 1), lambda all_: all_[-1])
 
     def test_alltoall(self):
-        self.check(hvd.alltoall, lambda all_: numpy.concatenate([self.part(each) for each in all_]),
-                   2 * self.size)
+        self.check(hvd.alltoall, lambda all_: numpy.concatenate([self.part(each) for each in all_]), 2 * self.size)
 
     def test_reducescatter(self):
         self.check(lambda x: hvd.reducescatter(x, op=hvd.Sum), lambda all_: self.part(sum(all_)), 3 * self.size)

@@ -1,6 +1,6 @@
 """Two programs of JAX that ranks run in different order wait for each other: the report of the stall names both.
 
-    python3 jax_order_test.py LAUNCHER
+python3 jax_order_test.py LAUNCHER
 """
 
 import subprocess
@@ -36,17 +36,32 @@ print("done")
 class OrderTest(unittest.TestCase):
     def test_the_report_names_the_programs(self):
         done = subprocess.run(
-            [LAUNCHER, "-np", "2", "--stall-check-warning-time-seconds", "1",
-             "--stall-check-shutdown-time-seconds", "3", sys.executable, "-c", SCRIPT],
-            capture_output=True, text=True, timeout=120)
+            [
+                LAUNCHER,
+                "-np",
+                "2",
+                "--stall-check-warning-time-seconds",
+                "1",
+                "--stall-check-shutdown-time-seconds",
+                "3",
+                sys.executable,
+                "-c",
+                SCRIPT,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         self.assertNotIn("done", done.stdout, done.stderr)
         self.assertNotEqual(done.returncode, 0)
         for pattern in (
-                r"0!?: \[grouped_allreduce\.b", r"1!?: \[grouped_allreduce\.f",
-                r"rank 0 on .*: last submitted allreduce 'grouped_allreduce\.f.*' \S+ s ago in the compiled program "
-                r"jit_forward(?!; this rank)",
-                r"rank 1 on .*: last submitted allreduce 'grouped_allreduce\.b.*' \S+ s ago in the compiled program "
-                r"jit_backward; this rank compiled the program again \(compilation 2\)"):
+            r"0!?: \[grouped_allreduce\.b",
+            r"1!?: \[grouped_allreduce\.f",
+            r"rank 0 on .*: last submitted allreduce 'grouped_allreduce\.f.*' \S+ s ago in the compiled program "
+            r"jit_forward(?!; this rank)",
+            r"rank 1 on .*: last submitted allreduce 'grouped_allreduce\.b.*' \S+ s ago in the compiled program "
+            r"jit_backward; this rank compiled the program again \(compilation 2\)",
+        ):
             self.assertRegex(done.stderr, pattern)
 
 

@@ -31,8 +31,9 @@ class JaxGradientTableTest(gradient_table.GradientTableCase):
 class JaxTest(rank_base.RankBase):
     @unittest.skipIf("HOROVOD_SIZE" in os.environ, "once is enough")
     def test_importing_it_imports_no_other_framework(self):
-        code = ("import sys, horovod.jax;"
-                "assert not {'torch', 'tensorflow', 'keras', 'mxnet', 'optax'} & set(sys.modules)")
+        code = (
+            "import sys, horovod.jax;assert not {'torch', 'tensorflow', 'keras', 'mxnet', 'optax'} & set(sys.modules)"
+        )
         done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
@@ -43,8 +44,7 @@ class JaxTest(rank_base.RankBase):
         return jnp.asarray((numpy.arange(count).reshape(shape) + rank) % 5 + low, dtype)
 
     def everybody(self, *arguments):
-        return numpy.stack([numpy.asarray(self.own(*arguments, rank=rank), "float64")
-                            for rank in range(self.size)])
+        return numpy.stack([numpy.asarray(self.own(*arguments, rank=rank), "float64") for rank in range(self.size)])
 
     def assert_same(self, got, want, dtype=jnp.float32, what=""):
         self.assertIsInstance(got, jax.Array)
@@ -62,8 +62,7 @@ class JaxTest(rank_base.RankBase):
         mine = jnp.full((1 << 20,), float(self.rank))
         step = jax.jit(lambda x: hvd.allreduce(x * 2 + 1, op=hvd.Sum).sum())
         for _ in range(3):
-            self.assertEqual(float(step(mine)),
-                             (1 << 20) * sum(2 * rank + 1 for rank in range(self.size)))
+            self.assertEqual(float(step(mine)), (1 << 20) * sum(2 * rank + 1 for rank in range(self.size)))
 
     def test_trees_numbers_and_factors(self):
         tree = {"a": self.own(), "b": [self.own(jnp.int32, (2,)), 1.5], "none": None}
@@ -90,7 +89,7 @@ class JaxTest(rank_base.RankBase):
         whole = [jnp.arange(4.0) + rank + 1j * (jnp.arange(4.0) ** 2 - rank) for rank in range(self.size)]
 
         def loss(output):
-            return (output.real ** 2 * 3 + output.real * output.imag).sum()
+            return (output.real**2 * 3 + output.real * output.imag).sum()
 
         mine, of_one = whole[self.rank], jax.grad(loss)
         for op, factor in [(hvd.Sum, 1), (hvd.Average, 1 / self.size)]:
@@ -116,16 +115,15 @@ class JaxTest(rank_base.RankBase):
         for got in self.both_ways(gradient(lambda x: hvd.broadcast(x, 0)), mine):
             want = total / self.size if self.rank == 0 else 0 * total
             numpy.testing.assert_allclose(got, want, rtol=1e-5)
-        for got in self.both_ways(
-                lambda x: jax.grad(lambda y: (hvd.allgather(y) ** 2).sum())(x), mine):
+        for got in self.both_ways(lambda x: jax.grad(lambda y: (hvd.allgather(y) ** 2).sum())(x), mine):
             numpy.testing.assert_allclose(got, 2 * mine, rtol=1e-5)
         rows = self.own(jnp.float32, (self.size, 2))
-        for got in self.both_ways(
-                lambda x: jax.grad(lambda y: (hvd.alltoall(y) * (self.rank + 1)).sum())(x), rows):
+        for got in self.both_ways(lambda x: jax.grad(lambda y: (hvd.alltoall(y) * (self.rank + 1)).sum())(x), rows):
             want = numpy.repeat(numpy.arange(1.0, self.size + 1)[:, None], 2, 1)
             numpy.testing.assert_allclose(got, want)
-        for got in self.both_ways(lambda x: jax.grad(
-                lambda y: (hvd.reducescatter(y, op=hvd.Sum) * (self.rank + 1)).sum())(x), rows):
+        for got in self.both_ways(
+            lambda x: jax.grad(lambda y: (hvd.reducescatter(y, op=hvd.Sum) * (self.rank + 1)).sum())(x), rows
+        ):
             numpy.testing.assert_allclose(got, want * self.size)
 
     def test_optimizers_train_as_one_process_would(self):
@@ -140,8 +138,7 @@ class JaxTest(rank_base.RankBase):
 
         def start(seed):
             keys = jax.random.split(jax.random.PRNGKey(seed), 2)
-            return {"w": jax.random.normal(keys[0], (4, 8)), "b": jnp.ones(2),
-                    "v": jax.random.normal(keys[1], (8, 2))}
+            return {"w": jax.random.normal(keys[0], (4, 8)), "b": jnp.ones(2), "v": jax.random.normal(keys[1], (8, 2))}
 
         for make in [lambda: optax.sgd(0.1, momentum=0.9), lambda: optax.adam(0.01)]:
             for compiled in [False, True]:
@@ -159,8 +156,7 @@ class JaxTest(rank_base.RankBase):
                 plain_state = plain.init(alone)
                 for step in range(4):
                     params, state = run(params, state, step)
-                    grads = jax.grad(lambda p: sum(
-                        loss(p, rank, step) for rank in range(self.size)) / self.size)(alone)
+                    grads = jax.grad(lambda p: sum(loss(p, rank, step) for rank in range(self.size)) / self.size)(alone)
                     updates, plain_state = plain.update(grads, plain_state, alone)
                     alone = optax.apply_updates(alone, updates)
                 for key in params:
@@ -178,11 +174,12 @@ class JaxTest(rank_base.RankBase):
         import optax
 
         grads = {"wide": jnp.full(3, 1 / 3), "whole": jnp.ones(2, jnp.int32)}
-        for compression, type_ in [(hvd.Compression.none, jnp.float32),
-                                   (hvd.Compression.fp16, jnp.float16),
-                                   (hvd.Compression.bf16, jnp.bfloat16)]:
-            optimizer = hvd.DistributedOptimizer(optax.identity(), op=hvd.Sum,
-                                                 compression=compression)
+        for compression, type_ in [
+            (hvd.Compression.none, jnp.float32),
+            (hvd.Compression.fp16, jnp.float16),
+            (hvd.Compression.bf16, jnp.bfloat16),
+        ]:
+            optimizer = hvd.DistributedOptimizer(optax.identity(), op=hvd.Sum, compression=compression)
             got, _ = jax.jit(optimizer.update)(grads, optimizer.init(grads))
             self.assertEqual((got["wide"].dtype, got["whole"].dtype), (jnp.float32, jnp.int32))
             sent = grads["wide"].astype(type_).astype(jnp.float32) * self.size
@@ -214,12 +211,21 @@ class JaxValuesTest(rank_base.RankBase):
 
     def test_broadcast_parameters_keeps_the_type_of_each_leaf(self):
         def tree(rank):
-            return {"seen": 2**40 + rank, "small": 1e-50 * (rank + 1), "yes": rank % 2 == 0,
-                    "none": None, "text": "text", "jax": jnp.full(2, rank, jnp.bfloat16),
-                    "int64": numpy.int64(2**41 + rank), "float64": numpy.array([[1e-300 * (rank + 1)]]),
-                    "float32": numpy.full(3, rank, "float32"), "scalar": numpy.float64(1e300 + rank),
-                    "key": jax.random.key(rank), "keys": jax.random.split(jax.random.key(rank, impl="rbg"), 3),
-                    "old_key": jax.random.PRNGKey(rank)}
+            return {
+                "seen": 2**40 + rank,
+                "small": 1e-50 * (rank + 1),
+                "yes": rank % 2 == 0,
+                "none": None,
+                "text": "text",
+                "jax": jnp.full(2, rank, jnp.bfloat16),
+                "int64": numpy.int64(2**41 + rank),
+                "float64": numpy.array([[1e-300 * (rank + 1)]]),
+                "float32": numpy.full(3, rank, "float32"),
+                "scalar": numpy.float64(1e300 + rank),
+                "key": jax.random.key(rank),
+                "keys": jax.random.split(jax.random.key(rank, impl="rbg"), 3),
+                "old_key": jax.random.PRNGKey(rank),
+            }
 
         root = self.size - 1
         got, want = hvd.broadcast_parameters(tree(self.rank), root), tree(root)
@@ -230,7 +236,8 @@ class JaxValuesTest(rank_base.RankBase):
                 numpy.testing.assert_array_equal(jax.random.key_data(value), jax.random.key_data(want[name]))
                 numpy.testing.assert_array_equal(
                     jax.vmap(jax.random.uniform)(value.reshape(-1)),
-                    jax.vmap(jax.random.uniform)(want[name].reshape(-1)))
+                    jax.vmap(jax.random.uniform)(want[name].reshape(-1)),
+                )
                 continue
             if hasattr(value, "dtype"):
                 self.assertEqual((value.dtype, value.shape), (want[name].dtype, want[name].shape), name)
@@ -241,13 +248,14 @@ class JaxValuesTest(rank_base.RankBase):
         small = numpy.full((self.size, 1), 1e-50 * (self.rank + 1))
         every = [2**40 + rank for rank in range(self.size)]
         for got, want in [
-                (hvd.allreduce(big, op=hvd.Max), [every[-1], -1]),
-                (hvd.allreduce({"a": big}, op=hvd.Sum)["a"], [sum(every), -self.size]),
-                (hvd.allgather(big[:1]), every),
-                (hvd.broadcast(big, self.size - 1), [every[-1], -1]),
-                (hvd.alltoall(numpy.full(self.size, every[self.rank])), every),
-                (hvd.alltoall(numpy.full(self.size, every[self.rank]), [1] * self.size)[0], every),
-                (hvd.reducescatter(numpy.full(self.size, every[self.rank]), op=hvd.Sum), [sum(every)])]:
+            (hvd.allreduce(big, op=hvd.Max), [every[-1], -1]),
+            (hvd.allreduce({"a": big}, op=hvd.Sum)["a"], [sum(every), -self.size]),
+            (hvd.allgather(big[:1]), every),
+            (hvd.broadcast(big, self.size - 1), [every[-1], -1]),
+            (hvd.alltoall(numpy.full(self.size, every[self.rank])), every),
+            (hvd.alltoall(numpy.full(self.size, every[self.rank]), [1] * self.size)[0], every),
+            (hvd.reducescatter(numpy.full(self.size, every[self.rank]), op=hvd.Sum), [sum(every)]),
+        ]:
             self.assertIsInstance(got, numpy.ndarray)
             self.assertEqual((got.dtype, got.tolist()), (numpy.int64, want))
         got = hvd.reducescatter(small, op=hvd.Sum)
@@ -272,7 +280,7 @@ class JaxValuesTest(rank_base.RankBase):
                     jax.jit(lambda x: function(value) + x)(jnp.ones(1))
         with self.assertRaises(OverflowError):
             hvd.allgather([2**40])
-        for value in (2**20, numpy.array([-2**31]), 0.5, numpy.array([0.0, numpy.inf])):
+        for value in (2**20, numpy.array([-(2**31)]), 0.5, numpy.array([0.0, numpy.inf])):
             got = jax.jit(lambda x: hvd.broadcast(value, 0) + 0 * x)(jnp.ones(()))
             numpy.testing.assert_array_equal(got, value)
 
@@ -287,12 +295,18 @@ class JaxValuesTest(rank_base.RankBase):
 
     def test_elastic_state_keeps_types(self):
         def values(rank):
-            return {"seen": 2**40 + rank, "seed": numpy.int64(2**41 + rank), "offsets": numpy.array([2**42 + rank]),
-                    "rate": 1e-50 * (rank + 1), "key": jax.random.key(rank)}
+            return {
+                "seen": 2**40 + rank,
+                "seed": numpy.int64(2**41 + rank),
+                "offsets": numpy.array([2**42 + rank]),
+                "rate": 1e-50 * (rank + 1),
+                "key": jax.random.key(rank),
+            }
 
         def plain(state):
-            return {name: jax.random.key_data(value).tolist() if name == "key" else value
-                    for name, value in state.items()}
+            return {
+                name: jax.random.key_data(value).tolist() if name == "key" else value for name, value in state.items()
+            }
 
         state = hvd.elastic.ObjectState(tree={"nested": values(self.rank)}, **values(self.rank))
         state.sync()

@@ -66,8 +66,10 @@ class TracesTest(rank_base.RankBase):
             states = optimizer.init(params), other.init(params)
             want = numpy.zeros(2)
             for number in range(4):
-                rows = [8 - (number == 2 and rank == self.size - 1) - (number == 3 and rank == 0)
-                        for rank in range(self.size)]
+                rows = [
+                    8 - (number == 2 and rank == self.size - 1) - (number == 3 and rank == 0)
+                    for rank in range(self.size)
+                ]
                 params, states = step(params, states, jnp.full((rows[self.rank], 2), self.rank + 1.0))
                 want -= 0.75 * sum(count * (rank + 1.0) for rank, count in enumerate(rows)) / self.size
                 numpy.testing.assert_allclose(params, want, rtol=1e-6)
@@ -110,12 +112,15 @@ class TracesTest(rank_base.RankBase):
             for collective in (lambda y: hvd.allreduce(y, op=hvd.Sum), lambda y: hvd.broadcast(y, 0), hvd.allgather):
                 mapped = shard_map(collective, mesh=mesh, in_specs=spec, out_specs=spec)
                 for function, value in [
-                    (jax.pmap(lambda y: collective(y[None])[0]), x), (mapped, x), (jax.jit(mapped), x),
+                    (jax.pmap(lambda y: collective(y[None])[0]), x),
+                    (mapped, x),
+                    (jax.jit(mapped), x),
                     (jax.jit(lambda y: collective(y)), split),
                     (shard_map(collective, mesh=mesh, in_specs=spec, out_specs=spec, **unchecked), x),
                 ]:
-                    with self.assertRaisesRegex((NotImplementedError, ValueError),
-                                                "2 devices of this process.*one rank for each|" + others):
+                    with self.assertRaisesRegex(
+                        (NotImplementedError, ValueError), "2 devices of this process.*one rank for each|" + others
+                    ):
                         function(value)
         self.assertEqual(float(hvd.allreduce(1.0, op=hvd.Sum)), self.size)
 
@@ -135,13 +140,17 @@ class OptaxTest(rank_base.RankBase):
         state = optimizer.init(params)
         for number in range(5):
             grads = jnp.full(3, self.rank + 1.0 + number)
-            params, state = run(params, state, grads.at[0].set(
-                jnp.inf if number == bad and self.rank == min(1, self.size - 1) else grads[0]))
+            params, state = run(
+                params,
+                state,
+                grads.at[0].set(jnp.inf if number == bad and self.rank == min(1, self.size - 1) else grads[0]),
+            )
         return numpy.asarray(params)
 
     def want(self, bad=None, every=1):
-        means = [sum(rank + 1.0 + number for rank in range(self.size)) / self.size
-                 for number in range(5) if number != bad]
+        means = [
+            sum(rank + 1.0 + number for rank in range(self.size)) / self.size for number in range(5) if number != bad
+        ]
         if every == 2:
             means = [(means[0] + means[1]) / 2, (means[2] + means[3]) / 2]
         return numpy.full(3, 1 - 0.1 * sum(means), "float32")
@@ -157,11 +166,16 @@ class OptaxTest(rank_base.RankBase):
             steps = optax.MultiSteps(optax.sgd(0.1), 1, should_skip_update_fn=skip)
             inside = hvd.DistributedOptimizer(steps.gradient_transformation())
             numpy.testing.assert_allclose(self.train(inside, compiled, bad=2), self.want(bad=2), rtol=1e-5)
-            for around in (optax.apply_if_finite(ours, 5),
-                           optax.MultiSteps(ours, 2, should_skip_update_fn=skip),
-                           optax.MultiSteps(optax.chain(optax.clip(1e9), ours), 2, should_skip_update_fn=(
-                               lambda grads, *_: (jnp.any(jnp.isnan(grads)), ()))).gradient_transformation(),
-                           optax.chain(optax.apply_if_finite(optax.chain(ours), 5), optax.scale(1.0))):
+            for around in (
+                optax.apply_if_finite(ours, 5),
+                optax.MultiSteps(ours, 2, should_skip_update_fn=skip),
+                optax.MultiSteps(
+                    optax.chain(optax.clip(1e9), ours),
+                    2,
+                    should_skip_update_fn=(lambda grads, *_: (jnp.any(jnp.isnan(grads)), ())),
+                ).gradient_transformation(),
+                optax.chain(optax.apply_if_finite(optax.chain(ours), 5), optax.scale(1.0)),
+            ):
                 if self.size == 1:  # one rank agrees with itself
                     self.train(around, compiled)
                     continue

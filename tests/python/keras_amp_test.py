@@ -44,8 +44,9 @@ def scaled(optimizer):
 
 def network():
     """A network that starts with the same weights on all ranks."""
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="tanh"),
-                              keras.layers.Dense(1, dtype="float32")])
+    model = keras.Sequential(
+        [keras.Input((4,)), keras.layers.Dense(3, activation="tanh"), keras.layers.Dense(1, dtype="float32")]
+    )
     generator = numpy.random.default_rng(0)
     model.set_weights([generator.normal(size=w.shape) * 0.3 for w in model.get_weights()])
     return model
@@ -124,14 +125,16 @@ class AmpTest(rank_base.RankBase):
 
     def test_a_distributed_optimizer_inside(self):
         for module in OPTIMIZERS:
-            self.check_fit(scaled(hvd.DistributedOptimizer(module.SGD(0.1, momentum=0.9))),
-                           scaled(module.SGD(0.1, momentum=0.9)))
+            self.check_fit(
+                scaled(hvd.DistributedOptimizer(module.SGD(0.1, momentum=0.9))), scaled(module.SGD(0.1, momentum=0.9))
+            )
             self.check_fit(scaled(hvd.DistributedOptimizer(module.Adam(0.01))), scaled(module.Adam(0.01)))
 
     def test_a_distributed_optimizer_around(self):
         for module in OPTIMIZERS:
-            self.check_fit(hvd.DistributedOptimizer(scaled(module.SGD(0.1, momentum=0.9))),
-                           scaled(module.SGD(0.1, momentum=0.9)))
+            self.check_fit(
+                hvd.DistributedOptimizer(scaled(module.SGD(0.1, momentum=0.9))), scaled(module.SGD(0.1, momentum=0.9))
+            )
 
     def test_a_class_that_tests_gradients_in_its_own_way(self):
         if not KERAS_3:
@@ -155,8 +158,10 @@ class AmpTest(rank_base.RankBase):
         keras.mixed_precision.set_global_policy("mixed_float16")
         try:
             models = []
-            for make, data in ((hvd.DistributedOptimizer, batches(self.rank, self.overflows)),
-                               (lambda one: one, of_all(self.size, self.overflows))):
+            for make, data in (
+                (hvd.DistributedOptimizer, batches(self.rank, self.overflows)),
+                (lambda one: one, of_all(self.size, self.overflows)),
+            ):
                 model = network()
                 optimizer = make(keras.optimizers.Adam(0.01))
                 model.compile(optimizer, "mse")
@@ -176,13 +181,16 @@ class AmpTest(rank_base.RankBase):
         overflows = [(0, 0), (self.size - 1, 3)]
         for module in OPTIMIZERS:
             for average in (False, True):
-                ours = scaled(hvd.DistributedOptimizer(
-                    module.SGD(0.05, momentum=0.9), backward_passes_per_step=2,
-                    average_aggregated_gradients=average))
+                ours = scaled(
+                    hvd.DistributedOptimizer(
+                        module.SGD(0.05, momentum=0.9), backward_passes_per_step=2, average_aggregated_gradients=average
+                    )
+                )
                 rate = 0.05 if average else 0.1
                 if KERAS_3:  # skips a pass; a step takes two others
-                    self.check_fit(ours, scaled(module.SGD(
-                        rate, momentum=0.9, gradient_accumulation_steps=2)), overflows)
+                    self.check_fit(
+                        ours, scaled(module.SGD(rate, momentum=0.9, gradient_accumulation_steps=2)), overflows
+                    )
                     continue
                 # Keras 2 skips a step; a large batch is both of its passes.
                 model, alone = network(), network()
@@ -200,8 +208,14 @@ class AmpTest(rank_base.RankBase):
             # The loss scale grows in each step.
             grows = lambda one: SCALED(one, initial_scale=256.0, dynamic_growth_steps=1)  # noqa: E731
             model, alone = network(), network()
-            model.compile(grows(hvd.DistributedOptimizer(
-                module.SGD(0.05), backward_passes_per_step=2, average_aggregated_gradients=True)), "mse")
+            model.compile(
+                grows(
+                    hvd.DistributedOptimizer(
+                        module.SGD(0.05), backward_passes_per_step=2, average_aggregated_gradients=True
+                    )
+                ),
+                "mse",
+            )
             alone.compile(grows(module.SGD(0.05)), "mse")
             fit(model, *batches(self.rank, []))
             x, y = of_all(self.size, [])
@@ -216,8 +230,10 @@ class AmpTest(rank_base.RankBase):
             self.assert_equal_everywhere(model)
             self.assertEqual(state_of(model.optimizer)[0], 256.0 / 4)
             partial = hvd.PartialDistributedOptimizer
-            for wrap in (lambda one, layer: scaled(partial(one, local_layers=layer)),
-                         lambda one, layer: partial(scaled(one), local_layers=layer)):
+            for wrap in (
+                lambda one, layer: scaled(partial(one, local_layers=layer)),
+                lambda one, layer: partial(scaled(one), local_layers=layer),
+            ):
                 model = network()
                 model.compile(wrap(module.SGD(0.1), model.layers[0]), "mse")
                 fit(model, *self.local_overflows(model))
@@ -269,7 +285,8 @@ class LoopTest(rank_base.RankBase):
                 if wrap == "around" and KERAS_3 and passes > 1:
                     continue  # refused
                 distribute = lambda one: hvd.DistributedOptimizer(  # noqa: E731
-                    one, backward_passes_per_step=passes, average_aggregated_gradients=True)
+                    one, backward_passes_per_step=passes, average_aggregated_gradients=True
+                )
                 sgd = module.SGD(rate)
                 optimizer = scaled(distribute(sgd)) if wrap == "inside" else distribute(scaled(sgd))
                 got = run(optimizer, self.factors(self.rank))
@@ -284,6 +301,7 @@ class LoopTest(rank_base.RankBase):
             self.skipTest("another backend")
         for traced in (False, True):
             for passes in (1, 2):
+
                 def run(optimizer, factors):
                     # Keras 3 builds its variables from those of Keras.
                     w = keras.Variable([1.0, 1.0]) if KERAS_3 else tf.Variable([1.0, 1.0])
@@ -310,6 +328,7 @@ class LoopTest(rank_base.RankBase):
         import torch
 
         for passes in (1, 2):
+
             def run(optimizer, factors):
                 w = keras.Variable([1.0, 1.0])
                 optimizer.build([w])
@@ -336,8 +355,7 @@ class LoopTest(rank_base.RankBase):
                 optimizer.apply([torch.tensor([256.0, 512.0])], [w])
         hvd.join()
         steps = self.size if self.rank == 0 else 2 * self.size - 1
-        numpy.testing.assert_allclose(keras.ops.convert_to_numpy(w), [1 - 0.1 * steps, 1 - 0.2 * steps],
-                                      rtol=1e-5)
+        numpy.testing.assert_allclose(keras.ops.convert_to_numpy(w), [1 - 0.1 * steps, 1 - 0.2 * steps], rtol=1e-5)
 
     def test_jax(self):
         if BACKEND != "jax":
@@ -346,15 +364,16 @@ class LoopTest(rank_base.RankBase):
 
         for compiled in (False, True):
             for passes in (1, 2):
+
                 def run(optimizer, factors):
                     w = keras.Variable([1.0, 1.0])
                     optimizer.build([w])
 
                     def step(factor, value, state):
-                        scale = state[[each.path for each in optimizer.variables].index(
-                            optimizer.dynamic_scale.path)]
-                        grad = jax.grad(lambda value: (
-                            value * numpy.array([1.0, 2.0], "float32")).sum() * factor * scale)(value)
+                        scale = state[[each.path for each in optimizer.variables].index(optimizer.dynamic_scale.path)]
+                        grad = jax.grad(
+                            lambda value: (value * numpy.array([1.0, 2.0], "float32")).sum() * factor * scale
+                        )(value)
                         values, state = optimizer.stateless_apply(state, [grad], [value])
                         return values[0], state
 
@@ -392,16 +411,21 @@ class StepsTest(rank_base.RankBase):
             for number, (one, two) in enumerate(zip(passes[::2], passes[1::2])):
                 for pass_, names in enumerate((one, two)):
                     chosen = "abc" if lists_all else names
-                    grads = [keras.ops.convert_to_tensor([1.0, 2.0]) * float((self.rank + 1) * (number + pass_ + 1))
-                             if name in names else None for name in chosen]
+                    grads = [
+                        keras.ops.convert_to_tensor([1.0, 2.0]) * float((self.rank + 1) * (number + pass_ + 1))
+                        if name in names
+                        else None
+                        for name in chosen
+                    ]
                     self.apply(optimizer, grads, [variables[name] for name in chosen])
                 for name in set(one + two):
                     total = sum(number + pass_ + 1 for pass_, names in enumerate((one, two)) if name in names)
                     velocities[name] = 0.5 * velocities[name] - 0.1 * total * (self.size + 1) / 2
                     values[name] += velocities[name]
                 for name, variable in variables.items():
-                    self.assertAlmostEqual(float(keras.ops.convert_to_numpy(variable)[0]), values[name], 4,
-                                           f"{name} after step {number}")
+                    self.assertAlmostEqual(
+                        float(keras.ops.convert_to_numpy(variable)[0]), values[name], 4, f"{name} after step {number}"
+                    )
 
     def test_a_gradient_that_allreduce_has_summed_is_refused(self):
         if self.size == 1 or BACKEND == "jax":
@@ -459,8 +483,12 @@ class StepsTest(rank_base.RankBase):
             for index, (optimizer, variable) in enumerate(zip(optimizers, variables)):
                 grad = keras.ops.convert_to_tensor([1.0, 2.0]) * (scale * (self.rank + 1) * (index + 1))
                 self.apply(optimizer, [grad], [variable])
-                numpy.testing.assert_allclose(keras.ops.convert_to_numpy(variable)[0],
-                                              1 - 0.1 * (self.size + 1) / 2 * (index + 1), rtol=1e-5, err_msg=message)
+                numpy.testing.assert_allclose(
+                    keras.ops.convert_to_numpy(variable)[0],
+                    1 - 0.1 * (self.size + 1) / 2 * (index + 1),
+                    rtol=1e-5,
+                    err_msg=message,
+                )
 
         with tempfile.TemporaryDirectory() as folder:
             if self.rank == 0:
@@ -499,8 +527,9 @@ class StepsTest(rank_base.RankBase):
                     factor = scale * (self.rank + 1) * (index + 1)
                     if BACKEND == "torch" and index == 1 and step == 1 and self.rank == 0:
                         factor = float("inf")  # halves the scale
-                    self.apply(optimizers[index], [keras.ops.convert_to_tensor([1.0, 2.0]) * factor],
-                               [variables[index]])
+                    self.apply(
+                        optimizers[index], [keras.ops.convert_to_tensor([1.0, 2.0]) * factor], [variables[index]]
+                    )
             except BaseException as error:
                 failures.append(error)
 

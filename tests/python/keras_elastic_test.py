@@ -58,13 +58,25 @@ class ElasticCallbacksTest(rank_base.RankBase):
         self.state = hvd.elastic.ObjectState(batch=0, epoch=0)
 
     def callbacks(self, interrupts):
-        return [hvd.elastic.UpdateBatchStateCallback(self.state),
-                hvd.elastic.UpdateEpochStateCallback(self.state), interrupts]
+        return [
+            hvd.elastic.UpdateBatchStateCallback(self.state),
+            hvd.elastic.UpdateEpochStateCallback(self.state),
+            interrupts,
+        ]
 
     def fit(self, first, epochs, callbacks, initial_epoch=0):
-        inputs = self.inputs[first * BATCH:]
-        self.model.fit(inputs, inputs, batch_size=BATCH, shuffle=False, verbose=0, epochs=epochs,
-                       initial_epoch=initial_epoch, steps_per_epoch=STEPS - first, callbacks=callbacks)
+        inputs = self.inputs[first * BATCH :]
+        self.model.fit(
+            inputs,
+            inputs,
+            batch_size=BATCH,
+            shuffle=False,
+            verbose=0,
+            epochs=epochs,
+            initial_epoch=initial_epoch,
+            steps_per_epoch=STEPS - first,
+            callbacks=callbacks,
+        )
 
     def train(self, epochs, after):
         """Trains as examples/elastic/keras_digits.py, and returns the callback and what began each time."""
@@ -107,8 +119,7 @@ class ElasticCallbacksTest(rank_base.RankBase):
                     self.state.batch = 0  # this program repeats the epoch
             # Each change repeats the epoch in which it came.
             self.assertEqual((seen, self.state.epoch, self.state.batch), ([0, 1, 3], 6, 0), is_absolute)
-            self.assertEqual(interrupts.epochs,
-                             [0, 1, 1, 2, 3, 3, 4, 5] if is_absolute else [0, 1, 0, 1, 2, 0, 1, 2])
+            self.assertEqual(interrupts.epochs, [0, 1, 1, 2, 3, 3, 4, 5] if is_absolute else [0, 1, 0, 1, 2, 0, 1, 2])
 
     def test_callbacks_may_serve_several_calls_of_fit(self):
         callbacks = self.callbacks(Interrupts(()))
@@ -119,7 +130,8 @@ class ElasticCallbacksTest(rank_base.RankBase):
     def test_a_schedule_by_batches_counts_those_of_each_call_of_fit(self):
         seen = []
         schedule = hvd.callbacks.LearningRateScheduleCallback(
-            1.0, lambda epoch: seen.append(round(epoch, 4)) or 1.0, staircase=False)
+            1.0, lambda epoch: seen.append(round(epoch, 4)) or 1.0, staircase=False
+        )
         self.fit(2, 1, [schedule])
         self.fit(0, 2, [schedule], 1)
         self.assertEqual(seen, [0, 0.5, 1, 1.25, 1.5, 1.75])

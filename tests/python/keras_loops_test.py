@@ -36,6 +36,7 @@ class LoopsTest(rank_base.RankBase):
 
     def check_steps(self, step, change, steps=2):
         """Checks that `steps` calls of step(), eager or traced, change the variable by [change, 2 * change]."""
+
         def traced():
             step()
 
@@ -53,15 +54,12 @@ class LoopsTest(rank_base.RankBase):
     def test_gradients_that_a_tape_has_reduced_are_not_reduced_again(self):
         for make in MAKERS:
             optimizer = hvd.DistributedOptimizer(make(), op=hvd.Sum)
-            self.check_steps(
-                lambda: optimizer.apply_gradients(zip(self.tape(op=hvd.Sum), [self.w])),
-                -0.2 * self.total)
+            self.check_steps(lambda: optimizer.apply_gradients(zip(self.tape(op=hvd.Sum), [self.w])), -0.2 * self.total)
 
     def test_nor_where_several_passes_make_a_step(self):
         optimizer = hvd.DistributedOptimizer(MAKERS[0](), op=hvd.Sum, backward_passes_per_step=2)
         # Keras 2 counts passes where it computes gradients and makes two steps; Keras 3 makes one of both.
-        self.check_steps(lambda: optimizer.apply_gradients(zip(self.tape(op=hvd.Sum), [self.w])),
-                         -0.2 * self.total)
+        self.check_steps(lambda: optimizer.apply_gradients(zip(self.tape(op=hvd.Sum), [self.w])), -0.2 * self.total)
 
     def test_gradients_that_a_tape_leaves_to_a_rank_stay_there(self):
         for make in MAKERS:
@@ -72,8 +70,7 @@ class LoopsTest(rank_base.RankBase):
             def step():
                 with tf.GradientTape() as tape:
                     loss = tf.reduce_sum(model(tf.ones([1, 1]))) * (self.rank + 1.0)
-                ours = hvd.PartialDistributedGradientTape(tape, local_layers=layer,
-                                                          scale_local_gradients=False)
+                ours = hvd.PartialDistributedGradientTape(tape, local_layers=layer, scale_local_gradients=False)
                 variables = [layer.kernel, shared.kernel]
                 optimizer.apply_gradients(zip(ours.gradient(loss, variables), variables))
 
@@ -117,6 +114,7 @@ class LoopsTest(rank_base.RankBase):
             for run in (step, tf.function(step)):
                 with self.assertRaisesRegex(ValueError, "a second time"):
                     run()
+
             # The next step computes gradients without such a tape.
             def plain():
                 with tf.GradientTape() as tape:
@@ -163,10 +161,14 @@ class LoopsTest(rank_base.RankBase):
         for make in MAKERS:
             self.setUp()  # a new variable, which no function knows
             for gradients, count in (
-                    (self.local, want), (lambda: self.clipped(self.local()), want),
-                    (self.tape, 0), (lambda: self.clipped(self.tape()), 0),
-                    (lambda: [hvd.allreduce(grad) for grad in self.local()], 0),
-                    (lambda: hvd.grouped_allreduce(self.local()), 0)):
+                (self.local, want),
+                (lambda: self.clipped(self.local()), want),
+                (self.tape, 0),
+                (lambda: self.clipped(self.tape()), 0),
+                (lambda: [hvd.allreduce(grad) for grad in self.local()], 0),
+                (lambda: hvd.grouped_allreduce(self.local()), 0),
+            ):
+
                 def step(optimizer):
                     optimizer.apply_gradients(zip(gradients(), [self.w]))
 
@@ -192,8 +194,7 @@ class LoopsTest(rank_base.RankBase):
             third.apply_gradients(zip(compute(), [self.w]))
 
         self.assertEqual(self.warnings_of(first, lambda _: apply(compute()[0])), count)
-        self.assertEqual(self.warnings_of(
-            second, lambda _: second.apply_gradients(zip(compute(), [self.w]))), count)
+        self.assertEqual(self.warnings_of(second, lambda _: second.apply_gradients(zip(compute(), [self.w]))), count)
         self.assertEqual(self.warnings_of(third, lambda _: outer()), count)
 
     def test_a_train_step_of_a_model_warns_once(self):
@@ -230,10 +231,10 @@ class LoopsTest(rank_base.RankBase):
         if KERAS_3:
             self.skipTest("Keras 3 has no such methods")
         for make in MAKERS:
-            for keywords, want in [({}, self.mean), ({"op": hvd.Sum}, self.total),
-                                   ({"groups": 1}, self.mean)]:
+            for keywords, want in [({}, self.mean), ({"op": hvd.Sum}, self.total), ({"groups": 1}, self.mean)]:
                 optimizer = hvd.DistributedOptimizer(make(), **keywords)
                 for compute in (optimizer.compute_gradients, optimizer._compute_gradients):
+
                     def gradient():
                         return compute(self.loss, [self.w])[0][0]
 
@@ -243,7 +244,7 @@ class LoopsTest(rank_base.RankBase):
                 def clipped():  # the gradients change in between
                     with tf.GradientTape() as tape:
                         loss = self.loss()
-                    (grad, variable), = optimizer.compute_gradients(loss, [self.w], tape=tape)
+                    ((grad, variable),) = optimizer.compute_gradients(loss, [self.w], tape=tape)
                     optimizer.apply_gradients([(grad / want, variable)])
 
                 self.check_steps(clipped, -0.2)
@@ -270,13 +271,15 @@ class LoopsTest(rank_base.RankBase):
             self.skipTest("Keras 3 has no method that computes gradients")
         for make in MAKERS:
             for average in (False, True):
-                optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=2,
-                                                     average_aggregated_gradients=average)
+                optimizer = hvd.DistributedOptimizer(
+                    make(), backward_passes_per_step=2, average_aggregated_gradients=average
+                )
                 change = -0.1 * self.mean * (1 if average else 2)
                 self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), 2 * change, steps=4)
                 # Each in its own function.
-                optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=2,
-                                                     average_aggregated_gradients=average)
+                optimizer = hvd.DistributedOptimizer(
+                    make(), backward_passes_per_step=2, average_aggregated_gradients=average
+                )
                 compute = tf.function(lambda: optimizer.compute_gradients(self.loss, [self.w])[0][0])
 
                 @tf.function
@@ -304,8 +307,11 @@ class LoopsTest(rank_base.RankBase):
             optimizer.apply_gradients(zip(optimizer._allreduce(grads, variables), variables))
 
     def test_attributes_of_an_optimizer(self):
-        mine = hvd.global_process_set if self.size == 1 else [
-            hvd.add_process_set([rank]) for rank in range(self.size)][self.rank]
+        mine = (
+            hvd.global_process_set
+            if self.size == 1
+            else [hvd.add_process_set([rank]) for rank in range(self.size)][self.rank]
+        )
         for make in MAKERS:
             optimizer = hvd.DistributedOptimizer(make(), op=hvd.Sum)
             self.assertIs(optimizer.process_set, hvd.global_process_set)
@@ -350,8 +356,7 @@ class LoopsTest(rank_base.RankBase):
                 for variable in (self.w, own):
                     variable.assign(tf.ones_like(variable))
                 del calls[:]
-                self.take_steps(optimizer, [tf.ones(2) * (self.rank + 1.0), tf.constant(1.0)],
-                                [self.w, own])
+                self.take_steps(optimizer, [tf.ones(2) * (self.rank + 1.0), tf.constant(1.0)], [self.w, own])
                 count = 2 if name == "_allreduce" else 1
                 self.assertEqual(calls, [(name, count, count)])
                 numpy.testing.assert_allclose(self.w, [1 - 0.1 * factors[0] * self.mean] * 2, rtol=1e-6)
@@ -367,7 +372,7 @@ class LoopsTest(rank_base.RankBase):
                     if KERAS_3:
                         optimizer.apply_gradients([(grad, self.w)])
                     else:  # SGD of Keras 2 keeps an infinite velocity, also without momentum
-                        reduced, = optimizer._allreduce([grad], [self.w])
+                        (reduced,) = optimizer._allreduce([grad], [self.w])
             if not KERAS_3:
                 self.w.assign_sub(0.1 * reduced)
             numpy.testing.assert_allclose(self.w, [1 - 0.1 * self.mean * 2] * 2, rtol=1e-6)
@@ -375,13 +380,13 @@ class LoopsTest(rank_base.RankBase):
     def test_several_passes_with_local_and_sparse_gradients(self):
         for make in MAKERS:
             own, table = tf.Variable([1.0, 1.0]), tf.Variable(tf.ones([self.size + 1, 2]))
-            optimizer = hvd.DistributedOptimizer(make(), backward_passes_per_step=2, op=hvd.Sum,
-                                                 sparse_as_dense=True, scale_local_gradients=False)
+            optimizer = hvd.DistributedOptimizer(
+                make(), backward_passes_per_step=2, op=hvd.Sum, sparse_as_dense=True, scale_local_gradients=False
+            )
             optimizer.register_local_var(own)
 
             def step():
-                rows = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([self.rank]),
-                                        tf.constant([self.size + 1, 2]))
+                rows = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([self.rank]), tf.constant([self.size + 1, 2]))
                 one = tf.ones(2) * (self.rank + 1.0)
                 self.take_steps(optimizer, [one, rows, one], [own, table, self.w])
 
@@ -402,8 +407,8 @@ class LoopsTest(rank_base.RankBase):
     def test_mixed_precision(self):
         scaled = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
         for make in MAKERS:
-            for optimizer in (scaled(hvd.DistributedOptimizer(make())),
-                              hvd.DistributedOptimizer(scaled(make()))):
+            for optimizer in (scaled(hvd.DistributedOptimizer(make())), hvd.DistributedOptimizer(scaled(make()))):
+
                 def step():
                     if not KERAS_3:
                         return optimizer.minimize(self.loss, [self.w])
@@ -428,7 +433,8 @@ class LoopsTest(rank_base.RankBase):
                     numpy.testing.assert_allclose(session.run(grads)[0], [self.total, 2 * self.total])
                     session.run(step)
                     numpy.testing.assert_allclose(
-                        session.run(w), [1 - 0.1 * self.total, 1 - 0.2 * self.total], rtol=1e-5)
+                        session.run(w), [1 - 0.1 * self.total, 1 - 0.2 * self.total], rtol=1e-5
+                    )
 
 
 if __name__ == "__main__":

@@ -67,6 +67,7 @@ def makers():
     pairs = {name: (make, lambda make=make: hvd.DistributedOptimizer(make())) for name, make in made.items()}
     for name in ("SGD", "AdamW", "Registered", "legacy SGD"):
         if name in made:
+
             def plain(make=made[name]):
                 return SCALED(make())
 
@@ -139,13 +140,17 @@ class SavingTest(rank_base.RankBase):
                 for got in (reference[ours], by_us, describe(keras.models.load_model, ours)):
                     self.assertEqual(got[0], want[0], got[1])
                     if not isinstance(want[1], str):  # Keras itself can load it
-                        numpy.testing.assert_allclose(numpy.concatenate([numpy.ravel(one) for one in got[1]]),
-                                                      numpy.concatenate([numpy.ravel(one) for one in want[1]]),
-                                                      rtol=1e-6)
+                        numpy.testing.assert_allclose(
+                            numpy.concatenate([numpy.ravel(one) for one in got[1]]),
+                            numpy.concatenate([numpy.ravel(one) for one in want[1]]),
+                            rtol=1e-6,
+                        )
         failed = sorted({os.path.basename(theirs) for theirs, _ in paths if isinstance(reference[theirs][1], str)})
         # Keras 2 does not find all classes of optimizers in a LossScaleOptimizer.
-        self.assertTrue(all("around" in name or "inside" in name for name in failed),
-                        [(name, reference[os.path.join(folder, name)]) for name in failed])
+        self.assertTrue(
+            all("around" in name or "inside" in name for name in failed),
+            [(name, reference[os.path.join(folder, name)]) for name in failed],
+        )
         self.assertFalse([name for name in failed if "SGD" in name])
         scratch.cleanup()
 
@@ -165,16 +170,19 @@ class SavingTest(rank_base.RankBase):
 
     def loaded_without_horovod(self, folder):
         """Returns by path what another process, which does not import Horovod, finds in the files."""
-        done = subprocess.run([sys.executable, __file__, "--load", BACKEND, folder], stdout=subprocess.PIPE,
-                              check=True, text=True)
+        done = subprocess.run(
+            [sys.executable, __file__, "--load", BACKEND, folder], stdout=subprocess.PIPE, check=True, text=True
+        )
         return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":
     if LOADS:
         folder = sys.argv[1]
-        found = {os.path.join(folder, name): describe(keras.models.load_model, os.path.join(folder, name))
-                 for name in sorted(os.listdir(folder))}
+        found = {
+            os.path.join(folder, name): describe(keras.models.load_model, os.path.join(folder, name))
+            for name in sorted(os.listdir(folder))
+        }
         assert not any(name.split(".")[0] == "horovod" for name in sys.modules)
         print(json.dumps(found))
     else:

@@ -1,6 +1,6 @@
 """A training script as users write it for Keras with Horovod, with all callbacks, saved and loaded models.
 
-    keras_script.py tensorflow.keras | keras    h5 | keras    the module of Horovod, the format of files
+keras_script.py tensorflow.keras | keras    h5 | keras    the module of Horovod, the format of files
 """
 
 import os
@@ -24,15 +24,18 @@ np.random.seed(hvd.rank())
 x_train = np.random.normal(size=(64, 8)).astype("float32")
 y_train = (x_train.sum(axis=1) > 0).astype("int64")
 
-model = keras.Sequential([
-    keras.layers.Dense(8, activation="relu", input_shape=(8,)),
-    keras.layers.Dropout(0.1),
-    keras.layers.Dense(2, activation="softmax"),
-])
+model = keras.Sequential(
+    [
+        keras.layers.Dense(8, activation="relu", input_shape=(8,)),
+        keras.layers.Dropout(0.1),
+        keras.layers.Dense(2, activation="softmax"),
+    ]
+)
 opt = keras.optimizers.SGD(0.01 * hvd.size(), momentum=0.9)
 opt = hvd.DistributedOptimizer(opt, backward_passes_per_step=1, compression=hvd.Compression.fp16)
-model.compile(loss="sparse_categorical_crossentropy", optimizer=opt, metrics=["accuracy"],
-              experimental_run_tf_function=False)
+model.compile(
+    loss="sparse_categorical_crossentropy", optimizer=opt, metrics=["accuracy"], experimental_run_tf_function=False
+)
 
 scratch = tempfile.TemporaryDirectory() if hvd.rank() == 0 else None  # removed when rank 0 ends
 folder = hvd.broadcast_object(scratch and scratch.name, root_rank=0)
@@ -42,16 +45,15 @@ callbacks = [
     hvd.callbacks.BroadcastGlobalVariablesCallback(0),
     hvd.callbacks.MetricAverageCallback(),
     hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.01 * hvd.size(), warmup_epochs=1, verbose=1),
-    hvd.callbacks.LearningRateScheduleCallback(initial_lr=0.01 * hvd.size(), multiplier=1.,
-                                               start_epoch=1, end_epoch=2),
-    hvd.callbacks.LearningRateScheduleCallback(initial_lr=0.01 * hvd.size(), multiplier=1e-1,
-                                               start_epoch=2),
+    hvd.callbacks.LearningRateScheduleCallback(
+        initial_lr=0.01 * hvd.size(), multiplier=1.0, start_epoch=1, end_epoch=2
+    ),
+    hvd.callbacks.LearningRateScheduleCallback(initial_lr=0.01 * hvd.size(), multiplier=1e-1, start_epoch=2),
     keras.callbacks.ReduceLROnPlateau(monitor="loss", patience=10, verbose=1),
     best,
 ]
 if hvd.rank() == 0:
-    callbacks.append(keras.callbacks.ModelCheckpoint(os.path.join(
-        folder, "checkpoint-{epoch}." + sys.argv[2])))
+    callbacks.append(keras.callbacks.ModelCheckpoint(os.path.join(folder, "checkpoint-{epoch}." + sys.argv[2])))
 history = model.fit(x_train, y_train, batch_size=16, callbacks=callbacks, epochs=3, verbose=0).history
 
 resume_from_epoch = 0
@@ -60,16 +62,26 @@ for try_epoch in range(3, 0, -1):
         resume_from_epoch = try_epoch
         break
 resume_from_epoch = hvd.broadcast_object(resume_from_epoch, 0, name="resume_from_epoch")
-model = hvd.load_model(os.path.join(folder, f"checkpoint-{resume_from_epoch}.{sys.argv[2]}"),
-                       compression=hvd.Compression.fp16)
+model = hvd.load_model(
+    os.path.join(folder, f"checkpoint-{resume_from_epoch}.{sys.argv[2]}"), compression=hvd.Compression.fp16
+)
 state = hvd.elastic.KerasState(model, batch=0, epoch=resume_from_epoch)
 
 
 @hvd.elastic.run
 def train(state):
-    state.model.fit(x_train, y_train, batch_size=16, epochs=5 - state.epoch, verbose=0, callbacks=[
-        hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state),
-        hvd.elastic.CommitStateCallback(state, batches_per_commit=2)])
+    state.model.fit(
+        x_train,
+        y_train,
+        batch_size=16,
+        epochs=5 - state.epoch,
+        verbose=0,
+        callbacks=[
+            hvd.elastic.UpdateBatchStateCallback(state),
+            hvd.elastic.UpdateEpochStateCallback(state),
+            hvd.elastic.CommitStateCallback(state, batches_per_commit=2),
+        ],
+    )
 
 
 train(state)

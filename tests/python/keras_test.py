@@ -1,6 +1,6 @@
 """horovod.keras and horovod.tensorflow.keras: optimizers, callbacks, models.
 
-    keras_test.py [tensorflow | torch | jax]    the backend, for Keras 3
+keras_test.py [tensorflow | torch | jax]    the backend, for Keras 3
 """
 
 import contextlib
@@ -44,8 +44,7 @@ def data(rank, count=8):
 
 def network(seed=0):
     """A network; the same seed gives the same weights."""
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="tanh"),
-                              keras.layers.Dense(1)])
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="tanh"), keras.layers.Dense(1)])
     generator = numpy.random.default_rng(seed)
     model.set_weights([generator.normal(size=w.shape) * 0.3 for w in model.get_weights()])
     return model
@@ -54,8 +53,7 @@ def network(seed=0):
 class KerasTest(rank_base.RankBase):
     def everybody(self, count=8):
         pairs = [data(rank, count) for rank in range(self.size)]
-        return (numpy.concatenate([pair[0] for pair in pairs]),
-                numpy.concatenate([pair[1] for pair in pairs]))
+        return (numpy.concatenate([pair[0] for pair in pairs]), numpy.concatenate([pair[1] for pair in pairs]))
 
     def assert_everywhere(self, model):
         for number, weight in enumerate(model.get_weights()):
@@ -81,7 +79,8 @@ class KerasTest(rank_base.RankBase):
         self.check_training(lambda: keras.optimizers.Adam(0.01, clipnorm=1.0))
         self.check_training(
             lambda: keras.optimizers.SGD(0.1),
-            lambda one: hvd.DistributedOptimizer(one, gradient_predivide_factor=2.0, groups=2))
+            lambda one: hvd.DistributedOptimizer(one, gradient_predivide_factor=2.0, groups=2),
+        )
         if BACKEND == "tensorflow":
             self.check_training(lambda: keras.optimizers.SGD(0.1), run_eagerly=True)
         if LEGACY:
@@ -89,13 +88,18 @@ class KerasTest(rank_base.RankBase):
 
     def test_an_optimizer_around_another(self):
         scaled = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
-        self.check_training(lambda: keras.optimizers.SGD(0.1, momentum=0.9),
-                            lambda one: hvd.DistributedOptimizer(scaled(one)))
-        self.check_training(lambda: scaled(keras.optimizers.SGD(0.1, momentum=0.9)),
-                            lambda one: scaled(hvd.DistributedOptimizer(one.inner_optimizer)))
+        self.check_training(
+            lambda: keras.optimizers.SGD(0.1, momentum=0.9), lambda one: hvd.DistributedOptimizer(scaled(one))
+        )
+        self.check_training(
+            lambda: scaled(keras.optimizers.SGD(0.1, momentum=0.9)),
+            lambda one: scaled(hvd.DistributedOptimizer(one.inner_optimizer)),
+        )
         # An overflow on one rank counts on all ranks.
-        for wrap in (lambda one: hvd.DistributedOptimizer(scaled(one)),
-                     lambda one: scaled(hvd.DistributedOptimizer(one))):
+        for wrap in (
+            lambda one: hvd.DistributedOptimizer(scaled(one)),
+            lambda one: scaled(hvd.DistributedOptimizer(one)),
+        ):
             model = network()
             model.compile(wrap(keras.optimizers.SGD(0.1)), "mse")
             x, y = data(self.rank)
@@ -112,8 +116,7 @@ class KerasTest(rank_base.RankBase):
     def test_compression(self):
         for compression in (hvd.Compression.bf16, hvd.Compression.fp16):
             model = network()
-            model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1),
-                                                   compression=compression), "mse")
+            model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), compression=compression), "mse")
             model.fit(*data(self.rank), epochs=1, verbose=0)
             self.assert_everywhere(model)
         third = numpy.full(2, 1 / 3, "float32")
@@ -124,15 +127,14 @@ class KerasTest(rank_base.RankBase):
     def test_several_backward_passes_per_step(self):
         for average in [False, True]:
             optimizer = hvd.DistributedOptimizer(
-                keras.optimizers.SGD(0.05), backward_passes_per_step=2,
-                average_aggregated_gradients=average)
+                keras.optimizers.SGD(0.05), backward_passes_per_step=2, average_aggregated_gradients=average
+            )
             model, alone = network(), network()
             model.compile(optimizer, "mse")
             # Batches of 4; two batches make a step.
             model.fit(*data(self.rank), batch_size=4, epochs=3, shuffle=False, verbose=0)
             alone.compile(keras.optimizers.SGD(0.05 if average else 0.1), "mse")
-            alone.fit(*self.everybody(), batch_size=8 * self.size, epochs=3, shuffle=False,
-                      verbose=0)
+            alone.fit(*self.everybody(), batch_size=8 * self.size, epochs=3, shuffle=False, verbose=0)
             self.assert_near(model, alone)
         with self.assertRaisesRegex(ValueError, "backward_passes_per_step"):
             hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=0)
@@ -145,46 +147,52 @@ class KerasTest(rank_base.RankBase):
             cases.append((lambda: LEGACY.Adam(0.01), 1))
         for make, passes in cases:
             model, alone = network(), network()
-            model.compile(hvd.DistributedOptimizer(make(), op=hvd.Adasum,
-                                                   backward_passes_per_step=passes), "mse")
+            model.compile(hvd.DistributedOptimizer(make(), op=hvd.Adasum, backward_passes_per_step=passes), "mse")
             # The gradients of two half batches add up to twice that of the whole batch.
             alone.compile(make() if passes == 1 else keras.optimizers.SGD(0.1), "mse")
             for step in range(2):
                 before = alone.get_weights()
                 for each, size in ((model, 8 // passes), (alone, 8)):
                     each.fit(*data(self.rank), batch_size=size, epochs=1, shuffle=False, verbose=0)
-                alone.set_weights([
-                    start + hvd_numpy.allreduce(weight - start, name=f"step.{i}", op=hvd.Adasum)
-                    for i, (start, weight) in enumerate(zip(before, alone.get_weights()))])
+                alone.set_weights(
+                    [
+                        start + hvd_numpy.allreduce(weight - start, name=f"step.{i}", op=hvd.Adasum)
+                        for i, (start, weight) in enumerate(zip(before, alone.get_weights()))
+                    ]
+                )
                 self.assert_near(model, alone)
             self.assert_everywhere(model)
 
     def test_local_layers(self):
         model, before = network(), network().get_weights()
-        model.compile(hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1),
-                                                      local_layers=model.layers[0]), "mse")
+        model.compile(hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), local_layers=model.layers[0]), "mse")
         model.fit(*data(self.rank), batch_size=8, epochs=1, verbose=0)
         alone = network()
         alone.compile(keras.optimizers.SGD(0.1 / self.size), "mse")
         alone.fit(*data(self.rank), batch_size=8, epochs=1, verbose=0)
-        numpy.testing.assert_allclose(model.get_weights()[0], alone.get_weights()[0], rtol=1e-4,
-                                      atol=1e-5)
+        numpy.testing.assert_allclose(model.get_weights()[0], alone.get_weights()[0], rtol=1e-4, atol=1e-5)
         self.assertFalse(numpy.array_equal(model.get_weights()[0], before[0]))
         for one in hvd_numpy.allgather(model.get_weights()[2][None], "shared"):
             numpy.testing.assert_array_equal(one, model.get_weights()[2])
 
     def test_callbacks_make_ranks_equal_and_warm_up(self):
         model = network(seed=self.rank)
-        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.001)), "mse",
-                      metrics=["mae"])
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.001)), "mse", metrics=["mae"])
         rate = 0.01 * self.size
         schedule = hvd.callbacks.LearningRateScheduleCallback(rate, 0.1, start_epoch=3)
         history = model.fit(
-            *data(self.rank), batch_size=4, epochs=4, verbose=0, shuffle=False,
-            callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-                       hvd.callbacks.MetricAverageCallback(),
-                       hvd.callbacks.LearningRateWarmupCallback(lr=rate, warmup_epochs=3),
-                       schedule]).history
+            *data(self.rank),
+            batch_size=4,
+            epochs=4,
+            verbose=0,
+            shuffle=False,
+            callbacks=[
+                hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+                hvd.callbacks.MetricAverageCallback(),
+                hvd.callbacks.LearningRateWarmupCallback(lr=rate, warmup_epochs=3),
+                schedule,
+            ],
+        ).history
         self.assert_everywhere(model)
         for name in ("loss", "mae"):
             for one in hvd.allgather_object(history[name]):
@@ -204,7 +212,8 @@ class KerasTest(rank_base.RankBase):
             model.compile(keras.optimizers.SGD(0.1), "mse")
             kernel = model.layers[0].weights[0]
             callback = hvd.callbacks.BroadcastGlobalVariablesCallback(
-                0, local_variables={"one": kernel, "list": [kernel]}.get(way))
+                0, local_variables={"one": kernel, "list": [kernel]}.get(way)
+            )
             if way == "registered":
                 callback.register_local_var(kernel)
             callback.set_model(model)
@@ -234,19 +243,23 @@ class KerasTest(rank_base.RankBase):
             callback.on_batch_end = on_batch_end
 
         state = hvd.elastic.ObjectState(batch=3, epoch=0)
-        made = {callback: [] for callback in [
-            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-            hvd.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 1.0),
-            hvd.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=1, verbose=1),
-            hvd.elastic.UpdateBatchStateCallback(state), Commits(state, batches_per_commit=2)]}
+        made = {
+            callback: []
+            for callback in [
+                hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+                hvd.callbacks.LearningRateScheduleCallback(0.1, lambda epoch: 1.0),
+                hvd.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=1, verbose=1),
+                hvd.elastic.UpdateBatchStateCallback(state),
+                Commits(state, batches_per_commit=2),
+            ]
+        }
         for callback, seen in made.items():
             replace(callback, seen)
         model = network()
         model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
-            model.fit(*data(self.rank), batch_size=2, epochs=2, verbose=0,
-                      callbacks=[*made, Reads()])
+            model.fit(*data(self.rank), batch_size=2, epochs=2, verbose=0, callbacks=[*made, Reads()])
         for callback, seen in made.items():
             self.assertEqual(seen, 2 * [0, 1, 2, 3], type(callback).__name__)
         self.assertEqual(commits, [5, 7, 0, 2, 4, 0])  # the first epoch continues after 3 batches
@@ -270,17 +283,24 @@ class KerasTest(rank_base.RankBase):
         except ImportError as error:  # TensorFlow 2.4 has no package keras
             self.skipTest(str(error))
         sgd, before = keras.optimizers.SGD, (None, "", "", None, False, 1.0, hvd.Sum)
-        made = [(plain.DistributedOptimizer(sgd(), *before, 0, 3), 1),
-                (plain.PartialDistributedOptimizer(sgd(), *before, 3), 1),
-                (_keras.create_distributed_optimizer(
-                    keras, sgd(), None, "", "", hvd.Compression.none, False, 1.0, hvd.Sum, 2, True, 3), 2)]
+        made = [
+            (plain.DistributedOptimizer(sgd(), *before, 0, 3), 1),
+            (plain.PartialDistributedOptimizer(sgd(), *before, 3), 1),
+            (
+                _keras.create_distributed_optimizer(
+                    keras, sgd(), None, "", "", hvd.Compression.none, False, 1.0, hvd.Sum, 2, True, 3
+                ),
+                2,
+            ),
+        ]
         if BACKEND == "tensorflow":
-            made += [(hvd.DistributedOptimizer(sgd(), *before, 2, True, 0, 3), 2),
-                     (hvd.PartialDistributedOptimizer(sgd(), *before, 2, True, 0, 3), 2)]
+            made += [
+                (hvd.DistributedOptimizer(sgd(), *before, 2, True, 0, 3), 2),
+                (hvd.PartialDistributedOptimizer(sgd(), *before, 2, True, 0, 3), 2),
+            ]
         for optimizer, steps in made:
             plan = optimizer._hvd
-            self.assertEqual((plan["reduction"].op, plan["reduction"].groups, plan["steps"]),
-                             (hvd.Sum, 3, steps))
+            self.assertEqual((plan["reduction"].op, plan["reduction"].groups, plan["steps"]), (hvd.Sum, 3, steps))
 
     def test_a_constant_multiplier_is_announced_once(self):
         callbacks._warn_of_constant.cache_clear()
@@ -301,8 +321,7 @@ class KerasTest(rank_base.RankBase):
             best = hvd.callbacks.BestModelCheckpoint("loss", 0, "max", "epoch")
             self.assertFalse(best.save_weights_only)
         self.assertEqual((best.monitor, best.save_freq, best.save_best_only), ("loss", "epoch", True))
-        self.assertEqual(getattr(best, "mode", None) or best.monitor_op,
-                         "max" if KERAS_3 else numpy.greater)
+        self.assertEqual(getattr(best, "mode", None) or best.monitor_op, "max" if KERAS_3 else numpy.greater)
 
     def by_hand(self, multiplier, corrects, rate=0.02, momentum=0.9):
         """Weights and rates after SGD from weights 0: 4 epochs of 2 batches with the data of all ranks."""
@@ -323,10 +342,12 @@ class KerasTest(rank_base.RankBase):
         return weights, rates
 
     def test_callbacks_can_be_pickled(self):
-        made = [hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-                hvd.callbacks.MetricAverageCallback(),
-                hvd.callbacks.LearningRateScheduleCallback(0.1, 0.5),
-                hvd.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=2, steps_per_epoch=4)]
+        made = [
+            hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+            hvd.callbacks.MetricAverageCallback(),
+            hvd.callbacks.LearningRateScheduleCallback(0.1, 0.5),
+            hvd.callbacks.LearningRateWarmupCallback(0.1, warmup_epochs=2, steps_per_epoch=4),
+        ]
         loaded = pickle.loads(pickle.dumps(made))
         self.assertEqual([type(one) for one in loaded], [type(one) for one in made])
         self.assertEqual(loaded[2].multiplier(7), 0.5)
@@ -337,13 +358,22 @@ class KerasTest(rank_base.RankBase):
         steps = {True: lambda epoch: 0.3 ** int(epoch), False: lambda epoch: 1 / (1 + epoch)}
         for sgd in sgds:
             for stairs, corrects in [(True, True), (True, False), (False, True)]:
-                model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(
-                    1, use_bias=False, kernel_initializer="zeros")])
+                model = keras.Sequential(
+                    [keras.Input((4,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
+                )
                 model.compile(hvd.DistributedOptimizer(sgd(0.02, momentum=0.9)), "mse")
                 history = model.fit(
-                    *data(self.rank), batch_size=4, epochs=4, shuffle=False, verbose=0,
-                    callbacks=[hvd.callbacks.LearningRateScheduleCallback(
-                        0.02, steps[stairs], staircase=stairs, momentum_correction=corrects)]).history
+                    *data(self.rank),
+                    batch_size=4,
+                    epochs=4,
+                    shuffle=False,
+                    verbose=0,
+                    callbacks=[
+                        hvd.callbacks.LearningRateScheduleCallback(
+                            0.02, steps[stairs], staircase=stairs, momentum_correction=corrects
+                        )
+                    ],
+                ).history
                 want, rates = self.by_hand(steps[stairs], corrects)
                 what = f"{sgd.__module__}, stairs {stairs}, corrects {corrects}"
                 numpy.testing.assert_allclose(model.get_weights()[0], want, rtol=1e-4, err_msg=what)
@@ -356,8 +386,7 @@ class KerasTest(rank_base.RankBase):
             path = os.path.join(folder, "model.keras")
             model = network()
             model.compile(hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), "mse")
-            best = hvd.callbacks.BestModelCheckpoint(monitor="loss",
-                                                     filepath=os.path.join(folder, "best.keras"))
+            best = hvd.callbacks.BestModelCheckpoint(monitor="loss", filepath=os.path.join(folder, "best.keras"))
             model.fit(*data(self.rank), batch_size=8, epochs=2, verbose=0, callbacks=[best])
             self.assertEqual(os.path.exists(os.path.join(folder, "best.keras")), self.rank == 0)
             model.save(path)
@@ -378,19 +407,18 @@ class KerasTest(rank_base.RankBase):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(2):
-                model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
-                              experimental_run_tf_function=False)
+                model.compile(
+                    hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", experimental_run_tf_function=False
+                )
         said = [one for one in caught if "experimental_run_tf_function" in str(one.message)]
         self.assertEqual(len(said), 1 if KERAS_3 else 0)
         takes_jit_compile = KERAS_3 or hasattr(keras.Model, "jit_compile") or hasattr(model, "_jit_compile")
         if BACKEND == "tensorflow" and takes_jit_compile:
             with self.assertWarnsRegex(UserWarning, "jit_compile is off"):
-                model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
-                              jit_compile=True)
+                model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", jit_compile=True)
             model.fit(*data(self.rank), epochs=1, verbose=0)
             if KERAS_3:  # Keras 3 compiles with XLA by default
-                model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse",
-                              jit_compile="auto")
+                model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", jit_compile="auto")
                 self.assertFalse(model.jit_compile)
                 model.fit(*data(self.rank), epochs=1, verbose=0)
 
@@ -411,11 +439,19 @@ class KerasTest(rank_base.RankBase):
         @elastic.run
         def train(state):
             runs.append((state.epoch, state.batch))
-            state.model.fit(*data(self.rank), batch_size=8, epochs=6 - state.epoch, shuffle=False,
-                            verbose=0, callbacks=[
-                                Fails(), elastic.UpdateBatchStateCallback(state),
-                                elastic.UpdateEpochStateCallback(state),
-                                elastic.CommitStateCallback(state)])
+            state.model.fit(
+                *data(self.rank),
+                batch_size=8,
+                epochs=6 - state.epoch,
+                shuffle=False,
+                verbose=0,
+                callbacks=[
+                    Fails(),
+                    elastic.UpdateBatchStateCallback(state),
+                    elastic.UpdateEpochStateCallback(state),
+                    elastic.CommitStateCallback(state),
+                ],
+            )
 
         train(state)
         self.assertEqual(runs, [(0, 0), (3, 0)])
@@ -443,28 +479,25 @@ class KerasTest(rank_base.RankBase):
         value = numpy.float32(self.rank)
         self.assertEqual(float(hvd.allreduce(value, op=hvd.Sum, name="v")), sum(range(self.size)))
         self.assertEqual(float(hvd.broadcast(value, self.size - 1, name="b")), self.size - 1)
-        self.assertEqual([float(one) for one in hvd.allgather([value], name="g")],
-                         list(range(self.size)))
+        self.assertEqual([float(one) for one in hvd.allgather([value], name="g")], list(range(self.size)))
         rows = numpy.ones((self.size, 2), "float32")
         got = hvd.reducescatter(rows, name="r", op=hvd.Sum)
         numpy.testing.assert_array_equal(numpy.asarray(got), numpy.full((1, 2), self.size))
 
     def test_wrong_arguments_are_refused(self):
-        for call in [lambda: hvd.DistributedOptimizer("sgd"),
-                     lambda: hvd.DistributedOptimizer(
-                         hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))),
-                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=hvd.Sum,
-                                                      gradient_predivide_factor=2.0),
-                     lambda: hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1),
-                                                             local_layers=3),
-                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1),
-                                                      compression="fp16"),
-                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op="sum"),
-                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), groups=1.5),
-                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), groups="ab"),
-                     lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=3),
-                     lambda: hvd.load_model("none.keras", compression="fp16"),
-                     lambda: hvd.allreduce(numpy.ones(2), compression="fp16")]:
+        for call in [
+            lambda: hvd.DistributedOptimizer("sgd"),
+            lambda: hvd.DistributedOptimizer(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op=hvd.Sum, gradient_predivide_factor=2.0),
+            lambda: hvd.PartialDistributedOptimizer(keras.optimizers.SGD(0.1), local_layers=3),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), compression="fp16"),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), op="sum"),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), groups=1.5),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), groups="ab"),
+            lambda: hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), process_set=3),
+            lambda: hvd.load_model("none.keras", compression="fp16"),
+            lambda: hvd.allreduce(numpy.ones(2), compression="fp16"),
+        ]:
             with self.assertRaises(ValueError):
                 call()
         with self.assertRaisesRegex(RuntimeError, "Broadcast|broadcast_variables"):
@@ -481,8 +514,9 @@ class KerasTableTest(table_case.TableCase):
     """Tests the functions on values."""
 
     def make_facade():
-        below = {"tensorflow": table_facades.TensorFlow, "torch": table_facades.Torch,
-                 "jax": table_facades.Jax}[BACKEND]()
+        below = {"tensorflow": table_facades.TensorFlow, "torch": table_facades.Torch, "jax": table_facades.Jax}[
+            BACKEND
+        ]()
         return table_facades.Keras(hvd, below)
 
     @classmethod

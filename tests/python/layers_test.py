@@ -14,8 +14,9 @@ class SyncBatchNormTest(RankCase):
     def check(self, counts, shape, dtype=torch.float64, **keywords):
         """Compares two training steps and an evaluation with one process."""
         ours = hvd.SyncBatchNorm(shape[0], **keywords).to(dtype)
-        kind = {1: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm2d,
-                4: torch.nn.BatchNorm3d}[len(shape)]
+        kind = {1: torch.nn.BatchNorm1d, 2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm2d, 4: torch.nn.BatchNorm3d}[
+            len(shape)
+        ]
         alone = kind(shape[0], **keywords).double()
         for norm in (ours, alone):
             if norm.affine:
@@ -31,8 +32,7 @@ class SyncBatchNormTest(RankCase):
             rows = slice(first, first + counts[self.rank])
             got, want = ours(mine), alone(everybody)
             self.assertEqual(got.dtype, dtype)
-            tolerance = {torch.float64: torch.float64, torch.float32: torch.float32}.get(
-                dtype, torch.bfloat16)
+            tolerance = {torch.float64: torch.float64, torch.float32: torch.float32}.get(dtype, torch.bfloat16)
             near = self.assert_near if tolerance is torch.bfloat16 else self.assert_close
             near(got.detach(), want[rows].detach(), tolerance)
             weights = torch.arange(want.numel(), dtype=torch.float64).reshape(want.shape).cos()
@@ -85,8 +85,7 @@ class SyncBatchNormTest(RankCase):
     def test_a_model_with_it_trains_as_one_process_would(self):
         def make(norm):
             torch.manual_seed(3)
-            return torch.nn.Sequential(torch.nn.Linear(4, 6), norm(6), torch.nn.Tanh(),
-                                       torch.nn.Linear(6, 1)).double()
+            return torch.nn.Sequential(torch.nn.Linear(4, 6), norm(6), torch.nn.Tanh(), torch.nn.Linear(6, 1)).double()
 
         model, alone = make(hvd.SyncBatchNorm), make(torch.nn.BatchNorm1d)
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
@@ -96,8 +95,7 @@ class SyncBatchNormTest(RankCase):
             model(samples(self.rank, 5, (4,))).square().mean().backward()
             optimizer.step()
             plain.zero_grad()
-            alone(torch.cat([samples(rank, 5, (4,)) for rank in range(self.size)])
-                  ).square().mean().backward()
+            alone(torch.cat([samples(rank, 5, (4,)) for rank in range(self.size)])).square().mean().backward()
             plain.step()
         for got, want in zip(model.parameters(), alone.parameters()):
             self.assert_near(got.detach(), want.detach(), None)

@@ -12,9 +12,14 @@ from rank_case import RankCase, hvd, torch
 
 class LifeTest(RankCase):
     def test_identity_agrees_with_the_launcher(self):
-        for name, function in [("RANK", hvd.rank), ("SIZE", hvd.size),
-                               ("LOCAL_RANK", hvd.local_rank), ("LOCAL_SIZE", hvd.local_size),
-                               ("CROSS_RANK", hvd.cross_rank), ("CROSS_SIZE", hvd.cross_size)]:
+        for name, function in [
+            ("RANK", hvd.rank),
+            ("SIZE", hvd.size),
+            ("LOCAL_RANK", hvd.local_rank),
+            ("LOCAL_SIZE", hvd.local_size),
+            ("CROSS_RANK", hvd.cross_rank),
+            ("CROSS_SIZE", hvd.cross_size),
+        ]:
             alone = 1 if name.endswith("SIZE") else 0
             self.assertEqual(function(), int(os.environ.get(f"HOROVOD_{name}", alone)), name)
         self.assertIs(hvd.is_homogeneous(), True)
@@ -27,8 +32,15 @@ class LifeTest(RankCase):
         for _ in range(2):
             hvd.shutdown()
             self.assertFalse(hvd.is_initialized())
-            for function in [hvd.rank, hvd.size, hvd.local_rank, hvd.local_size, hvd.cross_rank,
-                             hvd.cross_size, hvd.is_homogeneous]:
+            for function in [
+                hvd.rank,
+                hvd.size,
+                hvd.local_rank,
+                hvd.local_size,
+                hvd.cross_rank,
+                hvd.cross_size,
+                hvd.is_homogeneous,
+            ]:
                 with self.assertRaisesRegex(ValueError, "not been initialized"):
                     function()
             with self.assertRaisesRegex(hvd.HorovodInternalError, "init|shut down"):
@@ -38,8 +50,7 @@ class LifeTest(RankCase):
             hvd.shutdown()
             hvd.init()
             self.assertEqual((hvd.rank(), hvd.size()), (self.rank, self.size))
-            self.assert_equal_tensors(hvd.allreduce(torch.ones(2), op=hvd.Sum),
-                                      torch.full((2,), float(self.size)))
+            self.assert_equal_tensors(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full((2,), float(self.size)))
 
     def test_handles_that_are_pending_at_a_shutdown_end_with_an_error_once(self):
         for init_before in (False, True):
@@ -101,8 +112,17 @@ class LifeTest(RankCase):
             hvd.allreduce(torch.ones(1), process_set=hvd.ProcessSet([0]))
 
     def test_a_missing_part_is_not_claimed(self):
-        for name in ["mpi_built", "gloo_built", "ddl_built", "ccl_built", "cuda_built",
-                     "rocm_built", "mpi_enabled", "gloo_enabled", "mpi_threads_supported"]:
+        for name in [
+            "mpi_built",
+            "gloo_built",
+            "ddl_built",
+            "ccl_built",
+            "cuda_built",
+            "rocm_built",
+            "mpi_enabled",
+            "gloo_enabled",
+            "mpi_threads_supported",
+        ]:
             self.assertIs(type(getattr(hvd, name)()), bool, name)
         self.assertIs(type(hvd.nccl_built()), int)
         self.assertFalse(hvd.mpi_threads_supported() and not hvd.mpi_built())

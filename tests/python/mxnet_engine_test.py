@@ -212,13 +212,19 @@ class MxnetEngineTest(rank_base.RankBase):
     def test_an_exception_that_ends_the_program_is_its_last_line(self):
         if self.rank:
             return
-        script = ("import mxnet as mx, horovod.mxnet as hvd; hvd.init(); array = mx.nd.ones((500, 500))\n"
-                  "for _ in range(30): array = mx.nd.dot(array, array) / 500\n"
-                  "hvd.allreduce_(array); raise KeyError('expected')")
-        alone = {name: value for name, value in os.environ.items()
-                 if not name.startswith(("HOROVOD", "PMIX")) and name not in ("RANK", "WORLD_SIZE")}
-        done = subprocess.run([sys.executable, "-c", script], env=alone, capture_output=True, text=True,
-                              timeout=200, check=False)
+        script = (
+            "import mxnet as mx, horovod.mxnet as hvd; hvd.init(); array = mx.nd.ones((500, 500))\n"
+            "for _ in range(30): array = mx.nd.dot(array, array) / 500\n"
+            "hvd.allreduce_(array); raise KeyError('expected')"
+        )
+        alone = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("HOROVOD", "PMIX")) and name not in ("RANK", "WORLD_SIZE")
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=alone, capture_output=True, text=True, timeout=200, check=False
+        )
         self.assertEqual(done.stderr.splitlines()[-1], "KeyError: 'expected'", done.stderr)
 
 

@@ -65,12 +65,12 @@ class MxnetTest(rank_base.RankBase):
     def same(self, got, want, dtype="float32", message=None):
         self.assertIsInstance(got, mx.nd.NDArray, message)
         self.assertEqual(numpy.dtype(got.dtype), numpy.dtype(dtype), message)
-        numpy.testing.assert_allclose(got.asnumpy().astype("float64"), want, rtol=1e-3 if
-                                      dtype == "float16" else 1e-6, err_msg=str(message))
+        numpy.testing.assert_allclose(
+            got.asnumpy().astype("float64"), want, rtol=1e-3 if dtype == "float16" else 1e-6, err_msg=str(message)
+        )
 
     def everybody(self, *arguments):
-        return numpy.stack([values(rank, *arguments).astype("float64")
-                            for rank in range(self.size)])
+        return numpy.stack([values(rank, *arguments).astype("float64") for rank in range(self.size)])
 
     @mock.patch.object(mx.nd.NDArray, "as_in_context", move)
     def test_arrays_on_a_gpu_go_through_host_memory(self):
@@ -95,8 +95,12 @@ class MxnetTest(rank_base.RankBase):
         if 6 % self.size == 0:
             check(hvd.reducescatter(mine, op=hvd.Sum), total[rows * self.rank : rows * (self.rank + 1)])
             got, received = hvd.alltoall(mine, [rows] * self.size)
-            check(got, numpy.concatenate([values(rank)[rows * self.rank : rows * (self.rank + 1)]
-                                          for rank in range(self.size)]))
+            check(
+                got,
+                numpy.concatenate(
+                    [values(rank)[rows * self.rank : rows * (self.rank + 1)] for rank in range(self.size)]
+                ),
+            )
             self.assertEqual(received.asnumpy().tolist(), [rows] * self.size)
         self.assertIs(hvd.allreduce_(mine, op=hvd.Sum), mine)
         check(mine, total)
@@ -107,10 +111,13 @@ class MxnetTest(rank_base.RankBase):
         for dtype in DTYPES:
             for shape in [(1,), (3, 5), (7001,)]:
                 all_ = self.everybody(dtype, shape)
-                for op, want in [(hvd.Sum, all_.sum(0)), (hvd.Min, all_.min(0)),
-                                 (hvd.Max, all_.max(0)), (hvd.Product, all_.prod(0)),
-                                 (hvd.Average, all_.mean(0) if "float" in dtype
-                                  else numpy.trunc(all_.mean(0)))]:
+                for op, want in [
+                    (hvd.Sum, all_.sum(0)),
+                    (hvd.Min, all_.min(0)),
+                    (hvd.Max, all_.max(0)),
+                    (hvd.Product, all_.prod(0)),
+                    (hvd.Average, all_.mean(0) if "float" in dtype else numpy.trunc(all_.mean(0))),
+                ]:
                     mine = array(self.rank, dtype, shape)
                     self.same(hvd.allreduce(mine, op=op), want, dtype, (dtype, shape, op))
                     self.same(mine, values(self.rank, dtype, shape), dtype, "unchanged")
@@ -127,8 +134,7 @@ class MxnetTest(rank_base.RankBase):
 
     def test_factors_groups_and_the_deprecated_argument(self):
         all_ = self.everybody()
-        self.same(hvd.allreduce(array(self.rank), prescale_factor=2.0, postscale_factor=0.25),
-                  all_.mean(0) / 2)
+        self.same(hvd.allreduce(array(self.rank), prescale_factor=2.0, postscale_factor=0.25), all_.mean(0) / 2)
         with self.assertWarns(DeprecationWarning):
             self.same(hvd.allreduce(array(self.rank), average=False), all_.sum(0))
         pair = [array(self.rank), array(self.rank, "int32")]
@@ -149,17 +155,18 @@ class MxnetTest(rank_base.RankBase):
     def test_rows(self):
         for dtype in DTYPES:
             mine = array(self.rank, dtype, (self.rank + 1, 2))
-            gathered = numpy.concatenate([values(rank, dtype, (rank + 1, 2))
-                                          for rank in range(self.size)])
+            gathered = numpy.concatenate([values(rank, dtype, (rank + 1, 2)) for rank in range(self.size)])
             self.same(hvd.allgather(mine), gathered, dtype)
             for each in hvd.grouped_allgather([mine, mine]):
                 self.same(each, gathered, dtype)
             sent = array(self.rank, dtype, (self.size, 2))
-            wanted = numpy.stack([values(rank, dtype, (self.size, 2))[self.rank]
-                                  for rank in range(self.size)])
+            wanted = numpy.stack([values(rank, dtype, (self.size, 2))[self.rank] for rank in range(self.size)])
             self.same(hvd.alltoall(sent), wanted, dtype)
-            for splits in (mx.nd.array([1] * self.size, dtype="int32"), [1] * self.size,
-                           numpy.ones(self.size, "int64")):
+            for splits in (
+                mx.nd.array([1] * self.size, dtype="int32"),
+                [1] * self.size,
+                numpy.ones(self.size, "int64"),
+            ):
                 output, received = hvd.alltoall(sent, splits)
                 self.same(output, wanted, dtype)
                 self.same(received, [1] * self.size, "int32")
@@ -182,9 +189,17 @@ class MxnetTest(rank_base.RankBase):
         from horovod.mxnet import functions, mpi_ops
 
         done = subprocess.run(  # a new process, since this one has imported the modules
-            [sys.executable, "-c", "import horovod.mxnet as hvd; print(hvd.mpi_ops.Sum, "
-             "hvd.functions.broadcast_object, hvd.compression.Compression)"],
-            capture_output=True, text=True, timeout=240, check=False)
+            [
+                sys.executable,
+                "-c",
+                "import horovod.mxnet as hvd; print(hvd.mpi_ops.Sum, "
+                "hvd.functions.broadcast_object, hvd.compression.Compression)",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertLessEqual({"allgather", "broadcast_", "rank", "size"}, set(functions.__all__))
         with self.assertWarns(DeprecationWarning):
@@ -195,8 +210,10 @@ class MxnetTest(rank_base.RankBase):
                 self.assertIs(getattr(module, name), getattr(hvd, name), name)
 
     def test_errors_are_sentences(self):
-        for bad, words in [(numpy.ones(2), "expected an mxnet.nd.NDArray"),
-                           (mx.nd.ones((2, 2)).tostype("row_sparse"), "row_sparse")]:
+        for bad, words in [
+            (numpy.ones(2), "expected an mxnet.nd.NDArray"),
+            (mx.nd.ones((2, 2)).tostype("row_sparse"), "row_sparse"),
+        ]:
             with self.assertRaisesRegex(ValueError, words):
                 hvd.allreduce(bad)
         with self.assertRaisesRegex(ValueError, "either op or average"):
@@ -204,9 +221,11 @@ class MxnetTest(rank_base.RankBase):
         if self.size > 1:
             with self.assertRaises(hvd.HorovodInternalError):
                 hvd.alltoall(mx.nd.ones((self.size, 2 + self.rank)), name="differs")
-        for arguments, words in [({"gradient_predivide_factor": 0}, "positive"),
-                                 ({"num_groups": -1}, "0 or more"),
-                                 ({"num_groups": "two"}, "0 or more")]:
+        for arguments, words in [
+            ({"gradient_predivide_factor": 0}, "positive"),
+            ({"num_groups": -1}, "0 or more"),
+            ({"num_groups": "two"}, "0 or more"),
+        ]:
             with self.assertRaisesRegex(ValueError, words):
                 hvd.DistributedOptimizer(mx.optimizer.SGD(), **arguments)
         with self.assertRaisesRegex(ValueError, "not 'sgd', a str"):
@@ -215,9 +234,13 @@ class MxnetTest(rank_base.RankBase):
             hvd.DistributedTrainer([], 3)
         with self.assertRaisesRegex(ValueError, "compression is 'fp16'"):
             hvd.DistributedTrainer([], "sgd", compression="fp16")
-        for splits, words in [("ab", "give whole numbers"), ([0.5] * self.size, "give whole numbers"),
-                              (2, "give whole numbers"), (mx.nd.ones(self.size), "type float32.*int32"),
-                              ([3] * self.size, "splits")]:
+        for splits, words in [
+            ("ab", "give whole numbers"),
+            ([0.5] * self.size, "give whole numbers"),
+            (2, "give whole numbers"),
+            (mx.nd.ones(self.size), "type float32.*int32"),
+            ([3] * self.size, "splits"),
+        ]:
             with self.assertRaisesRegex(ValueError, words) as caught:
                 hvd.alltoall(mx.nd.ones(self.size), splits)
             self.assertIsInstance(caught.exception, RuntimeError)  # as MXNetError, which Horovod raises
@@ -230,8 +253,7 @@ class MxnetTest(rank_base.RankBase):
     def reference(self, steps):
         """The weights after training in one process on the data of all ranks."""
         net = make_net(0)
-        trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1,
-                                                                 "momentum": 0.9}, kvstore=None)
+        trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, kvstore=None)
         for step in range(steps):
             data = mx.nd.concat(*[inputs(rank, step) for rank in range(self.size)], dim=0)
             with mx.autograd.record():
@@ -259,8 +281,9 @@ class MxnetTest(rank_base.RankBase):
             net = make_net(self.rank)
             # The shapes are unknown until the first batch; the broadcast takes place then.
             hvd.broadcast_parameters(net.collect_params(), root_rank=0)
-            trainer = hvd.DistributedTrainer(net.collect_params(), "sgd",
-                                             {"learning_rate": 0.1, "momentum": 0.9}, **arguments)
+            trainer = hvd.DistributedTrainer(
+                net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, **arguments
+            )
             self.run_steps(net, lambda: trainer.step(4))
             self.assert_trained(net, 5)
 
@@ -268,8 +291,10 @@ class MxnetTest(rank_base.RankBase):
         from mxnet.gluon.utils import clip_global_norm
 
         nets = [make_net(0), make_net(0)]
-        trainer, alone = (make(net.collect_params(), "sgd", {"learning_rate": 0.1}) for make, net in
-                          zip((hvd.DistributedTrainer, mx.gluon.Trainer), nets))
+        trainer, alone = (
+            make(net.collect_params(), "sgd", {"learning_rate": 0.1})
+            for make, net in zip((hvd.DistributedTrainer, mx.gluon.Trainer), nets)
+        )
         for net in nets:  # the shapes are unknown until the first batch
             net(inputs(0, 0))
         for param, copy in zip(*(net.collect_params().values() for net in nets)):
@@ -288,13 +313,13 @@ class MxnetTest(rank_base.RankBase):
                 clip_global_norm(gradients, 0.5)
                 made.update(1)
         for got, want in zip(*(net.collect_params().values() for net in nets)):
-            numpy.testing.assert_allclose(got.data().asnumpy(), want.data().asnumpy(), rtol=1e-6, atol=1e-7,
-                                          err_msg=got.name)
+            numpy.testing.assert_allclose(
+                got.data().asnumpy(), want.data().asnumpy(), rtol=1e-6, atol=1e-7, err_msg=got.name
+            )
 
     def test_a_step_waits_for_nobody(self):
         net = make_net(0)
-        trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1,
-                                                                       "momentum": 0.9})
+        trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
         if self.rank:
             hvd.barrier()  # the others step after rank 0
         self.run_steps(net, lambda: trainer.step(4), 1)
@@ -320,8 +345,12 @@ class MxnetTest(rank_base.RankBase):
             self.same(weight, -part)
         if self.size > 1:
             with self.assertRaisesRegex(Exception, "overlaps the output of its tensor 0"):
-                optimizer.update([0, 1], [mx.nd.zeros((4, 2)), mx.nd.zeros((2, 4))],
-                                 [gradient, gradient.reshape((2, 4))], [None, None])
+                optimizer.update(
+                    [0, 1],
+                    [mx.nd.zeros((4, 2)), mx.nd.zeros((2, 4))],
+                    [gradient, gradient.reshape((2, 4))],
+                    [None, None],
+                )
 
     def slow_update(self, weight, **arguments):
         """Updates with a gradient of this rank's number, which MXNet still computes afterwards."""
@@ -329,7 +358,8 @@ class MxnetTest(rank_base.RankBase):
         for _ in range(8):
             slow = mx.nd.dot(slow, slow) / 700
         hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=1.0), **arguments).update(
-            0, weight, slow[0, :2] * self.rank, None)
+            0, weight, slow[0, :2] * self.rank, None
+        )
 
     def test_steps_complete_before_a_join_a_removal_and_a_shutdown(self):
         weight, last = mx.nd.zeros(2), self.size - 1
@@ -371,8 +401,9 @@ class MxnetTest(rank_base.RankBase):
 
     def test_compressed_gradients(self):
         net = make_net(0)
-        trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1},
-                                         compression=hvd.Compression.fp16)
+        trainer = hvd.DistributedTrainer(
+            net.collect_params(), "sgd", {"learning_rate": 0.1}, compression=hvd.Compression.fp16
+        )
         self.run_steps(net, lambda: trainer.step(4))
         for each in self.weights(net):
             for other in hvd.allgather_object(each.tobytes()):
@@ -381,10 +412,8 @@ class MxnetTest(rank_base.RankBase):
     def test_an_optimizer_reaches_the_weights_of_one_process(self):
         net = make_net(0)
         net(inputs(0, 0))
-        hvd.broadcast_parameters({name: param.data() for name, param
-                                  in net.collect_params().items()})
-        optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(
-            learning_rate=0.1, momentum=0.9, rescale_grad=0.25))
+        hvd.broadcast_parameters({name: param.data() for name, param in net.collect_params().items()})
+        optimizer = hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=0.1, momentum=0.9, rescale_grad=0.25))
         self.assertEqual(optimizer.learning_rate, 0.1)
         optimizer.set_lr_mult({0: 0.5})
         updater = mx.optimizer.get_updater(optimizer)
@@ -425,19 +454,29 @@ class MxnetTest(rank_base.RankBase):
 
     def test_gluon_s_own_trainer_with_a_distributed_optimizer(self):
         net = make_net(0)
-        trainer = mx.gluon.Trainer(net.collect_params(), hvd.DistributedOptimizer(
-            mx.optimizer.SGD(learning_rate=0.1, momentum=0.9)), kvstore=None)
+        trainer = mx.gluon.Trainer(
+            net.collect_params(),
+            hvd.DistributedOptimizer(mx.optimizer.SGD(learning_rate=0.1, momentum=0.9)),
+            kvstore=None,
+        )
         self.run_steps(net, lambda: trainer.step(4))
         self.assert_trained(net, 5)
 
     def fitted(self, data, labels, batch, optimizer, initial):
         """The weights that Module.fit reaches, as a user's script calls it."""
         symbol = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=1, name="dense")
-        model = mx.mod.Module(mx.sym.LinearRegressionOutput(symbol, mx.sym.var("label"), name="out"),
-                              label_names=["label"])
+        model = mx.mod.Module(
+            mx.sym.LinearRegressionOutput(symbol, mx.sym.var("label"), name="out"), label_names=["label"]
+        )
         batches = mx.io.NDArrayIter(data, labels, batch_size=batch, label_name="label")
-        model.fit(batches, kvstore=None, optimizer=optimizer, num_epoch=2, eval_metric="mse",
-                  arg_params={"dense_weight": initial, "dense_bias": mx.nd.zeros(1)})
+        model.fit(
+            batches,
+            kvstore=None,
+            optimizer=optimizer,
+            num_epoch=2,
+            eval_metric="mse",
+            arg_params={"dense_weight": initial, "dense_bias": mx.nd.zeros(1)},
+        )
         return [each.asnumpy() for _, each in sorted(model.get_params()[0].items())]
 
     def test_a_module_reaches_the_weights_of_one_process(self):

@@ -12,6 +12,7 @@ FLOATS = ["float16", "float32", "float64"]
 DTYPES = [numpy.dtype(name) for name in INTEGERS + FLOATS + ["bool"]]
 try:
     import ml_dtypes
+
     DTYPES.append(numpy.dtype(ml_dtypes.bfloat16))
 except ImportError:
     pass
@@ -27,19 +28,21 @@ class NumpyTest(rank_base.RankBase):
     def assert_same(self, got, want, dtype, message=None):
         self.assertIsInstance(got, numpy.ndarray, message)
         self.assertEqual(got.dtype, dtype, message)
-        numpy.testing.assert_array_equal(got.astype("float64"),
-                                         numpy.asarray(want, "float64"), str(message))
+        numpy.testing.assert_array_equal(got.astype("float64"), numpy.asarray(want, "float64"), str(message))
 
     def everybody(self, dtype, shape):
-        return numpy.stack([values(rank, dtype, shape) for rank in range(self.size)]).astype(
-            "float64")
+        return numpy.stack([values(rank, dtype, shape) for rank in range(self.size)]).astype("float64")
 
     def test_allreduce_of_every_op_and_type(self):
         for dtype in DTYPES:
             for shape in [(), (1,), (3, 5), (0,), (7001,)]:
                 mine, all_ = values(self.rank, dtype, shape), self.everybody(dtype, shape)
-                for op, want in [(hvd.Sum, all_.sum(0)), (hvd.Min, all_.min(0)),
-                                 (hvd.Max, all_.max(0)), (hvd.Product, all_.prod(0))]:
+                for op, want in [
+                    (hvd.Sum, all_.sum(0)),
+                    (hvd.Min, all_.min(0)),
+                    (hvd.Max, all_.max(0)),
+                    (hvd.Product, all_.prod(0)),
+                ]:
                     if dtype == bool:
                         want = want > 0
                     got = hvd.allreduce(mine, op=op)
@@ -55,9 +58,12 @@ class NumpyTest(rank_base.RankBase):
             if dtype == bool:
                 want = want > 0
             for way in ["dense", "fortran", "strided", "reversed"]:
-                mine = {"dense": whole.copy(), "fortran": numpy.asfortranarray(whole),
-                        "strided": numpy.repeat(whole, 2, axis=0)[::2],
-                        "reversed": whole[::-1].copy()[::-1]}[way]
+                mine = {
+                    "dense": whole.copy(),
+                    "fortran": numpy.asfortranarray(whole),
+                    "strided": numpy.repeat(whole, 2, axis=0)[::2],
+                    "reversed": whole[::-1].copy()[::-1],
+                }[way]
                 name = f"{dtype}.{way}"
                 self.assertIs(hvd.allreduce_(mine, name=name, op=hvd.Sum), mine)
                 self.assert_same(mine, want, dtype, name)
@@ -83,20 +89,24 @@ class NumpyTest(rank_base.RankBase):
         for dtype in FLOATS:
             mine = values(self.rank, dtype, (4099,))
             numpy.testing.assert_array_equal(hvd.allreduce(mine), average(dtype, self.size))
+            numpy.testing.assert_array_equal(hvd.grouped_allreduce([mine[:7], mine])[1], average(dtype, self.size))
             numpy.testing.assert_array_equal(
-                hvd.grouped_allreduce([mine[:7], mine])[1], average(dtype, self.size))
-            numpy.testing.assert_array_equal(
-                hvd.reducescatter(mine),
-                numpy.array_split(average(dtype, self.size), self.size)[self.rank])
+                hvd.reducescatter(mine), numpy.array_split(average(dtype, self.size), self.size)[self.rank]
+            )
         # A rank that has joined adds nothing to the sum, and counts in the division.
         if self.rank < self.size - 1:
             for dtype in FLOATS:
                 mine = values(self.rank, dtype, (4099,))
-                numpy.testing.assert_array_equal(hvd.allreduce(mine, name=f"joined.{dtype}"),
-                                                 average(dtype, self.size - 1))
+                numpy.testing.assert_array_equal(
+                    hvd.allreduce(mine, name=f"joined.{dtype}"), average(dtype, self.size - 1)
+                )
         hvd.join()
-        for dtype, wide in [("float16", "float32"), ("float32", "float32"), ("float64", "float64"),
-                            ("int32", "float64")]:
+        for dtype, wide in [
+            ("float16", "float32"),
+            ("float32", "float32"),
+            ("float64", "float64"),
+            ("int32", "float64"),
+        ]:
             same = (numpy.arange(4099) * 7).astype(dtype)
             for factor in [0.1, 1 / 3, 1 / 49, 1.7]:
                 want = (same.astype(wide) * numpy.dtype(wide).type(factor)).astype(dtype)
@@ -107,11 +117,10 @@ class NumpyTest(rank_base.RankBase):
         mean = sum(range(self.size)) / self.size
         self.assertAlmostEqual(float(hvd.allreduce(float(self.rank))), mean)
         self.assertAlmostEqual(
-            float(hvd.allreduce([1.0 * self.rank], prescale_factor=4.0, postscale_factor=0.5)[0]),
-            2 * mean)
+            float(hvd.allreduce([1.0 * self.rank], prescale_factor=4.0, postscale_factor=0.5)[0]), 2 * mean
+        )
         with self.assertWarns(DeprecationWarning):
-            self.assertEqual(int(hvd.allreduce(self.rank, average=False)),
-                             sum(range(self.size)))
+            self.assertEqual(int(hvd.allreduce(self.rank, average=False)), sum(range(self.size)))
         same = hvd.allreduce(numpy.ones(4), op=hvd.Adasum)
         numpy.testing.assert_allclose(same, 1.0)
 
@@ -137,8 +146,7 @@ class NumpyTest(rank_base.RankBase):
         for got, want, like in zip(hvd.grouped_allgather(given), wants, given):
             self.assert_same(got, numpy.concatenate(list(want)), like.dtype)
         for got, want in zip(hvd.grouped_reducescatter(given[:1], op=hvd.Sum), wants):
-            numpy.testing.assert_array_equal(
-                got, numpy.array_split(want.sum(0), self.size)[self.rank])
+            numpy.testing.assert_array_equal(got, numpy.array_split(want.sum(0), self.size)[self.rank])
         for empty in [[], given[0]]:
             with self.assertRaisesRegex(ValueError, "list or tuple"):
                 hvd.grouped_allreduce(empty)
@@ -159,13 +167,13 @@ class NumpyTest(rank_base.RankBase):
                 wanted.append(theirs[start : start + rank + self.rank])
             self.assert_same(got, numpy.concatenate(wanted), dtype)
             equal = hvd.alltoall(values(self.rank, dtype, (self.size, 3)))
-            self.assert_same(equal, numpy.stack([values(rank, dtype, (self.size, 3))[self.rank]
-                                                 for rank in range(self.size)]), dtype)
+            self.assert_same(
+                equal, numpy.stack([values(rank, dtype, (self.size, 3))[self.rank] for rank in range(self.size)]), dtype
+            )
             if dtype != bool:
                 shape = (2 * self.size + 1, 2)
                 want = numpy.array_split(self.everybody(dtype, shape).sum(0), self.size)
-                self.assert_same(hvd.reducescatter(values(self.rank, dtype, shape), op=hvd.Sum),
-                                 want[self.rank], dtype)
+                self.assert_same(hvd.reducescatter(values(self.rank, dtype, shape), op=hvd.Sum), want[self.rank], dtype)
 
     def test_broadcast_of_every_type_from_every_root(self):
         for root in range(self.size):
@@ -176,8 +184,7 @@ class NumpyTest(rank_base.RankBase):
                 self.assert_same(hvd.synchronize(handle), values(root, dtype, (3, 2)), dtype)
 
     def test_objects_process_sets_barrier_and_join(self):
-        self.assertEqual(hvd.broadcast_object({"rank": self.rank}, self.size - 1),
-                         {"rank": self.size - 1})
+        self.assertEqual(hvd.broadcast_object({"rank": self.rank}, self.size - 1), {"rank": self.size - 1})
         self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
         if self.size > 1:
             last = hvd.add_process_set([self.size - 1])
@@ -188,16 +195,18 @@ class NumpyTest(rank_base.RankBase):
         self.assertIn(hvd.join(), range(self.size))
 
     def test_wrong_arguments_are_refused(self):
-        for call in [lambda: hvd.allreduce(numpy.array(["text"])),
-                     lambda: hvd.allreduce(numpy.array([1j]), op=hvd.Max),
-                     lambda: hvd.allreduce(numpy.ones(2, "longdouble")),
-                     lambda: hvd.allreduce(numpy.array([1.0]).astype(">f8")),
-                     lambda: hvd.allreduce_([1.0]),
-                     lambda: hvd.allreduce_(numpy.broadcast_to(numpy.ones(1), (3,))),
-                     lambda: hvd.allreduce(1.0, op=hvd.Sum, average=True),
-                     lambda: hvd.allreduce(1.0, prescale_factor=0.0),
-                     lambda: hvd.alltoall(numpy.ones(3), splits=[0.5]),
-                     lambda: hvd.alltoall(numpy.ones(3), splits=[[3]])]:
+        for call in [
+            lambda: hvd.allreduce(numpy.array(["text"])),
+            lambda: hvd.allreduce(numpy.array([1j]), op=hvd.Max),
+            lambda: hvd.allreduce(numpy.ones(2, "longdouble")),
+            lambda: hvd.allreduce(numpy.array([1.0]).astype(">f8")),
+            lambda: hvd.allreduce_([1.0]),
+            lambda: hvd.allreduce_(numpy.broadcast_to(numpy.ones(1), (3,))),
+            lambda: hvd.allreduce(1.0, op=hvd.Sum, average=True),
+            lambda: hvd.allreduce(1.0, prescale_factor=0.0),
+            lambda: hvd.alltoall(numpy.ones(3), splits=[0.5]),
+            lambda: hvd.alltoall(numpy.ones(3), splits=[[3]]),
+        ]:
             with self.assertRaises(ValueError):
                 call()
         if self.size > 1:

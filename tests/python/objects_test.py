@@ -102,9 +102,10 @@ class ObjectsTest(RankBase):
                 self.assertEqual(hvd.broadcast_object(thing, 0, name=name), thing)
                 return
             with self.assertRaisesRegex(
-                    hvd.HorovodInternalError,
-                    f"^broadcast_object {name}: the (object of rank 0|list of sizes) reached rank "
-                    f"{self.rank} altered or replayed and is refused; restart the job"):
+                hvd.HorovodInternalError,
+                f"^broadcast_object {name}: the (object of rank 0|list of sizes) reached rank "
+                f"{self.rank} altered or replayed and is refused; restart the job",
+            ):
                 hvd.broadcast_object(None, 0, name=name)
 
     def allgather(self, thing, changes, what="object of rank 0", name="precious", of_sizes=False):
@@ -117,9 +118,10 @@ class ObjectsTest(RankBase):
                 self.assertEqual(hvd.allgather_object(thing, name=name), [thing] * self.size)
                 return
             with self.assertRaisesRegex(
-                    hvd.HorovodInternalError,
-                    f"^allgather_object {name}: the {what} reached rank {self.rank} altered or replayed "
-                    "and is refused; restart the job"):
+                hvd.HorovodInternalError,
+                f"^allgather_object {name}: the {what} reached rank {self.rank} altered or replayed "
+                "and is refused; restart the job",
+            ):
                 hvd.allgather_object(thing, name=name)
 
     def test_an_altered_bit_of_a_broadcast_is_noticed(self):
@@ -134,8 +136,7 @@ class ObjectsTest(RankBase):
 
     def test_a_stranger_s_pickle_is_not_read(self):
         def replaced(name, data):
-            return (pickle.dumps(Trap()) + data[len(pickle.dumps(Trap())):]
-                    if name.endswith(".t") else data)
+            return pickle.dumps(Trap()) + data[len(pickle.dumps(Trap())) :] if name.endswith(".t") else data
 
         self.allgather(b"x" * 1000, replaced)
         self.assertEqual(traps, [])
@@ -143,15 +144,20 @@ class ObjectsTest(RankBase):
         self.assertEqual(traps, [])
 
     def test_an_earlier_object_of_the_same_name_is_refused(self):
-        for call, function in [(self.allgather, lambda thing: hvd.allgather_object(thing, name="state")),
-                               (self.broadcast, lambda thing: hvd.broadcast_object(thing, 0, "state"))]:
+        for call, function in [
+            (self.allgather, lambda thing: hvd.allgather_object(thing, name="state")),
+            (self.broadcast, lambda thing: hvd.broadcast_object(thing, 0, "state")),
+        ]:
             earlier = Record()
             with relay(earlier):
                 function("old!")
             for is_of_another_init in False, True:
                 call("new!", earlier.replay("t"), name="state")
-                more = ({"what": "list of sizes", "of_sizes": True} if call == self.allgather
-                        else {"of_size": is_of_another_init})
+                more = (
+                    {"what": "list of sizes", "of_sizes": True}
+                    if call == self.allgather
+                    else {"of_size": is_of_another_init}
+                )
                 call("new!", earlier.replay("sz", "t"), name="state", **more)
                 hvd.shutdown()
                 hvd.init()
@@ -163,14 +169,20 @@ class ObjectsTest(RankBase):
         self.allgather("new!", others.replay("t"), name="mine")
 
     def test_a_signature_covers_all_that_tells_objects_apart(self):
-        calls = [("broadcast_object", "a", 0, 3), ("allgather_object", "a", 0, 3),
-                 ("broadcast_object", "b", 0, 3), ("broadcast_object", "a", 1, 3),
-                 ("broadcast_object", "a", 0, 4)]
-        with mock.patch.object(_objects, "_allgather", lambda data, name, process_set: data), \
-                mock.patch.object(_objects._ops, "ask", return_value=1):
+        calls = [
+            ("broadcast_object", "a", 0, 3),
+            ("allgather_object", "a", 0, 3),
+            ("broadcast_object", "b", 0, 3),
+            ("broadcast_object", "a", 1, 3),
+            ("broadcast_object", "a", 0, 4),
+        ]
+        with mock.patch.object(_objects, "_allgather", lambda data, name, process_set: data), mock.patch.object(
+            _objects._ops, "ask", return_value=1
+        ):
             with mock.patch("os.urandom", return_value=bytes(16)):
-                signatures = [_objects._Call(*call).sign(*of) for call in calls
-                              for of in [(0, b"abc"), (1, b"abc"), (0, b"abd")]]
+                signatures = [
+                    _objects._Call(*call).sign(*of) for call in calls for of in [(0, b"abc"), (1, b"abc"), (0, b"abd")]
+                ]
                 again = _objects._Call(*calls[0]).sign(0, b"abc")
             signatures.append(_objects._Call(*calls[0]).sign(0, b"abc"))  # with its own nonce
         self.assertEqual(again, signatures[0])
@@ -179,7 +191,7 @@ class ObjectsTest(RankBase):
     def test_the_object_of_another_sender_is_refused(self):
         def swapped(name, data):
             part = len(data) // self.size
-            return data if name.endswith(".sz") else data[part:2 * part] + data[:part] + data[2 * part:]
+            return data if name.endswith(".sz") else data[part : 2 * part] + data[:part] + data[2 * part :]
 
         self.allgather("equal on all ranks", swapped)
 
@@ -191,6 +203,7 @@ class ObjectsTest(RankBase):
 
     def test_an_altered_size_is_refused_before_it_is_allocated(self):
         for size in 1 << 40, 0, -1, -2:
+
             def other(name, data, size=size):
                 return data[:4] + struct.pack("<q", size) + data[12:] if name.endswith(".sz") else data
 
@@ -199,7 +212,7 @@ class ObjectsTest(RankBase):
 
     def test_a_list_of_sizes_that_lacks_ranks_is_refused(self):
         def mine_alone(name, data):
-            return data[-(len(data) // self.size):]  # of the last rank
+            return data[-(len(data) // self.size) :]  # of the last rank
 
         self.allgather(b"x" * 100, mine_alone, "list of sizes", of_sizes=True)
 

@@ -35,11 +35,17 @@ class ObservationTest(RankCase):
             with open(PATH) as file:
                 events = json.load(file)
             os.unlink(PATH)
-            names = {event["pid"]: event["args"]["name"] for event in events
-                     if event["name" if "name" in event else "ph"] == "process_name"}
+            names = {
+                event["pid"]: event["args"]["name"]
+                for event in events
+                if event["name" if "name" in event else "ph"] == "process_name"
+            }
             self.assertIn("allreduce.a", names.values())
-            ends = [(names[event["pid"]], event["tid"], event["args"]["shape"])
-                    for event in events if event["ph"] == "E" and "args" in event]
+            ends = [
+                (names[event["pid"]], event["tid"], event["args"]["shape"])
+                for event in events
+                if event["ph"] == "E" and "args" in event
+            ]
             for rank in range(self.size):
                 self.assertEqual(ends.count(("allreduce.a", rank, "[2, 3]")), 3)
             members = {name for name in names.values() if "of2" in name}
@@ -60,8 +66,7 @@ class ObservationTest(RankCase):
                 with open(PATH) as file:
                     events = json.load(file)
                 os.unlink(PATH)
-                names = [event["args"]["name"] for event in events
-                         if event.get("name") == "process_name"]
+                names = [event["args"]["name"] for event in events if event.get("name") == "process_name"]
                 self.assertIn("allreduce.everybody", names)
             hvd.barrier()
 
@@ -69,8 +74,7 @@ class ObservationTest(RankCase):
         if self.rank == 0:
             with self.assertRaisesRegex(hvd.HorovodInternalError, "/nowhere/x: "):
                 hvd.start_timeline("/nowhere/x")
-        self.assert_equal_tensors(hvd.allreduce(torch.ones(1), op=hvd.Sum),
-                                  torch.full((1,), float(self.size)))
+        self.assert_equal_tensors(hvd.allreduce(torch.ones(1), op=hvd.Sum), torch.full((1,), float(self.size)))
 
     def test_metrics_of_the_job_name_every_rank_and_count(self):
         hvd.barrier()
@@ -78,8 +82,9 @@ class ObservationTest(RankCase):
         for _ in range(4):
             hvd.allreduce(torch.ones(25), name="counted")
         own = samples(hvd.metrics("rank"))
-        key = next(name for name in own if name.startswith("horovod_operations_total") and
-                   'operation="allreduce"' in name)
+        key = next(
+            name for name in own if name.startswith("horovod_operations_total") and 'operation="allreduce"' in name
+        )
         self.assertEqual(own[key] - before[key], 4)
         self.assertIn(f'rank="{self.rank}"', key)
         of_bytes = key.replace("operations_total", "bytes_total")

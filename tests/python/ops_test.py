@@ -14,8 +14,7 @@ class AllreduceTest(RankCase):
         class Name(str):
             pass
 
-        for call in [hvd.allreduce_, lambda *args, **kwargs:
-                     hvd.synchronize(hvd.allreduce_async_(*args, **kwargs))]:
+        for call in [hvd.allreduce_, lambda *args, **kwargs: hvd.synchronize(hvd.allreduce_async_(*args, **kwargs))]:
             for args, kwargs, want in [
                 ((), {}, mean),
                 ((None, "in"), {}, mean),
@@ -37,10 +36,10 @@ class AllreduceTest(RankCase):
             with self.assertWarns(DeprecationWarning):
                 call(tensor(), False, "in")
             for args, kwargs, error in [
-                ((), {}, TypeError), ((tensor(),), {"names": "in"}, TypeError),
+                ((), {}, TypeError),
+                ((tensor(),), {"names": "in"}, TypeError),
                 ((tensor(), None), {"average": None}, TypeError),
-                ((tensor(), None, "in", hvd.Sum, 1.0, 1.0, hvd.global_process_set, 1), {},
-                 TypeError),
+                ((tensor(), None, "in", hvd.Sum, 1.0, 1.0, hvd.global_process_set, 1), {}, TypeError),
                 ((tensor(), True, "in", hvd.Sum), {}, ValueError),
                 ((tensor(), None, "in", 17), {}, ValueError),
                 ((tensor(), None, "in", hvd.Sum, 0.0), {}, ValueError),
@@ -72,8 +71,7 @@ class AllreduceTest(RankCase):
         for shape in SHAPES:
             for op in [hvd.Sum, hvd.Average]:
                 got = hvd.allreduce(values(self.rank, torch.float32, shape), op=op)
-                self.assert_close(got, reduced(op, self.size, torch.float32, shape), torch.float32,
-                                  str(shape))
+                self.assert_close(got, reduced(op, self.size, torch.float32, shape), torch.float32, str(shape))
 
     def test_the_default_is_the_average(self):
         got = hvd.allreduce(torch.full((3,), float(self.rank)))
@@ -87,16 +85,14 @@ class AllreduceTest(RankCase):
 
     def test_factors_before_and_after(self):
         for dtype in FLOATS:
-            got = hvd.allreduce(values(self.rank, dtype, (9,)), op=hvd.Sum, prescale_factor=0.5,
-                                postscale_factor=4.0)
+            got = hvd.allreduce(values(self.rank, dtype, (9,)), op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
             self.assert_close(got, 2 * reduced(hvd.Sum, self.size, dtype, (9,)), dtype, dtype)
 
     def test_in_place(self):
         for shape in SHAPES:
             tensor = values(self.rank, torch.float64, shape)
             self.assertIs(hvd.allreduce_(tensor, op=hvd.Sum), tensor)
-            self.assert_close(tensor, reduced(hvd.Sum, self.size, torch.float64, shape),
-                              torch.float64, str(shape))
+            self.assert_close(tensor, reduced(hvd.Sum, self.size, torch.float64, shape), torch.float64, str(shape))
 
     def test_named_in_place_tensors_of_every_kind(self):
         # Tensors for the fast path (named and dense), and tensors that it must refuse.
@@ -137,8 +133,9 @@ class AllreduceTest(RankCase):
             hvd.poll(out)
 
     def test_many_in_flight_finish_in_any_order_of_waiting(self):
-        handles = [hvd.allreduce_async(torch.full((7,), float(index)), name=f"many{index}",
-                                       op=hvd.Sum) for index in range(300)]
+        handles = [
+            hvd.allreduce_async(torch.full((7,), float(index)), name=f"many{index}", op=hvd.Sum) for index in range(300)
+        ]
         for index in reversed(range(300)):
             got = hvd.synchronize(handles[index])
             self.assert_equal_tensors(got, torch.full((7,), float(index * self.size)))
@@ -147,19 +144,20 @@ class AllreduceTest(RankCase):
         order = list(range(40))
         if self.rank % 2:
             order.reverse()
-        handles = {index: hvd.allreduce_async(torch.full((3,), float(index)), name=f"order{index}",
-                                              op=hvd.Sum) for index in order}
+        handles = {
+            index: hvd.allreduce_async(torch.full((3,), float(index)), name=f"order{index}", op=hvd.Sum)
+            for index in order
+        }
         for index, handle in handles.items():
-            self.assert_equal_tensors(hvd.synchronize(handle),
-                                      torch.full((3,), float(index * self.size)))
+            self.assert_equal_tensors(hvd.synchronize(handle), torch.full((3,), float(index * self.size)))
 
     def test_inputs_live_until_the_work_is_complete(self):
-        handles = [hvd.allreduce_async_(torch.full((1000,), 1.0), name=f"temporary{index}",
-                                        op=hvd.Sum) for index in range(20)]
+        handles = [
+            hvd.allreduce_async_(torch.full((1000,), 1.0), name=f"temporary{index}", op=hvd.Sum) for index in range(20)
+        ]
         trash = [torch.zeros(1000) for _ in range(100)]
         for handle in handles:
-            self.assert_equal_tensors(hvd.synchronize(handle),
-                                      torch.full((1000,), float(self.size)))
+            self.assert_equal_tensors(hvd.synchronize(handle), torch.full((1000,), float(self.size)))
         del trash
 
     def test_strided_tensors(self):
@@ -198,8 +196,7 @@ class AllreduceTest(RankCase):
     def test_compression(self):
         for compression, tolerance in [(hvd.Compression.fp16, 1e-3), (hvd.Compression.bf16, 1e-2)]:
             for dtype in [torch.float32, torch.float64]:
-                got = hvd.allreduce(torch.full((4,), 1.1 * (self.rank + 1), dtype=dtype),
-                                    compression=compression)
+                got = hvd.allreduce(torch.full((4,), 1.1 * (self.rank + 1), dtype=dtype), compression=compression)
                 want = torch.full((4,), 1.1 * (self.size + 1) / 2, dtype=dtype)
                 self.assertEqual(got.dtype, dtype)
                 self.assertTrue(torch.allclose(got, want, rtol=tolerance), f"{got} {want}")
@@ -207,8 +204,7 @@ class AllreduceTest(RankCase):
             self.assert_equal_tensors(integers, torch.tensor([2 * self.size]))
 
     def test_the_gradient_is_reduced_in_the_same_way(self):
-        for op, want in [(hvd.Sum, float(sum(r + 1 for r in range(self.size)))),
-                         (hvd.Average, (self.size + 1) / 2)]:
+        for op, want in [(hvd.Sum, float(sum(r + 1 for r in range(self.size)))), (hvd.Average, (self.size + 1) / 2)]:
             tensor = torch.ones(3, dtype=torch.float64, requires_grad=True)
             (hvd.allreduce(tensor, op=op).sum() * (self.rank + 1)).backward()
             self.assert_close(tensor.grad, torch.full((3,), want), torch.float64)
@@ -247,8 +243,7 @@ class AllgatherTest(RankCase):
                 self.assert_equal_tensors(got, want, f"{dtype} {shape}")
 
     def test_ranks_may_give_different_numbers_of_rows_and_none(self):
-        for rows_of in [lambda rank: rank + 1, lambda rank: rank, lambda rank: 0,
-                        lambda rank: 50000 * (rank == 0)]:
+        for rows_of in [lambda rank: rank + 1, lambda rank: rank, lambda rank: 0, lambda rank: 50000 * (rank == 0)]:
             got = hvd.allgather(torch.full((rows_of(self.rank), 2), self.rank))
             want = torch.cat([torch.full((rows_of(r), 2), r) for r in range(self.size)])
             self.assert_equal_tensors(got, want)
@@ -258,8 +253,7 @@ class AllgatherTest(RankCase):
         want = torch.cat([values(rank, torch.float32, (4, 3)).t() for rank in range(self.size)])
         self.assert_equal_tensors(hvd.synchronize(hvd.allgather_async(tensor.t())), want)
         group = [tensor.t(), torch.tensor([self.rank])]
-        for first, second in [hvd.grouped_allgather(group),
-                              hvd.synchronize(hvd.grouped_allgather_async(group))]:
+        for first, second in [hvd.grouped_allgather(group), hvd.synchronize(hvd.grouped_allgather_async(group))]:
             self.assert_equal_tensors(first, want)
             self.assert_equal_tensors(second, torch.arange(self.size))
 
@@ -290,17 +284,20 @@ class AlltoallTest(RankCase):
 
     def sent(self, sender, dtype):
         """The input of a rank: rows for each receiver, with the number of the sender."""
-        return torch.cat([torch.full((self.rows_to(sender, receiver), 2), 10 * sender + receiver)
-                          for receiver in range(self.size)]).to(dtype)
+        return torch.cat(
+            [torch.full((self.rows_to(sender, receiver), 2), 10 * sender + receiver) for receiver in range(self.size)]
+        ).to(dtype)
 
     def test_every_dtype_with_splits(self):
         splits = [self.rows_to(self.rank, receiver) for receiver in range(self.size)]
-        want_splits = torch.tensor([self.rows_to(sender, self.rank) for sender in range(self.size)],
-                                   dtype=torch.int32)
+        want_splits = torch.tensor([self.rows_to(sender, self.rank) for sender in range(self.size)], dtype=torch.int32)
         for dtype in DTYPES:
-            want = torch.cat([torch.full((self.rows_to(sender, self.rank), 2),
-                                         10 * sender + self.rank)
-                              for sender in range(self.size)]).to(dtype)
+            want = torch.cat(
+                [
+                    torch.full((self.rows_to(sender, self.rank), 2), 10 * sender + self.rank)
+                    for sender in range(self.size)
+                ]
+            ).to(dtype)
             for form in [splits, torch.tensor(splits), torch.tensor(splits, dtype=torch.int32)]:
                 got, got_splits = hvd.alltoall(self.sent(self.rank, dtype), form)
                 self.assert_equal_tensors(got, want, str(dtype))
@@ -308,8 +305,7 @@ class AlltoallTest(RankCase):
 
     def test_equal_parts(self):
         got = hvd.alltoall(torch.arange(2 * self.size) + 100 * self.rank)
-        want = torch.cat([100 * sender + 2 * self.rank + torch.arange(2)
-                          for sender in range(self.size)])
+        want = torch.cat([100 * sender + 2 * self.rank + torch.arange(2) for sender in range(self.size)])
         self.assert_equal_tensors(got, want)
         both = hvd.synchronize(hvd.alltoall_async(torch.arange(self.size)))
         self.assertEqual(len(both), 2)
@@ -319,14 +315,18 @@ class AlltoallTest(RankCase):
         tensor = self.sent(self.rank, torch.float64).requires_grad_()
         got, _ = hvd.alltoall(tensor, splits)
         (got.sum() * (self.rank + 1)).backward()
-        want = torch.cat([torch.full((rows, 2), float(receiver + 1), dtype=torch.float64)
-                          for receiver, rows in enumerate(splits)])
+        want = torch.cat(
+            [torch.full((rows, 2), float(receiver + 1), dtype=torch.float64) for receiver, rows in enumerate(splits)]
+        )
         self.assert_equal_tensors(tensor.grad, want)
 
     def test_splits_that_cannot_be_right(self):
-        for splits, pattern in [([1] * (self.size + 1), "split"), ([9] * self.size, "split"),
-                                ([-1] * self.size, "split"),
-                                (torch.ones(self.size), "whole numbers")]:
+        for splits, pattern in [
+            ([1] * (self.size + 1), "split"),
+            ([9] * self.size, "split"),
+            ([-1] * self.size, "split"),
+            (torch.ones(self.size), "whole numbers"),
+        ]:
             with self.assertRaisesRegex(ValueError, pattern):
                 hvd.alltoall(torch.ones(3, 2), splits, name="splits")
 
@@ -349,8 +349,9 @@ class ReducescatterTest(RankCase):
         want = self.own(reduced(hvd.Sum, self.size, torch.float32, (5, 2)))
         group = [tensor, tensor.double()]
         for first, second in [
-                hvd.grouped_reducescatter(group, op=hvd.Sum),
-                hvd.synchronize(hvd.grouped_reducescatter_async(group, op=hvd.Sum))]:
+            hvd.grouped_reducescatter(group, op=hvd.Sum),
+            hvd.synchronize(hvd.grouped_reducescatter_async(group, op=hvd.Sum)),
+        ]:
             self.assert_close(first, want, torch.float32)
             self.assert_close(second, want, torch.float64)
         handle = hvd.reducescatter_async(tensor, op=hvd.Sum, prescale_factor=2.0)
@@ -405,14 +406,12 @@ class ObjectTest(RankCase):
 
     def test_every_rank_gets_everybody_s_objects(self):
         got = hvd.allgather_object({"rank": self.rank, "text": "x" * 1000 * self.rank})
-        self.assertEqual(got, [{"rank": rank, "text": "x" * 1000 * rank}
-                               for rank in range(self.size)])
+        self.assertEqual(got, [{"rank": rank, "text": "x" * 1000 * rank} for rank in range(self.size)])
 
     def test_an_object_that_the_root_cannot_pickle_fails_everywhere(self):
         with self.assertRaises(Exception) as caught:
             hvd.broadcast_object((n for n in [1]) if self.rank == 0 else None, name="generator")
-        self.assertIsInstance(caught.exception,
-                              TypeError if self.rank == 0 else hvd.HorovodInternalError)
+        self.assertIsInstance(caught.exception, TypeError if self.rank == 0 else hvd.HorovodInternalError)
         self.assertEqual(hvd.broadcast_object(self.rank, name="generator"), 0)
 
     def test_an_object_that_one_rank_cannot_pickle_fails_everywhere(self):
@@ -458,6 +457,7 @@ try:
 except ImportError:  # the tests above need torch alone
     pass
 else:
+
     class TorchTableTest(table_case.TableCase):
         make_facade = table_facades.Torch
 

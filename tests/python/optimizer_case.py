@@ -19,8 +19,10 @@ def make_model(seed=0):
 
 def data(rank, step):
     generator = torch.Generator().manual_seed(1000 * step + rank)
-    return (torch.randn(5, 4, generator=generator, dtype=torch.float64),
-            torch.randn(5, 2, generator=generator, dtype=torch.float64))
+    return (
+        torch.randn(5, 4, generator=generator, dtype=torch.float64),
+        torch.randn(5, 2, generator=generator, dtype=torch.float64),
+    )
 
 
 def loss_of(model, rank, step):
@@ -36,8 +38,7 @@ class OptimizerCase(RankCase):
         for step in range(steps):
             optimizer.zero_grad()
             for pass_ in range(passes):
-                loss = sum(loss_of(model, rank, step * passes + pass_)
-                           for rank in range(self.size))
+                loss = sum(loss_of(model, rank, step * passes + pass_) for rank in range(self.size))
                 (loss / (self.size if op == hvd.Average else 1)).backward()
             optimizer.step()
         return model

@@ -24,8 +24,11 @@ class OptimizerStateTest(OptimizerCase):
         for op in (hvd.Average, hvd.Adasum):
             model = make_model()
             optimizer = hvd.DistributedOptimizer(
-                OPTIMIZERS["SGD"](model.parameters()), model.named_parameters(), op=op,
-                groups=[list(model[2].parameters())])
+                OPTIMIZERS["SGD"](model.parameters()),
+                model.named_parameters(),
+                op=op,
+                groups=[list(model[2].parameters())],
+            )
             self.train(model, optimizer, 1)
             other, copied = copy.deepcopy((model, optimizer))
             loaded, plain = pickle.loads(pickle.dumps((model, optimizer)))
@@ -33,8 +36,7 @@ class OptimizerStateTest(OptimizerCase):
             self.train(model, optimizer, 3)
             self.train(other, copied, 3)
             self.assertIs(type(copied).__mro__[1], type(optimizer).__mro__[1])
-            for mine, theirs, alone in zip(model.parameters(), other.parameters(),
-                                           loaded.parameters()):
+            for mine, theirs, alone in zip(model.parameters(), other.parameters(), loaded.parameters()):
                 self.assert_equal_tensors(theirs, mine)
                 self.assertFalse(torch.equal(alone, mine))
                 self.assertIn(alone, plain.state)
@@ -45,8 +47,12 @@ class OptimizerStateTest(OptimizerCase):
 
 class BroadcastStateTest(RankCase):
     def test_parameters_of_every_form(self):
-        for form in [lambda m: m.state_dict(), lambda m: m.named_parameters(),
-                     lambda m: list(m.parameters()), lambda m: list(m.named_parameters())]:
+        for form in [
+            lambda m: m.state_dict(),
+            lambda m: m.named_parameters(),
+            lambda m: list(m.parameters()),
+            lambda m: list(m.named_parameters()),
+        ]:
             model = make_model(seed=self.rank)
             hvd.broadcast_parameters(form(model), root_rank=self.size - 1)
             for got, want in zip(model.parameters(), make_model(self.size - 1).parameters()):
@@ -54,8 +60,7 @@ class BroadcastStateTest(RankCase):
         hvd.broadcast_parameters({"none": None, "one": torch.ones(1)}, root_rank=0)
 
     def test_state_that_only_the_root_has(self):
-        for name, make in {**OPTIMIZERS,
-                           "LBFGS": lambda params: torch.optim.LBFGS(params, lr=0.5)}.items():
+        for name, make in {**OPTIMIZERS, "LBFGS": lambda params: torch.optim.LBFGS(params, lr=0.5)}.items():
             root = self.size - 1
             model = make_model()
             optimizer = make(model.parameters())
@@ -63,11 +68,13 @@ class BroadcastStateTest(RankCase):
             expected = make(expected_model.parameters())
             for step in range(3):
                 for mine, its in [(optimizer, model), (expected, expected_model)]:
+
                     def closure():
                         mine.zero_grad()
                         loss = loss_of(its, 0, step)
                         loss.backward()
                         return loss
+
                     if its is expected_model or self.rank == root:
                         mine.step(closure)
             if self.rank == root:
@@ -77,8 +84,7 @@ class BroadcastStateTest(RankCase):
             self.assertEqual(optimizer.param_groups[0]["lr"], 0.123)
             for param, value in zip(model.parameters(), before):
                 self.assertTrue(torch.equal(param, value), "no step is taken")
-            self.assert_same_state(name, optimizer.state_dict()["state"],
-                                   expected.state_dict()["state"])
+            self.assert_same_state(name, optimizer.state_dict()["state"], expected.state_dict()["state"])
             loss_of(model, self.rank, 0).backward()
             optimizer.step(lambda: loss_of(model, self.rank, 0))
 

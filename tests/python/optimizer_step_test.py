@@ -11,8 +11,9 @@ from rank_case import hvd, torch
 class OptimizerStepTest(OptimizerCase):
     def test_several_backward_passes_add_up(self):
         model = make_model()
-        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()),
-                                             model.named_parameters(), backward_passes_per_step=3)
+        optimizer = hvd.DistributedOptimizer(
+            OPTIMIZERS["SGD"](model.parameters()), model.named_parameters(), backward_passes_per_step=3
+        )
         self.train(model, optimizer, 2, passes=3)
         self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 2, passes=3))
         optimizer.set_backward_passes_per_step(1)
@@ -22,8 +23,7 @@ class OptimizerStepTest(OptimizerCase):
         if self.size < 2:
             self.skipTest("nothing is in flight in a world of one")
         model = make_model()
-        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()),
-                                             model.named_parameters())
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), model.named_parameters())
         loss_of(model, self.rank, 0).backward()
         with self.assertRaisesRegex(AssertionError, "backward_passes_per_step"):
             loss_of(model, self.rank, 0).backward()
@@ -34,6 +34,7 @@ class OptimizerStepTest(OptimizerCase):
 
     def interrupted(self, optimizer, *closure):
         """Calls the step of rank 0 until it was interrupted during its wait for the other ranks."""
+
         def interrupt(*unused):
             raise KeyboardInterrupt
 
@@ -158,6 +159,7 @@ class OptimizerStepTest(OptimizerCase):
                 value = loss()
                 value.backward()
                 return value
+
             return closure
 
         def make(params):
@@ -168,10 +170,8 @@ class OptimizerStepTest(OptimizerCase):
         alone = make(reference.parameters())
         # The closure decides by the loss: all ranks must have the same loss.
         for step in range(2):
-            optimizer.step(closure_of(
-                optimizer, lambda: sum(loss_of(model, r, step) for r in range(self.size))))
-            alone.step(closure_of(
-                alone, lambda: sum(loss_of(reference, r, step) for r in range(self.size))))
+            optimizer.step(closure_of(optimizer, lambda: sum(loss_of(model, r, step) for r in range(self.size))))
+            alone.step(closure_of(alone, lambda: sum(loss_of(reference, r, step) for r in range(self.size))))
         self.assert_same_weights(model, reference, 1e-9)
 
     def test_ranks_whose_losses_differ_evaluate_equally_often(self):
@@ -206,8 +206,7 @@ class OptimizerStepTest(OptimizerCase):
         if self.size < 2:
             self.skipTest("nothing is reduced in a world of one")
         model = make_model()
-        first, second = (hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
-                         for _ in range(2))
+        first, second = (hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters())) for _ in range(2))
         loss_of(model, self.rank, 0).backward()
         second.step()
         with self.assertRaisesRegex(AssertionError, "another hvd.DistributedOptimizer"):

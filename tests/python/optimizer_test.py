@@ -12,8 +12,7 @@ class OptimizerTest(OptimizerCase):
     def test_training_is_that_of_one_process_for_each_optimizer(self):
         for name, make in OPTIMIZERS.items():
             model = make_model(seed=self.rank)
-            optimizer = hvd.DistributedOptimizer(make(model.parameters()),
-                                                 named_parameters=model.named_parameters())
+            optimizer = hvd.DistributedOptimizer(make(model.parameters()), named_parameters=model.named_parameters())
             self.assertIsInstance(optimizer, getattr(torch.optim, name))
             self.assertEqual(type(optimizer).__name__, name)
             hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -33,8 +32,7 @@ class OptimizerTest(OptimizerCase):
         self.train(model, hvd.DistributedOptimizer(make(model.parameters()), op=hvd.Sum), 3)
         self.assert_same_weights(model, self.reference(make, 3, op=hvd.Sum), 1e-10)
         model = make_model()
-        self.train(model, hvd.DistributedOptimizer(make(model.parameters()),
-                                                   gradient_predivide_factor=2.0), 3)
+        self.train(model, hvd.DistributedOptimizer(make(model.parameters()), gradient_predivide_factor=2.0), 3)
         self.assert_same_weights(model, self.reference(make, 3))
 
     def test_groups(self):
@@ -43,8 +41,8 @@ class OptimizerTest(OptimizerCase):
             model = make_model()
             params = list(model.parameters())
             optimizer = hvd.DistributedOptimizer(
-                make(params), model.named_parameters(),
-                groups=[params[:2], params[3:]] if groups == "lists" else groups)
+                make(params), model.named_parameters(), groups=[params[:2], params[3:]] if groups == "lists" else groups
+            )
             self.train(model, optimizer, 3)
             self.assert_same_weights(model, self.reference(make, 3))
         with self.assertWarns(DeprecationWarning):
@@ -53,8 +51,7 @@ class OptimizerTest(OptimizerCase):
     def test_compression_is_close(self):
         for compression, tolerance in [(hvd.Compression.fp16, 5e-3), (hvd.Compression.bf16, 5e-2)]:
             model = make_model()
-            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()),
-                                                 compression=compression)
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), compression=compression)
             self.train(model, optimizer, 3)
             self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 3), tolerance)
 
@@ -76,8 +73,8 @@ class OptimizerTest(OptimizerCase):
         frozen = model[0].weight.requires_grad_(False)
         before = frozen.clone()
         optimizer = hvd.DistributedOptimizer(
-            torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1),
-            model.named_parameters())
+            torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1), model.named_parameters()
+        )
         model[2].bias.requires_grad_(False)
         bias = model[2].bias.clone()
         self.train(model, optimizer, 2)
@@ -114,8 +111,7 @@ class OptimizerTest(OptimizerCase):
             torch.manual_seed(0)
             table = torch.nn.Embedding(10, 3, sparse=True)
             before = table.weight.detach().clone()
-            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=1.0),
-                                                 sparse_as_dense=as_dense)
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=1.0), sparse_as_dense=as_dense)
             table(torch.tensor([self.rank, 9])).sum().backward()
             torch.set_warn_always(True)
             self.addCleanup(torch.set_warn_always, False)
@@ -135,8 +131,7 @@ class OptimizerTest(OptimizerCase):
                 tables.append(torch.nn.Embedding(size, 3, sparse=True).double())
             copies = copy.deepcopy(tables)
             params, others = ([table.weight for table in each] for each in (tables, copies))
-            optimizer = hvd.DistributedOptimizer(torch.optim.SparseAdam(params, lr=0.1),
-                                                 sparse_as_dense=True)
+            optimizer = hvd.DistributedOptimizer(torch.optim.SparseAdam(params, lr=0.1), sparse_as_dense=True)
             alone = torch.optim.SparseAdam(others, lr=0.1)
             for step in range(5):
                 optimizer.zero_grad()
@@ -161,19 +156,33 @@ class OptimizerTest(OptimizerCase):
         first = hvd.global_process_set if self.size == 1 else hvd.add_process_set([0])
         self.addCleanup(hvd.remove_process_set, first)
         for op, kind, given in [
-                (hvd.Average, module._DistributedOptimizer,
-                 {"gradient_predivide_factor": 2.0, "sparse_as_dense": True, "process_set": first}),
-                (hvd.Adasum, module._DistributedAdasumOptimizer if self.size > 1
-                 else module._DistributedOptimizer, {})]:
+            (
+                hvd.Average,
+                module._DistributedOptimizer,
+                {"gradient_predivide_factor": 2.0, "sparse_as_dense": True, "process_set": first},
+            ),
+            (hvd.Adasum, module._DistributedAdasumOptimizer if self.size > 1 else module._DistributedOptimizer, {}),
+        ]:
             optimizer = hvd.DistributedOptimizer(
-                torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=op,
-                backward_passes_per_step=3, compression=hvd.Compression.fp16, **given)
+                torch.optim.SGD(model.parameters(), lr=0.1),
+                model.named_parameters(),
+                op=op,
+                backward_passes_per_step=3,
+                compression=hvd.Compression.fp16,
+                **given,
+            )
             self.assertIsInstance(optimizer, kind)
-            want = {"op": op, "backward_passes_per_step": 3, "gradient_predivide_factor": 1.0,
-                    "sparse_as_dense": False, "process_set": hvd.global_process_set,
-                    "_compression": hvd.Compression.fp16, **given,
-                    "_parameter_names": {param: name for name, param in model.named_parameters()},
-                    "_requires_update": set(model.parameters()) - {model[0].bias}}
+            want = {
+                "op": op,
+                "backward_passes_per_step": 3,
+                "gradient_predivide_factor": 1.0,
+                "sparse_as_dense": False,
+                "process_set": hvd.global_process_set,
+                "_compression": hvd.Compression.fp16,
+                **given,
+                "_parameter_names": {param: name for name, param in model.named_parameters()},
+                "_requires_update": set(model.parameters()) - {model[0].bias},
+            }
             for name, value in want.items():
                 self.assertEqual(getattr(optimizer, name), value, name)
                 with self.assertRaises(AttributeError):
@@ -190,8 +199,7 @@ class OptimizerTest(OptimizerCase):
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model[0].parameters(), lr=0.1))
         optimizer.add_param_group({"params": list(model[2].parameters()), "lr": 0.1})
         self.train(model, optimizer, 2)
-        self.assert_same_weights(
-            model, self.reference(lambda params: torch.optim.SGD(params, lr=0.1), 2))
+        self.assert_same_weights(model, self.reference(lambda params: torch.optim.SGD(params, lr=0.1), 2))
 
     def test_arguments_that_contradict_each_other(self):
         model = make_model()
@@ -203,13 +211,15 @@ class OptimizerTest(OptimizerCase):
             ({"named_parameters": named[:-1]}, "lacks 1 of the 4"),
             ({"backward_passes_per_step": 0}, "backward_passes_per_step"),
             ({"backward_passes_per_step": 1.5}, "whole number"),
-            ({"op": "average"}, "op is 'average'"), ({"compression": "fp16"}, "compression is 'fp16'"),
+            ({"op": "average"}, "op is 'average'"),
+            ({"compression": "fp16"}, "compression is 'fp16'"),
             ({"named_parameters": 3}, "tuples"),
             ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, "Average"),
             ({"gradient_predivide_factor": "2"}, "gradient_predivide_factor is '2', a str"),
             ({"gradient_predivide_factor": -1.0}, "positive"),
             ({"groups": -1}, "groups"),
-            ({"groups": 1.5}, "groups"), ({"groups": "ab"}, "groups"),
+            ({"groups": 1.5}, "groups"),
+            ({"groups": "ab"}, "groups"),
             ({"groups": [named[0][1]]}, "lists"),
             ({"groups": [[named[0][1]], [named[0][1]]]}, "twice"),
         ]:
@@ -219,8 +229,7 @@ class OptimizerTest(OptimizerCase):
     def test_an_optimizer_that_was_thrown_away_reduces_no_more(self):
         model = make_model()
         hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), model.named_parameters())
-        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()),
-                                             model.named_parameters())
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), model.named_parameters())
         self.train(model, optimizer, 2)
         self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 2))
 

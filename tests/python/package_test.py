@@ -22,8 +22,11 @@ from horovod.torch import _torch_calls
 def run(program, **environment):
     """Runs `program` in a new interpreter."""
     return subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, **environment}, timeout=120,
-        capture_output=True, text=True,
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        timeout=120,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -31,6 +34,7 @@ class RedirectTest(unittest.TestCase):
     def make(self, first, second):
         def function(number, *, scale=2):
             return first + second + number * scale
+
         return function
 
     def test_a_function_with_free_variables_is_redirected_once(self):
@@ -121,10 +125,7 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(done.stdout.strip(), horovod.__version__)
 
     def test_importing_horovod_torch_imports_no_other_framework(self):
-        done = run(
-            "import sys, horovod.torch;"
-            "assert not {'tensorflow', 'keras', 'jax', 'mxnet'} & set(sys.modules)"
-        )
+        done = run("import sys, horovod.torch;assert not {'tensorflow', 'keras', 'jax', 'mxnet'} & set(sys.modules)")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_the_version_is_0_28_or_later_and_the_library_s_own(self):
@@ -163,18 +164,29 @@ class PackageTest(unittest.TestCase):
 
     def test_a_missing_torch_is_one_sentence_that_says_how_to_get_it(self):
         done = run("import sys; sys.modules['torch'] = None; import horovod.torch")
-        self.assertRegex(done.stderr.strip().splitlines()[-1],
-                         f"^ImportError: .*PyTorch, which {sys.executable} cannot import.*install")
+        self.assertRegex(
+            done.stderr.strip().splitlines()[-1],
+            f"^ImportError: .*PyTorch, which {sys.executable} cannot import.*install",
+        )
 
     def test_a_framework_that_is_broken_or_too_old_is_one_sentence_that_names_it(self):
-        for module, name, least in [("torch", "PyTorch", "1.13"), ("numpy", "numpy", "1.17"),
-                                    ("tensorflow", "TensorFlow", "2.4"), ("jax", "JAX", "0.4"),
-                                    ("mxnet", "MXNet", "1.9"), ("keras", "Keras", "2")]:
+        for module, name, least in [
+            ("torch", "PyTorch", "1.13"),
+            ("numpy", "numpy", "1.17"),
+            ("tensorflow", "TensorFlow", "2.4"),
+            ("jax", "JAX", "0.4"),
+            ("mxnet", "MXNet", "1.9"),
+            ("keras", "Keras", "2"),
+        ]:
             for source, words in [
-                    ("raise OSError('libx.so: cannot open')", r"cannot import \(libx.so: cannot open\)"
-                                                              ", though it is in {file}"),
-                    ("__version__ = '0.1.2'", f"{least} or later, and .* has 0.1.2 in {{file}}"),
-                    ("pass", f"{least} or later, and what .* imports .* is none")]:
+                (
+                    "raise OSError('libx.so: cannot open')",
+                    r"cannot import \(libx.so: cannot open\)"
+                    ", though it is in {file}",
+                ),
+                ("__version__ = '0.1.2'", f"{least} or later, and .* has 0.1.2 in {{file}}"),
+                ("pass", f"{least} or later, and what .* imports .* is none"),
+            ]:
                 with tempfile.TemporaryDirectory() as folder:
                     file = os.path.join(folder, module, "__init__.py")
                     os.mkdir(os.path.dirname(file))
@@ -183,7 +195,8 @@ class PackageTest(unittest.TestCase):
                     done = run(f"import sys; sys.path.insert(0, {folder!r}); import horovod.{module}")
                 self.assertRegex(
                     done.stderr.strip().splitlines()[-1],
-                    f"^ImportError: horovod.{module} needs {name}.*{words.format(file=file)}.*install")
+                    f"^ImportError: horovod.{module} needs {name}.*{words.format(file=file)}.*install",
+                )
 
     def test_names_are_where_scripts_import_them_from(self):
         from horovod.common import exceptions, process_sets, util
@@ -204,13 +217,17 @@ class PackageTest(unittest.TestCase):
             self.assertIs(getattr(mpi_ops, name), getattr(hvd, name), name)
         self.assertTrue(issubclass(mpi_ops.HorovodAllreduce, rank_case.torch.autograd.Function))
         self.assertLessEqual(set(hvd.__all__), set(dir(hvd)))
-        done = run("import horovod.torch as hvd; print(hvd.mpi_ops.Sum, hvd.optimizer, hvd.elastic, "
-                   "hvd.functions.broadcast_parameters, hvd.compression.Compression)")
+        done = run(
+            "import horovod.torch as hvd; print(hvd.mpi_ops.Sum, hvd.optimizer, hvd.elastic, "
+            "hvd.functions.broadcast_parameters, hvd.compression.Compression)"
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_the_end_of_a_program_waits_for_work_that_is_not_submitted_unless_it_failed(self):
-        program = ("import horovod.torch as hvd; from horovod import _ops; hvd.init();"
-                   "_ops.also_complete(lambda: print('waited'));")
+        program = (
+            "import horovod.torch as hvd; from horovod import _ops; hvd.init();"
+            "_ops.also_complete(lambda: print('waited'));"
+        )
         self.assertEqual(run(program).stdout, "waited\n")
         failed = run(program + "raise KeyError('end')")
         self.assertIn("KeyError", failed.stderr)
@@ -219,14 +236,18 @@ class PackageTest(unittest.TestCase):
     def test_ctrl_c_ends_a_program_that_waits_in_shutdown(self):
         # The library may wait without a limit there; a handler of Python would run after it.
         for call in ("hvd.shutdown()", "pass"):
-            done = run("import os, signal, types, horovod.torch as hvd; from horovod import _basics; hvd.init();"
-                       "leave = lambda *unused: os.kill(os.getpid(), signal.SIGINT);"
-                       f"_basics.library = lambda: types.SimpleNamespace(hvd_shutdown=leave); {call}")
+            done = run(
+                "import os, signal, types, horovod.torch as hvd; from horovod import _basics; hvd.init();"
+                "leave = lambda *unused: os.kill(os.getpid(), signal.SIGINT);"
+                f"_basics.library = lambda: types.SimpleNamespace(hvd_shutdown=leave); {call}"
+            )
             self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, ""), call)
 
     def test_modules_are_attributes_after_import_horovod(self):
-        done = run("import horovod; print(horovod.common.util.split_list([1], 1), horovod.runner.run, "
-                   "horovod.common.basics.HorovodBasics.size)")
+        done = run(
+            "import horovod; print(horovod.common.util.split_list([1], 1), horovod.runner.run, "
+            "horovod.common.basics.HorovodBasics.size)"
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         for package in (horovod, horovod.common):
             with self.assertRaises(AttributeError):
@@ -293,14 +314,42 @@ class PackageTest(unittest.TestCase):
         from horovod.torch import functions, mpi_ops, optimizer, sync_batch_norm
 
         for module, names in [
-                (mpi_ops, ["Compression", "_basics", "gpu_available", "num_rank_is_power_2"]),
-                (functions, ["ProcessSet", "allgather", "broadcast_", "broadcast_async_",
-                             "global_process_set", "rank", "size", "synchronize"]),
-                (optimizer, ["Adasum", "Average", "ProcessSet", "Sum", "_DistributedAdasumOptimizer",
-                             "_DistributedOptimizer", "allreduce_async_", "broadcast_object",
-                             "global_process_set", "grouped_allreduce_async_", "rocm_built", "size",
-                             "sparse_allreduce_async", "split_list", "synchronize"]),
-                (sync_batch_norm, ["Sum", "allgather_async", "allreduce_async", "size", "synchronize"])]:
+            (mpi_ops, ["Compression", "_basics", "gpu_available", "num_rank_is_power_2"]),
+            (
+                functions,
+                [
+                    "ProcessSet",
+                    "allgather",
+                    "broadcast_",
+                    "broadcast_async_",
+                    "global_process_set",
+                    "rank",
+                    "size",
+                    "synchronize",
+                ],
+            ),
+            (
+                optimizer,
+                [
+                    "Adasum",
+                    "Average",
+                    "ProcessSet",
+                    "Sum",
+                    "_DistributedAdasumOptimizer",
+                    "_DistributedOptimizer",
+                    "allreduce_async_",
+                    "broadcast_object",
+                    "global_process_set",
+                    "grouped_allreduce_async_",
+                    "rocm_built",
+                    "size",
+                    "sparse_allreduce_async",
+                    "split_list",
+                    "synchronize",
+                ],
+            ),
+            (sync_batch_norm, ["Sum", "allgather_async", "allreduce_async", "size", "synchronize"]),
+        ]:
             for name in names:
                 self.assertTrue(hasattr(module, name), f"{module.__name__}.{name}")
                 self.assertIs(getattr(module, name), getattr(hvd, name, getattr(module, name)), name)
@@ -320,15 +369,24 @@ class PackageTest(unittest.TestCase):
             self.assertIs(getattr(common, name), getattr(_elastic, name), name)
         self.assertIs(sampler.ElasticSampler, hvd.elastic.ElasticSampler)
         self.assertIs(hvd.elastic.ObjectState, common.ObjectState)
-        self.assertEqual([hvd.elastic.init, hvd.elastic.shutdown, hvd.elastic.run_fn],
-                         [hvd.init, hvd.shutdown, common.run_fn])
+        self.assertEqual(
+            [hvd.elastic.init, hvd.elastic.shutdown, hvd.elastic.run_fn], [hvd.init, hvd.shutdown, common.run_fn]
+        )
         for name in ["TorchState", "get_handler_registry", "set_handler_registry"]:
             self.assertIs(getattr(state, name), getattr(hvd.elastic, name), name)
         kept = [handler for _, handler in state.get_handler_registry()]
-        self.assertEqual(kept, [state.ModelStateHandler, state.OptimizerStateHandler,
-                                state.SamplerStateHandler, state.SamplerStateHandler,
-                                state.SchedulerStateHandler, state.SchedulerStateHandler,
-                                state.ScalerStateHandler])
+        self.assertEqual(
+            kept,
+            [
+                state.ModelStateHandler,
+                state.OptimizerStateHandler,
+                state.SamplerStateHandler,
+                state.SamplerStateHandler,
+                state.SchedulerStateHandler,
+                state.SchedulerStateHandler,
+                state.ScalerStateHandler,
+            ],
+        )
 
 
 if __name__ == "__main__":

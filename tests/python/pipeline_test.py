@@ -56,8 +56,11 @@ class PipelineTest(RankCase):
         mine = self.stages[self.number]
         model = stage(self.number)
         optimizer = hvd.DistributedOptimizer(
-            torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(),
-            backward_passes_per_step=MICRO, process_set=mine)
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            model.named_parameters(),
+            backward_passes_per_step=MICRO,
+            process_set=mine,
+        )
         for step in range(STEPS):
             optimizer.zero_grad()
             for micro in range(MICRO):

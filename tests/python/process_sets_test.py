@@ -39,8 +39,11 @@ class ProcessSetTest(RankCase):
         if self.size < 3:
             self.skipTest("asks for three ranks")
         low, high = self.add([0, 1]), self.add([1, 2])
-        handles = [hvd.allreduce_async(torch.ones(4), name="same", op=hvd.Sum, process_set=members)
-                   for members in (low, high) if members.included()]
+        handles = [
+            hvd.allreduce_async(torch.ones(4), name="same", op=hvd.Sum, process_set=members)
+            for members in (low, high)
+            if members.included()
+        ]
         for handle in handles:
             self.assertEqual(hvd.synchronize(handle).tolist(), [2.0] * 4)
 
@@ -73,8 +76,7 @@ class ProcessSetTest(RankCase):
         self.assertIs(hvd.remove_process_set(gone), True)
         self.assertIsNone(gone.process_set_id)
         self.assertIs(hvd.remove_process_set(gone), False)
-        for use in (gone.size, gone.rank, gone.included,
-                    lambda: hvd.allreduce(torch.ones(1), process_set=gone)):
+        for use in (gone.size, gone.rank, gone.included, lambda: hvd.allreduce(torch.ones(1), process_set=gone)):
             with self.assertRaisesRegex(ValueError, "not registered"):
                 use()
 
@@ -102,8 +104,8 @@ class ProcessSetTest(RankCase):
         members = self.add(range(self.size - 1))
         param = torch.nn.Parameter(torch.zeros(2))
         optimizer = hvd.DistributedOptimizer(
-            torch.optim.SGD([param], lr=1.0), named_parameters=[("weight", param)], op=hvd.Sum,
-            process_set=members)
+            torch.optim.SGD([param], lr=1.0), named_parameters=[("weight", param)], op=hvd.Sum, process_set=members
+        )
         param.sum().backward()
         optimizer.step()
         expected = -(self.size - 1.0) if members.included() else -1.0

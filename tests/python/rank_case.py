@@ -10,8 +10,7 @@ torch.set_num_threads(1)
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 DTYPES = INTEGERS + FLOATS
-OPS = {"Average": hvd.Average, "Sum": hvd.Sum, "Min": hvd.Min, "Max": hvd.Max,
-       "Product": hvd.Product}
+OPS = {"Average": hvd.Average, "Sum": hvd.Sum, "Min": hvd.Min, "Max": hvd.Max, "Product": hvd.Product}
 SHAPES = [(), (1,), (17,), (3, 5, 2), (0,), (4, 0), (70001,)]
 
 
@@ -47,8 +46,7 @@ def values(rank, dtype, shape):
 
 def reduced(op, size, dtype, shape):
     """The expected result of an allreduce of the `values` of all ranks."""
-    inputs = torch.stack([values(rank, torch.float64 if dtype != torch.bool else dtype, shape)
-                          for rank in range(size)])
+    inputs = torch.stack([values(rank, torch.float64 if dtype != torch.bool else dtype, shape) for rank in range(size)])
     if dtype == torch.uint8:
         inputs = torch.stack([values(rank, dtype, shape).double() for rank in range(size)])
     if dtype == torch.bool:

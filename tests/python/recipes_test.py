@@ -21,8 +21,7 @@ class RecipesTest(RankCase):
         optimizer = torch.optim.SGD(reference.parameters(), lr=0.1)
         for step in steps:
             optimizer.zero_grad()
-            (sum(reference(inputs(rank, step)).square().mean() for rank in range(self.size))
-             / self.size).backward()
+            (sum(reference(inputs(rank, step)).square().mean() for rank in range(self.size)) / self.size).backward()
             if after_backward:
                 after_backward(reference)
             optimizer.step()
@@ -31,15 +30,13 @@ class RecipesTest(RankCase):
             for row in hvd.allgather(got.detach().reshape(1, -1)):
                 self.assert_equal_tensors(row, got.detach().reshape(-1))
 
-    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"),
-                         f"torch {torch.__version__} has no GradScaler for the CPU")
+    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), f"torch {torch.__version__} has no GradScaler for the CPU")
     def test_scaled_gradients_and_a_step_that_all_ranks_leave_out(self):
         def clip(model):
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
 
         model = make_model()
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
-                                             model.named_parameters())
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
         scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
         for step in range(5):
             optimizer.zero_grad()
@@ -58,8 +55,7 @@ class RecipesTest(RankCase):
 
     def test_forward_in_half_precision(self):
         model = make_model()
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
-                                             model.named_parameters())
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
         for step in range(4):
             optimizer.zero_grad()
             with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -72,8 +68,7 @@ class RecipesTest(RankCase):
     def test_compiled_models(self):
         model = make_model()
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
-                                             model.named_parameters())
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
         # This backend captures the graph like any other, and needs no compiler.
         compiled = torch.compile(model, backend="aot_eager")
         for step in range(5):
@@ -83,8 +78,17 @@ class RecipesTest(RankCase):
         self.assert_trained_as_one_process(model, range(5))
 
     def test_the_built_parts_are_the_parts_that_work(self):
-        for name in ["mpi_built", "mpi_enabled", "gloo_built", "gloo_enabled", "ddl_built",
-                     "ccl_built", "cuda_built", "rocm_built", "mpi_threads_supported"]:
+        for name in [
+            "mpi_built",
+            "mpi_enabled",
+            "gloo_built",
+            "gloo_enabled",
+            "ddl_built",
+            "ccl_built",
+            "cuda_built",
+            "rocm_built",
+            "mpi_threads_supported",
+        ]:
             self.assertIsInstance(getattr(hvd, name)(), bool, name)
         self.assertIs(type(hvd.nccl_built()), int)
         self.assertFalse(hvd.mpi_threads_supported())

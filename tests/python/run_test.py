@@ -38,13 +38,11 @@ class RunTest(unittest.TestCase):
             finally:
                 hvd.shutdown()
 
-        self.assertEqual(run(work, (1,), {"second": 10}, num_proc=3),
-                         [(rank, 3, 16) for rank in range(3)])
+        self.assertEqual(run(work, (1,), {"second": 10}, num_proc=3), [(rank, 3, 16) for rank in range(3)])
 
     def test_large_arguments_and_results(self):
         data = os.urandom(1 << 20) * 70  # more than one request can carry
-        self.assertEqual(run(lambda given: given[::-1] == data[::-1] and given, (data,), num_proc=1),
-                         [data])
+        self.assertEqual(run(lambda given: given[::-1] == data[::-1] and given, (data,), num_proc=1), [data])
 
     def test_an_exception_comes_back_with_its_traceback_and_ends_the_others(self):
         def work():
@@ -61,30 +59,39 @@ class RunTest(unittest.TestCase):
 
     def errors_of(self, work):
         """Standard error of a program in which horovod.run calls `work` on 2 ranks."""
-        done = subprocess.run([sys.executable, "-c", f"import horovod\n{work}\n"
-                               "horovod.run(work, num_proc=2)\n"],
-                              capture_output=True, text=True, env=PLAIN, timeout=240, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", f"import horovod\n{work}\nhorovod.run(work, num_proc=2)\n"],
+            capture_output=True,
+            text=True,
+            env=PLAIN,
+            timeout=240,
+            check=False,
+        )
         self.assertEqual(done.returncode, 1, done.stderr)
         return done.stderr
 
     def test_a_failure_s_traceback_is_shown_once(self):
-        said = self.errors_of("def work():\n"
-                              "    import os, threading\n"
-                              "    if os.environ['HOROVOD_RANK'] == '1':\n"
-                              "        raise KeyError('what is missing')\n"
-                              "    threading.Event().wait()")
+        said = self.errors_of(
+            "def work():\n"
+            "    import os, threading\n"
+            "    if os.environ['HOROVOD_RANK'] == '1':\n"
+            "        raise KeyError('what is missing')\n"
+            "    threading.Event().wait()"
+        )
         self.assertEqual(said.count("in work"), 1, said)
         self.assertEqual(said.count("horovodrun: rank 1 on host localhost exited with code 1"), 1, said)
 
     def test_failures_of_several_ranks_are_shown_once_each(self):
         with tempfile.TemporaryDirectory() as folder:
             # Each rank waits until the other is also about to fail.
-            said = self.errors_of("def work():\n"
-                                  "    import os, time\n"
-                                  "    rank = os.environ['HOROVOD_RANK']\n"
-                                  f"    open(os.path.join({folder!r}, rank), 'w').close()\n"
-                                  f"    while len(os.listdir({folder!r})) < 2: time.sleep(0.01)\n"
-                                  "    raise KeyError('missing on ' + rank)")
+            said = self.errors_of(
+                "def work():\n"
+                "    import os, time\n"
+                "    rank = os.environ['HOROVOD_RANK']\n"
+                f"    open(os.path.join({folder!r}, rank), 'w').close()\n"
+                f"    while len(os.listdir({folder!r})) < 2: time.sleep(0.01)\n"
+                "    raise KeyError('missing on ' + rank)"
+            )
         for rank in (0, 1):
             self.assertLessEqual(said.count(f"KeyError: 'missing on {rank}'"), 2, said)
         self.assertLessEqual(said.count("in work"), 2, said)
@@ -165,17 +172,25 @@ class RunTest(unittest.TestCase):
 
     def test_an_elastic_job_returns_the_results_of_its_last_generation(self):
         hosts = "localhost:2,127.0.0.1:2"  # two hosts, although they are one machine
-        self.assertEqual(run(self.elastic_work(), (-1,), num_proc=2, min_num_proc=2, max_num_proc=2, hosts=hosts),
-                         [(0, 2, 0, 10), (1, 2, 1, 10)])
-        self.assertEqual(run(self.elastic_work(), (0,), num_proc=4, min_num_proc=2, hosts=hosts),
-                         [(0, 2, 2, 10), (1, 2, 3, 10)])
+        self.assertEqual(
+            run(self.elastic_work(), (-1,), num_proc=2, min_num_proc=2, max_num_proc=2, hosts=hosts),
+            [(0, 2, 0, 10), (1, 2, 1, 10)],
+        )
+        self.assertEqual(
+            run(self.elastic_work(), (0,), num_proc=4, min_num_proc=2, hosts=hosts), [(0, 2, 2, 10), (1, 2, 3, 10)]
+        )
 
     def test_an_exception_that_an_elastic_job_survives_is_shown(self):
         with contextlib.redirect_stderr(io.StringIO()) as said:
-            self.assertEqual(run(self.elastic_work(), (0, True), num_proc=4, min_num_proc=2,
-                                 hosts="localhost:2,127.0.0.1:2"), [(0, 2, 2, 10), (1, 2, 3, 10)])
-        self.assertRegex(said.getvalue(), r"(?s)horovod.run: the function raised on rank 0 of generation 0, and the "
-                         r"job went on:\nTraceback.*in work\n.*KeyError: 'in the fifth step'")
+            self.assertEqual(
+                run(self.elastic_work(), (0, True), num_proc=4, min_num_proc=2, hosts="localhost:2,127.0.0.1:2"),
+                [(0, 2, 2, 10), (1, 2, 3, 10)],
+            )
+        self.assertRegex(
+            said.getvalue(),
+            r"(?s)horovod.run: the function raised on rank 0 of generation 0, and the "
+            r"job went on:\nTraceback.*in work\n.*KeyError: 'in the fifth step'",
+        )
 
     def test_errors_and_results_of_an_elastic_job_are_those_of_its_last_generation(self):
         generation_of = _job._Launcher.generation
@@ -186,9 +201,9 @@ class RunTest(unittest.TestCase):
             launcher.wait.return_value = code
             launcher.generation = lambda: generation_of(launcher)
             outcomes = {process: _calls.Outcome(*each) for process, each in enumerate(found)}
-            with unittest.mock.patch.multiple(_job, _Launcher=lambda flags, python: launcher,
-                                              _collect=lambda *unused: outcomes), \
-                    contextlib.redirect_stderr(io.StringIO()) as written:
+            with unittest.mock.patch.multiple(
+                _job, _Launcher=lambda flags, python: launcher, _collect=lambda *unused: outcomes
+            ), contextlib.redirect_stderr(io.StringIO()) as written:
                 try:
                     return _job.call_on_all(b"", least, [], "", True), written.getvalue()
                 except RuntimeError as error:
@@ -223,8 +238,10 @@ class RunTest(unittest.TestCase):
             with open(script, "w", encoding="utf-8") as text:
                 text.write("#!/bin/sh\necho localhost:3\n")
             os.chmod(script, 0o755)
-            self.assertEqual(run(self.elastic_work(), (-1,), num_proc=2, host_discovery_script=script),
-                             [(rank, 3, rank, 10) for rank in range(3)])
+            self.assertEqual(
+                run(self.elastic_work(), (-1,), num_proc=2, host_discovery_script=script),
+                [(rank, 3, rank, 10) for rank in range(3)],
+            )
 
     def test_an_elastic_job_whose_ranks_all_raise(self):
         def work():
@@ -236,17 +253,21 @@ class RunTest(unittest.TestCase):
 
     def test_results_of_earlier_generations_do_not_count(self):
         outcome = _calls.Outcome
-        found = {3: outcome("old", None, "", 0, 1), 2: outcome("b", None, "", 1, 2), 1: outcome("a", None, "", 0, 2),
-                 0: outcome(None, KeyError(), "trace", 0, 0)}
-        self.assertEqual({rank: each.value for rank, each in _job._of_last_generation(found).items()},
-                         {0: "a", 1: "b"})
+        found = {
+            3: outcome("old", None, "", 0, 1),
+            2: outcome("b", None, "", 1, 2),
+            1: outcome("a", None, "", 0, 2),
+            0: outcome(None, KeyError(), "trace", 0, 0),
+        }
+        self.assertEqual({rank: each.value for rank, each in _job._of_last_generation(found).items()}, {0: "a", 1: "b"})
         self.assertEqual(_job._of_last_generation({}), {})
 
     def test_a_rank_that_dies_is_named_by_the_launcher_s_sentence(self):
         with self.assertRaisesRegex(RuntimeError, "exit code 7: rank 0 on host .* exited with code 7"):
             run(lambda: os._exit(7), num_proc=1)
-        with self.assertRaisesRegex(RuntimeError, "exit code 0: rank 1 exited with code 0 before the function had "
-                                                  "returned there"):
+        with self.assertRaisesRegex(
+            RuntimeError, "exit code 0: rank 1 exited with code 0 before the function had returned there"
+        ):
             run(lambda: os.environ["HOROVOD_RANK"] == "1" and os._exit(0), num_proc=2)
 
     def test_a_job_that_cannot_start_says_why(self):
@@ -254,9 +275,11 @@ class RunTest(unittest.TestCase):
             run(lambda: None, num_proc=2, hosts="localhost:1")
 
     def test_arguments_that_contradict_each_other(self):
-        for arguments, words in [({"hosts": "a", "hostfile": "b"}, "hosts or hostfile"),
-                                 ({"use_gloo": True, "use_mpi": True}, "use_gloo or use_mpi"),
-                                 ({"num_proc": 0}, "must be 1 or more")]:
+        for arguments, words in [
+            ({"hosts": "a", "hostfile": "b"}, "hosts or hostfile"),
+            ({"use_gloo": True, "use_mpi": True}, "use_gloo or use_mpi"),
+            ({"num_proc": 0}, "must be 1 or more"),
+        ]:
             with self.assertRaisesRegex(ValueError, words):
                 run(print, **arguments)
         with warnings.catch_warnings():
@@ -265,20 +288,32 @@ class RunTest(unittest.TestCase):
                 run(print, np=2)
 
     def test_flags(self):
-        self.assertEqual(_program.flags(4, {"hosts": "a:4", "verbose": True, "ssh_port": 2222,
-                                            "disable_cache": False, "hostfile": None,
-                                            "network_interfaces": ["eth0", "ib0"]}),
-                         ["-np", "4", "-H", "a:4", "--verbose", "-p", "2222",
-                          "--network-interfaces", "eth0,ib0"])
+        self.assertEqual(
+            _program.flags(
+                4,
+                {
+                    "hosts": "a:4",
+                    "verbose": True,
+                    "ssh_port": 2222,
+                    "disable_cache": False,
+                    "hostfile": None,
+                    "network_interfaces": ["eth0", "ib0"],
+                },
+            ),
+            ["-np", "4", "-H", "a:4", "--verbose", "-p", "2222", "--network-interfaces", "eth0,ib0"],
+        )
 
     def test_a_caller_that_dies_takes_its_job_along(self):
-        program = ("import horovod, threading, os\n"
-                   "def work():\n"
-                   "    print('pid', os.getpid(), flush=True)\n"
-                   "    threading.Event().wait()\n"
-                   "horovod.run(work, num_proc=1)\n")
-        caller = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True, env=PLAIN)
+        program = (
+            "import horovod, threading, os\n"
+            "def work():\n"
+            "    print('pid', os.getpid(), flush=True)\n"
+            "    threading.Event().wait()\n"
+            "horovod.run(work, num_proc=1)\n"
+        )
+        caller = subprocess.Popen(
+            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=PLAIN
+        )
         with caller:
             pid = int(caller.stdout.readline().split()[-1])
             caller.kill()
@@ -289,8 +324,13 @@ class RunTest(unittest.TestCase):
             time.sleep(0.05)
 
     def test_the_launcher_as_a_module(self):
-        done = subprocess.run([sys.executable, "-m", "horovod.runner.launch", "-np", "2", "echo", "hi"],
-                              capture_output=True, text=True, env=PLAIN, timeout=240)
+        done = subprocess.run(
+            [sys.executable, "-m", "horovod.runner.launch", "-np", "2", "echo", "hi"],
+            capture_output=True,
+            text=True,
+            env=PLAIN,
+            timeout=240,
+        )
         self.assertEqual((done.returncode, done.stdout.count("hi")), (0, 2), done.stderr)
 
 
@@ -318,22 +358,23 @@ class StoreTest(unittest.TestCase):
     def test_responses_that_are_not_believed(self):
         hello = b"HTTP/1.1 200 OK\r\nHvd-Nonce: 11\r\nContent-Length: 0\r\n\r\n"
         for answers, error, words in [
-                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1"], StoreError, "not signed"),
-                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nHvd-Signature: \xe9\r\n\r\n1"],
-                 StoreError, "not signed"),
-                ([b"SSH-2.0-OpenSSH\r\n\r\n"], StoreError, "no HTTP"),
-                ([b"HTTP/1.1 401 no\r\nContent-Length: 0\r\n\r\n"], StoreError, "401"),
-                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n"], StoreError,
-                 "Content-Length"),
-                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], StoreError,
-                 "Content-Length"),
-                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"], ConnectionError, "inside"),
-                ([hello, b""], ConnectionError, "closed"),
-                # Digits to str.isdigit(), and not to int().
-                ([b"HTTP/1.1 \xb2 no\r\n\r\n"], StoreError, "no HTTP"),
-                ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n"], StoreError,
-                 "Content-Length"),
-                ([b"HTTP/1.1 200 OK\r\n" + 200 * b"A: b\r\n"], StoreError, "header fields")]:
+            ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1"], StoreError, "not signed"),
+            (
+                [hello, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nHvd-Signature: \xe9\r\n\r\n1"],
+                StoreError,
+                "not signed",
+            ),
+            ([b"SSH-2.0-OpenSSH\r\n\r\n"], StoreError, "no HTTP"),
+            ([b"HTTP/1.1 401 no\r\nContent-Length: 0\r\n\r\n"], StoreError, "401"),
+            ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999\r\n\r\n"], StoreError, "Content-Length"),
+            ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], StoreError, "Content-Length"),
+            ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"], ConnectionError, "inside"),
+            ([hello, b""], ConnectionError, "closed"),
+            # Digits to str.isdigit(), and not to int().
+            ([b"HTTP/1.1 \xb2 no\r\n\r\n"], StoreError, "no HTTP"),
+            ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n"], StoreError, "Content-Length"),
+            ([b"HTTP/1.1 200 OK\r\n" + 200 * b"A: b\r\n"], StoreError, "header fields"),
+        ]:
             with self.assertRaisesRegex(error, words):
                 self.ask(*answers)
 
@@ -374,8 +415,12 @@ class AsyncNumbers(AsyncDataLoaderMixin, Numbers):
 
 class DataTest(unittest.TestCase):
     def test_batches_come_in_order_with_a_thread_and_without(self):
-        for loader in [Numbers(5), AsyncNumbers(0, False, 5), AsyncNumbers(1, True, 5),
-                       AsyncNumbers(count=5, debug_data_loader=True)]:
+        for loader in [
+            Numbers(5),
+            AsyncNumbers(0, False, 5),
+            AsyncNumbers(1, True, 5),
+            AsyncNumbers(count=5, debug_data_loader=True),
+        ]:
             for _ in range(2):
                 self.assertEqual(list(loader), [0, 10, 20, 30, 40])
             self.assertEqual(len(loader), 5)

@@ -38,8 +38,10 @@ def original_worker():
 class NamesTest(unittest.TestCase):
     def test_slots_of_hosts(self):
         slots = hosts.get_host_assignments(hosts.parse_hosts("a:2, b:1"), 3)
-        self.assertEqual([(slot.hostname, slot.to_response_string()) for slot in slots],
-                         [("a", "0,3,0,2,0,2"), ("a", "1,3,1,2,0,1"), ("b", "2,3,0,1,1,2")])
+        self.assertEqual(
+            [(slot.hostname, slot.to_response_string()) for slot in slots],
+            [("a", "0,3,0,2,0,2"), ("a", "1,3,1,2,0,1"), ("b", "2,3,0,1,1,2")],
+        )
         again = hosts.SlotInfo.from_response_string("1,3,1,2,0,1")
         self.assertEqual(again, hosts.SlotInfo("", 1, 1, 0, 3, 2, 1))
         self.assertEqual(len(hosts.get_host_assignments([hosts.HostInfo("a", 9)], 1, 4)), 4)
@@ -78,9 +80,12 @@ class NamesTest(unittest.TestCase):
             self.assertEqual(codec.loads_base64(text)["f"](), 7)
         self.assertEqual(host_hash.host_hash(), host_hash.host_hash())
         self.assertNotEqual(host_hash.host_hash(), host_hash.host_hash("salt"))
-        for variables, wanted in [({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "3", "PMI_RANK": "5"}, (1, 3)),
-                                  ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 4)),
-                                  ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2)), ({}, (0, 1))]:
+        for variables, wanted in [
+            ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "3", "PMI_RANK": "5"}, (1, 3)),
+            ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 4)),
+            ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2)),
+            ({}, (0, 1)),
+        ]:
             with mock.patch.dict(os.environ, variables, clear=True):
                 self.assertEqual(env.get_env_rank_and_size(), wanted)
 
@@ -95,25 +100,58 @@ class NamesTest(unittest.TestCase):
 
 class LaunchTest(unittest.TestCase):
     def test_arguments_become_the_command_line_that_they_came_from(self):
-        words = ["-np", "2", "-H", "a:1,b:1", "--network-interface", "eth0", "--no-autotune", "--verbose",
-                 "--blacklist-cooldown-range", "1", "2", "--cycle-time-ms", "2.5", "-p", "22", "--mpi",
-                 "python3", "train.py", "--verbose"]
+        words = [
+            "-np",
+            "2",
+            "-H",
+            "a:1,b:1",
+            "--network-interface",
+            "eth0",
+            "--no-autotune",
+            "--verbose",
+            "--blacklist-cooldown-range",
+            "1",
+            "2",
+            "--cycle-time-ms",
+            "2.5",
+            "-p",
+            "22",
+            "--mpi",
+            "python3",
+            "train.py",
+            "--verbose",
+        ]
         found = launch.parse_args(words)
-        self.assertEqual((found.num_proc, found.hosts, found.autotune, found.use_mpi, found.command),
-                         (2, "a:1,b:1", False, True, ["python3", "train.py", "--verbose"]))
-        self.assertEqual(runner._arguments.flags_of(found),
-                         ["--num-proc=2", "--network-interfaces=eth0", "--verbose", "--ssh-port=22",
-                          "--cycle-time-ms=2.5", "--no-autotune", "--blacklist-cooldown-range", "1", "2",
-                          "--hosts=a:1,b:1", "--mpi"])
+        self.assertEqual(
+            (found.num_proc, found.hosts, found.autotune, found.use_mpi, found.command),
+            (2, "a:1,b:1", False, True, ["python3", "train.py", "--verbose"]),
+        )
+        self.assertEqual(
+            runner._arguments.flags_of(found),
+            [
+                "--num-proc=2",
+                "--network-interfaces=eth0",
+                "--verbose",
+                "--ssh-port=22",
+                "--cycle-time-ms=2.5",
+                "--no-autotune",
+                "--blacklist-cooldown-range",
+                "1",
+                "2",
+                "--hosts=a:1,b:1",
+                "--mpi",
+            ],
+        )
         self.assertEqual(vars(launch.parse_args(["-np", "1", "x"]))["ssh_port"], None)
-        found = launch.parse_args(["--network-interfaces", "a,b", "--network-interface", "c", "--log-hide-timestamp",
-                                   "x"])
+        found = launch.parse_args(
+            ["--network-interfaces", "a,b", "--network-interface", "c", "--log-hide-timestamp", "x"]
+        )
         self.assertEqual((found.nics, found.log_with_timestamp), ({"a", "b", "c"}, False))
-        self.assertEqual(runner._arguments.flags_of(found),
-                         ["--network-interfaces=a,b,c", "--log-without-timestamp"])
+        self.assertEqual(runner._arguments.flags_of(found), ["--network-interfaces=a,b,c", "--log-without-timestamp"])
         for words, code, said in [(["-v"], 0, runner.__version__), (["--kill-grace", "1", "x"], 2, "--kill-grace")]:
-            with self.assertRaises(SystemExit) as raised, contextlib.redirect_stdout(io.StringIO()) as output, \
-                    contextlib.redirect_stderr(output):
+            with self.assertRaises(SystemExit) as raised, contextlib.redirect_stdout(
+                io.StringIO()
+            ) as output, contextlib.redirect_stderr(output):
                 launch.parse_args(words)
             self.assertEqual(raised.exception.code, code)
             self.assertIn(said, output.getvalue())
@@ -155,8 +193,12 @@ class RendezvousServerTest(unittest.TestCase):
     def meet(self, port):
         worker = original_worker()
         slots = hosts.get_host_assignments(hosts.parse_hosts("a:1,b:1"), 2)
-        places = [worker.Place(slot.rank, slot.size, slot.hostname, slot.local_rank, slot.local_size,
-                               slot.cross_rank, slot.cross_size) for slot in slots]
+        places = [
+            worker.Place(
+                slot.rank, slot.size, slot.hostname, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size
+            )
+            for slot in slots
+        ]
         self.assertEqual(worker.run_job("127.0.0.1", port, places, 1), [])
 
     def test_workers_of_the_original_meet_and_the_server_starts_again(self):
@@ -188,11 +230,12 @@ class RendezvousServerTest(unittest.TestCase):
         self.assertIn(server.start(), range(21000, 30000))
 
     def test_the_server_ends_with_a_killed_parent(self):
-        program = ("from horovod.runner.http.http_server import RendezvousServer as Server; import sys, time;"
-                   "server = Server(address='127.0.0.1'); server.start(); print(server._child.pid, flush=True);"
-                   "sys.stdin.read()")
-        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE) as parent:
+        program = (
+            "from horovod.runner.http.http_server import RendezvousServer as Server; import sys, time;"
+            "server = Server(address='127.0.0.1'); server.start(); print(server._child.pid, flush=True);"
+            "sys.stdin.read()"
+        )
+        with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
             server = int(parent.stdout.readline())
             self.assertFalse(has_ended(server))
             parent.send_signal(signal.SIGKILL)

@@ -24,7 +24,8 @@ def readme():
         torch.cuda.set_device(hvd.local_rank())
     train_dataset = samples()
     train_sampler = torch.utils.data.distributed.DistributedSampler(
-        train_dataset, num_replicas=hvd.size(), rank=hvd.rank())
+        train_dataset, num_replicas=hvd.size(), rank=hvd.rank()
+    )
     train_loader = torch.utils.data.DataLoader(train_dataset, batch_size=4, sampler=train_sampler)
     torch.manual_seed(hvd.rank())
     model = torch.nn.Linear(4, 1)
@@ -50,7 +51,7 @@ def lbfgs():
     import horovod.torch as hvd
 
     hvd.init()
-    inputs, targets = samples()[hvd.rank()::hvd.size()]
+    inputs, targets = samples()[hvd.rank() :: hvd.size()]
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.5)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -78,7 +79,9 @@ def sparse_adam():
         model = torch.nn.Embedding(20, 3, sparse=True)
         optimizer = hvd.DistributedOptimizer(
             torch.optim.SparseAdam(list(model.parameters()), lr=0.1),
-            named_parameters=model.named_parameters(), sparse_as_dense=sparse_as_dense)
+            named_parameters=model.named_parameters(),
+            sparse_as_dense=sparse_as_dense,
+        )
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         words = torch.tensor([hvd.rank(), 7, 7, 19])
         for _ in range(10):
@@ -96,12 +99,15 @@ def gradient_accumulation():
 
     hvd.init()
     batches_per_allreduce = 3
-    inputs, targets = samples()[hvd.rank()::hvd.size()]
+    inputs, targets = samples()[hvd.rank() :: hvd.size()]
     model = torch.nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05 * batches_per_allreduce)
     optimizer = hvd.DistributedOptimizer(
-        optimizer, named_parameters=model.named_parameters(), compression=hvd.Compression.fp16,
-        backward_passes_per_step=batches_per_allreduce)
+        optimizer,
+        named_parameters=model.named_parameters(),
+        compression=hvd.Compression.fp16,
+        backward_passes_per_step=batches_per_allreduce,
+    )
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     losses = []
     for _ in range(8):
@@ -130,8 +136,8 @@ def process_sets():
     model = torch.nn.Linear(4, 1)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters(),
-        process_set=pair)
+        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters(), process_set=pair
+    )
     losses = []
     for _ in range(5):
         optimizer.zero_grad()
@@ -154,7 +160,8 @@ def adasum():
     model = torch.nn.Linear(4, 1)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters(), op=hvd.Adasum)
+        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters(), op=hvd.Adasum
+    )
     losses = []
     for _ in range(6):
         optimizer.zero_grad()
@@ -173,7 +180,8 @@ def uneven_batches_join():
     model = torch.nn.Linear(4, 1)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters())
+        torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters()
+    )
     losses = []
     for _ in range(4 + 2 * hvd.rank()):
         optimizer.zero_grad()
@@ -196,8 +204,8 @@ def elastic():
     loader = torch.utils.data.DataLoader(dataset, batch_size=4, sampler=sampler)
     model = torch.nn.Linear(4, 1)
     optimizer = hvd.DistributedOptimizer(
-        torch.optim.SGD(model.parameters(), lr=0.03 * hvd.size()),
-        named_parameters=model.named_parameters())
+        torch.optim.SGD(model.parameters(), lr=0.03 * hvd.size()), named_parameters=model.named_parameters()
+    )
 
     @hvd.elastic.run
     def train(state):

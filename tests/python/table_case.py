@@ -12,11 +12,18 @@ import rank_base
 
 # Functions of every module that take no arrays, and the files that test them.
 SHARED = {
-    "HorovodInternalError": "table_case.py", "ProcessSet": "process_sets_test.py",
-    "add_process_set": "process_sets_test.py", "remove_process_set": "process_sets_test.py",
-    "init": "life_test.py", "shutdown": "life_test.py", "join": "process_sets_test.py",
-    "metrics": "observation_test.py", "start_timeline": "observation_test.py",
-    "stop_timeline": "observation_test.py", "poll": "ops_test.py", "synchronize": "ops_test.py",
+    "HorovodInternalError": "table_case.py",
+    "ProcessSet": "process_sets_test.py",
+    "add_process_set": "process_sets_test.py",
+    "remove_process_set": "process_sets_test.py",
+    "init": "life_test.py",
+    "shutdown": "life_test.py",
+    "join": "process_sets_test.py",
+    "metrics": "observation_test.py",
+    "start_timeline": "observation_test.py",
+    "stop_timeline": "observation_test.py",
+    "poll": "ops_test.py",
+    "synchronize": "ops_test.py",
 }
 
 
@@ -31,14 +38,14 @@ def values(rank, dtype, shape):
 
 def adasum(vectors):
     """Combines a list of vectors by Adasum, in pairs until one is left; a vector without a partner stays."""
+
     def pair(a, b):
         dot, first, second = a @ b, a @ a, b @ b
         return a * (1 - dot / (2 * first)) + b * (1 - dot / (2 * second))
 
     vectors = list(vectors)
     while len(vectors) > 1:
-        vectors = [pair(*vectors[i : i + 2]) if i + 1 < len(vectors) else vectors[i]
-                   for i in range(0, len(vectors), 2)]
+        vectors = [pair(*vectors[i : i + 2]) if i + 1 < len(vectors) else vectors[i] for i in range(0, len(vectors), 2)]
     return vectors[0]
 
 
@@ -58,9 +65,11 @@ class TableCase(rank_base.RankBase):
 
     def functions(self):
         """The public functions and classes, by name."""
-        return {name: thing for name, thing in vars(self.hvd).items()
-                if not name.startswith("_") and callable(thing)
-                and not isinstance(thing, types.ModuleType)}
+        return {
+            name: thing
+            for name, thing in vars(self.hvd).items()
+            if not name.startswith("_") and callable(thing) and not isinstance(thing, types.ModuleType)
+        }
 
     def kinds(self):
         """Yields the collective and the name of each function on arrays."""
@@ -78,8 +87,12 @@ class TableCase(rank_base.RankBase):
         total = all_.sum(0)
         if "complex" in dtype:
             return [(hvd.Sum, total), (hvd.Average, total / self.size)]
-        results = [(hvd.Sum, total.clip(0, 1) if dtype == "bool" else total),
-                   (hvd.Min, all_.min(0)), (hvd.Max, all_.max(0)), (hvd.Product, all_.prod(0))]
+        results = [
+            (hvd.Sum, total.clip(0, 1) if dtype == "bool" else total),
+            (hvd.Min, all_.min(0)),
+            (hvd.Max, all_.max(0)),
+            (hvd.Product, all_.prod(0)),
+        ]
         if dtype != "bool":
             mean = total / self.size
             results.append((hvd.Average, mean if "float" in dtype else numpy.trunc(mean)))
@@ -95,11 +108,9 @@ class TableCase(rank_base.RankBase):
                 yield {"op": op}, values(self.rank, dtype, shape), [want]
         if kind == "broadcast":
             for root in range(self.size):
-                yield ({"root_rank": root}, values(self.rank, dtype, shape),
-                       [values(root, dtype, shape)])
+                yield ({"root_rank": root}, values(self.rank, dtype, shape), [values(root, dtype, shape)])
         if kind == "allgather":
-            yield ({}, values(self.rank, dtype, shape),
-                   [numpy.concatenate(list(self.everybody(dtype, shape)))])
+            yield ({}, values(self.rank, dtype, shape), [numpy.concatenate(list(self.everybody(dtype, shape)))])
         if kind == "alltoall":
             rows = self.everybody(dtype, (2 * self.size, 2))
             got = [numpy.concatenate(list(rows[:, 2 * self.rank : 2 * self.rank + 2]))]
@@ -112,8 +123,11 @@ class TableCase(rank_base.RankBase):
                 for op, want in self.reductions(dtype, (count, 2)):
                     if op == self.hvd.Adasum or "op" not in takes:
                         continue
-                    yield ({"op": op}, values(self.rank, dtype, (count, 2)),
-                           [numpy.array_split(want, self.size)[self.rank]])
+                    yield (
+                        {"op": op},
+                        values(self.rank, dtype, (count, 2)),
+                        [numpy.array_split(want, self.size)[self.rank]],
+                    )
 
     def call(self, name, array, arguments):
         """The list of the function's results for the array, alone or in a group."""
@@ -137,15 +151,24 @@ class TableCase(rank_base.RankBase):
         numbers, name = self.facade.read(got)
         self.assertEqual(name, dtype, message)
         self.assertEqual(numbers.shape, want.shape, message)
-        tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-5, "float64": 1e-12,
-                     "complex64": 1e-5, "complex128": 1e-12}
-        numpy.testing.assert_allclose(numbers, want, rtol=tolerance.get(dtype, 0), atol=0,
-                                      err_msg=str(message))
+        tolerance = {
+            "float16": 4e-3,
+            "bfloat16": 3e-2,
+            "float32": 1e-5,
+            "float64": 1e-12,
+            "complex64": 1e-5,
+            "complex128": 1e-12,
+        }
+        numpy.testing.assert_allclose(numbers, want, rtol=tolerance.get(dtype, 0), atol=0, err_msg=str(message))
 
     def test_every_function_with_every_type_it_takes(self):
         driven = set()
-        plan = [(kind, name, dtype, *case) for kind, name in self.kinds()
-                for dtype in self.facade.dtypes for case in self.cases(kind, name, dtype)]
+        plan = [
+            (kind, name, dtype, *case)
+            for kind, name in self.kinds()
+            for dtype in self.facade.dtypes
+            for case in self.cases(kind, name, dtype)
+        ]
         # A function that changes its arguments cannot be a part of a compiled program.
         for is_changed in (True, False):
             chosen = [each for each in plan if each[1].endswith("_") == is_changed]
@@ -153,16 +176,19 @@ class TableCase(rank_base.RankBase):
                 continue
 
             def run(arrays):
-                return [self.call(name, array, arguments) for array, (_, name, _, arguments, _, _)
-                        in zip(arrays, chosen)]
+                return [
+                    self.call(name, array, arguments) for array, (_, name, _, arguments, _, _) in zip(arrays, chosen)
+                ]
 
             for number, way in enumerate([run] if is_changed else self.facade.ways(run)):
                 if number:  # compiled: every op and root with one type, and one op and root with the other types
-                    chosen[:] = [each for index, each in enumerate(chosen)
-                                 if each[2] == "float32" or each[:3] != chosen[index - 1][:3]]
+                    chosen[:] = [
+                        each
+                        for index, each in enumerate(chosen)
+                        if each[2] == "float32" or each[:3] != chosen[index - 1][:3]
+                    ]
                 given = [self.facade.make(numbers, dtype) for _, _, dtype, _, numbers, _ in chosen]
-                for results, (kind, name, dtype, arguments, numbers, wants), array in zip(
-                        way(given), chosen, given):
+                for results, (kind, name, dtype, arguments, numbers, wants), array in zip(way(given), chosen, given):
                     what = (name, dtype, arguments, numbers.shape)
                     self.assertEqual(len(results), len(wants), what)
                     self.assert_numbers(results[0], wants[0], dtype, what)
@@ -171,15 +197,16 @@ class TableCase(rank_base.RankBase):
                     if not is_changed:
                         self.assert_numbers(array, numbers, dtype, ("unchanged", *what))
                     driven.add((name, dtype))
-        self.assertEqual(driven, {(name, dtype) for _, name in self.kinds()
-                                  for dtype in self.facade.dtypes})
+        self.assertEqual(driven, {(name, dtype) for _, name in self.kinds() for dtype in self.facade.dtypes})
 
     def test_every_function_is_tested(self):
         here = rank_base.__file__.rpartition("/")[0]
-        here_too = {name for _, name in self.kinds()} | set(self.numbers()) | {
-            "allgather_object", "barrier", "broadcast_object"}
-        beside = {name: file for name, file in {**SHARED, **self.facade.beside}.items()
-                  if name in self.functions()}
+        here_too = (
+            {name for _, name in self.kinds()}
+            | set(self.numbers())
+            | {"allgather_object", "barrier", "broadcast_object"}
+        )
+        beside = {name: file for name, file in {**SHARED, **self.facade.beside}.items() if name in self.functions()}
         self.assertEqual(set(self.functions()) - here_too - set(beside), set())
         for name, file in beside.items():
             with open(f"{here}/{file}", encoding="utf-8") as text:
@@ -187,11 +214,18 @@ class TableCase(rank_base.RankBase):
 
     def numbers(self):
         """Functions that describe this process, with the type of their result."""
-        found = dict.fromkeys(["rank", "size", "local_rank", "local_size", "cross_rank",
-                               "cross_size", "nccl_built"], int)
-        found.update({name: bool for name in self.functions()
-                      if name.startswith("is_") or name != "nccl_built" and name.endswith(
-                          ("_built", "_enabled", "_supported"))})
+        found = dict.fromkeys(
+            ["rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "nccl_built"], int
+        )
+        found.update(
+            {
+                name: bool
+                for name in self.functions()
+                if name.startswith("is_")
+                or name != "nccl_built"
+                and name.endswith(("_built", "_enabled", "_supported"))
+            }
+        )
         return found
 
     def test_functions_about_the_process_and_functions_that_move_objects(self):
@@ -202,8 +236,7 @@ class TableCase(rank_base.RankBase):
         self.assertEqual(hvd.local_rank() + hvd.local_size() * hvd.cross_rank(), self.rank)
         self.assertEqual(hvd.local_size() * hvd.cross_size(), self.size)
         hvd.barrier()
-        self.assertEqual(hvd.broadcast_object({"of": self.rank}, self.size - 1),
-                         {"of": self.size - 1})
+        self.assertEqual(hvd.broadcast_object({"of": self.rank}, self.size - 1), {"of": self.size - 1})
         self.assertEqual(hvd.allgather_object([self.rank]), [[rank] for rank in range(self.size)])
 
     # Wrong calls and their errors.
@@ -218,29 +251,26 @@ class TableCase(rank_base.RankBase):
         for kind, name in self.kinds():
             arguments, array = self.good(kind)
             takes = inspect.signature(self.functions()[name]).parameters
-            refuse = [((ValueError, TypeError), ".", self.facade.refused, {}),
-                      ((ValueError, TypeError), ".", "text", {})]
+            refuse = [
+                ((ValueError, TypeError), ".", self.facade.refused, {}),
+                ((ValueError, TypeError), ".", "text", {}),
+            ]
             if "process_set" in takes:
                 refuse.append((ValueError, "is not registered", array, {"process_set": stranger}))
-                refuse.append((ValueError, "process_set is .0., a list", array,
-                               {"process_set": [0]}))
+                refuse.append((ValueError, "process_set is .0., a list", array, {"process_set": [0]}))
             for factor in ("prescale_factor", "postscale_factor"):
                 if factor in takes:
                     refuse.append((ValueError, "factor of 0", array, {factor: 0.0}))
             if "op" in takes:
-                refuse.append(((ValueError, self.facade.refusal), "(?i)reduc|op", array,
-                               {"op": 17}))
+                refuse.append(((ValueError, self.facade.refusal), "(?i)reduc|op", array, {"op": 17}))
                 refuse.append((ValueError, "op is 'sum'", array, {"op": "sum"}))
             if "compression" in takes:
-                refuse.append((ValueError, "compression is 'fp16', a str", array,
-                               {"compression": "fp16"}))
+                refuse.append((ValueError, "compression is 'fp16', a str", array, {"compression": "fp16"}))
             if "average" in takes:
-                refuse.append((ValueError, "either op or average", array,
-                               {"op": self.hvd.Sum, "average": True}))
+                refuse.append((ValueError, "either op or average", array, {"op": self.hvd.Sum, "average": True}))
             if kind == "broadcast":
                 for root in (-1, self.size):
-                    refuse.append(((ValueError, self.facade.refusal), "(?i)root", array,
-                                   {"root_rank": root}))
+                    refuse.append(((ValueError, self.facade.refusal), "(?i)root", array, {"root_rank": root}))
                 refuse.append((ValueError, "root_rank is 'zero'", array, {"root_rank": "zero"}))
             for error, pattern, given, more in refuse:
                 with self.assertRaisesRegex(error, pattern, msg=(name, more)):
@@ -266,10 +296,12 @@ class TableCase(rank_base.RankBase):
                     continue
                 array = self.facade.make(values(self.rank, dtype, (2 * self.size, 2)), dtype)
                 for op in (hvd.Min, hvd.Max, hvd.Product, hvd.Adasum):
-                    for way in self.facade.ways(lambda given, op=op, name=name: self.call(
-                            name, given[0], {"op": op}))[: 1 if name.endswith("_") else None]:
-                        with self.assertRaisesRegex(ValueError, "complex numbers are reduced by hvd.Sum",
-                                                    msg=(name, dtype, op)):
+                    for way in self.facade.ways(lambda given, op=op, name=name: self.call(name, given[0], {"op": op}))[
+                        : 1 if name.endswith("_") else None
+                    ]:
+                        with self.assertRaisesRegex(
+                            ValueError, "complex numbers are reduced by hvd.Sum", msg=(name, dtype, op)
+                        ):
                             way([array])
         self.assert_usable()
 
@@ -288,11 +320,14 @@ class TableCase(rank_base.RankBase):
                 if dtype not in self.facade.dtypes:
                     continue
                 for arguments, numbers, wants in self.cases(kind, name, dtype):
-                    given = (self.facade.make(pairs(numbers), real) if is_real
-                             else self.facade.make(numbers, dtype))
+                    given = self.facade.make(pairs(numbers), real) if is_real else self.facade.make(numbers, dtype)
                     got = self.call(name, given, {**arguments, **has_name})[0]
-                    self.assert_numbers(got, pairs(wants[0]) if is_real else wants[0],
-                                        real if is_real else dtype, (name, dtype, arguments))
+                    self.assert_numbers(
+                        got,
+                        pairs(wants[0]) if is_real else wants[0],
+                        real if is_real else dtype,
+                        (name, dtype, arguments),
+                    )
         self.assert_usable()
 
     def call_with(self, name, given, arguments):
@@ -302,8 +337,9 @@ class TableCase(rank_base.RankBase):
 
     def assert_usable(self):
         array = self.facade.make(numpy.ones(3), "float32")
-        self.assert_numbers(self.call("allreduce", array, {"op": self.hvd.Sum})[0],
-                            numpy.full(3, float(self.size)), "float32", "usable")
+        self.assert_numbers(
+            self.call("allreduce", array, {"op": self.hvd.Sum})[0], numpy.full(3, float(self.size)), "float32", "usable"
+        )
 
     def test_a_disagreement_of_ranks_is_an_error_on_all_of_them(self):
         if self.size < 2:
@@ -318,19 +354,19 @@ class TableCase(rank_base.RankBase):
             def array(dtype="float32", shape=shape):
                 return self.facade.make(values(self.rank, dtype, shape), dtype)
 
-            wrong = [("(?i)shape", array(shape=odd if other else shape), {}),
-                     ("(?i)type", array("float64" if other else "float32"), {}),
-                     ("(?i)dimension|shape|rank-zero", array(shape=() if other else shape), {})]
+            wrong = [
+                ("(?i)shape", array(shape=odd if other else shape), {}),
+                ("(?i)type", array("float64" if other else "float32"), {}),
+                ("(?i)dimension|shape|rank-zero", array(shape=() if other else shape), {}),
+            ]
             if kind == "broadcast":
                 wrong.append(("(?i)root", array(), {"root_rank": int(other)}))
             if "op" in takes:
-                wrong.append(("(?i)reduc|op", array(),
-                              {"op": self.hvd.Max if other else self.hvd.Sum}))
+                wrong.append(("(?i)reduc|op", array(), {"op": self.hvd.Max if other else self.hvd.Sum}))
             if "prescale_factor" in takes:
                 wrong.append(("(?i)scale", array(), {"prescale_factor": 2.0 if other else 1.0}))
             for pattern, given, more in wrong:
-                with self.assertRaisesRegex(self.facade.disagreement, pattern,
-                                            msg=(name, pattern)) as caught:
+                with self.assertRaisesRegex(self.facade.disagreement, pattern, msg=(name, pattern)) as caught:
                     self.call_and_read(name, given, {**arguments, **has_name, **more})
                 self.assertRegex(str(caught.exception), "rank", (name, pattern))
         self.assert_usable()
@@ -350,7 +386,8 @@ class TableCase(rank_base.RankBase):
             if self.rank == 0:
                 handle = self.occupy(host, prefix, taken)
                 with self.assertRaisesRegex(
-                        (ValueError, self.facade.refusal, self.facade.disagreement), "taken", msg=name):
+                    (ValueError, self.facade.refusal, self.facade.disagreement), "taken", msg=name
+                ):
                     self.call_and_read(name, array, {**arguments, "name": taken})
             host.barrier()
             if self.rank:
@@ -363,5 +400,5 @@ class TableCase(rank_base.RankBase):
         from horovod.numpy import _arrays
 
         return _frontend.elementwise(
-            _arrays, _ops.Kind.ALLREDUCE, f"{prefix}.{name}", [numpy.ones(1)], False,
-            reduce_op=_ops.Sum)
+            _arrays, _ops.Kind.ALLREDUCE, f"{prefix}.{name}", [numpy.ones(1)], False, reduce_op=_ops.Sum
+        )

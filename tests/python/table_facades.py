@@ -72,9 +72,12 @@ class Torch(Facade):
         self.refused = torch.zeros(2, dtype=torch.complex32)
         self.dtypes = [name for name in self.dtypes if hasattr(torch, name)]
         self.beside = {
-            "Compression": "ops_test.py", "DistributedOptimizer": "optimizer_test.py",
-            "SyncBatchNorm": "layers_test.py", "broadcast_optimizer_state": "optimizer_state_test.py",
-            "broadcast_parameters": "optimizer_state_test.py", "sparse_allreduce_async": "ops_test.py",
+            "Compression": "ops_test.py",
+            "DistributedOptimizer": "optimizer_test.py",
+            "SyncBatchNorm": "layers_test.py",
+            "broadcast_optimizer_state": "optimizer_state_test.py",
+            "broadcast_parameters": "optimizer_state_test.py",
+            "sparse_allreduce_async": "ops_test.py",
         }
 
     def make(self, values, dtype):
@@ -95,8 +98,12 @@ class Jax(Facade):
 
         self.hvd, self.jax = hvd, jax
         self.refused = numpy.ones(2, "S1")
-        self.beside = {"DistributedOptimizer": "jax_test.py", "broadcast_parameters": "jax_test.py",
-                       "horovod_errors": "jax_compiled_test.py", "Compression": "jax_test.py"}
+        self.beside = {
+            "DistributedOptimizer": "jax_test.py",
+            "broadcast_parameters": "jax_test.py",
+            "horovod_errors": "jax_compiled_test.py",
+            "Compression": "jax_test.py",
+        }
 
     def make(self, values, dtype):
         return self.jax.numpy.asarray(numpy.array(values, self.dtype(dtype)))
@@ -136,10 +143,13 @@ class TensorFlow(Facade):
             "LocalGradientAggregationHelperEager": "tensorflow_training_test.py",
             "check_num_rank_power_of_2": "tensorflow_test.py",
             "handle_average_backwards_compatibility": "tensorflow_test.py",
-            "refs_to_vars": "tensorflow_test.py", "split_list": "tensorflow_test.py",
+            "refs_to_vars": "tensorflow_test.py",
+            "split_list": "tensorflow_test.py",
             "vars_to_refs": "tensorflow_test.py",
-            "local_rank_op": "tensorflow_test.py", "local_size_op": "tensorflow_test.py",
-            "process_set_included_op": "tensorflow_test.py", "rank_op": "tensorflow_test.py",
+            "local_rank_op": "tensorflow_test.py",
+            "local_size_op": "tensorflow_test.py",
+            "process_set_included_op": "tensorflow_test.py",
+            "rank_op": "tensorflow_test.py",
             "size_op": "tensorflow_test.py",
         }
 
@@ -174,8 +184,12 @@ class Mxnet(Facade):
         self.hvd, self.mx = hvd, mxnet
         self.disagreement = (ValueError, mxnet.MXNetError)
         self.refused = mxnet.nd.ones((2, 2)).tostype("row_sparse")
-        self.beside = {"Compression": "mxnet_test.py", "DistributedOptimizer": "mxnet_test.py",
-                       "DistributedTrainer": "mxnet_test.py", "broadcast_parameters": "mxnet_test.py"}
+        self.beside = {
+            "Compression": "mxnet_test.py",
+            "DistributedOptimizer": "mxnet_test.py",
+            "DistributedTrainer": "mxnet_test.py",
+            "broadcast_parameters": "mxnet_test.py",
+        }
 
     def make(self, values, dtype):
         if dtype == "bfloat16":
@@ -195,8 +209,15 @@ class Keras:
     def __init__(self, hvd, below):
         self.hvd, self._below = hvd, below
         self.beside = dict.fromkeys(
-            ["Compression", "DistributedOptimizer", "PartialDistributedOptimizer",
-             "broadcast_global_variables", "load_model"], "keras_test.py")
+            [
+                "Compression",
+                "DistributedOptimizer",
+                "PartialDistributedOptimizer",
+                "broadcast_global_variables",
+                "load_model",
+            ],
+            "keras_test.py",
+        )
 
     def __getattr__(self, name):
         return getattr(self._below, name)

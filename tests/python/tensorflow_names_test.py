@@ -27,8 +27,7 @@ def collectives(rank, size):
         "allgather": (lambda x: hvd.allgather(x), 1),
         "grouped_allgather": (lambda x: hvd.grouped_allgather([x, 2 * x])[1], 2),
         "reducescatter": (lambda x: hvd.reducescatter(x, op=hvd.Sum), size),
-        "grouped_reducescatter":
-            (lambda x: hvd.grouped_reducescatter([x, 2 * x], op=hvd.Sum)[1], 2 * size),
+        "grouped_reducescatter": (lambda x: hvd.grouped_reducescatter([x, 2 * x], op=hvd.Sum)[1], 2 * size),
         "alltoall": (lambda x: hvd.alltoall(x), 1),
         "alltoall with splits": (lambda x: hvd.alltoall(x, splits=tf.ones([size], tf.int32))[0], 1),
         "broadcast": (lambda x: hvd.broadcast(x, 0), from_root),
@@ -60,11 +59,13 @@ class NamesTest(rank_base.RankBase):
         return want
 
     def test_the_table_has_every_collective(self):
-        self.assertEqual(set(gradient_table.differentiable("tensorflow"))
-                         - set(collectives(self.rank, self.size)), set())
+        self.assertEqual(
+            set(gradient_table.differentiable("tensorflow")) - set(collectives(self.rank, self.size)), set()
+        )
 
     def test_gradients_of_two_losses_through_one_collective(self):
         for name, (collective, slope) in collectives(self.rank, self.size).items():
+
             def losses(x):
                 with tf.GradientTape(persistent=True) as tape:
                     tape.watch(x)
@@ -77,9 +78,12 @@ class NamesTest(rank_base.RankBase):
                     numpy.testing.assert_allclose(got, factor * slope)
 
     def test_gradients_of_each_output(self):
-        for name, make in [("allreduce", hvd.grouped_allreduce), ("allgather", hvd.grouped_allgather),
-                           ("reducescatter", hvd.grouped_reducescatter),
-                           ("broadcast", lambda tensors: hvd.grouped_broadcast(tensors, 0))]:
+        for name, make in [
+            ("allreduce", hvd.grouped_allreduce),
+            ("allgather", hvd.grouped_allgather),
+            ("reducescatter", hvd.grouped_reducescatter),
+            ("broadcast", lambda tensors: hvd.grouped_broadcast(tensors, 0)),
+        ]:
             slope = 0 if name == "broadcast" and self.rank else 1
             with self.subTest(collective=name), tf.Graph().as_default():
                 x = tf.ones([self.size, 2])
@@ -91,13 +95,14 @@ class NamesTest(rank_base.RankBase):
 
     def test_gradients_of_gradients(self):
         for name, (collective, _) in collectives(self.rank, self.size).items():
+
             def second(x):
                 with tf.GradientTape(persistent=True) as outer:
                     outer.watch(x)
                     with tf.GradientTape(persistent=True) as inner:
                         inner.watch(x)
                         y = collective(x * x)
-                        targets = [tf.reduce_sum(y ** 2), tf.reduce_sum(y ** 3)]
+                        targets = [tf.reduce_sum(y**2), tf.reduce_sum(y**3)]
                     first = [inner.gradient(target, x) for target in targets]
                 return first + [outer.gradient(grad, x) for grad in first]
 
@@ -106,11 +111,13 @@ class NamesTest(rank_base.RankBase):
 
     def test_one_name_twice_in_a_graph(self):
         def named(x):
-            return [hvd.allreduce(x, op=hvd.Sum, name="same"),
-                    hvd.allreduce(2 * x, op=hvd.Sum, name="same"),
-                    hvd.allreduce(3 * x, op=hvd.Sum, name="same_1"),
-                    *hvd.grouped_allreduce([x, 4 * x], op=hvd.Sum, name="same"),
-                    *hvd.grouped_allreduce([5 * x, x], op=hvd.Sum, name="same")]
+            return [
+                hvd.allreduce(x, op=hvd.Sum, name="same"),
+                hvd.allreduce(2 * x, op=hvd.Sum, name="same"),
+                hvd.allreduce(3 * x, op=hvd.Sum, name="same_1"),
+                *hvd.grouped_allreduce([x, 4 * x], op=hvd.Sum, name="same"),
+                *hvd.grouped_allreduce([5 * x, x], op=hvd.Sum, name="same"),
+            ]
 
         total = self.size * (self.size + 1) // 2
         for got, factor in zip(self.check(named), (1, 2, 3, 1, 4, 5, 1)):
@@ -128,11 +135,13 @@ class NamesTest(rank_base.RankBase):
                     "sent": hvd.broadcast(x, 0, name="sent"),
                     "exchanged": hvd.alltoall(x, name="exchanged"),
                     "shared": hvd.reducescatter(x, name="shared"),
-                    "rank": hvd.rank_op(name="rank"), "size": hvd.size_op(name="size"),
+                    "rank": hvd.rank_op(name="rank"),
+                    "size": hvd.size_op(name="size"),
                     "local_rank": hvd.local_rank_op(name="local_rank"),
                     "local_size": hvd.local_size_op(name="local_size"),
                     "included": hvd.process_set_included_op(name="included"),
-                    "HorovodAllreduce": hvd.allreduce(x)}
+                    "HorovodAllreduce": hvd.allreduce(x),
+                }
             for name, result in results.items():
                 self.assertIs(graph.get_tensor_by_name(f"scope/{name}:0"), result)
             with v1.Session() as session:
@@ -142,8 +151,12 @@ class NamesTest(rank_base.RankBase):
         @tf.function
         def branches(x):
             def choose(factor):
-                return tf.cond(tf.reduce_sum(x) > 0, lambda: hvd.allreduce(factor * x, op=hvd.Sum),
-                               lambda: hvd.allreduce(-factor * x, op=hvd.Sum))
+                return tf.cond(
+                    tf.reduce_sum(x) > 0,
+                    lambda: hvd.allreduce(factor * x, op=hvd.Sum),
+                    lambda: hvd.allreduce(-factor * x, op=hvd.Sum),
+                )
+
             return [choose(1.0), choose(2.0), choose(3.0)]
 
         total = self.size * (self.size + 1) // 2
@@ -167,11 +180,10 @@ class NamesTest(rank_base.RankBase):
         for _ in range(2):
             results, grads = outer(self.rows())
             for factor, got in enumerate(results, 1):
-                numpy.testing.assert_allclose(got, factor ** 2 * total * (self.rank + 1.0))
+                numpy.testing.assert_allclose(got, factor**2 * total * (self.rank + 1.0))
             for factor, got in enumerate(grads):
                 self.assertEqual(got.shape, (self.size, 2))
-                numpy.testing.assert_allclose(
-                    got, (factor % 3 + 1) ** 2 * (total + total), rtol=1e-5)
+                numpy.testing.assert_allclose(got, (factor % 3 + 1) ** 2 * (total + total), rtol=1e-5)
 
     def test_functions_called_several_times_with_gradients(self):
         table = collectives(self.rank, self.size)
@@ -183,8 +195,9 @@ class NamesTest(rank_base.RankBase):
             def calls(x):
                 with tf.GradientTape(persistent=True) as tape:
                     tape.watch(x)
-                    targets = [tf.reduce_sum(function(factor * x)) for factor in (1.0, 2.0)
-                               for function in (inner, middle)]
+                    targets = [
+                        tf.reduce_sum(function(factor * x)) for factor in (1.0, 2.0) for function in (inner, middle)
+                    ]
                 return targets + [tape.gradient(target, x) for target in targets]
 
             with self.subTest(collective=name):
@@ -193,6 +206,7 @@ class NamesTest(rank_base.RankBase):
 
     def named(self):
         """By name: a collective with a name, and the gradient of the sum of its result."""
+
         def in_a_branch(x):
             return tf.cond(tf.reduce_sum(x) > 0, lambda: hvd.allreduce(x, op=hvd.Sum, name="named"), lambda: x)
 
@@ -262,8 +276,7 @@ class NamesTest(rank_base.RankBase):
                     with v1.Session() as session:
                         for _ in range(3):
                             for got, factor in zip(session.run(grads), (1, 5, 3, 15)):
-                                numpy.testing.assert_allclose(
-                                    got, numpy.full_like(got, factor * slope), rtol=1e-5)
+                                numpy.testing.assert_allclose(got, numpy.full_like(got, factor * slope), rtol=1e-5)
 
         for name, (collective, slope) in self.named().items():
             inner = tf.function(collective)
@@ -298,8 +311,10 @@ class NamesTest(rank_base.RankBase):
             y = tf.constant(0.0)
             if self.rank == 0:  # operations of rank 0 alone, as for logs
                 y = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.reduce_max(x), lambda: tf.reduce_min(x))
-            same = [tf.cond(tf.reduce_sum(x) > 0, lambda: inner(x), lambda: x, name="mine"),
-                    hvd.allreduce(2 * x, op=hvd.Sum, name="same")]
+            same = [
+                tf.cond(tf.reduce_sum(x) > 0, lambda: inner(x), lambda: x, name="mine"),
+                hvd.allreduce(2 * x, op=hvd.Sum, name="same"),
+            ]
             return same, y
 
         total = self.size * (self.size + 1) // 2

@@ -20,8 +20,9 @@ numbers = np.random.RandomState(hvd.rank()).normal(size=(96, 4)).astype("float32
 answers = (numbers @ np.array([1.5, -2.0, 0.5, 3.0]) > 0).astype("int64")
 dataset = tf.data.Dataset.from_tensor_slices((numbers, answers)).repeat().shuffle(96).batch(16)
 
-model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"),
-                             tf.keras.layers.Dense(2, activation="softmax")])
+model = tf.keras.Sequential(
+    [tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(2, activation="softmax")]
+)
 loss = tf.losses.SparseCategoricalCrossentropy()
 opt = tf.optimizers.Adam(0.02 * hvd.size())
 scratch = tempfile.TemporaryDirectory()

@@ -50,20 +50,19 @@ class TensorFlowTest(rank_base.RankBase):
 
     def test_groups_factors_and_compression(self):
         tensors = [self.own(), self.own(tf.int32, (3,)), tf.constant(1.5)]
-        for got in self.both_ways(lambda *all_: hvd.grouped_allreduce(list(all_), op=hvd.Sum),
-                                  *tensors):
+        for got in self.both_ways(lambda *all_: hvd.grouped_allreduce(list(all_), op=hvd.Sum), *tensors):
             self.same(got[0], self.everybody().sum(0))
             self.same(got[1], self.everybody(tf.int32, (3,)).sum(0), tf.int32)
             self.same(got[2], 1.5 * self.size)
         for got in self.both_ways(lambda *all_: hvd.grouped_allgather(list(all_)), *tensors[:2]):
             self.same(got[1], self.everybody(tf.int32, (3,)).reshape(-1), tf.int32)
-        for got in self.both_ways(lambda x: hvd.grouped_reducescatter([x, 2 * x], op=hvd.Sum),
-                                  self.own(shape=(self.size, 2))):
+        for got in self.both_ways(
+            lambda x: hvd.grouped_reducescatter([x, 2 * x], op=hvd.Sum), self.own(shape=(self.size, 2))
+        ):
             want = self.everybody(tf.float32, (self.size, 2)).sum(0)[self.rank : self.rank + 1]
             self.same(got[1], 2 * want)
         third = 1.0 / 3
-        got = hvd.allreduce(self.own(tf.float64), op=hvd.Sum, prescale_factor=third,
-                            postscale_factor=0.1)
+        got = hvd.allreduce(self.own(tf.float64), op=hvd.Sum, prescale_factor=third, postscale_factor=0.1)
         numpy.testing.assert_allclose(got, self.everybody().sum(0) * third * 0.1, rtol=1e-14)
         for kind in [hvd.Compression.fp16, hvd.Compression.bf16]:
             got = hvd.allreduce(self.own(), op=hvd.Sum, compression=kind)
@@ -74,8 +73,9 @@ class TensorFlowTest(rank_base.RankBase):
             return hvd.grouped_allreduce([2 * x, x, x[0, 0]], op=hvd.Sum, name="known") + [x]
 
         def said(function):
-            node, = [op for op in function.get_concrete_function().graph.get_operations()
-                     if op.type == "HorovodAllreduce"]
+            (node,) = [
+                op for op in function.get_concrete_function().graph.get_operations() if op.type == "HorovodAllreduce"
+            ]
             return list(node.get_attr("shapes"))
 
         want = self.everybody().sum(0)
@@ -104,14 +104,12 @@ class TensorFlowTest(rank_base.RankBase):
         for got in self.both_ways(hvd.allgather, mine):
             self.same(got, want)
         splits = [self.rank] * self.size
-        for got, received in self.both_ways(lambda x: hvd.alltoall(x, splits),
-                                            tf.zeros([self.rank * self.size, 1])):
+        for got, received in self.both_ways(lambda x: hvd.alltoall(x, splits), tf.zeros([self.rank * self.size, 1])):
             self.assertEqual(received.numpy().tolist(), list(range(self.size)))
             self.assertEqual(got.shape, (sum(range(self.size)), 1))
 
     def test_gradients_of_complex_numbers_are_those_of_one_process(self):
-        whole = [numpy.arange(4.0) + rank + 1j * (numpy.arange(4.0) ** 2 - rank)
-                 for rank in range(self.size)]
+        whole = [numpy.arange(4.0) + rank + 1j * (numpy.arange(4.0) ** 2 - rank) for rank in range(self.size)]
 
         def gradient(of):
             def run(x):
@@ -119,8 +117,9 @@ class TensorFlowTest(rank_base.RankBase):
                     tape.watch(x)
                     output = of(x)
                     real, imaginary = tf.math.real(output), tf.math.imag(output)
-                    loss = tf.reduce_sum(real ** 2 * 3.0 + real * imaginary)
+                    loss = tf.reduce_sum(real**2 * 3.0 + real * imaginary)
                 return tape.gradient(loss, x)
+
             return run
 
         mine = tf.constant(whole[self.rank])
@@ -146,12 +145,12 @@ class TensorFlowTest(rank_base.RankBase):
                     tape.watch(x)
                     loss = tf.reduce_sum(of(x))
                 return tape.gradient(loss, x)
+
             return run
 
         total = weights.numpy() * sum(range(1, self.size + 1))
         for op, want in [(hvd.Sum, total), (hvd.Average, total / self.size)]:
-            for got in self.both_ways(gradient(lambda x: hvd.allreduce(x, op=op) * scaled),
-                                      self.own()):
+            for got in self.both_ways(gradient(lambda x: hvd.allreduce(x, op=op) * scaled), self.own()):
                 numpy.testing.assert_allclose(got, want, rtol=1e-5)
         for got in self.both_ways(gradient(lambda x: hvd.broadcast(x, 0) * scaled), self.own()):
             want = total / self.size if self.rank == 0 else 0 * total
@@ -163,15 +162,13 @@ class TensorFlowTest(rank_base.RankBase):
         want = numpy.repeat(numpy.arange(1.0, self.size + 1)[:, None], 2, 1)
         for got in self.both_ways(gradient(lambda x: hvd.alltoall(x) * (self.rank + 1.0)), rows):
             numpy.testing.assert_allclose(got, want)
-        for got in self.both_ways(
-                gradient(lambda x: hvd.reducescatter(x, op=hvd.Sum) * (self.rank + 1.0)), rows):
+        for got in self.both_ways(gradient(lambda x: hvd.reducescatter(x, op=hvd.Sum) * (self.rank + 1.0)), rows):
             numpy.testing.assert_allclose(got, want * self.size)
         with self.assertRaisesRegex(Exception, "Max or Product"):
             gradient(lambda x: hvd.allreduce(x, op=hvd.Max))(self.own())
 
     def test_indexed_slices(self):
-        slices = tf.IndexedSlices(self.own(shape=(2, 3)), tf.constant([self.rank, 5]),
-                                  tf.constant([8, 3]))
+        slices = tf.IndexedSlices(self.own(shape=(2, 3)), tf.constant([self.rank, 5]), tf.constant([8, 3]))
         want = numpy.zeros((8, 3))
         for rank in range(self.size):
             want[rank] += self.values(rank, (2, 3))[0]
@@ -184,10 +181,18 @@ class TensorFlowTest(rank_base.RankBase):
             hvd.allreduce(slices, op=hvd.Max)
 
     def test_numbers_objects_barrier_and_join(self):
-        for got in self.both_ways(lambda: (hvd.rank_op(), hvd.size_op(), hvd.local_rank_op(),
-                                           hvd.local_size_op(), hvd.process_set_included_op())):
-            self.assertEqual([int(number) for number in got],
-                             [self.rank, self.size, hvd.local_rank(), hvd.local_size(), 1])
+        for got in self.both_ways(
+            lambda: (
+                hvd.rank_op(),
+                hvd.size_op(),
+                hvd.local_rank_op(),
+                hvd.local_size_op(),
+                hvd.process_set_included_op(),
+            )
+        ):
+            self.assertEqual(
+                [int(number) for number in got], [self.rank, self.size, hvd.local_rank(), hvd.local_size(), 1]
+            )
         self.assertEqual(hvd.broadcast_object({"a": self.rank}, self.size - 1)["a"], self.size - 1)
         self.assertEqual(hvd.broadcast_object_fn()(self.rank), 0)
         self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
@@ -219,8 +224,7 @@ class TensorFlowTest(rank_base.RankBase):
             got = hvd.allreduce(self.own(), op=hvd.Sum, process_set=evens)
             self.same(got, self.everybody()[::2].sum(0))
             self.assertEqual(int(hvd.size_op(evens.process_set_id)), evens.size())
-        self.assertEqual(int(hvd.process_set_included_op(evens.process_set_id)),
-                         int(self.rank % 2 == 0))
+        self.assertEqual(int(hvd.process_set_included_op(evens.process_set_id)), int(self.rank % 2 == 0))
         hvd.remove_process_set(evens)
 
     def test_more_operations_than_threads_in_opposite_orders(self):
@@ -243,8 +247,9 @@ class TensorFlowTest(rank_base.RankBase):
 
     def test_one_thread_runs_collectives_that_ranks_reach_in_opposite_orders(self):
         count = 40
-        one = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=1,
-                                       use_per_session_threads=True)
+        one = tf.compat.v1.ConfigProto(
+            inter_op_parallelism_threads=1, intra_op_parallelism_threads=1, use_per_session_threads=True
+        )
         with tf.Graph().as_default(), tf.compat.v1.Session(config=one) as session:
             started = last = tf.compat.v1.placeholder(tf.float32, [])
             results = {}
@@ -278,15 +283,15 @@ class TensorFlowTest(rank_base.RankBase):
 
         for step in range(3):
             rows = 4 + (self.rank if step == 2 else 0)  # another shape makes another graph
-            self.assertAlmostEqual(float(mean(tf.fill([rows, 2], float(self.rank)))),
-                                   sum(range(self.size)) / self.size, places=5)
+            self.assertAlmostEqual(
+                float(mean(tf.fill([rows, 2], float(self.rank)))), sum(range(self.size)) / self.size, places=5
+            )
 
     def test_calls_of_other_threads(self):
         results = {}
 
         def work(number):
-            results[number] = hvd.allreduce(tf.constant(float(number)), op=hvd.Sum,
-                                            name=f"thread.{number}")
+            results[number] = hvd.allreduce(tf.constant(float(number)), op=hvd.Sum, name=f"thread.{number}")
 
         order = range(8) if self.rank % 2 == 0 else reversed(range(8))
         threads = [threading.Thread(target=work, args=(number,)) for number in order]
@@ -310,34 +315,42 @@ class TensorFlowTest(rank_base.RankBase):
             return tf.function(compiled)(x)
 
         traced = tf.function(lambda x: by_xla(compiled)(x))
-        for function, name in [(by_xla(compiled), "compiled"), (by_xla(outer), "compiled"),
-                               (traced, "compiled"), (by_xla(hvd.size_op), ".*")]:
-            with self.assertRaisesRegex(tf.errors.InvalidArgumentError,
-                                        f"Horovod[A-Z][a-z]+ in the function '{name}': XLA cannot"):
+        for function, name in [
+            (by_xla(compiled), "compiled"),
+            (by_xla(outer), "compiled"),
+            (traced, "compiled"),
+            (by_xla(hvd.size_op), ".*"),
+        ]:
+            with self.assertRaisesRegex(
+                tf.errors.InvalidArgumentError, f"Horovod[A-Z][a-z]+ in the function '{name}': XLA cannot"
+            ):
                 # Nothing is computed: the error comes from the trace.
                 function.get_concrete_function(*[tf.ones(2)] * (name != ".*"))
         self.same(by_xla(compiled, False)(tf.ones(2)), numpy.full(2, 2.0))
         self.assertIs(hvd.is_homogeneous(), True)
 
     def test_wrong_arguments_are_refused(self):
-        for call in [lambda: hvd.allreduce(tf.ones(2), prescale_factor=0.0),
-                     lambda: hvd.allreduce(tf.ones(2, tf.complex64), op=hvd.Min),
-                     lambda: hvd.allreduce(tf.constant("text")),
-                     lambda: hvd.allreduce(tf.ones(2), average=True, op=hvd.Sum),
-                     lambda: hvd.grouped_allreduce(tf.ones(2)),
-                     lambda: hvd.grouped_allgather([]),
-                     lambda: hvd.allreduce(tf.ones(2), process_set=hvd.ProcessSet([0]))]:
+        for call in [
+            lambda: hvd.allreduce(tf.ones(2), prescale_factor=0.0),
+            lambda: hvd.allreduce(tf.ones(2, tf.complex64), op=hvd.Min),
+            lambda: hvd.allreduce(tf.constant("text")),
+            lambda: hvd.allreduce(tf.ones(2), average=True, op=hvd.Sum),
+            lambda: hvd.grouped_allreduce(tf.ones(2)),
+            lambda: hvd.grouped_allgather([]),
+            lambda: hvd.allreduce(tf.ones(2), process_set=hvd.ProcessSet([0])),
+        ]:
             with self.assertRaises(ValueError):
                 call()
         for call, words in [
-                (lambda: hvd.alltoall(tf.ones(2), splits=2), "splits is 2; give whole"),
-                (lambda: hvd.alltoall(tf.ones(2), splits="ab"), "splits is 'ab'; give whole"),
-                (lambda: hvd.alltoall(tf.ones(2), splits=[1.5]), r"splits is \[1.5\]; give whole"),
-                (lambda: hvd.allreduce(tf.ones(2), postscale_factor="x"), "factor is 'x', a str"),
-                (lambda: hvd.allreduce(tf.sparse.from_dense([[1.0]])), "not a SparseTensor"),
-                (lambda: hvd.allreduce(None), "not a NoneType"),
-                (lambda: hvd.broadcast_variables([1.0], 0), "and not a float"),
-                (lambda: hvd.broadcast_variables([tf.ones(1)], 0), "and not a EagerTensor")]:
+            (lambda: hvd.alltoall(tf.ones(2), splits=2), "splits is 2; give whole"),
+            (lambda: hvd.alltoall(tf.ones(2), splits="ab"), "splits is 'ab'; give whole"),
+            (lambda: hvd.alltoall(tf.ones(2), splits=[1.5]), r"splits is \[1.5\]; give whole"),
+            (lambda: hvd.allreduce(tf.ones(2), postscale_factor="x"), "factor is 'x', a str"),
+            (lambda: hvd.allreduce(tf.sparse.from_dense([[1.0]])), "not a SparseTensor"),
+            (lambda: hvd.allreduce(None), "not a NoneType"),
+            (lambda: hvd.broadcast_variables([1.0], 0), "and not a float"),
+            (lambda: hvd.broadcast_variables([tf.ones(1)], 0), "and not a EagerTensor"),
+        ]:
             with self.assertRaisesRegex(ValueError, words):
                 call()
         with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "a scalar has no rows"):
@@ -354,23 +367,27 @@ class TensorFlowTest(rank_base.RankBase):
 
     def test_names_are_where_scripts_import_them_from(self):
         for module, names in {
-                "mpi_ops": "Sum handle_average_backwards_compatibility check_num_rank_power_of_2 _allreduce "
-                           "_grouped_allreduce _alltoall_grad _executing_eagerly num_rank_is_power_2 "
-                           "gpu_available",
-                "util": "vars_to_refs refs_to_vars _executing_eagerly",
-                "gradient_aggregation": "LocalGradientAggregationHelper get_not_none_from_list size_op "
-                                        "apply_op_to_not_none_tensors",
-                "gradient_aggregation_eager": "LocalGradientAggregationHelperEager",
-                "functions": "broadcast_variables broadcast_object allgather broadcast broadcast_ rank size "
-                             "_executing_eagerly", "compression": "Compression",
-                "sync_batch_norm": "SyncBatchNormalization Sum rank size",
-                "elastic": "TensorFlowState run"}.items():
+            "mpi_ops": "Sum handle_average_backwards_compatibility check_num_rank_power_of_2 _allreduce "
+            "_grouped_allreduce _alltoall_grad _executing_eagerly num_rank_is_power_2 "
+            "gpu_available",
+            "util": "vars_to_refs refs_to_vars _executing_eagerly",
+            "gradient_aggregation": "LocalGradientAggregationHelper get_not_none_from_list size_op "
+            "apply_op_to_not_none_tensors",
+            "gradient_aggregation_eager": "LocalGradientAggregationHelperEager",
+            "functions": "broadcast_variables broadcast_object allgather broadcast broadcast_ rank size "
+            "_executing_eagerly",
+            "compression": "Compression",
+            "sync_batch_norm": "SyncBatchNormalization Sum rank size",
+            "elastic": "TensorFlowState run",
+        }.items():
             for name in names.split():
                 self.assertTrue(hasattr(IMPORTED[module], name), f"{module}.{name}")
-        for name in ("LocalGradientAggregationHelper LocalGradientAggregationHelperEager vars_to_refs "
-                     "refs_to_vars split_list check_num_rank_power_of_2 _allreduce _LegacyOptimizer "
-                     "handle_average_backwards_compatibility _executing_eagerly _grouped_allreduce "
-                     "_make_allreduce_grads_fn").split():
+        for name in (
+            "LocalGradientAggregationHelper LocalGradientAggregationHelperEager vars_to_refs "
+            "refs_to_vars split_list check_num_rank_power_of_2 _allreduce _LegacyOptimizer "
+            "handle_average_backwards_compatibility _executing_eagerly _grouped_allreduce "
+            "_make_allreduce_grads_fn"
+        ).split():
             self.assertIn(name, IMPORTED)
         mpi_ops = hvd.mpi_ops
         for name in mpi_ops.__all__:
@@ -381,8 +398,10 @@ class TensorFlowTest(rank_base.RankBase):
         self.assertIs(hvd.refs_to_vars(refs)[1][0], variables[1][0])
         grads = [tf.constant(1.0), None]
         self.assertEqual(hvd.gradient_aggregation.get_not_none_from_list(grads), grads[:1])
-        self.assertEqual([one and float(one) for one in (
-            hvd.gradient_aggregation.apply_op_to_not_none_tensors(tf.add, grads, 2.0))], [3.0, None])
+        self.assertEqual(
+            [one and float(one) for one in (hvd.gradient_aggregation.apply_op_to_not_none_tensors(tf.add, grads, 2.0))],
+            [3.0, None],
+        )
         self.assertEqual(float(mpi_ops._allreduce(tf.constant(2.0))), 2 * self.size)
         two = mpi_ops._grouped_allreduce([tf.constant(1.0), tf.constant(2.0)], "named", hvd.Max)
         self.assertEqual([float(one) for one in two], [1.0, 2.0])
@@ -411,8 +430,9 @@ class TensorFlowTest(rank_base.RankBase):
             self.assertFalse(os.path.exists(folder))
 
     def test_a_tensorflow_without_asynchronous_kernels_needs_a_compiler(self):
-        with tempfile.TemporaryDirectory() as cache, \
-                mock.patch.dict(os.environ, XDG_CACHE_HOME=cache, CXX="/nonexistent/g++"):
+        with tempfile.TemporaryDirectory() as cache, mock.patch.dict(
+            os.environ, XDG_CACHE_HOME=cache, CXX="/nonexistent/g++"
+        ):
             if tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 13):
                 _compiled.load()  # compiles nothing
                 self.assertEqual(os.listdir(cache), [])
@@ -431,12 +451,13 @@ class TensorFlowTest(rank_base.RankBase):
         if self.rank > 0:
             return
         for said, words in [
-                ("import sys; sys.modules['tensorflow'] = None", "needs TensorFlow.*pip install"),
-                ("import sys, types; sys.modules['tensorflow'] = types.ModuleType('tensorflow')",
-                 "2.4 or later.*is none")]:
+            ("import sys; sys.modules['tensorflow'] = None", "needs TensorFlow.*pip install"),
+            ("import sys, types; sys.modules['tensorflow'] = types.ModuleType('tensorflow')", "2.4 or later.*is none"),
+        ]:
             for module in ("horovod.tensorflow", "horovod.tensorflow.keras"):
-                done = subprocess.run([sys.executable, "-c", f"{said}; import {module}"],
-                                      capture_output=True, text=True, timeout=240)
+                done = subprocess.run(
+                    [sys.executable, "-c", f"{said}; import {module}"], capture_output=True, text=True, timeout=240
+                )
                 self.assertRegex(done.stderr.strip().splitlines()[-1], f"^ImportError: .*{words}")
 
 
@@ -447,8 +468,9 @@ class TensorFlowGradientTableTest(gradient_table.GradientTableCase):
         def run(*tensors):
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
-                loss = tf.add_n([tf.reduce_sum(each * factor)
-                                 for each, factor in zip(function(list(tensors)), factors)])
+                loss = tf.add_n(
+                    [tf.reduce_sum(each * factor) for each, factor in zip(function(list(tensors)), factors)]
+                )
             return tape.gradient(loss, list(tensors))
 
         for each in (run, tf.function(run)):

@@ -38,8 +38,14 @@ class TrainingTest(rank_base.RankBase):
         with tf.GradientTape() as tape:
             want_loss = loss(everything)
         want = tape.gradient(want_loss, [w, b])
-        for keywords in [{}, {"groups": 1}, {"groups": [[w, b]]}, {"num_groups": 2},
-                         {"gradient_predivide_factor": 3.0}]:
+        for keywords in [
+            {},
+            {"groups": 1},
+            {"groups": [[w, b]]},
+            {"num_groups": 2},
+            {"gradient_predivide_factor": 3.0},
+        ]:
+
             def gradient():
                 with tf.GradientTape() as tape:
                     mine = loss(x)
@@ -98,8 +104,7 @@ class TrainingTest(rank_base.RankBase):
         self.assertIs(shared[0][0], w)
         numpy.testing.assert_array_equal(shared[0][1], [everybody] * 2)
         mine = tf.ones(2) * (self.rank + 1.0)
-        reduce = hvd._make_allreduce_grads_fn("name", "", "", hvd.Compression.none, False, hvd.Sum, 1.0,
-                                              None)
+        reduce = hvd._make_allreduce_grads_fn("name", "", "", hvd.Compression.none, False, hvd.Sum, 1.0, None)
         for function in (tape._allreduce_grads, reduce):
             got = function([mine, None], [w, own])
             numpy.testing.assert_array_equal(got[0], [everybody] * 2)
@@ -125,15 +130,19 @@ class TrainingTest(rank_base.RankBase):
         with tf.GradientTape(persistent=True) as tape:
             loss = 2 * w
         never = hvd.ProcessSet(range(self.size + 1))
-        for call in (lambda: hvd.DistributedGradientTape(tape, process_set=never),
-                     lambda: hvd.PartialDistributedGradientTape(tape, process_set=never),
-                     lambda: hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), process_set=never)):
+        for call in (
+            lambda: hvd.DistributedGradientTape(tape, process_set=never),
+            lambda: hvd.PartialDistributedGradientTape(tape, process_set=never),
+            lambda: hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), process_set=never),
+        ):
             with self.assertRaisesRegex(ValueError, "was not added|does not exist|not registered"):
                 call()
         if self.size > 1:
             added = hvd.add_process_set([0])
-            tapes = [hvd.DistributedGradientTape(tape, process_set=added, scale_local_gradients=scale)
-                     for scale in (True, False)]
+            tapes = [
+                hvd.DistributedGradientTape(tape, process_set=added, scale_local_gradients=scale)
+                for scale in (True, False)
+            ]
             hvd.remove_process_set(added)
             for one in tapes:
                 one.register_local_source(w)
@@ -153,8 +162,7 @@ class TrainingTest(rank_base.RankBase):
             return tape.gradient(loss, weights), ours.gradient(loss, [*weights, table])
 
         for limits, nodes in [((4 << 20, 16 << 20), 1), ((1000, 16 << 20), 2), ((1000, 40), 3)]:
-            with mock.patch.multiple(_reduction, _LIMITS_ON_ONE_HOST=limits,
-                                     _LIMITS_BETWEEN_HOSTS=limits):
+            with mock.patch.multiple(_reduction, _LIMITS_ON_ONE_HOST=limits, _LIMITS_BETWEEN_HOSTS=limits):
                 function = tf.function(both)
                 # The reduction does not change gradients to which other code has a reference.
                 for _ in range(2):
@@ -164,48 +172,50 @@ class TrainingTest(rank_base.RankBase):
                     for grad in reduced[:4]:
                         numpy.testing.assert_array_equal(grad, self.size * (self.size + 1) + 0 * grad)
                     numpy.testing.assert_array_equal(
-                        tf.convert_to_tensor(reduced[4])[:, 0], [0, self.size, self.size, 0])
+                        tf.convert_to_tensor(reduced[4])[:, 0], [0, self.size, self.size, 0]
+                    )
                 graph = function.get_concrete_function().graph.as_graph_def()
                 self.assertEqual(sum(node.op == "HorovodAllreduce" for node in graph.node), nodes)
 
     def test_partial_tapes_and_embeddings(self):
         table, dense = tf.keras.layers.Embedding(5, 2), tf.keras.layers.Dense(1)
-        model = tf.keras.Sequential([tf.keras.Input((2,), dtype="int32"), table,
-                                     tf.keras.layers.Flatten(), dense])
+        model = tf.keras.Sequential([tf.keras.Input((2,), dtype="int32"), table, tf.keras.layers.Flatten(), dense])
         rows = tf.constant([[self.rank % 5, 4]])
         model(rows)
         hvd.broadcast_variables(model.trainable_variables, 0)
         for dense_too in [False, True]:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_sum(model(rows))
-            ours = hvd.PartialDistributedGradientTape(tape, local_layers=dense, op=hvd.Sum,
-                                                      sparse_as_dense=dense_too,
-                                                      scale_local_gradients=False)
+            ours = hvd.PartialDistributedGradientTape(
+                tape, local_layers=dense, op=hvd.Sum, sparse_as_dense=dense_too, scale_local_gradients=False
+            )
             variables = [getattr(one, "value", one) for one in model.trainable_variables]
-            variables = [one if isinstance(one, tf.Variable) else two
-                         for one, two in zip(variables, model.trainable_variables)]
+            variables = [
+                one if isinstance(one, tf.Variable) else two for one, two in zip(variables, model.trainable_variables)
+            ]
             got = ours.gradient(loss, variables)
             self.assertEqual(isinstance(got[0], tf.IndexedSlices), not dense_too)
             touched = tf.convert_to_tensor(got[0]).numpy()[4]
-            numpy.testing.assert_allclose(touched, self.size * variables[1].numpy()[2:, 0],
-                                          rtol=1e-5)
+            numpy.testing.assert_allclose(touched, self.size * variables[1].numpy()[2:, 0], rtol=1e-5)
             numpy.testing.assert_allclose(got[2], [1.0])
-        for call in [lambda: hvd.DistributedGradientTape(3),
-                     lambda: hvd.DistributedGradientTape(tape, groups=0),
-                     lambda: hvd.DistributedGradientTape(tape, gradient_predivide_factor=0.0),
-                     lambda: hvd.DistributedGradientTape(tape, gradient_predivide_factor="2"),
-                     lambda: hvd.DistributedGradientTape(tape, compression="fp16"),
-                     lambda: hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(
-                         0.1), compression="fp16"),
-                     lambda: hvd.PartialDistributedGradientTape(tape, local_layers=[3])]:
+        for call in [
+            lambda: hvd.DistributedGradientTape(3),
+            lambda: hvd.DistributedGradientTape(tape, groups=0),
+            lambda: hvd.DistributedGradientTape(tape, gradient_predivide_factor=0.0),
+            lambda: hvd.DistributedGradientTape(tape, gradient_predivide_factor="2"),
+            lambda: hvd.DistributedGradientTape(tape, compression="fp16"),
+            lambda: hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(0.1), compression="fp16"),
+            lambda: hvd.PartialDistributedGradientTape(tape, local_layers=[3]),
+        ]:
             with self.assertRaises(ValueError):
                 call()
 
     def test_batch_normalization_of_all_ranks(self):
         count = 4 + 2 * self.rank  # ranks have different numbers of samples
         x = points(self.rank, 4 + 2 * (self.size - 1))[:count]
-        everything = numpy.concatenate([points(rank, 4 + 2 * (self.size - 1))[: 4 + 2 * rank]
-                                        for rank in range(self.size)])
+        everything = numpy.concatenate(
+            [points(rank, 4 + 2 * (self.size - 1))[: 4 + 2 * rank] for rank in range(self.size)]
+        )
         weights = numpy.cos(numpy.arange(everything.size)).reshape(everything.shape)
         first = sum(4 + 2 * rank for rank in range(self.rank))
         ours, alone = hvd.SyncBatchNormalization(), tf.keras.layers.BatchNormalization()
@@ -219,8 +229,9 @@ class TrainingTest(rank_base.RankBase):
                 got = tf.reduce_sum(output * weights[first : first + count])
             numpy.testing.assert_allclose(tape.gradient(got, got_x), want_grad, atol=2e-4)
         for name in ("moving_mean", "moving_variance"):
-            numpy.testing.assert_allclose(numpy.asarray(getattr(ours, name)),
-                                          numpy.asarray(getattr(alone, name)), atol=1e-4)
+            numpy.testing.assert_allclose(
+                numpy.asarray(getattr(ours, name)), numpy.asarray(getattr(alone, name)), atol=1e-4
+            )
         numpy.testing.assert_allclose(ours(x, training=False), alone(x, training=False), atol=1e-4)
         with self.assertRaisesRegex(ValueError, "fused"):
             hvd.SyncBatchNormalization(fused=True)
@@ -247,7 +258,8 @@ class TrainingTest(rank_base.RankBase):
             self.assertGreater(len(optimizer.compute_gradients(loss)), 0)
             hooks = [hvd.BroadcastGlobalVariablesHook(0), v1.train.StopAtStepHook(last_step=4)]
             with v1.train.MonitoredTrainingSession(
-                    checkpoint_dir=folder if self.rank == 0 else None, hooks=hooks) as session:
+                checkpoint_dir=folder if self.rank == 0 else None, hooks=hooks
+            ) as session:
                 while not session.should_stop():
                     weights = session.run([step, w], {x: points(self.rank)})[1]
                     if session.should_stop():
@@ -258,9 +270,9 @@ class TrainingTest(rank_base.RankBase):
 
     def test_graphs_with_several_passes_per_step(self):
         with tf.Graph().as_default():
-            optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1),
-                                                 backward_passes_per_step=2,
-                                                 average_aggregated_gradients=True)
+            optimizer = hvd.DistributedOptimizer(
+                v1.train.GradientDescentOptimizer(0.1), backward_passes_per_step=2, average_aggregated_gradients=True
+            )
             loss, step, w, x = self.graph(optimizer)
             start = hvd.broadcast_global_variables(0)
             with v1.Session() as session:
@@ -273,8 +285,7 @@ class TrainingTest(rank_base.RankBase):
                     session.run(step, {x: points(self.rank)})
                 numpy.testing.assert_allclose(session.run(w), self.weights_alone(2, 0.1), rtol=1e-4)
         with self.assertRaisesRegex(ValueError, "backward_passes_per_step"):
-            hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1),
-                                     backward_passes_per_step=0)
+            hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(0.1), backward_passes_per_step=0)
 
     def test_graphs_with_local_variables_and_infinite_gradients(self):
         everybody = sum(range(1, self.size + 1))
@@ -284,11 +295,14 @@ class TrainingTest(rank_base.RankBase):
                 own = v1.get_variable("own", initializer=tf.ones([]))
                 table = v1.get_variable("table", initializer=tf.ones([self.size, 1]))
                 factor = v1.placeholder(tf.float32, [])
-                loss = factor * (tf.reduce_sum(shared) + own + tf.reduce_sum(
-                    tf.gather(table, [self.rank])))
+                loss = factor * (tf.reduce_sum(shared) + own + tf.reduce_sum(tf.gather(table, [self.rank])))
                 optimizer = hvd.DistributedOptimizer(
-                    v1.train.GradientDescentOptimizer(1.0), op=hvd.Sum, sparse_as_dense=True,
-                    backward_passes_per_step=passes, scale_local_gradients=scale)
+                    v1.train.GradientDescentOptimizer(1.0),
+                    op=hvd.Sum,
+                    sparse_as_dense=True,
+                    backward_passes_per_step=passes,
+                    scale_local_gradients=scale,
+                )
                 self.assertIs(optimizer.process_set, hvd.global_process_set)
                 optimizer.register_local_var(own)
                 pairs = optimizer.compute_gradients(loss, [shared, own, table])
@@ -299,10 +313,8 @@ class TrainingTest(rank_base.RankBase):
                     for number in [numpy.inf] * passes + [self.rank + 1.0] * passes:
                         got = session.run(grads, {factor: number})
             numpy.testing.assert_allclose(got[0], [passes * everybody] * 2)
-            numpy.testing.assert_allclose(
-                got[1], passes * (self.rank + 1) / (self.size if scale else 1), rtol=1e-6)
-            numpy.testing.assert_allclose(
-                got[2][:, 0], [passes * (rank + 1.0) for rank in range(self.size)])
+            numpy.testing.assert_allclose(got[1], passes * (self.rank + 1) / (self.size if scale else 1), rtol=1e-6)
+            numpy.testing.assert_allclose(got[2][:, 0], [passes * (rank + 1.0) for rank in range(self.size)])
 
     def test_local_variables_beside_adasum(self):
         with tf.Graph().as_default():
@@ -310,8 +322,7 @@ class TrainingTest(rank_base.RankBase):
             own = v1.get_variable("own", initializer=tf.zeros([]))
             optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum)
             optimizer.register_local_var(own)
-            step = optimizer.minimize(tf.reduce_sum(shared) + own * (self.rank + 1.0),
-                                      var_list=[shared, own])
+            step = optimizer.minimize(tf.reduce_sum(shared) + own * (self.rank + 1.0), var_list=[shared, own])
             with v1.Session() as session:
                 session.run(v1.global_variables_initializer())
                 session.run(step)
@@ -335,7 +346,8 @@ class TrainingTest(rank_base.RankBase):
             applied = []
             for step in (1.0, 3.0):
                 grads = helper.compute_gradients(
-                    [tf.constant([step, 0.0]), tf.constant(step), None], [shared, own, own])
+                    [tf.constant([step, 0.0]), tf.constant(step), None], [shared, own, own]
+                )
                 helper.apply_gradients(lambda: applied.append(step))
             self.assertEqual(applied, [3.0])
             numpy.testing.assert_allclose(grads[0], [2.0 * self.size, 0.0])
@@ -354,8 +366,7 @@ class TrainingTest(rank_base.RankBase):
         for passes, momentum in [(1, 0.9), (2, 0.0)]:
             with tf.Graph().as_default():
                 plain = v1.train.MomentumOptimizer(0.1, momentum)
-                optimizer = hvd.DistributedOptimizer(plain, op=hvd.Adasum,
-                                                     backward_passes_per_step=passes)
+                optimizer = hvd.DistributedOptimizer(plain, op=hvd.Adasum, backward_passes_per_step=passes)
                 loss, step, w, x = self.graph(optimizer)
                 start = hvd.broadcast_global_variables(0)
                 with v1.Session() as session:
@@ -393,12 +404,12 @@ class TrainingTest(rank_base.RankBase):
                 session.run(change)
                 self.assertEqual(session.run(old), self.rank + 1)
                 state.restore()
-                self.assertEqual([list(session.run(w)), session.run(old), state.batch],
-                                 [[self.rank] * 2, self.rank, self.rank])
+                self.assertEqual(
+                    [list(session.run(w)), session.run(old), state.batch], [[self.rank] * 2, self.rank, self.rank]
+                )
                 session.run(change)
                 state.sync()
-                self.assertEqual([list(session.run(w)), session.run(old), state.batch],
-                                 [[1.0, 1.0], 1.0, 0])
+                self.assertEqual([list(session.run(w)), session.run(old), state.batch], [[1.0, 1.0], 1.0, 0])
                 session.run(change)
                 state.commit()
                 session.run(change)

@@ -16,8 +16,13 @@ def train(epochs: int) -> float:
     # Like most scripts, this one uses the variable of the original optimizer again.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
     optimizer = hvd.DistributedOptimizer(
-        optimizer, named_parameters=model.named_parameters(), compression=hvd.Compression.fp16,
-        op=hvd.Average, backward_passes_per_step=2, groups=2)
+        optimizer,
+        named_parameters=model.named_parameters(),
+        compression=hvd.Compression.fp16,
+        op=hvd.Average,
+        backward_passes_per_step=2,
+        groups=2,
+    )
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_parameters(model.named_parameters(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)

@@ -28,18 +28,36 @@ def environment(python, folder, package):
     """An interpreter with the package and the packages of `python`."""
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
     made = folder / "bin/python3"
-    places = [subprocess.run([each, "-c", code], capture_output=True, text=True, check=True).stdout
-              for each, code in [
-                  (made, "import sysconfig; print(sysconfig.get_path('purelib'))"),
-                  (python, "import sys; print(*[p for p in sys.path if 'packages' in p], sep='\\n')")]]
+    places = [
+        subprocess.run([each, "-c", code], capture_output=True, text=True, check=True).stdout
+        for each, code in [
+            (made, "import sysconfig; print(sysconfig.get_path('purelib'))"),
+            (python, "import sys; print(*[p for p in sys.path if 'packages' in p], sep='\\n')"),
+        ]
+    ]
     pathlib.Path(places[0].strip(), "seen.pth").write_text(f"{package}\n{places[1]}")
     return made
 
 
 def check(mypy, python, folder, script):
     done = subprocess.run(
-        [mypy, "-m", "mypy", "--strict", "--no-pretty", "--python-executable", python, "--cache-dir",
-         folder / "cache", script], capture_output=True, text=True, check=False, cwd=folder)
+        [
+            mypy,
+            "-m",
+            "mypy",
+            "--strict",
+            "--no-pretty",
+            "--python-executable",
+            python,
+            "--cache-dir",
+            folder / "cache",
+            script,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -51,8 +69,7 @@ def main(mypy, package, *pythons):
             code, said = check(mypy, seeing, folder, HERE / "typed_script.py")
             assert code == 0, said
             wrong = folder / "wrong.py"
-            wrong.write_text("import horovod\nimport horovod.torch as hvd\nimport torch\n"
-                             + "\n".join(WRONG) + "\n")
+            wrong.write_text("import horovod\nimport horovod.torch as hvd\nimport torch\n" + "\n".join(WRONG) + "\n")
             code, said = check(mypy, seeing, folder, wrong)
             heard = {int(line.split(":")[1]): line for line in said.splitlines() if ": error:" in line}
             for number, (line, words) in enumerate(WRONG.items(), 4):

@@ -2,6 +2,7 @@
 
 Usage: crowd_test.py /path/to/horovod-rendezvous
 """
+
 import contextlib
 import resource
 import socket
@@ -47,7 +48,10 @@ class CrowdTest(unittest.TestCase):
             file.write(SECRET)
         self.server = subprocess.Popen(
             [SERVER, "--listen", "127.0.0.1:0", "--token-file", token, "--open-monitor"],
-            stdout=subprocess.PIPE, text=True, **more)
+            stdout=subprocess.PIPE,
+            text=True,
+            **more,
+        )
         self.addCleanup(self.end)
         self.port = int(self.server.stdout.readline().rsplit(":", 1)[1])
         self.good = Connection(self.port)
@@ -69,8 +73,7 @@ class CrowdTest(unittest.TestCase):
 
     def metric(self, name):
         _, body = self.good.request("GET", "/metrics")
-        return float(dict(line.rsplit(" ", 1) for line in body.decode().splitlines())
-                     ["horovod_rendezvous_" + name])
+        return float(dict(line.rsplit(" ", 1) for line in body.decode().splitlines())["horovod_rendezvous_" + name])
 
     def await_connections(self, count, seconds):
         deadline = time.monotonic() + seconds
@@ -134,7 +137,7 @@ class CrowdTest(unittest.TestCase):
             for each in slow:
                 # On a slow machine a round may take longer than the time limit for these connections.
                 with contextlib.suppress(ConnectionError):
-                    each.send(head[sent % len(head):][:1])
+                    each.send(head[sent % len(head) :][:1])
             sent += 1
             self.assertLess(self.slowest(20), 8)
         # The server closes a connection without a signed request after 10 s, also one that sends bytes.
@@ -146,8 +149,15 @@ class CrowdTest(unittest.TestCase):
     def test_clients_that_die_in_the_middle_of_a_request(self):
         self.start()
         for i, each in enumerate(self.open(300)):
-            each.sendall((b"GET /v1/hello HT", b"GET /v1/hello HTTP/1.1\r\nHvd-Nonce: " + b"1" * 32
-                          + b"\r\n\r\nPUT /v1/keys/k HTTP/1.1\r\nContent-Len", b"")[i % 3])
+            each.sendall(
+                (
+                    b"GET /v1/hello HT",
+                    b"GET /v1/hello HTTP/1.1\r\nHvd-Nonce: "
+                    + b"1" * 32
+                    + b"\r\n\r\nPUT /v1/keys/k HTTP/1.1\r\nContent-Len",
+                    b"",
+                )[i % 3]
+            )
             # With this option, close() resets the connection, like a host that went down.
             each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             each.close()

@@ -19,7 +19,7 @@ import urllib.request
 import etcd_loss_test
 from etcd_loss_test import ETCD, EtcdLossTest
 
-PASSWORD = "opensesame:%\"ä"
+PASSWORD = 'opensesame:%"ä'
 PREFIX = "/jobs/"
 
 
@@ -39,17 +39,34 @@ class EtcdAccessTest(EtcdLossTest):
     def start_etcd(self):
         client = f"{self.scheme}://127.0.0.1:{self.etcd_port}"
         peer = f"http://127.0.0.1:{self.peer_port}"
-        self.start("etcd", [ETCD, "--data-dir", os.path.join(self.folder, "data"),
-                            "--listen-client-urls", client, "--advertise-client-urls", client,
-                            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                            "--initial-cluster", f"default={peer}", *self.etcd_flags()])
+        self.start(
+            "etcd",
+            [
+                ETCD,
+                "--data-dir",
+                os.path.join(self.folder, "data"),
+                "--listen-client-urls",
+                client,
+                "--advertise-client-urls",
+                client,
+                "--listen-peer-urls",
+                peer,
+                "--initial-advertise-peer-urls",
+                peer,
+                "--initial-cluster",
+                f"default={peer}",
+                *self.etcd_flags(),
+            ],
+        )
 
     def ask_etcd(self, path, *, token=None, **body):
         """Sends a request to etcd itself, and repeats it until etcd answers."""
         deadline = time.monotonic() + 60
         request = urllib.request.Request(
-            f"{self.scheme}://127.0.0.1:{self.etcd_port}/v3/{path}", json.dumps(body).encode(),
-            {"Authorization": token} if token else {})
+            f"{self.scheme}://127.0.0.1:{self.etcd_port}/v3/{path}",
+            json.dumps(body).encode(),
+            {"Authorization": token} if token else {},
+        )
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=10, context=self.context()) as answer:
@@ -68,16 +85,38 @@ class EtcdAccessTest(EtcdLossTest):
         return path
 
     def serve(self, *flags, address="etcd", host="127.0.0.1"):
-        self.start("server", [etcd_loss_test.SERVER, "--listen", f"127.0.0.1:{self.port}",
-                              "--token-file", self.token, "--backend",
-                              f"{address}://{host}:{self.etcd_port}{PREFIX}", *flags])
+        self.start(
+            "server",
+            [
+                etcd_loss_test.SERVER,
+                "--listen",
+                f"127.0.0.1:{self.port}",
+                "--token-file",
+                self.token,
+                "--backend",
+                f"{address}://{host}:{self.etcd_port}{PREFIX}",
+                *flags,
+            ],
+        )
 
     def refused(self, *flags, address="etcd"):
         """The one sentence that a server prints when it does not start."""
         ended = subprocess.run(
-            [etcd_loss_test.SERVER, "--listen", "127.0.0.1:0", "--token-file", self.token,
-             "--backend", f"{address}://127.0.0.1:{self.etcd_port}{PREFIX}", *flags],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+            [
+                etcd_loss_test.SERVER,
+                "--listen",
+                "127.0.0.1:0",
+                "--token-file",
+                self.token,
+                "--backend",
+                f"{address}://127.0.0.1:{self.etcd_port}{PREFIX}",
+                *flags,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )
         self.assertIn(ended.returncode, (1, 2), ended.stdout)
         # On a busy machine, the server also reports attempts that take some seconds.
         said = [line for line in ended.stdout.splitlines() if "it is tried for" not in line]
@@ -129,12 +168,11 @@ class UsersTest(EtcdAccessTest):
     def issue_jwt(self, ttl):
         """Starts etcd anew with tokens that name their revision of the users, and expire after `ttl`."""
         key = os.path.join(self.folder, "jwt")
-        subprocess.run(["openssl", "genrsa", "-out", f"{key}.key", "2048"], check=True,
-                       capture_output=True)
-        subprocess.run(["openssl", "rsa", "-in", f"{key}.key", "-pubout", "-out", f"{key}.pub"],
-                       check=True, capture_output=True)
-        self.tokens = ["--auth-token", f"jwt,pub-key={key}.pub,priv-key={key}.key,sign-method=RS256,"
-                       f"ttl={ttl}"]
+        subprocess.run(["openssl", "genrsa", "-out", f"{key}.key", "2048"], check=True, capture_output=True)
+        subprocess.run(
+            ["openssl", "rsa", "-in", f"{key}.key", "-pubout", "-out", f"{key}.pub"], check=True, capture_output=True
+        )
+        self.tokens = ["--auth-token", f"jwt,pub-key={key}.pub,priv-key={key}.key,sign-method=RS256,ttl={ttl}"]
         self.kill("etcd")
         self.start_etcd()
 
@@ -147,8 +185,11 @@ class UsersTest(EtcdAccessTest):
             self.ask_etcd("auth/user/add", name=user, password=password)
             self.ask_etcd("auth/role/add", name=role)
             self.ask_etcd("auth/user/grant", user=user, role=role)
-        self.ask_etcd("auth/role/grant", name="jobs", perm={
-            "permType": "READWRITE", "key": b64(PREFIX), "range_end": b64(PREFIX[:-1] + "0")})
+        self.ask_etcd(
+            "auth/role/grant",
+            name="jobs",
+            perm={"permType": "READWRITE", "key": b64(PREFIX), "range_end": b64(PREFIX[:-1] + "0")},
+        )
         self.ask_etcd("auth/enable")
 
     def test_a_job_of_a_user(self):
@@ -158,8 +199,10 @@ class UsersTest(EtcdAccessTest):
         self.keeps_a_job("--etcd-user-file", self.users)
         self.assertIn("name a file with USER:PASSWORD by --etcd-user-file", self.refused())
         wrong = self.file("wrong", "job:guess\n")
-        self.assertIn("invalid user ID or password; check the user and the password in "
-                      "--etcd-user-file", self.refused("--etcd-user-file", wrong))
+        self.assertIn(
+            "invalid user ID or password; check the user and the password in --etcd-user-file",
+            self.refused("--etcd-user-file", wrong),
+        )
 
     def test_a_token_of_an_earlier_revision_and_one_that_expired(self):
         self.issue_jwt("2s")
@@ -177,8 +220,7 @@ class UsersTest(EtcdAccessTest):
         """A server in mid-job, from which `take` takes its permission and to which `give` returns it."""
         take()
         answers = []
-        waiting = threading.Thread(
-            target=lambda: answers.append(client.call("PUT", "/v1/keys/k", b"1")[0]))
+        waiting = threading.Thread(target=lambda: answers.append(client.call("PUT", "/v1/keys/k", b"1")[0]))
         waiting.start()
         self.await_words(words + "; requests wait until etcd accepts them from user 'job'")
         self.assertEqual(answers, [])
@@ -193,12 +235,18 @@ class UsersTest(EtcdAccessTest):
         client = self.client("a")
         self.assertEqual(client.call("PUT", "/v1/keys/k", b"0")[0], 200)
         role = {"name": "job", "role": "jobs"}
-        self.waits_while(client, "permission denied",
-                         lambda: self.as_root("auth/user/revoke", **role),
-                         lambda: self.as_root("auth/user/grant", user="job", role="jobs"))
-        self.waits_while(client, "check the user and the password in --etcd-user-file",
-                         lambda: self.as_root("auth/user/changepw", name="job", password="other"),
-                         lambda: self.as_root("auth/user/changepw", name="job", password=PASSWORD))
+        self.waits_while(
+            client,
+            "permission denied",
+            lambda: self.as_root("auth/user/revoke", **role),
+            lambda: self.as_root("auth/user/grant", user="job", role="jobs"),
+        )
+        self.waits_while(
+            client,
+            "check the user and the password in --etcd-user-file",
+            lambda: self.as_root("auth/user/changepw", name="job", password="other"),
+            lambda: self.as_root("auth/user/changepw", name="job", password=PASSWORD),
+        )
         self.assertEqual(client.ask("GET", "/v1/keys/k"), (200, b"1"))
         self.as_root("auth/user/revoke", **role)
         self.assertIn("permission denied", self.refused("--etcd-user-file", self.users))
@@ -213,8 +261,10 @@ class UsersTest(EtcdAccessTest):
         self.add_users()
         waiting = threading.Thread(target=lambda: client.call("PUT", "/v1/keys/k", b"1"))
         waiting.start()
-        self.await_words("name a file with USER:PASSWORD by --etcd-user-file; requests wait until etcd "
-                         "accepts them from a client without a user")
+        self.await_words(
+            "name a file with USER:PASSWORD by --etcd-user-file; requests wait until etcd "
+            "accepts them from a client without a user"
+        )
         self.as_root("auth/disable")
         waiting.join(60)
         self.assertEqual(client.ask("GET", "/v1/keys/k"), (200, b"1"))
@@ -225,9 +275,11 @@ class UsersTest(EtcdAccessTest):
         flags = ("--etcd-user-file", self.users)
         # The kernel connects to this host at this address, which is none of the loopback's.
         self.serve(*flags, host="0.0.0.0")
-        self.await_words(f"the password in {self.users} goes unencrypted to etcd at "
-                         f"0.0.0.0:{self.etcd_port}; set up TLS in etcd, and write --backend "
-                         f"etcds://0.0.0.0:{self.etcd_port}")
+        self.await_words(
+            f"the password in {self.users} goes unencrypted to etcd at "
+            f"0.0.0.0:{self.etcd_port}; set up TLS in etcd, and write --backend "
+            f"etcds://0.0.0.0:{self.etcd_port}"
+        )
         self.assertEqual(self.client("a").call("PUT", "/v1/keys/k", b"1")[0], 200)
         self.assertEqual(self.kill("server", signal.SIGINT), 0)
         self.assertEqual(self.log("server").count("unencrypted"), 1)
@@ -236,8 +288,11 @@ class UsersTest(EtcdAccessTest):
         self.assertEqual(self.log("server").count("unencrypted"), 1)
 
     def test_files_that_hold_no_user(self):
-        for text, mode, words in (("job", 0o600, "USER:PASSWORD"), ("a:b\nc", 0o600, "USER:PASSWORD"),
-                                  (f"job:{PASSWORD}", 0o644, "chmod 600")):
+        for text, mode, words in (
+            ("job", 0o600, "USER:PASSWORD"),
+            ("a:b\nc", 0o600, "USER:PASSWORD"),
+            (f"job:{PASSWORD}", 0o644, "chmod 600"),
+        ):
             path = self.file("bad", text, mode)
             os.chmod(path, mode)
             said = self.refused("--etcd-user-file", path)
@@ -257,18 +312,43 @@ class TlsTest(EtcdAccessTest):
         """Makes name.pem and name.key in the job's folder, signed by an authority or self-signed."""
         path = os.path.join(self.folder, name)
         issuer = ["-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"] if authority else []
-        request = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-                   "-nodes", "-subj", f"/CN={name}", "-keyout", f"{path}.key"]
+        request = [
+            "openssl",
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-subj",
+            f"/CN={name}",
+            "-keyout",
+            f"{path}.key",
+        ]
         if not authority:
-            subprocess.run([*request, "-x509", "-days", "2", "-out", f"{path}.pem"], check=True,
-                           capture_output=True)
+            subprocess.run([*request, "-x509", "-days", "2", "-out", f"{path}.pem"], check=True, capture_output=True)
             return path
         subprocess.run([*request, "-out", f"{path}.csr"], check=True, capture_output=True)
-        names = self.file("names", "subjectAltName=IP:127.0.0.1\n"
-                          "extendedKeyUsage=serverAuth,clientAuth\n")
-        subprocess.run(["openssl", "x509", "-req", "-in", f"{path}.csr", "-days", "2", *issuer,
-                        "-CAcreateserial", "-extfile", names, "-out", f"{path}.pem"], check=True,
-                       capture_output=True)
+        names = self.file("names", "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+        subprocess.run(
+            [
+                "openssl",
+                "x509",
+                "-req",
+                "-in",
+                f"{path}.csr",
+                "-days",
+                "2",
+                *issuer,
+                "-CAcreateserial",
+                "-extfile",
+                names,
+                "-out",
+                f"{path}.pem",
+            ],
+            check=True,
+            capture_output=True,
+        )
         return path
 
     def etcd_flags(self):
@@ -276,8 +356,15 @@ class TlsTest(EtcdAccessTest):
             self.ca = self.certify("ca")
             self.certificates = self.certify("server", self.ca)
             self.own = self.certify("own", self.ca)
-        return ["--cert-file", self.certificates + ".pem", "--key-file", self.certificates + ".key",
-                "--trusted-ca-file", self.ca + ".pem", "--client-cert-auth"]
+        return [
+            "--cert-file",
+            self.certificates + ".pem",
+            "--key-file",
+            self.certificates + ".key",
+            "--trusted-ca-file",
+            self.ca + ".pem",
+            "--client-cert-auth",
+        ]
 
     def context(self):
         context = ssl.create_default_context(cafile=self.ca + ".pem")
@@ -289,8 +376,10 @@ class TlsTest(EtcdAccessTest):
         own = ["--etcd-cert", self.own + ".pem", "--etcd-key", self.own + ".key"]
         self.keeps_a_job(*ca, *own, address="etcds")
         other = self.certify("other")
-        self.assertRegex(self.refused("--etcd-ca", other + ".pem", *own, address="etcds"),
-                         "does not prove that it is 127.0.0.1: .*--etcd-ca")
+        self.assertRegex(
+            self.refused("--etcd-ca", other + ".pem", *own, address="etcds"),
+            "does not prove that it is 127.0.0.1: .*--etcd-ca",
+        )
         self.assertIn("wants a certificate of this side", self.refused(*ca, address="etcds"))
         self.assertIn("write --backend etcds://", self.refused(*ca))
         self.tells("etcds:// if it has TLS")
@@ -306,7 +395,8 @@ class TlsTest(EtcdAccessTest):
 def load_tests(loader, *_):
     """Only the tests of this file, without those of the base class."""
     return unittest.TestSuite(
-        case(name) for case in (UsersTest, TlsTest) for name in vars(case) if name.startswith("test_"))
+        case(name) for case in (UsersTest, TlsTest) for name in vars(case) if name.startswith("test_")
+    )
 
 
 if __name__ == "__main__":

@@ -113,15 +113,41 @@ class EtcdLossTest(unittest.TestCase):
 
     def start_etcd(self):
         client, peer = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, self.peer_port))
-        self.start("etcd", [ETCD, "--data-dir", os.path.join(self.folder, "data"),
-                            "--listen-client-urls", client, "--advertise-client-urls", client,
-                            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                            "--initial-cluster", f"default={peer}"])
+        self.start(
+            "etcd",
+            [
+                ETCD,
+                "--data-dir",
+                os.path.join(self.folder, "data"),
+                "--listen-client-urls",
+                client,
+                "--advertise-client-urls",
+                client,
+                "--listen-peer-urls",
+                peer,
+                "--initial-advertise-peer-urls",
+                peer,
+                "--initial-cluster",
+                f"default={peer}",
+            ],
+        )
 
     def start_server(self, name="server", port=None, *more):
-        self.start(name, [SERVER, "-np", "2", "--listen", f"127.0.0.1:{port or self.port}",
-                          "--token-file", self.token, "--backend",
-                          f"etcd://127.0.0.1:{self.etcd_port}", *more])
+        self.start(
+            name,
+            [
+                SERVER,
+                "-np",
+                "2",
+                "--listen",
+                f"127.0.0.1:{port or self.port}",
+                "--token-file",
+                self.token,
+                "--backend",
+                f"etcd://127.0.0.1:{self.etcd_port}",
+                *more,
+            ],
+        )
 
     def client(self, name, port=None):
         client = Client(port or self.port, name)
@@ -134,8 +160,7 @@ class EtcdLossTest(unittest.TestCase):
 
     def run_job(self, disturb):
         self.start_server()
-        workers = [multiprocessing.Process(target=work, args=(self.port, worker))
-                   for worker in range(WORKERS)]
+        workers = [multiprocessing.Process(target=work, args=(self.port, worker)) for worker in range(WORKERS)]
         for worker in workers:
             worker.start()
         client = self.client("test")
@@ -162,6 +187,7 @@ class EtcdLossTest(unittest.TestCase):
         def disturb():
             self.kill("server")
             self.start_server()
+
         client = self.run_job(disturb)
         self.assertEqual(self.kill("server", signal.SIGTERM), 0)
         self.start_server()
@@ -174,13 +200,15 @@ class EtcdLossTest(unittest.TestCase):
         def disturb():
             self.kill("etcd")
             self.start_etcd()
+
         self.run_job(disturb)
 
     def test_places_and_large_values_survive(self):
         self.start_server()
         a, b, c = (self.client(name) for name in "abc")
-        join = multiprocessing.Process(target=Client(self.port, "b").ask, args=(
-            "POST", "/v1/join?client=b&wait=30000", b'{"host":"hb"}'))
+        join = multiprocessing.Process(
+            target=Client(self.port, "b").ask, args=("POST", "/v1/join?client=b&wait=30000", b'{"host":"hb"}')
+        )
         join.start()
         place = a.ask("POST", "/v1/join?client=a&wait=30000", b'{"host":"ha"}')
         self.assertEqual(place[0], 200)
@@ -192,9 +220,10 @@ class EtcdLossTest(unittest.TestCase):
         self.kill("server")
         self.start_server()
         self.assertEqual(a.ask("POST", "/v1/join?client=a&wait=0", b'{"host":"ha"}'), place)
-        self.assertNotEqual(json.loads(b.ask("POST", "/v1/join?client=b&wait=0",
-                                             b'{"host":"hb"}')[1])["rank"],
-                            json.loads(place[1])["rank"])
+        self.assertNotEqual(
+            json.loads(b.ask("POST", "/v1/join?client=b&wait=0", b'{"host":"hb"}')[1])["rank"],
+            json.loads(place[1])["rank"],
+        )
         self.assertEqual(c.ask("POST", "/v1/join?client=c&wait=0", b'{"host":"hc"}')[0], 409)
         self.assertEqual(a.ask("GET", key_path(key)), (200, large))
 
@@ -202,12 +231,15 @@ class EtcdLossTest(unittest.TestCase):
         """docs/etcd.md: no rank is started again when the machine of the server is lost."""
         starts, losses = 60, 3
         self.start_server()
-        environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith("HOROVOD_")}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
         environment |= {"HOROVOD_STORE": f"tcp:127.0.0.1:{self.port}", "HOROVOD_JOB_SECRET": SECRET}
         # Each start of the library in these processes asks for the place and meets the other rank.
-        ranks = [subprocess.Popen([WORKER, "again-and-again", str(starts)], env=environment,
-                                  stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        ranks = [
+            subprocess.Popen(
+                [WORKER, "again-and-again", str(starts)], env=environment, stdout=subprocess.PIPE, text=True
+            )
+            for _ in range(2)
+        ]
         self.addCleanup(lambda: [(rank.kill(), rank.wait(), rank.stdout.close()) for rank in ranks])
         lines = []
         for loss in range(1, losses + 1):
@@ -221,8 +253,7 @@ class EtcdLossTest(unittest.TestCase):
         self.assertEqual([rank.wait(TIMEOUT) for rank in ranks], [0, 0])
         self.assertEqual((len(lines), len(others)), (starts, starts))
         # Each kept its rank.
-        self.assertEqual(sorted({*lines, *others}),
-                         ["0 of 2, 0 of 2 here\n", "1 of 2, 1 of 2 here\n"])
+        self.assertEqual(sorted({*lines, *others}), ["0 of 2, 0 of 2 here\n", "1 of 2, 1 of 2 here\n"])
         self.assertEqual((len(set(lines)), len(set(others))), (1, 1))
 
     def test_the_later_of_two_servers_has_the_job(self):

@@ -101,7 +101,9 @@ class ProtocolTest(unittest.TestCase):
             file.write(SECRET + "\n")
         self.server = subprocess.Popen(
             [SERVER, "-np", str(self.size), "--listen", "127.0.0.1:0", "--token-file", token],
-            stdout=subprocess.PIPE, text=True)
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         line = self.server.stdout.readline()
         self.assertIn("listens on tcp:127.0.0.1:", line)
         self.port = int(line.rsplit(":", 1)[1])
@@ -139,8 +141,7 @@ class ProtocolTest(unittest.TestCase):
         self.assertEqual(a.request("PUT", "/v1/keys/" + "k" * 4097)[0], 400)
         self.assertEqual(a.request("PUT", "/v1/keys/" + "k" * 4096, b"")[0], 200)
         self.assertEqual(a.request("PATCH", "/v1/keys/k")[0], 405)
-        for resource in ("nothing", "add/n?amount=1&client=c&sequence=1",
-                         "fence/f?count=1&client=c&sequence=1"):
+        for resource in ("nothing", "add/n?amount=1&client=c&sequence=1", "fence/f?count=1&client=c&sequence=1"):
             self.assertEqual(a.request("POST", f"/v1/{resource}")[0], 404)
         self.assertEqual(a.request("GET", "/v1/keys/%zz")[0], 400)
         self.assertEqual(a.request("GET", "/v1/keys/k?wait=soon")[0], 400)
@@ -190,10 +191,8 @@ class ProtocolTest(unittest.TestCase):
         for key in (b"p/b", b"p/a\n", b"q", b"p/c"):
             b.request("PUT", key_path(key), b"v")
         self.assertEqual(a.request("GET", "/v1/list/p%2F"), (200, b"end\np%2Fa%0A\np%2Fb\np%2Fc\n"))
-        self.assertEqual(a.request("GET", "/v1/list/p%2F?limit=2"),
-                         (200, b"more\np%2Fa%0A\np%2Fb\n"))
-        self.assertEqual(a.request("GET", "/v1/list/p%2F?limit=2&after=p%2Fb"),
-                         (200, b"end\np%2Fc\n"))
+        self.assertEqual(a.request("GET", "/v1/list/p%2F?limit=2"), (200, b"more\np%2Fa%0A\np%2Fb\n"))
+        self.assertEqual(a.request("GET", "/v1/list/p%2F?limit=2&after=p%2Fb"), (200, b"end\np%2Fc\n"))
         b.request("DELETE", key_path(b"p/b"))
         status, body = a.request("GET", f"/v1/watch/p%2F?after={revision}&wait=0")
         self.assertEqual(status, 200)
@@ -213,8 +212,7 @@ class ProtocolTest(unittest.TestCase):
             return f"/v1/exchange/e?count=3&index={index}&wait={wait}{want}"
 
         parties[0].start("POST", target(0, ""), b"zero")
-        self.assertEqual(parties[1].request("POST", target(1, "&want=0-1"), b"one\n"),
-                         (200, b"0 4\nzero1 4\none\n"))
+        self.assertEqual(parties[1].request("POST", target(1, "&want=0-1"), b"one\n"), (200, b"0 4\nzero1 4\none\n"))
         status, sentence = parties[1].request("POST", target(1, "&want=0,2", 10), b"one\n")
         self.assertEqual(status, 504)
         self.assertIn(b"2", sentence)
@@ -224,19 +222,16 @@ class ProtocolTest(unittest.TestCase):
         for wrong in ("&want=3", "&want=1,0", "&want=1-", "&want="):
             self.assertEqual(parties[1].request("POST", target(1, wrong), b"one\n")[0], 400)
         self.assertEqual(parties[1].request("DELETE", "/v1/exchange/e"), (200, b""))
-        self.assertEqual(parties[1].request("POST", target(1, "&want=1"), b"anew"),
-                         (200, b"1 4\nanew"))
+        self.assertEqual(parties[1].request("POST", target(1, "&want=1"), b"anew"), (200, b"1 4\nanew"))
 
     def test_join(self):
         hosts = ["a", "b", "a", "c", "b"]
         workers = [self.connect() for _ in hosts]
         for i, (worker, host) in enumerate(zip(workers, hosts)):
-            worker.start("POST", f"/v1/join?client=w{i}&wait=20000",
-                         json.dumps({"host": host}).encode())
+            worker.start("POST", f"/v1/join?client=w{i}&wait=20000", json.dumps({"host": host}).encode())
             # The first three join in this order; the order of the last two does not matter.
             if i < 3:
-                probe = self.connect().request("POST", f"/v1/join?client=w{i}x&wait=0",
-                                               b'{"host":"probe"}')
+                probe = self.connect().request("POST", f"/v1/join?client=w{i}x&wait=0", b'{"host":"probe"}')
                 self.assertEqual(probe[0], 504)
         places = [json.loads(worker.finish()[1]) for worker in workers]
         self.assertEqual([place["rank"] for place in places], [0, 2, 1, 4, 3])
@@ -297,11 +292,13 @@ class ProtocolTest(unittest.TestCase):
         return status, body.decode()
 
     def test_monitor(self):
-        token = hmac.new(bytes.fromhex(SECRET), b"horovod-rendezvous-1 monitor\n",
-                         "sha256").hexdigest()
-        shown = subprocess.run([SERVER, "--show-monitor-token", "--token-file",
-                                os.path.join(self.folder.name, "token")],
-                               stdout=subprocess.PIPE, text=True, check=True).stdout
+        token = hmac.new(bytes.fromhex(SECRET), b"horovod-rendezvous-1 monitor\n", "sha256").hexdigest()
+        shown = subprocess.run(
+            [SERVER, "--show-monitor-token", "--token-file", os.path.join(self.folder.name, "token")],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
         self.assertEqual(shown, token + "\n")
         self.assertEqual(self.fetch("/health"), (200, "ok\n"))
         for target in ("/metrics", "/status"):
@@ -319,23 +316,21 @@ class ProtocolTest(unittest.TestCase):
             status = json.loads(text)
         self.assertEqual(status["keys"], 1)
         self.assertEqual(status["value_bytes"], 5)
-        self.assertEqual({key: status["job"][key] for key in ("size", "complete", "present",
-                                                              "missing")},
-                         {"size": 5, "complete": False, "present": 1, "missing": 4})
+        self.assertEqual(
+            {key: status["job"][key] for key in ("size", "complete", "present", "missing")},
+            {"size": 5, "complete": False, "present": 1, "missing": 4},
+        )
         self.assertEqual(status["job"]["workers"][0]["host"], "a")
-        self.assertEqual(sorted(entry["request"] for entry in status["waiting"]),
-                         ["GET /v1/keys/never", "POST /v1/join"])
+        self.assertEqual(
+            sorted(entry["request"] for entry in status["waiting"]), ["GET /v1/keys/never", "POST /v1/join"]
+        )
         code, text = self.fetch("/metrics", token)
         self.assertEqual(code, 200)
-        samples = dict(line.rsplit(" ", 1) for line in text.splitlines()
-                       if not line.startswith("#"))
-        self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="200"}'],
-                         "1")
-        self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="404"}'],
-                         "1")
+        samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+        self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="200"}'], "1")
+        self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="404"}'], "1")
         # The four requests for /metrics and /status above without a token or with a wrong one.
-        self.assertEqual(
-            samples['horovod_rendezvous_requests_total{resource="refused",status="401"}'], "4")
+        self.assertEqual(samples['horovod_rendezvous_requests_total{resource="refused",status="401"}'], "4")
         self.assertEqual(float(samples["horovod_rendezvous_waiting_requests"]), 2)
         self.assertEqual(float(samples["horovod_rendezvous_workers"]), 1)
         c = self.connect()

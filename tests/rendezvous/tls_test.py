@@ -2,6 +2,7 @@
 
 Usage: tls_test.py /path/to/horovod-rendezvous /path/to/worker
 """
+
 import contextlib
 import os
 import socket
@@ -18,10 +19,30 @@ SECRET = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 def make_certificate(folder, name, subject="DNS:localhost,IP:127.0.0.1"):
     """A key and a certificate that is its own authority."""
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
-                    "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=" + name,
-                    "-addext", "subjectAltName=" + subject, "-keyout", f"{folder}/{name}.key",
-                    "-out", f"{folder}/{name}.pem"], check=True, capture_output=True)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=" + name,
+            "-addext",
+            "subjectAltName=" + subject,
+            "-keyout",
+            f"{folder}/{name}.key",
+            "-out",
+            f"{folder}/{name}.pem",
+        ],
+        check=True,
+        capture_output=True,
+    )
     return f"{folder}/{name}.pem", f"{folder}/{name}.key"
 
 
@@ -37,9 +58,23 @@ class TlsTest(unittest.TestCase):
 
     def start(self, certificate=None, key=None):
         self.server = server = subprocess.Popen(
-            [SERVER, "-np", "2", "--listen", "127.0.0.1:0", "--token-file", self.token,
-             "--tls-cert", certificate or self.ca, "--tls-key", key or self.key],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            [
+                SERVER,
+                "-np",
+                "2",
+                "--listen",
+                "127.0.0.1:0",
+                "--token-file",
+                self.token,
+                "--tls-cert",
+                certificate or self.ca,
+                "--tls-key",
+                key or self.key,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
         def end():
             server.terminate()
@@ -56,14 +91,18 @@ class TlsTest(unittest.TestCase):
         return line
 
     def worker(self, host="localhost", ca=None, address=None, **more):
-        environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith("HOROVOD_")}
-        environment |= {"HOROVOD_STORE": address or f"https://{host}:{self.port}",
-                        "HOROVOD_JOB_SECRET": SECRET, "HOROVOD_START_TIMEOUT": "20", **more}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+        environment |= {
+            "HOROVOD_STORE": address or f"https://{host}:{self.port}",
+            "HOROVOD_JOB_SECRET": SECRET,
+            "HOROVOD_START_TIMEOUT": "20",
+            **more,
+        }
         if ca:
             environment["HOROVOD_STORE_CA"] = ca
-        return subprocess.Popen([WORKER, "sum"], env=environment, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            [WORKER, "sum"], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
 
     def outcome(self, worker, code):
         said, _ = worker.communicate(timeout=60)
@@ -99,8 +138,11 @@ class TlsTest(unittest.TestCase):
         _, another = make_certificate(self.folder, "other")
         self.assertIn("--tls-key: ", self.start(key=another))
         locked = f"{self.folder}/locked.key"
-        subprocess.run(["openssl", "pkey", "-in", self.key, "-aes256", "-passout", "pass:word",
-                        "-out", locked], check=True, capture_output=True)
+        subprocess.run(
+            ["openssl", "pkey", "-in", self.key, "-aes256", "-passout", "pass:word", "-out", locked],
+            check=True,
+            capture_output=True,
+        )
         self.assertIn("--tls-key: ", self.start(key=locked))
         self.start()
         said = self.outcome(self.worker("localhost", "/none"), 1)
@@ -125,8 +167,9 @@ class TlsTest(unittest.TestCase):
         context = ssl.create_default_context(cafile=self.ca)
 
         def connect():
-            return context.wrap_socket(socket.create_connection(("127.0.0.1", self.port), 20),
-                                       server_hostname="localhost")
+            return context.wrap_socket(
+                socket.create_connection(("127.0.0.1", self.port), 20), server_hostname="localhost"
+            )
 
         half_open = [socket.create_connection(("127.0.0.1", self.port), 20) for _ in range(200)]
         with connect() as client:

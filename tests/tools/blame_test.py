@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Each commit that .git-blame-ignore-revs names is an ancestor of HEAD."""
+
 import pathlib
 import subprocess
 import sys
@@ -18,8 +19,7 @@ def main():
         return SKIPPED
     lines = (ROOT / ".git-blame-ignore-revs").read_text(encoding="utf-8").splitlines()
     commits = [line for line in lines if line and not line.startswith("#")]
-    gone = [commit for commit in commits
-            if git("merge-base", "--is-ancestor", commit, "HEAD").returncode]
+    gone = [commit for commit in commits if git("merge-base", "--is-ancestor", commit, "HEAD").returncode]
     for commit in gone:
         print(f".git-blame-ignore-revs: {commit} is no ancestor of HEAD")
     return 1 if gone or not commits else 0

@@ -3,6 +3,7 @@
 
 usage: check_c11_headers.py CC CXX INCLUDE_FOLDER...
 """
+
 import pathlib
 import subprocess
 import sys
@@ -11,9 +12,14 @@ import sys
 def compiles(command, folders, header):
     arguments = [argument for folder in folders for argument in ("-I", str(folder))]
     source = f'#include "{header}"\ntypedef int one_declaration;\n'  # C wants one in each unit
-    done = subprocess.run([*command, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
-                           *arguments, "-"], input=source, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        [*command, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *arguments, "-"],
+        input=source,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
     if done.returncode != 0:
         print(f"{header} with {' '.join(command)}:\n{done.stdout}")
     return done.returncode == 0
@@ -21,12 +27,15 @@ def compiles(command, folders, header):
 
 def main():
     c_compiler, cxx_compiler, *folders = sys.argv[1:]
-    headers = sorted({path.relative_to(folder).as_posix() for folder in folders
-                      for path in pathlib.Path(folder).rglob("horovod/*.h")})
-    faults = [header for header in headers
-              if not compiles([c_compiler, "-std=c11", "-x", "c"], folders, header)]
-    faults += [header for header in headers
-               if not compiles([cxx_compiler, "-std=c++20", "-x", "c++"], folders, header)]
+    headers = sorted(
+        {
+            path.relative_to(folder).as_posix()
+            for folder in folders
+            for path in pathlib.Path(folder).rglob("horovod/*.h")
+        }
+    )
+    faults = [header for header in headers if not compiles([c_compiler, "-std=c11", "-x", "c"], folders, header)]
+    faults += [header for header in headers if not compiles([cxx_compiler, "-std=c++20", "-x", "c++"], folders, header)]
     print(f"{len(headers)} headers, {len(faults)} faults")
     return 1 if faults or not headers else 0
 

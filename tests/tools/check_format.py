@@ -3,6 +3,7 @@
 
 usage: check_format.py [--fix]
 """
+
 import pathlib
 import shutil
 import subprocess

@@ -6,6 +6,7 @@ usage: check_imports.py PACKAGE
 PACKAGE is the folder of the package. Imports inside functions count: they hide a circle and do not
 remove it. An import of a name from a package counts for the module that has the name.
 """
+
 import ast
 import pathlib
 import sys
@@ -30,7 +31,7 @@ def imports_of(name, path, modules):
             base = node.module or ""
             if node.level:
                 inside = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-                base = ".".join(inside[:len(inside) - node.level + 1] + ([base] if base else []))
+                base = ".".join(inside[: len(inside) - node.level + 1] + ([base] if base else []))
             for alias in node.names:
                 below = f"{base}.{alias.name}"
                 found.add(below if below in modules else base)

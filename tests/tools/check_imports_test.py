@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """check_imports.py finds what is planted."""
+
 import pathlib
 import tempfile
 
@@ -20,7 +21,6 @@ with tempfile.TemporaryDirectory() as folder:
         (package / name).write_text(text)
     count, found = check_imports.faults(package)
     assert count == 6, count
-    assert found == ["modules import each other in a circle: p.a imports p.sub.b; p.sub.b imports p.a"
-                     ], found
+    assert found == ["modules import each other in a circle: p.a imports p.sub.b; p.sub.b imports p.a"], found
     (package / "a.py").write_text("from p.base import os")
     assert check_imports.faults(package) == (6, [])

@@ -8,22 +8,63 @@ A sentence must not begin with Who, What, Whose, Whoever, Of or So. CLEAN lists 
 that keep this rule; add a folder once it does. PHRASES must not occur there, in error texts and identifiers
 neither: a_key_is_told counts as "a key is told".
 """
+
 import pathlib
 import re
 import subprocess
 import sys
 
 CLEAN = (
-    ".ci/", "debian/", "README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md",
-    "CMakeLists.txt", "cmake/", "docs/", "examples/", "include/", "launcher/", "packaging/", "plugins/", "python/",
-    "rendezvous/", "src/",
-    "tests/CMakeLists.txt", "tests/README.md", "tests/tiers.md", "tests/doctest_main.cpp", "tests/fewer.h",
-    "tests/open_descriptors.h", "tests/cross.sh", "tests/emulate.sh", "tests/gpu.sh",
-    "tests/not_emulated.txt", "tests/not_sanitized.txt", "tests/quick.txt", "tests/required.txt", "tests/run.sh",
-    "tests/attack/", "tests/base/", "tests/bench/", "tests/collectives/", "tests/conformance/", "tests/e2e/",
+    ".ci/",
+    "debian/",
+    "README.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CMakeLists.txt",
+    "cmake/",
+    "docs/",
+    "examples/",
+    "include/",
+    "launcher/",
+    "packaging/",
+    "plugins/",
+    "python/",
+    "rendezvous/",
+    "src/",
+    "tests/CMakeLists.txt",
+    "tests/README.md",
+    "tests/tiers.md",
+    "tests/doctest_main.cpp",
+    "tests/fewer.h",
+    "tests/open_descriptors.h",
+    "tests/cross.sh",
+    "tests/emulate.sh",
+    "tests/gpu.sh",
+    "tests/not_emulated.txt",
+    "tests/not_sanitized.txt",
+    "tests/quick.txt",
+    "tests/required.txt",
+    "tests/run.sh",
+    "tests/attack/",
+    "tests/base/",
+    "tests/bench/",
+    "tests/collectives/",
+    "tests/conformance/",
+    "tests/e2e/",
     "tests/equivalence/",
-    "tests/fuzz/", "tests/hosts/", "tests/launcher/", "tests/net/", "tests/plants/", "tests/plugin/", "tests/plugins/",
-    "tests/python/", "tests/rendezvous/", "tests/runtime/", "tests/tools/",
+    "tests/fuzz/",
+    "tests/hosts/",
+    "tests/launcher/",
+    "tests/net/",
+    "tests/plants/",
+    "tests/plugin/",
+    "tests/plugins/",
+    "tests/python/",
+    "tests/rendezvous/",
+    "tests/runtime/",
+    "tests/tools/",
 )
 NOT_YET = ("docs/design/",)
 # Text that others wrote, or that a test reads as it is.
@@ -32,8 +73,7 @@ READ = (".h", ".hpp", ".c", ".cpp", ".py", ".md", ".sh", ".cmake", ".txt", "")
 # These name the phrases themselves.
 WORD_LISTS = ("tests/tools/check_language.py", "tests/tools/check_language_test.py")
 
-PHRASES = re.compile(
-    r"\b(?:(?:is|are|was|were)\s+(?:told|said\s+to)|in\s+vain|any\s+more(?!\s+than)|shall)\b", re.I)
+PHRASES = re.compile(r"\b(?:(?:is|are|was|were)\s+(?:told|said\s+to)|in\s+vain|any\s+more(?!\s+than)|shall)\b", re.I)
 # The end of a line inside a comment, or between two parts of a string.
 LINE_END = re.compile(r'"?\n[ \t]*(?:(?://|#|\*)[ \t]*|")?')
 
@@ -44,7 +84,8 @@ STRING = re.compile(r'"(?:[:;,] )?((?:what|who|whose|whoever)\s[^"]*)"')
 TEST_NAME = re.compile(
     r'(?:\b(?:TEST_CASE|SUBCASE)\w*\s*\([^"]*(?:"[^"]*"\s+)?"(?:: )?|name\s+": |\bdef test_|'
     r'^(?:e2e|attack)\.\w+\.)((?:who|what|whose|whoever|of|so)\b[^"(]*|(?:who|what|whose|whoever|of|so)_\w*)',
-    re.I | re.M)
+    re.I | re.M,
+)
 COMMENT = re.compile(r"^\s*(?://|#)\s?(.*)$")
 TRAILING = re.compile(r"\s(?://|#)\s(?!include|define|if|el|endif)(.*)$")
 DOCSTRING = re.compile(r'"""(.*?)"""', re.S)
@@ -59,7 +100,7 @@ def blocks(path, text):
         return
     if text.startswith("#!"):
         path, text = path.with_suffix(".py" if "python" in text.partition("\n")[0] else ".sh"), text[1:]
-        text = text[text.find("\n"):]
+        text = text[text.find("\n") :]
     if path.suffix == ".py":
         for match in DOCSTRING.finditer(text):
             yield text.count("\n", 0, match.start()) + 1, match[1]
@@ -106,8 +147,7 @@ def faults(root, paths):
             continue
         text = (root / path).read_text(encoding="utf-8")
         if name.startswith(CLEAN) and not name.startswith((*NOT_YET, *WORD_LISTS)):
-            found += [f"{path}:{line}: say it without '{phrase}'" for line, phrase in
-                      phrases(text)]
+            found += [f"{path}:{line}: say it without '{phrase}'" for line, phrase in phrases(text)]
         if not name.startswith(CLEAN) or name.startswith(NOT_YET):
             continue
         for line, block in blocks(path, text):

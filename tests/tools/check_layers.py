@@ -5,6 +5,7 @@ usage: check_layers.py [ROOT]
 
 Lower never knows upper. The tables below are the rule; everything else here reads them.
 """
+
 import collections
 import pathlib
 import re
@@ -20,8 +21,7 @@ LAYERS = {
     "rendezvous": ["include", "src/base", "src/net"],
     "src/collectives": ["include", "src/base", "src/net"],
     "src/plugin": ["include", "src/base"],
-    "src/runtime": ["include", "src/base", "src/net", "rendezvous", "src/collectives",
-                    "src/plugin"],
+    "src/runtime": ["include", "src/base", "src/net", "rendezvous", "src/collectives", "src/plugin"],
     "plugins": ["include", "src/base", "src/net", "src/collectives"],
     "python": ["include", "src/base"],
     "launcher": ["include", "src/base", "src/net", "rendezvous", "src/plugin"],
@@ -61,12 +61,10 @@ SUBFOLDERS = {
         "negotiation": ["submission", "wire"],
         "telemetry": ["negotiation", "submission", "wire"],
         "execution": ["plugins", "submission", "telemetry", "wire"],
-        "core": ["execution", "negotiation", "plugins", "progress", "submission", "telemetry",
-                 "wire"],
+        "core": ["execution", "negotiation", "plugins", "progress", "submission", "telemetry", "wire"],
         "stall": ["core", "settings", "telemetry", "wire"],
         "autotune": ["core", "settings", "telemetry", "wire"],
-        ".": ["autotune", "bootstrap", "core", "plugins", "progress", "settings", "stall",
-              "submission", "telemetry"],
+        ".": ["autotune", "bootstrap", "core", "plugins", "progress", "settings", "stall", "submission", "telemetry"],
         "capi": [".", "bootstrap", "plugins", "settings", "submission"],
     },
     "rendezvous": {
@@ -94,20 +92,55 @@ SUBFOLDERS = {
         "cli": ["allocation", "elastic", "output", "plan", "settings"],
         "detach": ["output", "protocol", "settings"],
         "inspect": ["detach", "hosts", "output", "plan", "protocol"],
-        "job": ["allocation", "cli", "elastic", "elastic/discovery", "hosts", "inspect", "link", "output",
-                "plan", "pmix", "protocol", "settings", "spawn", "spawn/ssh"],
+        "job": [
+            "allocation",
+            "cli",
+            "elastic",
+            "elastic/discovery",
+            "hosts",
+            "inspect",
+            "link",
+            "output",
+            "plan",
+            "pmix",
+            "protocol",
+            "settings",
+            "spawn",
+            "spawn/ssh",
+        ],
         "mpirun": ["allocation", "cli", "output", "plan", "program", "settings", "spawn"],
         "check": ["allocation", "cli", "job", "output", "plan", "program", "settings", "spawn/ssh"],
-        ".": ["allocation", "check", "cli", "detach", "elastic", "inspect", "job", "link", "mpirun",
-              "output", "plan", "program", "settings"],
+        ".": [
+            "allocation",
+            "check",
+            "cli",
+            "detach",
+            "elastic",
+            "inspect",
+            "job",
+            "link",
+            "mpirun",
+            "output",
+            "plan",
+            "program",
+            "settings",
+        ],
         "agent/link": ["protocol"],
         "agent/host": ["program"],
         "agent/ranks": ["agent/host", "agent/link", "program", "protocol"],
         "agent/preflight": ["agent/host", "agent/link", "agent/ranks", "program", "protocol"],
         "agent/store": ["agent/host", "agent/link", "program", "protocol"],
         "agent/pmix": ["agent/host", "agent/link", "agent/ranks", "pmix", "protocol"],
-        "agent": ["agent/host", "agent/link", "agent/pmix", "agent/preflight", "agent/ranks",
-                  "agent/store", "program", "protocol"],
+        "agent": [
+            "agent/host",
+            "agent/link",
+            "agent/pmix",
+            "agent/preflight",
+            "agent/ranks",
+            "agent/store",
+            "program",
+            "protocol",
+        ],
     },
 }
 
@@ -117,8 +150,14 @@ CPP_FILES = 40
 # Code that several plugins share has its own folder: the folder, and the folders that may include it.
 SHARED = {
     "plugins/mpi": {"plugins/bootstrap/mpi", "plugins/controllers/mpi", "plugins/ops/mpi"},
-    "plugins/ops/common": {"plugins/mpi", "plugins/ops/ccl", "plugins/ops/cpu", "plugins/ops/gloo",
-                           "plugins/ops/mpi", "plugins/ops/nccl"},
+    "plugins/ops/common": {
+        "plugins/mpi",
+        "plugins/ops/ccl",
+        "plugins/ops/cpu",
+        "plugins/ops/gloo",
+        "plugins/ops/mpi",
+        "plugins/ops/nccl",
+    },
 }
 
 # The launcher needs only the list of plugins, not the code that runs them.
@@ -150,7 +189,8 @@ SYSTEM = re.compile(
     r"|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|time|wchar"
     r"|dirent|fcntl|fnmatch|glob|grp|ifaddrs|netdb|poll|pthread|pwd|sched|semaphore|spawn|syslog"
     r"|termios|unistd|cpuid|elf|link|features|emmintrin|immintrin|x86intrin|arm_neon)\.h"
-    r"|(sys|arpa|netinet|net|linux|asm)/[a-z_0-9]+\.h")
+    r"|(sys|arpa|netinet|net|linux|asm)/[a-z_0-9]+\.h"
+)
 
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
 ENVIRONMENT_HOME = "src/base/settings.cpp"
@@ -159,8 +199,13 @@ CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(?!.*__cplusplus)")
 CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
 # Files with global state: the runtime behind the C ABI, the log sink, the descriptors that a forked child
 # must close (fork handlers take no argument), and the last message to PMI when the process ends.
-STATE_HOMES = ("src/runtime/capi/api.cpp", "src/runtime/capi/api_call.h", "src/base/log/log.cpp",
-               "src/base/fork_guard.cpp", "plugins/bootstrap/pmi/goodbye.cpp")
+STATE_HOMES = (
+    "src/runtime/capi/api.cpp",
+    "src/runtime/capi/api_call.h",
+    "src/base/log/log.cpp",
+    "src/base/fork_guard.cpp",
+    "plugins/bootstrap/pmi/goodbye.cpp",
+)
 
 README_LINES = 25
 
@@ -193,7 +238,7 @@ def target_of(root, file, name):
 
 def subfolder_of(layer, path):
     """The row of SUBFOLDERS[layer] that a file belongs to, or None where the table has none."""
-    folder = str(pathlib.PurePosixPath(path).parent)[len(layer) + 1:] or "."
+    folder = str(pathlib.PurePosixPath(path).parent)[len(layer) + 1 :] or "."
     return folder if folder in SUBFOLDERS[layer] else None
 
 
@@ -220,8 +265,7 @@ def check_quoted(root, file, name):
         return f'"{name}" is in no layer'
     if here == there:
         return check_subfolder(here, file, target, name) if here in SUBFOLDERS else None
-    if there == "plugins" and pathlib.PurePosixPath(target).parent == \
-            pathlib.PurePosixPath(here).parent:
+    if there == "plugins" and pathlib.PurePosixPath(target).parent == pathlib.PurePosixPath(here).parent:
         return None  # shared code of one kind of plugins lies in the kind's folder
     sharing = SHARED.get(str(pathlib.PurePosixPath(target).parent), ())
     if here in sharing or str(pathlib.PurePosixPath(file).parent) in sharing:
@@ -250,7 +294,7 @@ def check_angled(file, name, seen):
             return f"<{name}> is included in {count} file at most; also in {sorted(files)}"
         return None
     if name.startswith("horovod/"):
-        return f'<{name}>: headers of this tree are included in quotes'
+        return f"<{name}>: headers of this tree are included in quotes"
     if not SYSTEM.fullmatch(name):
         return f"<{name}> has no folder named for it: add a row to THIRD_PARTY"
     return None
@@ -258,23 +302,29 @@ def check_angled(file, name, seen):
 
 def without_comments(text):
     """Comments and the insides of strings blanked, lines kept."""
+
     def blank(match):
         found = match.group(0)
         if found[0] in "\"'":
             return found[0] + " " * (len(found) - 2) + found[-1]
-        if found.startswith("R\""):
+        if found.startswith('R"'):
             return '""' + re.sub(r"[^\n]", " ", found[2:])
         return re.sub(r"[^\n]", " ", found)
 
-    return re.sub(r'//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\1"'
-                  r'|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'',
-                  blank, text, flags=re.S)
+    return re.sub(
+        r'//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\1"'
+        r'|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'',
+        blank,
+        text,
+        flags=re.S,
+    )
 
 
 CONSTANT = re.compile(r"\b(?:constexpr|constinit\s+const)\b|\*\s*const\b")
 NO_VARIABLE = re.compile(
     r"^(?:\[\[.*?\]\]\s*)*(?:using|typedef|template|struct|class|enum|union|friend|static_assert"
-    r"|namespace|extern\s+\"|public|private|protected|requires|concept|asm|HVD_|TEST_CASE)")
+    r"|namespace|extern\s+\"|public|private|protected|requires|concept|asm|HVD_|TEST_CASE)"
+)
 
 
 def declares_state(statement):
@@ -305,8 +355,12 @@ def mutable_state(text):
         if character == "{":
             opens_namespace = re.match(r"\s*(?:(?:inline\s+)?namespace\b|extern\s+\"\s*\"\s*$)", statement)
             kind = "namespace" if at_namespace and opens_namespace else "other"
-            if kind == "other" and statement.strip() and "(" not in statement and \
-                    not NO_VARIABLE.match(statement.strip()):
+            if (
+                kind == "other"
+                and statement.strip()
+                and "(" not in statement
+                and not NO_VARIABLE.match(statement.strip())
+            ):
                 kind = "initializer" if at_namespace or "static" in statement else "other"
             scopes.append(kind)
             if kind == "initializer":
@@ -341,8 +395,7 @@ def check_file(root, file, seen):
             if not code.strip():
                 continue
             quoted, name = match.groups()
-            problem = (check_quoted(root, file, name) if quoted == '"'
-                       else check_angled(file, name, seen))
+            problem = check_quoted(root, file, name) if quoted == '"' else check_angled(file, name, seen)
             if problem:
                 yield number, problem
         elif CONDITIONAL.match(code) and not CONDITIONAL_HOME.fullmatch(file):
@@ -363,8 +416,18 @@ def sources(root):
 
 def folders(root):
     """The folders that need a README.md, which says what may enter them."""
-    tops = ["include/horovod", "src", "launcher", "rendezvous", "plugins", "tests", "packaging",
-            "docs", "examples", "cmake"]
+    tops = [
+        "include/horovod",
+        "src",
+        "launcher",
+        "rendezvous",
+        "plugins",
+        "tests",
+        "packaging",
+        "docs",
+        "examples",
+        "cmake",
+    ]
     for top in tops:
         if holds_files(root / top):
             yield top
@@ -372,13 +435,21 @@ def folders(root):
         for row in rows:
             if row != "." and holds_files(root / layer / row):
                 yield f"{layer}/{row}"
-    for parent in ("src", "plugins/controllers", "plugins/ops", "plugins/bootstrap",
-                   "plugins/frameworks"):
+    for parent in ("src", "plugins/controllers", "plugins/ops", "plugins/bootstrap", "plugins/frameworks"):
         for path in sorted((root / parent).glob("*/")):
             if any(child.is_file() for child in path.iterdir()) and path.name != "__pycache__":
                 yield path.relative_to(root).as_posix()
-    for name in (*SHARED, "python", "tests/attack", "tests/hosts", "tests/e2e", "tests/fuzz",
-                 "tests/bench", "tests/conformance", "tests/tools"):
+    for name in (
+        *SHARED,
+        "python",
+        "tests/attack",
+        "tests/hosts",
+        "tests/e2e",
+        "tests/fuzz",
+        "tests/bench",
+        "tests/conformance",
+        "tests/tools",
+    ):
         if holds_files(root / name):
             yield name
 
@@ -405,8 +476,11 @@ def check_crowds(root):
 
 def dead_permissions(root):
     """Rows and places of THIRD_PARTY that no file of the tree uses."""
-    included = [(file, name) for file in sources(root)
-                for name in re.findall(r"(?m)^\s*#\s*include\s*<([^>]+)>", (root / file).read_text())]
+    included = [
+        (file, name)
+        for file in sources(root)
+        for name in re.findall(r"(?m)^\s*#\s*include\s*<([^>]+)>", (root / file).read_text())
+    ]
     for pattern, places, _ in THIRD_PARTY:
         for place in places:
             if not any(is_in(file, [place]) and re.fullmatch(pattern, name) for file, name in included):
@@ -415,14 +489,12 @@ def dead_permissions(root):
 
 def check(root):
     seen = {}
-    problems = [(file, number, problem) for file in sources(root)
-                for number, problem in check_file(root, file, seen)]
+    problems = [(file, number, problem) for file in sources(root) for number, problem in check_file(root, file, seen)]
     return problems + list(check_crowds(root)) + list(check_readmes(root))
 
 
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
-                        pathlib.Path(__file__).resolve().parents[2])
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2])
     problems = [*check(root), *dead_permissions(root)]
     for file, number, problem in problems:
         print(f"{file}:{number}: {problem}")

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """check_layers finds what is planted, and nothing in a tree that is in order."""
+
 import graphlib
 import pathlib
 import tempfile
@@ -39,8 +40,10 @@ class CheckLayers(unittest.TestCase):
 
     def finds(self, file, text, words):
         problems = self.problems({file: text})
-        self.assertTrue(any(where == file and words in what for where, _, what in problems),
-                        f"{words!r} in {file} is not among {problems}")
+        self.assertTrue(
+            any(where == file and words in what for where, _, what in problems),
+            f"{words!r} in {file} is not among {problems}",
+        )
 
     def test_a_tree_in_order_has_no_problem(self):
         self.assertEqual(self.problems(), [])
@@ -63,8 +66,7 @@ class CheckLayers(unittest.TestCase):
         file = "plugins/ops/cpu/a.cpp"
         self.finds(file, '#include "runtime/capi/api.cpp"\n', "may not include src/runtime")
         self.finds(file, '#include "rendezvous/store/store.h"\n', "may not include rendezvous")
-        self.finds(file, '#include "plugins/controllers/tcp/tcp.h"\n',
-                   "may not include plugins/controllers/tcp")
+        self.finds(file, '#include "plugins/controllers/tcp/tcp.h"\n', "may not include plugins/controllers/tcp")
 
     def test_backends_share_a_folder_that_others_may_not_include(self):
         shared = {"plugins/ops/common/queue.h": "#pragma once\n"}
@@ -73,22 +75,27 @@ class CheckLayers(unittest.TestCase):
             self.assertEqual(self.problems({**shared, file: text}), [])
         for file in ("plugins/controllers/tcp/a.cpp", "python/native/a.cpp"):
             problems = self.problems({**shared, file: text})
-            self.assertTrue(any("may not include plugins/ops/common" in what for _, _, what in problems),
-                            problems)
-        problems = self.problems({**shared, "plugins/ops/gloo/b.h": "#pragma once\n",
-                                  "plugins/ops/common/a.cpp": '#include "ops/gloo/b.h"\n'})
+            self.assertTrue(any("may not include plugins/ops/common" in what for _, _, what in problems), problems)
+        problems = self.problems(
+            {
+                **shared,
+                "plugins/ops/gloo/b.h": "#pragma once\n",
+                "plugins/ops/common/a.cpp": '#include "ops/gloo/b.h"\n',
+            }
+        )
         self.assertIn("plugins/ops/common may not include plugins/ops/gloo", problems[0][2])
 
     def test_a_back_edge_between_sub_folders_is_found(self):
-        self.finds("rendezvous/store/a.h", '#include "rendezvous/server/b.h"\n',
-                   "is no file of this tree")
-        problems = self.problems({"rendezvous/server/b.h": "#pragma once\n",
-                                  "rendezvous/store/a.h": '#include "rendezvous/server/b.h"\n'})
+        self.finds("rendezvous/store/a.h", '#include "rendezvous/server/b.h"\n', "is no file of this tree")
+        problems = self.problems(
+            {"rendezvous/server/b.h": "#pragma once\n", "rendezvous/store/a.h": '#include "rendezvous/server/b.h"\n'}
+        )
         self.assertIn("rendezvous: store may not include server", problems[0][2])
 
     def test_a_sub_folder_without_a_row_is_found(self):
-        problems = self.problems({"rendezvous/other/b.h": "#pragma once\n",
-                                  "rendezvous/server/a.h": '#include "rendezvous/other/b.h"\n'})
+        problems = self.problems(
+            {"rendezvous/other/b.h": "#pragma once\n", "rendezvous/server/a.h": '#include "rendezvous/other/b.h"\n'}
+        )
         self.assertIn("SUBFOLDERS does not name", problems[0][2])
 
     def test_the_rows_of_sub_folders_have_no_cycle(self):
@@ -101,8 +108,12 @@ class CheckLayers(unittest.TestCase):
         for row, others in check_layers.SUBFOLDERS["launcher"].items():
             if row.split("/")[0] != "agent":
                 self.assertEqual([name for name in others if name.split("/")[0] == "agent"], [], row)
-        problems = self.problems({"launcher/agent/host/b.h": "#pragma once\n",
-                                  "launcher/check/a.cpp": '#include "launcher/agent/host/b.h"\n'})
+        problems = self.problems(
+            {
+                "launcher/agent/host/b.h": "#pragma once\n",
+                "launcher/check/a.cpp": '#include "launcher/agent/host/b.h"\n',
+            }
+        )
         self.assertIn("launcher: check may not include agent/host", problems[0][2])
 
     def test_a_crowded_folder_is_found(self):
@@ -126,8 +137,12 @@ class CheckLayers(unittest.TestCase):
         self.finds("src/base/a.cpp", "#include <zlib.h>\n", "no folder named for it")
 
     def test_libssh_is_included_in_one_file(self):
-        problems = self.problems({"launcher/spawn/a.cpp": "#include <libssh/libssh.h>\n",
-                                  "launcher/spawn/b.cpp": "#include <libssh/libssh.h>\n"})
+        problems = self.problems(
+            {
+                "launcher/spawn/a.cpp": "#include <libssh/libssh.h>\n",
+                "launcher/spawn/b.cpp": "#include <libssh/libssh.h>\n",
+            }
+        )
         self.assertEqual([where for where, _, _ in problems], ["launcher/spawn/b.cpp"])
 
     def test_the_environment_is_read_in_one_file(self):
@@ -140,30 +155,49 @@ class CheckLayers(unittest.TestCase):
 
     def test_conditionals_belong_to_platform_files(self):
         self.finds("src/net/a.cpp", "#ifdef __linux__\n#endif\n", "platform_")
-        planted = {"src/base/platform_linux.cpp": "#ifdef __linux__\n#endif\n",
-                   "include/horovod/a.h": "#ifdef __cplusplus\n#endif\n"}
+        planted = {
+            "src/base/platform_linux.cpp": "#ifdef __linux__\n#endif\n",
+            "include/horovod/a.h": "#ifdef __cplusplus\n#endif\n",
+        }
         self.assertEqual(self.problems(planted), [])
 
     def test_state_at_namespace_scope_is_found(self):
-        for text in ("namespace a { int count = 0; }", "std::atomic<int> count{0};",
-                     "static Foo* foo = nullptr;", "void f() { static int n; }",
-                     "const char* name = \"x\";", "namespace {\nstd::mutex lock;\n}",
-                     "void f() {\n  static std::map<int, int> cache = {{1, 2}};\n}",
-                     "thread_local int depth;", "struct A { static int n; };"):
+        for text in (
+            "namespace a { int count = 0; }",
+            "std::atomic<int> count{0};",
+            "static Foo* foo = nullptr;",
+            "void f() { static int n; }",
+            'const char* name = "x";',
+            "namespace {\nstd::mutex lock;\n}",
+            "void f() {\n  static std::map<int, int> cache = {{1, 2}};\n}",
+            "thread_local int depth;",
+            "struct A { static int n; };",
+        ):
             self.finds("src/net/a.cpp", text + "\n", "outlives a call")
 
     def test_constants_and_declarations_are_no_state(self):
-        for text in ("constexpr int kA = 1;", "const std::string kB = \"x\";", "int f(int a);",
-                     "constexpr Row kRows[] = {{1, \"a\"}, {2, \"b\"}};", "struct A;",
-                     "using B = int;", "class C final : public D { int n_ = 0; static int f(); };",
-                     "template <class T> T g(T a) { T b = a; return b; }",
-                     "enum class E : int { kA = 1, kB };", "bool operator==(A a, B b);",
-                     "void f() { static const int n = 3; for (int i = 0; i < n; ++i) { g(i); } }",
-                     "void f() { static constexpr int n = 3; }", "A::A() : b_{1}, c_(2) {}",
-                     "auto f() -> int { int a{3}; return a; }", "[[nodiscard]] int f();",
-                     "constexpr const char* kName = \"x\";", "const char* const kName = \"x\";",
-                     "struct A { int x; int y = 0; };", "extern \"C\" { int hvd_init(int a); }",
-                     "extern \"C\" const A* f(void);\nextern \"C\" const A* f(void) { return &k; }"):
+        for text in (
+            "constexpr int kA = 1;",
+            'const std::string kB = "x";',
+            "int f(int a);",
+            'constexpr Row kRows[] = {{1, "a"}, {2, "b"}};',
+            "struct A;",
+            "using B = int;",
+            "class C final : public D { int n_ = 0; static int f(); };",
+            "template <class T> T g(T a) { T b = a; return b; }",
+            "enum class E : int { kA = 1, kB };",
+            "bool operator==(A a, B b);",
+            "void f() { static const int n = 3; for (int i = 0; i < n; ++i) { g(i); } }",
+            "void f() { static constexpr int n = 3; }",
+            "A::A() : b_{1}, c_(2) {}",
+            "auto f() -> int { int a{3}; return a; }",
+            "[[nodiscard]] int f();",
+            'constexpr const char* kName = "x";',
+            'const char* const kName = "x";',
+            "struct A { int x; int y = 0; };",
+            'extern "C" { int hvd_init(int a); }',
+            'extern "C" const A* f(void);\nextern "C" const A* f(void) { return &k; }',
+        ):
             self.assertEqual(self.problems({"src/net/a.cpp": text + "\n"}), [], text)
 
     def test_a_long_readme_and_a_missing_one_are_found(self):

@@ -13,8 +13,17 @@ import pathlib
 import sys
 
 # Methods that frameworks call and document.
-OVERRIDES = {"forward", "backward", "compress", "decompress", "begin", "after_create_session",
-             "call", "build", "get_config"}
+OVERRIDES = {
+    "forward",
+    "backward",
+    "compress",
+    "decompress",
+    "begin",
+    "after_create_session",
+    "call",
+    "build",
+    "get_config",
+}
 
 
 def functions(tree):
@@ -45,7 +54,7 @@ def missing(name, node, is_method):
         yield "has no docstring"
     arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
     is_static = any(getattr(each, "id", "") == "staticmethod" for each in node.decorator_list)
-    for each in arguments[1 if is_method and not is_static else 0:]:
+    for each in arguments[1 if is_method and not is_static else 0 :]:
         if each.annotation is None:
             yield f"has no type hint for {each.arg}"
     if node.returns is None:
@@ -63,9 +72,15 @@ def is_private(module):
 
 def exported(trees):
     """(module, name) for what public modules import from others; the name * for all."""
-    return {(node.module, alias.name) for module, tree in trees.items() if not is_private(module)
-            for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
-            if not (alias.asname or alias.name).startswith("_")}
+    return {
+        (node.module, alias.name)
+        for module, tree in trees.items()
+        if not is_private(module)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if not (alias.asname or alias.name).startswith("_")
+    }
 
 
 def check(folder):
@@ -78,11 +93,9 @@ def check(folder):
         if not ast.get_docstring(tree):
             found.append(f"{paths[module]}:1: the module has no docstring")
         for name, node, is_method in functions(tree):
-            if (is_private(module) and (module, "*") not in shown
-                    and (module, name.split(".")[0]) not in shown):
+            if is_private(module) and (module, "*") not in shown and (module, name.split(".")[0]) not in shown:
                 continue
-            found += [f"{paths[module]}:{node.lineno}: {name} {words}"
-                      for words in missing(name, node, is_method)]
+            found += [f"{paths[module]}:{node.lineno}: {name} {words}" for words in missing(name, node, is_method)]
     return found
 
 

@@ -34,9 +34,15 @@ class CheckTest(unittest.TestCase):
             (package / "_inner.py").write_text(INNER)
             (package / "__init__.py").write_text("from package._inner import shown, Kept\n")
             found = [line.split(": ", 1)[1] for line in check_python_api.check(package)]
-        self.assertEqual(found, [
-            "the module has no docstring", "shown has no docstring", "shown has no type hint for a",
-            "Kept has no docstring"])
+        self.assertEqual(
+            found,
+            [
+                "the module has no docstring",
+                "shown has no docstring",
+                "shown has no type hint for a",
+                "Kept has no docstring",
+            ],
+        )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ usage: check_words.py [ROOT]
 Looks at tracked files only. FILES and TYPES are exact names of files (without suffix) and of types; PARTS are
 words within identifiers (kArenaMagic, create_arena). docs/glossary.md explains the special words that remain.
 """
+
 import collections
 import pathlib
 import re
@@ -159,7 +160,9 @@ COMMENT_OR_STRING = re.compile(r"//.*|(?<!\S)#(?!include|define|if|el|endif).*|\
 CODE = (".h", ".hpp", ".c", ".cpp", ".py")
 DEFINITION = re.compile(
     r"^(?:class|struct|union|enum(?: class)?)\s+(?:[A-Z_]+(?:\(\w+\))?\s+)?(\w+)(?:\s+final)?\s*"
-    r"(?::[^:;{][^;{]*)?\{", re.M)
+    r"(?::[^:;{][^;{]*)?\{",
+    re.M,
+)
 
 
 def private_parts(line, words):
@@ -186,8 +189,10 @@ def faults(root, paths):
             if str(path).startswith(PRODUCT) and path.suffix != ".py":
                 words = PARTS | SPEECH
             for number, line in enumerate(text.splitlines(), 1):
-                found += [f"{path}:{number}: {name}: '{part}' is replaced by: {words[part]}"
-                          for name, part in private_parts(line, words)]
+                found += [
+                    f"{path}:{number}: {name}: '{part}' is replaced by: {words[part]}"
+                    for name, part in private_parts(line, words)
+                ]
         if path.suffix not in (".h", ".hpp", ".c", ".cpp"):
             continue
         for match in gone.finditer(text):
@@ -198,10 +203,12 @@ def faults(root, paths):
                 definitions[match[1]].add(str(path))
     for name, files in sorted(definitions.items()):
         if len(files) > 1 and name not in SAME_NAME:
-            found.append(f"class {name} has {len(files)} definitions ({', '.join(sorted(files))}): "
-                         "one name, one meaning")
-    found += [f"class {name} has one definition: take it from SAME_NAME" for name in SAME_NAME
-              if len(definitions[name]) == 1]
+            found.append(
+                f"class {name} has {len(files)} definitions ({', '.join(sorted(files))}): one name, one meaning"
+            )
+    found += [
+        f"class {name} has one definition: take it from SAME_NAME" for name in SAME_NAME if len(definitions[name]) == 1
+    ]
     return found
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """check_words.py finds what is planted."""
+
 import pathlib
 import tempfile
 
@@ -17,7 +18,7 @@ with tempfile.TemporaryDirectory() as folder:
         "tests/h.h": "struct Phase {\n};\n",
         "launcher/lobby.py": "",
         "src/c.h": "class Engine;\nstruct Entry {\n};\n// a baton, a trial, an arena\n",
-        "src/d.cpp": "int kBatonSize = 1;  // a lobby\nint the_guest_;\nfail(\"in a baton\");\nint again_vainly;\n",
+        "src/d.cpp": 'int kBatonSize = 1;  // a lobby\nint the_guest_;\nfail("in a baton");\nint again_vainly;\n',
         "src/i.cpp": "int said_;  // as it says\n",
         "tests/i.cpp": "int said_;\n",
     }

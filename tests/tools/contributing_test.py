@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """CONTRIBUTING.md names files that exist, each of its recipes is a list of at most ten steps, and three recipes name
 exactly the files that a patch needs."""
+
 import pathlib
 import re
 import shutil
@@ -19,8 +20,11 @@ class Contributing(unittest.TestCase):
     def test_every_path_exists(self):
         paths = re.findall(r"`([\w.-]+(?:/[\w.-]+)+)`", TEXT)
         self.assertGreater(len(paths), 15)
-        gone = [path for path in paths if "NAME" not in path and not path.startswith("build/")
-                and not (ROOT / path).exists()]
+        gone = [
+            path
+            for path in paths
+            if "NAME" not in path and not path.startswith("build/") and not (ROOT / path).exists()
+        ]
         self.assertEqual(gone, [])
 
     def test_every_recipe_is_there_and_has_at_most_ten_steps(self):

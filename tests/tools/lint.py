@@ -6,6 +6,7 @@ usage: lint.py codespell|shellcheck|ruff|mypy
 ruff and mypy come from PyPI: they are looked for beside the interpreter $HVD_TEST_MYPY, in the
 environment that tests/run.sh --all makes, and in PATH.
 """
+
 import os
 import pathlib
 import shutil
@@ -13,8 +14,20 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = [".ci", "cmake", "debian", "docs", "examples", "launcher", "packaging", "plugins", "python", "rendezvous",
-           "src", "tests"]
+FOLDERS = [
+    ".ci",
+    "cmake",
+    "debian",
+    "docs",
+    "examples",
+    "launcher",
+    "packaging",
+    "plugins",
+    "python",
+    "rendezvous",
+    "src",
+    "tests",
+]
 SHELLS = (b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash")
 SKIPPED = 77
 COMMANDS = {
@@ -47,8 +60,11 @@ def scripts():
 def main(name):
     program = found(name)
     if not program:
-        where = ("packaging/packages-test.txt names its package" if name in ("codespell", "shellcheck")
-                 else f"pip install {name}, or tests/run.sh --all")
+        where = (
+            "packaging/packages-test.txt names its package"
+            if name in ("codespell", "shellcheck")
+            else f"pip install {name}, or tests/run.sh --all"
+        )
         print(f"SKIP: there is no {name}: {where}")
         return SKIPPED
     files = scripts() if name == "shellcheck" else []

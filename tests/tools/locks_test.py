@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Locks are Mutex of src/base/mutex.h, and clang refuses an access that they do not guard."""
+
 import pathlib
 import re
 import shutil
@@ -24,7 +25,12 @@ struct Counter {{
 def compiled(before):
     return subprocess.run(
         [CLANG, "-std=c++20", f"-I{ROOT}/src", "-Wthread-safety", "-Werror", "-fsyntax-only", "-x", "c++", "-"],
-        input=PROGRAM.format(before=before), capture_output=True, text=True, check=False, timeout=120)
+        input=PROGRAM.format(before=before),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 class Locks(unittest.TestCase):
@@ -44,8 +50,9 @@ class Locks(unittest.TestCase):
         commented = []
         for folder in (*FOLDERS, "tests"):
             for path in (ROOT / folder).rglob("*"):
-                if path.suffix in (".h", ".cpp") and re.search(r"//.*\b(guarded by \w*mutex|guards all below)",
-                                                              path.read_text(encoding="utf-8")):
+                if path.suffix in (".h", ".cpp") and re.search(
+                    r"//.*\b(guarded by \w*mutex|guards all below)", path.read_text(encoding="utf-8")
+                ):
                     commented.append(str(path.relative_to(ROOT)))
         self.assertEqual(commented, [], "say HVD_GUARDED_BY(mutex) in place of the comment")
 

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Each row of tests/not_emulated.txt that leaves out a case names one that exists."""
+
 import fnmatch
 import pathlib
 import re

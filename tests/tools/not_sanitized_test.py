@@ -3,6 +3,7 @@
 
 usage: not_sanitized_test.py CTEST BUILD
 """
+
 import json
 import pathlib
 import re
@@ -10,10 +11,13 @@ import subprocess
 import sys
 
 ctest, build = sys.argv[1:]
-listed = subprocess.run([ctest, "--test-dir", build, "--show-only=json-v1"], check=True,
-                        stdout=subprocess.PIPE)
-units = {test["name"] for test in json.loads(listed.stdout)["tests"]
-         for each in test.get("properties", []) if each["name"] == "LABELS" and "unit" in each["value"]}
+listed = subprocess.run([ctest, "--test-dir", build, "--show-only=json-v1"], check=True, stdout=subprocess.PIPE)
+units = {
+    test["name"]
+    for test in json.loads(listed.stdout)["tests"]
+    for each in test.get("properties", [])
+    if each["name"] == "LABELS" and "unit" in each["value"]
+}
 table = pathlib.Path(__file__).resolve().parents[1] / "not_sanitized.txt"
 wrong = []
 for line in table.read_text(encoding="utf-8").splitlines():

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """The files for public services are YAML with the fields that they need. tests/gpu.sh names tests that exist, and
 skips in a sentence."""
+
 import pathlib
 import re
 import subprocess
@@ -34,8 +35,9 @@ expect({"push", "pull_request", "schedule", "workflow_dispatch"} <= set(workflow
 commands = [[step["run"] for step in job["steps"] if "run" in step] for job in workflow["jobs"].values()]
 expect([each[-1] for each in commands] == ["./tests/run.sh", "./tests/run.sh --all"], commands)
 pipeline = load(".gitlab-ci.yml")
-expect([pipeline[job]["script"] for job in ("quick", "all")] ==
-       [["./tests/run.sh"], ["./tests/run.sh --all"]], pipeline)
+expect(
+    [pipeline[job]["script"] for job in ("quick", "all")] == [["./tests/run.sh"], ["./tests/run.sh --all"]], pipeline
+)
 for name in (".github/workflows/tests.yml", ".gitlab-ci.yml"):
     for script in scripts((ROOT / name).read_text()):
         expect((ROOT / script).is_file(), f"{name} runs {script}, which is missing")
@@ -47,8 +49,10 @@ for name in ("bug_report", "feature_request"):
     ids = [field["id"] for field in fields]
     expect(len(set(ids)) == len(ids) and all(field["attributes"]["label"] for field in fields), ids)
     expect(any(field.get("validations", {}).get("required") for field in fields), f"{name}: none is required")
-expect("horovodrun report" in (ROOT / ".github/ISSUE_TEMPLATE/bug_report.yml").read_text(),
-       "the bug report does not ask for `horovodrun report`")
+expect(
+    "horovodrun report" in (ROOT / ".github/ISSUE_TEMPLATE/bug_report.yml").read_text(),
+    "the bug report does not ask for `horovodrun report`",
+)
 expect(load(".github/ISSUE_TEMPLATE/config.yml") == {"blank_issues_enabled": False}, "config.yml")
 
 script = (ROOT / "tests/gpu.sh").read_text()
@@ -58,5 +62,10 @@ for file, case in re.findall(r"-B (tests/e2e/\w+\.py) (\w+)", script):
     expect(f"def test_{case}(" in (ROOT / file).read_text(), f"{file} has no test {case}")
 if not list(pathlib.Path("/dev").glob("nvidia[0-9]*")):
     done = subprocess.run([ROOT / "tests/gpu.sh"], capture_output=True, text=True, timeout=60, check=False)
-    expect(done.returncode == 77 and done.stdout == "" and len(done.stderr.splitlines()) == 1 and
-           "no NVIDIA GPU" in done.stderr, done)
+    expect(
+        done.returncode == 77
+        and done.stdout == ""
+        and len(done.stderr.splitlines()) == 1
+        and "no NVIDIA GPU" in done.stderr,
+        done,
+    )

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The quick tier (tests/quick.txt) names tests that exist, and at least one of each end-to-end file."""
+
 import pathlib
 import re
 import sys
@@ -12,9 +13,10 @@ WITHOUT = {"link_faults", "newer_slurm", "original_horovod", "soak"}
 
 def cases():
     """Each end-to-end file's stem with the names of its cases."""
-    return {path.name.removesuffix("_test.py"):
-            re.findall(r"(?m)^def test_(\w+)", path.read_text(encoding="utf-8"))
-            for path in (TESTS / "e2e").glob("*_test.py")}
+    return {
+        path.name.removesuffix("_test.py"): re.findall(r"(?m)^def test_(\w+)", path.read_text(encoding="utf-8"))
+        for path in (TESTS / "e2e").glob("*_test.py")
+    }
 
 
 def chosen():

@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """The recipes of packaging agree with the tree: options of CMake, components, files, packages, placeholders."""
+
 import ast
 import pathlib
 import re
@@ -7,8 +8,16 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
-NEVER_RUN = ("conda/build.sh", "conda/meta.yaml", "easybuild/Horovod-foss-2024a.eb.in", "eessi/easystack.yml.in",
-             "oci/Dockerfile", "oci/apptainer.def", "rpm/horovod.spec.in", "spack/packages/horovodrun/package.py")
+NEVER_RUN = (
+    "conda/build.sh",
+    "conda/meta.yaml",
+    "easybuild/Horovod-foss-2024a.eb.in",
+    "eessi/easystack.yml.in",
+    "oci/Dockerfile",
+    "oci/apptainer.def",
+    "rpm/horovod.spec.in",
+    "spack/packages/horovodrun/package.py",
+)
 RECIPES = (*NEVER_RUN, "easybuild/Horovod.eb.in", "oci/image.sh")
 
 
@@ -17,9 +26,20 @@ def text(path):
 
 
 def sources_of_cmake():
-    return "".join(map(text, [ROOT / "CMakeLists.txt", *(ROOT / "cmake").glob("*.cmake"), *(
-        path for folder in ("src", "launcher", "rendezvous", "plugins", "python", "include")
-        for path in (ROOT / folder).rglob("CMakeLists.txt"))]))
+    return "".join(
+        map(
+            text,
+            [
+                ROOT / "CMakeLists.txt",
+                *(ROOT / "cmake").glob("*.cmake"),
+                *(
+                    path
+                    for folder in ("src", "launcher", "rendezvous", "plugins", "python", "include")
+                    for path in (ROOT / folder).rglob("CMakeLists.txt")
+                ),
+            ],
+        )
+    )
 
 
 class RecipesTest(unittest.TestCase):
@@ -29,8 +49,12 @@ class RecipesTest(unittest.TestCase):
         self.assertNotIn("never run", text(PACKAGING / "easybuild/Horovod.eb.in"))
 
     def test_each_recipe_is_listed_here_and_in_the_page_of_installing(self):
-        found = {str(path.relative_to(PACKAGING)) for folder in ("conda", "easybuild", "eessi", "oci", "rpm", "spack")
-                 for path in (PACKAGING / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+        found = {
+            str(path.relative_to(PACKAGING))
+            for folder in ("conda", "easybuild", "eessi", "oci", "rpm", "spack")
+            for path in (PACKAGING / folder).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
         others = ("README.md", "repo.yaml", "pip.conf")
         self.assertEqual({name for name in found if not name.endswith(others)}, set(RECIPES))
         page = text(ROOT / "docs/installing.md")
@@ -76,8 +100,10 @@ class RecipesTest(unittest.TestCase):
             self.assertIn(f"\nPackage: {name}\n", control)
 
     def test_lists_name_the_packages_of_a_release_and_no_other_tier_installs_those(self):
-        lists = {name: set(re.findall(r"(?m)^[a-z][\w.+-]*", text(PACKAGING / f"{name}.txt")))
-                 for name in ("packages", "packages-test", "packages-release")}
+        lists = {
+            name: set(re.findall(r"(?m)^[a-z][\w.+-]*", text(PACKAGING / f"{name}.txt")))
+            for name in ("packages", "packages-test", "packages-release")
+        }
         needed = set(re.findall(r"needs \S+ ([\w-]+)$", text(PACKAGING / "release.sh"), re.M))
         self.assertEqual(needed - set().union(*lists.values()), set())
         self.assertEqual(lists["packages-release"], {"lintian", "umoci"})
@@ -111,11 +137,29 @@ class RecipesTest(unittest.TestCase):
         for name in RECIPES:
             if name.endswith((".py", ".eb.in")):
                 tree = ast.walk(ast.parse(text(PACKAGING / name)))
-                names = {target.id for node in tree if isinstance(node, ast.Assign)
-                         for target in node.targets if isinstance(target, ast.Name)}
-                needed = {"homepage"} if name.endswith(".py") else {
-                    "easyblock", "name", "version", "homepage", "description", "toolchain", "sources", "checksums",
-                    "sanity_check_paths", "moduleclass"}
+                names = {
+                    target.id
+                    for node in tree
+                    if isinstance(node, ast.Assign)
+                    for target in node.targets
+                    if isinstance(target, ast.Name)
+                }
+                needed = (
+                    {"homepage"}
+                    if name.endswith(".py")
+                    else {
+                        "easyblock",
+                        "name",
+                        "version",
+                        "homepage",
+                        "description",
+                        "toolchain",
+                        "sources",
+                        "checksums",
+                        "sanity_check_paths",
+                        "moduleclass",
+                    }
+                )
                 self.assertLessEqual(needed, names, name)
 
 

@@ -3,6 +3,7 @@
 
 HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
 """
+
 import os
 import pathlib
 import subprocess
@@ -29,10 +30,11 @@ class SdistTest(unittest.TestCase):
     def test_it_holds_the_repository(self):
         expected = files_of_the_repository()
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run([PYTHON, "-c", BUILD, folder], cwd=ROOT, capture_output=True, text=True, timeout=300,
-                                  check=False)
+            done = subprocess.run(
+                [PYTHON, "-c", BUILD, folder], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+            )
             self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-            path, = pathlib.Path(folder).glob("horovod-*.tar.gz")
+            (path,) = pathlib.Path(folder).glob("horovod-*.tar.gz")
             with tarfile.open(path) as sdist:
                 held = {member.name.partition("/")[2]: member for member in sdist if member.isfile() or member.issym()}
                 self.assertEqual(set(held) - {"PKG-INFO"}, expected)

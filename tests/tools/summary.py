@@ -11,6 +11,7 @@ sanitizer's report, which need no load to be wrong. With --no-flaky such a pass 
 --left-out-of names a build folder: its tests that no RESULT holds are counted.
 The slowest tests are listed. The last line printed is "N passed, N failed, N skipped".
 """
+
 import argparse
 import collections
 import fnmatch
@@ -60,15 +61,18 @@ def slowest(paths, count=50):
     for path in paths:
         if path.suffix == ".xml" and not path.stem.endswith(".alone"):
             prefix = "" if path.stem.startswith("release") else path.stem + "."
-            times += [(float(case.get("time") or 0), prefix + case.get("name"))
-                      for case in xml.parse(path).getroot().iter("testcase")]
+            times += [
+                (float(case.get("time") or 0), prefix + case.get("name"))
+                for case in xml.parse(path).getroot().iter("testcase")
+            ]
     return sorted(times, reverse=True)[:count]
 
 
 def count_left_out(build, names):
     """How many of a build folder's tests are not among these names, by area."""
-    listed = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"],
-                            stdout=subprocess.PIPE, check=True).stdout
+    listed = subprocess.run(
+        ["ctest", "--test-dir", build, "--show-only=json-v1"], stdout=subprocess.PIPE, check=True
+    ).stdout
     left = [test["name"] for test in json.loads(listed)["tests"] if test["name"] not in names]
     return collections.Counter(name.partition(".")[0] if "." in name else "unit" for name in left)
 
@@ -81,16 +85,16 @@ def read(paths):
         found = read_lines(path) if path.suffix == ".txt" else read_junit(path)
         for name, verdict, reason in found:
             if path.stem.endswith(".alone"):
-                [[place, (_, first, said)]] = [(number, result) for number, result
-                                               in enumerate(results) if result[0] == name]
+                [[place, (_, first, said)]] = [
+                    (number, result) for number, result in enumerate(results) if result[0] == name
+                ]
                 if verdict != "PASS" or first != "FAIL":
                     continue
                 late[name] = said
                 results[place] = name, verdict, reason
             else:
                 results.append((name, verdict, reason))
-    return [(name, "FAIL" if verdict == "CRASH" else verdict, reason)
-            for name, verdict, reason in results], late
+    return [(name, "FAIL" if verdict == "CRASH" else verdict, reason) for name, verdict, reason in results], late
 
 
 def last_lines(output, count=15):
@@ -100,8 +104,7 @@ def last_lines(output, count=15):
 def read_patterns(path):
     lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
     patterns = [line for line in lines if line]
-    return ([p for p in patterns if not p.startswith("!")],
-            [p[1:] for p in patterns if p.startswith("!")])
+    return ([p for p in patterns if not p.startswith("!")], [p[1:] for p in patterns if p.startswith("!")])
 
 
 def judge_required(results, patterns, exempt):
@@ -109,8 +112,11 @@ def judge_required(results, patterns, exempt):
     skipped = {name for name, verdict, _ in results if verdict == "SKIP"}
     names = {name for name, _, _ in results}
     for pattern in patterns:
-        matches = [name for name in names if fnmatch.fnmatchcase(name, pattern)
-                   and not any(fnmatch.fnmatchcase(name, out) for out in exempt)]
+        matches = [
+            name
+            for name in names
+            if fnmatch.fnmatchcase(name, pattern) and not any(fnmatch.fnmatchcase(name, out) for out in exempt)
+        ]
         if not matches:
             yield pattern, "is required, but there is no such test"
         for name in sorted(skipped.intersection(matches)):
@@ -121,8 +127,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--required", type=pathlib.Path, required=True)
     parser.add_argument("--strict", action="store_true", help="a required test must run")
-    parser.add_argument("--no-flaky", action="store_true",
-                        help="a test that passes only alone is a failure")
+    parser.add_argument("--no-flaky", action="store_true", help="a test that passes only alone is a failure")
     parser.add_argument("--left-out-of", metavar="BUILD", help="count its tests that did not run")
     parser.add_argument("results", nargs="*", type=pathlib.Path)
     options = parser.parse_args()
@@ -140,9 +145,11 @@ def main():
     if options.left_out_of:
         left = count_left_out(options.left_out_of, {name for name, _, _ in results})
         areas = ", ".join(f"{count} of {area}" for area, count in sorted(left.items()))
-        print(f"Left out: {areas or 'no test'} of this build; the sanitizers and the frameworks of "
-              "PyPI. tests/run.sh --all runs them; tests/run.sh --release adds soak tests, fuzzers "
-              "and 64-bit ARM.")
+        print(
+            f"Left out: {areas or 'no test'} of this build; the sanitizers and the frameworks of "
+            "PyPI. tests/run.sh --all runs them; tests/run.sh --release adds soak tests, fuzzers "
+            "and 64-bit ARM."
+        )
     for name, verdict, reason in results:
         if verdict == "SKIP":
             print(f"SKIP {name}: {reason}")
@@ -154,8 +161,7 @@ def main():
     for name, reason in broken.items():
         print(f"FAIL {name}: {reason}")
 
-    counts = {verdict: sum(1 for _, got, _ in results if got == verdict)
-              for verdict in ("PASS", "FAIL", "SKIP")}
+    counts = {verdict: sum(1 for _, got, _ in results if got == verdict) for verdict in ("PASS", "FAIL", "SKIP")}
     for verdict in ("PASS", "SKIP"):
         counts[verdict] -= len({name for name, got, _ in results if got == verdict} & set(broken))
     counts["FAIL"] += len(broken)

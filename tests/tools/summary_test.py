@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """summary.py counts what ctest says, and fails where a required test did not run."""
+
 import pathlib
 import subprocess
 import sys
@@ -26,9 +27,19 @@ class Summary(unittest.TestCase):
             for name, text in files.items():
                 (folder / name).write_text(text)
             done = subprocess.run(
-                [sys.executable, "-B", pathlib.Path(__file__).with_name("summary.py"),
-                 "--required", folder / "required", *options,
-                 *(folder / name for name in files)], capture_output=True, text=True, check=False)
+                [
+                    sys.executable,
+                    "-B",
+                    pathlib.Path(__file__).with_name("summary.py"),
+                    "--required",
+                    folder / "required",
+                    *options,
+                    *(folder / name for name in files),
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             return done.returncode, done.stdout
 
     def test_counts_and_reasons(self):
@@ -54,22 +65,27 @@ class Summary(unittest.TestCase):
         self.assertIn("FAIL bad: passes only alone: ", output)
 
     def test_the_slowest_tests_are_listed(self):
-        suite = ('<testsuite><testcase name="fast" status="run" time="0.1"/>'
-                 '<testcase name="slow" status="run" time="71.25"/></testsuite>')
+        suite = (
+            '<testsuite><testcase name="fast" status="run" time="0.1"/>'
+            '<testcase name="slow" status="run" time="71.25"/></testsuite>'
+        )
         _, output = self.summary({"tsan.xml": suite})
         self.assertLess(output.index("71.2 tsan.slow\n"), output.index("0.1 tsan.fast\n"))
 
     def test_tests_that_the_tier_left_out_are_counted(self):
         with tempfile.TemporaryDirectory() as build:
             pathlib.Path(build, "CTestTestfile.cmake").write_text(
-                "\n".join(f"add_test({name} true)" for name in ("good", "e2e.a.b", "e2e.a.c")))
+                "\n".join(f"add_test({name} true)" for name in ("good", "e2e.a.b", "e2e.a.c"))
+            )
             suite = '<testsuite><testcase name="good" status="run"/></testsuite>'
             _, output = self.summary({"release.xml": suite}, "--left-out-of", build)
         self.assertIn("Left out: 2 of e2e of this build;", output)
 
     def test_a_crash_is_not_forgiven(self):
-        for first in ('<failure message="SEGFAULT"/>',
-                      "<failure/><system-out>WARNING: ThreadSanitizer: data race</system-out>"):
+        for first in (
+            '<failure message="SEGFAULT"/>',
+            "<failure/><system-out>WARNING: ThreadSanitizer: data race</system-out>",
+        ):
             code, output = self.alone(first)
             self.assertEqual((code, output.splitlines()[-1]), (1, "0 passed, 1 failed, 0 skipped"))
 

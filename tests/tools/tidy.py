@@ -7,6 +7,7 @@ BUILD was configured with clang (the preset asan is). A FOLDER is relative to RO
 without one it reads those of FOLDERS. A unity build costs one reading of the headers for all sources of
 a file. Prints each finding once; the exit code is 1 if there is one.
 """
+
 import argparse
 import concurrent.futures
 import json
@@ -42,8 +43,13 @@ def chosen(build, folders):
 
 def findings_in(root, build, file):
     """The findings in one file and in what it includes: each with its place and the lines below it."""
-    ran = subprocess.run([CLANG_TIDY, "--quiet", f"--config-file={root}/.clang-tidy", "-p", build, file],
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    ran = subprocess.run(
+        [CLANG_TIDY, "--quiet", f"--config-file={root}/.clang-tidy", "-p", build, file],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     found = re.split(r"(?m)^(?=\S+:\d+:\d+: (?:error|warning): )", ran.stdout)[1:]
     if ran.returncode and not found:
         found = [f"{file}: {CLANG_TIDY} ended with {ran.returncode}:\n{ran.stdout}"]

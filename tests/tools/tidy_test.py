@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """tidy.py finds what is planted in a tree, in plain and in unity builds, and nothing else."""
+
 import json
 import pathlib
 import shutil
@@ -29,16 +30,21 @@ class Tidy(unittest.TestCase):
             path = self.root / name.replace("__", "/").replace("_cpp", ".cpp")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-            commands.append({"directory": str(self.root), "file": str(path),
-                             "command": f"clang++-14 -std=c++20 -c {path}"})
+            commands.append(
+                {"directory": str(self.root), "file": str(path), "command": f"clang++-14 -std=c++20 -c {path}"}
+            )
         (self.root / "compile_commands.json").write_text(json.dumps(commands))
-        ran = subprocess.run([TOOLS / "tidy.py", "--root", self.root, self.root, "src"],
-                             stdout=subprocess.PIPE, text=True, check=False, timeout=120)
+        ran = subprocess.run(
+            [TOOLS / "tidy.py", "--root", self.root, self.root, "src"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=120,
+        )
         return ran.returncode, ran.stdout
 
     def test_a_clean_tree_has_no_findings(self):
-        self.assertEqual(self.tidied(src__clean_cpp=CLEAN),
-                         (0, "clang-tidy: 0 findings in 1 files\n"))
+        self.assertEqual(self.tidied(src__clean_cpp=CLEAN), (0, "clang-tidy: 0 findings in 1 files\n"))
 
     def test_a_finding_is_printed_and_counted(self):
         code, output = self.tidied(src__clean_cpp=CLEAN, src__planted_cpp=PLANTED)
@@ -48,8 +54,9 @@ class Tidy(unittest.TestCase):
 
     def test_a_source_of_a_unity_build_is_read(self):
         source = self.root / "src/planted.cpp"
-        code, output = self.tidied(build__Unity__unity_cpp=f'#include "{source}"\n', tests__x_cpp=PLANTED,
-                                   src__planted_cpp=PLANTED)
+        code, output = self.tidied(
+            build__Unity__unity_cpp=f'#include "{source}"\n', tests__x_cpp=PLANTED, src__planted_cpp=PLANTED
+        )
         self.assertEqual(code, 1)
         self.assertIn("clang-tidy: 1 findings in 1 files\n", output)
 

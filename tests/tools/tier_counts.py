@@ -7,6 +7,7 @@ An area is a label of ctest; tests of a sanitized folder are counted under the f
 counts are those of ctest: a doctest program with many cases is one test. The tests for 64-bit ARM
 (tests/cross.sh) are not counted.
 """
+
 import argparse
 import collections
 import json
@@ -20,8 +21,9 @@ TIERS = ("quick", "all", "release")
 
 def tests_of(folder):
     """Each test's name and labels."""
-    listed = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"],
-                            stdout=subprocess.PIPE, check=True).stdout
+    listed = subprocess.run(
+        ["ctest", "--test-dir", folder, "--show-only=json-v1"], stdout=subprocess.PIPE, check=True
+    ).stdout
     for test in json.loads(listed)["tests"]:
         labels = [each["value"] for each in test["properties"] if each["name"] == "LABELS"]
         yield test["name"], set(labels[0]) if labels else set()

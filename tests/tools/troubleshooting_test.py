@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -B
 """Checks that each message of docs/troubleshooting.md stands in the sources, so that a search finds it."""
+
 import pathlib
 import re
 import sys
@@ -27,9 +28,12 @@ def missing(parts, sources):
 
 class TroubleshootingTest(unittest.TestCase):
     def test_every_message_is_in_the_sources(self):
-        sources = "\n".join(BROKEN.sub("", path.read_text(encoding="utf-8")).replace('\\"', '"')
-                            for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*"))
-                            if path.suffix in (".cpp", ".h", ".py"))
+        sources = "\n".join(
+            BROKEN.sub("", path.read_text(encoding="utf-8")).replace('\\"', '"')
+            for folder in FOLDERS
+            for path in sorted((ROOT / folder).rglob("*"))
+            if path.suffix in (".cpp", ".h", ".py")
+        )
         parts = messages((ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8"))
         self.assertGreater(len(parts), 20)
         self.assertEqual(missing(parts, sources), [])

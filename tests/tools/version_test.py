@@ -5,6 +5,7 @@ usage: version_test.py PROGRAM...
 
 Each PROGRAM prints the version for `--version`.
 """
+
 import pathlib
 import re
 import subprocess
@@ -16,8 +17,7 @@ PROGRAMS = []
 # Besides CMakeLists.txt: the citation is read where nothing is built; the changelogs name releases, and the list
 # of symbols the release in which each came.
 MAY_NAME_IT = {"CMakeLists.txt", "CITATION.cff", "CHANGELOG.md", "debian/changelog", "debian/libhorovod1.symbols"}
-GENERATED = ("include/horovod/version.h.in", "python/horovod/_version.py.in",
-             "packaging/cmake/horovod.pc.in")
+GENERATED = ("include/horovod/version.h.in", "python/horovod/_version.py.in", "packaging/cmake/horovod.pc.in")
 
 
 def text(path):
@@ -51,8 +51,7 @@ class Version(unittest.TestCase):
 
     def test_no_other_file_repeats_it(self):
         pattern = re.compile(rf"(?<![\d.]){re.escape(version())}(?![\d.])")
-        copies = [path for path in files()
-                  if path not in MAY_NAME_IT and pattern.search(text(path))]
+        copies = [path for path in files() if path not in MAY_NAME_IT and pattern.search(text(path))]
         self.assertEqual(copies, [])
 
     def test_generated_files_take_it_from_the_project(self):
@@ -63,14 +62,16 @@ class Version(unittest.TestCase):
         self.assertEqual(re.search(pattern, text("CMakeLists.txt"))["value"], version())
 
     def test_python_code_defines_no_second_one(self):
-        copies = [str(path) for path in (ROOT / "python").rglob("*.py")
-                  if re.search(r"(?m)^__version__ *=", path.read_text(encoding="utf-8"))]
+        copies = [
+            str(path)
+            for path in (ROOT / "python").rglob("*.py")
+            if re.search(r"(?m)^__version__ *=", path.read_text(encoding="utf-8"))
+        ]
         self.assertEqual(copies, [])
 
     def test_the_programs_print_it(self):
         for program in PROGRAMS:
-            done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True,
-                                  timeout=60)
+            done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=60)
             self.assertEqual(done.stdout.split()[-1], version(), program)
 
 

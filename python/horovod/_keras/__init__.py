@@ -12,14 +12,38 @@ from horovod._keras.optimizer import distribute, plan_of
 from horovod.process_sets import ProcessSet, global_process_set
 
 
-def create_distributed_optimizer(keras: Any, optimizer: Any, name: Any, device_dense: str,
-                                 device_sparse: str, compression: Any, sparse_as_dense: bool,
-                                 gradient_predivide_factor: float, op: int,
-                                 backward_passes_per_step: int = 1,
-                                 average_aggregated_gradients: bool = False, groups: Any = None,
-                                 process_set: ProcessSet = global_process_set,
-                                 scale_local_gradients: bool = True) -> Any:
+def create_distributed_optimizer(
+    keras: Any,
+    optimizer: Any,
+    name: Any,
+    device_dense: str,
+    device_sparse: str,
+    compression: Any,
+    sparse_as_dense: bool,
+    gradient_predivide_factor: float,
+    op: int,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
     """`hvd.DistributedOptimizer` of this Keras, for programs that import it from here."""
-    return distribute(keras, optimizer, name, plan_of(
-        keras, compression, sparse_as_dense, gradient_predivide_factor, op, backward_passes_per_step,
-        average_aggregated_gradients, 0, groups, process_set, scale_local_gradients))
+    return distribute(
+        keras,
+        optimizer,
+        name,
+        plan_of(
+            keras,
+            compression,
+            sparse_as_dense,
+            gradient_predivide_factor,
+            op,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            0,
+            groups,
+            process_set,
+            scale_local_gradients,
+        ),
+    )

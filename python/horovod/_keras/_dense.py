@@ -32,8 +32,9 @@ class Reduction(NamedTuple):
         id_of(self.process_set)
         return self
 
-    def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
-                 local: AbstractSet[Any] = frozenset()) -> List[Any]:
+    def __call__(
+        self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None, local: AbstractSet[Any] = frozenset()
+    ) -> List[Any]:
         results = list(grads)
         keys = [id(variable) for variable in variables or results]
         shared = [i for i, grad in enumerate(results) if grad is not None and keys[i] not in local]
@@ -43,9 +44,15 @@ class Reduction(NamedTuple):
                     results[i] = grad / self.process_set.size()
         factor = self.gradient_predivide_factor
         if shared:
-            reduced = self.reduce_all([results[i] for i in shared], self.name,
-                                      self.compression, self.op, 1.0 / factor, factor,
-                                      self.process_set)
+            reduced = self.reduce_all(
+                [results[i] for i in shared],
+                self.name,
+                self.compression,
+                self.op,
+                1.0 / factor,
+                factor,
+                self.process_set,
+            )
             for i, array in zip(shared, reduced):
                 results[i] = array
         return results

@@ -19,7 +19,8 @@ def framework_of(keras: Any) -> str:
     if name not in ("tensorflow", "torch", "jax"):
         raise ImportError(
             f"Horovod's module for Keras works on the backends tensorflow, torch and jax, not on "
-            f"{name}; choose one by the variable KERAS_BACKEND.")
+            f"{name}; choose one by the variable KERAS_BACKEND."
+        )
     return name
 
 

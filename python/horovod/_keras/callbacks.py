@@ -63,9 +63,11 @@ class BroadcastGlobalVariables:
         own = optimizer.variables if optimizer is not None else []
         # Each rank keeps the sum of its own passes, the first of which has already run.
         local = {backend.key_of(variable) for variable in self._local + _sums_of_passes(optimizer)}
-        variables = [variable for variable in
-                     list(self.model.weights) + list(own() if callable(own) else own)
-                     if backend.key_of(variable) not in local]
+        variables = [
+            variable
+            for variable in list(self.model.weights) + list(own() if callable(own) else own)
+            if backend.key_of(variable) not in local
+        ]
         backend.broadcast_variables(variables, self.root_rank)
         self._is_done = True
 
@@ -78,9 +80,11 @@ class MetricAverage:
         super().__init__()
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        names = sorted(name for name, value in (logs or {}).items()
-                       if isinstance(value, (numbers.Number, numpy.number)) or (
-                           hasattr(value, "shape") and len(value.shape) == 0))
+        names = sorted(
+            name
+            for name, value in (logs or {}).items()
+            if isinstance(value, (numbers.Number, numpy.number)) or (hasattr(value, "shape") and len(value.shape) == 0)
+        )
         if logs is None or not names:
             return
         values = numpy.array([float(logs[name]) for name in names])
@@ -99,7 +103,9 @@ def _warn_of_constant() -> None:
         warnings.warn(
             "LearningRateScheduleCallback: a number m as multiplier gives the learning rate "
             "initial_lr * m in all epochs. Horovod 0.28 gives initial_lr * m ** (epoch - start_epoch); "
-            "multiplier=lambda epoch: m ** (epoch - start_epoch) does the same.", stacklevel=3)
+            "multiplier=lambda epoch: m ** (epoch - start_epoch) does the same.",
+            stacklevel=3,
+        )
 
 
 class LearningRateSchedule:
@@ -114,23 +120,29 @@ class LearningRateSchedule:
 
     _keras: Any = None
 
-    def __init__(self, initial_lr: Optional[float] = None,
-                 multiplier: Union[float, Callable[[float], float], None] = None,
-                 start_epoch: int = 0, end_epoch: Optional[int] = None, staircase: bool = True,
-                 momentum_correction: bool = True, steps_per_epoch: Optional[int] = None,
-                 lr: Optional[float] = None) -> None:
+    def __init__(
+        self,
+        initial_lr: Optional[float] = None,
+        multiplier: Union[float, Callable[[float], float], None] = None,
+        start_epoch: int = 0,
+        end_epoch: Optional[int] = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+        lr: Optional[float] = None,
+    ) -> None:
         super().__init__()
         if (initial_lr is None) == (lr is None):
-            raise ValueError(f"{type(self).__name__} needs initial_lr, the learning rate to begin "
-                             "with, or lr, its older name, and not both.")
+            raise ValueError(
+                f"{type(self).__name__} needs initial_lr, the learning rate to begin "
+                "with, or lr, its older name, and not both."
+            )
         if multiplier is None:
-            raise ValueError(f"{type(self).__name__} needs multiplier, a number or a function of "
-                             "the epoch.")
+            raise ValueError(f"{type(self).__name__} needs multiplier, a number or a function of the epoch.")
         if not callable(multiplier) and multiplier != 1:
             _warn_of_constant()
         self.initial_lr: Any = initial_lr if initial_lr is not None else lr
-        self.multiplier = (multiplier if callable(multiplier) else
-                           functools.partial(_constant, multiplier))
+        self.multiplier = multiplier if callable(multiplier) else functools.partial(_constant, multiplier)
         # A number as multiplier implies a staircase.
         self.staircase = staircase if callable(multiplier) else True
         self.start_epoch: int = start_epoch
@@ -148,8 +160,8 @@ class LearningRateSchedule:
         self.steps_per_epoch = (self.params or {}).get("steps")
         if not self.steps_per_epoch:
             raise ValueError(
-                f"{type(self).__name__} cannot tell how many batches an epoch has; give it "
-                "steps_per_epoch.")
+                f"{type(self).__name__} cannot tell how many batches an epoch has; give it steps_per_epoch."
+            )
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         self.current_epoch = epoch
@@ -204,13 +216,18 @@ class LearningRateWarmup(LearningRateSchedule):
     `initial_lr`, over `warmup_epochs` epochs. `verbose`: 1 prints a line on rank 0 at the end. The other
     arguments are those of LearningRateScheduleCallback."""
 
-    def __init__(self, initial_lr: Optional[float] = None, warmup_epochs: int = 5,
-                 momentum_correction: bool = True, steps_per_epoch: Optional[int] = None,
-                 verbose: int = 0, lr: Optional[float] = None) -> None:
+    def __init__(
+        self,
+        initial_lr: Optional[float] = None,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: Optional[int] = None,
+        verbose: int = 0,
+        lr: Optional[float] = None,
+    ) -> None:
         if warmup_epochs <= 0:
             raise ValueError(f"warmup_epochs must be above 0, not {warmup_epochs}.")
-        super().__init__(initial_lr, self._share, 0, warmup_epochs, False, momentum_correction,
-                         steps_per_epoch, lr)
+        super().__init__(initial_lr, self._share, 0, warmup_epochs, False, momentum_correction, steps_per_epoch, lr)
         self.verbose = verbose
 
     def _share(self, epoch: float) -> float:
@@ -222,8 +239,7 @@ class LearningRateWarmup(LearningRateSchedule):
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         super().on_epoch_end(epoch, logs)
         if epoch == self.end_epoch - 1 and self.verbose > 0 and _basics.rank() == 0:
-            print(f"\nEpoch {epoch + 1}: the learning rate has been raised to "
-                  f"{self._learning_rate():g}.")
+            print(f"\nEpoch {epoch + 1}: the learning rate has been raised to {self._learning_rate():g}.")
 
 
 class BestModel:
@@ -234,13 +250,25 @@ class BestModel:
 
     _keras: Any = None
 
-    def __init__(self, monitor: str = "val_loss", verbose: int = 0, mode: str = "auto",
-                 save_freq: Any = "epoch", save_weights_only: bool = False,
-                 filepath: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        save_weights_only: bool = False,
+        filepath: Optional[str] = None,
+    ) -> None:
         suffix = ".weights.h5" if save_weights_only else ".keras"
-        super().__init__(filepath=filepath or f"best_model{suffix}", monitor=monitor,
-                         verbose=verbose, save_best_only=True,
-                         save_weights_only=save_weights_only, mode=mode, save_freq=save_freq)
+        super().__init__(
+            filepath=filepath or f"best_model{suffix}",
+            monitor=monitor,
+            verbose=verbose,
+            save_best_only=True,
+            save_weights_only=save_weights_only,
+            mode=mode,
+            save_freq=save_freq,
+        )
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if _basics.rank() == 0:
@@ -254,17 +282,22 @@ class BestModel:
 class BestModelOfTensorFlow(BestModel):
     __doc__ = BestModel.__doc__
 
-    def __init__(self, monitor: str = "val_loss", verbose: int = 0, save_weights_only: bool = False,
-                 mode: str = "auto", save_freq: Any = "epoch",
-                 filepath: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: Any = "epoch",
+        filepath: Optional[str] = None,
+    ) -> None:
         super().__init__(monitor, verbose, mode, save_freq, save_weights_only, filepath)
 
 
 def callbacks_for(keras: Any, module: str, best: Any = BestModel) -> Dict[str, Any]:
     """Returns the classes of the module `module`, by name. `best`: the base of BestModelCheckpoint."""
     return {
-        name: type(name, (what, base), {"__doc__": what.__doc__, "__module__": module,
-                                        "_keras": keras})
+        name: type(name, (what, base), {"__doc__": what.__doc__, "__module__": module, "_keras": keras})
         for name, what, base in [
             ("BroadcastGlobalVariablesCallback", BroadcastGlobalVariables, keras.callbacks.Callback),
             ("MetricAverageCallback", MetricAverage, keras.callbacks.Callback),

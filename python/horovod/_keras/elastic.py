@@ -20,8 +20,9 @@ class VariablesState(ObjectState):
     """A state of the variables that `variables` returns, and of attributes. `broadcast` copies rank 0's
     values of variables to all ranks."""
 
-    def __init__(self, variables: Callable[[], Sequence[Any]],
-                 broadcast: Callable[[Sequence[Any]], None], **kwargs: Any) -> None:
+    def __init__(
+        self, variables: Callable[[], Sequence[Any]], broadcast: Callable[[Sequence[Any]], None], **kwargs: Any
+    ) -> None:
         self._variables, self._broadcast = variables, broadcast
         self._values: List[Any] = []
         super().__init__(**kwargs)
@@ -73,8 +74,9 @@ class ModelState(VariablesState):
         self.model, self.optimizer = model, optimizer
         super().__init__(
             lambda: variables_of_model(model, optimizer),
-            lambda variables: backend_of(self._keras).broadcast_variables(
-                variables, source_rank()), **kwargs)
+            lambda variables: backend_of(self._keras).broadcast_variables(variables, source_rank()),
+            **kwargs,
+        )
 
 
 class CommitState:
@@ -159,8 +161,7 @@ def elastic_for(keras: Any, module: str) -> Dict[str, Any]:
     framework = framework_of(keras)
     runs = "horovod._elastic" if framework == "torch" else f"horovod.{framework}.elastic"
     made = {
-        name: type(name, (what, *bases), {"__doc__": what.__doc__, "__module__": module,
-                                          "_keras": keras})
+        name: type(name, (what, *bases), {"__doc__": what.__doc__, "__module__": module, "_keras": keras})
         for name, what, bases in [
             ("KerasState", ModelState, ()),
             ("CommitStateCallback", CommitState, (keras.callbacks.Callback,)),

@@ -21,18 +21,29 @@ def functions_for(keras: Any) -> Dict[str, Any]:
     backend = backend_of(keras)
     prepare(keras)
 
-    def allreduce(value: Any, name: Optional[str] = None, average: Optional[bool] = None,
-                  prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                  op: Optional[int] = None, compression: Any = None) -> Any:
+    def allreduce(
+        value: Any,
+        name: Optional[str] = None,
+        average: Optional[bool] = None,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        op: Optional[int] = None,
+        compression: Any = None,
+    ) -> Any:
         """Returns the tensor, or what can become one, reduced over all ranks: by `op`, which is
         Average where it is None. `average` is an older way to say so. All ranks must call it, with
         equal shapes and types."""
         more = {} if compression is None else {"compression": compression}
         if more:
             check_compression(compression)
-        return backend.allreduce(value, name=name, op=choose_op(average, op),
-                                  prescale_factor=prescale_factor,
-                                  postscale_factor=postscale_factor, **more)
+        return backend.allreduce(
+            value,
+            name=name,
+            op=choose_op(average, op),
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+            **more,
+        )
 
     def allgather(value: Any, name: Optional[str] = None) -> Any:
         """Returns the tensors of all ranks, concatenated along the first dimension. All ranks must
@@ -52,19 +63,30 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         """In graphs of TensorFlow 1, the operation that gives all variables their values on the
         rank `root_rank`. RuntimeError elsewhere, where BroadcastGlobalVariablesCallback does it."""
         if framework_of(keras) != "tensorflow":
-            raise RuntimeError("hvd.broadcast_global_variables works in graphs of TensorFlow 1; use "
-                               "hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank).")
+            raise RuntimeError(
+                "hvd.broadcast_global_variables works in graphs of TensorFlow 1; use "
+                "hvd.callbacks.BroadcastGlobalVariablesCallback(root_rank)."
+            )
         from horovod.tensorflow.functions import broadcast_global_variables as broadcast_all
 
         return broadcast_all(root_rank)
 
-    def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dense: str = "",
-                             device_sparse: str = "", compression: Any = None,
-                             sparse_as_dense: bool = False, gradient_predivide_factor: float = 1.0,
-                             op: int = Average, backward_passes_per_step: int = 1,
-                             average_aggregated_gradients: bool = False, num_groups: int = 0,
-                             groups: Any = None, process_set: ProcessSet = global_process_set,
-                             scale_local_gradients: bool = True) -> Any:
+    def DistributedOptimizer(
+        optimizer: Any,
+        name: Optional[str] = None,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Any = None,
+        sparse_as_dense: bool = False,
+        gradient_predivide_factor: float = 1.0,
+        op: int = Average,
+        backward_passes_per_step: int = 1,
+        average_aggregated_gradients: bool = False,
+        num_groups: int = 0,
+        groups: Any = None,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+    ) -> Any:
         """Returns an optimizer like `optimizer`, of Keras, that reduces gradients over all ranks first.
 
         All ranks must train the same model. With Keras 2 the methods that compute gradients reduce
@@ -83,44 +105,87 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         itself, and what the steps have changed is combined. `device_dense` and `device_sparse` are
         accepted for existing scripts. ValueError for bad arguments.
         """
-        plan = plan_of(keras, compression, sparse_as_dense, gradient_predivide_factor, op,
-                           backward_passes_per_step, average_aggregated_gradients, num_groups, groups,
-                        process_set, scale_local_gradients)
+        plan = plan_of(
+            keras,
+            compression,
+            sparse_as_dense,
+            gradient_predivide_factor,
+            op,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            num_groups,
+            groups,
+            process_set,
+            scale_local_gradients,
+        )
         return distribute(keras, optimizer, name, plan)
 
-    def PartialDistributedOptimizer(optimizer: Any, name: Optional[str] = None,
-                                    device_dense: str = "", device_sparse: str = "",
-                                    compression: Any = None, sparse_as_dense: bool = False,
-                                    gradient_predivide_factor: float = 1.0, op: int = Average,
-                                    backward_passes_per_step: int = 1,
-                                    average_aggregated_gradients: bool = False, num_groups: int = 0,
-                                    groups: Any = None, process_set: ProcessSet = global_process_set,
-                                    local_layers: Any = None,
-                                    scale_local_gradients: bool = True) -> Any:
+    def PartialDistributedOptimizer(
+        optimizer: Any,
+        name: Optional[str] = None,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Any = None,
+        sparse_as_dense: bool = False,
+        gradient_predivide_factor: float = 1.0,
+        op: int = Average,
+        backward_passes_per_step: int = 1,
+        average_aggregated_gradients: bool = False,
+        num_groups: int = 0,
+        groups: Any = None,
+        process_set: ProcessSet = global_process_set,
+        local_layers: Any = None,
+        scale_local_gradients: bool = True,
+    ) -> Any:
         """`DistributedOptimizer` that leaves the gradients of `local_layers`, a built layer or a list
         of them, to this rank, divided by the number of ranks where `scale_local_gradients`."""
-        plan = plan_of(keras, compression, sparse_as_dense, gradient_predivide_factor, op,
-                           backward_passes_per_step, average_aggregated_gradients, num_groups, groups,
-                        process_set, scale_local_gradients, variables_of(local_layers))
+        plan = plan_of(
+            keras,
+            compression,
+            sparse_as_dense,
+            gradient_predivide_factor,
+            op,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            num_groups,
+            groups,
+            process_set,
+            scale_local_gradients,
+            variables_of(local_layers),
+        )
         return distribute(keras, optimizer, name, plan)
 
-    def load_model(filepath: Any, custom_optimizers: Any = None, custom_objects: Any = None,
-                   compression: Any = None, legacy_opts: bool = False) -> Any:
+    def load_model(
+        filepath: Any,
+        custom_optimizers: Any = None,
+        custom_objects: Any = None,
+        compression: Any = None,
+        legacy_opts: bool = False,
+    ) -> Any:
         """Loads a model that Keras has saved, and makes its optimizer a distributed one, in the
         state in which it was saved.
 
         `custom_optimizers`: classes of optimizers that Keras does not know; `custom_objects`: a dict of
         others. `legacy_opts` is accepted for existing scripts.
         """
-        plan = plan_of(keras, compression, False, 1.0, Average, 1, False, 0, None,
-                        global_process_set, True)
+        plan = plan_of(keras, compression, False, 1.0, Average, 1, False, 0, None, global_process_set, True)
         return load(keras, filepath, plan, custom_optimizers, custom_objects)
 
     return {
         "Compression": backend.Compression,
-        **{function.__name__: function for function in [
-            DistributedOptimizer, PartialDistributedOptimizer, allgather, allreduce, broadcast,
-            broadcast_global_variables, load_model, reducescatter]},
+        **{
+            function.__name__: function
+            for function in [
+                DistributedOptimizer,
+                PartialDistributedOptimizer,
+                allgather,
+                allreduce,
+                broadcast,
+                broadcast_global_variables,
+                load_model,
+                reducescatter,
+            ]
+        },
     }
 
 
@@ -130,32 +195,73 @@ def functions_of_keras(keras: Any) -> Dict[str, Any]:
     made = functions_for(keras)
     distribute_all, distribute_part = made["DistributedOptimizer"], made["PartialDistributedOptimizer"]
 
-    def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, device_dense: str = "",
-                             device_sparse: str = "", compression: Any = None,
-                             sparse_as_dense: bool = False, gradient_predivide_factor: float = 1.0,
-                             op: int = Average, num_groups: int = 0, groups: Any = None,
-                             backward_passes_per_step: int = 1,
-                             average_aggregated_gradients: bool = False,
-                             process_set: ProcessSet = global_process_set,
-                             scale_local_gradients: bool = True) -> Any:
+    def DistributedOptimizer(
+        optimizer: Any,
+        name: Optional[str] = None,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Any = None,
+        sparse_as_dense: bool = False,
+        gradient_predivide_factor: float = 1.0,
+        op: int = Average,
+        num_groups: int = 0,
+        groups: Any = None,
+        backward_passes_per_step: int = 1,
+        average_aggregated_gradients: bool = False,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+    ) -> Any:
         return distribute_all(
-            optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
-            gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients,
-            num_groups, groups, process_set, scale_local_gradients)
+            optimizer,
+            name,
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            gradient_predivide_factor,
+            op,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            num_groups,
+            groups,
+            process_set,
+            scale_local_gradients,
+        )
 
-    def PartialDistributedOptimizer(optimizer: Any, name: Optional[str] = None,
-                                    device_dense: str = "", device_sparse: str = "",
-                                    compression: Any = None, sparse_as_dense: bool = False,
-                                    gradient_predivide_factor: float = 1.0, op: int = Average,
-                                    groups: Any = None, process_set: ProcessSet = global_process_set,
-                                    local_layers: Any = None, scale_local_gradients: bool = True,
-                                    backward_passes_per_step: int = 1,
-                                    average_aggregated_gradients: bool = False,
-                                    num_groups: int = 0) -> Any:
+    def PartialDistributedOptimizer(
+        optimizer: Any,
+        name: Optional[str] = None,
+        device_dense: str = "",
+        device_sparse: str = "",
+        compression: Any = None,
+        sparse_as_dense: bool = False,
+        gradient_predivide_factor: float = 1.0,
+        op: int = Average,
+        groups: Any = None,
+        process_set: ProcessSet = global_process_set,
+        local_layers: Any = None,
+        scale_local_gradients: bool = True,
+        backward_passes_per_step: int = 1,
+        average_aggregated_gradients: bool = False,
+        num_groups: int = 0,
+    ) -> Any:
         return distribute_part(
-            optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
-            gradient_predivide_factor, op, backward_passes_per_step, average_aggregated_gradients,
-            num_groups, groups, process_set, local_layers, scale_local_gradients)
+            optimizer,
+            name,
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            gradient_predivide_factor,
+            op,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            num_groups,
+            groups,
+            process_set,
+            local_layers,
+            scale_local_gradients,
+        )
 
     for function in (DistributedOptimizer, PartialDistributedOptimizer):
         function.__doc__ = made[function.__name__].__doc__

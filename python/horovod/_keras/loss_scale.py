@@ -93,8 +93,11 @@ def _applying(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
 
         # The loss scale stays the same until all passes of a step have been added.
         passes = ours._hvd_passes()
-        return passes.apply(lambda pairs: original(self, _agreed(keras, ours, pairs), *args, **kwargs), pairs,
-                            count_of(ours, passes.steps))
+        return passes.apply(
+            lambda pairs: original(self, _agreed(keras, ours, pairs), *args, **kwargs),
+            pairs,
+            count_of(ours, passes.steps),
+        )
 
     return apply_gradients
 
@@ -112,8 +115,10 @@ def _agreed(keras: Any, ours: Any, pairs: List[Any]) -> List[Any]:
     finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(value)) for value in values])
     failed = _total(keras, ours, tf.cast(tf.logical_not(finite), tf.int32))
     grad, variable = pairs[there[0]]
-    pairs[there[0]] = (tf.where(failed > 0, tf.constant(float("nan"), values[0].dtype),
-                                tf.convert_to_tensor(grad)), variable)
+    pairs[there[0]] = (
+        tf.where(failed > 0, tf.constant(float("nan"), values[0].dtype), tf.convert_to_tensor(grad)),
+        variable,
+    )
     return pairs
 
 

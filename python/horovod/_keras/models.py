@@ -35,7 +35,8 @@ def prepare(keras: Any) -> None:
                 warnings.warn(
                     f"Keras {keras.__version__} has no experimental_run_tf_function in "
                     "Model.compile; it is left out, and nothing is needed in its place.",
-                    stacklevel=2)
+                    stacklevel=2,
+                )
         result = compile_(self, *args, **kwargs)
         _without_xla(keras, self)
         return result
@@ -46,16 +47,26 @@ def prepare(keras: Any) -> None:
 
 def _without_xla(keras: Any, model: Any) -> None:
     attribute = "jit_compile" if major_of(keras) >= 3 else "_jit_compile"
-    if (framework_of(keras) == "tensorflow" and is_distributed(getattr(model, "optimizer", None))
-            and getattr(model, attribute, False)):
+    if (
+        framework_of(keras) == "tensorflow"
+        and is_distributed(getattr(model, "optimizer", None))
+        and getattr(model, attribute, False)
+    ):
         setattr(model, attribute, False)
         warnings.warn(
             "Model.compile: jit_compile is off for this model, since XLA cannot compile steps in "
-            "which Horovod reduces gradients.", stacklevel=3)
+            "which Horovod reduces gradients.",
+            stacklevel=3,
+        )
 
 
-def load(keras: Any, filepath: Any, plan: Dict[str, Any], custom_optimizers: Optional[Any],
-         custom_objects: Optional[Dict[str, Any]]) -> Any:
+def load(
+    keras: Any,
+    filepath: Any,
+    plan: Dict[str, Any],
+    custom_optimizers: Optional[Any],
+    custom_objects: Optional[Dict[str, Any]],
+) -> Any:
     """Returns the model of `filepath`, with a distributed optimizer in its saved state."""
     objects = {optimizer.__name__: optimizer for optimizer in custom_optimizers or []}
     objects.update(custom_objects or {})

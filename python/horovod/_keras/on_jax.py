@@ -20,8 +20,9 @@ def allreduce(value: Any, compression: Any = Compression.none, **arguments: Any)
     return decompress_all(compression, [hvd.allreduce(sent[0], **arguments)], contexts)[0]
 
 
-def _reduce_all(grads: Sequence[Any], name: str, compression: Any, op: int, prescale: float,
-                postscale: float, process_set: Any) -> List[Any]:
+def _reduce_all(
+    grads: Sequence[Any], name: str, compression: Any, op: int, prescale: float, postscale: float, process_set: Any
+) -> List[Any]:
     sent, contexts = compress_all(compression, grads)
     reduced = hvd.allreduce(sent, name, op, prescale, postscale, process_set)
     return decompress_all(compression, reduced, contexts)

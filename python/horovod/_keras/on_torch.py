@@ -19,8 +19,9 @@ def _tensor(value: Any) -> torch.Tensor:
 
 
 def allreduce(value: Any, **arguments: Any) -> torch.Tensor:
-    return mark_allreduced(hvd.allreduce(_tensor(value), **arguments),
-                           arguments.get("process_set", hvd.global_process_set))
+    return mark_allreduced(
+        hvd.allreduce(_tensor(value), **arguments), arguments.get("process_set", hvd.global_process_set)
+    )
 
 
 def allgather(value: Any, **arguments: Any) -> torch.Tensor:
@@ -35,11 +36,26 @@ def reducescatter(value: Any, **arguments: Any) -> torch.Tensor:
     return hvd.reducescatter(_tensor(value), **arguments)
 
 
-def _reduce_all(grads: Sequence[torch.Tensor], name: str, compression: Any, op: int,
-                prescale: float, postscale: float, process_set: Any) -> List[torch.Tensor]:
-    return list(hvd.grouped_allreduce(
-        [grad.detach() for grad in grads], name=name, compression=compression, op=op,
-        prescale_factor=prescale, postscale_factor=postscale, process_set=process_set))
+def _reduce_all(
+    grads: Sequence[torch.Tensor],
+    name: str,
+    compression: Any,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: Any,
+) -> List[torch.Tensor]:
+    return list(
+        hvd.grouped_allreduce(
+            [grad.detach() for grad in grads],
+            name=name,
+            compression=compression,
+            op=op,
+            prescale_factor=prescale,
+            postscale_factor=postscale,
+            process_set=process_set,
+        )
+    )
 
 
 def Reduction(*arguments: Any) -> _dense.Reduction:
@@ -56,5 +72,4 @@ def total(flag: Any, name: str, process_set: Any) -> Any:
 
 
 def broadcast_variables(variables: Sequence[Any], root_rank: int) -> None:
-    hvd.broadcast_parameters([(f"keras.{i}", variable.value.data)
-                              for i, variable in enumerate(variables)], root_rank)
+    hvd.broadcast_parameters([(f"keras.{i}", variable.value.data) for i, variable in enumerate(variables)], root_rank)

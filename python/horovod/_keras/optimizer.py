@@ -70,8 +70,10 @@ class Distributed:
         for i, variable in enumerate(variables):
             if results[i] is not None:
                 (own if plan["key_of"](variable) in plan["local"] else shared).append(i)
-        for chosen, reduce in [(own, lambda *pairs: plan["reduction"](*pairs, plan["local"])),
-                               (shared, self._allreduce_grads)]:
+        for chosen, reduce in [
+            (own, lambda *pairs: plan["reduction"](*pairs, plan["local"])),
+            (shared, self._allreduce_grads),
+        ]:
             if chosen:
                 reduced = reduce([results[i] for i in chosen], [variables[i] for i in chosen])
                 for i, grad in zip(chosen, reduced):
@@ -109,8 +111,8 @@ class _OfKeras3(Distributed):
         _refuse_allreduced(self._hvd, grads, variables)
         # Past __setattr__, which would track it as a part of the model.
         self.__dict__["_hvd_reduced"] = {
-            self._hvd["key_of"](variable)
-            for grad, variable in zip(grads, variables) if is_reduced(grad)}
+            self._hvd["key_of"](variable) for grad, variable in zip(grads, variables) if is_reduced(grad)
+        }
 
     def _reduce(self, grads: List[Any], variables: Sequence[Any]) -> None:
         """Reduces all gradients over the ranks, except those that a tape has already reduced. Raises ValueError for
@@ -133,12 +135,16 @@ def _refuse_allreduced(plan: Dict[str, Any], grads: Sequence[Any], variables: Se
     if reduction.op not in (Sum, Product) or reduction.process_set.size() == 1:
         return
     for grad, variable in zip(grads, variables):
-        if (is_allreduced(grad, reduction.process_set) and not is_reduced(grad)
-                and plan["key_of"](variable) not in plan["local"]):
+        if (
+            is_allreduced(grad, reduction.process_set)
+            and not is_reduced(grad)
+            and plan["key_of"](variable) not in plan["local"]
+        ):
             raise ValueError(
                 f"{variable.name}: hvd.allreduce has reduced this gradient, and the optimizer would reduce it a "
                 f"second time. Leave out hvd.allreduce, or give such gradients to an optimizer without "
-                f"hvd.DistributedOptimizer.")
+                f"hvd.DistributedOptimizer."
+            )
 
 
 def _refuse_twice(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequence[Any]) -> None:
@@ -156,7 +162,8 @@ def _refuse_twice(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequenc
             raise ValueError(
                 f"{variable.name}: the optimizer would reduce this gradient a second time, since it is not the "
                 f"tensor that DistributedGradientTape returned, but one computed from it (clipped, scaled). Give such "
-                f"gradients to an optimizer without hvd.DistributedOptimizer, or use tf.GradientTape.")
+                f"gradients to an optimizer without hvd.DistributedOptimizer, or use tf.GradientTape."
+            )
 
 
 class _Keras3Around(_OfKeras3):
@@ -200,8 +207,9 @@ class _Keras3(_OfKeras3):
             return
         had = self.__dict__.setdefault("_hvd_had", {})  # past __setattr__, which would track it
         if (int(self._iterations.value) + 1) % self.gradient_accumulation_steps:
-            had.update((plan["key_of"](variable), variable)
-                       for grad, variable in zip(grads, variables) if grad is not None)
+            had.update(
+                (plan["key_of"](variable), variable) for grad, variable in zip(grads, variables) if grad is not None
+            )
             return
         at = {plan["key_of"](variable): i for i, variable in enumerate(variables)}
         for key, variable in had.items():
@@ -238,8 +246,7 @@ class _Keras3(_OfKeras3):
             self.__dict__["_hvd_starts"] = {id(each): copy(each) for each in variables}
         super()._apply_weight_decay(variables)
 
-    def _backend_update_step(self, grads: Any, trainable_variables: Any,
-                             learning_rate: Any) -> None:
+    def _backend_update_step(self, grads: Any, trainable_variables: Any, learning_rate: Any) -> None:
         super()._backend_update_step(grads, trainable_variables, learning_rate)
         plan = self._hvd
         if not plan["reduction"].takes_steps:
@@ -259,8 +266,7 @@ class _Keras2(Distributed):
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
         """As the optimizer's own, of all ranks; all ranks must call it."""
         own = super()  # older optimizers have the other name
-        pairs = list((getattr(own, "compute_gradients", None) or own._compute_gradients)(
-            *args, **kwargs))
+        pairs = list((getattr(own, "compute_gradients", None) or own._compute_gradients)(*args, **kwargs))
         variables = [variable for _, variable in pairs]
         self._hvd["record"].note()
         return list(zip(self._allreduce([grad for grad, _ in pairs], variables), variables))
@@ -276,7 +282,8 @@ class _Keras2(Distributed):
         from horovod.tensorflow import _adasum
 
         return self._hvd_passes().reduce(
-            grads, vars, _adasum.keep if self._hvd["reduction"].takes_steps else super()._allreduce)
+            grads, vars, _adasum.keep if self._hvd["reduction"].takes_steps else super()._allreduce
+        )
 
     def _hvd_passes(self) -> Any:
         # Past __setattr__, which would track it as a part of the model.
@@ -310,31 +317,40 @@ class _Keras2(Distributed):
             variables = make_state(pairs)
             if not variables or not self._hvd["reduction"].takes_steps:
                 return original(pairs, *args, **kwargs)
-            return _adasum.step(lambda: original(pairs, *args, **kwargs), variables,
-                                lambda changes: reduce(changes, variables))
+            return _adasum.step(
+                lambda: original(pairs, *args, **kwargs), variables, lambda changes: reduce(changes, variables)
+            )
 
         make_state(pairs)
         return passes.apply(apply, pairs, count_of(self, passes.steps))
 
-
     def _hvd_check_reduced(self, pairs: Sequence[Tuple[Any, Any]]) -> None:
         """Warns once if no reduction ran for these gradients: this rank trains alone."""
         plan, record = self._hvd, self._hvd["record"]
-        if ("_hvd_warned" in self.__dict__ or plan["reduction"].takes_steps or not _basics.is_initialized()
-                or self.process_set.size() == 1):
+        if (
+            "_hvd_warned" in self.__dict__
+            or plan["reduction"].takes_steps
+            or not _basics.is_initialized()
+            or self.process_set.size() == 1
+        ):
             return
         applied = self.__dict__.setdefault("_hvd_applied", {})  # past __setattr__, which would track it
         shared = [(grad, variable) for grad, variable in pairs if plan["key_of"](variable) not in plan["local"]]
         keys = [id(variable) for _, variable in shared]
         before = max((applied.get(key, 0) for key in keys), default=-1)
-        if (shared and not all(is_reduced(grad) for grad, _ in shared)
-                and not record.may_have_run(*zip(*shared), before)):
+        if (
+            shared
+            and not all(is_reduced(grad) for grad, _ in shared)
+            and not record.may_have_run(*zip(*shared), before)
+        ):
             self.__dict__["_hvd_warned"] = True
             warnings.warn(
                 f"{type(self).__name__}.apply_gradients: nothing has reduced these gradients over the ranks, so each "
                 f"rank trains alone. In Keras 2 a DistributedOptimizer reduces in minimize and compute_gradients. "
                 f"Compute the gradients with hvd.DistributedGradientTape(tape) of horovod.tensorflow, or call "
-                f"optimizer.minimize(loss, variables, tape=tape).", stacklevel=3)
+                f"optimizer.minimize(loss, variables, tape=tape).",
+                stacklevel=3,
+            )
         applied.update(dict.fromkeys(keys, record.calls()))
         record.forget([variable for _, variable in pairs])
 
@@ -352,8 +368,7 @@ def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
     else:
         mixin = _Keras2
         # Keras 2 saves an optimizer under the name by which Keras exports its class.
-        exported = {key: vars(base)[key] for key in ("_keras_api_names", "_keras_api_names_v1")
-                    if key in vars(base)}
+        exported = {key: vars(base)[key] for key in ("_keras_api_names", "_keras_api_names_v1") if key in vars(base)}
         if exported:
             more.update(exported, __module__=_MODULE)
     made = type(base.__name__, (mixin, base), more)
@@ -384,23 +399,48 @@ def is_distributed(optimizer: Any) -> bool:
     return any(isinstance(each, Distributed) for each in loss_scale.wrapped(optimizer))
 
 
-def plan_of(keras: Any, compression: Any, sparse_as_dense: bool, factor: float, op: int,
-            steps: int, average: bool, num_groups: int, groups: Any, process_set: Any,
-            scale_local: bool, local: Sequence[Any] = ()) -> Dict[str, Any]:
+def plan_of(
+    keras: Any,
+    compression: Any,
+    sparse_as_dense: bool,
+    factor: float,
+    op: int,
+    steps: int,
+    average: bool,
+    num_groups: int,
+    groups: Any,
+    process_set: Any,
+    scale_local: bool,
+    local: Sequence[Any] = (),
+) -> Dict[str, Any]:
     """Returns the plan of a distributed optimizer: its reduction and its steps. Raises ValueError for
     invalid arguments."""
     backend = backend_of(keras)
     if not isinstance(steps, int) or steps < 1:
         raise ValueError(f"backward_passes_per_step must be a number above 0, not {steps}.")
     reduction = backend.Reduction(
-        compression if compression is not None else backend.Compression.none, sparse_as_dense, op,
-        factor, groups, process_set, scale_local).checked(num_groups)
-    plan = {"reduction": reduction, "local": {backend.key_of(variable) for variable in local},
-            "key_of": backend.key_of, "factor": 1 if average else steps, "steps": steps,
-            "record": getattr(backend, "reduced", None)}
+        compression if compression is not None else backend.Compression.none,
+        sparse_as_dense,
+        op,
+        factor,
+        groups,
+        process_set,
+        scale_local,
+    ).checked(num_groups)
+    plan = {
+        "reduction": reduction,
+        "local": {backend.key_of(variable) for variable in local},
+        "key_of": backend.key_of,
+        "factor": 1 if average else steps,
+        "steps": steps,
+        "record": getattr(backend, "reduced", None),
+    }
     if major_of(keras) >= 3:
-        plan.update(copy=keras.ops.copy, is_traced=backend.is_traced,
-                    zeros_of=lambda variable: keras.ops.zeros(variable.shape, variable.dtype))
+        plan.update(
+            copy=keras.ops.copy,
+            is_traced=backend.is_traced,
+            zeros_of=lambda variable: keras.ops.zeros(variable.shape, variable.dtype),
+        )
     else:
         plan["aggregate"] = lambda: backend.LocalAggregation(steps, average, sparse_as_dense)
     return plan
@@ -411,8 +451,8 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, 
     Keras."""
     if isinstance(optimizer, str) or not hasattr(optimizer, "get_config"):
         raise ValueError(
-            f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r} of type "
-            f"{type(optimizer).__name__}.")
+            f"DistributedOptimizer takes an optimizer of Keras, not {optimizer!r} of type {type(optimizer).__name__}."
+        )
     if isinstance(optimizer, Distributed):
         raise ValueError("This optimizer is distributed already.")
     config = optimizer.get_config()
@@ -422,8 +462,9 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, 
     if not _is_around(keras, type(optimizer)):
         if major_of(keras) >= 3 and plan["steps"] > 1:
             if config.get("gradient_accumulation_steps"):
-                raise ValueError("Give either backward_passes_per_step or Keras's own "
-                                 "gradient_accumulation_steps, not both.")
+                raise ValueError(
+                    "Give either backward_passes_per_step or Keras's own gradient_accumulation_steps, not both."
+                )
             config["gradient_accumulation_steps"] = plan["steps"]
         return made.from_config(config)
     if major_of(keras) < 3:
@@ -432,7 +473,8 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, 
         raise ValueError(
             f"DistributedOptimizer cannot combine several passes or changes (op=hvd.Adasum) around a "
             f"{type(optimizer).__name__}; give it the optimizer inside, and make a "
-            f"{type(optimizer).__name__} of the result.")
+            f"{type(optimizer).__name__} of the result."
+        )
     # from_config would look the class of the inner optimizer up by name, and Keras does not find all of them.
     inner = optimizer.inner_optimizer
     config["inner_optimizer"] = type(inner).from_config(inner.get_config())

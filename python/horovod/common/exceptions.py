@@ -10,6 +10,12 @@ from horovod.exceptions import (
     get_version_mismatch_message,
 )
 
-__all__ = ["HorovodArgumentError", "HorovodDisagreementError", "HorovodInternalError",
-           "HorovodUnimplementedError", "HorovodVersionMismatchError", "HostsUpdatedInterrupt",
-           "get_version_mismatch_message"]
+__all__ = [
+    "HorovodArgumentError",
+    "HorovodDisagreementError",
+    "HorovodInternalError",
+    "HorovodUnimplementedError",
+    "HorovodVersionMismatchError",
+    "HostsUpdatedInterrupt",
+    "get_version_mismatch_message",
+]

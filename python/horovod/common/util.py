@@ -16,11 +16,26 @@ from horovod import _basics
 from horovod._frontend import choose_op
 
 __all__ = [
-    "EXTENSIONS", "ccl_built", "check_extension", "check_installed_version", "cuda_built",
-    "ddl_built", "env", "extension_available", "get_average_backwards_compatibility_fun",
-    "get_ext_suffix", "get_extension_full_path", "gloo_built", "gpu_available", "is_iterable",
-    "is_version_greater_equal_than", "mpi_built", "nccl_built", "num_rank_is_power_2",
-    "rocm_built", "split_list",
+    "EXTENSIONS",
+    "ccl_built",
+    "check_extension",
+    "check_installed_version",
+    "cuda_built",
+    "ddl_built",
+    "env",
+    "extension_available",
+    "get_average_backwards_compatibility_fun",
+    "get_ext_suffix",
+    "get_extension_full_path",
+    "gloo_built",
+    "gpu_available",
+    "is_iterable",
+    "is_version_greater_equal_than",
+    "mpi_built",
+    "nccl_built",
+    "num_rank_is_power_2",
+    "rocm_built",
+    "split_list",
 ]
 
 EXTENSIONS = ["tensorflow", "torch", "mxnet"]
@@ -28,8 +43,7 @@ EXTENSIONS = ["tensorflow", "torch", "mxnet"]
 # Programs that exit with 0 where a framework finds a GPU.
 _GPU_PROGRAMS = {
     "torch": "import torch; raise SystemExit(not torch.cuda.is_available())",
-    "tensorflow": "import tensorflow; "
-                  "raise SystemExit(not tensorflow.config.list_physical_devices('GPU'))",
+    "tensorflow": "import tensorflow; raise SystemExit(not tensorflow.config.list_physical_devices('GPU'))",
     "mxnet": "import mxnet; raise SystemExit(mxnet.context.num_gpus() == 0)",
 }
 
@@ -68,8 +82,13 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
         return False
     if not (_basics.cuda_built() or _basics.rocm_built()):
         return False
-    done = subprocess.run([sys.executable, "-c", _GPU_PROGRAMS[ext_base_name]], check=False,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-c", _GPU_PROGRAMS[ext_base_name]],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return done.returncode == 0
 
 
@@ -92,8 +111,7 @@ def _set_variables(variables: Any) -> None:
             os.environ[name] = str(value)
 
 
-def get_average_backwards_compatibility_fun(
-        reduce_ops: Any) -> Callable[[Optional[int], Optional[bool]], int]:
+def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[Optional[int], Optional[bool]], int]:
     """Returns a function of `op` and the deprecated argument `average` that returns the reduction.
     `reduce_ops` has no effect."""
     return lambda op, average: choose_op(average, op)

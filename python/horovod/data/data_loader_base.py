@@ -33,8 +33,7 @@ class _Preparation:
     def __init__(self, batches: Iterator[Any], ahead: int) -> None:
         self._ready: queue.Queue[Tuple[str, Any]] = queue.Queue(ahead)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._fill, args=(batches,), daemon=True,
-                                        name="horovod-data")
+        self._thread = threading.Thread(target=self._fill, args=(batches,), daemon=True, name="horovod-data")
         self._thread.start()
 
     def _fill(self, batches: Iterator[Any]) -> None:
@@ -84,8 +83,9 @@ class AsyncDataLoaderMixin:
         class Loader(AsyncDataLoaderMixin, MyLoader): ...
     """
 
-    def __init__(self, async_loader_queue_size: int = 64, debug_data_loader: bool = False, *args: Any,
-                 **kwargs: Any) -> None:
+    def __init__(
+        self, async_loader_queue_size: int = 64, debug_data_loader: bool = False, *args: Any, **kwargs: Any
+    ) -> None:
         """`async_loader_queue_size`: how many batches are made ahead; 0 makes none, in no thread.
         `debug_data_loader`: for existing scripts; without effect. The other arguments are the loader's."""
         self.async_loader_queue_size = async_loader_queue_size

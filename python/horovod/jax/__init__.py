@@ -29,7 +29,15 @@ from horovod.jax.compression import Compression
 from horovod.jax._optimizer import DistributedOptimizer, broadcast_parameters
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "allgather", "allreduce", "alltoall", "broadcast",
-    "broadcast_parameters", "elastic", "horovod_errors", "reducescatter",
+    "Compression",
+    "DistributedOptimizer",
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "broadcast_parameters",
+    "elastic",
+    "horovod_errors",
+    "reducescatter",
 ]
 __all__ += _common.__all__

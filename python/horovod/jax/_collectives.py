@@ -66,10 +66,13 @@ def _call_with_pairs(request: Request, arrays: Sequence[Any], shapes: Sequence[T
         if not array.ndim and request.kind not in (Kind.ALLREDUCE, Kind.BROADCAST):
             return _compiled.call(request, [array.real], shapes)  # which refuses a number without rows
     pairs = [jnp.stack([array.real, array.imag], axis=-1) if _is_complex(array) else array for array in arrays]
-    results = _compiled.call(request, pairs, [(*shape, 2) if _is_complex(array) else shape
-                                              for array, shape in zip(arrays, shapes)])
-    return [jax.lax.complex(result[..., 0], result[..., 1]) if _is_complex(array) else result
-            for array, result in zip(arrays, results)]
+    results = _compiled.call(
+        request, pairs, [(*shape, 2) if _is_complex(array) else shape for array, shape in zip(arrays, shapes)]
+    )
+    return [
+        jax.lax.complex(result[..., 0], result[..., 1]) if _is_complex(array) else result
+        for array, result in zip(arrays, results)
+    ]
 
 
 def _request(kind: Kind, name: Optional[str], process_set: ProcessSet, **others: Any) -> Request:
@@ -88,9 +91,14 @@ def _array(value: Any) -> Any:
     return _values.traced(value, "a list")
 
 
-def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
-              prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-              process_set: ProcessSet = global_process_set) -> Any:
+def allreduce(
+    tensor: Any,
+    name: Optional[str] = None,
+    op: ReduceOp = Average,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """Returns the array, or the tree of arrays, reduced over all ranks, element by element.
 
     `tensor`: the same shapes and types on all ranks; a tree is one request. `op`: Average, Sum, Min,
@@ -105,16 +113,26 @@ def allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
     leaves, tree = jax.tree_util.tree_flatten(tensor)
     if not leaves:
         return tensor
-    request = _request(Kind.ALLREDUCE, name, process_set, reduce_op=op, prescale=float(prescale_factor),
-                       postscale=float(postscale_factor))
+    request = _request(
+        Kind.ALLREDUCE,
+        name,
+        process_set,
+        reduce_op=op,
+        prescale=float(prescale_factor),
+        postscale=float(postscale_factor),
+    )
 
     def reduce(*values: Any) -> Sequence[Any]:
         return tuple(_call(request, values, lambda *arrays: [array.shape for array in arrays]))
 
     values = list(map(_array, leaves))
     if op == Adasum and _compiled.is_tracing(*values):  # no linear function
-        reduce = _with_gradient(reduce, lambda grads: allreduce(
-            list(grads), name and f"{name}.gradient", op, prescale_factor, postscale_factor, process_set))
+        reduce = _with_gradient(
+            reduce,
+            lambda grads: allreduce(
+                list(grads), name and f"{name}.gradient", op, prescale_factor, postscale_factor, process_set
+            ),
+        )
         values = [_values.traced(value, request.label) for value in values]
     return jax.tree_util.tree_unflatten(tree, reduce(*values))
 
@@ -126,20 +144,23 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[[Any], Any]) 
     return function
 
 
-def allgather(tensor: Any, name: Optional[str] = None,
-              process_set: ProcessSet = global_process_set) -> Array:
+def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Array:
     """Returns the arrays of all ranks, concatenated along the first dimension in rank order.
 
     `tensor`: at least one dimension; the first may differ between ranks (not inside `jit`), the
     others and the type must agree. Differentiable: the gradient is that of one's own rows, averaged over
     the ranks.
     """
-    return _one(_request(Kind.ALLGATHER, name, process_set), tensor,
-                lambda array: (array.shape[0] * process_set.size(), *array.shape[1:]) if array.shape else ())
+    return _one(
+        _request(Kind.ALLGATHER, name, process_set),
+        tensor,
+        lambda array: (array.shape[0] * process_set.size(), *array.shape[1:]) if array.shape else (),
+    )
 
 
-def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
-              process_set: ProcessSet = global_process_set) -> Array:
+def broadcast(
+    tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Array:
     """Returns the array of the rank `root_rank` on every rank.
 
     `tensor`: any shape, the same shape and type on all ranks. `root_rank` is a rank of the job.
@@ -153,17 +174,23 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
 
 
 @overload
-def alltoall(tensor: Any, splits: None = None, name: Optional[str] = None,
-             process_set: ProcessSet = global_process_set) -> Array: ...
+def alltoall(
+    tensor: Any, splits: None = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Array: ...
 
 
 @overload
-def alltoall(tensor: Any, splits: Sequence[int], name: Optional[str] = None,
-             process_set: ProcessSet = global_process_set) -> Tuple[Array, Array]: ...
+def alltoall(
+    tensor: Any, splits: Sequence[int], name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Tuple[Array, Array]: ...
 
 
-def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional[str] = None,
-             process_set: ProcessSet = global_process_set) -> Union[Array, Tuple[Array, Array]]:
+def alltoall(
+    tensor: Any,
+    splits: Optional[Sequence[int]] = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Union[Array, Tuple[Array, Array]]:
     """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
 
     `splits`: how many rows go to each rank (not inside `jit`); None sends equal parts. Returns the
@@ -172,23 +199,35 @@ def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional
     """
     if splits is not None:
         given = _array(tensor)
-        output, received = host.alltoall(_values.on_host(given, f"alltoall.{name or 'noname'}"), splits, name,
-                                         process_set)
+        output, received = host.alltoall(
+            _values.on_host(given, f"alltoall.{name or 'noname'}"), splits, name, process_set
+        )
         return _values.like(output, given), jnp.asarray(received)
     return _one(_request(Kind.ALLTOALL, name, process_set), tensor, lambda array: array.shape)
 
 
-def reducescatter(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
-                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
-                  postscale_factor: float = 1.0) -> Array:
+def reducescatter(
+    tensor: Any,
+    name: Optional[str] = None,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Array:
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
     `tensor`: at least one dimension; where the rows do not divide evenly, the first ranks get one
     more. `op`: Average or Sum. Differentiable: the gradient of an average is gathered as it is, that of a sum
     times the number of ranks.
     """
-    request = _request(Kind.REDUCESCATTER, name, process_set, reduce_op=whole_op(op),
-                       prescale=float(prescale_factor), postscale=float(postscale_factor))
+    request = _request(
+        Kind.REDUCESCATTER,
+        name,
+        process_set,
+        reduce_op=whole_op(op),
+        prescale=float(prescale_factor),
+        postscale=float(postscale_factor),
+    )
 
     def shape(array: Any) -> Tuple[int, ...]:
         ranks, rank = process_set.size(), process_set.rank()

@@ -68,7 +68,8 @@ def _check_devices(request: Request, devices: int) -> None:
     if devices > 1:
         raise NotImplementedError(
             f"{request.label}: a program on {devices} devices of this process, as jax.pmap, jax.shard_map and "
-            "sharded arrays make it, cannot contain Horovod's collectives; start one rank for each device.")
+            "sharded arrays make it, cannot contain Horovod's collectives; start one rank for each device."
+        )
 
 
 def _devices_of(ctx: Any) -> int:
@@ -84,11 +85,18 @@ def _lower_to_handler(ctx: Any, *operands: Any, request: Request, shapes: Any) -
     _check_devices(request, _devices_of(ctx))
     program = _program_of(ctx)
     lowering = jax.ffi.ffi_lowering(_native.TARGET, has_side_effect=True)
-    return lowering(ctx, *operands, kind=numpy.int64(request.kind), program=program.name,
-                    name=request.full_name(_base_name(ctx, program, request)),
-                    process_set=numpy.int64(id_of(request.process_set)),
-                    reduce_op=numpy.int64(request.reduce_op), root_rank=numpy.int64(request.root_rank),
-                    prescale=numpy.float64(request.prescale), postscale=numpy.float64(request.postscale))
+    return lowering(
+        ctx,
+        *operands,
+        kind=numpy.int64(request.kind),
+        program=program.name,
+        name=request.full_name(_base_name(ctx, program, request)),
+        process_set=numpy.int64(id_of(request.process_set)),
+        reduce_op=numpy.int64(request.reduce_op),
+        root_rank=numpy.int64(request.root_rank),
+        prescale=numpy.float64(request.prescale),
+        postscale=numpy.float64(request.postscale),
+    )
 
 
 def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
@@ -106,13 +114,11 @@ def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) 
         return tuple(results)
 
     types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
-    lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True),
-                              multiple_results=True)
+    lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True), multiple_results=True)
     # The token of our effect orders the callback in place of the token of io_callback's effect.
     inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_callback_effect)}))
     results = lowering(inner, *operands)
-    ctx.set_tokens_out(ctx.tokens_in.update_tokens(
-        mlir.TokenSet({_callback_effect: inner.tokens_out.get(_io_effect)})))
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({_callback_effect: inner.tokens_out.get(_io_effect)})))
     return results
 
 
@@ -138,8 +144,12 @@ def _make_primitive(effect: Any, lower: Callable[..., Any], **lowering: Any) -> 
 
 
 def _make_native() -> Any:
-    for allowed in (effects.lowerable_effects, effects.control_flow_allowed_effects,
-                    effects.custom_derivatives_allowed_effects, effects.remat_allowed_effects):
+    for allowed in (
+        effects.lowerable_effects,
+        effects.control_flow_allowed_effects,
+        effects.custom_derivatives_allowed_effects,
+        effects.remat_allowed_effects,
+    ):
         allowed.add_type(CollectiveEffect)
     return _make_primitive(CollectiveEffect(), _lower_to_handler, platform="cpu")
 

@@ -44,8 +44,9 @@ def _rows_before(request: Request, rows: int, is_traced: bool) -> int:
     rank = request.process_set.rank()
     if is_traced:  # a compiled program has as many rows on each rank
         return rows * rank
-    counts = perform(request._replace(suffix=of_gradients(request).suffix + ".rows"), request.name,
-                     [numpy.array([rows])])[0]
+    counts = perform(
+        request._replace(suffix=of_gradients(request).suffix + ".rows"), request.name, [numpy.array([rows])]
+    )[0]
     return int(counts[:rank].sum())
 
 
@@ -71,8 +72,12 @@ def _of_reducescatter(primitive: Any, request: Request, grad: Any, shape: Sequen
     return primitive.bind(grad * jnp.asarray(factor, grad.dtype), request=gather, shapes=(tuple(shape),))[0]
 
 
-_TRANSPOSED = {Kind.ALLGATHER: _of_allgather, Kind.BROADCAST: _of_broadcast, Kind.ALLTOALL: _of_alltoall,
-               Kind.REDUCESCATTER: _of_reducescatter}
+_TRANSPOSED = {
+    Kind.ALLGATHER: _of_allgather,
+    Kind.BROADCAST: _of_broadcast,
+    Kind.ALLTOALL: _of_alltoall,
+    Kind.REDUCESCATTER: _of_reducescatter,
+}
 
 
 def register(primitive: Any) -> None:
@@ -82,32 +87,37 @@ def register(primitive: Any) -> None:
         if not is_linear(request):
             raise NotImplementedError(
                 f"{request.label}: a reduction with Min, Max, Product or Adasum has no derivative here; use "
-                "jax.lax.stop_gradient.")
+                "jax.lax.stop_gradient."
+            )
         again = request._replace(derivatives=request.derivatives + 1)
         results = primitive.bind(*primals, request=again, shapes=shapes)
         real = [i for i, primal in enumerate(primals) if jnp.issubdtype(primal.dtype, jnp.inexact)]
         given = [ad.instantiate_zeros(tangents[i]) for i in real]
-        moved = primitive.bind(*given, request=_of_tangents(request),
-                               shapes=tuple(tuple(results[i].shape) for i in real)) if real else []
+        moved = (
+            primitive.bind(*given, request=_of_tangents(request), shapes=tuple(tuple(results[i].shape) for i in real))
+            if real
+            else []
+        )
         moved_of = dict(zip(real, moved))
         return results, [moved_of.get(i, tangent) for i, tangent in enumerate(tangents)]
 
     def transpose(grads: Any, *given: Any, request: Request, shapes: Any) -> Any:
         grads = [ad.instantiate_zeros(grad) for grad in grads]
         if request.kind == Kind.ALLREDUCE:
-            moved: List[Any] = primitive.bind(*grads, request=of_gradients(request),
-                                              shapes=tuple(tuple(grad.shape) for grad in grads))
+            moved: List[Any] = primitive.bind(
+                *grads, request=of_gradients(request), shapes=tuple(tuple(grad.shape) for grad in grads)
+            )
         else:
             moved = [_TRANSPOSED[request.kind](primitive, request, grads[0], given[0].aval.shape)]
         return [grad if ad.is_undefined_primal(one) else None for grad, one in zip(moved, given)]
 
     def batch(arrays: Any, dims: Any, *, request: Request, shapes: Any) -> Any:
-        by_element = request.kind == Kind.BROADCAST or (
-            request.kind == Kind.ALLREDUCE and request.reduce_op != Adasum)
+        by_element = request.kind == Kind.BROADCAST or (request.kind == Kind.ALLREDUCE and request.reduce_op != Adasum)
         if not by_element:
             raise NotImplementedError(
                 f"{request.label}: collectives that move rows, and Adasum, cannot be inside jax.vmap; give them "
-                "the whole batch as one array.")
+                "the whole batch as one array."
+            )
         first = [array if dim is None else jnp.moveaxis(array, dim, 0) for array, dim in zip(arrays, dims)]
         results = primitive.bind(*first, request=request, shapes=tuple(tuple(array.shape) for array in first))
         return results, [None if dim is None else 0 for dim in dims]

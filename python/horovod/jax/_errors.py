@@ -21,9 +21,12 @@ JaxRuntimeError: Type[Exception] = getattr(jax.errors, "JaxRuntimeError", Runtim
 # callback's traceback.
 _TEXT = re.compile(r"(?:(INVALID_ARGUMENT|UNIMPLEMENTED|INTERNAL)[^\n]*?: )?Horovod: (.*)", re.DOTALL)
 _RAISED = re.compile(r"^(?:horovod\.exceptions\.)?(Horovod\w+): (.*)", re.MULTILINE)
-_KINDS = {"INVALID_ARGUMENT": HorovodDisagreementError, "UNIMPLEMENTED": HorovodUnimplementedError,
-          "HorovodDisagreementError": HorovodDisagreementError,
-          "HorovodUnimplementedError": HorovodUnimplementedError}
+_KINDS = {
+    "INVALID_ARGUMENT": HorovodDisagreementError,
+    "UNIMPLEMENTED": HorovodUnimplementedError,
+    "HorovodDisagreementError": HorovodDisagreementError,
+    "HorovodUnimplementedError": HorovodUnimplementedError,
+}
 
 
 def translated(error: BaseException) -> Optional[HorovodInternalError]:

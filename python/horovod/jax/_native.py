@@ -29,8 +29,10 @@ def _interface(where: str) -> int:
     except (AttributeError, KeyError, OSError) as error:
         raise ImportError(f"{where} does not say which FFI it has: {error}.") from None
     if major != 0 or minor < 1 or "XLA_FFI_Future_SetError" not in header:
-        raise ImportError(f"{where} has version {major}.{minor} of XLA's FFI, and Horovod's handler "
-                          "is for 0.1 and later ones before 1, with asynchronous calls.")
+        raise ImportError(
+            f"{where} has version {major}.{minor} of XLA's FFI, and Horovod's handler "
+            "is for 0.1 and later ones before 1, with asynchronous calls."
+        )
     return minor
 
 
@@ -68,7 +70,6 @@ def load() -> Optional[str]:
     try:
         _register()
     except ImportError as error:
-        warnings.warn(f"{error} Inside jax.jit Horovod calls back to Python, which is slower.",
-                      stacklevel=2)
+        warnings.warn(f"{error} Inside jax.jit Horovod calls back to Python, which is slower.", stacklevel=2)
         return str(error)
     return None

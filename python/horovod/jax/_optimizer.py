@@ -25,16 +25,18 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
     leaves, tree = jax.tree_util.tree_flatten(params)
     sent = [
         _sent(leaf, f"parameters.{index}")
-        if hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float, complex)) else None
+        if hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float, complex))
+        else None
         for index, leaf in enumerate(leaves)
     ]
-    handles = [None if array is None else host.broadcast_async(array, root_rank, f"parameters.{index}")
-               for index, array in enumerate(sent)]
+    handles = [
+        None if array is None else host.broadcast_async(array, root_rank, f"parameters.{index}")
+        for index, array in enumerate(sent)
+    ]
     received = iter(_ops.run_all(handle for handle in handles if handle is not None))
-    return jax.tree_util.tree_unflatten(tree, [
-        leaf if handle is None else _received(next(received), leaf)
-        for leaf, handle in zip(leaves, handles)
-    ])
+    return jax.tree_util.tree_unflatten(
+        tree, [leaf if handle is None else _received(next(received), leaf) for leaf, handle in zip(leaves, handles)]
+    )
 
 
 def _sent(leaf: Any, what: str) -> numpy.ndarray:
@@ -61,13 +63,18 @@ def _check_place(process_set: ProcessSet) -> None:
         raise NotImplementedError(
             f"DistributedOptimizer: {wrapper.name} around it decides by the gradients of this rank alone whether to "
             "update, so some ranks would reduce and others not; put it inside, where it sees the reduced gradients, "
-            f"which are equal on all ranks: hvd.DistributedOptimizer({wrapper.inside}).")
+            f"which are equal on all ranks: hvd.DistributedOptimizer({wrapper.inside})."
+        )
 
 
-def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = Average,
-                         gradient_predivide_factor: float = 1.0,
-                         process_set: ProcessSet = global_process_set,
-                         compression: Any = Compression.none) -> Any:
+def DistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    compression: Any = Compression.none,
+) -> Any:
     """Returns an optimizer of optax like `optimizer` whose `update` first reduces this rank's gradients
     over all ranks, as one request; also inside `jax.jit`.
 
@@ -84,8 +91,10 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = A
     `jax.lax.cond`: all ranks must decide alike.
     """
     if not hasattr(optimizer, "update") or not hasattr(optimizer, "_replace"):
-        raise ValueError("DistributedOptimizer takes an optimizer of optax, such as optax.adam(1e-3), not "
-                         f"{optimizer!r}, a {type(optimizer).__name__}.")
+        raise ValueError(
+            "DistributedOptimizer takes an optimizer of optax, such as optax.adam(1e-3), not "
+            f"{optimizer!r}, a {type(optimizer).__name__}."
+        )
     check_choices(op, compression)
     check_predivision(gradient_predivide_factor, op)
     id_of(process_set)
@@ -94,8 +103,7 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, op: int = A
         _check_place(process_set)
         leaves, tree = jax.tree_util.tree_flatten(updates)
         sent, contexts = compress_all(compression, leaves)
-        reduced = allreduce(sent, name, op, 1.0 / gradient_predivide_factor,
-                            gradient_predivide_factor, process_set)
+        reduced = allreduce(sent, name, op, 1.0 / gradient_predivide_factor, gradient_predivide_factor, process_set)
         leaves = decompress_all(compression, reduced, contexts)
         return optimizer.update(jax.tree_util.tree_unflatten(tree, leaves), state, params, **extra)
 

@@ -11,8 +11,13 @@ from horovod.numpy import _arrays
 from horovod.process_sets import ProcessSet, id_of
 
 # The first part of a collective's name.
-_PREFIXES = {Kind.ALLREDUCE: "grouped_allreduce", Kind.ALLGATHER: "allgather", Kind.BROADCAST: "broadcast",
-             Kind.ALLTOALL: "alltoall", Kind.REDUCESCATTER: "reducescatter"}
+_PREFIXES = {
+    Kind.ALLREDUCE: "grouped_allreduce",
+    Kind.ALLGATHER: "allgather",
+    Kind.BROADCAST: "broadcast",
+    Kind.ALLTOALL: "alltoall",
+    Kind.REDUCESCATTER: "reducescatter",
+}
 
 
 class Request(NamedTuple):
@@ -51,17 +56,33 @@ def perform(request: Request, base: Optional[str], arrays: Sequence[Any]) -> Lis
     name = request.full_name(base)
     if request.kind == Kind.ALLREDUCE:
         handle = _frontend.elementwise(
-            _arrays, request.kind, name, arrays, False,
-            member_names(request.prefix, base + request.suffix, len(arrays)), grouped=True,
-            reduce_op=request.reduce_op, prescale=request.prescale, postscale=request.postscale,
-            process_set=number)
+            _arrays,
+            request.kind,
+            name,
+            arrays,
+            False,
+            member_names(request.prefix, base + request.suffix, len(arrays)),
+            grouped=True,
+            reduce_op=request.reduce_op,
+            prescale=request.prescale,
+            postscale=request.postscale,
+            process_set=number,
+        )
     elif request.kind == Kind.BROADCAST:
-        handle = _frontend.elementwise(_arrays, request.kind, name, arrays, False,
-                                       root_rank=request.root_rank, process_set=number)
+        handle = _frontend.elementwise(
+            _arrays, request.kind, name, arrays, False, root_rank=request.root_rank, process_set=number
+        )
     elif request.kind == Kind.REDUCESCATTER:
-        handle = _frontend.rows(_arrays, request.kind, name, arrays, request.process_set,
-                                reduce_op=request.reduce_op, prescale=request.prescale,
-                                postscale=request.postscale)
+        handle = _frontend.rows(
+            _arrays,
+            request.kind,
+            name,
+            arrays,
+            request.process_set,
+            reduce_op=request.reduce_op,
+            prescale=request.prescale,
+            postscale=request.postscale,
+        )
     else:
         handle = _frontend.rows(_arrays, request.kind, name, arrays, request.process_set)
     results = _ops.run(handle)

@@ -21,8 +21,10 @@ def is_key(value: Any) -> bool:
 def on_host(value: Any, what: str) -> numpy.ndarray:
     """Returns the value as a numpy array. `what` needs it, for errors."""
     if is_key(value):
-        raise ValueError(f"{what}: arrays of type {value.dtype} are not supported; send jax.random.key_data of the "
-                         "key, and make a key of the result by jax.random.wrap_key_data.")
+        raise ValueError(
+            f"{what}: arrays of type {value.dtype} are not supported; send jax.random.key_data of the "
+            "key, and make a key of the result by jax.random.wrap_key_data."
+        )
     array = numpy.asarray(value)
     if array.dtype == object and isinstance(value, int):
         raise OverflowError(f"{what}: {value} has more than 64 bits; send it by broadcast_object or allgather_object.")
@@ -53,7 +55,8 @@ def traced(value: Any, what: str) -> Any:
         if is_lost:
             raise OverflowError(
                 f"{what}: a value of type {given.dtype} does not fit into {numpy.dtype(type_).name}, which JAX makes "
-                "of it inside a traced function; set jax_enable_x64, or make the call outside of it.")
+                "of it inside a traced function; set jax_enable_x64, or make the call outside of it."
+            )
     return jnp.asarray(value)
 
 

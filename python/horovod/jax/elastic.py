@@ -49,8 +49,10 @@ class ObjectState(_elastic.ObjectState):
 def _donated(attributes: Dict[str, Any]) -> Optional[str]:
     for name, value in attributes.items():
         if any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in jax.tree_util.tree_leaves(value)):
-            return (f"arrays of the attribute {name} were donated to a compiled function, which deletes them; leave "
-                    f"out donate_argnums there, or give the state a copy: jax.tree_util.tree_map(jnp.copy, {name}).")
+            return (
+                f"arrays of the attribute {name} were donated to a compiled function, which deletes them; leave "
+                f"out donate_argnums there, or give the state a copy: jax.tree_util.tree_map(jnp.copy, {name})."
+            )
     return None
 
 

@@ -7,10 +7,15 @@ import os as _os
 
 from horovod._framework import need as _need
 
-_keras = _need("keras", "Keras", "horovod.keras", "2",
-               "install it, for example with 'pip install keras', and what it runs on, which the variable "
-               "KERAS_BACKEND names: tensorflow, torch or jax"
-               + (f" (here {_os.environ['KERAS_BACKEND']})" if "KERAS_BACKEND" in _os.environ else ""))
+_keras = _need(
+    "keras",
+    "Keras",
+    "horovod.keras",
+    "2",
+    "install it, for example with 'pip install keras', and what it runs on, which the variable "
+    "KERAS_BACKEND names: tensorflow, torch or jax"
+    + (f" (here {_os.environ['KERAS_BACKEND']})" if "KERAS_BACKEND" in _os.environ else ""),
+)
 
 from horovod import _common
 from horovod._common import *
@@ -30,8 +35,16 @@ reducescatter = _made["reducescatter"]
 from horovod.keras import callbacks, elastic
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "allgather", "allreduce",
-    "broadcast", "broadcast_global_variables", "callbacks", "elastic", "load_model",
+    "Compression",
+    "DistributedOptimizer",
+    "PartialDistributedOptimizer",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "callbacks",
+    "elastic",
+    "load_model",
     "reducescatter",
 ]
 __all__ += _common.__all__

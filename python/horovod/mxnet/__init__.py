@@ -8,8 +8,13 @@ failure, a read of the result raises MXNetError. The other collectives return wi
 from horovod._framework import need as _need
 
 # With a numpy that is too new, MXNet's own code raises AttributeError.
-_mxnet = _need("mxnet", "MXNet", "horovod.mxnet", "1.9",
-               "install it in an environment of its own: pip install 'mxnet==1.9.1' 'numpy<1.24'")
+_mxnet = _need(
+    "mxnet",
+    "MXNet",
+    "horovod.mxnet",
+    "1.9",
+    "install it in an environment of its own: pip install 'mxnet==1.9.1' 'numpy<1.24'",
+)
 
 from horovod import _common
 from horovod._common import *
@@ -35,9 +40,20 @@ from horovod.mxnet._training import (
 from horovod.mxnet.compression import Compression
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "DistributedTrainer", "allgather", "allreduce",
-    "allreduce_", "alltoall", "broadcast", "broadcast_", "broadcast_parameters",
-    "grouped_allgather", "grouped_allreduce", "grouped_allreduce_", "grouped_reducescatter",
+    "Compression",
+    "DistributedOptimizer",
+    "DistributedTrainer",
+    "allgather",
+    "allreduce",
+    "allreduce_",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "broadcast_parameters",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_reducescatter",
     "reducescatter",
 ]
 __all__ += _common.__all__

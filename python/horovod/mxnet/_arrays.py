@@ -13,8 +13,10 @@ from horovod import _ops
 from horovod._ops import Dtype
 from horovod.exceptions import HorovodUnimplementedError
 
-_DTYPES = {numpy.dtype(name): getattr(Dtype, name.upper()) for name in [
-    "uint8", "int8", "int32", "int64", "float16", "float32", "float64", "bool"]}
+_DTYPES = {
+    numpy.dtype(name): getattr(Dtype, name.upper())
+    for name in ["uint8", "int8", "int32", "int64", "float16", "float32", "float64", "bool"]
+}
 
 
 def number_of(array: Any) -> Optional[int]:
@@ -28,12 +30,14 @@ def check(array: Any, what: str) -> None:
     if not isinstance(array, mxnet.nd.NDArray):
         raise ValueError(f"{what}: expected an mxnet.nd.NDArray, not a {type(array).__name__}.")
     if array.stype != "default":
-        raise ValueError(f"{what}: arrays of storage type {array.stype} cannot be sent; make it dense "
-                         "with .tostype('default').")
+        raise ValueError(
+            f"{what}: arrays of storage type {array.stype} cannot be sent; make it dense with .tostype('default')."
+        )
     if not array.context.device_type.startswith("cpu") and not is_on_gpu(array):
         raise HorovodUnimplementedError(
             f"{what}: the array is on {array.context}, and this build of Horovod has no operation "
-            "for arrays there; move it with .as_in_context(mx.cpu()) first.")
+            "for arrays there; move it with .as_in_context(mx.cpu()) first."
+        )
     if number_of(array) is None:
         raise ValueError(f"{what}: arrays of type {numpy.dtype(array.dtype)} are not supported.")
 
@@ -63,8 +67,7 @@ def receivers(arrays: Sequence[Any], in_place: bool) -> Tuple[Sequence[Any], boo
 
 def returned(results: Sequence[Any], arrays: Sequence[Any]) -> List[Any]:
     """Returns each result where the array lies."""
-    return [_moved(result, array.context) if is_on_gpu(array) else result
-            for result, array in zip(results, arrays)]
+    return [_moved(result, array.context) if is_on_gpu(array) else result for result, array in zip(results, arrays)]
 
 
 def empty_like(array: Any) -> Any:
@@ -93,8 +96,7 @@ def pointer(array: Any) -> int:
 
 def describe(array: Any, output: Optional[Any], name: Optional[str] = None) -> _ops.Tensor:
     """Returns the op layer's view of an array and of the array for the result."""
-    return _ops.Tensor(_address(array), 0 if output is None else _address(output), number_of(array),
-                       array.shape, name)
+    return _ops.Tensor(_address(array), 0 if output is None else _address(output), number_of(array), array.shape, name)
 
 
 def copy(target: Any, source: Any) -> None:

@@ -37,9 +37,17 @@ Array = Any  # mxnet.nd.NDArray
 _FLOATS = {Dtype.FLOAT16, Dtype.BFLOAT16, Dtype.FLOAT32, Dtype.FLOAT64}
 
 
-def allreduce_async(tensors: Sequence[Array], in_place: bool, name: Optional[str], op: ReduceOp,
-                    prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
-                    base: Optional[str] = None, arrays: Any = _arrays) -> int:
+def allreduce_async(
+    tensors: Sequence[Array],
+    in_place: bool,
+    name: Optional[str],
+    op: ReduceOp,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    base: Optional[str] = None,
+    arrays: Any = _arrays,
+) -> int:
     """Starts an allreduce of one array, or of a group with the name `base`; returns a handle."""
     number = id_of(process_set)
     members: Sequence[Optional[str]] = (None,)
@@ -48,27 +56,45 @@ def allreduce_async(tensors: Sequence[Array], in_place: bool, name: Optional[str
         members = member_names("grouped_allreduce", base, len(tensors))
     tensors, in_place = _arrays.receivers(tensors, in_place)
     return _frontend.elementwise(
-        arrays, Kind.ALLREDUCE, full, tensors, in_place, members, grouped=base is not None,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor, process_set=number)
+        arrays,
+        Kind.ALLREDUCE,
+        full,
+        tensors,
+        in_place,
+        members,
+        grouped=base is not None,
+        reduce_op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        process_set=number,
+    )
 
 
-def _is_sendable(kind: Kind, tensors: Sequence[Array], process_set: ProcessSet, number: Any,
-                 factors: Sequence[Any] = ()) -> bool:
+def _is_sendable(
+    kind: Kind, tensors: Sequence[Array], process_set: ProcessSet, number: Any, factors: Sequence[Any] = ()
+) -> bool:
     """Returns whether this rank can see nothing wrong with a collective. `number`: its op or root."""
-    if not is_initialized() or not isinstance(number, int) or (
-            process_set is not global_process_set and not process_set.included()):
+    if (
+        not is_initialized()
+        or not isinstance(number, int)
+        or (process_set is not global_process_set and not process_set.included())
+    ):
         return False
     if kind == Kind.BROADCAST:
         return number in (process_set.ranks or ())
     dtypes = {_arrays.number_of(tensor) for tensor in tensors}
-    return (all(isinstance(factor, (int, float)) and factor for factor in factors)
-            and (number in (_ops.Sum, _ops.Min, _ops.Max, _ops.Product)
-                 or number == Average and Dtype.BOOL not in dtypes
-                 or number == _ops.Adasum and dtypes <= _FLOATS))
+    return all(isinstance(factor, (int, float)) and factor for factor in factors) and (
+        number in (_ops.Sum, _ops.Min, _ops.Max, _ops.Product)
+        or number == Average
+        and Dtype.BOOL not in dtypes
+        or number == _ops.Adasum
+        and dtypes <= _FLOATS
+    )
 
 
-def _collect(name: str, tensors: Sequence[Array], in_place: bool, is_sendable: bool,
-             start: Callable[[Any], int]) -> List[Array]:
+def _collect(
+    name: str, tensors: Sequence[Array], in_place: bool, is_sendable: bool, start: Callable[[Any], int]
+) -> List[Array]:
     """Calls `start` with a module of functions on arrays, once the arrays are computed. Returns the results
     at once where MXNet's engine orders the call, and where `start` need not raise here."""
     if not is_sendable or not _engine.can_order(tensors):
@@ -80,9 +106,16 @@ def _collect(name: str, tensors: Sequence[Array], in_place: bool, is_sendable: b
     return list(outputs)
 
 
-def _allreduce(tensors: Sequence[Array], in_place: bool, name: Optional[str], op: ReduceOp,
-               prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
-               base: Optional[str] = None) -> List[Array]:
+def _allreduce(
+    tensors: Sequence[Array],
+    in_place: bool,
+    name: Optional[str],
+    op: ReduceOp,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    base: Optional[str] = None,
+) -> List[Array]:
     tensors = list(tensors)  # the caller may change its list before the collective starts
     number = id_of(process_set)
     if base is None:
@@ -94,17 +127,29 @@ def _allreduce(tensors: Sequence[Array], in_place: bool, name: Optional[str], op
         _arrays.check(tensor, full)
 
     def start(arrays: Any) -> int:
-        return allreduce_async(tensors, in_place, name, op, prescale_factor, postscale_factor,
-                               process_set, base, arrays)
+        return allreduce_async(
+            tensors, in_place, name, op, prescale_factor, postscale_factor, process_set, base, arrays
+        )
 
-    return _collect(f"{number}.{full}", tensors, in_place,
-                    _is_sendable(Kind.ALLREDUCE, tensors, process_set, op,
-                                 (prescale_factor, postscale_factor)), start)
+    return _collect(
+        f"{number}.{full}",
+        tensors,
+        in_place,
+        _is_sendable(Kind.ALLREDUCE, tensors, process_set, op, (prescale_factor, postscale_factor)),
+        start,
+    )
 
 
-def allreduce(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
-              priority: int = 0, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-              process_set: ProcessSet = global_process_set, op: Optional[ReduceOp] = None) -> Array:
+def allreduce(
+    tensor: Array,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    op: Optional[ReduceOp] = None,
+) -> Array:
     """Returns the array reduced over all ranks, element by element; `tensor` stays as it is.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
@@ -113,51 +158,74 @@ def allreduce(tensor: Array, average: Optional[bool] = None, name: Optional[str]
     `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average`
     is the deprecated way to say Average or Sum.
     """
-    return _allreduce([tensor], False, name, choose_op(average, op), prescale_factor, postscale_factor,
-                      process_set)[0]
+    return _allreduce([tensor], False, name, choose_op(average, op), prescale_factor, postscale_factor, process_set)[0]
 
 
-def allreduce_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
-               priority: int = 0, prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-               process_set: ProcessSet = global_process_set, op: Optional[ReduceOp] = None) -> Array:
+def allreduce_(
+    tensor: Array,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    op: Optional[ReduceOp] = None,
+) -> Array:
     """As `allreduce`, in place: returns `tensor` with its new values."""
-    return _allreduce([tensor], True, name, choose_op(average, op), prescale_factor, postscale_factor,
-                      process_set)[0]
+    return _allreduce([tensor], True, name, choose_op(average, op), prescale_factor, postscale_factor, process_set)[0]
 
 
-def grouped_allreduce(tensors: Sequence[Array], average: Optional[bool] = None,
-                      name: Optional[str] = None, priority: int = 0, prescale_factor: float = 1.0,
-                      postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-                      op: Optional[ReduceOp] = None) -> List[Array]:
+def grouped_allreduce(
+    tensors: Sequence[Array],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    op: Optional[ReduceOp] = None,
+) -> List[Array]:
     """Reduces several arrays as one request, each as `allreduce`: none starts before all are there on
     all ranks. Returns the list of results."""
     base = group_base("grouped_allreduce", tensors, name, process_set)
-    return _allreduce(tensors, False, None, choose_op(average, op), prescale_factor, postscale_factor,
-                      process_set, base)
+    return _allreduce(
+        tensors, False, None, choose_op(average, op), prescale_factor, postscale_factor, process_set, base
+    )
 
 
-def grouped_allreduce_(tensors: Sequence[Array], average: Optional[bool] = None,
-                       name: Optional[str] = None, priority: int = 0, prescale_factor: float = 1.0,
-                       postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-                       op: Optional[ReduceOp] = None) -> List[Array]:
+def grouped_allreduce_(
+    tensors: Sequence[Array],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    op: Optional[ReduceOp] = None,
+) -> List[Array]:
     """As `grouped_allreduce`, in place: returns the arrays with their new values."""
     base = group_base("grouped_allreduce", tensors, name, process_set)
-    return _allreduce(tensors, True, None, choose_op(average, op), prescale_factor, postscale_factor,
-                      process_set, base)
+    return _allreduce(tensors, True, None, choose_op(average, op), prescale_factor, postscale_factor, process_set, base)
 
 
-def broadcast_async(tensor: Array, in_place: bool, root_rank: int, name: Optional[str],
-                    process_set: ProcessSet, arrays: Any = _arrays) -> int:
+def broadcast_async(
+    tensor: Array, in_place: bool, root_rank: int, name: Optional[str], process_set: ProcessSet, arrays: Any = _arrays
+) -> int:
     """Starts a broadcast and returns a handle."""
     number = id_of(process_set)
     tensors, in_place = _arrays.receivers([tensor], in_place)
     return _frontend.elementwise(
-        arrays, Kind.BROADCAST, _ops.full_name("broadcast", name, number), tensors, in_place,
-        root_rank=root_rank, process_set=number)
+        arrays,
+        Kind.BROADCAST,
+        _ops.full_name("broadcast", name, number),
+        tensors,
+        in_place,
+        root_rank=root_rank,
+        process_set=number,
+    )
 
 
-def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str],
-               process_set: ProcessSet) -> Array:
+def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str], process_set: ProcessSet) -> Array:
     number = id_of(process_set)
     full = _ops.full_name("broadcast", name, number)
     _arrays.check(tensor, full)
@@ -165,12 +233,18 @@ def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str
     def start(arrays: Any) -> int:
         return broadcast_async(tensor, in_place, root_rank, full.partition(".")[2], process_set, arrays)
 
-    return _collect(f"{number}.{full}", [tensor], in_place,
-                    _is_sendable(Kind.BROADCAST, [tensor], process_set, root_rank), start)[0]
+    return _collect(
+        f"{number}.{full}", [tensor], in_place, _is_sendable(Kind.BROADCAST, [tensor], process_set, root_rank), start
+    )[0]
 
 
-def broadcast(tensor: Array, root_rank: int, name: Optional[str] = None, priority: int = 0,
-              process_set: ProcessSet = global_process_set) -> Array:
+def broadcast(
+    tensor: Array,
+    root_rank: int,
+    name: Optional[str] = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
     """Returns the array of the rank `root_rank` on every rank.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job, also
@@ -179,22 +253,33 @@ def broadcast(tensor: Array, root_rank: int, name: Optional[str] = None, priorit
     return _broadcast(tensor, False, root_rank, name, process_set)
 
 
-def broadcast_(tensor: Array, root_rank: int, name: Optional[str] = None, priority: int = 0,
-               process_set: ProcessSet = global_process_set) -> Array:
+def broadcast_(
+    tensor: Array,
+    root_rank: int,
+    name: Optional[str] = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
     """As `broadcast`, in place: returns `tensor` with the root's values."""
     return _broadcast(tensor, True, root_rank, name, process_set)
 
 
-def _rows(kind: Kind, op: str, tensors: Sequence[Array], name: Optional[str],
-          process_set: ProcessSet, grouped: bool, **arguments: Any) -> Any:
+def _rows(
+    kind: Kind,
+    op: str,
+    tensors: Sequence[Array],
+    name: Optional[str],
+    process_set: ProcessSet,
+    grouped: bool,
+    **arguments: Any,
+) -> Any:
     if not grouped:
         full = _ops.full_name(op, name, id_of(process_set))
         members: Sequence[Optional[str]] = [None]
     else:
         base = group_base(f"grouped_{op}", tensors, name, process_set)
         full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
-    result = _ops.run(_frontend.rows(_arrays, kind, full, tensors, process_set, members,
-                                     grouped=grouped, **arguments))
+    result = _ops.run(_frontend.rows(_arrays, kind, full, tensors, process_set, members, grouped=grouped, **arguments))
     if grouped:
         return _arrays.returned(result, tensors)
     if "with_splits" in arguments:
@@ -202,8 +287,9 @@ def _rows(kind: Kind, op: str, tensors: Sequence[Array], name: Optional[str],
     return _arrays.returned([result], tensors)[0]
 
 
-def allgather(tensor: Array, name: Optional[str] = None, priority: int = 0,
-              process_set: ProcessSet = global_process_set) -> Array:
+def allgather(
+    tensor: Array, name: Optional[str] = None, priority: int = 0, process_set: ProcessSet = global_process_set
+) -> Array:
     """Returns the arrays of all ranks, concatenated along the first dimension in rank order.
 
     `tensor`: at least one dimension; the first may differ between ranks, the others and the dtype must
@@ -212,15 +298,23 @@ def allgather(tensor: Array, name: Optional[str] = None, priority: int = 0,
     return _rows(Kind.ALLGATHER, "allgather", [tensor], name, process_set, False)
 
 
-def grouped_allgather(tensors: Sequence[Array], name: Optional[str] = None, priority: int = 0,
-                      process_set: ProcessSet = global_process_set) -> List[Array]:
+def grouped_allgather(
+    tensors: Sequence[Array],
+    name: Optional[str] = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> List[Array]:
     """Gathers several arrays as one request; each as `allgather`."""
     return list(_rows(Kind.ALLGATHER, "allgather", tensors, name, process_set, True))
 
 
-def alltoall(tensor: Array, splits: Optional[Union[Array, Sequence[int]]] = None,
-             name: Optional[str] = None, priority: int = 0,
-             process_set: ProcessSet = global_process_set) -> Any:
+def alltoall(
+    tensor: Array,
+    splits: Optional[Union[Array, Sequence[int]]] = None,
+    name: Optional[str] = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """Sends rows of `tensor` to every rank, and returns the rows received, in rank order.
 
     `tensor`: at least one dimension; the first may differ between ranks. `splits`: how many rows go to
@@ -230,35 +324,76 @@ def alltoall(tensor: Array, splits: Optional[Union[Array, Sequence[int]]] = None
     given: Any = [] if splits is None else splits
     if hasattr(given, "asnumpy"):
         if numpy.dtype(given.dtype) != numpy.int32:
-            raise HorovodArgumentError(f"alltoall: splits is an array of type {numpy.dtype(given.dtype)}; "
-                                       "give int32, as with .astype('int32').")
+            raise HorovodArgumentError(
+                f"alltoall: splits is an array of type {numpy.dtype(given.dtype)}; "
+                "give int32, as with .astype('int32')."
+            )
         given = given.asnumpy()
     numbers = numpy.asarray(given).tolist()
     if not isinstance(numbers, list) or not all(
-            isinstance(each, (int, float)) and int(each) == each for each in numbers):
+        isinstance(each, (int, float)) and int(each) == each for each in numbers
+    ):
         raise HorovodArgumentError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
-    output, received = _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, False,
-                             with_splits=True, splits=[int(each) for each in numbers])
+    output, received = _rows(
+        Kind.ALLTOALL,
+        "alltoall",
+        [tensor],
+        name,
+        process_set,
+        False,
+        with_splits=True,
+        splits=[int(each) for each in numbers],
+    )
     return output if splits is None else (output, received)
 
 
-def reducescatter(tensor: Array, op: ReduceOp = Average, name: Optional[str] = None,
-                  priority: int = 0, process_set: ProcessSet = global_process_set,
-                  prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> Array:
+def reducescatter(
+    tensor: Array,
+    op: ReduceOp = Average,
+    name: Optional[str] = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Array:
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
     `tensor`: at least one dimension, the same shape and dtype on all ranks; where the rows do not
     divide evenly, the first ranks get one more. `op`: Average or Sum.
     """
-    return _rows(Kind.REDUCESCATTER, "reducescatter", [tensor], name, process_set, False,
-                 reduce_op=op, prescale=prescale_factor, postscale=postscale_factor)
+    return _rows(
+        Kind.REDUCESCATTER,
+        "reducescatter",
+        [tensor],
+        name,
+        process_set,
+        False,
+        reduce_op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+    )
 
 
-def grouped_reducescatter(tensors: Sequence[Array], op: ReduceOp = Average,
-                          name: Optional[str] = None, priority: int = 0,
-                          process_set: ProcessSet = global_process_set,
-                          prescale_factor: float = 1.0,
-                          postscale_factor: float = 1.0) -> List[Array]:
+def grouped_reducescatter(
+    tensors: Sequence[Array],
+    op: ReduceOp = Average,
+    name: Optional[str] = None,
+    priority: int = 0,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> List[Array]:
     """Reduces and scatters several arrays as one request; each as `reducescatter`."""
-    return list(_rows(Kind.REDUCESCATTER, "reducescatter", tensors, name, process_set, True,
-                      reduce_op=op, prescale=prescale_factor, postscale=postscale_factor))
+    return list(
+        _rows(
+            Kind.REDUCESCATTER,
+            "reducescatter",
+            tensors,
+            name,
+            process_set,
+            True,
+            reduce_op=op,
+            prescale=prescale_factor,
+            postscale=postscale_factor,
+        )
+    )

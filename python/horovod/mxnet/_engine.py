@@ -54,8 +54,7 @@ class Computed:
     @staticmethod
     def describe(array: Any, output: Any, name: Optional[str] = None) -> _ops.Tensor:
         """Returns the op layer's view of an array and of the array for the result."""
-        return _ops.Tensor(_arrays.pointer(array), _arrays.pointer(output), _arrays.number_of(array),
-                           array.shape, name)
+        return _ops.Tensor(_arrays.pointer(array), _arrays.pointer(output), _arrays.number_of(array), array.shape, name)
 
 
 class _Pending(NamedTuple):
@@ -228,8 +227,9 @@ def reduce(arrays: Sequence[Any], start: Callable[[], int], name: str) -> None:
     _collect(arrays, arrays, start, name, _turns[name])
 
 
-def _collect(inputs: Sequence[Any], outputs: Sequence[Any], start: Callable[[], int], name: str,
-             turn: Optional[Any] = None) -> None:
+def _collect(
+    inputs: Sequence[Any], outputs: Sequence[Any], start: Callable[[], int], name: str, turn: Optional[Any] = None
+) -> None:
     global _thread, _ends
     if _thread is None:
         _thread = threading.Thread(target=_wait, name="horovod-mxnet", daemon=True)
@@ -251,11 +251,23 @@ def _push(function: Any, token: int, read: Sequence[Any], changed: Sequence[Any]
     """Makes the engine call `function` in turn: `always`, or only if no operation on the arrays failed."""
     context = (*read, *changed)[0].context
     place = _Context(context.device_typeid, context.device_id)
-    handles = [(ctypes.c_void_p * len(arrays))(*(array.handle.value for array in arrays))
-               for arrays in (read, changed)]
-    check_call(_LIB.MXEnginePushAsyncND(
-        function, ctypes.c_void_p(token), None, ctypes.byref(place), handles[0], len(read), handles[1],
-        len(changed), None, 0, b"horovod", ctypes.c_bool(always)))
+    handles = [(ctypes.c_void_p * len(arrays))(*(array.handle.value for array in arrays)) for arrays in (read, changed)]
+    check_call(
+        _LIB.MXEnginePushAsyncND(
+            function,
+            ctypes.c_void_p(token),
+            None,
+            ctypes.byref(place),
+            handles[0],
+            len(read),
+            handles[1],
+            len(changed),
+            None,
+            0,
+            b"horovod",
+            ctypes.c_bool(always),
+        )
+    )
 
 
 def _end() -> None:

@@ -38,13 +38,21 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
             _arrays.check(array, name)
 
         def start(module: Any, name: str = name, arrays: List[Any] = arrays) -> int:
-            return allreduce_async(arrays, True, name, Average, 1.0 / factor, factor, process_set,
-                                   name if len(arrays) > 1 else None, module)
+            return allreduce_async(
+                arrays,
+                True,
+                name,
+                Average,
+                1.0 / factor,
+                factor,
+                process_set,
+                name if len(arrays) > 1 else None,
+                module,
+            )
 
         if _engine.can_order(arrays):
             kind = "grouped_allreduce" if len(arrays) > 1 else "allreduce"
-            _engine.reduce(arrays, functools.partial(start, _engine.Computed()),
-                           f"{id_of(process_set)}.{kind}.{name}")
+            _engine.reduce(arrays, functools.partial(start, _engine.Computed()), f"{id_of(process_set)}.{kind}.{name}")
         else:
             _engine.wait_all()  # work of the same name is not submitted twice
             handles.append(start(_arrays))
@@ -59,15 +67,22 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
     Attributes are those of the user's optimizer, also when they are set.
     """
 
-    def __init__(self, optimizer: Any, gradient_predivide_factor: float = 1.0, num_groups: int = 0,
-                 process_set: ProcessSet = global_process_set) -> None:
+    def __init__(
+        self,
+        optimizer: Any,
+        gradient_predivide_factor: float = 1.0,
+        num_groups: int = 0,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
         """`gradient_predivide_factor`: f splits the division of an average in two: by f before the sum
         and by size / f after it. `num_groups`: the number of requests for gradients that are updated
         together. Raises ValueError for what is no optimizer, and for an invalid factor or number."""
         if not isinstance(optimizer, mxnet.optimizer.Optimizer):
-            raise ValueError("DistributedOptimizer takes an mxnet.optimizer.Optimizer, such as "
-                             f"mx.optimizer.create('sgd'), not {optimizer!r}, a "
-                             f"{type(optimizer).__name__}.")
+            raise ValueError(
+                "DistributedOptimizer takes an mxnet.optimizer.Optimizer, such as "
+                f"mx.optimizer.create('sgd'), not {optimizer!r}, a "
+                f"{type(optimizer).__name__}."
+            )
         check_predivision(gradient_predivide_factor, Average)
         _groups([], num_groups)
         id_of(process_set)
@@ -127,8 +142,12 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
         if not self._process_set.included() or self._process_set.size() == 1:
             return
         pairs = list(zip(index, grad)) if isinstance(index, (list, tuple)) else [(index, grad)]
-        _average([(f"gradient.{number}", array) for number, array in pairs], self._num_groups,
-                 self._gradient_predivide_factor, self._process_set)
+        _average(
+            [(f"gradient.{number}", array) for number, array in pairs],
+            self._num_groups,
+            self._gradient_predivide_factor,
+            self._process_set,
+        )
 
 
 # The function keeps the trainers where this module is imported again.
@@ -160,24 +179,36 @@ class DistributedTrainer(mxnet.gluon.Trainer):
     `gluon.utils.clip_global_norm` raises AssertionError for gradients that are not reduced yet.
     """
 
-    def __init__(self, params: Any, optimizer: Any, optimizer_params: Optional[Dict[str, Any]] = None,
-                 compression: Any = Compression.none, gradient_predivide_factor: float = 1.0,
-                 prefix: Optional[str] = None, num_groups: int = 0,
-                 process_set: ProcessSet = global_process_set) -> None:
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: Optional[Dict[str, Any]] = None,
+        compression: Any = Compression.none,
+        gradient_predivide_factor: float = 1.0,
+        prefix: Optional[str] = None,
+        num_groups: int = 0,
+        process_set: ProcessSet = global_process_set,
+    ) -> None:
         """`params`, `optimizer`, `optimizer_params`: as for mxnet.gluon.Trainer. `compression`: what
         gradients are sent as, `Compression.none` or `.fp16`. `prefix`: of the gradients' names, for two
         trainers in one program. The others: as for `DistributedOptimizer`. ValueError for arguments
         that cannot be."""
         if not isinstance(optimizer, (str, mxnet.optimizer.Optimizer)):
-            raise ValueError("DistributedTrainer takes an mxnet.optimizer.Optimizer or the name of one, "
-                             f"not {optimizer!r}, a {type(optimizer).__name__}.")
+            raise ValueError(
+                "DistributedTrainer takes an mxnet.optimizer.Optimizer or the name of one, "
+                f"not {optimizer!r}, a {type(optimizer).__name__}."
+            )
         check_choices(Average, compression)
         check_predivision(gradient_predivide_factor, Average)
         _groups([], num_groups)
         id_of(process_set)
         if isinstance(optimizer, DistributedOptimizer):
-            warnings.warn("hvd.DistributedTrainer averages gradients itself; give it the optimizer "
-                          "that hvd.DistributedOptimizer was given.", stacklevel=2)
+            warnings.warn(
+                "hvd.DistributedTrainer averages gradients itself; give it the optimizer "
+                "that hvd.DistributedOptimizer was given.",
+                stacklevel=2,
+            )
             optimizer = optimizer._optimizer
         super().__init__(params, optimizer, optimizer_params=optimizer_params, kvstore=None)
         self._hvd = (compression, gradient_predivide_factor, prefix or "", num_groups, process_set)
@@ -241,8 +272,9 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] 
     their names, for two models in one program. ValueError for anything else.
     """
     if not hasattr(params, "items"):
-        raise ValueError("broadcast_parameters takes a dict of arrays or Gluon's collect_params(), not "
-                         f"a {type(params).__name__}.")
+        raise ValueError(
+            f"broadcast_parameters takes a dict of arrays or Gluon's collect_params(), not a {type(params).__name__}."
+        )
     handles = []
     for name, entry in sorted(params.items()):
         full = f"{prefix or ''}parameters.{name}"
@@ -252,6 +284,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] 
         try:
             arrays = entry.list_data()
         except mxnet.gluon.parameter.DeferredInitializationError:
+
             def receive(data: Any, full: str = full) -> None:
                 _ops.run(broadcast_async(data, True, root_rank, full, global_process_set))
 

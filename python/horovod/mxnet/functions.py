@@ -7,6 +7,12 @@ from horovod.mxnet._training import broadcast_parameters
 from horovod.process_sets import global_process_set
 
 __all__ = [
-    "allgather", "allgather_object", "broadcast_", "broadcast_object", "broadcast_parameters",
-    "global_process_set", "rank", "size",
+    "allgather",
+    "allgather_object",
+    "broadcast_",
+    "broadcast_object",
+    "broadcast_parameters",
+    "global_process_set",
+    "rank",
+    "size",
 ]

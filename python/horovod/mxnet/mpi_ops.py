@@ -23,8 +23,16 @@ from horovod.mxnet._collectives import (
 )
 
 __all__ = [
-    "allgather", "allreduce", "allreduce_", "alltoall", "broadcast", "broadcast_",
-    "grouped_allgather", "grouped_allreduce", "grouped_allreduce_", "grouped_reducescatter",
+    "allgather",
+    "allreduce",
+    "allreduce_",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_reducescatter",
     "reducescatter",
 ]
 __all__ += _common.__all__

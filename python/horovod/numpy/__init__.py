@@ -6,8 +6,13 @@ and signatures are those of Horovod for other frameworks.
 
 from horovod._framework import need as _need
 
-_numpy = _need("numpy", "numpy", "horovod.numpy", "1.17",
-               "install it, for example with 'pip install numpy' or 'apt install python3-numpy'")
+_numpy = _need(
+    "numpy",
+    "numpy",
+    "horovod.numpy",
+    "1.17",
+    "install it, for example with 'pip install numpy' or 'apt install python3-numpy'",
+)
 
 from horovod import _common
 from horovod._common import *
@@ -35,9 +40,25 @@ from horovod.numpy._collectives import (
 )
 
 __all__ = [
-    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
-    "allreduce_async_", "alltoall", "alltoall_async", "broadcast", "broadcast_", "broadcast_async",
-    "broadcast_async_", "grouped_allgather", "grouped_allreduce", "grouped_allreduce_async",
-    "grouped_reducescatter", "poll", "reducescatter", "reducescatter_async", "synchronize",
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_allreduce_async",
+    "grouped_reducescatter",
+    "poll",
+    "reducescatter",
+    "reducescatter_async",
+    "synchronize",
 ]
 __all__ += _common.__all__

@@ -10,10 +10,23 @@ import numpy
 from horovod import _ops
 from horovod._ops import Dtype
 
-DTYPES = {numpy.dtype(name): getattr(Dtype, name.upper()) for name in [
-    "uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool",
-    "uint32", "uint64",
-]}
+DTYPES = {
+    numpy.dtype(name): getattr(Dtype, name.upper())
+    for name in [
+        "uint8",
+        "int8",
+        "uint16",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "bool",
+        "uint32",
+        "uint64",
+    ]
+}
 
 
 # Complex numbers travel as pairs of reals.
@@ -49,8 +62,7 @@ def empty_like(array: numpy.ndarray) -> numpy.ndarray:
     return numpy.empty(array.shape, array.dtype)
 
 
-def describe(array: numpy.ndarray, output: Optional[numpy.ndarray],
-             name: Optional[str] = None) -> _ops.Tensor:
+def describe(array: numpy.ndarray, output: Optional[numpy.ndarray], name: Optional[str] = None) -> _ops.Tensor:
     """Returns the op layer's view of a dense array and of the array for the result."""
     return _ops.Tensor(
         array.__array_interface__["data"][0],

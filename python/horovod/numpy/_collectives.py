@@ -42,44 +42,83 @@ def _check_writable(array: Array, what: str) -> None:
         raise ValueError(f"{what}: the array is read-only, so no result can be written into it.")
 
 
-def allreduce_async(tensor: Any, average: Optional[bool] = None, name: Optional[str] = None,
-                    op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
-                    postscale_factor: float = 1.0,
-                    process_set: ProcessSet = global_process_set) -> int:
+def allreduce_async(
+    tensor: Any,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
     """Starts `allreduce` and returns a handle."""
-    return _allreduce([numpy.asarray(tensor)], False, _frontend.choose_op(average, op), name,
-                      prescale_factor, postscale_factor, process_set)
+    return _allreduce(
+        [numpy.asarray(tensor)],
+        False,
+        _frontend.choose_op(average, op),
+        name,
+        prescale_factor,
+        postscale_factor,
+        process_set,
+    )
 
 
 @_frontend.fast_path("allreduce.", _PLAIN)
-def allreduce_async_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
-                     op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
-                     postscale_factor: float = 1.0,
-                     process_set: ProcessSet = global_process_set) -> int:
+def allreduce_async_(
+    tensor: Array,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
     """Starts `allreduce_` and returns a handle."""
     _check_writable(tensor, name or "allreduce_")
-    return _allreduce([tensor], True, _frontend.choose_op(average, op), name, prescale_factor,
-                      postscale_factor, process_set)
+    return _allreduce(
+        [tensor], True, _frontend.choose_op(average, op), name, prescale_factor, postscale_factor, process_set
+    )
 
 
-def _allreduce(tensors: Sequence[Array], in_place: bool, op: ReduceOp, name: Optional[str],
-               prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
-               base: Optional[str] = None) -> int:
+def _allreduce(
+    tensors: Sequence[Array],
+    in_place: bool,
+    op: ReduceOp,
+    name: Optional[str],
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    base: Optional[str] = None,
+) -> int:
     number = id_of(process_set)
     full, members = _ops.full_name("allreduce", name, number) if base is None else "", _ALONE
     if base is not None:
         full = f"grouped_allreduce.{base}"
         members = member_names("grouped_allreduce", base, len(tensors))
     return _frontend.elementwise(
-        _arrays, Kind.ALLREDUCE, full, tensors, in_place, members, grouped=base is not None,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor, process_set=number,
+        _arrays,
+        Kind.ALLREDUCE,
+        full,
+        tensors,
+        in_place,
+        members,
+        grouped=base is not None,
+        reduce_op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        process_set=number,
     )
 
 
-def allreduce(tensor: Any, average: Optional[bool] = None, name: Optional[str] = None,
-              op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
-              postscale_factor: float = 1.0,
-              process_set: ProcessSet = global_process_set) -> Array:
+def allreduce(
+    tensor: Any,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
     """Returns the array reduced over all ranks, element by element. Does not change `tensor`.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
@@ -88,65 +127,103 @@ def allreduce(tensor: Any, average: Optional[bool] = None, name: Optional[str] =
     the inputs and `postscale_factor` the results; neither may be 0. `average` is the
     deprecated argument for Average or Sum. Complex numbers are reduced by Sum and Average only.
     """
-    return _ops.run(allreduce_async(tensor, None, name, _frontend.choose_op(average, op),
-                                    prescale_factor, postscale_factor, process_set))
+    return _ops.run(
+        allreduce_async(
+            tensor, None, name, _frontend.choose_op(average, op), prescale_factor, postscale_factor, process_set
+        )
+    )
 
 
 @_frontend.fast_path("allreduce.", _PLAIN, waits=True)
-def allreduce_(tensor: Array, average: Optional[bool] = None, name: Optional[str] = None,
-               op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
-               postscale_factor: float = 1.0,
-               process_set: ProcessSet = global_process_set) -> Array:
+def allreduce_(
+    tensor: Array,
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Array:
     """Like `allreduce`, in place. Returns `tensor` with its new values."""
-    return _ops.run(allreduce_async_(tensor, None, name, _frontend.choose_op(average, op),
-                                     prescale_factor, postscale_factor, process_set))
+    return _ops.run(
+        allreduce_async_(
+            tensor, None, name, _frontend.choose_op(average, op), prescale_factor, postscale_factor, process_set
+        )
+    )
 
 
-def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
-                      name: Optional[str] = None, op: Optional[ReduceOp] = None,
-                      prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                      process_set: ProcessSet = global_process_set) -> Tuple[Array, ...]:
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Tuple[Array, ...]:
     """Reduces several arrays as one request. The reduction starts when all ranks have submitted all of
     them."""
-    return _ops.run(grouped_allreduce_async(tensors, None, name, _frontend.choose_op(average, op),
-                                            prescale_factor, postscale_factor, process_set))
+    return _ops.run(
+        grouped_allreduce_async(
+            tensors, None, name, _frontend.choose_op(average, op), prescale_factor, postscale_factor, process_set
+        )
+    )
 
 
-def grouped_allreduce_async(tensors: Sequence[Any], average: Optional[bool] = None,
-                            name: Optional[str] = None, op: Optional[ReduceOp] = None,
-                            prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                            process_set: ProcessSet = global_process_set) -> int:
+def grouped_allreduce_async(
+    tensors: Sequence[Any],
+    average: Optional[bool] = None,
+    name: Optional[str] = None,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
     """Starts `grouped_allreduce` and returns one handle for the group."""
     base = group_base("grouped_allreduce", tensors, name, process_set)
-    return _allreduce([numpy.asarray(tensor) for tensor in tensors], False,
-                      _frontend.choose_op(average, op), None, prescale_factor, postscale_factor,
-                      process_set, base)
+    return _allreduce(
+        [numpy.asarray(tensor) for tensor in tensors],
+        False,
+        _frontend.choose_op(average, op),
+        None,
+        prescale_factor,
+        postscale_factor,
+        process_set,
+        base,
+    )
 
 
-def broadcast_async(tensor: Any, root_rank: int, name: Optional[str] = None,
-                    process_set: ProcessSet = global_process_set) -> int:
+def broadcast_async(
+    tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
     """Starts `broadcast` and returns a handle."""
     return _broadcast(numpy.asarray(tensor), False, root_rank, name, process_set)
 
 
-def broadcast_async_(tensor: Array, root_rank: int, name: Optional[str] = None,
-                     process_set: ProcessSet = global_process_set) -> int:
+def broadcast_async_(
+    tensor: Array, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> int:
     """Starts `broadcast_` and returns a handle."""
     _check_writable(tensor, name or "broadcast_")
     return _broadcast(tensor, True, root_rank, name, process_set)
 
 
-def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str],
-               process_set: ProcessSet) -> int:
+def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str], process_set: ProcessSet) -> int:
     number = id_of(process_set)
     return _frontend.elementwise(
-        _arrays, Kind.BROADCAST, _ops.full_name("broadcast", name, number), [tensor], in_place,
-        root_rank=root_rank, process_set=number,
+        _arrays,
+        Kind.BROADCAST,
+        _ops.full_name("broadcast", name, number),
+        [tensor],
+        in_place,
+        root_rank=root_rank,
+        process_set=number,
     )
 
 
-def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
-              process_set: ProcessSet = global_process_set) -> Array:
+def broadcast(
+    tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Array:
     """Returns the array of the rank `root_rank` on every rank. Does not change `tensor`.
 
     `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job.
@@ -154,32 +231,46 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
     return _ops.run(broadcast_async(tensor, root_rank, name, process_set))
 
 
-def broadcast_(tensor: Array, root_rank: int, name: Optional[str] = None,
-               process_set: ProcessSet = global_process_set) -> Array:
+def broadcast_(
+    tensor: Array, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Array:
     """Like `broadcast`, in place. Returns `tensor` with the root's values."""
     return _ops.run(broadcast_async_(tensor, root_rank, name, process_set))
 
 
-def _rows(kind: Kind, op: str, tensors: Sequence[Any], name: Optional[str],
-          process_set: ProcessSet, grouped: bool = False, **arguments: Any) -> int:
+def _rows(
+    kind: Kind,
+    op: str,
+    tensors: Sequence[Any],
+    name: Optional[str],
+    process_set: ProcessSet,
+    grouped: bool = False,
+    **arguments: Any,
+) -> int:
     full, members = "", _ALONE
     if grouped:
         base = group_base(f"grouped_{op}", tensors, name, process_set)
         full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
     else:
         full = _ops.full_name(op, name, id_of(process_set))
-    return _frontend.rows(_arrays, kind, full, [numpy.asarray(tensor) for tensor in tensors],
-                          process_set, members, grouped=grouped, **arguments)
+    return _frontend.rows(
+        _arrays,
+        kind,
+        full,
+        [numpy.asarray(tensor) for tensor in tensors],
+        process_set,
+        members,
+        grouped=grouped,
+        **arguments,
+    )
 
 
-def allgather_async(tensor: Any, name: Optional[str] = None,
-                    process_set: ProcessSet = global_process_set) -> int:
+def allgather_async(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
     """Starts `allgather` and returns a handle."""
     return _rows(Kind.ALLGATHER, "allgather", [tensor], name, process_set)
 
 
-def allgather(tensor: Any, name: Optional[str] = None,
-              process_set: ProcessSet = global_process_set) -> Array:
+def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Array:
     """Returns the arrays of all ranks, concatenated along the first dimension in rank order.
 
     `tensor`: at least one dimension. The first dimension may differ between ranks, and be 0. The other
@@ -188,15 +279,19 @@ def allgather(tensor: Any, name: Optional[str] = None,
     return _ops.run(allgather_async(tensor, name, process_set))
 
 
-def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
-                      process_set: ProcessSet = global_process_set) -> Tuple[Array, ...]:
+def grouped_allgather(
+    tensors: Sequence[Any], name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Tuple[Array, ...]:
     """Gathers several arrays as one request; each as `allgather`."""
     return _ops.run(_rows(Kind.ALLGATHER, "allgather", tensors, name, process_set, True))
 
 
-def alltoall_async(tensor: Any, splits: Optional[Sequence[int]] = None,
-                   name: Optional[str] = None,
-                   process_set: ProcessSet = global_process_set) -> int:
+def alltoall_async(
+    tensor: Any,
+    splits: Optional[Sequence[int]] = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
     """Starts `alltoall` and returns a handle; the result is the pair (array, received splits)."""
     numbers: List[int] = []
     if splits is not None:
@@ -204,22 +299,27 @@ def alltoall_async(tensor: Any, splits: Optional[Sequence[int]] = None,
         if given.ndim != 1 or given.dtype.kind not in "iu":
             raise ValueError("alltoall: splits must be one-dimensional and of whole numbers.")
         numbers = given.tolist()
-    return _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, with_splits=True,
-                 splits=numbers)
+    return _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, with_splits=True, splits=numbers)
 
 
 @overload
-def alltoall(tensor: Any, splits: None = None, name: Optional[str] = None,
-             process_set: ProcessSet = global_process_set) -> Array: ...
+def alltoall(
+    tensor: Any, splits: None = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Array: ...
 
 
 @overload
-def alltoall(tensor: Any, splits: Sequence[int], name: Optional[str] = None,
-             process_set: ProcessSet = global_process_set) -> Tuple[Array, Array]: ...
+def alltoall(
+    tensor: Any, splits: Sequence[int], name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Tuple[Array, Array]: ...
 
 
-def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional[str] = None,
-             process_set: ProcessSet = global_process_set) -> Union[Array, Tuple[Array, Array]]:
+def alltoall(
+    tensor: Any,
+    splits: Optional[Sequence[int]] = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Union[Array, Tuple[Array, Array]]:
     """Sends rows of `tensor` to every rank, and returns the received rows in rank order.
 
     `tensor`: at least one dimension; the first may differ between ranks. `splits`: the number of rows
@@ -230,30 +330,62 @@ def alltoall(tensor: Any, splits: Optional[Sequence[int]] = None, name: Optional
     return output if splits is None else (output, received)
 
 
-def reducescatter_async(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
-                        process_set: ProcessSet = global_process_set,
-                        prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:
+def reducescatter_async(
+    tensor: Any,
+    name: Optional[str] = None,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
     """Starts `reducescatter` and returns a handle."""
-    return _rows(Kind.REDUCESCATTER, "reducescatter", [tensor], name, process_set, reduce_op=op,
-                 prescale=prescale_factor, postscale=postscale_factor)
+    return _rows(
+        Kind.REDUCESCATTER,
+        "reducescatter",
+        [tensor],
+        name,
+        process_set,
+        reduce_op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+    )
 
 
-def reducescatter(tensor: Any, name: Optional[str] = None, op: ReduceOp = Average,
-                  process_set: ProcessSet = global_process_set, prescale_factor: float = 1.0,
-                  postscale_factor: float = 1.0) -> Array:
+def reducescatter(
+    tensor: Any,
+    name: Optional[str] = None,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Array:
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
     `tensor`: at least one dimension, the same shape and dtype on all ranks. If the rows do not divide
     evenly, the first ranks get one more. `op`: Average or Sum.
     """
-    return _ops.run(reducescatter_async(tensor, name, op, process_set, prescale_factor,
-                                        postscale_factor))
+    return _ops.run(reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor))
 
 
-def grouped_reducescatter(tensors: Sequence[Any], name: Optional[str] = None,
-                          op: ReduceOp = Average, process_set: ProcessSet = global_process_set,
-                          prescale_factor: float = 1.0,
-                          postscale_factor: float = 1.0) -> Tuple[Array, ...]:
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    name: Optional[str] = None,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Tuple[Array, ...]:
     """Reduces and scatters several arrays as one request; each as `reducescatter`."""
-    return _ops.run(_rows(Kind.REDUCESCATTER, "reducescatter", tensors, name, process_set, True,
-                          reduce_op=op, prescale=prescale_factor, postscale=postscale_factor))
+    return _ops.run(
+        _rows(
+            Kind.REDUCESCATTER,
+            "reducescatter",
+            tensors,
+            name,
+            process_set,
+            True,
+            reduce_op=op,
+            prescale=prescale_factor,
+            postscale=postscale_factor,
+        )
+    )

@@ -19,20 +19,35 @@ __all__ = ["RemoteError", "__version__", "run"]
 _HorovodArgs = _arguments.HorovodArgs
 
 
-def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
-        kwargs: Optional[Dict[str, Any]] = None, num_proc: int = 1,
-        min_num_proc: Optional[int] = None, max_num_proc: Optional[int] = None,
-        slots: Optional[int] = None, reset_limit: Optional[int] = None,
-        cooldown_range: Optional[Tuple[int, int]] = None, hosts: Optional[str] = None,
-        hostfile: Optional[str] = None, host_discovery_script: Optional[str] = None,
-        start_timeout: Optional[int] = None, ssh_port: Optional[int] = None,
-        ssh_identity_file: Optional[str] = None, disable_cache: Optional[bool] = None,
-        output_filename: Optional[str] = None, verbose: Optional[bool] = None,
-        use_gloo: Optional[bool] = None, use_mpi: Optional[bool] = None,
-        mpi_args: Optional[str] = None, network_interface: Optional[str] = None,
-        network_interfaces: Optional[str] = None, executable: Optional[str] = None,
-        np: Optional[int] = None, min_np: Optional[int] = None,
-        max_np: Optional[int] = None) -> List[Any]:
+def run(
+    func: Callable[..., Any],
+    args: Tuple[Any, ...] = (),
+    kwargs: Optional[Dict[str, Any]] = None,
+    num_proc: int = 1,
+    min_num_proc: Optional[int] = None,
+    max_num_proc: Optional[int] = None,
+    slots: Optional[int] = None,
+    reset_limit: Optional[int] = None,
+    cooldown_range: Optional[Tuple[int, int]] = None,
+    hosts: Optional[str] = None,
+    hostfile: Optional[str] = None,
+    host_discovery_script: Optional[str] = None,
+    start_timeout: Optional[int] = None,
+    ssh_port: Optional[int] = None,
+    ssh_identity_file: Optional[str] = None,
+    disable_cache: Optional[bool] = None,
+    output_filename: Optional[str] = None,
+    verbose: Optional[bool] = None,
+    use_gloo: Optional[bool] = None,
+    use_mpi: Optional[bool] = None,
+    mpi_args: Optional[str] = None,
+    network_interface: Optional[str] = None,
+    network_interfaces: Optional[str] = None,
+    executable: Optional[str] = None,
+    np: Optional[int] = None,
+    min_np: Optional[int] = None,
+    max_np: Optional[int] = None,
+) -> List[Any]:
     """Starts a job, calls `func(*args, **kwargs)` on each of its ranks, and returns their results.
 
     The function, its arguments and its results are pickled and stored in the job's store. Every message
@@ -63,13 +78,12 @@ def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
     the launcher's message when the job could not start or a rank died, and ValueError for arguments
     that contradict each other.
     """
-    for name, value in (("np", np), ("min_np", min_np), ("max_np", max_np),
-                        ("network_interface", network_interface)):
+    for name, value in (("np", np), ("min_np", min_np), ("max_np", max_np), ("network_interface", network_interface)):
         if value is not None:
-            replaced = {"network_interface": "network_interfaces"}.get(
-                name, name.replace("np", "num_proc"))
-            warnings.warn(f"The argument {name} of horovod.run is deprecated; use {replaced}.",
-                          DeprecationWarning, stacklevel=2)
+            replaced = {"network_interface": "network_interfaces"}.get(name, name.replace("np", "num_proc"))
+            warnings.warn(
+                f"The argument {name} of horovod.run is deprecated; use {replaced}.", DeprecationWarning, stacklevel=2
+            )
     if hosts is not None and hostfile is not None:
         raise ValueError("horovod.run: give either hosts or hostfile, not both.")
     if use_gloo and use_mpi:
@@ -77,17 +91,29 @@ def run(func: Callable[..., Any], args: Tuple[Any, ...] = (),
     ranks = num_proc if np is None else np
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f"horovod.run: num_proc is {ranks!r}; it must be 1 or more.")
-    flags = _program.flags(ranks, {
-        "min_num_proc": min_num_proc if min_np is None else min_np,
-        "max_num_proc": max_num_proc if max_np is None else max_np,
-        "slots": slots, "reset_limit": reset_limit, "cooldown_range": cooldown_range,
-        "hosts": hosts, "hostfile": hostfile, "host_discovery_script": host_discovery_script,
-        "start_timeout": start_timeout, "ssh_port": ssh_port,
-        "ssh_identity_file": ssh_identity_file, "disable_cache": disable_cache,
-        "output_filename": output_filename, "verbose": verbose, "use_gloo": use_gloo,
-        "use_mpi": use_mpi, "mpi_args": mpi_args,
-        "network_interfaces": network_interfaces or network_interface,
-    })
+    flags = _program.flags(
+        ranks,
+        {
+            "min_num_proc": min_num_proc if min_np is None else min_np,
+            "max_num_proc": max_num_proc if max_np is None else max_np,
+            "slots": slots,
+            "reset_limit": reset_limit,
+            "cooldown_range": cooldown_range,
+            "hosts": hosts,
+            "hostfile": hostfile,
+            "host_discovery_script": host_discovery_script,
+            "start_timeout": start_timeout,
+            "ssh_port": ssh_port,
+            "ssh_identity_file": ssh_identity_file,
+            "disable_cache": disable_cache,
+            "output_filename": output_filename,
+            "verbose": verbose,
+            "use_gloo": use_gloo,
+            "use_mpi": use_mpi,
+            "mpi_args": mpi_args,
+            "network_interfaces": network_interfaces or network_interface,
+        },
+    )
     call = _calls.pack_call(sys.path, func, tuple(args), dict(kwargs or {}))
     least = min_num_proc if min_np is None else min_np
     is_elastic = least is not None or host_discovery_script is not None

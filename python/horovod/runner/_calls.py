@@ -45,8 +45,7 @@ def cloudpickle() -> Any:
     return found
 
 
-def pack_call(path: List[str], func: Callable[..., Any], args: tuple,
-              kwargs: Dict[str, Any]) -> bytes:
+def pack_call(path: List[str], func: Callable[..., Any], args: tuple, kwargs: Dict[str, Any]) -> bytes:
     """Returns a call as bytes, with the import path of its modules."""
     return pickle.dumps((path, cloudpickle().dumps((func, args, kwargs))))
 

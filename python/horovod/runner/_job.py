@@ -36,10 +36,12 @@ class _Launcher:
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with its:
             self._process = subprocess.Popen(
-                [_program.find(), *flags, "--store-fd", str(its.fileno()), python, "-m",
-                 "horovod.runner.run_task"],
-                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, pass_fds=[its.fileno()],
-                env=_environment())
+                [_program.find(), *flags, "--store-fd", str(its.fileno()), python, "-m", "horovod.runner.run_task"],
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[its.fileno()],
+                env=_environment(),
+            )
         self.socket = ours
         self.messages: List[str] = []
         self._relay = threading.Thread(target=self._pass_on, daemon=True)
@@ -49,7 +51,7 @@ class _Launcher:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             if line.startswith(_SENTENCE):
-                self.messages.append(line[len(_SENTENCE):].decode(errors="replace").strip())
+                self.messages.append(line[len(_SENTENCE) :].decode(errors="replace").strip())
             sys.stderr.write(line.decode(errors="replace"))
             sys.stderr.flush()
 
@@ -64,8 +66,10 @@ class _Launcher:
             line += more
         job, _, results = line.decode().strip().partition(" ")
         if not results:
-            raise RuntimeError(f"horovod.run: {_program.find()} is a horovodrun of another version than "
-                               "this package; install both from one build.")
+            raise RuntimeError(
+                f"horovod.run: {_program.find()} is a horovodrun of another version than "
+                "this package; install both from one build."
+            )
         return job, results
 
     def wait(self) -> int:
@@ -113,10 +117,14 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elast
     if is_elastic:
         last = max([launcher.generation(), *(outcome.generation for outcome in outcomes.values())])
         _show_survived(outcomes, last + 1 if code == 0 else last)
-        outcomes = _of_last_generation(outcomes) if code == 0 else {
-            process: outcome for process, outcome in outcomes.items() if outcome.generation == last}
-    errors = [RemoteError(outcome.rank_of(process), outcome.trace)
-              for process, outcome in outcomes.items() if outcome.error]
+        outcomes = (
+            _of_last_generation(outcomes)
+            if code == 0
+            else {process: outcome for process, outcome in outcomes.items() if outcome.generation == last}
+        )
+    errors = [
+        RemoteError(outcome.rank_of(process), outcome.trace) for process, outcome in outcomes.items() if outcome.error
+    ]
     causes = [outcome.error for outcome in outcomes.values() if outcome.error]
     if is_elastic:  # the last failure ended the job
         errors, causes = errors[::-1], causes[::-1]
@@ -130,23 +138,32 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elast
         words = launcher.messages[-1] if launcher.messages else "it said nothing"
         if not is_elastic and not code:
             missing = sorted(set(range(ranks)) - set(outcomes))
-            words = (f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(map(str, missing))} exited with code 0 "
-                     "before the function had returned there")
+            words = (
+                f"{'rank' if len(missing) == 1 else 'ranks'} {', '.join(map(str, missing))} exited with code 0 "
+                "before the function had returned there"
+            )
         if is_elastic and not code:
             least = max([ranks, *(rank + 1 for rank in outcomes)])
-            words = (f"ranks {sorted(outcomes)} of its last generation have returned a result, and ranks 0 to "
-                     f"{least - 1} must (min_num_proc={ranks})")
+            words = (
+                f"ranks {sorted(outcomes)} of its last generation have returned a result, and ranks 0 to "
+                f"{least - 1} must (min_num_proc={ranks})"
+            )
         raise RuntimeError(f"The job of horovod.run ended with exit code {code}: {words}")
     return [outcomes[rank].value for rank in complete]
 
 
 def _show_survived(outcomes: Dict[int, _calls.Outcome], end: int) -> None:
     """Prints the exceptions in generations before `end`, which the job has survived: they are no error of it."""
-    shown = {outcome.trace: (outcome.rank_of(process), outcome.generation)
-             for process, outcome in outcomes.items() if outcome.error and outcome.generation < end}
+    shown = {
+        outcome.trace: (outcome.rank_of(process), outcome.generation)
+        for process, outcome in outcomes.items()
+        if outcome.error and outcome.generation < end
+    }
     for trace, (rank, generation) in shown.items():
-        sys.stderr.write(f"horovod.run: the function raised on rank {rank} of generation {generation}, and the job "
-                         f"went on:\n{trace.rstrip()}\n")
+        sys.stderr.write(
+            f"horovod.run: the function raised on rank {rank} of generation {generation}, and the job "
+            f"went on:\n{trace.rstrip()}\n"
+        )
 
 
 def _of_last_generation(outcomes: Dict[int, _calls.Outcome]) -> Dict[int, _calls.Outcome]:
@@ -171,7 +188,7 @@ def _collect(launcher: _Launcher, call: bytes, ranks: Optional[int]) -> Dict[int
         while ranks is None or len(outcomes) < ranks:
             revision, keys = store.changes(_calls.RESULTS, revision)
             for key in keys:
-                name = key[len(_calls.RESULTS):]
+                name = key[len(_calls.RESULTS) :]
                 if "/" in name or name in map(str, outcomes):
                     continue  # a part of a value, or a repetition
                 outcome = _calls.unpack(store.get(key), _calls.signing_key(bytes.fromhex(results), name))
@@ -179,7 +196,8 @@ def _collect(launcher: _Launcher, call: bytes, ranks: Optional[int]) -> Dict[int
                     raise RuntimeError(
                         f"horovod.run: the result at {key!r} in the job's store is not signed by the rank "
                         "of that number, so it is not unpickled and the job ends; find the rank that "
-                        "writes there.")
+                        "writes there."
+                    )
                 outcomes[int(name)] = outcome
                 store.put(_calls.taken_key(int(name)), b"")
     except (OSError, StoreError):

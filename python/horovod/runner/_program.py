@@ -8,15 +8,21 @@ from typing import Any, List
 
 # The arguments of `run` and their flags.
 _VALUES = {
-    "min_num_proc": "--min-num-proc", "max_num_proc": "--max-num-proc",
-    "slots": "--slots-per-host", "reset_limit": "--reset-limit", "hosts": "-H",
-    "hostfile": "--hostfile", "host_discovery_script": "--host-discovery-script",
-    "start_timeout": "--start-timeout", "ssh_port": "-p", "ssh_identity_file": "-i",
-    "output_filename": "--output-filename", "mpi_args": "--mpi-args",
+    "min_num_proc": "--min-num-proc",
+    "max_num_proc": "--max-num-proc",
+    "slots": "--slots-per-host",
+    "reset_limit": "--reset-limit",
+    "hosts": "-H",
+    "hostfile": "--hostfile",
+    "host_discovery_script": "--host-discovery-script",
+    "start_timeout": "--start-timeout",
+    "ssh_port": "-p",
+    "ssh_identity_file": "-i",
+    "output_filename": "--output-filename",
+    "mpi_args": "--mpi-args",
     "network_interfaces": "--network-interfaces",
 }
-_SWITCHES = {"disable_cache": "--disable-cache", "verbose": "--verbose", "use_gloo": "--gloo",
-             "use_mpi": "--mpi"}
+_SWITCHES = {"disable_cache": "--disable-cache", "verbose": "--verbose", "use_gloo": "--gloo", "use_mpi": "--mpi"}
 
 
 def find(name: str = "horovodrun") -> str:

@@ -78,8 +78,10 @@ class _Connection:
         digest = hashlib.sha256(answer).hexdigest()
         wanted = self._sign(f"response\n{self._count}\n{status}\n{digest}")
         if not hmac.compare_digest(wanted.encode(), fields.get("hvd-signature", "").encode()):
-            raise StoreError(f"a response of status {status} to {method} {target} is not signed with "
-                             "the job's secret; it is not believed")
+            raise StoreError(
+                f"a response of status {status} to {method} {target} is not signed with "
+                "the job's secret; it is not believed"
+            )
         return status, answer
 
     def _sign(self, text: str) -> str:
@@ -107,8 +109,9 @@ class _Connection:
             raise StoreError(f"the store's response has more than {_LINES} header fields")
         size = _number(fields.get("content-length", ""))
         if size is None or size > 2 * _CHUNK + _LINE:
-            raise StoreError("the store's response has a Content-Length of "
-                             f"{fields.get('content-length', '')[:40] or 'nothing'}")
+            raise StoreError(
+                f"the store's response has a Content-Length of {fields.get('content-length', '')[:40] or 'nothing'}"
+            )
         body = self._stream.read(size)
         if len(body) != size:
             raise ConnectionError("the store closed the connection inside a response")
@@ -134,8 +137,9 @@ class Store:
         """Returns the store of this rank's job. Raises RuntimeError if this process is no rank."""
         place, secret = os.environ.get("HOROVOD_STORE"), os.environ.get("HOROVOD_JOB_SECRET")
         if not place or not secret:
-            raise RuntimeError("This process is no rank of horovodrun: HOROVOD_STORE and "
-                               "HOROVOD_JOB_SECRET are not both set.")
+            raise RuntimeError(
+                "This process is no rank of horovodrun: HOROVOD_STORE and HOROVOD_JOB_SECRET are not both set."
+            )
         return cls(lambda: connect(place), secret, True)
 
     def close(self) -> None:
@@ -165,13 +169,15 @@ class Store:
         """Waits until keys are set after `revision`; returns the next revision and these keys."""
         target = f"/v1/watch/{_quote(prefix)}?after={revision}"
         lines = self._wait(target, "&").split(b"\n")
-        return _must_be_number(lines[0]), [urllib.parse.unquote(line[4:].decode("latin-1"))
-                                           for line in lines[1:] if line.startswith(b"set ")]
+        return _must_be_number(lines[0]), [
+            urllib.parse.unquote(line[4:].decode("latin-1")) for line in lines[1:] if line.startswith(b"set ")
+        ]
 
     def _wait(self, target: str, joined_by: str = "?") -> bytes:
         while True:
             status, answer = self._ask(
-                "GET", f"{target}{joined_by}wait={int(_WAIT_SECONDS * 1000)}", b"", _WAIT_SECONDS)
+                "GET", f"{target}{joined_by}wait={int(_WAIT_SECONDS * 1000)}", b"", _WAIT_SECONDS
+            )
             if status == 200:
                 return answer
             if status != 504:

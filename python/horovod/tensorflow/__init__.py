@@ -5,8 +5,9 @@ Eagerly, in `tf.function` and in graphs of TensorFlow 1. Signatures are Horovod'
 
 from horovod._framework import need as _need
 
-_tensorflow = _need("tensorflow", "TensorFlow", "horovod.tensorflow", "2.4",
-                    "install it, for example with 'pip install tensorflow'")
+_tensorflow = _need(
+    "tensorflow", "TensorFlow", "horovod.tensorflow", "2.4", "install it, for example with 'pip install tensorflow'"
+)
 
 from horovod import _common
 from horovod._common import *
@@ -71,15 +72,46 @@ from horovod.tensorflow.util import _executing_eagerly as _executing_eagerly
 from horovod.tensorflow.util import refs_to_vars, vars_to_refs
 
 __all__ = [
-    "BroadcastGlobalVariablesHook", "Compression", "DistributedGradientTape",
-    "DistributedOptimizer", "LocalGradientAggregationHelper", "LocalGradientAggregationHelperEager",
-    "PartialDistributedGradientTape", "SyncBatchNormalization", "allgather", "allgather_object",
-    "allreduce", "alltoall", "broadcast", "broadcast_", "broadcast_global_variables",
-    "broadcast_object", "broadcast_object_fn", "broadcast_variables", "check_num_rank_power_of_2",
-    "compression", "elastic", "functions", "gradient_aggregation", "gradient_aggregation_eager",
-    "grouped_allgather", "grouped_allreduce", "grouped_broadcast", "grouped_reducescatter",
-    "handle_average_backwards_compatibility", "local_rank_op", "local_size_op", "mpi_ops",
-    "process_set_included_op", "rank_op", "reducescatter", "refs_to_vars", "size_op", "split_list",
-    "sync_batch_norm", "util", "vars_to_refs",
+    "BroadcastGlobalVariablesHook",
+    "Compression",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
+    "LocalGradientAggregationHelper",
+    "LocalGradientAggregationHelperEager",
+    "PartialDistributedGradientTape",
+    "SyncBatchNormalization",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+    "check_num_rank_power_of_2",
+    "compression",
+    "elastic",
+    "functions",
+    "gradient_aggregation",
+    "gradient_aggregation_eager",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_broadcast",
+    "grouped_reducescatter",
+    "handle_average_backwards_compatibility",
+    "local_rank_op",
+    "local_size_op",
+    "mpi_ops",
+    "process_set_included_op",
+    "rank_op",
+    "reducescatter",
+    "refs_to_vars",
+    "size_op",
+    "split_list",
+    "sync_batch_norm",
+    "util",
+    "vars_to_refs",
 ]
 __all__ += _common.__all__

@@ -13,8 +13,9 @@ def keep(grads: Sequence[Any], *unused: Any) -> List[Any]:
     return list(grads)
 
 
-def step(apply: Callable[[], Any], variables: Sequence[tf.Variable],
-         reduce: Callable[[List[tf.Tensor]], List[tf.Tensor]]) -> Any:
+def step(
+    apply: Callable[[], Any], variables: Sequence[tf.Variable], reduce: Callable[[List[tf.Tensor]], List[tf.Tensor]]
+) -> Any:
     """Calls apply(), which changes `variables`. Then sets them to their former values plus the result
     of `reduce` on the changes. In a graph of TensorFlow 1 returns the operation to run."""
     # A read of a variable in such a graph may not copy it.
@@ -23,14 +24,15 @@ def step(apply: Callable[[], Any], variables: Sequence[tf.Variable],
         applied = apply()
     with tf.control_dependencies(_in_graph([applied])):
         changes = [variable.read_value() - start for variable, start in zip(variables, starts)]
-    moved = [variable.assign(start + change)
-             for variable, start, change in zip(variables, starts, reduce(changes))]
+    moved = [variable.assign(start + change) for variable, start, change in zip(variables, starts, reduce(changes))]
     return applied if tf.executing_eagerly() else tf.group(*_in_graph([applied, *moved]))
 
 
 def _in_graph(values: Sequence[Any]) -> List[Any]:
     if tf.executing_eagerly():
         return []
-    return [value.op if isinstance(getattr(value, "op", None), tf.Operation) else value
-            for value in values
-            if isinstance(value, (tf.Operation, tf.Tensor)) or hasattr(value, "op")]
+    return [
+        value.op if isinstance(getattr(value, "op", None), tf.Operation) else value
+        for value in values
+        if isinstance(value, (tf.Operation, tf.Tensor)) or hasattr(value, "op")
+    ]

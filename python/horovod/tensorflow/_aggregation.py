@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import collections
 import weakref
-from typing import (AbstractSet, Any, Callable, Deque, Dict, FrozenSet, Iterator, List, NamedTuple,
-                    Optional, Sequence, Tuple)
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import tensorflow as tf
 
@@ -45,8 +57,9 @@ class LocalAggregation:
         self._passes: Deque[Pass] = collections.deque(maxlen=_MOST_PASSES)
         self._updates = GraphUpdates(self)
 
-    def reduce(self, grads: Sequence[Any], variables: Sequence[Any],
-               reduction: Callable[[List[Any], List[Any]], List[Any]]) -> List[Any]:
+    def reduce(
+        self, grads: Sequence[Any], variables: Sequence[Any], reduction: Callable[[List[Any], List[Any]], List[Any]]
+    ) -> List[Any]:
         """Returns reduction(sums, variables) in the last pass of a step; in other passes, unused values.
         In the last pass of a step a variable without a gradient gets the sum of the passes before. In a
         graph such a sum may be zero, and `apply` leaves its variable out."""
@@ -56,17 +69,27 @@ class LocalAggregation:
             self.sums = GradientSums(self.steps)
         self._reduction = reduction
         keys = _keys_of(grads, variables)
-        given = {key: tf.convert_to_tensor(grad) if self._dense else grad
-                 for key, grad in zip(keys, grads) if grad is not None}
+        given = {
+            key: tf.convert_to_tensor(grad) if self._dense else grad
+            for key, grad in zip(keys, grads)
+            if grad is not None
+        }
         number = self.sums.add(given, dict(zip(keys, variables)))
         returned = self._returned(keys, given, number)
         results: List[Any] = [None] * len(keys)
         for i, tensor in zip(returned, self._reduced(keys, given, number, returned)):
             results[i] = tensor
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-        self._passes.append(Pass(graph, int(number) if graph is None else number, frozenset(given),
-                                 frozenset(keys[i] for i in returned), frozenset(keys),
-                                 tuple(map(_identity, filter(_is_there, results)))))
+        self._passes.append(
+            Pass(
+                graph,
+                int(number) if graph is None else number,
+                frozenset(given),
+                frozenset(keys[i] for i in returned),
+                frozenset(keys),
+                tuple(map(_identity, filter(_is_there, results))),
+            )
+        )
         self._updates.learn(frozenset(given))
         return results
 
@@ -76,22 +99,21 @@ class LocalAggregation:
         there = self.sums.touched(number) if number % self.steps == 0 else given
         return [i for i, key in enumerate(keys) if key in given or there.get(key, False)]
 
-    def _reduced(self, keys: List[Key], given: Dict[Key, Any], number: Any,
-                 chosen: List[int]) -> List[Any]:
+    def _reduced(self, keys: List[Key], given: Dict[Key, Any], number: Any, chosen: List[int]) -> List[Any]:
         touched = {} if len(chosen) == len(given) else self.sums.touched(number)
 
         def sums() -> List[Any]:
             with tf.control_dependencies(as_operations([number])):
-                return [self.sums.value(keys[i], self._divisor,
-                                         keys[i] in given or touched[keys[i]]) for i in chosen]
+                return [self.sums.value(keys[i], self._divisor, keys[i] in given or touched[keys[i]]) for i in chosen]
 
         def reduced() -> List[Any]:
             return self._reduction(sums(), [self.sums.variable(keys[i]) for i in chosen])
 
         return _choose(tf.equal(number % self.steps, 0), reduced, sums) if chosen else []
 
-    def apply(self, function: Callable[[Pairs], Any], pairs: Optional[Pairs] = None,
-              count: Optional[Callable[[], Any]] = None) -> Any:
+    def apply(
+        self, function: Callable[[Pairs], Any], pairs: Optional[Pairs] = None, count: Optional[Callable[[], Any]] = None
+    ) -> Any:
         """Calls function(pairs) in the last pass of a step, and if `reduce` was never called. The last
         pass may lack variables that got gradients in earlier passes of its step: function gets their
         pairs too. `pairs` is None if the function has its own; then such a variable is a ValueError.
@@ -108,8 +130,14 @@ class LocalAggregation:
             return self._apply_in_function(found, function, pairs, count)
         return self._updates.apply(found, function, pairs, count)
 
-    def _apply_now(self, number: int, function: Callable[[Pairs], Any], pairs: Optional[Pairs],
-                   count: Optional[Callable[[], Any]] = None, zeros: AbstractSet[Key] = frozenset()) -> Any:
+    def _apply_now(
+        self,
+        number: int,
+        function: Callable[[Pairs], Any],
+        pairs: Optional[Pairs],
+        count: Optional[Callable[[], Any]] = None,
+        zeros: AbstractSet[Key] = frozenset(),
+    ) -> Any:
         """Applies eagerly after the pass `number`. `zeros`: the keys of gradients that may be zeros in place
         of None."""
         if number % self.steps:
@@ -131,8 +159,7 @@ class LocalAggregation:
         if not keys:
             return []
         variables = [self.sums.variable(key) for key in keys]
-        return list(zip(self._reduction([self.sums.value(key, self._divisor) for key in keys],
-                                        variables), variables))
+        return list(zip(self._reduction([self.sums.value(key, self._divisor) for key in keys], variables), variables))
 
     def names(self, keys: Sequence[Key]) -> str:
         """Returns the names of the variables of these sums, for an error."""
@@ -147,14 +174,18 @@ class LocalAggregation:
         source = next((passes[id(one)] for one in _origins(pairs or []) if id(one) in passes), None)
         if source is None and here:
             asked = {key_of(variable) for _, variable in pairs or []}
-            source = next((one for one in reversed(here) if {ref for ref, _ in one.listed} >= asked),
-                          here[-1])
+            source = next((one for one in reversed(here) if {ref for ref, _ in one.listed} >= asked), here[-1])
         if source is not None and source.graph is None:
             self._passes.remove(source)  # a later pass may run in a function
         return source
 
-    def _apply_in_function(self, found: Optional[Pass], function: Callable[[Pairs], Any],
-                           pairs: Optional[Pairs], count: Optional[Callable[[], Any]]) -> Any:
+    def _apply_in_function(
+        self,
+        found: Optional[Pass],
+        function: Callable[[Pairs], Any],
+        pairs: Optional[Pairs],
+        count: Optional[Callable[[], Any]],
+    ) -> Any:
         given: Pairs = [pair for pair in pairs or [] if pair[0] is not None]
         grads, variables = [grad for grad, _ in given], [variable for _, variable in given]
         with tf.control_dependencies(as_operations(tf.nest.flatten(grads, expand_composites=True))):
@@ -163,19 +194,16 @@ class LocalAggregation:
         def run(number: Any, *tensors: Any) -> None:
             known = tf.nest.pack_sequence_as(grads, list(tensors), expand_composites=True)
             zeros = set(self.sums.touched(number)) if found is None else found.returned - found.given
-            self._apply_now(int(number), function, None if pairs is None else list(zip(known, variables)),
-                            zeros=zeros)
+            self._apply_now(int(number), function, None if pairs is None else list(zip(known, variables)), zeros=zeros)
 
         def in_python() -> Any:
             tensors = tf.nest.flatten(grads, expand_composites=True)
             return as_group(tf.py_function(run, [number, *tensors], []))
 
         def applied() -> Any:
-            return as_group(tf.cond(self._is_usual(found, number),
-                                    lambda: as_group(function(pairs or [])), in_python))
+            return as_group(tf.cond(self._is_usual(found, number), lambda: as_group(function(pairs or [])), in_python))
 
-        return tf.cond(tf.equal(number % self.steps, 0), applied,
-                       lambda: as_group(count() if count else None))
+        return tf.cond(tf.equal(number % self.steps, 0), applied, lambda: as_group(count() if count else None))
 
     def _is_usual(self, found: Optional[Pass], number: Any) -> Any:
         """Returns whether the last pass has returned the gradients of all variables of its step, and no
@@ -183,8 +211,12 @@ class LocalAggregation:
         compiled: Python applies them."""
         touched, listed = self.sums.touched(number), self.sums.listed(number)
         is_touched = tf.stack(list(touched.values()))
-        is_returned = tf.stack([is_listed if found is None or key in found.returned else tf.constant(False)
-                                for key, is_listed in listed.items()])
+        is_returned = tf.stack(
+            [
+                is_listed if found is None or key in found.returned else tf.constant(False)
+                for key, is_listed in listed.items()
+            ]
+        )
         known = tf.reduce_sum(tf.cast(is_touched, tf.int64))
         return tf.equal(known, self.sums.count(number)) & tf.reduce_all(tf.equal(is_touched, is_returned))
 
@@ -235,8 +267,7 @@ def _graphs() -> List[Any]:
     return graphs
 
 
-def _choose(condition: Any, then: Callable[[], List[Any]],
-            otherwise: Callable[[], List[Any]]) -> List[Any]:
+def _choose(condition: Any, then: Callable[[], List[Any]], otherwise: Callable[[], List[Any]]) -> List[Any]:
     if tf.executing_eagerly():
         return then() if bool(condition) else otherwise()
     dense: List[bool] = []
@@ -247,8 +278,7 @@ def _choose(condition: Any, then: Callable[[], List[Any]],
         return values
 
     def second() -> List[Any]:  # a reduction may make tensors of IndexedSlices
-        return [tf.convert_to_tensor(value) if is_dense else value
-                for value, is_dense in zip(otherwise(), dense)]
+        return [tf.convert_to_tensor(value) if is_dense else value for value, is_dense in zip(otherwise(), dense)]
 
     chosen = tf.cond(condition, first, second)
     return list(chosen) if isinstance(chosen, (list, tuple)) else [chosen]

@@ -17,8 +17,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_v2_func_graphs as control_flow
 
-_NOT_FUNCTIONS = (control_flow.CondBranchFuncGraph, control_flow.WhileCondFuncGraph,
-                  control_flow.WhileBodyFuncGraph)
+_NOT_FUNCTIONS = (control_flow.CondBranchFuncGraph, control_flow.WhileCondFuncGraph, control_flow.WhileBodyFuncGraph)
 _BASE = 1000003  # a call in a call: outer * _BASE + inner
 
 # For each function: the number of its call.
@@ -92,5 +91,4 @@ class _OfEachCall:
         return inner if outer is None else outer * _BASE + inner
 
 
-tf.register_tensor_conversion_function(
-    _OfEachCall, lambda input_, dtype=None, name=None, as_ref=False: input_.next())
+tf.register_tensor_conversion_function(_OfEachCall, lambda input_, dtype=None, name=None, as_ref=False: input_.next())

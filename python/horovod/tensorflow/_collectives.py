@@ -39,27 +39,48 @@ def _members(op: str, tensors: Any) -> List[tf.Tensor]:
     return [_nodes.to_tensor(tensor, op) for tensor in tensors]
 
 
-def reduce_dense(tensors: Sequence[Any], name: Optional[str], compression: Any, op: ReduceOp,
-                 prescale_factor: float, postscale_factor: float, process_set: ProcessSet,
-                 ignore_name_scope: bool = False, is_last: bool = False) -> List[tf.Tensor]:
+def reduce_dense(
+    tensors: Sequence[Any],
+    name: Optional[str],
+    compression: Any,
+    op: ReduceOp,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    ignore_name_scope: bool = False,
+    is_last: bool = False,
+) -> List[tf.Tensor]:
     """Allreduces tensors as one request. `is_last`: see `_nodes.allreduce`."""
     number = _nodes.group_of(process_set)
     check_compression(compression)
     pairs = [compression.compress(tensor) for tensor in _members("allreduce", list(tensors))]
     sent = [pair[0] for pair in pairs]
     reduced = _nodes.allreduce(
-        sent, _nodes.node_name("HorovodAllreduce", name, sent, ignore_name_scope), op,
-        _nodes.bits_of(prescale_factor, "allreduce"), _nodes.bits_of(postscale_factor, "allreduce"),
-        number, is_last, name)
+        sent,
+        _nodes.node_name("HorovodAllreduce", name, sent, ignore_name_scope),
+        op,
+        _nodes.bits_of(prescale_factor, "allreduce"),
+        _nodes.bits_of(postscale_factor, "allreduce"),
+        number,
+        is_last,
+        name,
+    )
     return [compression.decompress(tensor, pair[1]) for tensor, pair in zip(reduced, pairs)]
 
 
-def _allreduce_sparse(slices: tf.IndexedSlices, name: Optional[str], op: ReduceOp, factor: float,
-                      process_set: ProcessSet, ignore_name_scope: bool) -> tf.IndexedSlices:
+def _allreduce_sparse(
+    slices: tf.IndexedSlices,
+    name: Optional[str],
+    op: ReduceOp,
+    factor: float,
+    process_set: ProcessSet,
+    ignore_name_scope: bool,
+) -> tf.IndexedSlices:
     if op not in (Sum, Average):
         raise NotImplementedError(
             "tf.IndexedSlices are reduced with op=hvd.Sum or hvd.Average only; others need "
-            "sparse_as_dense=True or tf.convert_to_tensor.")
+            "sparse_as_dense=True or tf.convert_to_tensor."
+        )
     values = allgather(slices.values, name and f"{name}.values", ignore_name_scope, process_set)
     indices = allgather(slices.indices, name and f"{name}.indices", ignore_name_scope, process_set)
     if op == Average:
@@ -69,12 +90,19 @@ def _allreduce_sparse(slices: tf.IndexedSlices, name: Optional[str], op: ReduceO
     return tf.IndexedSlices(values, indices, slices.dense_shape)
 
 
-def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "",
-              device_sparse: str = "", compression: Any = Compression.none,
-              op: Optional[ReduceOp] = None, prescale_factor: float = 1.0,
-              postscale_factor: float = 1.0, name: Optional[str] = None,
-              process_set: ProcessSet = global_process_set,
-              ignore_name_scope: bool = False) -> Any:
+def allreduce(
+    tensor: Any,
+    average: Optional[bool] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
     """Returns the tensor reduced over all ranks, element by element.
 
     `tensor`: the same shape and type on all ranks; or tf.IndexedSlices, whose rows of all ranks are
@@ -87,18 +115,31 @@ def allreduce(tensor: Any, average: Optional[bool] = None, device_dense: str = "
     op = choose_op(average, op)
     _reduced.note()
     if isinstance(tensor, tf.IndexedSlices):
-        return mark_allreduced(_allreduce_sparse(tensor, name, op, prescale_factor * postscale_factor, process_set,
-                                                 ignore_name_scope), process_set)
-    return mark_allreduced(reduce_dense([tensor], name, compression, op, prescale_factor, postscale_factor,
-                                        process_set, ignore_name_scope)[0], process_set)
+        return mark_allreduced(
+            _allreduce_sparse(tensor, name, op, prescale_factor * postscale_factor, process_set, ignore_name_scope),
+            process_set,
+        )
+    return mark_allreduced(
+        reduce_dense(
+            [tensor], name, compression, op, prescale_factor, postscale_factor, process_set, ignore_name_scope
+        )[0],
+        process_set,
+    )
 
 
-def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
-                      device_dense: str = "", device_sparse: str = "",
-                      compression: Any = Compression.none, op: Optional[ReduceOp] = None,
-                      prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                      process_set: ProcessSet = global_process_set,
-                      ignore_name_scope: bool = False, name: Optional[str] = None) -> List[Any]:
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: Optional[bool] = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    op: Optional[ReduceOp] = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: Optional[str] = None,
+) -> List[Any]:
     """`allreduce` of a list of tensors as one request: all or none are reduced. tf.IndexedSlices in the
     list are reduced by separate requests. An empty list makes no request, and returns one."""
     op = choose_op(average, op)
@@ -108,20 +149,32 @@ def grouped_allreduce(tensors: Sequence[Any], average: Optional[bool] = None,
     dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
     results = list(tensors)
     if dense:
-        reduced = reduce_dense([tensors[i] for i in dense], name, compression, op, prescale_factor,
-                               postscale_factor, process_set, ignore_name_scope)
+        reduced = reduce_dense(
+            [tensors[i] for i in dense],
+            name,
+            compression,
+            op,
+            prescale_factor,
+            postscale_factor,
+            process_set,
+            ignore_name_scope,
+        )
         for i, tensor in zip(dense, reduced):
             results[i] = tensor
     for i, tensor in enumerate(tensors):
         if isinstance(tensor, tf.IndexedSlices):
-            results[i] = _allreduce_sparse(tensor, name and f"{name}.{i}", op,
-                                           prescale_factor * postscale_factor, process_set,
-                                           ignore_name_scope)
+            results[i] = _allreduce_sparse(
+                tensor, name and f"{name}.{i}", op, prescale_factor * postscale_factor, process_set, ignore_name_scope
+            )
     return [mark_allreduced(result, process_set) for result in results]
 
 
-def allgather(tensor: Any, name: Optional[str] = None, ignore_name_scope: bool = False,
-              process_set: ProcessSet = global_process_set) -> tf.Tensor:
+def allgather(
+    tensor: Any,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
     """Returns the tensors of all ranks, concatenated along the first dimension in rank order.
 
     `tensor`: at least one dimension; the first may differ between ranks. The gradient is that of this
@@ -130,9 +183,12 @@ def allgather(tensor: Any, name: Optional[str] = None, ignore_name_scope: bool =
     return grouped_allgather([tensor], name, ignore_name_scope, process_set)[0]
 
 
-def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
-                      ignore_name_scope: bool = False,
-                      process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
+def grouped_allgather(
+    tensors: Sequence[Any],
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> List[tf.Tensor]:
     """`allgather` of a list of tensors as one request."""
     number = _nodes.group_of(process_set)
     sent = _members("allgather", tensors)
@@ -140,9 +196,13 @@ def grouped_allgather(tensors: Sequence[Any], name: Optional[str] = None,
     return _nodes.allgather(sent, tensor_name, number, name)
 
 
-def grouped_broadcast(tensors: Sequence[Any], root_rank: int, name: Optional[str] = None,
-                      ignore_name_scope: bool = False,
-                      process_set: ProcessSet = global_process_set) -> List[tf.Tensor]:
+def grouped_broadcast(
+    tensors: Sequence[Any],
+    root_rank: int,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> List[tf.Tensor]:
     """`broadcast` of a list of tensors as one request."""
     number = _nodes.group_of(process_set)
     sent = _members("broadcast", tensors)
@@ -150,9 +210,13 @@ def grouped_broadcast(tensors: Sequence[Any], root_rank: int, name: Optional[str
     return _nodes.broadcast(sent, tensor_name, root_rank, number, name)
 
 
-def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
-              ignore_name_scope: bool = False,
-              process_set: ProcessSet = global_process_set) -> tf.Tensor:
+def broadcast(
+    tensor: Any,
+    root_rank: int,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> tf.Tensor:
     """Returns the tensor of the rank `root_rank`, a rank of the job, on every rank.
 
     `tensor`: the same shape and type on all ranks. The root gets the gradient averaged over the ranks,
@@ -161,8 +225,12 @@ def broadcast(tensor: Any, root_rank: int, name: Optional[str] = None,
     return grouped_broadcast([tensor], root_rank, name, ignore_name_scope, process_set)[0]
 
 
-def broadcast_(variables: Sequence[tf.Variable], root_rank: int, name: Optional[str] = None,
-               process_set: ProcessSet = global_process_set) -> List[Any]:
+def broadcast_(
+    variables: Sequence[tf.Variable],
+    root_rank: int,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> List[Any]:
     """Assigns to each variable its value on the rank `root_rank`; returns the variables, or in a
     graph of TensorFlow 1 the assignments to run."""
     values = grouped_broadcast(list(variables), root_rank, name, process_set=process_set)
@@ -170,9 +238,13 @@ def broadcast_(variables: Sequence[tf.Variable], root_rank: int, name: Optional[
     return list(variables) if tf.executing_eagerly() else assigned
 
 
-def alltoall(tensor: Any, splits: Optional[Any] = None, name: Optional[str] = None,
-             ignore_name_scope: bool = False, process_set: ProcessSet = global_process_set,
-             ) -> Any:
+def alltoall(
+    tensor: Any,
+    splits: Optional[Any] = None,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """Sends rows of `tensor` to every rank, and returns the received rows in rank order.
 
     `splits`: the number of rows for each rank, a list or an int32 tensor; None sends equal parts.
@@ -187,26 +259,39 @@ def alltoall(tensor: Any, splits: Optional[Any] = None, name: Optional[str] = No
     return output if splits is None else (output, received)
 
 
-def reducescatter(tensor: Any, device_dense: str = "", compression: Any = Compression.none,
-                  op: ReduceOp = Average, name: Optional[str] = None,
-                  process_set: ProcessSet = global_process_set, ignore_name_scope: bool = False,
-                  prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> tf.Tensor:
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: ReduceOp = Average,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> tf.Tensor:
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
     `tensor`: at least one dimension. If the rows do not divide evenly, the first ranks get one more.
     `op`: Average or Sum. The gradients of the rows are gathered, and for a sum multiplied by the number
     of ranks.
     """
-    return grouped_reducescatter([tensor], device_dense, compression, op, process_set,
-                                 prescale_factor, postscale_factor, name, ignore_name_scope)[0]
+    return grouped_reducescatter(
+        [tensor], device_dense, compression, op, process_set, prescale_factor, postscale_factor, name, ignore_name_scope
+    )[0]
 
 
-def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
-                          compression: Any = Compression.none, op: ReduceOp = Average,
-                          process_set: ProcessSet = global_process_set,
-                          prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                          name: Optional[str] = None,
-                          ignore_name_scope: bool = False) -> List[tf.Tensor]:
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: Any = Compression.none,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: Optional[str] = None,
+    ignore_name_scope: bool = False,
+) -> List[tf.Tensor]:
     """`reducescatter` of a list of tensors as one request. An empty list makes no request, and returns
     one."""
     number = _nodes.group_of(process_set)
@@ -217,9 +302,14 @@ def grouped_reducescatter(tensors: Sequence[Any], device_dense: str = "",
     pairs = [compression.compress(tensor) for tensor in _members("reducescatter", tensors)]
     sent = [pair[0] for pair in pairs]
     results = _nodes.reducescatter(
-        sent, _nodes.node_name("HorovodReducescatter", name, sent, ignore_name_scope), op,
+        sent,
+        _nodes.node_name("HorovodReducescatter", name, sent, ignore_name_scope),
+        op,
         _nodes.bits_of(prescale_factor, "reducescatter"),
-        _nodes.bits_of(postscale_factor, "reducescatter"), number, name)
+        _nodes.bits_of(postscale_factor, "reducescatter"),
+        number,
+        name,
+    )
     return [compression.decompress(tensor, pair[1]) for tensor, pair in zip(results, pairs)]
 
 

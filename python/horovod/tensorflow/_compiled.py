@@ -46,7 +46,8 @@ def load() -> None:
         raise ImportError(
             f"TensorFlow {tf.__version__} has no asynchronous kernels in its C API, and "
             f"horovod.tensorflow could not compile or load its own for it ({error}); install g++, or name another "
-            "compiler in CXX, or use TensorFlow 2.13 or later.") from None
+            "compiler in CXX, or use TensorFlow 2.13 or later."
+        ) from None
 
 
 @contextlib.contextmanager
@@ -81,8 +82,13 @@ def _compile(source: str, flags: List[str], path: str) -> None:
     unfinished = f"{path}.{platform.node()}.{os.getpid()}"
     done = subprocess.run(
         [*compiler, "-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-w", source, *flags, "-o", unfinished],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", check=False)
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
     if done.returncode:
         lines = [line for line in done.stdout.splitlines() if "error" in line.lower()] or done.stdout.splitlines()
         raise OSError(f"{' '.join(done.args[:-1])}: {lines[0] if lines else f'exit code {done.returncode}'}")

@@ -14,9 +14,11 @@ def as_operations(values: Sequence[Any]) -> List[Any]:
     """Returns what these values wait for in a graph; nothing where TensorFlow executes eagerly."""
     if tf.executing_eagerly():
         return []
-    return [value.op if isinstance(getattr(value, "op", None), tf.Operation) else value
-            for value in values
-            if isinstance(value, (tf.Operation, tf.Tensor)) or hasattr(value, "op")]
+    return [
+        value.op if isinstance(getattr(value, "op", None), tf.Operation) else value
+        for value in values
+        if isinstance(value, (tf.Operation, tf.Tensor)) or hasattr(value, "op")
+    ]
 
 
 def as_group(value: Any) -> Any:
@@ -68,8 +70,7 @@ class _Sum:
             return total if is_there is True else tf.where(is_there, total, tf.zeros_like(total))
         rows = self._rows.read_value() if is_there is True else self._rows.read_value() & is_there
         indices = tf.reshape(tf.where(rows), [-1])
-        return tf.IndexedSlices(tf.gather(total, indices), indices,
-                                tf.constant(self._total.shape.as_list(), tf.int64))
+        return tf.IndexedSlices(tf.gather(total, indices), indices, tf.constant(self._total.shape.as_list(), tf.int64))
 
 
 class _Block:
@@ -78,26 +79,26 @@ class _Block:
 
     def __init__(self, sums: Dict[Key, _Sum]) -> None:
         self.sums = sums
-        self._steps, self._passes = [_made(tf.fill([len(sums)], tf.constant(-1, tf.int64)))
-                                     for _ in range(2)]
+        self._steps, self._passes = [_made(tf.fill([len(sums)], tf.constant(-1, tf.int64))) for _ in range(2)]
 
-    def add(self, grads: Dict[Key, Any], listed: AbstractSet[Key], number: Any,
-            step: Any) -> Tuple[List[Any], Any]:
+    def add(self, grads: Dict[Key, Any], listed: AbstractSet[Key], number: Any, step: Any) -> Tuple[List[Any], Any]:
         """Returns the writes of a pass, and the number of sums that got the first gradient of a step."""
         last = self._steps.read_value()
         given = tf.constant([key in grads for key in self.sums])
         is_first = tf.not_equal(last, step)
-        writes = [self._mark(self._steps, last, given, step),
-                  self._mark(self._passes, self._passes.read_value(),
-                             tf.constant([key in listed for key in self.sums]), number)]
+        writes = [
+            self._mark(self._steps, last, given, step),
+            self._mark(
+                self._passes, self._passes.read_value(), tf.constant([key in listed for key in self.sums]), number
+            ),
+        ]
         for (key, total), first in zip(self.sums.items(), tf.unstack(is_first, num=len(self.sums))):
             if key in grads:
                 writes += total.add(grads[key], first)
         return writes, tf.reduce_sum(tf.cast(given & is_first, tf.int64))
 
     def mark_listed(self, keys: AbstractSet[Key], number: Any) -> None:
-        self._mark(self._passes, self._passes.read_value(),
-                   tf.constant([key in keys for key in self.sums]), number)
+        self._mark(self._passes, self._passes.read_value(), tf.constant([key in keys for key in self.sums]), number)
 
     def _mark(self, marks: tf.Variable, before: Any, chosen: Any, number: Any) -> Any:
         return marks.assign(tf.where(chosen, tf.cast(number, tf.int64), before))
@@ -110,8 +111,7 @@ class _Block:
 
     def _equal(self, marks: tf.Variable, number: Any) -> Dict[Key, Any]:
         equal = tf.equal(marks.read_value(), number)
-        return dict(zip(self.sums, equal.numpy() if tf.executing_eagerly() else tf.unstack(
-            equal, num=len(self.sums))))
+        return dict(zip(self.sums, equal.numpy() if tf.executing_eagerly() else tf.unstack(equal, num=len(self.sums))))
 
 
 class GradientSums:
@@ -151,8 +151,7 @@ class GradientSums:
             writes += more
             first += count
         begins = tf.equal(before % self._steps, 0)
-        writes.append(self._count.assign(
-            first + tf.where(begins, tf.zeros_like(first), self._count.read_value())))
+        writes.append(self._count.assign(first + tf.where(begins, tf.zeros_like(first), self._count.read_value())))
         with tf.control_dependencies(as_operations(writes)):
             passes = self.passes.assign_add(1)
             with tf.control_dependencies(as_operations([passes])):
@@ -161,14 +160,16 @@ class GradientSums:
     def touched(self, number: Any) -> Dict[Key, Any]:
         """Returns which sums have got a gradient in the step to which the pass `number` belongs."""
         with tf.control_dependencies(as_operations([number])):
-            return {key: is_touched for block in self._blocks
-                    for key, is_touched in block.touched((number - 1) // self._steps).items()}
+            return {
+                key: is_touched
+                for block in self._blocks
+                for key, is_touched in block.touched((number - 1) // self._steps).items()
+            }
 
     def listed(self, number: Any) -> Dict[Key, Any]:
         """Returns the sums whose variables were in the list of the pass `number`."""
         with tf.control_dependencies(as_operations([number])):
-            return {key: is_listed for block in self._blocks
-                    for key, is_listed in block.listed(number).items()}
+            return {key: is_listed for block in self._blocks for key, is_listed in block.listed(number).items()}
 
     def count(self, number: Any) -> Any:
         """Returns how many sums have got a gradient in this step, also those of which a function that

@@ -18,8 +18,7 @@ class _Update:
     def __init__(self, last: Any, function: Callable[..., Any], pairs: Optional[list]) -> None:
         self.last, self.function, self.pairs = last, function, pairs
         self.graph = tf.compat.v1.get_default_graph()
-        self.can_grow = (not hasattr(self.graph, "outer_graph") and
-                         self.graph._get_control_flow_context() is None)
+        self.can_grow = not hasattr(self.graph, "outer_graph") and self.graph._get_control_flow_context() is None
         self.done: Set[FrozenSet[Key]] = set()
 
 
@@ -42,12 +41,15 @@ class GraphUpdates:
             with update.graph.as_default(), tf.control_dependencies(None):
                 operation._add_control_inputs(self._branches(update))
 
-    def apply(self, last: Any, function: Callable[..., Any], pairs: Optional[list],
-              count: Optional[Callable[[], Any]]) -> Any:
+    def apply(
+        self, last: Any, function: Callable[..., Any], pairs: Optional[list], count: Optional[Callable[[], Any]]
+    ) -> Any:
         """Returns the operation of `LocalAggregation.apply` where the pass `last` is the last one."""
         if last is None:
-            raise ValueError("apply_gradients: no gradients were computed in this graph; call "
-                             "compute_gradients of this optimizer in it.")
+            raise ValueError(
+                "apply_gradients: no gradients were computed in this graph; call "
+                "compute_gradients of this optimizer in it."
+            )
         update = _Update(last, function, pairs)
         branches = self._branches(update)
         if not update.can_grow:
@@ -80,22 +82,25 @@ class GraphUpdates:
             if len(found) > _MOST_SETS:
                 raise ValueError(
                     "backward_passes_per_step: the passes of this graph have gradients of too many "
-                    "different sets of variables; make an optimizer for each of them.")
+                    "different sets of variables; make an optimizer for each of them."
+                )
         return found
 
     def _branch(self, update: _Update, keys: FrozenSet[Key]) -> Any:
         last, sums = update.last, self._aggregation.sums
         touched = sums.touched(last.number)
-        is_it = (self._is_end(last) & tf.equal(sums.count(last.number), len(keys)) &
-                 tf.reduce_all(tf.stack([touched[key] for key in keys])))
+        is_it = (
+            self._is_end(last)
+            & tf.equal(sums.count(last.number), len(keys))
+            & tf.reduce_all(tf.stack([touched[key] for key in keys]))
+        )
         missing = {ref for ref, number in last.returned - keys if number == 0}
         rest = sorted(keys - last.returned, key=list(touched).index)
 
         def applied() -> Any:
             if update.pairs is None:
                 names = self._aggregation.names([*rest, *(last.returned - keys)])
-                return as_group(tf.debugging.Assert(False, [about_closures(names)]) if names else
-                                update.function([]))
+                return as_group(tf.debugging.Assert(False, [about_closures(names)]) if names else update.function([]))
             kept = [pair for pair in update.pairs if key_of(pair[1]) not in missing]
             with tf.control_dependencies(as_operations([last.number])):
                 more = self._aggregation.rest(rest)
@@ -107,15 +112,20 @@ class GraphUpdates:
         """Returns an operation that fails where a step has gradients of other variables."""
         count, number = self._aggregation.sums.count(update.last.number), update.last.number
         is_known = tf.reduce_any([tf.equal(count, len(keys)) for keys in update.done])
-        return tf.debugging.Assert(tf.logical_or(tf.not_equal(number % self._aggregation.steps, 0),
-                                                 is_known),
-                                   ["apply_gradients inside of a condition lacks variables of which "
-                                    "the optimizer learned later; make the condition after all calls "
-                                    "of compute_gradients."])
+        return tf.debugging.Assert(
+            tf.logical_or(tf.not_equal(number % self._aggregation.steps, 0), is_known),
+            [
+                "apply_gradients inside of a condition lacks variables of which "
+                "the optimizer learned later; make the condition after all calls "
+                "of compute_gradients."
+            ],
+        )
 
 
 def about_closures(names: str) -> str:
     """Returns the text of the error for sums that a function with its own pairs cannot apply."""
-    return (f"The passes of this step have gradients of different variables, and the last pass has no "
-            f"gradient of {names}: execute the passes eagerly, and give compute_gradients all variables in "
-            "each pass, with None for those without a gradient.")
+    return (
+        f"The passes of this step have gradients of different variables, and the last pass has no "
+        f"gradient of {names}: execute the passes eagerly, and give compute_gradients all variables in "
+        "each pass, with None for those without a gradient."
+    )

@@ -14,8 +14,16 @@ from horovod.tensorflow import _compiled
 
 # In the order of tensorflow_ops/library.h.
 _FUNCTIONS = [
-    "hvd_submit", "hvd_wait", "hvd_poll", "hvd_get_output", "hvd_release", "hvd_rank",
-    "hvd_local_rank", "hvd_process_set_size", "hvd_local_size", "hvd_process_set_included",
+    "hvd_submit",
+    "hvd_wait",
+    "hvd_poll",
+    "hvd_get_output",
+    "hvd_release",
+    "hvd_rank",
+    "hvd_local_rank",
+    "hvd_process_set_size",
+    "hvd_local_size",
+    "hvd_process_set_included",
 ]
 
 
@@ -49,10 +57,14 @@ def _run_in_any_order() -> None:
     # here. Collectives would then neither overlap nor match those of ranks with another order.
     from tensorflow.python.framework import auto_control_deps
 
-    ours = frozenset([
-        f"Horovod{collective}{form}" for form in ("", "InCall")
-        for collective in ("Allreduce", "Broadcast", "Allgather", "Reducescatter", "Alltoall")
-    ] + ["HorovodNumber"])
+    ours = frozenset(
+        [
+            f"Horovod{collective}{form}"
+            for form in ("", "InCall")
+            for collective in ("Allreduce", "Broadcast", "Allgather", "Reducescatter", "Alltoall")
+        ]
+        + ["HorovodNumber"]
+    )
     if hasattr(auto_control_deps, "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS"):
         auto_control_deps.MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS |= ours
     else:  # 2.4: an operation without a reader then does not run

@@ -21,25 +21,46 @@ from horovod.process_sets import ProcessSet, id_of
 from horovod.tensorflow import _calls
 from horovod.tensorflow._native import operations
 
-DTYPES = frozenset([
-    tf.uint8, tf.int8, tf.uint16, tf.int16, tf.int32, tf.int64, tf.uint32, tf.uint64, tf.float16,
-    tf.bfloat16, tf.float32, tf.float64, tf.bool, tf.complex64, tf.complex128,
-])
+DTYPES = frozenset(
+    [
+        tf.uint8,
+        tf.int8,
+        tf.uint16,
+        tf.int16,
+        tf.int32,
+        tf.int64,
+        tf.uint32,
+        tf.uint64,
+        tf.float16,
+        tf.bfloat16,
+        tf.float32,
+        tf.float64,
+        tf.bool,
+        tf.complex64,
+        tf.complex128,
+    ]
+)
 
 
 def _pairs(tensors: Sequence[tf.Tensor], is_in_rows: bool = False) -> List[tf.Tensor]:
     """Returns the tensors with complex numbers as pairs of reals, in which they travel. `is_in_rows`: the
     operation refuses a number without dimensions."""
-    return [tensor if not tensor.dtype.is_complex else tf.math.real(tensor)
-            if is_in_rows and tensor.shape.rank == 0
-            else tf.stack([tf.math.real(tensor), tf.math.imag(tensor)], axis=-1)
-            for tensor in tensors]
+    return [
+        tensor
+        if not tensor.dtype.is_complex
+        else tf.math.real(tensor)
+        if is_in_rows and tensor.shape.rank == 0
+        else tf.stack([tf.math.real(tensor), tf.math.imag(tensor)], axis=-1)
+        for tensor in tensors
+    ]
 
 
 def _from_pairs(results: Sequence[tf.Tensor], like: Sequence[tf.Tensor]) -> List[tf.Tensor]:
     """Inverts `_pairs`."""
-    return [tf.complex(result[..., 0], result[..., 1]) if tensor.dtype.is_complex else result
-            for result, tensor in zip(results, like)]
+    return [
+        tf.complex(result[..., 0], result[..., 1]) if tensor.dtype.is_complex else result
+        for result, tensor in zip(results, like)
+    ]
 
 
 def _check_op(tensors: Sequence[tf.Tensor], kind: Kind, op: int) -> None:
@@ -51,8 +72,9 @@ def _check_op(tensors: Sequence[tf.Tensor], kind: Kind, op: int) -> None:
 def bits_of(factor: float, what: str) -> int:
     """Returns the bits of a double as a node's attribute; 0 for a factor of 1."""
     if not hasattr(factor, "__float__"):
-        raise ValueError(f"{what}: a prescale or postscale factor is {factor!r}, a "
-                         f"{type(factor).__name__}; give a number.")
+        raise ValueError(
+            f"{what}: a prescale or postscale factor is {factor!r}, a {type(factor).__name__}; give a number."
+        )
     factor = float(factor)
     if not factor:
         raise ValueError(f"{what}: a prescale or postscale factor of 0 leaves nothing to reduce.")
@@ -64,8 +86,9 @@ def to_tensor(value: Any, what: str) -> tf.Tensor:
     try:
         tensor = tf.convert_to_tensor(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{what}: expected a dense tensor, or what can become one, not a "
-                         f"{type(value).__name__}.") from None
+        raise ValueError(
+            f"{what}: expected a dense tensor, or what can become one, not a {type(value).__name__}."
+        ) from None
     if tensor.dtype.base_dtype not in DTYPES:
         raise ValueError(f"{what}: tensors of type {tensor.dtype.name} are not supported.")
     return tensor
@@ -82,8 +105,7 @@ def to_splits(splits: Any) -> tf.Tensor:
     return tf.cast(tensor, tf.int64)
 
 
-def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor],
-              ignore_name_scope: bool = False) -> str:
+def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor], ignore_name_scope: bool = False) -> str:
     """Returns the name by which ranks match the operation, or '' for a number at run time.
 
     In graphs the name depends on the graph alone, so that it stays equal on a rank that traces a
@@ -120,8 +142,7 @@ def _unique(graph: tf.Graph, op: str, name: str) -> str:
     return chosen
 
 
-def _run(collective: str, tensor_name: str, given: Optional[str], call: Optional[tf.Tensor],
-         **arguments: Any) -> Any:
+def _run(collective: str, tensor_name: str, given: Optional[str], call: Optional[tf.Tensor], **arguments: Any) -> Any:
     """Runs a collective, or adds its node to the graph. The node has the name that the caller of the
     collective gave, in so far as TensorFlow accepts its characters. `call`: see _calls.py; without it, a
     kernel knows the function calls that lead to the node by the node's own name in this graph."""
@@ -146,10 +167,12 @@ def _refuse_xla(op: str) -> None:
     graph = tf.compat.v1.get_default_graph()
     if control_flow_util.GraphOrParentsInXlaContext(graph):
         raise tf.errors.InvalidArgumentError(
-            None, None,
+            None,
+            None,
             f"{op} in the function '{getattr(graph, 'name', '')}': XLA cannot compile the collectives "
             "of Horovod; call them outside of functions with jit_compile=True, or leave jit_compile "
-            "out.")
+            "out.",
+        )
 
 
 def rows_unknown(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
@@ -177,53 +200,98 @@ def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
     return [number for tensor in tensors for number in (tensor.shape.rank, *tensor.shape.as_list())]
 
 
-def allreduce(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
-              process_set: int, is_last: bool = False, given: Optional[str] = None,
-              call: Optional[tf.Tensor] = None) -> List[tf.Tensor]:
+def allreduce(
+    tensors: Sequence[tf.Tensor],
+    name: str,
+    op: int,
+    prescale: int,
+    postscale: int,
+    process_set: int,
+    is_last: bool = False,
+    given: Optional[str] = None,
+    call: Optional[tf.Tensor] = None,
+) -> List[tf.Tensor]:
     """`given`: the name that the caller gave the collective, also below. `is_last`: a thread of
     TensorFlow may briefly wait for the result, since no other work can run meanwhile. `call`: of a
     gradient, see `_described`."""
     op = whole_op(op)
     _check_op(tensors, Kind.ALLREDUCE, op)
     sent = _pairs(tensors)
-    results = _run("allreduce", name, given, call, tensors=sent, shapes=_shapes_of(sent), reduce_op=op,
-                   prescale_bits=prescale, postscale_bits=postscale,
-                   process_set=process_set, is_last=int(is_last or tf.executing_eagerly()))
+    results = _run(
+        "allreduce",
+        name,
+        given,
+        call,
+        tensors=sent,
+        shapes=_shapes_of(sent),
+        reduce_op=op,
+        prescale_bits=prescale,
+        postscale_bits=postscale,
+        process_set=process_set,
+        is_last=int(is_last or tf.executing_eagerly()),
+    )
     return _from_pairs(_shaped(results, sent), tensors)
 
 
-def broadcast(tensors: Sequence[tf.Tensor], name: str, root_rank: int, process_set: int,
-              given: Optional[str] = None) -> List[tf.Tensor]:
+def broadcast(
+    tensors: Sequence[tf.Tensor], name: str, root_rank: int, process_set: int, given: Optional[str] = None
+) -> List[tf.Tensor]:
     root_rank = whole_root(root_rank)
     sent = _pairs(tensors)
-    results = _run("broadcast", name, given, None, tensors=sent, root_rank=root_rank,
-                   process_set=process_set)
+    results = _run("broadcast", name, given, None, tensors=sent, root_rank=root_rank, process_set=process_set)
     return _from_pairs(_shaped(results, sent), tensors)
 
 
-def allgather(tensors: Sequence[tf.Tensor], name: str, process_set: int,
-              given: Optional[str] = None, call: Optional[tf.Tensor] = None) -> List[tf.Tensor]:
+def allgather(
+    tensors: Sequence[tf.Tensor],
+    name: str,
+    process_set: int,
+    given: Optional[str] = None,
+    call: Optional[tf.Tensor] = None,
+) -> List[tf.Tensor]:
     sent = _pairs(tensors, True)
     results = _run("allgather", name, given, call, tensors=sent, process_set=process_set)
     return _from_pairs([rows_unknown(result, like) for result, like in zip(results, sent)], tensors)
 
 
-def reducescatter(tensors: Sequence[tf.Tensor], name: str, op: int, prescale: int, postscale: int,
-                  process_set: int, given: Optional[str] = None) -> List[tf.Tensor]:
+def reducescatter(
+    tensors: Sequence[tf.Tensor],
+    name: str,
+    op: int,
+    prescale: int,
+    postscale: int,
+    process_set: int,
+    given: Optional[str] = None,
+) -> List[tf.Tensor]:
     op = whole_op(op)
     _check_op(tensors, Kind.REDUCESCATTER, op)
     sent = _pairs(tensors, True)
-    results = _run("reducescatter", name, given, None, tensors=sent, reduce_op=op,
-                   prescale_bits=prescale, postscale_bits=postscale, process_set=process_set)
+    results = _run(
+        "reducescatter",
+        name,
+        given,
+        None,
+        tensors=sent,
+        reduce_op=op,
+        prescale_bits=prescale,
+        postscale_bits=postscale,
+        process_set=process_set,
+    )
     return _from_pairs([rows_unknown(result, like) for result, like in zip(results, sent)], tensors)
 
 
-def alltoall(tensor: tf.Tensor, splits: tf.Tensor, name: str, process_set: int,
-             given: Optional[str] = None,
-             call: Optional[tf.Tensor] = None) -> Tuple[tf.Tensor, tf.Tensor]:
+def alltoall(
+    tensor: tf.Tensor,
+    splits: tf.Tensor,
+    name: str,
+    process_set: int,
+    given: Optional[str] = None,
+    call: Optional[tf.Tensor] = None,
+) -> Tuple[tf.Tensor, tf.Tensor]:
     (sent,) = _pairs([tensor], True)
-    results, received = _run("alltoall", name, given, call, tensors=[sent],
-                             splits=tf.cast(splits, tf.int64), process_set=process_set)
+    results, received = _run(
+        "alltoall", name, given, call, tensors=[sent], splits=tf.cast(splits, tf.int64), process_set=process_set
+    )
     return _from_pairs([rows_unknown(results[0], sent)], [tensor])[0], received
 
 
@@ -256,6 +324,7 @@ def _described(op: Any) -> Tuple[str, int, Optional[tf.Tensor]]:
 def _register(collective: str) -> Callable[[Callable[..., List[Any]]], Callable[..., List[Any]]]:
     """Registers a gradient, which gets the operation and the gradients of its results, and returns those
     of its tensors and splits."""
+
     def register(gradient: Callable[..., List[Any]]) -> Callable[..., List[Any]]:
         name = f"Horovod{collective.capitalize()}"
         tf.RegisterGradient(name)(gradient)
@@ -268,11 +337,17 @@ def _register(collective: str) -> Callable[[Callable[..., List[Any]]], Callable[
 @_register("allreduce")
 def _allreduce_gradient(op: Any, *grads: Any) -> List[tf.Tensor]:
     if op.get_attr("reduce_op") in (Min, Max, Product):
-        raise NotImplementedError(
-            "An allreduce with Min, Max or Product has no gradient; use tf.stop_gradient.")
+        raise NotImplementedError("An allreduce with Min, Max or Product has no gradient; use tf.stop_gradient.")
     name, process_set, call = _described(op)
-    return allreduce(list(grads), name, op.get_attr("reduce_op"), op.get_attr("prescale_bits"),
-                     op.get_attr("postscale_bits"), process_set, call=call)
+    return allreduce(
+        list(grads),
+        name,
+        op.get_attr("reduce_op"),
+        op.get_attr("prescale_bits"),
+        op.get_attr("postscale_bits"),
+        process_set,
+        call=call,
+    )
 
 
 @_register("broadcast")

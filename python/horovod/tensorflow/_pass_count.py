@@ -36,4 +36,6 @@ def _warn_of_schedule(steps: int) -> None:
         f"DistributedOptimizer: the schedule of the learning rate advances once in {steps} batches, with each "
         f"update (backward_passes_per_step={steps}). Horovod 0.28 advances it with each batch: divide the "
         f"schedule's numbers of steps by {steps}, or set HOROVOD_COUNT_PASSES=1 to count as it does, which also "
-        "changes the bias correction of Adam and its kin.", stacklevel=4)
+        "changes the bias correction of Adam and its kin.",
+        stacklevel=4,
+    )

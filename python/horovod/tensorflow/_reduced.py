@@ -38,8 +38,7 @@ def note(variables: Sequence[Any] = (), local: Sequence[bool] = ()) -> None:
     """Records a reduction; with the variables whose gradients it reduces, or leaves to this rank."""
     global _calls
     _calls += 1
-    records = [_eager] if tf.executing_eagerly() else [
-        _graphs.setdefault(graph, _Record()) for graph in _own_graphs()]
+    records = [_eager] if tf.executing_eagerly() else [_graphs.setdefault(graph, _Record()) for graph in _own_graphs()]
     for record in records:
         record.has_others |= not variables
     for variable, is_local in zip(variables, local):
@@ -68,7 +67,9 @@ def may_have_run(grads: Sequence[Any], variables: Sequence[Any], calls_before: i
     # A function that reduces, and applies nothing, may have run too.
     return _calls != calls_before or any(
         record.has_others or any(map(record.kind_of, variables))
-        for record in _graphs.values() if not record.is_complete)
+        for record in _graphs.values()
+        if not record.is_complete
+    )
 
 
 def kind_of(variable: Any, grads: Sequence[Any]) -> Optional[str]:
@@ -115,14 +116,16 @@ def _calls_a_reduction(graph: tf.Graph) -> bool:
         functions = graph.as_graph_def().library.function
     except ValueError:  # too large for a message
         return True
-    return any(node.op.startswith(("HorovodAllreduce", "HorovodReducescatter"))
-               for function in functions for node in function.node_def)
+    return any(
+        node.op.startswith(("HorovodAllreduce", "HorovodReducescatter"))
+        for function in functions
+        for node in function.node_def
+    )
 
 
 def _are_inputs(graph: tf.Graph, grads: Sequence[Any]) -> bool:
     """Returns whether all gradients may be inputs of the function, or be computed from such inputs."""
     if not isinstance(graph, FuncGraph):
         return False
-    inputs = [each.shape.as_list() for each in graph.inputs
-              if each.dtype.is_floating and each.shape.rank is not None]
+    inputs = [each.shape.as_list() for each in graph.inputs if each.dtype.is_floating and each.shape.rank is not None]
     return all(grad.shape.rank is None or grad.shape.as_list() in inputs for grad in grads if grad is not None)

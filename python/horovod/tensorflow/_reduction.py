@@ -66,8 +66,13 @@ class Reduction(NamedTuple):
         id_of(self.process_set)
         return self._replace(groups=checked_groups(self.groups, num_groups))
 
-    def __call__(self, grads: Sequence[Any], variables: Optional[Sequence[Any]] = None,
-                 local: AbstractSet[Any] = frozenset(), generic_names: bool = False) -> List[Any]:
+    def __call__(
+        self,
+        grads: Sequence[Any],
+        variables: Optional[Sequence[Any]] = None,
+        local: AbstractSet[Any] = frozenset(),
+        generic_names: bool = False,
+    ) -> List[Any]:
         """Returns the reduced gradients in order. None stays None. Gradients of variables whose keys
         are in `local` stay local, divided by the number of ranks if so configured. `generic_names`:
         names depend on the gradients' places in the list, and not on the names of tensors. Raises
@@ -125,11 +130,26 @@ class Reduction(NamedTuple):
     def _reduce(self, grads: List[Any], is_all: bool, name: Optional[str]) -> List[Any]:
         factor = self.gradient_predivide_factor
         if is_all and _on_one_host() and not any(isinstance(g, tf.IndexedSlices) for g in grads):
-            return reduce_dense(grads, name, self.compression, self.op, 1.0 / factor, factor,
-                                self.process_set, name is not None, is_last=True)
-        arguments = {"compression": self.compression, "op": self.op, "prescale_factor": 1.0 / factor,
-                     "postscale_factor": factor, "process_set": self.process_set, "name": name,
-                     "ignore_name_scope": name is not None}
+            return reduce_dense(
+                grads,
+                name,
+                self.compression,
+                self.op,
+                1.0 / factor,
+                factor,
+                self.process_set,
+                name is not None,
+                is_last=True,
+            )
+        arguments = {
+            "compression": self.compression,
+            "op": self.op,
+            "prescale_factor": 1.0 / factor,
+            "postscale_factor": factor,
+            "process_set": self.process_set,
+            "name": name,
+            "ignore_name_scope": name is not None,
+        }
         if len(grads) == 1:
             return [allreduce(grads[0], **arguments)]
         return grouped_allreduce(grads, **arguments)

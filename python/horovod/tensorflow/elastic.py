@@ -71,8 +71,7 @@ class TensorFlowState(_impl.VariablesState):
     without variables where TensorFlow executes eagerly, and without a session in a graph.
     """
 
-    def __init__(self, variables: Optional[Sequence[tf.Variable]] = None, session: Any = None,
-                 **kwargs: Any) -> None:
+    def __init__(self, variables: Optional[Sequence[tf.Variable]] = None, session: Any = None, **kwargs: Any) -> None:
         if tf.executing_eagerly():
             if variables is None:
                 raise ValueError("TensorFlowState needs variables, a list of tf.Variable.")
@@ -83,8 +82,10 @@ class TensorFlowState(_impl.VariablesState):
         def current() -> Any:
             chosen = session or tf.compat.v1.get_default_session()
             if chosen is None:
-                raise ValueError("TensorFlowState needs a session in a graph of TensorFlow 1: give one, or "
-                                 "enter one with 'with session.as_default():'.")
+                raise ValueError(
+                    "TensorFlowState needs a session in a graph of TensorFlow 1: give one, or "
+                    "enter one with 'with session.as_default():'."
+                )
             return chosen
 
         targets: List[Any] = [_InSession(variable, current) for variable in found]
@@ -95,8 +96,6 @@ class TensorFlowKerasState(_impl.VariablesState):
     """Weights of `model`, which is built, variables of `optimizer` (the model's where it is None), and
     keyword arguments as attributes. `backend` is accepted for existing scripts."""
 
-    def __init__(self, model: Any, optimizer: Any = None, backend: Any = None,
-                 **kwargs: Any) -> None:
+    def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
         self.model, self.optimizer = model, optimizer
-        super().__init__(lambda: _impl.variables_of_model(model, optimizer),
-                         _broadcast, **kwargs)
+        super().__init__(lambda: _impl.variables_of_model(model, optimizer), _broadcast, **kwargs)

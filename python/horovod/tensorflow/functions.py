@@ -26,9 +26,9 @@ def _of_tensorflow(variable: Any) -> Any:
     return value if isinstance(value, tf.Variable) else variable
 
 
-def broadcast_variables(variables: Iterable[Any], root_rank: int,
-                        process_set: ProcessSet = global_process_set,
-                        inplace: bool = False) -> Any:
+def broadcast_variables(
+    variables: Iterable[Any], root_rank: int, process_set: ProcessSet = global_process_set, inplace: bool = False
+) -> Any:
     """Assigns to each variable its value on the rank `root_rank`. All ranks must call it.
 
     `variables`: of TensorFlow or Keras, with the same order, shapes and types on all ranks. In a graph
@@ -36,21 +36,21 @@ def broadcast_variables(variables: Iterable[Any], root_rank: int,
     ValueError when `variables` is not a list of variables.
     """
     if isinstance(variables, str) or not hasattr(variables, "__iter__"):
-        raise ValueError("broadcast_variables takes a list of variables, such as model.variables, not "
-                         f"a {type(variables).__name__}.")
+        raise ValueError(
+            f"broadcast_variables takes a list of variables, such as model.variables, not a {type(variables).__name__}."
+        )
     targets: List[Any] = [_of_tensorflow(variable) for variable in variables]
     for target in targets:
         if not hasattr(target, "assign"):
-            raise ValueError("broadcast_variables takes variables, which can be assigned to, and not a "
-                             f"{type(target).__name__}.")
+            raise ValueError(
+                f"broadcast_variables takes variables, which can be assigned to, and not a {type(target).__name__}."
+            )
     # The variables of a random generator and similar ones cannot be broadcast as tensors.
     if not targets:
         return None if tf.executing_eagerly() else tf.no_op()
-    values = grouped_broadcast([tf.convert_to_tensor(target) for target in targets], root_rank,
-                               process_set=process_set)
+    values = grouped_broadcast([tf.convert_to_tensor(target) for target in targets], root_rank, process_set=process_set)
     assigned = [target.assign(value) for target, value in zip(targets, values)]
-    return None if tf.executing_eagerly() else tf.group(*[
-        one.op if hasattr(one, "op") else one for one in assigned])
+    return None if tf.executing_eagerly() else tf.group(*[one.op if hasattr(one, "op") else one for one in assigned])
 
 
 def broadcast_global_variables(root_rank: int) -> tf.Operation:
@@ -60,7 +60,8 @@ def broadcast_global_variables(root_rank: int) -> tf.Operation:
     if tf.executing_eagerly():
         raise RuntimeError(
             "hvd.broadcast_global_variables works in graphs of TensorFlow 1; when executing eagerly "
-            "use hvd.broadcast_variables(model.variables, root_rank).")
+            "use hvd.broadcast_variables(model.variables, root_rank)."
+        )
     return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
 
 
@@ -85,9 +86,13 @@ class BroadcastGlobalVariablesHook(SessionRunHook):
         session.run(self._operation)
 
 
-def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None,
-                     name: Optional[str] = None,
-                     process_set: ProcessSet = global_process_set) -> Any:
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    session: Any = None,
+    name: Optional[str] = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """Returns the object of the rank `root_rank` on every rank. All ranks must call it.
 
     `obj`: a picklable object, which only the root uses. `session` is accepted for existing scripts. If
@@ -97,14 +102,16 @@ def broadcast_object(obj: Any, root_rank: int = 0, session: Any = None,
     return _objects.broadcast_object(obj, root_rank, name, id_of(process_set))
 
 
-def broadcast_object_fn(root_rank: int = 0, session: Any = None, name: Optional[str] = None,
-                        process_set: ProcessSet = global_process_set) -> Callable[[Any], Any]:
+def broadcast_object_fn(
+    root_rank: int = 0, session: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> Callable[[Any], Any]:
     """`broadcast_object` with all arguments but the object."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)
 
 
-def allgather_object(obj: Any, session: Any = None, name: Optional[str] = None,
-                     process_set: ProcessSet = global_process_set) -> list:
+def allgather_object(
+    obj: Any, session: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set
+) -> list:
     """Returns the objects of all ranks as a list in rank order. All ranks must call it.
 
     `obj`: a picklable object. `session` is accepted for existing scripts. If a rank cannot pickle its

@@ -11,8 +11,12 @@ from horovod.tensorflow._aggregation import LocalAggregation
 from horovod.tensorflow._collectives import size_op  # noqa: F401, for scripts
 from horovod.tensorflow._reduction import Reduction, key_of
 
-__all__ = ["LocalGradientAggregationHelper", "LocalGradientAggregationHelperEager",
-           "apply_op_to_not_none_tensors", "get_not_none_from_list"]
+__all__ = [
+    "LocalGradientAggregationHelper",
+    "LocalGradientAggregationHelperEager",
+    "apply_op_to_not_none_tensors",
+    "get_not_none_from_list",
+]
 
 
 def get_not_none_from_list(tensor_list: Sequence[Any]) -> List[Any]:
@@ -20,8 +24,7 @@ def get_not_none_from_list(tensor_list: Sequence[Any]) -> List[Any]:
     return [tensor for tensor in tensor_list if tensor is not None]
 
 
-def apply_op_to_not_none_tensors(tensor_op: Callable[..., Any], tensors: Sequence[Any],
-                                 *args: Any) -> List[Any]:
+def apply_op_to_not_none_tensors(tensor_op: Callable[..., Any], tensors: Sequence[Any], *args: Any) -> List[Any]:
     """tensor_op(tensor, *args) of each tensor, and None where there is None."""
     return [None if tensor is None else tensor_op(tensor, *args) for tensor in tensors]
 
@@ -34,14 +37,20 @@ class LocalGradientAggregationHelper:
     ValueError for a `backward_passes_per_step` that is no number above 0.
     """
 
-    def __init__(self, backward_passes_per_step: int, allreduce_func: Callable[..., Sequence[Any]],
-                 sparse_as_dense: bool = False, average_aggregated_gradients: bool = False,
-                 rank: Optional[int] = None, optimizer_type: Any = None,
-                 process_set: ProcessSet = global_process_set, scale_local_gradients: bool = True,
-                 name: str = "") -> None:
+    def __init__(
+        self,
+        backward_passes_per_step: int,
+        allreduce_func: Callable[..., Sequence[Any]],
+        sparse_as_dense: bool = False,
+        average_aggregated_gradients: bool = False,
+        rank: Optional[int] = None,
+        optimizer_type: Any = None,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+        name: str = "",
+    ) -> None:
         id_of(process_set)
-        self._aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients,
-                                             sparse_as_dense)
+        self._aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
         self._allreduce = allreduce_func
         self._dense = sparse_as_dense
         self._own = Reduction(process_set=process_set, scale_local_gradients=scale_local_gradients)
@@ -58,15 +67,19 @@ class LocalGradientAggregationHelper:
         in the last pass None becomes the sum of earlier passes. All ranks must call it as often."""
         return self._aggregation.reduce(grads, vars, self._reduce)
 
-    def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any = None,
-                        *args: Any, **kwargs: Any) -> Any:
+    def apply_gradients(
+        self, apply_grads_closure: Callable[[], Any], optimizer: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
         """Calls the closure in a step's last pass only. Raises ValueError if a variable has a gradient in an
         earlier pass, and the last call of `compute_gradients` did not have it."""
         return self._aggregation.apply(lambda pairs: apply_grads_closure())
 
     def _reduce(self, grads: List[Any], variables: List[Any]) -> List[Any]:
-        shared = [i for i, (grad, variable) in enumerate(zip(grads, variables))
-                  if grad is not None and key_of(variable) not in self._local]
+        shared = [
+            i
+            for i, (grad, variable) in enumerate(zip(grads, variables))
+            if grad is not None and key_of(variable) not in self._local
+        ]
         results = self._own(grads, variables, {key_of(variable) for variable in variables})
         sent = [self._as_sent(grads[i]) for i in shared]
         reduced = self._allreduce(sent, [variables[i] for i in shared])
@@ -82,10 +95,20 @@ class LocalGradientAggregationHelper:
 class LocalGradientAggregationHelperEager(LocalGradientAggregationHelper):
     """The same, with the arguments in the order of TensorFlow 2."""
 
-    def __init__(self, backward_passes_per_step: int, allreduce_func: Callable[..., Sequence[Any]],
-                 sparse_as_dense: bool = False, average_aggregated_gradients: bool = False,
-                 process_set: ProcessSet = global_process_set,
-                 scale_local_gradients: bool = True) -> None:
-        super().__init__(backward_passes_per_step, allreduce_func, sparse_as_dense,
-                         average_aggregated_gradients, process_set=process_set,
-                         scale_local_gradients=scale_local_gradients)
+    def __init__(
+        self,
+        backward_passes_per_step: int,
+        allreduce_func: Callable[..., Sequence[Any]],
+        sparse_as_dense: bool = False,
+        average_aggregated_gradients: bool = False,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+    ) -> None:
+        super().__init__(
+            backward_passes_per_step,
+            allreduce_func,
+            sparse_as_dense,
+            average_aggregated_gradients,
+            process_set=process_set,
+            scale_local_gradients=scale_local_gradients,
+        )

@@ -6,5 +6,4 @@ from horovod.tensorflow.gradient_aggregation import (
     get_not_none_from_list,
 )
 
-__all__ = ["LocalGradientAggregationHelperEager", "apply_op_to_not_none_tensors",
-           "get_not_none_from_list"]
+__all__ = ["LocalGradientAggregationHelperEager", "apply_op_to_not_none_tensors", "get_not_none_from_list"]

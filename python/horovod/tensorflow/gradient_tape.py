@@ -35,9 +35,14 @@ class _DistributedGradientTape(tf.GradientTape):
         """The gradient of this variable stays this rank's own."""
         self._local_sources.add(key_of(source))
 
-    def gradient(self, target: Any, sources: Any, output_gradients: Any = None,
-                 unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
-                 use_generic_names: bool = False) -> Any:
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        unconnected_gradients: Any = tf.UnconnectedGradients.NONE,
+        use_generic_names: bool = False,
+    ) -> Any:
         """tf.GradientTape.gradient, reduced over all ranks; all ranks must call it.
 
         `use_generic_names`: operations get names that depend on the gradients' order, and not on the
@@ -48,54 +53,72 @@ class _DistributedGradientTape(tf.GradientTape):
         reduced = self._reduced(flat, variables, self._local_sources, use_generic_names)
         return tf.nest.pack_sequence_as(grads, reduced)
 
-    def get_local_and_global_gradients(self, target: Any, sources: Any,
-                                       output_gradients: Any = None,
-                                       use_generic_names: bool = False) -> Tuple[List, List]:
+    def get_local_and_global_gradients(
+        self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
+    ) -> Tuple[List, List]:
         """`gradient`, as two lists of pairs of a source and its gradient: those of local sources, which
         stay this rank's own, and all others, which are reduced over all ranks; all ranks must call it."""
         variables = tf.nest.flatten(sources, expand_composites=False)
         grads = self.gradient(target, variables, output_gradients, use_generic_names=use_generic_names)
         pairs = list(zip(variables, grads))
-        return ([pair for pair in pairs if key_of(pair[0]) in self._local_sources],
-                [pair for pair in pairs if key_of(pair[0]) not in self._local_sources])
+        return (
+            [pair for pair in pairs if key_of(pair[0]) in self._local_sources],
+            [pair for pair in pairs if key_of(pair[0]) not in self._local_sources],
+        )
 
-    def _allreduce_grads(self, grads: Sequence[Any], vars: Optional[Sequence[Any]] = None,
-                         use_generic_names: bool = False) -> List[Any]:
+    def _allreduce_grads(
+        self, grads: Sequence[Any], vars: Optional[Sequence[Any]] = None, use_generic_names: bool = False
+    ) -> List[Any]:
         """Returns these gradients, reduced over all ranks, for scripts that replace `gradient`."""
         return self._reduced(grads, vars, frozenset(), use_generic_names)
 
-    def _reduced(self, grads: Sequence[Any], variables: Optional[Sequence[Any]],
-                 local: AbstractSet[Any], use_generic_names: bool) -> List[Any]:
+    def _reduced(
+        self, grads: Sequence[Any], variables: Optional[Sequence[Any]], local: AbstractSet[Any], use_generic_names: bool
+    ) -> List[Any]:
         results = self._hvd_reduction(grads, variables, local, use_generic_names)
         for grad in results:
             mark_reduced(grad)
         return results
 
 
-def make_allreduce_grads_fn(name: Any, device_dense: str, device_sparse: str, compression: Any,
-                            sparse_as_dense: bool, op: int, gradient_predivide_factor: float,
-                            groups: Any, process_set: ProcessSet = global_process_set,
-                            ) -> Callable[..., List[Any]]:
+def make_allreduce_grads_fn(
+    name: Any,
+    device_dense: str,
+    device_sparse: str,
+    compression: Any,
+    sparse_as_dense: bool,
+    op: int,
+    gradient_predivide_factor: float,
+    groups: Any,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[..., List[Any]]:
     """Returns the function that reduces lists of gradients, with the arguments of
     `DistributedGradientTape`, for scripts that have optimizers of their own. It takes the gradients,
     their variables and `use_generic_names`; None stays None. `name` and the devices are accepted for
     existing scripts. Raises ValueError for invalid arguments."""
-    reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups,
-                          process_set).checked()
+    reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set).checked()
 
-    def allreduce_grads(grads: Sequence[Any], vars: Optional[Sequence[Any]] = None,
-                        use_generic_names: bool = False) -> List[Any]:
+    def allreduce_grads(
+        grads: Sequence[Any], vars: Optional[Sequence[Any]] = None, use_generic_names: bool = False
+    ) -> List[Any]:
         return reduction(grads, vars, frozenset(), use_generic_names)
 
     return allreduce_grads
 
 
-def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "",
-                            device_sparse: str = "", compression: Any = Compression.none,
-                            sparse_as_dense: bool = False, op: int = Average,
-                            gradient_predivide_factor: float = 1.0, num_groups: int = 0,
-                            groups: Any = None, process_set: ProcessSet = global_process_set,
-                            scale_local_gradients: bool = True) -> tf.GradientTape:
+def DistributedGradientTape(
+    gradtape: tf.GradientTape,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> tf.GradientTape:
     """Returns a tape like `gradtape`, with its recorded operations, whose `gradient` reduces the
     gradients over all ranks.
 
@@ -108,26 +131,42 @@ def DistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "",
     arguments.
     """
     if not isinstance(gradtape, tf.GradientTape):
-        raise ValueError(
-            f"DistributedGradientTape takes a tf.GradientTape, not a {type(gradtape).__name__}.")
-    reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups,
-                          process_set, scale_local_gradients).checked(num_groups)
+        raise ValueError(f"DistributedGradientTape takes a tf.GradientTape, not a {type(gradtape).__name__}.")
+    reduction = Reduction(
+        compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set, scale_local_gradients
+    ).checked(num_groups)
     return _DistributedGradientTape(gradtape, reduction)
 
 
-def PartialDistributedGradientTape(gradtape: tf.GradientTape, device_dense: str = "",
-                                   device_sparse: str = "", compression: Any = Compression.none,
-                                   sparse_as_dense: bool = False, op: int = Average,
-                                   gradient_predivide_factor: float = 1.0, num_groups: int = 0,
-                                   groups: Any = None,
-                                   process_set: ProcessSet = global_process_set,
-                                   local_layers: Optional[Any] = None,
-                                   scale_local_gradients: bool = True) -> tf.GradientTape:
+def PartialDistributedGradientTape(
+    gradtape: tf.GradientTape,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Optional[Any] = None,
+    scale_local_gradients: bool = True,
+) -> tf.GradientTape:
     """A `DistributedGradientTape` that does not reduce the gradients of `local_layers`, a built layer
     or a list of built layers."""
-    tape = DistributedGradientTape(gradtape, device_dense, device_sparse, compression,
-                                   sparse_as_dense, op, gradient_predivide_factor, num_groups,
-                                   groups, process_set, scale_local_gradients)
+    tape = DistributedGradientTape(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
     for variable in variables_of(local_layers):
         tape.register_local_source(variable)
     return tape

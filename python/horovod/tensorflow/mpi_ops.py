@@ -31,37 +31,70 @@ from horovod.tensorflow.functions import allgather_object, broadcast_object  # n
 from horovod.tensorflow.util import _executing_eagerly  # noqa: F401
 
 __all__ = [
-    "allgather", "allreduce", "alltoall", "broadcast", "broadcast_", "check_num_rank_power_of_2",
-    "grouped_allgather", "grouped_allreduce", "grouped_reducescatter",
-    "handle_average_backwards_compatibility", "local_rank_op", "local_size_op",
-    "process_set_included_op", "rank_op", "reducescatter", "size_op",
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "check_num_rank_power_of_2",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "handle_average_backwards_compatibility",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "reducescatter",
+    "size_op",
 ]
 __all__ += _common.__all__
 
 check_num_rank_power_of_2 = num_rank_is_power_2
 
 
-def handle_average_backwards_compatibility(op: Optional[ReduceOp],
-                                           average: Optional[bool]) -> ReduceOp:
+def handle_average_backwards_compatibility(op: Optional[ReduceOp], average: Optional[bool]) -> ReduceOp:
     """The reduction that a call's `op`, or its deprecated `average`, names."""
     return choose_op(average, op)
 
 
-def _allreduce(tensor: Any, name: Optional[str] = None, op: ReduceOp = Sum,
-               prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-               ignore_name_scope: bool = False,
-               process_set: ProcessSet = global_process_set) -> Any:
+def _allreduce(
+    tensor: Any,
+    name: Optional[str] = None,
+    op: ReduceOp = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """`allreduce` with the arguments in the order that some scripts use, and a sum where they name none."""
-    return allreduce(tensor, name=name, op=op, prescale_factor=prescale_factor,
-                     postscale_factor=postscale_factor, ignore_name_scope=ignore_name_scope,
-                     process_set=process_set)
+    return allreduce(
+        tensor,
+        name=name,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set=process_set,
+    )
 
 
-def _grouped_allreduce(tensors: Sequence[Any], name: Optional[str] = None, op: ReduceOp = Sum,
-                       prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-                       ignore_name_scope: bool = False,
-                       process_set: ProcessSet = global_process_set) -> List[Any]:
+def _grouped_allreduce(
+    tensors: Sequence[Any],
+    name: Optional[str] = None,
+    op: ReduceOp = Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> List[Any]:
     """`grouped_allreduce`, as `_allreduce` is `allreduce`."""
-    return grouped_allreduce(tensors, name=name, op=op, prescale_factor=prescale_factor,
-                             postscale_factor=postscale_factor, ignore_name_scope=ignore_name_scope,
-                             process_set=process_set)
+    return grouped_allreduce(
+        tensors,
+        name=name,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set=process_set,
+    )

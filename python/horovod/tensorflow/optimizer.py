@@ -19,10 +19,15 @@ _V1: Any = tf.compat.v1.train.Optimizer
 class _DistributedOptimizer(_V1):
     """An optimizer of TensorFlow 1 around another: `compute_gradients` reduces."""
 
-    def __init__(self, optimizer: Any, name: Optional[str], use_locking: bool,
-                 reduction: Reduction, aggregation: LocalAggregation) -> None:
-        super().__init__(name=name or f"Distributed{type(optimizer).__name__}",
-                         use_locking=use_locking)
+    def __init__(
+        self,
+        optimizer: Any,
+        name: Optional[str],
+        use_locking: bool,
+        reduction: Reduction,
+        aggregation: LocalAggregation,
+    ) -> None:
+        super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=use_locking)
         self._optimizer = optimizer
         self._reduction = reduction
         self._aggregation = aggregation
@@ -53,18 +58,21 @@ class _DistributedOptimizer(_V1):
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """As the optimizer's own, in every `backward_passes_per_step`-th call. Each call adds one to
         `global_step`."""
+
         def apply(pairs: List[Tuple[Any, Any]]) -> Any:
-            variables = [variable for grad, variable in pairs
-                         if grad is not None and key_of(variable) not in self._local]
+            variables = [
+                variable for grad, variable in pairs if grad is not None and key_of(variable) not in self._local
+            ]
             if self._reduction.takes_steps and variables:
                 return _adasum.step(
-                    lambda: self._optimizer.apply_gradients(pairs, *args, **kwargs), variables,
-                    lambda changes: self._reduction(changes, variables))
+                    lambda: self._optimizer.apply_gradients(pairs, *args, **kwargs),
+                    variables,
+                    lambda changes: self._reduction(changes, variables),
+                )
             return self._optimizer.apply_gradients(pairs, *args, **kwargs)
 
         step = kwargs.get("global_step", args[0] if args else None)
-        return self._aggregation.apply(
-            apply, list(grads_and_vars), None if step is None else lambda: _count(step))
+        return self._aggregation.apply(apply, list(grads_and_vars), None if step is None else lambda: _count(step))
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         return self._optimizer.get_slot(*args, **kwargs)
@@ -80,14 +88,23 @@ def _count(global_step: Any) -> Any:
     return tf.compat.v1.assign_add(global_step, tf.ones([], global_step.dtype.base_dtype))
 
 
-def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking: bool = False,
-                         device_dense: str = "", device_sparse: str = "",
-                         compression: Any = Compression.none, sparse_as_dense: bool = False,
-                         backward_passes_per_step: int = 1, op: int = Average,
-                         gradient_predivide_factor: float = 1.0,
-                         average_aggregated_gradients: bool = False, num_groups: int = 0,
-                         groups: Any = None, process_set: ProcessSet = global_process_set,
-                         scale_local_gradients: bool = True) -> Any:
+def DistributedOptimizer(
+    optimizer: Any,
+    name: Optional[str] = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: Any = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
     """Returns an optimizer like `optimizer` that first reduces gradients over all ranks.
 
     `optimizer`: of Keras, or of TensorFlow 1 (`tf.compat.v1.train`). `backward_passes_per_step`: the
@@ -101,11 +118,23 @@ def DistributedOptimizer(optimizer: Any, name: Optional[str] = None, use_locking
         from horovod._keras import facade
 
         return facade.functions_for(tf.keras)["DistributedOptimizer"](
-            optimizer, name, device_dense, device_sparse, compression, sparse_as_dense,
-            gradient_predivide_factor, op, backward_passes_per_step,
-            average_aggregated_gradients, num_groups, groups, process_set, scale_local_gradients)
-    reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups,
-                          process_set, scale_local_gradients).checked(num_groups)
-    aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients,
-                                   sparse_as_dense)
+            optimizer,
+            name,
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            gradient_predivide_factor,
+            op,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            num_groups,
+            groups,
+            process_set,
+            scale_local_gradients,
+        )
+    reduction = Reduction(
+        compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set, scale_local_gradients
+    ).checked(num_groups)
+    aggregation = LocalAggregation(backward_passes_per_step, average_aggregated_gradients, sparse_as_dense)
     return _DistributedOptimizer(optimizer, name, use_locking, reduction, aggregation)

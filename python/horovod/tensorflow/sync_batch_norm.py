@@ -27,8 +27,7 @@ def _moments(inputs: Any, axes: Sequence[int], mask: Any = None) -> Tuple[Any, A
     weights = tf.ones_like(wide)
     if mask is not None:
         weights *= tf.cast(mask, dtype)[..., tf.newaxis]
-    sums = tf.stack([tf.reduce_sum(weights, axes, keepdims=True),
-                     tf.reduce_sum(wide * weights, axes, keepdims=True)])
+    sums = tf.stack([tf.reduce_sum(weights, axes, keepdims=True), tf.reduce_sum(wide * weights, axes, keepdims=True)])
     counts, sums = tf.unstack(_sum(sums))
     mean = sums / counts
     squares = tf.reduce_sum(tf.square(wide - mean) * weights, axes, keepdims=True)
@@ -45,8 +44,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
 
     def __init__(self, fused: bool = False, **kwargs: Any) -> None:
         if fused in (True, None):
-            raise ValueError(
-                "SyncBatchNormalization computes moments of all ranks, which fused=True cannot.")
+            raise ValueError("SyncBatchNormalization computes moments of all ranks, which fused=True cannot.")
         if "name" not in kwargs:
             kwargs["name"] = None
         if major_of(tf.keras) < 3:
@@ -57,8 +55,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         if _basics.size() == 1 and not _basics.is_elastic():  # a compiled function outlives the size
             return super()._moments(inputs, *more, **kwargs)
         if major_of(tf.keras) >= 3:
-            mean, variance = _moments(inputs, self._reduction_axes, more[0] if more else
-                                      kwargs.get("mask"))
+            mean, variance = _moments(inputs, self._reduction_axes, more[0] if more else kwargs.get("mask"))
             squeeze = self._reduction_axes
         else:
             axes, keep, mask = (list(more) + [None] * 3)[:3]

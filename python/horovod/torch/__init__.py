@@ -5,8 +5,13 @@ Works with torch 1.13 and later, on tensors in host memory. Signatures are Horov
 
 from horovod._framework import need as _need
 
-_torch = _need("torch", "PyTorch", "horovod.torch", "1.13",
-               "install it, for example with 'pip install torch' or 'apt install python3-torch'")
+_torch = _need(
+    "torch",
+    "PyTorch",
+    "horovod.torch",
+    "1.13",
+    "install it, for example with 'pip install torch' or 'apt install python3-torch'",
+)
 
 from horovod import _common
 from horovod._common import *
@@ -19,8 +24,12 @@ from horovod.torch.optimizer import DistributedOptimizer
 from horovod.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "SyncBatchNorm", "broadcast_optimizer_state",
-    "broadcast_parameters", "elastic",
+    "Compression",
+    "DistributedOptimizer",
+    "SyncBatchNorm",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "elastic",
 ]
 __all__ += _common.__all__
 __all__ += mpi_ops.__all__

@@ -39,14 +39,12 @@ class AdasumMixin(Attributes):
 
         All ranks must call it. A `closure` is evaluated by this rank alone.
         """
-        named = [(name, param) for param, name in self._parameter_names.items()
-                 if param.requires_grad]
+        named = [(name, param) for param, name in self._parameter_names.items() if param.requires_grad]
         with torch.no_grad():
             starts = [param.clone() for _, param in named]
         loss = super().step() if closure is None else super().step(closure)
         with torch.no_grad():
-            started = [self._start(name, param - start)
-                       for (name, param), start in zip(named, starts)]
+            started = [self._start(name, param - start) for (name, param), start in zip(named, starts)]
             failure = None
             for (_, param), start, (handle, context) in zip(named, starts, started):
                 try:
@@ -64,12 +62,12 @@ class AdasumMixin(Attributes):
         if not self.process_set.included():
             return
         total = torch.tensor([max((value.item() for value in found.values()), default=0.0)])
-        allreduce_(total, None, f"overflow.{next(iter(self._parameter_names.values()))}", Max,
-                   process_set=self.process_set)
+        allreduce_(
+            total, None, f"overflow.{next(iter(self._parameter_names.values()))}", Max, process_set=self.process_set
+        )
         for value in found.values():
             value.fill_(total.item())
 
     def _start(self, name: str, delta: torch.Tensor) -> Any:
         compressed, context = self._compression.compress(delta)
-        return allreduce_async_(compressed, None, name, Adasum, 1.0, 1.0,
-                                self.process_set), context
+        return allreduce_async_(compressed, None, name, Adasum, 1.0, 1.0, self.process_set), context

@@ -27,9 +27,14 @@ def allreduce_async(
 ) -> int:
     """Starts `allreduce` and returns a handle; the result is a new tensor, without gradient."""
     return _submission.elementwise(
-        Kind.ALLREDUCE, _ops.full_name("allreduce", name, id_of(process_set)), [tensor], False,
-        reduce_op=_frontend.choose_op(average, op), prescale=prescale_factor,
-        postscale=postscale_factor, process_set=id_of(process_set),
+        Kind.ALLREDUCE,
+        _ops.full_name("allreduce", name, id_of(process_set)),
+        [tensor],
+        False,
+        reduce_op=_frontend.choose_op(average, op),
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        process_set=id_of(process_set),
     )
 
 
@@ -45,9 +50,14 @@ def allreduce_async_(
 ) -> int:
     """Starts `allreduce_` and returns a handle; the result replaces `tensor`'s values."""
     return _submission.elementwise(
-        Kind.ALLREDUCE, _ops.full_name("allreduce", name, id_of(process_set)), [tensor], True,
-        reduce_op=_frontend.choose_op(average, op), prescale=prescale_factor,
-        postscale=postscale_factor, process_set=id_of(process_set),
+        Kind.ALLREDUCE,
+        _ops.full_name("allreduce", name, id_of(process_set)),
+        [tensor],
+        True,
+        reduce_op=_frontend.choose_op(average, op),
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        process_set=id_of(process_set),
     )
 
 
@@ -63,16 +73,15 @@ def allreduce_(
 ) -> torch.Tensor:
     """Like `allreduce`, in place and without gradient. Returns `tensor` with its new values."""
     return _ops.run(
-        allreduce_async_(tensor, None, name, _frontend.choose_op(average, op), prescale_factor,
-                         postscale_factor, process_set)
+        allreduce_async_(
+            tensor, None, name, _frontend.choose_op(average, op), prescale_factor, postscale_factor, process_set
+        )
     )
 
 
 def _check_differentiable(op: ReduceOp) -> None:
     if op in (Min, Max, Product):
-        raise NotImplementedError(
-            "An allreduce with Min, Max or Product has no gradient; detach its input."
-        )
+        raise NotImplementedError("An allreduce with Min, Max or Product has no gradient; detach its input.")
 
 
 class HorovodAllreduce(torch.autograd.Function):
@@ -82,9 +91,7 @@ class HorovodAllreduce(torch.autograd.Function):
     def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
         op = _frontend.choose_op(average, op)
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
-        return _ops.run(
-            allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor, process_set)
-        )
+        return _ops.run(allreduce_async(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -122,15 +129,28 @@ def allreduce(
     return compression.decompress(reduced, context)
 
 
-def _grouped_allreduce(tensors: Tensors, in_place: bool, average: Optional[bool], name: Optional[str],
-                       op: Optional[ReduceOp], prescale_factor: float, postscale_factor: float,
-                       process_set: ProcessSet) -> int:
+def _grouped_allreduce(
+    tensors: Tensors,
+    in_place: bool,
+    average: Optional[bool],
+    name: Optional[str],
+    op: Optional[ReduceOp],
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+) -> int:
     base = _frontend.group_base("grouped_allreduce", tensors, name, process_set)
     return _submission.elementwise(
-        Kind.ALLREDUCE, f"grouped_allreduce.{base}", tensors, in_place,
-        _frontend.member_names("grouped_allreduce", base, len(tensors)), grouped=True,
-        reduce_op=_frontend.choose_op(average, op), prescale=prescale_factor,
-        postscale=postscale_factor, process_set=id_of(process_set),
+        Kind.ALLREDUCE,
+        f"grouped_allreduce.{base}",
+        tensors,
+        in_place,
+        _frontend.member_names("grouped_allreduce", base, len(tensors)),
+        grouped=True,
+        reduce_op=_frontend.choose_op(average, op),
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        process_set=id_of(process_set),
     )
 
 
@@ -144,8 +164,7 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allreduce` and returns one handle for the group."""
-    return _grouped_allreduce(tensors, False, average, name, op, prescale_factor, postscale_factor,
-                              process_set)
+    return _grouped_allreduce(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
 
 
 def grouped_allreduce_async_(
@@ -158,8 +177,7 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allreduce_` and returns one handle for the group."""
-    return _grouped_allreduce(tensors, True, average, name, op, prescale_factor, postscale_factor,
-                              process_set)
+    return _grouped_allreduce(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
 
 
 def grouped_allreduce_(
@@ -173,8 +191,9 @@ def grouped_allreduce_(
 ) -> Tuple[torch.Tensor, ...]:
     """Like `grouped_allreduce`, in place and without gradient. Returns the given tensors."""
     return _ops.run(
-        grouped_allreduce_async_(tensors, None, name, _frontend.choose_op(average, op),
-                                 prescale_factor, postscale_factor, process_set)
+        grouped_allreduce_async_(
+            tensors, None, name, _frontend.choose_op(average, op), prescale_factor, postscale_factor, process_set
+        )
     )
 
 
@@ -186,8 +205,7 @@ class HorovodGroupedAllreduce(torch.autograd.Function):
         op = _frontend.choose_op(average, op)
         ctx.arguments = (op, prescale_factor, postscale_factor, process_set)
         return _ops.run(
-            grouped_allreduce_async(tensors, None, name, op, prescale_factor, postscale_factor,
-                                    process_set)
+            grouped_allreduce_async(tensors, None, name, op, prescale_factor, postscale_factor, process_set)
         )
 
     @staticmethod
@@ -218,7 +236,13 @@ def grouped_allreduce(
     check_compression(compression)
     compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
     reduced = _submission.in_graph(
-        HorovodGroupedAllreduce, None, name, op, prescale_factor, postscale_factor, process_set,
+        HorovodGroupedAllreduce,
+        None,
+        name,
+        op,
+        prescale_factor,
+        postscale_factor,
+        process_set,
         *compressed,
     )
     return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]

@@ -65,9 +65,11 @@ class Attributes(Copied):
 
     @property
     def _parameter_names(self) -> Dict[torch.Tensor, str]:
-        return {param: self._names.get(id(param), f"added.{group_index}.{index}")
-                for group_index, group in enumerate(self.param_groups)
-                for index, param in enumerate(group["params"])}
+        return {
+            param: self._names.get(id(param), f"added.{group_index}.{index}")
+            for group_index, group in enumerate(self.param_groups)
+            for index, param in enumerate(group["params"])
+        }
 
     @property
     def _requires_update(self) -> Set[torch.Tensor]:

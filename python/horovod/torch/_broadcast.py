@@ -22,8 +22,12 @@ def broadcast_async(
 ) -> int:
     """Starts `broadcast` and returns a handle; the result is a new tensor, without gradient."""
     return _submission.elementwise(
-        Kind.BROADCAST, _ops.full_name("broadcast", name, id_of(process_set)), [tensor], False,
-        root_rank=root_rank, process_set=id_of(process_set),
+        Kind.BROADCAST,
+        _ops.full_name("broadcast", name, id_of(process_set)),
+        [tensor],
+        False,
+        root_rank=root_rank,
+        process_set=id_of(process_set),
     )
 
 
@@ -35,8 +39,12 @@ def broadcast_async_(
 ) -> int:
     """Starts `broadcast_` and returns a handle; the root's values replace `tensor`'s."""
     return _submission.elementwise(
-        Kind.BROADCAST, _ops.full_name("broadcast", name, id_of(process_set)), [tensor], True,
-        root_rank=root_rank, process_set=id_of(process_set),
+        Kind.BROADCAST,
+        _ops.full_name("broadcast", name, id_of(process_set)),
+        [tensor],
+        True,
+        root_rank=root_rank,
+        process_set=id_of(process_set),
     )
 
 
@@ -61,8 +69,7 @@ class HorovodBroadcast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        averaged = _submission.in_graph(
-            HorovodAllreduce, grad_output, None, None, Average, 1.0, 1.0, ctx.process_set)
+        averaged = _submission.in_graph(HorovodAllreduce, grad_output, None, None, Average, 1.0, 1.0, ctx.process_set)
         if rank() != ctx.root_rank:
             # A gradient of this gradient reaches all ranks' nodes, so that all take part in its collective.
             averaged = averaged * 0 if averaged.requires_grad else averaged.zero_()

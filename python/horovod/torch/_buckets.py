@@ -19,8 +19,7 @@ class Bucket:
     A bucket lives for many steps. `works` is empty between synchronize and the next backward pass.
     """
 
-    def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int,
-                 copies: bool = False) -> None:
+    def __init__(self, name: str, params: Sequence[torch.Tensor], passes: int, copies: bool = False) -> None:
         """`copies`: detect writes to gradients by copies."""
         self.name = name
         self.params = list(params)
@@ -47,11 +46,9 @@ class PackedBucket(Bucket):
     """Small gradients that travel together after the backward pass. Only the last gradient has a hook,
     so that the others cost nothing during the backward pass."""
 
-    def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int,
-                 copies: bool = False) -> None:
+    def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int, copies: bool = False) -> None:
         self.names = [name for name, _ in named]
-        super().__init__(f"{self.names[0]}+{len(named) - 1}", [param for _, param in named], passes,
-                         copies)
+        super().__init__(f"{self.names[0]}+{len(named) - 1}", [param for _, param in named], passes, copies)
         self.gradients = _gradient_bucket.GradientBucket(self.params)
 
     def hooked(self) -> List[torch.Tensor]:
@@ -59,5 +56,8 @@ class PackedBucket(Bucket):
 
     def apart(self, passes: int) -> List[Bucket]:
         """Returns a bucket of its own for each parameter that has or may have a gradient."""
-        return [Bucket(name, [param], passes) for name, param in zip(self.names, self.params)
-                if param.requires_grad or param.grad is not None]
+        return [
+            Bucket(name, [param], passes)
+            for name, param in zip(self.names, self.params)
+            if param.requires_grad or param.grad is not None
+        ]

@@ -35,7 +35,8 @@ class Copied:
         plain = copy.deepcopy(self._plain(), memo)
         pairs = list(zip(_params(self), _params(plain)))
         copies = {id(param): other for param, other in pairs}
-        named = [(f"copy.{self._names.get(id(param), f'added.{index}')}", other)
-                 for index, (param, other) in enumerate(pairs)]
-        return self._again(plain, named, self._options.backward_passes_per_step,
-                           lambda param: copies[id(param)])
+        named = [
+            (f"copy.{self._names.get(id(param), f'added.{index}')}", other)
+            for index, (param, other) in enumerate(pairs)
+        ]
+        return self._again(plain, named, self._options.backward_passes_per_step, lambda param: copies[id(param)])

@@ -49,13 +49,14 @@ def warn_about(params: Iterable[torch.Tensor]) -> None:
         warnings.warn(
             f"hvd.DistributedOptimizer leaves {count} parameters to the DistributedDataParallel "
             "module that has them, which averages their gradients over its process group; op, "
-            "compression and the other arguments do not concern them.", stacklevel=2)
+            "compression and the other arguments do not concern them.",
+            stacklevel=2,
+        )
 
 
 def _take(module: Any) -> None:
     ignored = set(getattr(module, "parameters_to_ignore", ()))
-    taken = [param for name, param in module.module.named_parameters()
-             if param.requires_grad and name not in ignored]
+    taken = [param for name, param in module.module.named_parameters() if param.requires_grad and name not in ignored]
     for param in taken:
         _owners[id(param)] = module
     for watcher in list(_watchers):
@@ -63,8 +64,7 @@ def _take(module: Any) -> None:
 
 
 def _is_wanted() -> bool:
-    return (os.environ.get("HOROVOD_TORCH_PROCESS_GROUP", "1").strip().lower()
-            not in ("0", "false", "no", "off"))
+    return os.environ.get("HOROVOD_TORCH_PROCESS_GROUP", "1").strip().lower() not in ("0", "false", "no", "off")
 
 
 def _meet(timeout: datetime.timedelta) -> Any:
@@ -79,8 +79,9 @@ def _meet(timeout: datetime.timedelta) -> Any:
         failure: Optional[Exception] = None
         for port in (int(os.environ.get("MASTER_PORT") or 0), 0):
             try:
-                store = dist.TCPStore(address or socket.gethostname(), port, _basics.size(), True,
-                                      timeout, wait_for_workers=False)
+                store = dist.TCPStore(
+                    address or socket.gethostname(), port, _basics.size(), True, timeout, wait_for_workers=False
+                )
                 offer, failure = (socket.gethostname(), store.port), None
                 break
             except RuntimeError as error:  # another program uses the port
@@ -91,8 +92,7 @@ def _meet(timeout: datetime.timedelta) -> Any:
         return store
     name, port = _objects.broadcast_object(None, 0, "horovod.torch.process_group")
     if not port:
-        raise RuntimeError("Rank 0 could not open a port for torch's process group; its own "
-                           "exception says why.")
+        raise RuntimeError("Rank 0 could not open a port for torch's process group; its own exception says why.")
     return dist.TCPStore(address or name, port, _basics.size(), False, timeout)
 
 
@@ -119,8 +119,12 @@ def _serve(ddp: Any) -> None:
     @functools.wraps(plain)
     def __init__(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:
         given: List[Any] = [*args[4:5], kwargs.get("process_group"), kwargs.get("device_mesh")]
-        if (not dist.is_initialized() and all(group is None for group in given) and _is_wanted()
-                and _basics.is_initialized()):
+        if (
+            not dist.is_initialized()
+            and all(group is None for group in given)
+            and _is_wanted()
+            and _basics.is_initialized()
+        ):
             _make_group(module)
         plain(self, module, *args, **kwargs)
         _take(self)

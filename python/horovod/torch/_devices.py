@@ -49,8 +49,7 @@ class Cuda:
 
 class _Bytes:
     def __init__(self, address: int, size: int) -> None:
-        self.__cuda_array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1",
-                                         "data": (address, False)}
+        self.__cuda_array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1", "data": (address, False)}
 
 
 cuda: Any = Cuda()
@@ -62,8 +61,10 @@ def of(tensors: Sequence[Any], what: str) -> Optional[int]:
     if not any(map(cuda.holds, tensors)):
         return None
     if cuda.is_capturing():
-        raise ValueError(f"{what}: the current stream captures a CUDA graph, and a graph cannot contain a "
-                         "collective; call it before or after the capture.")
+        raise ValueError(
+            f"{what}: the current stream captures a CUDA graph, and a graph cannot contain a "
+            "collective; call it before or after the capture."
+        )
     places = {cuda.ordinal(tensor) if cuda.holds(tensor) else -1 for tensor in tensors}
     if len(places) > 1:
         raise ValueError(f"{what}: its tensors are on different devices; move them to one.")
@@ -74,8 +75,7 @@ _runs: Dict[Tuple[Any, ...], bool] = {}
 _ops.also_forget(lambda process_set: _runs.clear())
 
 
-def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int,
-               arguments: Dict[str, Any]) -> Any:
+def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int, arguments: Dict[str, Any]) -> Any:
     """Returns the array functions that _frontend needs for tensors on `device`; equal on all ranks."""
     # The values of the factors decide nothing, and loss scaling makes ever new ones.
     has_factors = any(arguments.get(name, 1.0) not in (0, 1) for name in ("prescale", "postscale"))

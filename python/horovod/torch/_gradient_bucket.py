@@ -37,8 +37,13 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
     chosen: dict = {}
     for param in params:
         size = param.numel() * param.element_size()
-        if (0 < size <= min(largest, left) and param.requires_grad and param.is_cpu
-                and param.layout is torch.strided and param.dtype in _tensors.DTYPES):
+        if (
+            0 < size <= min(largest, left)
+            and param.requires_grad
+            and param.is_cpu
+            and param.layout is torch.strided
+            and param.dtype in _tensors.DTYPES
+        ):
             left -= size
             chosen.setdefault(param.dtype, []).append(param)
     return [members for members in chosen.values() if len(members) > 1]
@@ -72,9 +77,15 @@ class GradientBucket:
         self.set_notice(self._has_notice)
         start = ctypes.addressof(self._memory)
         self._native = _native.bucket_new(
-            start, end // self._element, _tensors.DTYPES[self._dtype], self._element,
-            [(0 if index in self._apart else start + self._offsets[index], param.numel())
-             for index, param in enumerate(self.params)])
+            start,
+            end // self._element,
+            _tensors.DTYPES[self._dtype],
+            self._element,
+            [
+                (0 if index in self._apart else start + self._offsets[index], param.numel())
+                for index, param in enumerate(self.params)
+            ],
+        )
         self.interrupted: Optional[int] = None  # the handle, if a signal handler raised in `run`
         self._spares: dict = {}  # by index: substitutes of unusable large gradients
         self._residents: list = [None] * len(self.params)  # gradients that live in their slots
@@ -103,16 +114,16 @@ class GradientBucket:
 
     def takes(self, index: int, grad: torch.Tensor) -> bool:
         """Returns whether the slot has room for this gradient, whatever its device and layout are."""
-        return (grad.layout is torch.strided and grad.dtype == self._dtype
-                and grad.numel() == self.params[index].numel())
+        return grad.layout is torch.strided and grad.dtype == self._dtype and grad.numel() == self.params[index].numel()
 
     def slot(self, index: int) -> torch.Tensor:
         """Returns a tensor over the slot, in the shape of its parameter."""
         if index in self._apart:
             return self._spares[index]
         param = self.params[index]
-        return torch.frombuffer(self._memory, dtype=self._dtype, count=param.numel(),
-                                offset=self._offsets[index]).view(param.shape)
+        return torch.frombuffer(self._memory, dtype=self._dtype, count=param.numel(), offset=self._offsets[index]).view(
+            param.shape
+        )
 
     def run(self, terms: tuple) -> bool:
         """Reduces the gradients in place, by the terms (name, op, prescale, postscale, process set).
@@ -148,8 +159,7 @@ class GradientBucket:
         if not isinstance(found, list):
             return ()
         for index in self._apart.intersection(found) - self._spares.keys():
-            spare = torch.zeros_like(self.params[index], requires_grad=False,
-                                     memory_format=torch.contiguous_format)
+            spare = torch.zeros_like(self.params[index], requires_grad=False, memory_format=torch.contiguous_format)
             _native.bucket_place(self._native, index, spare.data_ptr())
             self._spares[index] = spare
         return found
@@ -172,8 +182,12 @@ class GradientBucket:
     def _settle(self) -> None:
         # Gradients that stay from step to step move into the slots, so that later steps copy nothing.
         self._may_settle = False
-        if any(grad._base is not None or grad.storage_offset() or _storage_bytes(grad)
-               != grad.numel() * grad.element_size() for grad in self._held):
+        if any(
+            grad._base is not None
+            or grad.storage_offset()
+            or _storage_bytes(grad) != grad.numel() * grad.element_size()
+            for grad in self._held
+        ):
             return  # the gradients are views of other memory
         for index, grad in enumerate(self._held):
             if index in self._apart:

@@ -69,9 +69,12 @@ class GradientStates:
 
     def _changed(self, was: _Record, now: _Record) -> List[int]:
         # A gradient that the program itself has made is local, like those of backward.
-        return [index for index, grad in enumerate(was.grads)
-                if grad is not None and (now.grads[index] is not grad or not self._is_equal(
-                    was.states[index], now.states[index]))]
+        return [
+            index
+            for index, grad in enumerate(was.grads)
+            if grad is not None
+            and (now.grads[index] is not grad or not self._is_equal(was.states[index], now.states[index]))
+        ]
 
     def _is_same(self, was: _Record, now: _Record) -> bool:
         return was.states == now.states and all(map(operator.is_, was.grads, now.grads))
@@ -96,8 +99,7 @@ class GradientCopies(GradientStates):
         return _Record(grads, [None if grad is None else grad.detach().clone() for grad in grads])
 
     def _is_same(self, was: _Record, now: _Record) -> bool:
-        return (all(map(operator.is_, was.grads, now.grads))
-                and all(map(self._is_equal, was.states, now.states)))
+        return all(map(operator.is_, was.grads, now.grads)) and all(map(self._is_equal, was.states, now.states))
 
     def _is_equal(self, was: Any, now: Any) -> bool:
         if was is None or now is None:

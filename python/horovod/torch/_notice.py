@@ -50,8 +50,9 @@ class Notice:
             self._carrier.gradients.set_notice(has_notice)
         elif self._flag is None and reducer.is_needed():
             self._flag = torch.tensor([float(has_notice)])
-            self._handle = allreduce_async_(self._flag, None, f"notice.{next(iter(reducer.names.values()))}",
-                                            Sum, process_set=reducer.process_set)
+            self._handle = allreduce_async_(
+                self._flag, None, f"notice.{next(iter(reducer.names.values()))}", Sum, process_set=reducer.process_set
+            )
 
     def wait(self) -> None:
         """Waits for the notice's own request, if there is one."""

@@ -26,8 +26,7 @@ def _forget(process_set: int) -> None:
 
 
 def _checks_copies() -> bool:
-    return (os.environ.get("HOROVOD_TORCH_CHECK_GRADIENTS", "0").strip().lower()
-            in ("1", "true", "yes", "on"))
+    return os.environ.get("HOROVOD_TORCH_CHECK_GRADIENTS", "0").strip().lower() in ("1", "true", "yes", "on")
 
 
 _ops.also_forget(_forget)
@@ -36,8 +35,15 @@ _ops.also_forget(_forget)
 class GradientReducer:
     """Reduces the gradients of the added parameters during the backward pass."""
 
-    def __init__(self, compression: Any, backward_passes_per_step: int, op: int,
-                 predivide_factor: float, sparse_as_dense: bool, process_set: ProcessSet) -> None:
+    def __init__(
+        self,
+        compression: Any,
+        backward_passes_per_step: int,
+        op: int,
+        predivide_factor: float,
+        sparse_as_dense: bool,
+        process_set: ProcessSet,
+    ) -> None:
         self.compression = compression
         self.passes = backward_passes_per_step
         self.op = op
@@ -90,15 +96,13 @@ class GradientReducer:
 
     def _make_buckets(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
         _ddp.warn_about(param for _, params in named for param in params if _ddp.owns(param))
-        named = [(name, [param for param in params if not _ddp.owns(param)])
-                 for name, params in named]
+        named = [(name, [param for param in params if not _ddp.owns(param)]) for name, params in named]
         alone = {id(params[0]): (name, params[0]) for name, params in named if len(params) == 1}
         packed: set = set()
         if self.compression is Compression.none and self.op != Adasum:
             for members in _gradient_bucket.choose([param for _, param in alone.values()]):
                 packed.update(map(id, members))
-                self._add(PackedBucket([alone[id(param)] for param in members], self.passes,
-                                       self._copies))
+                self._add(PackedBucket([alone[id(param)] for param in members], self.passes, self._copies))
         for name, params in named:
             self._frozen += [param for param in params if not param.requires_grad]
             params = [param for param in params if param.requires_grad and id(param) not in packed]
@@ -152,8 +156,7 @@ class GradientReducer:
                     "interrupted step() or synchronize() are being reduced: call that again first, "
                     "which goes on where it was."
                 )
-            others = [other for other in _torch_calls.watchers()
-                      if other is not self and other.has(bucket)]
+            others = [other for other in _torch_calls.watchers() if other is not self and other.has(bucket)]
             if others:
                 raise AssertionError(
                     f"Gradient {bucket.name} was computed once more before step() or synchronize(); "
@@ -179,15 +182,17 @@ class GradientReducer:
         if isinstance(bucket, PackedBucket):
             # The first reduction uses the parameters' own names and shapes, so that errors name
             # differences.
-            bucket.works = (self._start_packed(bucket) if bucket.is_agreed else
-                            [self._start_any(alone) for alone in bucket.apart(self.passes)])
+            bucket.works = (
+                self._start_packed(bucket)
+                if bucket.is_agreed
+                else [self._start_any(alone) for alone in bucket.apart(self.passes)]
+            )
         else:
             bucket.works = [self._start_any(bucket)]
         self.in_flight += 1
 
     def _start_dense(self, name: str, grad: torch.Tensor) -> int:
-        return allreduce_async_(grad, None, name, self.op, self.prescale, self.postscale,
-                                self.process_set)
+        return allreduce_async_(grad, None, name, self.op, self.prescale, self.postscale, self.process_set)
 
     def _start_packed(self, bucket: PackedBucket) -> List[Pending]:
         gradients, copies, works = bucket.gradients, [], []
@@ -204,8 +209,9 @@ class GradientReducer:
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
         return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
 
-    def _end_of(self, gradients: _gradient_bucket.GradientBucket, handle: int,
-                copies: Sequence[tuple]) -> Callable[[], None]:
+    def _end_of(
+        self, gradients: _gradient_bucket.GradientBucket, handle: int, copies: Sequence[tuple]
+    ) -> Callable[[], None]:
         def finish() -> None:
             _ops.wait(handle)
             gradients.scatter()
@@ -216,8 +222,7 @@ class GradientReducer:
         return finish
 
     def _terms(self, bucket: PackedBucket) -> tuple:
-        return ("allreduce." + bucket.name, self.op, self.prescale, self.postscale,
-                id_of(self.process_set))
+        return ("allreduce." + bucket.name, self.op, self.prescale, self.postscale, id_of(self.process_set))
 
     def _dense_grad(self, param: torch.Tensor) -> torch.Tensor:
         """Returns the gradient: zeros if it is missing, and dense if sparse_as_dense is set."""
@@ -240,8 +245,12 @@ class GradientReducer:
             handle = self._start_dense(bucket.name, compressed[0])
         else:
             handle = grouped_allreduce_async_(
-                list(compressed), name=bucket.name, op=self.op, prescale_factor=self.prescale,
-                postscale_factor=self.postscale, process_set=self.process_set,
+                list(compressed),
+                name=bucket.name,
+                op=self.op,
+                prescale_factor=self.prescale,
+                postscale_factor=self.postscale,
+                process_set=self.process_set,
             )
 
         def finish() -> None:
@@ -329,8 +338,7 @@ class GradientReducer:
         """Returns whether the program has dropped all gradients of the step, or set them to zero. If a rank's
         pass has then added none, other ranks may nevertheless have some, and reduce them."""
         grads = [param.grad for bucket in self.buckets for param in bucket.params]
-        return all(grad is None or not (grad.coalesce().values() if grad.is_sparse else grad).any()
-                   for grad in grads)
+        return all(grad is None or not (grad.coalesce().values() if grad.is_sparse else grad).any() for grad in grads)
 
     def fail_pass(self, thread: int) -> None:
         """Forgets the records: the pass has left gradients in any state."""
@@ -343,8 +351,11 @@ class GradientReducer:
 
     def owns(self, ids: Set[int]) -> bool:
         """Returns whether this reducer reduces a parameter or gradient with one of these ids."""
-        return any(id(param) in ids or (param.grad is not None and id(param.grad) in ids)
-                   for bucket in self.buckets for param in bucket.params)
+        return any(
+            id(param) in ids or (param.grad is not None and id(param.grad) in ids)
+            for bucket in self.buckets
+            for param in bucket.params
+        )
 
     def reduce_early(self) -> None:
         """Reduces the gradients for a function that reads them before the step. After the step they are

@@ -18,8 +18,7 @@ from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
 
 # A torch with this check warns once, unless the caller chooses whether to check.
-_unchecked = ({"check_invariants": False}
-              if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {})
+_unchecked = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
 
 def allgather_async(
@@ -29,8 +28,7 @@ def allgather_async(
 ) -> int:
     """Starts `allgather` and returns a handle; the result is a new tensor, without gradient."""
     return _submission.rows(
-        Kind.ALLGATHER, _ops.full_name("allgather", name, id_of(process_set)), [tensor],
-        process_set
+        Kind.ALLGATHER, _ops.full_name("allgather", name, id_of(process_set)), [tensor], process_set
     )
 
 
@@ -46,19 +44,16 @@ class HorovodAllgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        averaged = _submission.in_graph(
-            HorovodAllreduce, grad_output, None, None, Average, 1.0, 1.0, ctx.process_set)
+        averaged = _submission.in_graph(HorovodAllreduce, grad_output, None, None, Average, 1.0, 1.0, ctx.process_set)
         return (*_own_rows([averaged], [ctx.rows], ctx.process_set), None, None)
 
 
-def _own_rows(gathered: Sequence[torch.Tensor], rows: Sequence[int],
-              process_set: ProcessSet) -> List[torch.Tensor]:
+def _own_rows(gathered: Sequence[torch.Tensor], rows: Sequence[int], process_set: ProcessSet) -> List[torch.Tensor]:
     """Returns this rank's part of each gathered tensor, in which this rank has `rows` rows. A
     collective."""
     table = _ops.run(allgather_async(torch.tensor([rows]), process_set=process_set))
     starts = table[: process_set.rank()].sum(0).tolist()
-    return [tensor.narrow(0, start, count)
-            for tensor, start, count in zip(gathered, starts, rows)]
+    return [tensor.narrow(0, start, count) for tensor, start, count in zip(gathered, starts, rows)]
 
 
 def allgather(
@@ -82,8 +77,12 @@ def grouped_allgather_async(
     """Starts `grouped_allgather` and returns one handle for the group."""
     base = _frontend.group_base("grouped_allgather", tensors, name, process_set)
     return _submission.rows(
-        Kind.ALLGATHER, f"grouped_allgather.{base}", tensors, process_set,
-        _frontend.member_names("grouped_allgather", base, len(tensors)), grouped=True,
+        Kind.ALLGATHER,
+        f"grouped_allgather.{base}",
+        tensors,
+        process_set,
+        _frontend.member_names("grouped_allgather", base, len(tensors)),
+        grouped=True,
     )
 
 
@@ -102,8 +101,15 @@ class HorovodGroupedAllgather(torch.autograd.Function):
         # Members of integer type or bool have no gradient, and bool has no average.
         has_gradient = [grad.is_floating_point() or grad.is_complex() for grad in grad_outputs]
         averaged = _submission.in_graph(
-            HorovodGroupedAllreduce, None, None, Average, 1.0, 1.0, ctx.process_set,
-            *compress(grad_outputs, has_gradient))
+            HorovodGroupedAllreduce,
+            None,
+            None,
+            Average,
+            1.0,
+            1.0,
+            ctx.process_set,
+            *compress(grad_outputs, has_gradient),
+        )
         own = iter(_own_rows(averaged, list(compress(ctx.rows, has_gradient)), ctx.process_set))
         return (None, None, *(next(own) if has else None for has in has_gradient))
 
@@ -165,9 +171,12 @@ def alltoall_async(
             raise ValueError("alltoall: splits must be one-dimensional and of whole numbers.")
         splits = splits.tolist()
     return _submission.rows(
-        Kind.ALLTOALL, _ops.full_name("alltoall", name, id_of(process_set)), [tensor],
+        Kind.ALLTOALL,
+        _ops.full_name("alltoall", name, id_of(process_set)),
+        [tensor],
         process_set,
-        with_splits=True, splits=() if splits is None else splits,
+        with_splits=True,
+        splits=() if splits is None else splits,
     )
 
 
@@ -185,8 +194,7 @@ class HorovodAlltoall(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output, unused):
-        grad, _ = _submission.in_graph(
-            HorovodAlltoall, grad_output, ctx.received, None, ctx.process_set)
+        grad, _ = _submission.in_graph(HorovodAlltoall, grad_output, ctx.received, None, ctx.process_set)
         if grad.shape[0] < ctx.rows:  # rows beyond the sum of splits were not sent
             rest = grad.new_zeros(ctx.rows - grad.shape[0], *grad.shape[1:])
             grad = torch.cat([grad, rest])
@@ -238,9 +246,13 @@ def reducescatter_async(
 ) -> int:
     """Starts `reducescatter` and returns a handle; the result is a tensor without gradient."""
     return _submission.rows(
-        Kind.REDUCESCATTER, _ops.full_name("reducescatter", name, id_of(process_set)), [tensor],
+        Kind.REDUCESCATTER,
+        _ops.full_name("reducescatter", name, id_of(process_set)),
+        [tensor],
         process_set,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+        reduce_op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
     )
 
 
@@ -255,14 +267,19 @@ def grouped_reducescatter_async(
     """Starts `grouped_reducescatter` and returns one handle for the group."""
     base = _frontend.group_base("grouped_reducescatter", tensors, name, process_set)
     return _submission.rows(
-        Kind.REDUCESCATTER, f"grouped_reducescatter.{base}", tensors, process_set,
-        _frontend.member_names("grouped_reducescatter", base, len(tensors)), grouped=True,
-        reduce_op=op, prescale=prescale_factor, postscale=postscale_factor,
+        Kind.REDUCESCATTER,
+        f"grouped_reducescatter.{base}",
+        tensors,
+        process_set,
+        _frontend.member_names("grouped_reducescatter", base, len(tensors)),
+        grouped=True,
+        reduce_op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
     )
 
 
-def _gradient_factor(op: ReduceOp, process_set: ProcessSet, prescale_factor: float,
-                     postscale_factor: float) -> float:
+def _gradient_factor(op: ReduceOp, process_set: ProcessSet, prescale_factor: float, postscale_factor: float) -> float:
     """Returns the factor for the gathered gradient of a reducescatter."""
     return prescale_factor * postscale_factor * (process_set.size() if op == Sum else 1)
 
@@ -274,14 +291,11 @@ class HorovodReducescatter(torch.autograd.Function):
     def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
         ctx.factor = _gradient_factor(op, process_set, prescale_factor, postscale_factor)
         ctx.process_set = process_set
-        return _ops.run(
-            reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor)
-        )
+        return _ops.run(reducescatter_async(tensor, name, op, process_set, prescale_factor, postscale_factor))
 
     @staticmethod
     def backward(ctx, grad_output):
-        grad = _submission.in_graph(
-            HorovodAllgather, grad_output * ctx.factor, None, ctx.process_set)
+        grad = _submission.in_graph(HorovodAllgather, grad_output * ctx.factor, None, ctx.process_set)
         return grad, None, None, None, None, None
 
 
@@ -315,15 +329,13 @@ class HorovodGroupedReducescatter(torch.autograd.Function):
     def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):
         ctx.factor = _gradient_factor(op, process_set, prescale_factor, postscale_factor)
         ctx.process_set = process_set
-        return _ops.run(
-            grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor,
-                                        postscale_factor)
-        )
+        return _ops.run(grouped_reducescatter_async(tensors, name, op, process_set, prescale_factor, postscale_factor))
 
     @staticmethod
     def backward(ctx, *grad_outputs):
         grads = _submission.in_graph(
-            HorovodGroupedAllgather, None, ctx.process_set, *[grad * ctx.factor for grad in grad_outputs])
+            HorovodGroupedAllgather, None, ctx.process_set, *[grad * ctx.factor for grad in grad_outputs]
+        )
         return (None, None, None, None, None, *grads)
 
 
@@ -342,7 +354,12 @@ def grouped_reducescatter(
     check_compression(compression)
     compressed, contexts = zip(*(compression.compress(tensor) for tensor in tensors))
     reduced = _submission.in_graph(
-        HorovodGroupedReducescatter, name, op, process_set, prescale_factor, postscale_factor,
+        HorovodGroupedReducescatter,
+        name,
+        op,
+        process_set,
+        prescale_factor,
+        postscale_factor,
         *compressed,
     )
     return [compression.decompress(tensor, context) for tensor, context in zip(reduced, contexts)]

@@ -14,8 +14,7 @@ Tensors = Union[List[torch.Tensor], Tuple[torch.Tensor, ...]]
 
 # The native module recognises dense tensors by these values, and finds the numbers of dtypes here.
 # Newer versions of torch describe a tensor to native code in one call.
-PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided,
-         getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
+PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided, getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -27,8 +26,7 @@ def fast_path(prefix: str, *, waits: bool = False) -> Callable[[_Function], _Fun
     return _frontend.fast_path(prefix, PLAIN, waits)
 
 
-def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: Any,
-                **arguments: Any) -> int:
+def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: Any, **arguments: Any) -> int:
     """Submits allreduce or broadcast."""
     away = _devices.of(tensors, name)
     if away is None:

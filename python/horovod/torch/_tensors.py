@@ -24,8 +24,7 @@ DTYPES = {
     torch.bfloat16: Dtype.BFLOAT16,
 }
 # Newer versions of torch have these dtypes.
-for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32),
-                      ("uint64", Dtype.UINT64)]:
+for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32), ("uint64", Dtype.UINT64)]:
     if hasattr(torch, _name):
         DTYPES[getattr(torch, _name)] = _dtype
 
@@ -67,8 +66,7 @@ def check_kind(tensor: torch.Tensor, what: str) -> None:
         raise ValueError(f"{what}: tensors of type {tensor.dtype} are not supported.")
 
 
-def describe(tensor: torch.Tensor, output: Optional[torch.Tensor],
-             name: Optional[str] = None) -> _ops.Tensor:
+def describe(tensor: torch.Tensor, output: Optional[torch.Tensor], name: Optional[str] = None) -> _ops.Tensor:
     """Returns the op layer's view of a contiguous tensor and of the tensor for the result."""
     return _ops.Tensor(
         tensor.data_ptr(),

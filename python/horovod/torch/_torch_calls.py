@@ -104,8 +104,9 @@ def _params(optimizer: Any) -> List[torch.Tensor]:
     return [param for group in optimizer.param_groups for param in group["params"]]
 
 
-def _unscale(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any,
-             **kwargs: Any) -> Dict[Any, torch.Tensor]:
+def _unscale(
+    original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any, **kwargs: Any
+) -> Dict[Any, torch.Tensor]:
     for reducer in _owners(_params(optimizer)):
         reducer.reduce_early()
     found = original(scaler, optimizer, *args, **kwargs)

@@ -121,8 +121,9 @@ def broadcast_optimizer_state(
     number of parameters differs from the root's.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError("broadcast_optimizer_state takes an optimizer of torch.optim, not a "
-                         f"{type(optimizer).__name__}.")
+        raise ValueError(
+            f"broadcast_optimizer_state takes an optimizer of torch.optim, not a {type(optimizer).__name__}."
+        )
     params = [param for group in optimizer.param_groups for param in group["params"]]
     if not optimizer.state and not isinstance(optimizer, torch.optim.SparseAdam):
         for param in params:
@@ -137,13 +138,10 @@ def broadcast_optimizer_state(
             {
                 "sizes": [len(group["params"]) for group in optimizer.param_groups],
                 "options": [
-                    {key: value for key, value in group.items() if key != "params"}
-                    for group in optimizer.param_groups
+                    {key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups
                 ],
                 # A state whose key is no parameter keeps this key.
-                "state": [
-                    (index_of.get(id(key), key), value) for key, value in optimizer.state.items()
-                ],
+                "state": [(index_of.get(id(key), key), value) for key, value in optimizer.state.items()],
             },
             tensors,
         )
@@ -151,8 +149,7 @@ def broadcast_optimizer_state(
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     if not is_root:
         structure = _put_in(structure, tensors)
-    _broadcast_all([(f"optimizer_state.{index}", tensor) for index, tensor in enumerate(tensors)],
-                   root_rank)
+    _broadcast_all([(f"optimizer_state.{index}", tensor) for index, tensor in enumerate(tensors)], root_rank)
     if sizes != structure["sizes"]:  # raised after the other ranks have got their data
         raise ValueError(
             f"broadcast_optimizer_state: the optimizer here has groups of {sizes} parameters, but on "

@@ -38,8 +38,7 @@ _DistributedAdasumOptimizer = AdasumMixin
 
 _unnamed = itertools.count()
 _profiles = torch.autograd._profiler_enabled
-_drops_by_default = inspect.signature(
-    torch.optim.Optimizer.zero_grad).parameters["set_to_none"].default is True
+_drops_by_default = inspect.signature(torch.optim.Optimizer.zero_grad).parameters["set_to_none"].default is True
 
 
 class _DistributedOptimizer(Attributes):
@@ -144,8 +143,12 @@ class _DistributedOptimizer(Attributes):
             return lambda: loss
         value = loss.detach() if isinstance(loss, torch.Tensor) else torch.tensor(loss).double()
         handle = allreduce_async(
-            value, None, f"loss.{reducer.buckets[0].name}", Sum if reducer.op == Sum else Average,
-            process_set=reducer.process_set)
+            value,
+            None,
+            f"loss.{reducer.buckets[0].name}",
+            Sum if reducer.op == Sum else Average,
+            process_set=reducer.process_set,
+        )
         return lambda: _ops.wait(handle)
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
@@ -189,8 +192,9 @@ def _check_passes(passes: int) -> None:
         raise ValueError(f"backward_passes_per_step must be a whole number above 0, not {passes!r}.")
 
 
-def _names(optimizer: torch.optim.Optimizer,
-           named_parameters: Optional[Iterable[Tuple[str, torch.Tensor]]]) -> Dict[int, str]:
+def _names(
+    optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable[Tuple[str, torch.Tensor]]]
+) -> Dict[int, str]:
     """Returns the names of the optimizer's parameters by id."""
     if named_parameters is None:
         # The number distinguishes two optimizers whose gradients are in flight together.
@@ -203,15 +207,13 @@ def _names(optimizer: torch.optim.Optimizer,
     named: List[Any] = list(named_parameters) if hasattr(named_parameters, "__iter__") else [named_parameters]
     if any(not isinstance(entry, tuple) or len(entry) != 2 for entry in named):
         raise ValueError(
-            "named_parameters must be a sequence of (name, parameter) tuples, as "
-            "model.named_parameters() makes."
+            "named_parameters must be a sequence of (name, parameter) tuples, as model.named_parameters() makes."
         )
     counts = collections.Counter(name for name, _ in named)
     twice = sorted(name for name, count in counts.items() if count > 1)
     if twice:
         raise ValueError(
-            f"named_parameters has more than one parameter named {', '.join(twice)}; names must "
-            "be unique."
+            f"named_parameters has more than one parameter named {', '.join(twice)}; names must be unique."
         )
     names = {id(param): name for name, param in named}
     params = [param for group in optimizer.param_groups for param in group["params"]]
@@ -224,9 +226,9 @@ def _names(optimizer: torch.optim.Optimizer,
     return names
 
 
-def _buckets(params: List[torch.Tensor], names: Dict[int, str],
-             groups: Union[None, int, Sequence[Sequence[torch.Tensor]]]
-             ) -> Iterator[Tuple[str, List[torch.Tensor]]]:
+def _buckets(
+    params: List[torch.Tensor], names: Dict[int, str], groups: Union[None, int, Sequence[Sequence[torch.Tensor]]]
+) -> Iterator[Tuple[str, List[torch.Tensor]]]:
     """Divides the parameters into buckets: one per parameter, `groups` of equal length, or as listed."""
     if groups is None or groups == 0:
         listed: List[Sequence[torch.Tensor]] = []
@@ -237,8 +239,7 @@ def _buckets(params: List[torch.Tensor], names: Dict[int, str],
         length = max(1, -(-len(chosen) // groups))
         listed = [chosen[at : at + length] for at in range(0, len(chosen), length)]
     else:
-        if not isinstance(groups, (list, tuple)) or any(
-                not isinstance(group, (list, tuple)) for group in groups):
+        if not isinstance(groups, (list, tuple)) or any(not isinstance(group, (list, tuple)) for group in groups):
             raise ValueError("groups must be a number, or a list of lists of parameters.")
         listed = [group for group in groups if len(group)]
         ids = [id(param) for group in listed for param in group]
@@ -297,56 +298,54 @@ def DistributedOptimizer(
     Raises ValueError for arguments that contradict each other.
     """
     if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError("DistributedOptimizer takes an optimizer of torch.optim, not "
-                         f"{optimizer!r}, a {type(optimizer).__name__}.")
+        raise ValueError(
+            f"DistributedOptimizer takes an optimizer of torch.optim, not {optimizer!r}, a {type(optimizer).__name__}."
+        )
     if isinstance(optimizer, (_DistributedOptimizer, AdasumMixin)):
         raise ValueError("DistributedOptimizer was given an optimizer that is distributed already.")
     check_choices(op, compression)
     _check_passes(backward_passes_per_step)
     check_predivision(gradient_predivide_factor, op)
     if num_groups:
-        warnings.warn("The argument num_groups is deprecated; use groups.", DeprecationWarning,
-                      stacklevel=2)
+        warnings.warn("The argument num_groups is deprecated; use groups.", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
     id_of(process_set)
     names = _names(optimizer, named_parameters)
     _torch_calls.install()
 
-    def again(plain: Any, named: Any, passes: int,
-              found: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-        lists = ([[found(param) for param in group] for group in groups]
-                 if isinstance(groups, (list, tuple)) else groups)
-        return DistributedOptimizer(plain, named, compression, passes, op,
-                                    gradient_predivide_factor, 0, lists, sparse_as_dense,
-                                    process_set)
+    def again(plain: Any, named: Any, passes: int, found: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        lists = [[found(param) for param in group] for group in groups] if isinstance(groups, (list, tuple)) else groups
+        return DistributedOptimizer(
+            plain, named, compression, passes, op, gradient_predivide_factor, 0, lists, sparse_as_dense, process_set
+        )
 
-    options = Options(compression, backward_passes_per_step, op, gradient_predivide_factor,
-                      sparse_as_dense, process_set)
+    options = Options(
+        compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set
+    )
     if steps_travel(op, process_set):
         return _derive(optimizer, AdasumMixin, names, again, options)
-    reducer = GradientReducer(compression, backward_passes_per_step, op, gradient_predivide_factor,
-                        sparse_as_dense, process_set)
+    reducer = GradientReducer(
+        compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set
+    )
     params = [param for group in optimizer.param_groups for param in group["params"]]
     reducer.names.update({id(param): names[id(param)] for param in params})
     reducer.add(list(_buckets(params, names, groups)))
 
     distributed = _derive(optimizer, _DistributedOptimizer, names, again, options)
     distributed._reducer = reducer
-    distributed._drops_gradients = (
-        _drops_by_default and type(optimizer).zero_grad is torch.optim.Optimizer.zero_grad)
+    distributed._drops_gradients = _drops_by_default and type(optimizer).zero_grad is torch.optim.Optimizer.zero_grad
     return distributed
 
 
-def _derive(optimizer: torch.optim.Optimizer, mixin: type, names: Dict[int, str],
-            again: Callable[..., Any], options: Options) -> Any:
+def _derive(
+    optimizer: torch.optim.Optimizer, mixin: type, names: Dict[int, str], again: Callable[..., Any], options: Options
+) -> Any:
     """Returns an optimizer with the options and state of this one, and the mixin before its class."""
     base = type(optimizer)
     made: Any = type(base.__name__, (mixin, base), {"__module__": __name__, "_base": base})
     derived = made.__new__(made)
     # Learning rate schedulers set a `step` on the instance, which would bypass the mixin's.
-    derived.__dict__.update(
-        {key: value for key, value in optimizer.__dict__.items() if key != "step"}
-    )
+    derived.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
     derived._names, derived._again, derived._options = names, again, options
     if "step" in optimizer.__dict__:  # schedulers count its steps; the derived one steps now
         optimizer._opt_called, optimizer._step_count = True, 1

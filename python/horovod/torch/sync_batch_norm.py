@@ -100,5 +100,4 @@ class _Normalize(torch.autograd.Function):
         if weight is None:
             return grad_input.to(grad_output.dtype), None, None, None
         grad_input = grad_input * weight.to(normal.dtype).view(shape)
-        return (grad_input.to(grad_output.dtype), grad_weight.to(weight.dtype),
-                grad_bias.to(weight.dtype), None)
+        return (grad_input.to(grad_output.dtype), grad_weight.to(weight.dtype), grad_bias.to(weight.dtype), None)

@@ -1,4 +1,5 @@
 """The command line of the benches: choosing lines, printing results, checking them."""
+
 import argparse
 import json
 import math
@@ -11,32 +12,41 @@ from driver import lines, teams
 
 
 def arguments(description):
-    parser = argparse.ArgumentParser(description=description,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", metavar="NAME", action="append",
-                        help="a line, or all whose names begin so; again for more")
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--only", metavar="NAME", action="append", help="a line, or all whose names begin so; again for more"
+    )
     parser.add_argument("--quick", action="store_true", help="few and short rounds")
-    parser.add_argument("--check", action="store_true",
-                        help="exit code 1 when a line is missed, or could not be measured")
+    parser.add_argument(
+        "--check", action="store_true", help="exit code 1 when a line is missed, or could not be measured"
+    )
     parser.add_argument("--json", metavar="FILE", help="the figures as JSON")
     parser.add_argument("--list", action="store_true", help="names of the lines")
     parser.add_argument("--python", default="/usr/bin/python3", help="interpreter with torch")
-    parser.add_argument("--tensorflow", help="interpreter with TensorFlow",
-                        default=str(teams.BUILD / "venv-tensorflow-2.21" / "bin" / "python3"))
-    parser.add_argument("--before", metavar="BUILD",
-                        help="another build folder of ours, in turns with this one")
-    parser.add_argument("--bounds", action="store_true",
-                        help="training: also what an allreduce of 4 B leaves (word), and one of as many "
-                             "bytes in shared memory, nothing copied (registered)")
+    parser.add_argument(
+        "--tensorflow",
+        help="interpreter with TensorFlow",
+        default=str(teams.BUILD / "venv-tensorflow-2.21" / "bin" / "python3"),
+    )
+    parser.add_argument("--before", metavar="BUILD", help="another build folder of ours, in turns with this one")
+    parser.add_argument(
+        "--bounds",
+        action="store_true",
+        help="training: also what an allreduce of 4 B leaves (word), and one of as many "
+        "bytes in shared memory, nothing copied (registered)",
+    )
     parser.add_argument("--on-hosts", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def chosen(options, table):
     exact = {line.name for line in table}
-    return [line for line in table if not options.only or any(
-        line.name == name if name in exact else line.name.startswith(name)
-        for name in options.only)]
+    return [
+        line
+        for line in table
+        if not options.only
+        or any(line.name == name if name in exact else line.name.startswith(name) for name in options.only)
+    ]
 
 
 def quantity(value, unit):
@@ -63,8 +73,7 @@ def report(name, what, result):
 
 def measure(options, wanted):
     """Results by the lines' names."""
-    bench = lines.Bench(options.quick, options.python, options.tensorflow, options.before,
-                        options.bounds)
+    bench = lines.Bench(options.quick, options.python, options.tensorflow, options.before, options.bounds)
     results = {}
     try:
         for line in wanted:
@@ -83,9 +92,21 @@ def measure(options, wanted):
 def measure_on_hosts(program, options, wanted):
     """The same, by this program on the launcher's machine of the lines' hosts."""
     with tempfile.NamedTemporaryFile(dir=teams.WORKERS, suffix=".json") as file:
-        command = [teams.HOSTS, "run", "--root", "--no-decoys", "--names", wanted[0].hosts, "--",
-                   program,
-                   "--on-hosts", "--json", file.name, "--python", options.python]
+        command = [
+            teams.HOSTS,
+            "run",
+            "--root",
+            "--no-decoys",
+            "--names",
+            wanted[0].hosts,
+            "--",
+            program,
+            "--on-hosts",
+            "--json",
+            file.name,
+            "--python",
+            options.python,
+        ]
         command += ["--quick"] * options.quick
         command += ["--before", options.before] if options.before else []
         for line in wanted:
@@ -118,12 +139,12 @@ def main(program, description, table, needs=lambda: None):
     there = [line for line in wanted if line not in here]
     results = measure(options, here) if here else {}
     for hosts in dict.fromkeys(line.hosts for line in there):
-        results.update(measure_on_hosts(program, options,
-                                        [line for line in there if line.hosts == hosts]))
+        results.update(measure_on_hosts(program, options, [line for line in there if line.hosts == hosts]))
     if options.json:
         pathlib.Path(options.json).write_text(
-            json.dumps({name: vars(result) for name, result in results.items()}, indent=1,
-                       ensure_ascii=False) + "\n", encoding="utf-8")
+            json.dumps({name: vars(result) for name, result in results.items()}, indent=1, ensure_ascii=False) + "\n",
+            encoding="utf-8",
+        )
     missed = [name for name, result in results.items() if not result.passed]
     if options.check and missed:
         sys.exit(f"missed: {', '.join(missed)}")

@@ -1,4 +1,5 @@
 """The lines of tests/bench/elastic: how long the ranks of an elastic job wait when its hosts change."""
+
 import contextlib
 import os
 import pathlib
@@ -29,9 +30,16 @@ class Job:
             raise teams.Refused(f"{LAUNCHER} is not built")
         environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python")}
         self.log = ends.enter_context(tempfile.TemporaryFile("w+"))
-        self.process = ends.enter_context(subprocess.Popen(
-            [str(word) for word in (LAUNCHER, *flags, python, "-B", program, *command)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True, env=environment))
+        self.process = ends.enter_context(
+            subprocess.Popen(
+                [str(word) for word in (LAUNCHER, *flags, python, "-B", program, *command)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self.log,
+                text=True,
+                env=environment,
+            )
+        )
         ends.callback(self.process.kill)
 
     def seconds_of(self, event, count, generation=None):
@@ -88,15 +96,23 @@ HERE, ALSO_HERE = "localhost", "127.0.0.1"
 
 def killed(bench, ranks, event):
     """Seconds from the end of a rank until the last of the others prints an event."""
+
     def run():
         half = ranks // 2
         with contextlib.ExitStack() as ends:
-            job = Job(ends, bench.python, ["-np", ranks, "--min-np", half, "-H", f"{HERE}:{half},{ALSO_HERE}:{half}"],
-                      1000, "--kill", f"{ranks - 1}@20")
-            before, = job.seconds_of("killed", 1)
+            job = Job(
+                ends,
+                bench.python,
+                ["-np", ranks, "--min-np", half, "-H", f"{HERE}:{half},{ALSO_HERE}:{half}"],
+                1000,
+                "--kill",
+                f"{ranks - 1}@20",
+            )
+            (before,) = job.seconds_of("killed", 1)
             after = job.seconds_of(event, half, 0 if event == "noticed" else 1)
             job.end()
             return max(after) - before
+
     return median_of(bench, run)
 
 
@@ -134,6 +150,7 @@ def left(bench):
 
 def cut(bench):
     import faults  # of the hosts that this process runs among
+
     with contextlib.ExitStack() as ends:
         job = Job(ends, bench.python, ["-np", 4, "--min-np", 2, "-H", "a:2,b:2"], 100000)
         job.seconds_of("resumed", 4, 0)
@@ -171,30 +188,47 @@ def repeated(bench):
         with contextlib.ExitStack() as ends:
             folder = ends.enter_context(tempfile.TemporaryDirectory())
             flags = ["-np", 4, "--min-np", 2, "--blacklist-cooldown-range", 1, 2, "-H", f"{HERE}:2,{ALSO_HERE}:2"]
-            job = Job(ends, bench.python, flags, folder, *mode, "before", "between", "stepped", "user", "idle",
-                      program=PHASES)
+            job = Job(
+                ends, bench.python, flags, folder, *mode, "before", "between", "stepped", "user", "idle", program=PHASES
+            )
             for line in job.process.stdout:
                 found = re.search(r" 0/2 at (\d+), newest commit (\d+)", line)
                 if found:
                     failures += 1
                     steps += int(found[2]) - int(found[1])
-    return Result("steps", steps, must="0", passed=steps == 0 and failures == 10,
-                  note=f"after {failures} failures of 10, with and without snapshots")
+    return Result(
+        "steps",
+        steps,
+        must="0",
+        passed=steps == 0 and failures == 10,
+        note=f"after {failures} failures of 10, with and without snapshots",
+    )
 
 
 def commit(bench):
     """A commit without a snapshot, with one, and as a deep copy in new memory."""
     environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python")}
-    said = subprocess.run([bench.python, "-B", str(RANK.with_name("elastic_commit.py")), str(2 * bench.rounds)],
-                          env=environment, check=True, capture_output=True, text=True, timeout=TIMEOUT).stdout
+    said = subprocess.run(
+        [bench.python, "-B", str(RANK.with_name("elastic_commit.py")), str(2 * bench.rounds)],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    ).stdout
     times = {}
     for line in said.splitlines():
         kind, seconds = line.split()
         times.setdefault(kind, []).append(1e3 * float(seconds))
     medians = {kind: statistics.median(found[1:]) for kind, found in times.items()}
     ours = medians.pop("marks")
-    return Result("ms", ours, {"with snapshot": medians["copies"], "deepcopy": medians["deepcopy"]},
-                  "≤ 0.2 × with snapshot", ours <= 0.2 * medians["copies"])
+    return Result(
+        "ms",
+        ours,
+        {"with snapshot": medians["copies"], "deepcopy": medians["deepcopy"]},
+        "≤ 0.2 × with snapshot",
+        ours <= 0.2 * medians["copies"],
+    )
 
 
 LINES = [

@@ -1,4 +1,5 @@
 """The lines of tests/bench/launch: horovodrun against other launchers."""
+
 import contextlib
 import ctypes
 import functools
@@ -47,9 +48,15 @@ def seconds_of(*commands):
     for command in commands:
         if not is_late.is_set():
             # A group of its own: what is killed takes along what it has started.
-            processes.append(subprocess.Popen(
-                [str(word) for word in command], stdin=subprocess.DEVNULL, process_group=0,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            processes.append(
+                subprocess.Popen(
+                    [str(word) for word in command],
+                    stdin=subprocess.DEVNULL,
+                    process_group=0,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
     if is_late.is_set():  # also of the last one
         kill_late()
     codes = [process.wait() for process in processes]
@@ -110,19 +117,22 @@ def medians(bench, contenders):
                 rounds[name].append(took)
     if "ours" in left_out:
         raise teams.Refused(f"horovodrun {left_out['ours']}")
-    found = {name: 1e3 * statistics.median(all_of) for name, all_of in rounds.items()
-             if name not in left_out}
+    found = {name: 1e3 * statistics.median(all_of) for name, all_of in rounds.items() if name not in left_out}
     return found, "".join(f"; left out: {name} {why}" for name, why in left_out.items())
 
 
 def runs(**commands):
     """Returns a timed run for each command whose program is installed."""
-    return {name.replace("_", " "): functools.partial(seconds_of, command)
-            for name, command in commands.items() if shutil.which(str(command[0]))}
+    return {
+        name.replace("_", " "): functools.partial(seconds_of, command)
+        for name, command in commands.items()
+        if shutil.which(str(command[0]))
+    }
 
 
 def here(count, factor, command=true_with_argument):
     """`factor`: the target, times hydra; None for a line that only states its figures."""
+
     def measure(bench):
         words = command()
         # Debian 12's own, of torch 1.13, does not start anything by its Python 3.11.
@@ -130,9 +140,9 @@ def here(count, factor, command=true_with_argument):
         contenders = runs(
             ours=[LAUNCHER, "-np", count, *words],
             hydra=["mpiexec.hydra", "-n", count, *words],
-            Open_MPI=["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", count,
-                      *words],
-            torchrun=[torchrun, "--no-python", "--nproc-per-node", count, *words])
+            Open_MPI=["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", count, *words],
+            torchrun=[torchrun, "--no-python", "--nproc-per-node", count, *words],
+        )
         contenders["posix_spawn"] = lambda: spawn_all(words, count)
         found, left_out = medians(bench, contenders)
         ours, limit = found.pop("ours"), found.pop("posix_spawn")
@@ -141,8 +151,8 @@ def here(count, factor, command=true_with_argument):
         note = f"{ours / found['hydra']:.2f} × hydra; posix_spawn alone {limit:.1f} ms{left_out}"
         if factor is None:
             return Result("ms", ours, found, "measured", True, note)
-        return Result("ms", ours, found, f"≤ {factor} × hydra", ours <= factor * found["hydra"],
-                      note)
+        return Result("ms", ours, found, f"≤ {factor} × hydra", ours <= factor * found["hydra"], note)
+
     return measure
 
 
@@ -151,38 +161,64 @@ def option(name):
         found, _ = medians(bench, {"ours": lambda: seconds_of([LAUNCHER, name])})
         ours = found["ours"]
         return Result("ms", ours, must="≤ 5 ms", passed=ours <= 5)
+
     return measure
 
 
 def over_ssh(hosts, slots):
     """Agents are there from the first, warming turn; both sides exchange keys anew each time."""
+
     def measure(bench):
         names = host_names(hosts)
         where = ",".join(f"{name}:{slots}" for name in names)
         contenders = runs(ours=[LAUNCHER, "-np", hosts * slots, "-H", where, TRUE])
-        contenders["parallel ssh"] = lambda: seconds_of(
-            *(["ssh", name, TRUE] for name in names for _ in range(slots)))
+        contenders["parallel ssh"] = lambda: seconds_of(*(["ssh", name, TRUE] for name in names for _ in range(slots)))
         if hosts == 128:
             contenders |= runs(
                 hydra=["mpiexec.hydra", "-n", hosts, "-hosts", ",".join(names), TRUE],
-                Open_MPI=["mpirun.openmpi", "--allow-run-as-root", "-n", hosts, "-H",
-                          ",".join(names), "--mca", "oob_tcp_if_include", "10.77.0.0/16", TRUE])
+                Open_MPI=[
+                    "mpirun.openmpi",
+                    "--allow-run-as-root",
+                    "-n",
+                    hosts,
+                    "-H",
+                    ",".join(names),
+                    "--mca",
+                    "oob_tcp_if_include",
+                    "10.77.0.0/16",
+                    TRUE,
+                ],
+            )
         found, left_out = medians(bench, contenders)
         ours = found.pop("ours")
         # A contender that had not ended takes longer than TIMEOUT.
         at_least = 1e3 * TIMEOUT if "had not ended" in left_out else math.nan
         best = min(found.values(), default=at_least)
-        return Result("ms", ours, found, "≤ 0.5 × the best", ours <= 0.5 * best,
-                      left_out.removeprefix("; "))
+        return Result("ms", ours, found, "≤ 0.5 × the best", ours <= 0.5 * best, left_out.removeprefix("; "))
+
     return measure
 
 
 def memory(bench):
     """The launcher's peak while it runs 128 hosts."""
     names = host_names(128)
-    process = subprocess.Popen([LAUNCHER, "-np", "128", "-H", ",".join(f"{n}:1" for n in names),
-                                "--stdin", "all", "sh", "-c", "echo there; read line"],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [
+            LAUNCHER,
+            "-np",
+            "128",
+            "-H",
+            ",".join(f"{n}:1" for n in names),
+            "--stdin",
+            "all",
+            "sh",
+            "-c",
+            "echo there; read line",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     status = None
     for number, _ in enumerate(process.stdout, 1):
         if number == 128 and pathlib.Path(f"/proc/{process.pid}/status").exists():
@@ -227,8 +263,7 @@ def output(bench):
         took = time.perf_counter() - start
         reap_orphans()
         after = os.times()
-        spent = (after.children_user - before.children_user +
-                 after.children_system - before.children_system)
+        spent = after.children_user - before.children_user + after.children_system - before.children_system
         return lines, took, spent
 
     expected, plain, base = drain(["sh", "-c", command])
@@ -236,10 +271,13 @@ def output(bench):
     cores = max(0.0, spent - base) / took
     rate = size / took / 1e6
     lost = max(0, expected - lines)  # a line without an end gets one
-    return Result("MB/s", rate, must="≥ 200 MB/s, nothing lost, ≤ 1 core",
-                  passed=rate >= 200 and lost <= 1 and cores <= 1,
-                  note=f"a pipe alone {size / plain / 1e6:.0f} MB/s; {cores:.2f} cores in launcher "
-                       f"and agent; {lost} lines lost")
+    return Result(
+        "MB/s",
+        rate,
+        must="≥ 200 MB/s, nothing lost, ≤ 1 core",
+        passed=rate >= 200 and lost <= 1 and cores <= 1,
+        note=f"a pipe alone {size / plain / 1e6:.0f} MB/s; {cores:.2f} cores in launcher and agent; {lost} lines lost",
+    )
 
 
 def _on(count):

@@ -2,6 +2,7 @@
 
 A line takes a `Bench`, which keeps teams alive between lines, and returns a `Result`.
 """
+
 import contextlib
 import dataclasses
 import math
@@ -98,8 +99,10 @@ class Bench:
 
     def medians(self, contenders, *command):
         """Medians of the rounds' figures, by team."""
-        return {name: [statistics.median(column) for column in zip(*rows)]
-                for name, rows in self.rounds_of(contenders, *command).items()}
+        return {
+            name: [statistics.median(column) for column in zip(*rows)]
+            for name, rows in self.rounds_of(contenders, *command).items()
+        }
 
     def builds(self, ranks, **options):
         """Our teams of this build and, with --before, of the other."""
@@ -139,21 +142,25 @@ def at_most(microseconds, size, ranks):
     def measure(bench):
         ours, peers, note = _against_peers(bench, size, ranks)
         return Result("µs", ours, peers, f"≤ {microseconds} µs", ours <= microseconds, note)
+
     return measure
 
 
 def times_best_peer(factor, size, memory=()):
     """`memory` is ("registered",) for ours in memory of hvd_alloc; the peers' is their own."""
+
     def measure(bench):
         ours, peers, note = _against_peers(bench, size, 2, memory=memory)
         result = Result("µs", ours, peers, f"≥ {factor} × best", note=note)
         result.passed = bool(peers) and result.ratio() >= factor
         return result
+
     return measure
 
 
 def between_hosts(size):
     """Twice a condition: against the peers, and against what the link moves."""
+
     def measure(bench):
         stream = bench.team(teams.stream_pair, hosts=True)
         ours, peers, note = _against_peers(bench, size, 2, True, (teams.openmpi, teams.gloo), [stream])
@@ -163,6 +170,7 @@ def between_hosts(size):
         result.note = "; ".join(filter(None, [f"stream pair {plain:.1f} µs: {share:.0f} % of it", note]))
         result.passed = bool(peers) and result.ratio() >= 1.2 and share >= 80
         return result
+
     return measure
 
 
@@ -176,6 +184,7 @@ def many_names(milliseconds, python):
         found = {each: statistics.median(row[0] for row in figures) for each, figures in rows.items()}
         ours = found.pop(name)
         return Result("µs", ours, found, f"≤ {milliseconds} ms", ours <= 1000 * milliseconds, note)
+
     return measure
 
 
@@ -186,18 +195,22 @@ def submit_alone(python):
         note = _beside_before(rows, contenders[0].name, 1)
         ours = statistics.median(row[1] for row in rows[contenders[0].name])
         return Result("µs", ours, {}, "≤ 1.5 µs", ours <= 1.5, note)
+
     return measure
 
 
 def average(dtype, size, ranks):
     """An average against the sum that is multiplied by the inverse of the number of ranks."""
+
     def measure(bench):
         rows = bench.rounds_of(bench.builds(ranks), "average", dtype, size, "ITERATIONS")
         note = _beside_before(rows)
         divided, multiplied, summed = (statistics.median(column) for column in zip(*rows["ours"]))
         notes = [f"{divided / multiplied:.3f} × multiplied, {divided / summed:.3f} × the sum", note]
-        return Result("µs", divided, {}, "≤ 1.05 × multiplied", divided <= 1.05 * multiplied,
-                      "; ".join(filter(None, notes)))
+        return Result(
+            "µs", divided, {}, "≤ 1.05 × multiplied", divided <= 1.05 * multiplied, "; ".join(filter(None, notes))
+        )
+
     return measure
 
 
@@ -216,6 +229,7 @@ def _limited_links(rate):
 
 def bfloat16_between_hosts(size):
     """An average, which sends 16 bits, against a sum, which sends 32: two hosts with two ranks each, at 1 Gbit/s."""
+
     def measure(bench):
         contenders = bench.builds(4, hosts=True)
         with _limited_links("1gbit"):
@@ -224,6 +238,7 @@ def bfloat16_between_hosts(size):
         divided, _, summed = (statistics.median(column) for column in zip(*rows["ours"]))
         notes = [f"a sum takes {summed:.0f} µs, {summed / divided:.2f} × as long", note]
         return Result("µs", divided, {}, "measured", True, "; ".join(filter(None, notes)))
+
     return measure
 
 
@@ -249,8 +264,7 @@ def memory(bench):
     pairs = list(zip(ours.ask_all("memory"), plain.ask_all("memory")))
     resident = max(own[0] - other[0] for own, other in pairs)
     proportional = max(own[1] - other[1] for own, other in pairs)
-    return Result("MiB", resident, {}, "≤ 32 MiB", resident <= 32,
-                  f"resident; proportional {proportional:.1f} MiB")
+    return Result("MiB", resident, {}, "≤ 32 MiB", resident <= 32, f"resident; proportional {proportional:.1f} MiB")
 
 
 def idle(hosts):
@@ -263,37 +277,52 @@ def idle(hosts):
         time.sleep(bench.idle_seconds)
         after = stillness.activity(ours.pids.values())
         wakeups, packets = after[0] - before[0], after[1] - before[1]
-        return Result("wake-ups", wakeups, {}, "0, and no packet", wakeups == 0 and packets == 0,
-                      f"{packets} packets")
+        return Result("wake-ups", wakeups, {}, "0, and no packet", wakeups == 0 and packets == 0, f"{packets} packets")
+
     return measure
 
 
-LINES = [
-    Line("4B", "4 B, 2 ranks", at_most(3, 4, 2)),
-    Line("4B-4ranks", "4 B, 4 ranks", at_most(20, 4, 4)),
-    Line("1MiB", "1 MiB, private buffers, 2 ranks", times_best_peer(1.5, MIB)),
-    Line("8MiB", "8 MiB, private buffers, 2 ranks", times_best_peer(2, 8 * MIB)),
-    Line("64MiB", "64 MiB, private buffers, 2 ranks", times_best_peer(2.5, 64 * MIB)),
-    Line("256MiB", "256 MiB, private buffers, 2 ranks", times_best_peer(2.5, 256 * MIB)),
-    Line("registered-8MiB", "8 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 8 * MIB, ("registered",))),
-    Line("registered-64MiB", "64 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 64 * MIB, ("registered",))),
-    Line("names", "1,000 names of 1 KiB, then wait for all", many_names(0.8, False)),
-    Line("names-python", "the same from Python", many_names(2.5, True)),
-    Line("submit", "one hvd_submit of those", submit_alone(False)),
-    Line("submit-python", "one hvd.allreduce_async_ of those", submit_alone(True)),
-    Line("4B-python", "hvd.allreduce_ on 4 B, 2 ranks", python_small),
-    Line("restart", "shutdown + init, 2 ranks", restart),
-    Line("idle", "nothing pending, 2 ranks", idle(False)),
-    Line("memory", "memory over torch alone, per rank", memory),
-] + [
-    Line(f"average-{dtype}-{size // MIB}MiB-{ranks}ranks", f"average of {size // MIB} MiB {dtype}, {ranks} ranks",
-         average(dtype, size, ranks))
-    for size in (MIB, 16 * MIB) for dtype in ("float32", "bfloat16") for ranks in (2, 3, 4)
-] + [
-    Line(f"hosts-{label}", f"{label[:-3]} {label[-3:]} between two hosts", between_hosts(size), True)
-    for label, size in (("64KiB", 64 * KIB), ("1MiB", MIB), ("8MiB", 8 * MIB), ("64MiB", 64 * MIB))
-] + [
-    Line(f"hosts-bfloat16-{label}", f"average of {label[:-3]} {label[-3:]} bfloat16, 2 hosts × 2, 1 Gbit/s",
-         bfloat16_between_hosts(size), True)
-    for label, size in (("64KiB", 64 * KIB), ("16MiB", 16 * MIB))
-] + [Line("hosts-idle", "nothing pending, on two hosts", idle(True), True)]
+LINES = (
+    [
+        Line("4B", "4 B, 2 ranks", at_most(3, 4, 2)),
+        Line("4B-4ranks", "4 B, 4 ranks", at_most(20, 4, 4)),
+        Line("1MiB", "1 MiB, private buffers, 2 ranks", times_best_peer(1.5, MIB)),
+        Line("8MiB", "8 MiB, private buffers, 2 ranks", times_best_peer(2, 8 * MIB)),
+        Line("64MiB", "64 MiB, private buffers, 2 ranks", times_best_peer(2.5, 64 * MIB)),
+        Line("256MiB", "256 MiB, private buffers, 2 ranks", times_best_peer(2.5, 256 * MIB)),
+        Line("registered-8MiB", "8 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 8 * MIB, ("registered",))),
+        Line("registered-64MiB", "64 MiB in hvd_alloc memory, 2 ranks", times_best_peer(5, 64 * MIB, ("registered",))),
+        Line("names", "1,000 names of 1 KiB, then wait for all", many_names(0.8, False)),
+        Line("names-python", "the same from Python", many_names(2.5, True)),
+        Line("submit", "one hvd_submit of those", submit_alone(False)),
+        Line("submit-python", "one hvd.allreduce_async_ of those", submit_alone(True)),
+        Line("4B-python", "hvd.allreduce_ on 4 B, 2 ranks", python_small),
+        Line("restart", "shutdown + init, 2 ranks", restart),
+        Line("idle", "nothing pending, 2 ranks", idle(False)),
+        Line("memory", "memory over torch alone, per rank", memory),
+    ]
+    + [
+        Line(
+            f"average-{dtype}-{size // MIB}MiB-{ranks}ranks",
+            f"average of {size // MIB} MiB {dtype}, {ranks} ranks",
+            average(dtype, size, ranks),
+        )
+        for size in (MIB, 16 * MIB)
+        for dtype in ("float32", "bfloat16")
+        for ranks in (2, 3, 4)
+    ]
+    + [
+        Line(f"hosts-{label}", f"{label[:-3]} {label[-3:]} between two hosts", between_hosts(size), True)
+        for label, size in (("64KiB", 64 * KIB), ("1MiB", MIB), ("8MiB", 8 * MIB), ("64MiB", 64 * MIB))
+    ]
+    + [
+        Line(
+            f"hosts-bfloat16-{label}",
+            f"average of {label[:-3]} {label[-3:]} bfloat16, 2 hosts × 2, 1 Gbit/s",
+            bfloat16_between_hosts(size),
+            True,
+        )
+        for label, size in (("64KiB", 64 * KIB), ("16MiB", 16 * MIB))
+    ]
+    + [Line("hosts-idle", "nothing pending, on two hosts", idle(True), True)]
+)

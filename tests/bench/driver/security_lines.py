@@ -1,4 +1,5 @@
 """The lines of tests/bench/security: a job whose hosts join by TLS, against one in plain text."""
+
 import contextlib
 import os
 import re
@@ -33,12 +34,31 @@ def joining(flags, names, command, address="127.0.0.1", over=lambda _: []):
         raise teams.Refused(f"{LAUNCHER} or {AGENT} is not built")
     environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python")}
     with store_lines.token_file() as token, contextlib.ExitStack() as ends:
-        job = ends.enter_context(subprocess.Popen(
-            [str(word) for word in (LAUNCHER, "-np", len(names), "-H", ",".join(f"{n}:1" for n in names),
-                                    "--listen", f"{address}:0", "--token-file", token,
-                                    *flags, *command)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=environment))
+        job = ends.enter_context(
+            subprocess.Popen(
+                [
+                    str(word)
+                    for word in (
+                        LAUNCHER,
+                        "-np",
+                        len(names),
+                        "-H",
+                        ",".join(f"{n}:1" for n in names),
+                        "--listen",
+                        f"{address}:0",
+                        "--token-file",
+                        token,
+                        *flags,
+                        *command,
+                    )
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+            )
+        )
         ends.callback(job.kill)
         port = None
         while port is None:
@@ -47,11 +67,32 @@ def joining(flags, names, command, address="127.0.0.1", over=lambda _: []):
                 raise teams.Refused("the launcher ended before it listened")
             port = re.search(rf" at tcp:{re.escape(address)}:(\d+) for ", line)
         start = time.perf_counter()
-        agents = [ends.enter_context(subprocess.Popen(
-            [str(word) for word in (*over(name), AGENT, "--join", f"{address}:{port[1]}", "--token-file",
-                                    token, "--name", name, "--slots", 1, *flags)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            for name in names]
+        agents = [
+            ends.enter_context(
+                subprocess.Popen(
+                    [
+                        str(word)
+                        for word in (
+                            *over(name),
+                            AGENT,
+                            "--join",
+                            f"{address}:{port[1]}",
+                            "--token-file",
+                            token,
+                            "--name",
+                            name,
+                            "--slots",
+                            1,
+                            *flags,
+                        )
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+            for name in names
+        ]
         for agent in agents:
             ends.callback(agent.kill)
         yield job, start
@@ -96,8 +137,10 @@ def store_request(bench):
     turns = 40 if bench.rounds < 9 else 200
     found = {name: [] for name in MODES}
     with contextlib.ExitStack() as ends:
-        jobs = {name: ends.enter_context(joining(flags, ["far"], [bench.python, "-B", STORE_RANK]))[0]
-                for name, flags in MODES.items()}
+        jobs = {
+            name: ends.enter_context(joining(flags, ["far"], [bench.python, "-B", STORE_RANK]))[0]
+            for name, flags in MODES.items()
+        }
         for number in range(1 + turns):
             order = list(jobs.items())
             for name, job in order if number % 2 else reversed(order):
@@ -110,18 +153,37 @@ def store_request(bench):
         for job in jobs.values():
             end(job)
     ours, plain = (statistics.median(figures) for figures in found.values())
-    return Result("µs", ours, {"plain text": plain}, "≤ 10 µs more", ours <= plain + 10,
-                  f"{ours - plain:+.1f} µs")
+    return Result("µs", ours, {"plain text": plain}, "≤ 10 µs more", ours <= plain + 10, f"{ours - plain:+.1f} µs")
 
 
 def output(bench):
     """A rank on a host at 1 Gb/s prints as fast as it can."""
     size = (200 if bench.rounds < 9 else 1000) << 20
-    here = subprocess.run(["ip", "-4", "-o", "route", "get", "10.77.0.1"], capture_output=True, text=True,
-                          check=True).stdout
+    here = subprocess.run(
+        ["ip", "-4", "-o", "route", "get", "10.77.0.1"], capture_output=True, text=True, check=True
+    ).stdout
     address = re.search(r"src (\S+)", here)[1]
-    subprocess.run([teams.HOSTS, "exec", "a", "tc", "qdisc", "replace", "dev", "eth0", "root", "tbf", "rate",
-                    "1gbit", "burst", "512k", "latency", "50ms"], check=True)
+    subprocess.run(
+        [
+            teams.HOSTS,
+            "exec",
+            "a",
+            "tc",
+            "qdisc",
+            "replace",
+            "dev",
+            "eth0",
+            "root",
+            "tbf",
+            "rate",
+            "1gbit",
+            "burst",
+            "512k",
+            "latency",
+            "50ms",
+        ],
+        check=True,
+    )
     command = ["sh", "-c", f"yes '{OUTPUT_LINE}' | head -c {size}"]
     spent = {}
 
@@ -136,9 +198,14 @@ def output(bench):
     found = in_turns(min(3, bench.rounds), run)
     ours, plain = found["ours"], found["plain text"]
     more = (statistics.median(spent[False]) - statistics.median(spent[True])) / (size / 1e9)
-    return Result("MB/s", ours, must="≥ 0.95 × plain text", passed=ours >= 0.95 * plain,
-                  note=f"plain text {plain:.1f} MB/s; TLS takes {more:.2f} s of a processor more for each GB, "
-                       "in the launcher, the agent and the rank together")
+    return Result(
+        "MB/s",
+        ours,
+        must="≥ 0.95 × plain text",
+        passed=ours >= 0.95 * plain,
+        note=f"plain text {plain:.1f} MB/s; TLS takes {more:.2f} s of a processor more for each GB, "
+        "in the launcher, the agent and the rank together",
+    )
 
 
 LINES = [

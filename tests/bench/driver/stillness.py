@@ -1,4 +1,5 @@
 """Measures idle processes: the wake-ups of their threads, and their packets."""
+
 import pathlib
 import re
 import subprocess
@@ -14,11 +15,11 @@ def _wakeups(pid):
 
 def _packets(pid):
     """Segments that the process's TCP connections have sent and received."""
-    listing = subprocess.run(["nsenter", "--target", str(pid), "--net", "ss", "-tinpOH"],
-                             capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["nsenter", "--target", str(pid), "--net", "ss", "-tinpOH"], capture_output=True, text=True, check=True
+    ).stdout
     own = [line for line in listing.splitlines() if f"pid={pid}," in line]
-    return sum(int(count) for line in own
-               for count in re.findall(r"\bsegs_(?:in|out):(\d+)", line))
+    return sum(int(count) for line in own for count in re.findall(r"\bsegs_(?:in|out):(\d+)", line))
 
 
 def activity(pids):

@@ -3,6 +3,7 @@
 A team's ranks connect to the driver's Unix socket and take commands (workers/worker.h). Where
 they run is their launcher's affair: this machine, or the hosts "a" and "b" of tests/hosts.
 """
+
 import contextlib
 import os
 import pathlib
@@ -22,8 +23,11 @@ TENSORFLOW_WORKER = PYTHON_WORKER.with_name("tensorflow_worker.py")
 HOST_NAMES = ("a", "b")
 # Whether the C library gives the end of its heap back after each step, to fault it in anew in the
 # next, is a matter of luck (1.5 ms of a step of 5): nobody does.
-PYTHON_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-                      "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
+PYTHON_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+}
 
 
 class Missing(Exception):
@@ -48,10 +52,16 @@ class Team:
         places = {"socket": f"/{path}/s", "folder": f"/{path}"}
         self._log = open(f"/{path}/log", "w+", encoding="utf-8", errors="replace")
         self._processes = [
-            subprocess.Popen([str(word).format(**places) for word in command],
-                             env={**os.environ, **(environment or {})}, stdin=subprocess.DEVNULL,
-                             stdout=self._log, stderr=self._log, start_new_session=True)
-            for command in commands]
+            subprocess.Popen(
+                [str(word).format(**places) for word in command],
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,
+            )
+            for command in commands
+        ]
         self._ranks = {}
         self.pids = {}
         try:
@@ -167,32 +177,52 @@ def _named(build, bound):
 def ours(ranks, hosts=False, python=None, build=BUILD, bound=None):
     """Through the C ABI, or with `python` from an interpreter that has torch. `bound`: what is reduced
     in each step instead of gradients; see python_worker.Bound."""
-    launcher = [_built(build / "bin" / "horovodrun"), "-np", ranks,
-                *_spread(hosts, ranks)]
+    launcher = [_built(build / "bin" / "horovodrun"), "-np", ranks, *_spread(hosts, ranks)]
     if python:
         worker = [python, PYTHON_WORKER, "{socket}", *(["bound", bound] if bound else ["horovod"])]
     else:
         worker = [_built(WORKERS / "horovod_worker"), "{socket}"]
     name = _named(build, bound)
-    return Team(f"{name} (Python)" if python and name == "ours" else name, [launcher + worker], ranks,
-                {"PYTHONPATH": str(build / "python"), "LD_LIBRARY_PATH": str(build / "lib"), **PYTHON_ENVIRONMENT})
+    return Team(
+        f"{name} (Python)" if python and name == "ours" else name,
+        [launcher + worker],
+        ranks,
+        {"PYTHONPATH": str(build / "python"), "LD_LIBRARY_PATH": str(build / "lib"), **PYTHON_ENVIRONMENT},
+    )
 
 
 def openmpi(ranks, hosts=False):
-    command = [_need("mpirun.openmpi", "Open MPI"), "-np", ranks, "--allow-run-as-root",
-               "--oversubscribe", "--bind-to", "none", *_spread(hosts, ranks)]
+    command = [
+        _need("mpirun.openmpi", "Open MPI"),
+        "-np",
+        ranks,
+        "--allow-run-as-root",
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+        *_spread(hosts, ranks),
+    ]
     if hosts:
         net = "10.77.0.0/16"
-        command += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", net,
-                    "--mca", "oob_tcp_if_include", net]
-    return Team("Open MPI", [command + [_need(WORKERS / "openmpi_worker", "Open MPI's worker"),
-                                        "{socket}"]], ranks)
+        command += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", net, "--mca", "oob_tcp_if_include", net]
+    return Team("Open MPI", [command + [_need(WORKERS / "openmpi_worker", "Open MPI's worker"), "{socket}"]], ranks)
 
 
 def mpich(ranks, hosts=False):
-    return Team("MPICH", [[_need("mpiexec.hydra", "MPICH"), "-np", ranks,
-                           *(["-hosts", ",".join(HOST_NAMES)] if hosts else []),
-                           _need(WORKERS / "mpich_worker", "MPICH's worker"), "{socket}"]], ranks)
+    return Team(
+        "MPICH",
+        [
+            [
+                _need("mpiexec.hydra", "MPICH"),
+                "-np",
+                ranks,
+                *(["-hosts", ",".join(HOST_NAMES)] if hosts else []),
+                _need(WORKERS / "mpich_worker", "MPICH's worker"),
+                "{socket}",
+            ]
+        ],
+        ranks,
+    )
 
 
 def _interface(hosts):
@@ -200,8 +230,14 @@ def _interface(hosts):
 
 
 def gloo(ranks, hosts=False):
-    command = [_need(WORKERS / "gloo_worker", "libgloo's worker"), "{socket}", "{rank}", ranks,
-               "{folder}", _interface(hosts)]
+    command = [
+        _need(WORKERS / "gloo_worker", "libgloo's worker"),
+        "{socket}",
+        "{rank}",
+        ranks,
+        "{folder}",
+        _interface(hosts),
+    ]
     return Team("libgloo", _singly(command, ranks, hosts), ranks)
 
 
@@ -218,8 +254,7 @@ def ccl(ranks):
 
 
 def torch_gloo(ranks, hosts=False, python="/usr/bin/python3"):
-    command = [python, PYTHON_WORKER, "{socket}", "gloo", "{rank}", ranks, "{folder}",
-               _interface(hosts)]
+    command = [python, PYTHON_WORKER, "{socket}", "gloo", "{rank}", ranks, "{folder}", _interface(hosts)]
     return Team("torch gloo", _singly(command, ranks, hosts), ranks, PYTHON_ENVIRONMENT)
 
 
@@ -231,15 +266,18 @@ def plain_torch(ranks, python="/usr/bin/python3"):
 
 def _tensorflow(python):
     """The words that start a worker. tests/run.sh makes such an interpreter."""
-    return [_need(python, f"{python}, an interpreter with TensorFlow,"), TENSORFLOW_WORKER,
-            "{socket}"]
+    return [_need(python, f"{python}, an interpreter with TensorFlow,"), TENSORFLOW_WORKER, "{socket}"]
 
 
 def tensorflow_ours(ranks, python, build=BUILD, bound=None):
     launcher = [_built(build / "bin" / "horovodrun"), "-np", ranks]
     worker = ["bound"] if bound else ["horovod"]
-    return Team(_named(build, bound), [launcher + _tensorflow(python) + worker], ranks,
-                {"PYTHONPATH": str(build / "python"), **PYTHON_ENVIRONMENT})
+    return Team(
+        _named(build, bound),
+        [launcher + _tensorflow(python) + worker],
+        ranks,
+        {"PYTHONPATH": str(build / "python"), **PYTHON_ENVIRONMENT},
+    )
 
 
 def tensorflow_plain(ranks, python):
@@ -259,6 +297,5 @@ def tensorflow_mirrored(ranks, python):
 
 
 def stream_pair(hosts=False):
-    command = [_built(WORKERS / "stream_worker"), "{socket}", "{rank}", 2,
-               "{folder}", _interface(hosts)]
+    command = [_built(WORKERS / "stream_worker"), "{socket}", "{rank}", 2, "{folder}", _interface(hosts)]
     return Team("plain stream pair", _singly(command, 2, hosts), 2)

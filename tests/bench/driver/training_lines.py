@@ -2,14 +2,14 @@
 
 Rounds of the barrier pair and of the others are compared one by one: they saw the same machine.
 """
+
 import pathlib
 import statistics
 
 from driver import teams
 from driver.lines import Line, Result
 
-MODELS = {"cnn": "CNN, 21,840 parameters", "mlp": "MLP, 669,706 parameters",
-          "deep": "62 tensors, 171,530 parameters"}
+MODELS = {"cnn": "CNN, 21,840 parameters", "mlp": "MLP, 669,706 parameters", "deep": "62 tensors, 171,530 parameters"}
 
 
 def _efficiencies(bench, model, barrier, others):
@@ -17,8 +17,9 @@ def _efficiencies(bench, model, barrier, others):
     found = bench.rounds_of([barrier, *others], "train", model, "ITERATIONS")
     base = found.pop(barrier.name)
     step = statistics.median(row[0] for row in base) / 1000
-    return {name: 100 * statistics.median(one[0] / own[0] for one, own in zip(base, rows))
-            for name, rows in found.items()}, step
+    return {
+        name: 100 * statistics.median(one[0] / own[0] for one, own in zip(base, rows)) for name, rows in found.items()
+    }, step
 
 
 def _asides(bench, bounds, make, *arguments, **options):
@@ -47,29 +48,28 @@ def training(model):
         ddp = bench.team(teams.torch_gloo, 2, python=bench.python)
         found, step = _efficiencies(bench, model, barrier, [ours, *asides, ddp])
         return _result(ours, asides, found, step, "≥ 97 %", 97)
+
     return measure
 
 
 def training_tensorflow(model):
     """As `training`; ours must reach MultiWorkerMirroredStrategy too."""
+
     def measure(bench):
         python = bench.tensorflow
         barrier = bench.need(teams.tensorflow_plain, 2, python)
         ours = bench.need(teams.tensorflow_ours, 2, python)
         asides = _asides(bench, ("word",), teams.tensorflow_ours, 2, python)
-        others = [bench.team(teams.tensorflow_mirrored, 2, python),
-                  bench.team(teams.tensorflow_plain, 1, python)]
+        others = [bench.team(teams.tensorflow_mirrored, 2, python), bench.team(teams.tensorflow_plain, 1, python)]
         found, step = _efficiencies(bench, model, barrier, [ours, *asides, *others])
-        return _result(ours, asides, found, step, "≥ 97 %, and ≥ MWMS",
-                       max(97, found.get("MWMS", float("inf"))))
+        return _result(ours, asides, found, step, "≥ 97 %, and ≥ MWMS", max(97, found.get("MWMS", float("inf"))))
+
     return measure
 
 
 LINES = [
-    Line(f"training-{model}", f"{what}, against a barrier only", training(model))
-    for model, what in MODELS.items()
+    Line(f"training-{model}", f"{what}, against a barrier only", training(model)) for model, what in MODELS.items()
 ] + [
-    Line(f"training-tensorflow-{model}", f"{model} as above, in TensorFlow",
-         training_tensorflow(model))
+    Line(f"training-tensorflow-{model}", f"{model} as above, in TensorFlow", training_tensorflow(model))
     for model in MODELS
 ]

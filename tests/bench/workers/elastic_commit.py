@@ -4,6 +4,7 @@ usage: elastic_commit.py ROUNDS
 
 Kinds: `copies`, the weights too; `marks`, without a snapshot; `deepcopy` of the same state_dicts.
 """
+
 import copy
 import sys
 import time
@@ -17,8 +18,9 @@ model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024) for _ in range(25)])
 optimizer = torch.optim.Adam(model.parameters())
 for param in model.parameters():
     param.grad = torch.ones_like(param)
-states = {kind: hvd.elastic.TorchState(model, optimizer, step=0, snapshot=kind == "copies")
-          for kind in ("copies", "marks")}
+states = {
+    kind: hvd.elastic.TorchState(model, optimizer, step=0, snapshot=kind == "copies") for kind in ("copies", "marks")
+}
 
 
 def deep_copy():

@@ -7,6 +7,7 @@ the failure of another one has reached it; `resumed`, after the first collective
 seconds between that and the last collective of the generation before. --again: as many times a shutdown, an
 init and a collective without a change, with their seconds as `again`; then the program ends.
 """
+
 import argparse
 import os
 import signal

@@ -1,9 +1,9 @@
 """A rank of ours or of torch.distributed, from Python; hears the same commands as worker.h.
 
-    horovodrun -np N python3 python_worker.py SOCKET horovod
-    horovodrun -np N python3 python_worker.py SOCKET bound word|registered
-    python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
-    python3 python_worker.py SOCKET plain RANK SIZE FOLDER
+horovodrun -np N python3 python_worker.py SOCKET horovod
+horovodrun -np N python3 python_worker.py SOCKET bound word|registered
+python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
+python3 python_worker.py SOCKET plain RANK SIZE FOLDER
 """
 
 import mmap
@@ -103,8 +103,7 @@ class Horovod(Plain):
 
     def allreduce(self, size, iterations, *_):
         tensor = self.torch.zeros(int(size) // 4)
-        return [median_us(int(iterations),
-                          lambda: self.hvd.allreduce_(tensor, name="bench", op=self.hvd.Sum))]
+        return [median_us(int(iterations), lambda: self.hvd.allreduce_(tensor, name="bench", op=self.hvd.Sum))]
 
     def names(self, count, size, iterations):
         tensors = [self.torch.zeros(int(size) // 4) for _ in range(int(count))]
@@ -134,11 +133,13 @@ class Bound(Horovod):
         from horovod._memory import registered_buffer
         from models import Trainer
 
-        trainer = Trainer(model, between=lambda: self.hvd.allreduce_(
-            tensor, name=f"{model}.bound", op=self.hvd.Average))
+        trainer = Trainer(
+            model, between=lambda: self.hvd.allreduce_(tensor, name=f"{model}.bound", op=self.hvd.Average)
+        )
         count = sum(param.numel() for param in trainer.model.parameters())
-        tensor = self.torch.frombuffer(registered_buffer(4 * (count if self.kind == "registered" else 1)),
-                                       dtype=self.torch.float32)
+        tensor = self.torch.frombuffer(
+            registered_buffer(4 * (count if self.kind == "registered" else 1)), dtype=self.torch.float32
+        )
         return trainer
 
 

@@ -1,6 +1,7 @@
 """A rank that asks the job's store for its revision, as often as each line of its input says, and prints the
 median time of a request in µs. It ends with its input.
 """
+
 import statistics
 import sys
 import time

@@ -1,9 +1,10 @@
 """A client of PyTorch's TCPStore, for the rendezvous bench; rank 0's process holds the server too.
 
-    tcpstore_worker.py SOCKET RANK FOLDER
+tcpstore_worker.py SOCKET RANK FOLDER
 
-    gets SECONDS    gets per second; the others do the same at the same time
+gets SECONDS    gets per second; the others do the same at the same time
 """
+
 import datetime
 import os
 import socket

@@ -1,9 +1,9 @@
 """A rank that trains with TensorFlow; hears the same commands as worker.h, of which only train.
 
-    horovodrun -np N python3 tensorflow_worker.py SOCKET horovod
-    horovodrun -np N python3 tensorflow_worker.py SOCKET bound
-    python3 tensorflow_worker.py SOCKET mirrored RANK SIZE PORT...
-    python3 tensorflow_worker.py SOCKET plain RANK SIZE FOLDER
+horovodrun -np N python3 tensorflow_worker.py SOCKET horovod
+horovodrun -np N python3 tensorflow_worker.py SOCKET bound
+python3 tensorflow_worker.py SOCKET mirrored RANK SIZE PORT...
+python3 tensorflow_worker.py SOCKET plain RANK SIZE FOLDER
 """
 
 import json
@@ -22,8 +22,7 @@ tf.config.threading.set_inter_op_parallelism_threads(2)
 
 
 def dense(inputs, outputs):
-    return [tf.Variable(tf.random.normal([inputs, outputs], stddev=0.05, seed=1)),
-            tf.Variable(tf.zeros([outputs]))]
+    return [tf.Variable(tf.random.normal([inputs, outputs], stddev=0.05, seed=1)), tf.Variable(tf.zeros([outputs]))]
 
 
 def mlp():
@@ -40,9 +39,12 @@ def mlp():
 
 def cnn():
     """21,840 parameters in 8 tensors, as in models.py."""
+
     def kernel(inputs, outputs):
-        return [tf.Variable(tf.random.normal([5, 5, inputs, outputs], stddev=0.05, seed=1)),
-                tf.Variable(tf.zeros([outputs]))]
+        return [
+            tf.Variable(tf.random.normal([5, 5, inputs, outputs], stddev=0.05, seed=1)),
+            tf.Variable(tf.zeros([outputs])),
+        ]
 
     weights = kernel(1, 10) + kernel(10, 20) + dense(320, 50) + dense(50, 10)
 
@@ -86,8 +88,7 @@ class Trainer:
 
         def compute():
             with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(
-                    labels, forward(inputs)))
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, forward(inputs)))
             if wrap_tape:
                 tape = wrap_tape(tape)
             grads = tape.gradient(loss, weights)
@@ -109,8 +110,7 @@ class Plain(python_worker.Plain):
 
     def __init__(self, rank="0", size="1", folder=None):
         self.rank, self.trainers = int(rank), {}
-        self.barrier = python_worker.Barrier(f"{folder}/barrier", self.rank, int(size)) \
-            if folder else None
+        self.barrier = python_worker.Barrier(f"{folder}/barrier", self.rank, int(size)) if folder else None
 
     def trainer(self, model):
         return Trainer(model, after=self.barrier)
@@ -148,15 +148,17 @@ class Mirrored(Plain):
 
     def __init__(self, rank, size, *ports):
         super().__init__(rank, size)
-        os.environ["TF_CONFIG"] = json.dumps({
-            "cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]},
-            "task": {"type": "worker", "index": self.rank}})
+        os.environ["TF_CONFIG"] = json.dumps(
+            {
+                "cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]},
+                "task": {"type": "worker", "index": self.rank},
+            }
+        )
         self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
 
     def trainer(self, model):
         def reduce(grads):
-            return tf.distribute.get_replica_context().all_reduce(
-                tf.distribute.ReduceOp.MEAN, grads)
+            return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, grads)
 
         def run(compute):
             return self.strategy.experimental_local_results(self.strategy.run(compute))[0]

@@ -6,6 +6,7 @@ of a grid of parameters, of a training step that submits its tensors one by one.
 
 as rank 0 prints it; NAME is one of SHAPES. Between two hosts of tests/hosts.
 """
+
 import itertools
 import os
 import random

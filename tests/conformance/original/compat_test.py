@@ -2,6 +2,7 @@
 
 Usage: compat_test.py /path/to/horovod-rendezvous /path/to/worker
 """
+
 import os
 import socket
 import subprocess
@@ -16,8 +17,11 @@ import worker
 SERVER = WORKER = None
 TWO_RANKS = [worker.Place(0, 2, "a", 0, 2, 0, 1), worker.Place(1, 2, "a", 1, 2, 0, 1)]
 # Two ranks on a, one on b: scopes of different sizes.
-THREE_RANKS = [worker.Place(0, 3, "a", 0, 2, 0, 2), worker.Place(1, 3, "a", 1, 2, 0, 1),
-               worker.Place(2, 3, "b", 0, 1, 1, 2)]
+THREE_RANKS = [
+    worker.Place(0, 3, "a", 0, 2, 0, 2),
+    worker.Place(1, 3, "a", 1, 2, 0, 1),
+    worker.Place(2, 3, "b", 0, 1, 1, 2),
+]
 
 
 class OurServer:
@@ -26,8 +30,9 @@ class OurServer:
         token = os.path.join(self.folder.name, "token")
         with open(os.open(token, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write("00112233445566778899aabbccddeeff")
-        self.process = subprocess.Popen([SERVER, *arguments, "--listen", "127.0.0.1:0",
-                                         "--token-file", token], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [SERVER, *arguments, "--listen", "127.0.0.1:0", "--token-file", token], stdout=subprocess.PIPE, text=True
+        )
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
         self.http = worker.Http("127.0.0.1", self.port)
 
@@ -56,21 +61,27 @@ class TheirWorkersOurServer(unittest.TestCase):
             http = ours.http
             value = bytes(range(256)) * 300
             for method, path, body, answer in [
-                    ("GET", "/s/k", b"", (404, b"")),
-                    ("PUT", "/s/k", value, (200, b"")), ("GET", "/s/k", b"", (200, value)),
-                    ("PUT", "/s/k", b"", (200, b"")), ("GET", "/s/k", b"", (200, b"")),
-                    ("PUT", "/s/%2F?a=b", b"raw", (200, b"")),
-                    ("GET", "/s/%2F?a=b", b"", (200, b"raw")), ("GET", "/s//", b"", (400, b"")),
-                    ("GET", "/s", b"", (400, b"")), ("PUT", "/s", b"", (400, b"")),
-                    ("DELETE", "/s/k", b"", (200, b"")), ("GET", "/s/k", b"", (404, b"")),
-                    ("DELETE", "/nobody/knows", b"", (200, b"")),
-                    ("POST", "/s/k", b"", (501, b"")),
-                    # A planned scope keeps what it has until both ranks have left.
-                    ("PUT", "/global/0", b"0", (200, b"")),
-                    ("DELETE", "/global/0", b"", (200, b"")),
-                    ("GET", "/global/0", b"", (200, b"0")),
-                    ("DELETE", "/global/1", b"", (200, b"")),
-                    ("GET", "/global/0", b"", (404, b""))]:
+                ("GET", "/s/k", b"", (404, b"")),
+                ("PUT", "/s/k", value, (200, b"")),
+                ("GET", "/s/k", b"", (200, value)),
+                ("PUT", "/s/k", b"", (200, b"")),
+                ("GET", "/s/k", b"", (200, b"")),
+                ("PUT", "/s/%2F?a=b", b"raw", (200, b"")),
+                ("GET", "/s/%2F?a=b", b"", (200, b"raw")),
+                ("GET", "/s//", b"", (400, b"")),
+                ("GET", "/s", b"", (400, b"")),
+                ("PUT", "/s", b"", (400, b"")),
+                ("DELETE", "/s/k", b"", (200, b"")),
+                ("GET", "/s/k", b"", (404, b"")),
+                ("DELETE", "/nobody/knows", b"", (200, b"")),
+                ("POST", "/s/k", b"", (501, b"")),
+                # A planned scope keeps what it has until both ranks have left.
+                ("PUT", "/global/0", b"0", (200, b"")),
+                ("DELETE", "/global/0", b"", (200, b"")),
+                ("GET", "/global/0", b"", (200, b"0")),
+                ("DELETE", "/global/1", b"", (200, b"")),
+                ("GET", "/global/0", b"", (404, b"")),
+            ]:
                 with self.subTest(method=method, path=path):
                     self.assertEqual(http(method, path, body), answer)
 
@@ -113,15 +124,25 @@ class TheirWorkersOurServer(unittest.TestCase):
 class OurWorkersTheirServer(unittest.TestCase):
     @staticmethod
     def start(their, rank, *command, **more):
-        variables = {"RANK": rank, "SIZE": 2, "LOCAL_RANK": rank, "LOCAL_SIZE": 2,
-                     "CROSS_RANK": 0, "CROSS_SIZE": 1, "HOSTNAME": "localhost",
-                     "CONTROLLER": "gloo", "CPU_OPERATIONS": "gloo", "GLOO_IFACE": "lo",
-                     "GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "GLOO_RENDEZVOUS_PORT": their.port}
-        environment = {name: value for name, value in os.environ.items()
-                       if not name.startswith("HOROVOD_")}
+        variables = {
+            "RANK": rank,
+            "SIZE": 2,
+            "LOCAL_RANK": rank,
+            "LOCAL_SIZE": 2,
+            "CROSS_RANK": 0,
+            "CROSS_SIZE": 1,
+            "HOSTNAME": "localhost",
+            "CONTROLLER": "gloo",
+            "CPU_OPERATIONS": "gloo",
+            "GLOO_IFACE": "lo",
+            "GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+            "GLOO_RENDEZVOUS_PORT": their.port,
+        }
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
         environment |= {"HOROVOD_" + name: str(value) for name, value in variables.items()}
-        return subprocess.Popen([WORKER, *command], env=environment | more,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(
+            [WORKER, *command], env=environment | more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
 
     def run_two(self, *command):
         with server.Server({"global": 2, "local_localhost": 2, "cross_0": 1}) as their:

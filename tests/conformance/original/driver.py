@@ -1,6 +1,7 @@
 """An elastic launcher as Horovod's own one looks to its workers: it starts a process for each slot, and a
 new generation once every slot has asked for its next rank or ended. Written from what is known of its
 behaviour alone. All hosts are this machine."""
+
 import os
 import signal
 import subprocess
@@ -47,8 +48,7 @@ class Driver(server.Server):
         self.reports, self.places = {}, {}
         for rank, (name, slot) in enumerate(slots):
             column = [other for other, count in hosts if count > slot]
-            self.places[name, slot] = (rank, len(slots), slot, dict(hosts)[name], column.index(name),
-                                       len(column))
+            self.places[name, slot] = (rank, len(slots), slot, dict(hosts)[name], column.index(name), len(column))
         self.generation += 1
         for place in slots:
             if place not in self.processes:
@@ -58,8 +58,14 @@ class Driver(server.Server):
     def start(self, place):
         names = "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE".split()
         variables = dict(zip(names, self.places[place])) | {
-            "HOSTNAME": place[0], "CONTROLLER": "gloo", "CPU_OPERATIONS": "gloo", "GLOO_IFACE": "lo",
-            "GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "GLOO_RENDEZVOUS_PORT": self.port, "ELASTIC": 1}
+            "HOSTNAME": place[0],
+            "CONTROLLER": "gloo",
+            "CPU_OPERATIONS": "gloo",
+            "GLOO_IFACE": "lo",
+            "GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
+            "GLOO_RENDEZVOUS_PORT": self.port,
+            "ELASTIC": 1,
+        }
         environment = self.environment | {f"HOROVOD_{name}": str(value) for name, value in variables.items()}
         path = os.path.join(self.folder, f"{place[0]}:{place[1]}")
         with open(path, "w") as output:

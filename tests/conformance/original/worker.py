@@ -4,6 +4,7 @@ the meshes that it builds of the answers. Written from what is known of its prot
 As a rank of horovodrun --insecure-compat, which finds all it needs in its environment:
 worker.py CYCLES
 """
+
 import fcntl
 import os
 import socket
@@ -98,7 +99,7 @@ class Scope:
         blobs = self.wait(f"/{self.name}/{other}")
         assert len(blobs) == (size - 1) * BLOB, len(blobs)
         index = self.rank - 1 if self.rank > other else self.rank
-        theirs = address_in(blobs[index * BLOB:(index + 1) * BLOB])
+        theirs = address_in(blobs[index * BLOB : (index + 1) * BLOB])
         ours = listener.getsockname()
         link = listener.accept()[0] if ours < theirs else socket.create_connection(theirs, 20)
         link.settimeout(20)
@@ -134,18 +135,18 @@ class Place:
     def of_environment(cls, variables):
         names = "RANK SIZE HOSTNAME LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE".split()
         values = [variables["HOROVOD_" + name] for name in names]
-        return cls(*(value if name == "HOSTNAME" else int(value)
-                     for name, value in zip(names, values)))
+        return cls(*(value if name == "HOSTNAME" else int(value) for name, value in zip(names, values)))
 
 
 def cycle(http, place):
     """init and shutdown: three scopes, and three again for the set of all ranks."""
     scopes = []
     for tail in ("", "_process_set_hash_7d48533536350577"):
-        for name, rank, size in [("global", place.rank, place.size),
-                                 (f"local_{place.host}", place.local_rank, place.local_size),
-                                 (f"cross_{place.local_rank}", place.cross_rank,
-                                  place.cross_size)]:
+        for name, rank, size in [
+            ("global", place.rank, place.size),
+            (f"local_{place.host}", place.local_rank, place.local_size),
+            (f"cross_{place.local_rank}", place.cross_rank, place.cross_size),
+        ]:
             scopes.append(Scope(http, name + tail, rank, size, place.address))
     for scope in scopes:
         scope.finish()
@@ -181,12 +182,10 @@ def main(cycles):
     place.address = address_of(os.environ["HOROVOD_GLOO_IFACE"])
     assert os.environ["HOROVOD_CONTROLLER"] == os.environ["HOROVOD_CPU_OPERATIONS"] == "gloo"
     assert os.environ["NCCL_SOCKET_IFNAME"] and os.environ["PYTHONUNBUFFERED"] == "1"
-    http = Http(os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"],
-                int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"]))
+    http = Http(os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"]))
     for _ in range(cycles):
         cycle(http, place)
-    print(f"rank {place.rank} of {place.size} met all over {place.address} by "
-          f"{http.where[0]}", flush=True)
+    print(f"rank {place.rank} of {place.size} met all over {place.address} by {http.where[0]}", flush=True)
 
 
 if __name__ == "__main__":

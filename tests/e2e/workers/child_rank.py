@@ -2,6 +2,7 @@
 
 usage: child_rank.py spawn-one|spawn-all|beside|wrapper|shut-down|forked|run|again
 """
+
 import multiprocessing
 import os
 import subprocess
@@ -48,8 +49,10 @@ if __name__ == "__main__":
     if what == "wrapper":
         spawn()
     elif what == "beside":  # two processes below a shell, which is the rank
-        both = [subprocess.Popen([sys.executable, __file__, "waits"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-                for _ in range(2)]
+        both = [
+            subprocess.Popen([sys.executable, __file__, "waits"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for _ in range(2)
+        ]
         said = [each.stdout.readline() for each in both]
         for each in both:
             each.communicate()

@@ -5,6 +5,7 @@ usage: churn_rank.py FILE
 
 Prints "generation G: rank R/S on HOST at STEP" when a generation begins, and "ends after STEP steps with CHECKSUM".
 """
+
 import os
 import socket
 import sys
@@ -35,8 +36,11 @@ def main(stop):
 
     @_elastic.run
     def train(state):
-        print(f"generation {os.environ['HOROVOD_GENERATION']}: rank {hvd.rank()}/{hvd.size()} "
-              f"on {socket.gethostname()} at {state.step}", flush=True)
+        print(
+            f"generation {os.environ['HOROVOD_GENERATION']}: rank {hvd.rank()}/{hvd.size()} "
+            f"on {socket.gethostname()} at {state.step}",
+            flush=True,
+        )
         while True:
             is_stopped = hvd.allreduce(numpy.array([float(os.path.exists(stop))]), op=hvd.Max, name="stop")
             if is_stopped[0]:

@@ -5,6 +5,7 @@ usage: churn_training.py torch|tensorflow|keras|jax FILE
 
 Prints "generation G: rank R/S on HOST at STEP" when a generation begins, and "ends after STEP steps with WEIGHTS".
 """
+
 import os
 import socket
 import sys
@@ -49,8 +50,9 @@ def with_torch():
     hvd.init()
     layer = torch.nn.Linear(*SHAPE, bias=False, dtype=torch.float64)
     torch.nn.init.zeros_(layer.weight)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(layer.parameters(), lr=RATE, momentum=MOMENTUM),
-                                         named_parameters=layer.named_parameters())
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(layer.parameters(), lr=RATE, momentum=MOMENTUM), named_parameters=layer.named_parameters()
+    )
 
     def train(inputs, wanted):
         optimizer.zero_grad()
@@ -95,8 +97,9 @@ def with_keras():
 
 def keras_model(tf):
     tf.keras.backend.set_floatx("float64")
-    model = tf.keras.Sequential([tf.keras.layers.Dense(SHAPE[1], use_bias=False, kernel_initializer="zeros",
-                                                       input_shape=(SHAPE[0],))])
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Dense(SHAPE[1], use_bias=False, kernel_initializer="zeros", input_shape=(SHAPE[0],))]
+    )
     return model, tf.keras.optimizers.SGD(RATE, momentum=MOMENTUM)
 
 
@@ -130,8 +133,11 @@ def main(framework, stop):
 
     @hvd.elastic.run
     def loop(state):
-        print(f"generation {os.environ['HOROVOD_GENERATION']}: rank {hvd.rank()}/{hvd.size()} "
-              f"on {socket.gethostname()} at {state.step}", flush=True)
+        print(
+            f"generation {os.environ['HOROVOD_GENERATION']}: rank {hvd.rank()}/{hvd.size()} "
+            f"on {socket.gethostname()} at {state.step}",
+            flush=True,
+        )
         while True:
             is_stopped = numpy.array([float(os.path.exists(stop))])
             if horovod.numpy.allreduce(is_stopped, op=horovod.numpy.Max, name="stop")[0]:

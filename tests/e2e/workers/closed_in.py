@@ -7,6 +7,7 @@
 
 Exits with 77 and a line on standard output if this machine cannot make the restriction.
 """
+
 import ctypes
 import os
 import pathlib
@@ -17,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "hosts"))
 import namespaces as ns
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-EPERM, ALLOW, ERRNO = 1, 0x7fff0000, 0x00050000
+EPERM, ALLOW, ERRNO = 1, 0x7FFF0000, 0x00050000
 # ptrace, process_vm_readv, process_vm_writev, pidfd_getfd, process_madvise on x86-64
 NUMBERS = (101, 310, 311, 438, 440)
 
@@ -38,8 +39,10 @@ def no_peeking():
     memory = ctypes.create_string_buffer(code)
     program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(memory))
     libc = ctypes.CDLL(None, use_errno=True)
-    if (libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 or
-            libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) != 0):
+    if (
+        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+        or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0) != 0
+    ):
         raise OSError(ctypes.get_errno(), "seccomp: " + os.strerror(ctypes.get_errno()))
     assert libc.ptrace(0, 0, 0, 0) == -1 and ctypes.get_errno() == EPERM
 

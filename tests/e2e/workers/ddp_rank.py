@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """An unmodified script for torchrun: DistributedDataParallel over gloo, with the launcher's variables."""
+
 import os
 
 import torch
@@ -15,7 +16,10 @@ weights = model.module.weight.detach().flatten()
 all_weights = [torch.empty_like(weights) for _ in range(dist.get_world_size())]
 dist.all_gather(all_weights, weights)
 same = all(torch.equal(each, weights) for each in all_weights)
-print(f"rank {dist.get_rank()} of {dist.get_world_size()}, local {os.environ['LOCAL_RANK']} of "
-      f"{os.environ['LOCAL_WORLD_SIZE']}, group {os.environ['GROUP_RANK']}, same {same}, "
-      f"gradient {model.module.weight.grad[0, 0].item():g}", flush=True)
+print(
+    f"rank {dist.get_rank()} of {dist.get_world_size()}, local {os.environ['LOCAL_RANK']} of "
+    f"{os.environ['LOCAL_WORLD_SIZE']}, group {os.environ['GROUP_RANK']}, same {same}, "
+    f"gradient {model.module.weight.grad[0, 0].item():g}",
+    flush=True,
+)
 dist.destroy_process_group()

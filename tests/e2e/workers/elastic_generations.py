@@ -7,6 +7,7 @@ The ranks stay the same. Generations end by an interrupt or a failure, in turn, 
 never join. Rank 0 prints "after G generations: D descriptors, T threads, R KiB, K keys" when the first tenth and all of
 them have ended, and goes on when FOLDER has a file G; K: keys of the job's store.
 """
+
 import gc
 import os
 import pathlib
@@ -33,8 +34,11 @@ def report(store, generation):
     hvd.barrier()  # all ranks have met: nothing of this start is left in the store
     gc.collect()
     keys = [key for key in store._must("GET", "/v1/list/").split(b"\n") if key]
-    print(f"after {generation} generations: {len(os.listdir('/proc/self/fd'))} descriptors, "
-          f"{len(os.listdir('/proc/self/task'))} threads, {resident()} KiB, {len(keys)} keys", flush=True)
+    print(
+        f"after {generation} generations: {len(os.listdir('/proc/self/fd'))} descriptors, "
+        f"{len(os.listdir('/proc/self/task'))} threads, {resident()} KiB, {len(keys)} keys",
+        flush=True,
+    )
 
 
 hvd.init()

@@ -5,6 +5,7 @@ MODE: "torch-adasum", "tensorflow-adasum": an optimizer made at size 1; "tensorf
 normalization in a tf.function; "jax": allgather and its gradient, and reducescatter, in jax.jit. Prints "PROCESS begins
 SIZE" in each generation, and "PROCESS ends with NUMBERS" of 12 steps at size 2.
 """
+
 import os
 import sys
 
@@ -21,8 +22,9 @@ def with_torch_adasum():
     hvd.init()
     torch.manual_seed(1)
     model = torch.nn.Linear(3, 2)
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), op=hvd.Adasum,
-                                         named_parameters=model.named_parameters())
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), op=hvd.Adasum, named_parameters=model.named_parameters()
+    )
 
     def step():
         optimizer.zero_grad()
@@ -65,8 +67,7 @@ def with_tensorflow_norm():
     def step():
         compiled(tf.fill((2, 2), float(hvd.rank())) + tf.constant([[0.0, 1.0], [1.0, 0.0]]))
 
-    return (hvd, hvd.elastic.TensorFlowState(layer.variables, step=0), step,
-            lambda: layer.moving_variance.numpy())
+    return (hvd, hvd.elastic.TensorFlowState(layer.variables, step=0), step, lambda: layer.moving_variance.numpy())
 
 
 def with_jax():

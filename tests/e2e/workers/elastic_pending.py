@@ -4,6 +4,7 @@ MODE: "handle": they wait for an allreduce that process 0 has not begun; "join":
 the gradients of an optimizer with that compression or operation. Prints "PROCESS caught ERROR" where a wait ends
 with an error, and "PROCESS ends with SUM of SIZE" where SUM is that of the weights.
 """
+
 import os
 import signal
 import sys
@@ -18,9 +19,11 @@ hvd.init()
 torch.manual_seed(2)
 model = torch.nn.Linear(4, 2)
 optimizer = hvd.DistributedOptimizer(
-    torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters(),
+    torch.optim.SGD(model.parameters(), lr=0.1),
+    named_parameters=model.named_parameters(),
     compression=hvd.Compression.fp16 if mode == "fp16" else hvd.Compression.none,
-    op=hvd.Adasum if mode == "adasum" else hvd.Average)
+    op=hvd.Adasum if mode == "adasum" else hvd.Average,
+)
 
 
 def wait_for_process_0(state):

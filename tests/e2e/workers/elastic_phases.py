@@ -10,6 +10,7 @@ steps, and rank 2 ends by SIGKILL in the phase of the next one. After the last p
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP, newest commit N, source S", and at the end "ends after STEP steps,
 B batches, with CHECKSUM" and what one process has after the same batches: "alone CHECKSUM".
 """
+
 import os
 import pathlib
 import signal
@@ -48,8 +49,10 @@ class Model(torch.nn.Module):
 
 
 def checksum(model, optimizer):
-    tensors = [*model.parameters(), *(optimizer.state[param][name] for param in model.parameters()
-                                      for name in ("exp_avg", "exp_avg_sq"))]
+    tensors = [
+        *model.parameters(),
+        *(optimizer.state[param][name] for param in model.parameters() for name in ("exp_avg", "exp_avg_sq")),
+    ]
     return "{:08x}".format(zlib.crc32(b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)))
 
 
@@ -126,8 +129,11 @@ def commit(state):
 @hvd.elastic.run
 def train(state):
     newest = max(hvd.allgather_object(committed))
-    print(f"{process} begins {os.environ['HOROVOD_GENERATION']} {hvd.rank()}/{hvd.size()} at {state.step}, newest "
-          f"commit {newest}, source {_elastic.source_rank()}", flush=True)
+    print(
+        f"{process} begins {os.environ['HOROVOD_GENERATION']} {hvd.rank()}/{hvd.size()} at {state.step}, newest "
+        f"commit {newest}, source {_elastic.source_rank()}",
+        flush=True,
+    )
     if hvd.size() == 2:  # rank 2 has failed
         state.phase += 1
     is_last = state.phase == len(phases)
@@ -143,7 +149,9 @@ def train(state):
 
 
 train(state)
-print(f"{process} ends after {state.step} steps, {int(model.batches)} batches, with {checksum(model, optimizer)}",
-      flush=True)
+print(
+    f"{process} ends after {state.step} steps, {int(model.batches)} batches, with {checksum(model, optimizer)}",
+    flush=True,
+)
 if hvd.rank() == 0:
     print(f"alone {alone(state.step)}", flush=True)

@@ -17,6 +17,7 @@ and adds them again. --lose: the process ends by SIGKILL before it gives its sta
 committed STEP". --idle: the process sleeps between hvd.init and hvd.elastic.run. --pair: a new process calls a
 collective after hvd.init, and the others do so in a reset callback.
 """
+
 import argparse
 import os
 import signal

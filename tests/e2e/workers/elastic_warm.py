@@ -8,6 +8,7 @@ FOLDER/fail-PROCESS is there. Prints "PROCESS is RANK of SIZE" after hvd.init, a
 after SIZES" in each generation, with the sizes that its reset callback has seen. FOLDER/steps has the number of steps
 so far, until the file FOLDER/end ends it.
 """
+
 import os
 import pathlib
 import sys
@@ -50,8 +51,14 @@ else:
     if entrance == "set":
         assert hvd.add_process_set([0]).size() == 1
     if entrance != "run":
-        assert place == (hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(),
-                         hvd.cross_size()), place
+        assert place == (
+            hvd.rank(),
+            hvd.size(),
+            hvd.local_rank(),
+            hvd.local_size(),
+            hvd.cross_rank(),
+            hvd.cross_size(),
+        ), place
 state = elastic.ObjectState(step=0)
 
 

@@ -2,6 +2,7 @@
 
 usage: foreign_rank.py [fail RANK | sleep | mpi FIRST | twice]
 """
+
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ if what == "mpi" and sys.argv[2] == "mpi4py":
 hvd.init()
 if what == "mpi":
     from mpi4py import MPI
+
     comm = MPI.COMM_WORLD
     assert (comm.Get_rank(), comm.Get_size()) == (hvd.rank(), hvd.size())
     assert comm.allreduce(1) == hvd.size()
@@ -28,9 +30,11 @@ if what == "mpi":
     hvd.shutdown()
     hvd.init(comm=comm)
 total = hvd.allreduce(numpy.array([hvd.rank() + 1.0], "f"), op=hvd.Sum).item()
-print(f"rank {hvd.rank()} of {hvd.size()}, local {hvd.local_rank()} of {hvd.local_size()}, "
-      f"cross {hvd.cross_rank()} of {hvd.cross_size()}, sum {total:g} on {os.uname().nodename}",
-      flush=True)
+print(
+    f"rank {hvd.rank()} of {hvd.size()}, local {hvd.local_rank()} of {hvd.local_size()}, "
+    f"cross {hvd.cross_rank()} of {hvd.cross_size()}, sum {total:g} on {os.uname().nodename}",
+    flush=True,
+)
 if what == "fail" and hvd.rank() == int(sys.argv[2]):
     os._exit(7)
 if what in ("fail", "sleep"):

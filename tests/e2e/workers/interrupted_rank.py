@@ -2,6 +2,7 @@
 """Rank 0 waits for an operation that rank 1 does not submit, and for one while rank 1 is stopped. Each wait
 gets a SIGINT; rank 0 prints the time that its wait needed to end, and continues with rank 1. The argument
 is a folder for both ranks: a file in it lets rank 1 submit its operation."""
+
 import os
 import pathlib
 import signal

@@ -7,6 +7,7 @@ All processes meet in jax.distributed, which needs each of them to begin and to 
 saves each step, and all end when there is a file STOP. The steps have no collective: those of JAX on processors
 connect to the address that a host's name has, which is 127.0.1.1 on Debian.
 """
+
 import os
 import pathlib
 import sys
@@ -15,8 +16,9 @@ import time
 import jax
 
 checkpoint, stop = map(pathlib.Path, sys.argv[1:])
-jax.distributed.initialize(num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
-                           process_id=int(os.environ["JAX_PROCESS_ID"]))
+jax.distributed.initialize(
+    num_processes=int(os.environ["JAX_NUM_PROCESSES"]), process_id=int(os.environ["JAX_PROCESS_ID"])
+)
 rank, size = jax.process_index(), jax.process_count()
 assert len(jax.devices()) == size, jax.devices()
 step = int(checkpoint.read_text()) if checkpoint.exists() else 0

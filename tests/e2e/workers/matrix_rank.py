@@ -6,6 +6,7 @@ usage: matrix_rank.py [once | by-rank VARIABLE VALUE_OF_RANK_0 VALUE_OF_THE_OTHE
 once: one start, as the environment says; "refused: WHY".
 by-rank: the same, for which the ranks have different values of a variable.
 """
+
 import os
 import sys
 

@@ -1,5 +1,6 @@
 """Checks what sums do with overflow, NaN, narrow integers, rounding and memory in flight on the hosts of the job, or
 prints whether an element's sum depends on what it is packed with."""
+
 import random
 import sys
 import time
@@ -19,21 +20,25 @@ def equal(got, right, what):
 def check_values():
     rank, size = hvd.rank(), hvd.size()
     for count in (8, 20_000, 3_000_000):
-        half = torch.full((count,), 60000., dtype=torch.float16)
+        half = torch.full((count,), 60000.0, dtype=torch.float16)
         equal(hvd.allreduce(half, op=hvd.Average, name=f"half{count}"), half, "an average of float16")
-    single = torch.full((1000,), 60000.)
-    equal(hvd.allreduce(single, op=hvd.Average, compression=hvd.Compression.fp16, name="fp16"),
-          single.half().float(), "an average with Compression.fp16")
+    single = torch.full((1000,), 60000.0)
+    equal(
+        hvd.allreduce(single, op=hvd.Average, compression=hvd.Compression.fp16, name="fp16"),
+        single.half().float(),
+        "an average with Compression.fp16",
+    )
     for owner in range(size):
-        one = torch.tensor([NAN if rank == owner else 1., 2.])
+        one = torch.tensor([NAN if rank == owner else 1.0, 2.0])
         for op in (hvd.Max, hvd.Min):
-            equal(hvd.allreduce(one, op=op, name=f"nan{owner}{op}"), torch.tensor([NAN, 2.]),
-                  f"a minimum or maximum with a NaN on rank {owner}")
-    for dtype, value in ((torch.uint8, 200), (torch.int8, -100), (torch.int16, 30_000),
-                         (torch.int32, 2_000_000_000)):
+            equal(
+                hvd.allreduce(one, op=op, name=f"nan{owner}{op}"),
+                torch.tensor([NAN, 2.0]),
+                f"a minimum or maximum with a NaN on rank {owner}",
+            )
+    for dtype, value in ((torch.uint8, 200), (torch.int8, -100), (torch.int16, 30_000), (torch.int32, 2_000_000_000)):
         whole = torch.full((700,), value, dtype=dtype)
-        equal(hvd.allreduce(whole, op=hvd.Average, name=f"average{dtype}"), whole,
-              f"an average of {dtype}")
+        equal(hvd.allreduce(whole, op=hvd.Average, name=f"average{dtype}"), whole, f"an average of {dtype}")
     try:
         hvd.allreduce(torch.ones(2), op=hvd.Sum, prescale_factor=NAN, name="factor")
         raise AssertionError("a factor of NaN is not refused")
@@ -65,9 +70,17 @@ def check_rounding():
             sent = single.to(dtype)
             exact = hvd.allgather(sent[None], name=f"all{dtype}{count}").double().sum(0)
             for what, got in (
-                    ("sum", hvd.allreduce(sent, op=hvd.Sum, name=f"sum{dtype}{count}")),
-                    ("compressed sum", hvd.allreduce(single, op=hvd.Sum, name=f"compressed{dtype}{count}",
-                                                     compression=getattr(hvd.Compression, compression)).to(dtype))):
+                ("sum", hvd.allreduce(sent, op=hvd.Sum, name=f"sum{dtype}{count}")),
+                (
+                    "compressed sum",
+                    hvd.allreduce(
+                        single,
+                        op=hvd.Sum,
+                        name=f"compressed{dtype}{count}",
+                        compression=getattr(hvd.Compression, compression),
+                    ).to(dtype),
+                ),
+            ):
                 wrong = int((got != rounded(exact, dtype)).sum())
                 assert wrong <= count // 10_000, f"{what} of {dtype}: {wrong} of {count} elements are misrounded"
             exact /= hvd.size()
@@ -96,8 +109,10 @@ def check_memory():
     rank, size = hvd.rank(), hvd.size()
     is_last = rank == size - 1
     ends = hvd.add_process_set([0, size - 1])
-    for what, members, part in (("one tensor in two process sets", ends, slice(None)),
-                                ("overlapping views", hvd.global_process_set, slice(600, None))):
+    for what, members, part in (
+        ("one tensor in two process sets", ends, slice(None)),
+        ("overlapping views", hvd.global_process_set, slice(600, None)),
+    ):
         flat, others = torch.ones(1000), torch.ones(1000)
         if is_last:
             hvd.barrier()
@@ -105,8 +120,9 @@ def check_memory():
         second = None
         if members.included():
             try:
-                second = hvd.allreduce_async_((others if rank else flat)[part], name="second", op=hvd.Sum,
-                                              process_set=members)
+                second = hvd.allreduce_async_(
+                    (others if rank else flat)[part], name="second", op=hvd.Sum, process_set=members
+                )
                 assert rank, f"{what}: rank 0 is not refused"
             except ValueError as error:
                 assert rank == 0 and "overlaps the output of allreduce" in str(error), str(error)
@@ -125,15 +141,19 @@ def check_order():
     torch.manual_seed(hvd.rank())
     values = torch.randn(60_000) * torch.exp(torch.randn(60_000) * 4)
     whole = hvd.allreduce(values, op=hvd.Sum, name="whole")
-    parts = [hvd.allreduce(part, op=hvd.Sum, name=f"part{i}")
-             for i, part in enumerate(values.split(701))]
+    parts = [hvd.allreduce(part, op=hvd.Sum, name=f"part{i}") for i, part in enumerate(values.split(701))]
     same = bool((torch.cat(parts) == whole).all())
     if hvd.rank() == 0:
         print("one order" if same else "several orders")
 
 
-CHECKS = {"values": check_values, "rounding": check_rounding, "repetition": check_repetition,
-          "memory": check_memory, "order": check_order}
+CHECKS = {
+    "values": check_values,
+    "rounding": check_rounding,
+    "repetition": check_repetition,
+    "memory": check_memory,
+    "order": check_order,
+}
 torch.set_num_threads(1)
 hvd.init()
 for check in sys.argv[1:]:

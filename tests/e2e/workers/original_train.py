@@ -5,6 +5,7 @@ Prints "HOST:SLOT uses PATH" with the file of its package, "HOST:SLOT begins RAN
 begins, and "HOST:SLOT ends at STEP with SUM" where SUM is that of the weights; HOST and SLOT are those at the start
 of the process. --kill: the process ends by SIGKILL before the reductions of that step.
 """
+
 import argparse
 import os
 import signal
@@ -26,8 +27,9 @@ print(f"{name} uses {hvd.__file__}", flush=True)
 hvd.init()
 torch.manual_seed(1)
 model = torch.nn.Linear(4, 1)
-optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01),
-                                     named_parameters=model.named_parameters())
+optimizer = hvd.DistributedOptimizer(
+    torch.optim.SGD(model.parameters(), lr=0.01), named_parameters=model.named_parameters()
+)
 
 
 @hvd.elastic.run

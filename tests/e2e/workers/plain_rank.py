@@ -3,6 +3,7 @@
 
 RANK@STEP: this rank of generation 0 ends by SIGKILL there.
 """
+
 import os
 import signal
 import sys

@@ -7,6 +7,7 @@ usage: rank.py [--rank N] [--then HOW] [--go FILE] [--nasty] [--seconds S]
   --nasty: first start children that hide and refuse to end (see hide())
   --seconds S: a rank that does not act ends with code 0 after S seconds
 """
+
 import argparse
 import os
 import signal
@@ -23,8 +24,15 @@ options = parser.parse_args()
 
 
 def refuse():
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE,
-                   signal.SIGUSR1, signal.SIGUSR2):
+    for number in (
+        signal.SIGTERM,
+        signal.SIGINT,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGPIPE,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+    ):
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -48,9 +56,9 @@ def close_everything():
 
 
 def hide():
-    child()                                                  # ignores signals
-    child(os.setsid)                                         # in its own session
-    child(os.setsid, fork_and_leave)                         # an orphan
+    child()  # ignores signals
+    child(os.setsid)  # in its own session
+    child(os.setsid, fork_and_leave)  # an orphan
     child(fork_and_leave, os.setsid, fork_and_leave, close_everything, lambda: os.chdir("/"))
     child(lambda: os.environ.clear(), os.setsid, fork_and_leave)
     child(lambda: os.execv("/bin/sh", ["sleepy", "-c", "trap '' TERM; sleep 600; sleep 600"]))
@@ -70,7 +78,6 @@ if mine and options.then.startswith("exit"):
     os._exit(int(options.then[4:]))
 if mine and options.then != "sleep":
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)
-    os.kill(os.getpid(), {"kill": signal.SIGKILL, "segv": signal.SIGSEGV,
-                          "abort": signal.SIGABRT}[options.then])
+    os.kill(os.getpid(), {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "abort": signal.SIGABRT}[options.then])
 time.sleep(max(0, deadline - time.monotonic()))
 print("done", flush=True)

@@ -4,6 +4,7 @@ usage: saving_rank.py FORM[-WORKERS],... [init]     # of rank 0, 1, ...
 FORM: python, script, commands, timeout, wrapper, supervisor (a wrapper that handles SIGTERM too), parent (it leaves a
 child behind); WORKERS of torch's DataLoader: fork, spawn
 """
+
 import os
 import signal
 import subprocess
@@ -40,6 +41,7 @@ def batches(workers):
         while True:
             yield 0
     import torch.utils.data
+
     yield from torch.utils.data.DataLoader(range(1 << 30), num_workers=1, multiprocessing_context=workers)
 
 
@@ -48,6 +50,7 @@ def train(workers, has_child, has_init):
         leave_child()
     if has_init:
         import horovod.numpy as hvd
+
         hvd.init()
     signal.signal(signal.SIGTERM, save)
     is_ready = False

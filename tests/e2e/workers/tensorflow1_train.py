@@ -1,6 +1,6 @@
 """Trains as scripts for TensorFlow 1 do: a graph, a MonitoredTrainingSession and hooks.
 
-    tensorflow1_train.py CHECKPOINTS
+tensorflow1_train.py CHECKPOINTS
 """
 
 import sys
@@ -45,12 +45,9 @@ config.gpu_options.allow_growth = True
 config.gpu_options.visible_device_list = str(hvd.local_rank())
 checkpoint_dir = sys.argv[1] if hvd.rank() == 0 else None
 
-with tf.train.MonitoredTrainingSession(checkpoint_dir=checkpoint_dir, hooks=hooks,
-                                       config=config) as mon_sess:
+with tf.train.MonitoredTrainingSession(checkpoint_dir=checkpoint_dir, hooks=hooks, config=config) as mon_sess:
     while not mon_sess.should_stop():
         x, y = batch()
-        _, reached, w, b = mon_sess.run([train_op, mean_loss, weights, bias],
-                                        feed_dict={features: x, targets: y})
+        _, reached, w, b = mon_sess.run([train_op, mean_loss, weights, bias], feed_dict={features: x, targets: y})
 
-print(f"rank {hvd.rank()} of {hvd.size()}: loss {reached:.5f}, weights {w[0]:.5f} {w[1]:.5f} {b:.5f}",
-      flush=True)
+print(f"rank {hvd.rank()} of {hvd.size()}: loss {reached:.5f}, weights {w[0]:.5f} {w[1]:.5f} {b:.5f}", flush=True)

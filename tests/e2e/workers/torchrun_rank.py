@@ -2,6 +2,7 @@
 
 usage: torchrun_rank.py horovod|torch|alone
 """
+
 import os
 import sys
 
@@ -25,6 +26,9 @@ if first != "alone":
 hvd.shutdown()
 hvd.init()
 again = hvd.allreduce(torch.tensor([hvd.rank() + 1.0]), op=hvd.Sum).item()
-os.write(1, f"rank {hvd.rank()} of {hvd.size()}, local {hvd.local_rank()} of {hvd.local_size()}, is "
-            f"{rank} of {size}: {ours:g} {again:g} {theirs.item():g}\n".encode())  # in one write
+os.write(
+    1,
+    f"rank {hvd.rank()} of {hvd.size()}, local {hvd.local_rank()} of {hvd.local_size()}, is "
+    f"{rank} of {size}: {ours:g} {again:g} {theirs.item():g}\n".encode(),
+)  # in one write
 hvd.shutdown()

@@ -14,9 +14,15 @@ def main():
     count, command = int(sys.argv[1]), sys.argv[2:]
     failed = []
     for seed in range(1, count + 1):
-        ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             errors="replace", check=False,
-                             env=dict(os.environ, HVD_DOUBLE_SEED=str(seed)))
+        ran = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            env=dict(os.environ, HVD_DOUBLE_SEED=str(seed)),
+        )
         if ran.returncode == 77:
             print(ran.stdout)
             sys.exit(77)

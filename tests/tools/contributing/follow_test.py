@@ -5,6 +5,7 @@ usage: follow_test.py collective|flag|spawner FOLDER
 
 The copy is FOLDER/NAME; a copy of an earlier run is brought up to date and built on.
 """
+
 import filecmp
 import os
 import pathlib
@@ -39,8 +40,16 @@ class Tree:
         command = [str(word) for word in command]
         print("$", *command, flush=True)
         environment = {**os.environ, "PYTHONPATH": str(self.build / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, cwd=self.path, env=environment, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False, **options)
+        done = subprocess.run(
+            command,
+            cwd=self.path,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            **options,
+        )
         if (done.returncode != 0) != fails:
             sys.exit(f"exit code {done.returncode}\n{done.stdout[-8000:]}")
         return done.stdout
@@ -88,8 +97,17 @@ def lines_of_ranks(text):
 
 
 def follow_collective(tree):
-    tree.compile("horovodrun", "horovod-agent", "horovod", "python_package", "base_test", "collectives_test",
-                 "builtin_plugins_test", "runtime_random_test", "plan_application_fuzz_corpus")
+    tree.compile(
+        "horovodrun",
+        "horovod-agent",
+        "horovod",
+        "python_package",
+        "base_test",
+        "collectives_test",
+        "builtin_plugins_test",
+        "runtime_random_test",
+        "plan_application_fuzz_corpus",
+    )
     out = tree.horovodrun("-np", 2, PYTHON, "-c", SHIFTED)
     expect(lines_of_ranks(out) == ["[0]<stdout>:shifted", "[1]<stdout>:shifted"], out)
     tree.horovodrun("-np", 2, PYTHON, "tests/python/numpy_test.py", "NumpyTableTest")

@@ -4,6 +4,7 @@ A patch begins with lines such as "a flag: 1 2 4 6 8": the recipes that it follo
 steps that begin with "If" or "For". A path in a step is `code`: a file, a folder with a file to change, or a pattern
 in which NAME is the name of what is added.
 """
+
 import os
 import pathlib
 import re
@@ -17,14 +18,18 @@ PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+|[A-Z]+\.md)`")
 def recipes(text):
     """{"a flag": {1: the text of step 1, ...}, ...}"""
     sections = re.findall(r"(?ms)^## How to add ([^\n]+)\n(.*?)(?=^## |\Z)", text)
-    return {name: {int(number): step for number, step in re.findall(r"(?ms)^(\d+)\. (.*?)(?=^\d+\. |\Z)", body)}
-            for name, body in sections}
+    return {
+        name: {int(number): step for number, step in re.findall(r"(?ms)^(\d+)\. (.*?)(?=^\d+\. |\Z)", body)}
+        for name, body in sections
+    }
 
 
 class Patch:
     def __init__(self, text):
-        self.follows = {name: [int(step) for step in steps.split()]
-                        for name, steps in re.findall(r"(?m)^(a \w+): ([\d ]+)$", text.partition("diff --git")[0])}
+        self.follows = {
+            name: [int(step) for step in steps.split()]
+            for name, steps in re.findall(r"(?m)^(a \w+): ([\d ]+)$", text.partition("diff --git")[0])
+        }
         self.files = re.findall(r"(?m)^\+\+\+ b/(.+)$", text)
 
 
@@ -36,8 +41,14 @@ def apply(name, folder):
     """Applies a patch to the files in the folder. Returns None, or what git says about a conflict."""
     # Not to the clone around the folder.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(pathlib.Path(folder).resolve().parent)}
-    done = subprocess.run(["git", "apply", "-C1", HERE / f"{name}.patch"], cwd=folder, env=environment, text=True,
-                          stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        ["git", "apply", "-C1", HERE / f"{name}.patch"],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     return done.stderr or "it does not apply" if done.returncode else None
 
 

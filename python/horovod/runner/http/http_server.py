@@ -57,10 +57,22 @@ class RendezvousServer:
         lifetime, lifetime_end = os.pipe()
         try:
             child = subprocess.Popen(
-                [_program.find("horovod-rendezvous"), "--insecure-compat", "--listen",
-                 f"{self._address}:{port}", "--token-fd", str(token), "--lifetime-fd", str(lifetime),
-                 *flags], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                pass_fds=[token, lifetime], text=True)
+                [
+                    _program.find("horovod-rendezvous"),
+                    "--insecure-compat",
+                    "--listen",
+                    f"{self._address}:{port}",
+                    "--token-fd",
+                    str(token),
+                    "--lifetime-fd",
+                    str(lifetime),
+                    *flags,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                pass_fds=[token, lifetime],
+                text=True,
+            )
             os.write(token_end, secrets.token_hex(32).encode())
         except BaseException:
             os.close(lifetime_end)
@@ -73,8 +85,7 @@ class RendezvousServer:
         line = child.stdout.readline()
         if not line:
             self._end()
-            raise RuntimeError("The rendezvous server does not start; the message of horovod-rendezvous says "
-                               "why.")
+            raise RuntimeError("The rendezvous server does not start; the message of horovod-rendezvous says why.")
         self._port = int(line.rpartition(":")[2])
 
     def _end(self) -> None:

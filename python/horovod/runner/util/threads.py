@@ -6,8 +6,13 @@ import threading
 from typing import Any, Callable, Iterable, Optional
 
 
-def in_thread(target: Callable[..., Any], args: Iterable[Any] = (), name: Optional[str] = None,
-              daemon: bool = True, silent: bool = False) -> threading.Thread:
+def in_thread(
+    target: Callable[..., Any],
+    args: Iterable[Any] = (),
+    name: Optional[str] = None,
+    daemon: bool = True,
+    silent: bool = False,
+) -> threading.Thread:
     """Starts a thread that calls `target(*args)`, and returns the thread. `silent`: print no exception
     of the call."""
     arguments = tuple(args)

@@ -24,8 +24,16 @@ reducescatter = _made["reducescatter"]
 from horovod.tensorflow.keras import callbacks, elastic
 
 __all__ = [
-    "Compression", "DistributedOptimizer", "PartialDistributedOptimizer", "allgather", "allreduce",
-    "broadcast", "broadcast_global_variables", "callbacks", "elastic", "load_model",
+    "Compression",
+    "DistributedOptimizer",
+    "PartialDistributedOptimizer",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_global_variables",
+    "callbacks",
+    "elastic",
+    "load_model",
     "reducescatter",
 ]
 __all__ += _common.__all__

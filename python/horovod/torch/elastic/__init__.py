@@ -10,6 +10,13 @@ from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.elastic.state import TorchState, get_handler_registry, set_handler_registry
 
 __all__ = [
-    "ElasticIterable", "ElasticSampler", "ObjectState", "State", "TorchState", "get_handler_registry",
-    "leave_seconds", "run", "set_handler_registry",
+    "ElasticIterable",
+    "ElasticSampler",
+    "ObjectState",
+    "State",
+    "TorchState",
+    "get_handler_registry",
+    "leave_seconds",
+    "run",
+    "set_handler_registry",
 ]

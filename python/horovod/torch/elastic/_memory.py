@@ -18,8 +18,11 @@ def kept_copy(value: Any, kept: Any, on_host: bool) -> Any:
     of devices are copied to host memory."""
     if type(value) in _PLAIN and value.layout is torch.strided:
         device = torch.device("cpu") if on_host else value.device
-        fits = (type(kept) is torch.Tensor and (kept.shape, kept.dtype, kept.device) ==
-                (value.shape, value.dtype, device))
+        fits = type(kept) is torch.Tensor and (kept.shape, kept.dtype, kept.device) == (
+            value.shape,
+            value.dtype,
+            device,
+        )
         with torch.no_grad():
             target = kept if fits else torch.empty_like(value, device=device, requires_grad=False)
             return target.copy_(value)

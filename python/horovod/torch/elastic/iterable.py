@@ -31,8 +31,10 @@ class ElasticIterable(torch.utils.data.IterableDataset):
 
     def __init__(self, source: Any, seed: int = 0, drop_last: bool = False) -> None:
         if isinstance(source, collections.abc.Iterator):
-            raise ValueError("ElasticIterable: source is an iterator, which cannot begin again; give a function that "
-                             "makes one, or an iterable.")
+            raise ValueError(
+                "ElasticIterable: source is an iterator, which cannot begin again; give a function that "
+                "makes one, or an iterable."
+            )
         self.source, self.seed, self.drop_last = source, seed, drop_last
         self.epoch = self.consumed = 0
         self.reset()
@@ -64,8 +66,10 @@ class ElasticIterable(torch.utils.data.IterableDataset):
     def __iter__(self) -> Iterator[Any]:
         worker = torch.utils.data.get_worker_info()
         if worker is not None and worker.num_workers > 1:
-            raise ValueError(f"ElasticIterable: the DataLoader has {worker.num_workers} workers, which would change "
-                             "the order of samples; give it num_workers=1, or 0.")
+            raise ValueError(
+                f"ElasticIterable: the DataLoader has {worker.num_workers} workers, which would change "
+                "the order of samples; give it num_workers=1, or 0."
+            )
         if worker is not None:
             if self._began_in_worker:
                 return self._refuse_worker()
@@ -87,6 +91,8 @@ class ElasticIterable(torch.utils.data.IterableDataset):
     @staticmethod
     def _refuse_worker() -> Iterator[Any]:
         # The first sample raises it, because the DataLoader does not show an error that a kept worker has before.
-        raise ValueError("ElasticIterable: the DataLoader keeps its worker, which does not learn of the position; "
-                         "leave out persistent_workers.")
+        raise ValueError(
+            "ElasticIterable: the DataLoader keeps its worker, which does not learn of the position; "
+            "leave out persistent_workers."
+        )
         yield

@@ -20,14 +20,20 @@ from horovod.torch.elastic.sampler import ElasticSampler
 from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
 
 __all__ = [
-    "ModelStateHandler", "OptimizerStateHandler", "SamplerStateHandler", "ScalerStateHandler",
-    "SchedulerStateHandler", "StateHandler", "TorchState", "get_handler_registry", "set_handler_registry",
+    "ModelStateHandler",
+    "OptimizerStateHandler",
+    "SamplerStateHandler",
+    "ScalerStateHandler",
+    "SchedulerStateHandler",
+    "StateHandler",
+    "TorchState",
+    "get_handler_registry",
+    "set_handler_registry",
 ]
 
 
 class StateHandler:
-    """Saves, restores and synchronises one value of a TorchState. Subclasses handle one type of value.
-    """
+    """Saves, restores and synchronises one value of a TorchState. Subclasses handle one type of value."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -125,8 +131,10 @@ class OptimizerStateHandler(_ByStateDict):
 
     def save_small(self) -> None:
         """Keeps a copy of the options."""
-        self._small = [{key: copy.deepcopy(value) for key, value in group.items() if key != "params"}
-                       for group in self.value.param_groups]
+        self._small = [
+            {key: copy.deepcopy(value) for key, value in group.items() if key != "params"}
+            for group in self.value.param_groups
+        ]
 
     def restore_small(self) -> None:
         """Sets the options to the last copy of `save_small`, and forgets reductions of a step."""
@@ -182,9 +190,11 @@ class ScalerStateHandler(_ByStateDict):
 def _is_bypassed(handler: Any) -> bool:
     """Whether a subclass of the program's own changes `save` or `restore`, and not what commits without a copy call
     instead: `save_small` and `restore_small`."""
+
     def definer(name: str) -> int:
         kinds = type(handler).__mro__
         return next((at for at, kind in enumerate(kinds) if name in kind.__dict__), len(kinds))
+
     return any(definer(whole) < definer(f"{whole}_small") for whole in ("save", "restore"))
 
 
@@ -281,8 +291,9 @@ class TorchState(ObjectState):
         handler, saved = _handler_of(value), self.__dict__.get("_saved_state", {})
         if name in self._handlers:
             if handler is None:
-                raise ValueError(f"TorchState: {name} is a {type(value).__name__} now; give it another "
-                                 "module, optimizer or sampler.")
+                raise ValueError(
+                    f"TorchState: {name} is a {type(value).__name__} now; give it another module, optimizer or sampler."
+                )
             if type(self._handlers[name]) is handler:
                 self._handlers[name].set_value(value)
             else:
@@ -362,8 +373,9 @@ class TorchState(ObjectState):
         """Whether a commit copies the weights."""
         if self._snapshot:
             return True
-        optimizers = [handler.value for handler in self._handlers.values()
-                      if isinstance(handler.value, torch.optim.Optimizer)]
+        optimizers = [
+            handler.value for handler in self._handlers.values() if isinstance(handler.value, torch.optim.Optimizer)
+        ]
         why = None
         if len(optimizers) != 1:
             why = f"the state has {len(optimizers) or 'no'} optimizers, and one is needed"
@@ -382,8 +394,9 @@ class TorchState(ObjectState):
                 why = "the optimizer steps inside backward"
         if why is not None and why != self._warned:
             self._warned = why
-            warnings.warn(f"TorchState: commits copy the weights in spite of snapshot=False, because {why}.",
-                          stacklevel=3)
+            warnings.warn(
+                f"TorchState: commits copy the weights in spite of snapshot=False, because {why}.", stacklevel=3
+            )
         return why is not None
 
     def _marked(self) -> List[Any]:

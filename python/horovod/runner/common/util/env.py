@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Tuple
 
-_NAMES = (("HOROVOD_RANK", "HOROVOD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-          ("PMI_RANK", "PMI_SIZE"))
+_NAMES = (("HOROVOD_RANK", "HOROVOD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
 
 
 def get_env_rank_and_size() -> Tuple[int, int]:

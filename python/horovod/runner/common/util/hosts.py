@@ -37,14 +37,14 @@ class SlotInfo:
 
     def to_response_string(self) -> str:
         """Returns the rank, the local and the cross rank, each with its size, joined by commas."""
-        return ",".join(map(str, (self.rank, self.size, self.local_rank, self.local_size,
-                                  self.cross_rank, self.cross_size)))
+        return ",".join(
+            map(str, (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size))
+        )
 
     @staticmethod
     def from_response_string(response_string: str) -> SlotInfo:
         """Returns the slot of `to_response_string`, without a host name."""
-        rank, size, local_rank, local_size, cross_rank, cross_size = map(
-            int, response_string.split(","))
+        rank, size, local_rank, local_size, cross_rank, cross_size = map(int, response_string.split(","))
         return SlotInfo("", rank, local_rank, cross_rank, size, local_size, cross_size)
 
 
@@ -70,15 +70,16 @@ def parse_host_files(filename: str) -> str:
             words = line.partition("#")[0].split()
             if not words:
                 continue
-            slots = [word[len("slots="):] for word in words[1:] if word.startswith("slots=")]
+            slots = [word[len("slots=") :] for word in words[1:] if word.startswith("slots=")]
             if len(slots) != 1:
                 raise ValueError(f"{filename}: {line.strip()!r} is not a host and its slots=N.")
             hosts.append(f"{words[0]}:{slots[0]}")
     return ",".join(hosts)
 
 
-def get_host_assignments(hosts: List[HostInfo], min_num_proc: int,
-                         max_num_proc: Optional[int] = None) -> List[SlotInfo]:
+def get_host_assignments(
+    hosts: List[HostInfo], min_num_proc: int, max_num_proc: Optional[int] = None
+) -> List[SlotInfo]:
     """Returns the slots of all ranks: each host in its order takes as many as it has slots, until there
     are `max_num_proc`. ValueError for fewer than `min_num_proc` slots."""
     slots: List[SlotInfo] = []
@@ -88,8 +89,7 @@ def get_host_assignments(hosts: List[HostInfo], min_num_proc: int,
                 break
             slots.append(SlotInfo(host.hostname, len(slots), local_rank, 0))
     if len(slots) < min_num_proc:
-        raise ValueError(f"Requested more processes ({min_num_proc}) than there are available slots "
-                         f"({len(slots)}).")
+        raise ValueError(f"Requested more processes ({min_num_proc}) than there are available slots ({len(slots)}).")
     across: Dict[int, List[str]] = {}  # by local rank, the hosts that have it
     counts: Dict[str, int] = {}
     for slot in slots:
