@@ -30,11 +30,11 @@ FOLDERS = [
 ]
 SHELLS = (b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash")
 SKIPPED = 77
-COMMANDS = {
-    "codespell": ["codespell"],
-    "shellcheck": ["shellcheck", "--severity=warning"],
-    "ruff": ["ruff", "check", "--no-cache", "--quiet"],
-    "mypy": ["mypy", "--no-error-summary", "--cache-dir", "build/cache-mypy"],
+ARGUMENTS = {
+    "codespell": [[]],
+    "shellcheck": [["--severity=warning"]],
+    "ruff": [["check", "--no-cache", "--quiet"], ["format", "--no-cache", "--check"]],
+    "mypy": [["--no-error-summary", "--cache-dir", "build/cache-mypy"]],
 }
 
 
@@ -68,7 +68,8 @@ def main(name):
         print(f"SKIP: there is no {name}: {where}")
         return SKIPPED
     files = scripts() if name == "shellcheck" else []
-    return subprocess.run([program, *COMMANDS[name][1:], *files], cwd=ROOT, check=False).returncode
+    codes = [subprocess.run([program, *words, *files], cwd=ROOT, check=False).returncode for words in ARGUMENTS[name]]
+    return max(codes)
 
 
 if __name__ == "__main__":
