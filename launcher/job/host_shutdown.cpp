@@ -80,7 +80,7 @@ net::Task<void> HostShutdown::close_links() {
     if (!error) drop_links();
   });
   for (const HostRun& host : hosts_.hosts()) {
-    if (host.link() != nullptr) co_await host.link()->part();
+    if (host.link() != nullptr) co_await host.link()->wait_for_end();
   }
   timer_.cancel();
   drop_links();

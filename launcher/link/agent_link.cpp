@@ -66,7 +66,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<Reached> test_reachability(MasterCandidates candidates);
   net::Task<Status> start(StartOrder order);
   net::Task<Status> suspend();
-  net::Task<void> part();
+  net::Task<void> wait_for_end();
   void put(const Message& message);
   void consumed(int rank, OutputStream stream, size_t size);
   void close();
@@ -238,7 +238,7 @@ net::Task<Status> AgentLink::Impl::suspend() {
   co_return status;
 }
 
-net::Task<void> AgentLink::Impl::part() {
+net::Task<void> AgentLink::Impl::wait_for_end() {
   const auto self = shared_from_this();
   if (is_finished_) static_cast<void>(co_await wait_for([] { return false; }));
 }
@@ -288,7 +288,7 @@ void AgentLink::give_input(int rank, ByteView bytes) {
 bool AgentLink::is_unanswered() const { return impl_->pings().is_unanswered(); }
 double AgentLink::silence_seconds() const { return impl_->pings().silence_seconds(); }
 net::Task<Status> AgentLink::suspend() { return impl_->suspend(); }
-net::Task<void> AgentLink::part() { return impl_->part(); }
+net::Task<void> AgentLink::wait_for_end() { return impl_->wait_for_end(); }
 void AgentLink::close() { impl_->close(); }
 
 void AgentLink::Impl::put(const Message& message) {

@@ -120,7 +120,7 @@ class AgentLink {
   net::Task<Status> suspend();
   // After on_finished: returns when the agent knows that its last message has arrived, and has ended the
   // link; else at once. The caller bounds the time (and calls close).
-  net::Task<void> part();
+  net::Task<void> wait_for_end();
   // Drops the link. The agent then ends all ranks. No event follows.
   void close();
 

@@ -248,9 +248,9 @@ Status AgentFixture::drive(net::Task<Status> task) {
 Status AgentFixture::prepare(const HostJob& job) { return drive(link_->prepare(job)); }
 Status AgentFixture::start() { return drive(link_->start({})); }
 Status AgentFixture::suspend() { return drive(link_->suspend()); }
-void AgentFixture::part() {
+void AgentFixture::wait_for_end() {
   bool is_over = false;
-  asio::co_spawn(loop_, link_->part(), [&](const std::exception_ptr&) { is_over = true; });
+  asio::co_spawn(loop_, link_->wait_for_end(), [&](const std::exception_ptr&) { is_over = true; });
   CHECK(until([&] { return is_over; }));
 }
 

@@ -56,7 +56,7 @@ class AgentFixture : public AgentEvents {
   // Prepares and starts.
   Status begin(const HostJob& job);
   Status suspend();
-  void part();
+  void wait_for_end();
   // Begins and waits for the end; "" or what went wrong.
   std::string run(const HostJob& job);
   // Drives the loop until the claim holds or the time is over: whether it holds.

@@ -109,7 +109,7 @@ TEST_CASE("The same holds for an agent whose program is started again") {
 TEST_CASE("A launcher parts from an agent once it knows that its last message has arrived") {
   AgentFixture fixture{AgentFixture::Respawned()};
   REQUIRE(fixture.run(fixture.shell_job("true")).empty());
-  fixture.part();
+  fixture.wait_for_end();
   CHECK_FALSE(fixture.link().state().ok());
   CHECK(fixture.lost.empty());
 }
