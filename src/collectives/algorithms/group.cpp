@@ -27,7 +27,6 @@ uint64_t stream_key(uint64_t key, size_t stream) {
 
 Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t incarnation)
     : mesh_(mesh),
-      id_(id),
       members_(std::move(members)),
       key_(key_of(id, incarnation, members_)),
       host_of_(members_.size()) {

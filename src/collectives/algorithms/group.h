@@ -81,7 +81,6 @@ class Group {
 
  private:
   Mesh& mesh_;
-  int32_t id_;
   std::vector<int32_t> members_;
   uint64_t key_;
   size_t index_ = 0;
