@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log/log.h"
 #include "base/mutex.h"
+#include "base/process/signals.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
@@ -40,16 +40,13 @@ LoopWatch::LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
                      std::function<void(const std::string&)> report)
     : state_(std::make_shared<State>(std::move(loop), lease_seconds, std::move(report))) {
   if (lease_seconds <= 0) return;
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const AllSignalsBlocked blocked;  // they are for the loop's thread
   try {
     // Detached, since the standard error to which it writes may be blocked.
     std::thread([state = state_] { watch(state); }).detach();
   } catch (const std::system_error& error) {
     log::info(cat("a blocked launcher will not be reported: ", error.what()));
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 LoopWatch::~LoopWatch() {
