@@ -92,7 +92,7 @@ bool Capacity::has_place_for(const JobProcess& process) const {
 bool Capacity::has_state_without(const std::string& host) const {
   if (!table_.current) return false;
   const auto stays = [&](const Member& member) {
-    const auto process = static_cast<int>(member.incarnation);
+    const int process = member.incarnation;
     return member.host != host && table_.is_live(process) && table_.has_met(process) &&
            !table_.processes.at(process).is_removed &&
            table_.host_of(process).use != HostUse::kLeaving;

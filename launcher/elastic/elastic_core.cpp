@@ -34,7 +34,7 @@ bool ElasticCore::restarts_program() const {
 }
 
 int32_t ElasticCore::generation() const {
-  return table.current ? static_cast<int32_t>(table.current->number) : history.generation - 1;
+  return table.current ? table.current->number : history.generation - 1;
 }
 
 void ElasticCore::note_start(int host, Time now) {

@@ -124,12 +124,11 @@ Status check_others(const LaunchSettings& settings, const Names& name_of) {
 
 RankLimits rank_limits(const LaunchSettings& settings) {
   RankLimits limits;
-  const std::optional<int64_t>& start = settings.job.num_proc;
-  const std::optional<int64_t>& min = settings.elastic.min_num_proc;
-  limits.start = static_cast<int>(start.value_or(min.value_or(1)));
-  limits.min = static_cast<int>(min.value_or(start.value_or(1)));
-  if (settings.elastic.max_num_proc.has_value())
-    limits.max = static_cast<int>(settings.elastic.max_num_proc.value_or(0));
+  const std::optional<int>& start = settings.job.num_proc;
+  const std::optional<int>& min = settings.elastic.min_num_proc;
+  limits.start = start.value_or(min.value_or(1));
+  limits.min = min.value_or(start.value_or(1));
+  limits.max = settings.elastic.max_num_proc;
   return limits;
 }
 
@@ -181,7 +180,7 @@ Result<CooldownRange> parse_cooldown_range(std::string_view text) {
 
 std::optional<int> most_restarts(const LaunchSettings& settings) {
   if (!settings.job.max_restarts.is_set) return {};
-  return static_cast<int>(settings.job.max_restarts.value);
+  return settings.job.max_restarts.value;
 }
 
 std::optional<CooldownRange> cooldown_range(const LaunchSettings& settings) {

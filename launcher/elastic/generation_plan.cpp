@@ -58,11 +58,11 @@ MembershipPlan plan_generation(const ProcessTable& table, const HostPool& pool,
   if (table.current) change.previous = *table.current;
   // A member of a generation whose ranks never met has no state.
   std::erase_if(change.previous.members, [&table](const Member& member) {
-    const auto process = static_cast<int>(member.incarnation);
+    const int process = member.incarnation;
     return table.is_live(process) && !table.has_met(process);
   });
   for (const Member& member : change.previous.members) {
-    const auto process = static_cast<int>(member.incarnation);
+    const int process = member.incarnation;
     const JobProcess& one = table.processes.at(process);
     if (!table.is_live(process))
       change.ended.insert(process);
@@ -84,10 +84,9 @@ MembershipPlan plan_generation(const ProcessTable& table, const HostPool& pool,
 
 rendezvous::Generation record_of(const Generation& generation) {
   rendezvous::Generation record;
-  record.number = static_cast<int32_t>(generation.number);
+  record.number = generation.number;
   for (const Member& member : generation.members) {
-    record.members.push_back(
-        {static_cast<int32_t>(member.incarnation), member.is_new, member.host});
+    record.members.push_back({member.incarnation, member.is_new, member.host});
   }
   return record;
 }
@@ -96,7 +95,7 @@ std::map<int, rendezvous::PlaceAnswer> answers_by_process(const Generation& gene
   std::map<int, rendezvous::PlaceAnswer> answers;
   int rank = 0;
   for (const rendezvous::PlaceAnswer& answer : answers_of(record_of(generation))) {
-    answers.emplace(static_cast<int>(generation.members[rank++].incarnation), answer);
+    answers.emplace(generation.members[rank++].incarnation, answer);
   }
   return answers;
 }

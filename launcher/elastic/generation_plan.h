@@ -15,7 +15,7 @@ namespace hvd::launcher {
 struct GenerationRules {
   int least = 1;
   std::optional<int> most;
-  int64_t number = 0;  // the next generation has this one
+  int32_t number = 0;  // the next generation has this one
 };
 
 // `takes`: whether the next generation may have this process.

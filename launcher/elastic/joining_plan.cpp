@@ -10,7 +10,7 @@ namespace hvd::launcher {
 
 bool JoiningPlan::is_prepared() const {
   return generation_ && std::ranges::all_of(generation_->members, [this](const Member& one) {
-           const auto process = static_cast<int>(one.incarnation);
+           const int process = one.incarnation;
            return table_.is_member(process) ||
                   table_.processes.at(process).phase == ProcessPhase::kAsking;
          });
@@ -20,7 +20,7 @@ std::set<int> JoiningPlan::newcomers() const {
   std::set<int> processes;
   if (!generation_) return processes;
   for (const Member& member : generation_->members) {
-    const auto process = static_cast<int>(member.incarnation);
+    const int process = member.incarnation;
     if (table_.is_live(process) && !table_.is_member(process)) processes.insert(process);
   }
   return processes;

@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 
 // Identifies one process in the life of a job. A process that is started again is another one.
-using Incarnation = int64_t;
+using Incarnation = int;
 
 // A process on a slot of its host. The slot is its local rank in the generation.
 struct Member {
@@ -27,7 +27,7 @@ struct Member {
 };
 
 struct Generation {
-  int64_t number = 0;
+  int32_t number = 0;
   std::vector<Member> members;  // by rank; the members of a host are consecutive, by slot
   SlotPlan plan;                // local and cross ranks; a host's slots are those of its members
   // Members of the previous generation that run and have no place in this one, in their order.
@@ -54,7 +54,7 @@ struct MembershipChange {
   std::vector<UsableHost> usable;  // in the order of discovery
   int min = 1;  // fewest members; -np instead of --min-np for the first generation
   std::optional<int> max;
-  int64_t number = 1;  // the next generation has this one
+  int32_t number = 1;  // the next generation has this one
   // The first number for members that are to be started.
   Incarnation next_incarnation = 1;
   // The newest generation that was complete; no members: there was none. `is_new` and `removed` are not

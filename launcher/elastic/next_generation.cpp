@@ -69,8 +69,7 @@ MembershipPlan NextGeneration::plan_in_place() {
   MembershipPlan found = plan();
   while (const auto* const generation = std::get_if<Generation>(&found)) {
     std::set<int> processes;
-    for (const Member& one : generation->members)
-      processes.insert(static_cast<int>(one.incarnation));
+    for (const Member& one : generation->members) processes.insert(one.incarnation);
     if (!start_misplaced_again(processes, *generation)) break;
     found = plan();
   }
@@ -165,7 +164,7 @@ void NextGeneration::begin(Generation generation, Time now) {
     process.generation = record.number;
   }
   for (const Member& member : table.current->removed) {
-    core_.end_process(static_cast<int>(member.incarnation));
+    core_.end_process(member.incarnation);
   }
 }
 

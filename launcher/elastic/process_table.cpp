@@ -34,7 +34,7 @@ std::vector<int> ProcessTable::members() const {
   std::vector<int> processes;
   if (!current) return processes;
   for (const Member& member : current->members) {
-    processes.push_back(static_cast<int>(member.incarnation));
+    processes.push_back(member.incarnation);
   }
   return processes;
 }
@@ -110,9 +110,9 @@ std::string ProcessTable::whose(int process) const {
 
 int ProcessTable::live_members() const {
   if (!current) return 0;
-  return static_cast<int>(std::count_if(
-      current->members.begin(), current->members.end(),
-      [this](const Member& member) { return is_live(static_cast<int>(member.incarnation)); }));
+  return static_cast<int>(
+      std::count_if(current->members.begin(), current->members.end(),
+                    [this](const Member& member) { return is_live(member.incarnation); }));
 }
 
 int ProcessTable::staying_members() const {
@@ -126,10 +126,9 @@ int ProcessTable::staying_members() const {
 
 int ProcessTable::members_of(const std::string& host) const {
   if (!current) return 0;
-  return static_cast<int>(
-      std::count_if(current->members.begin(), current->members.end(), [&](const Member& member) {
-        return member.host == host && is_live(static_cast<int>(member.incarnation));
-      }));
+  return static_cast<int>(std::count_if(
+      current->members.begin(), current->members.end(),
+      [&](const Member& member) { return member.host == host && is_live(member.incarnation); }));
 }
 
 bool ProcessTable::has_met(int process) const { return processes.at(process).generation >= 0; }

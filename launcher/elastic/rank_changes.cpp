@@ -118,7 +118,7 @@ Result<std::string> RankChanges::remove_rank(int64_t rank, const ProgramPolicy& 
         fmt::format("the job has no rank {}; its last one is {}", rank, current.size() - 1));
   }
   const Member& member = current.members[static_cast<size_t>(rank)];
-  const auto number = static_cast<int>(member.incarnation);
+  const int number = member.incarnation;
   JobProcess& process = core_.table.processes.at(number);
   if (!core_.table.is_live(number) || process.is_removed) {
     return failed_precondition(fmt::format("rank {} leaves the job already", rank));
