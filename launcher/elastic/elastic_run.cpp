@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "launcher/plan/exit_codes.h"
 
@@ -95,7 +97,7 @@ void ElasticRun::plan_newcomers(Time now) {
     if (!core_.has_gathered(may_come, now)) return;
     core_.ready_since.reset();
     core_.deadlines.plan_made();
-    core_.joining.set(next_.plan_joining(ready));
+    core_.joining.set(with_newcomers(next_.plan_joining(ready)));
   }
   for (const auto& [process, answer] : core_.joining.answer_places(now)) {
     core_.actions.answer(process, table.processes.at(process).request, answer);
@@ -107,12 +109,9 @@ void ElasticRun::plan_newcomers(Time now) {
 void ElasticRun::renew_plan() {
   while (core_.joining.generation() != nullptr) {
     const std::set<int> newcomers = core_.joining.newcomers();
-    JoiningPlan renewed(core_.table);
-    renewed.set(next_.plan_joining(newcomers));
-    const Generation* const generation = renewed.generation();
-    if (next_.start_misplaced_again(newcomers, generation ? *generation : Generation())) continue;
-    core_.joining.set(generation ? MembershipPlan(*generation) : Unchanged());
-    return;
+    std::optional<Generation> renewed = with_newcomers(next_.plan_joining(newcomers));
+    if (next_.start_misplaced_again(newcomers, renewed.value_or(Generation()))) continue;
+    return core_.joining.set(std::move(renewed));
   }
 }
 

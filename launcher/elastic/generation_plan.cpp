@@ -54,7 +54,6 @@ MembershipPlan plan_generation(const ProcessTable& table, const HostPool& pool,
   change.min = rules.least;
   change.max = rules.most;
   change.number = rules.number;
-  change.is_needed = true;
   if (table.current) change.previous = *table.current;
   // A member of a generation whose ranks never met has no state.
   std::erase_if(change.previous.members, [&table](const Member& member) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <variant>
 
 #include "launcher/elastic/generation_plan.h"
@@ -26,12 +27,6 @@ std::set<int> JoiningPlan::newcomers() const {
   return processes;
 }
 
-void JoiningPlan::set(MembershipPlan plan) {
-  generation_.reset();
-  auto* const generation = std::get_if<Generation>(&plan);
-  if (generation != nullptr && generation->has_new()) generation_ = std::move(*generation);
-}
-
 std::vector<std::pair<int, rendezvous::PlaceAnswer>> JoiningPlan::answer_places(
     Clock::time_point now) {
   std::vector<std::pair<int, rendezvous::PlaceAnswer>> answers;
@@ -48,6 +43,12 @@ std::vector<std::pair<int, rendezvous::PlaceAnswer>> JoiningPlan::answer_places(
                     .place = answer.place, .has_new_members = true, .is_provisional = true});
   }
   return answers;
+}
+
+std::optional<Generation> with_newcomers(MembershipPlan plan) {
+  auto* const generation = std::get_if<Generation>(&plan);
+  if (generation == nullptr || !generation->has_new()) return std::nullopt;
+  return std::move(*generation);
 }
 
 std::vector<int> misplaced(const ProcessTable& table, const std::set<int>& processes,

@@ -25,8 +25,7 @@ class JoiningPlan {
   bool is_prepared() const;
   // Its new processes that live and are no ranks yet.
   std::set<int> newcomers() const;
-  // Takes a plan that has new processes, or none.
-  void set(MembershipPlan plan);
+  void set(std::optional<Generation> generation) { generation_ = std::move(generation); }
   void drop() { generation_.reset(); }
   // The answers to new processes that have no place yet, which prepare from now on.
   std::vector<std::pair<int, rendezvous::PlaceAnswer>> answer_places(Clock::time_point now);
@@ -35,6 +34,9 @@ class JoiningPlan {
   ProcessTable& table_;
   std::optional<Generation> generation_;
 };
+
+// The generation of a plan that has new processes, or nothing.
+std::optional<Generation> with_newcomers(MembershipPlan plan);
 
 // Those of the processes that would get another place in this generation than hvd.init has returned, or none. A
 // program sees its place change within hvd.elastic.run only, so they must start again.

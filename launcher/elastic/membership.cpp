@@ -48,17 +48,16 @@ HostPlans order_hosts(const MembershipChange& change) {
   return hosts;
 }
 
-// Gives slots to survivors first, then to processes to be started; in both, the oldest host is first.
-void share_slots(HostPlans& hosts, int64_t places) {
+// Gives slots to survivors first, then to started processes; in both, the oldest host is first.
+void share_slots(HostPlans& hosts, int places) {
   for (HostPlan& host : hosts) {
-    const int64_t survivors = std::ssize(host.survivors);
-    host.kept = static_cast<int>(std::min({int64_t{host.usable->host.slots}, survivors, places}));
+    const auto survivors = static_cast<int>(host.survivors.size());
+    host.kept = std::min({host.usable->host.slots, survivors, places});
     host.size = host.kept;
     places -= host.kept;
   }
   for (HostPlan& host : hosts) {
-    const auto more =
-        static_cast<int>(std::min(int64_t{host.usable->host.slots - host.kept}, places));
+    const int more = std::min(host.usable->host.slots - host.kept, places);
     host.size += more;
     places -= more;
   }
@@ -95,14 +94,9 @@ class Slots {
     if (used != slots_.end()) std::swap(slots_.front(), *used);
   }
 
-  void fill(Incarnation& next) {
-    for (Slot& slot : slots_) {
-      if (!slot.incarnation) slot = {next++, true};
-    }
-  }
-
   void append_to(std::vector<Member>& members, const std::string& host) const {
     for (const Slot& slot : slots_) {
+      HVD_CHECK(slot.incarnation);
       members.push_back({.host = host,
                          .slot = static_cast<int>(&slot - slots_.data()),
                          .incarnation = *slot.incarnation,
@@ -123,22 +117,14 @@ class Slots {
 Generation generation_of(const MembershipChange& change, const HostPlans& hosts) {
   Generation generation;
   generation.number = change.number;
-  Incarnation next = change.next_incarnation;
-  std::vector<Host> filled;
   for (const HostPlan& host : hosts) {
     if (host.size == 0) continue;
     Slots slots(host.size);
     slots.place(std::span(host.survivors).first(static_cast<size_t>(host.kept)), false);
-    if (filled.empty()) slots.fill_first();
+    if (generation.members.empty()) slots.fill_first();
     slots.place(host.usable->started, true);
-    slots.fill(next);
     slots.append_to(generation.members, host.usable->host.name);
-    filled.push_back(host.usable->host);
-    filled.back().slots = host.size;
   }
-  auto plan = plan_slots(filled, std::nullopt);
-  HVD_CHECK(plan.ok());
-  generation.plan = *std::move(plan);
   std::set<Incarnation> staying;
   for (const Member& member : generation.members) staying.insert(member.incarnation);
   for (const Member& member : change.previous.members) {
@@ -146,12 +132,6 @@ Generation generation_of(const MembershipChange& change, const HostPlans& hosts)
     generation.removed.push_back(member);
   }
   return generation;
-}
-
-bool is_same_assignment(const Generation& one, const Generation& other) {
-  return std::ranges::equal(one.members, other.members, [](const Member& a, const Member& b) {
-    return a.host == b.host && a.slot == b.slot && a.incarnation == b.incarnation;
-  });
 }
 
 }  // namespace
@@ -164,17 +144,13 @@ MembershipPlan plan_membership(const MembershipChange& change) {
       change.previous.members, [&](const Member& member) { return is_survivor(change, member); });
   if (had_members && !has_state) return NoSurvivor{};
   HostPlans hosts = order_hosts(change);
-  int64_t slots = 0;
+  int slots = 0;
   for (const HostPlan& host : hosts) slots += host.usable->host.slots;
-  if (slots < change.min || slots == 0) return TooFew{static_cast<int>(slots), change.min};
+  if (slots < change.min || slots == 0) return TooFew{slots, change.min};
   // The hosts may come back that have the survivors only while there are too few slots.
   if (had_members && hosts.front().survivors.empty()) return NoSurvivor{};
-  share_slots(hosts, std::min(slots, int64_t{change.max.value_or(kMaxSlots)}));
-  Generation next = generation_of(change, hosts);
-  if (had_members && !change.is_needed && is_same_assignment(next, change.previous)) {
-    return Unchanged{};
-  }
-  return next;
+  share_slots(hosts, std::min(slots, change.max.value_or(slots)));
+  return generation_of(change, hosts);
 }
 
 }  // namespace hvd::launcher

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "launcher/plan/hosts.h"
-#include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {
 
@@ -29,7 +28,6 @@ struct Member {
 struct Generation {
   int32_t number = 0;
   std::vector<Member> members;  // by rank; the members of a host are consecutive, by slot
-  SlotPlan plan;                // local and cross ranks; a host's slots are those of its members
   // Members of the previous generation that run and have no place in this one, in their order.
   std::vector<Member> removed;
 
@@ -45,9 +43,9 @@ struct StartedProcess {
 
 // A host on which ranks may run: discovered, reachable, and not excluded after a failure.
 struct UsableHost {
-  Host host;  // has as many slots as the generation may have members there
-  // Used for free slots, in this order, before new incarnations are made.
-  std::vector<StartedProcess> started = {};
+  // Has as many slots as the generation may have members there: at most the surviving members and `started`.
+  Host host;
+  std::vector<StartedProcess> started = {};  // for the slots of the others, in this order
 };
 
 struct MembershipChange {
@@ -55,15 +53,11 @@ struct MembershipChange {
   int min = 1;  // fewest members; -np instead of --min-np for the first generation
   std::optional<int> max;
   int32_t number = 1;  // the next generation has this one
-  // The first number for members that are to be started.
-  Incarnation next_incarnation = 1;
   // The newest generation that was complete; no members: there was none. `is_new` and `removed` are not
   // read.
   Generation previous;
   std::set<Incarnation> ended;    // members of `previous` that run no more
   std::set<Incarnation> leaving;  // members of `previous` that run, and must have no place
-  // Members wait for a new generation, as after a failed collective: the same members are one, too.
-  bool is_needed = false;
 };
 
 // The job pauses: there are not enough slots.
@@ -76,16 +70,12 @@ struct TooFew {
 struct NoSurvivor {
   friend bool operator==(const NoSurvivor&, const NoSurvivor&) = default;
 };
-// The members and their ranks stay as they are.
-struct Unchanged {
-  friend bool operator==(const Unchanged&, const Unchanged&) = default;
-};
 
-using MembershipPlan = std::variant<Generation, Unchanged, TooFew, NoSurvivor>;
+using MembershipPlan = std::variant<Generation, TooFew, NoSurvivor>;
 
 // The rules:
 // - Hosts keep their order. A host without a surviving process is appended, in the order of discovery.
-// - Survivors come first: a process is never ended for one that would be started. Above `max` the last
+// - Survivors come first: a process is never ended for one that was no member. Above `max` the last
 //   slots of the newest hosts are left empty.
 // - A survivor keeps its slot as long as its host has that many members, else it takes a free one. When
 //   a host has fewer slots, its highest slots go first.
