@@ -6,7 +6,7 @@
 #include "base/limits/last_resort.h"
 #include "base/log/log.h"
 #include "base/log/log_format.h"
-#include "base/standard_streams.h"
+#include "base/process/standard_streams.h"
 #include "launcher/attempts.h"
 #include "launcher/check/bug_report.h"
 #include "launcher/check/init.h"

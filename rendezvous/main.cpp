@@ -8,8 +8,8 @@
 
 #include "base/limits/last_resort.h"
 #include "base/log/log.h"
+#include "base/process/standard_streams.h"
 #include "base/secrets/token_file.h"
-#include "base/standard_streams.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "rendezvous/etcd/etcd_store.h"
