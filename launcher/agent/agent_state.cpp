@@ -1,26 +1,18 @@
 #include "launcher/agent/agent_state.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "base/check.h"
+#include "base/moves.h"
 
 namespace hvd::launcher {
 
-namespace {
-
-using enum AgentState;
-
-constexpr std::pair<AgentState, AgentState> kMoves[] = {
-    {kIdle, kPrepared},    {kPrepared, kRunning}, {kRunning, kLeaving}, {kIdle, kEnding},
-    {kPrepared, kEnding},  {kRunning, kEnding},   {kLeaving, kEnding},  {kEnding, kKilling},
-    {kRunning, kFinished}, {kLeaving, kFinished}, {kEnding, kFinished}, {kKilling, kFinished},
-};
-
-}  // namespace
-
 bool may_move(AgentState from, AgentState to) {
-  return std::ranges::find(kMoves, std::pair(from, to)) != std::end(kMoves);
+  using enum AgentState;
+  static constexpr Move<AgentState> kMoves[] = {
+      {{kIdle}, kPrepared},   {{kPrepared}, kRunning},
+      {{kRunning}, kLeaving}, {{kIdle, kPrepared, kRunning, kLeaving}, kEnding},
+      {{kEnding}, kKilling},  {{kRunning, kLeaving, kEnding, kKilling}, kFinished},
+  };
+  return is_legal(kMoves, from, to);
 }
 
 void AgentStateMachine::move(AgentState to, Deadline deadline) {

@@ -6,6 +6,8 @@
 //   kAssumed, kAsking, kElastic, kFinishing ──> kOver
 #pragma once
 
+#include "base/moves.h"
+
 namespace hvd::launcher {
 
 enum class JobStage {
@@ -17,22 +19,16 @@ enum class JobStage {
   kOver,       // the job ends, or starts again
 };
 
-constexpr bool may_follow(JobStage stage, JobStage next) {
-  switch (stage) {
-    case JobStage::kUnknown:
-      return next == JobStage::kAssumed || next == JobStage::kAsking;
-    case JobStage::kAssumed:
-      return next == JobStage::kAsking || next == JobStage::kFinishing || next == JobStage::kOver;
-    case JobStage::kAsking:
-      return next == JobStage::kElastic || next == JobStage::kFinishing || next == JobStage::kOver;
-    case JobStage::kElastic:
-      return next == JobStage::kFinishing || next == JobStage::kOver;
-    case JobStage::kFinishing:
-      return next == JobStage::kOver;
-    case JobStage::kOver:
-      return false;
-  }
-  return false;
+inline bool may_follow(JobStage stage, JobStage next) {
+  using enum JobStage;
+  static constexpr Move<JobStage> kMoves[] = {
+      {{kUnknown}, kAssumed},
+      {{kUnknown, kAssumed}, kAsking},
+      {{kAsking}, kElastic},
+      {{kAssumed, kAsking, kElastic}, kFinishing},
+      {{kAssumed, kAsking, kElastic, kFinishing}, kOver},
+  };
+  return is_legal(kMoves, stage, next);
 }
 
 }  // namespace hvd::launcher

@@ -1,111 +1,54 @@
 #include "launcher/hosts/host_run.h"
 
+#include <iterator>
 #include <utility>
 
 #include "base/check.h"
+#include "base/moves.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
-namespace {
 
-constexpr HostMove kHostMoves[] = {
-    {HostState::kPlanned, HostCause::kReach, HostState::kConnecting},
-    {HostState::kConnecting, HostCause::kConnected, HostState::kPreparing},
-    {HostState::kPreparing, HostCause::kPrepared, HostState::kHeld},
-    {HostState::kHeld, HostCause::kOrder, HostState::kStarting},
-    {HostState::kStarting, HostCause::kStarted, HostState::kRunning},
-    {HostState::kStarting, HostCause::kLeave, HostState::kLeaving},
-    {HostState::kRunning, HostCause::kLeave, HostState::kLeaving},
-    {HostState::kConnecting, HostCause::kEnd, HostState::kEnding},
-    {HostState::kPreparing, HostCause::kEnd, HostState::kEnding},
-    {HostState::kHeld, HostCause::kEnd, HostState::kEnding},
-    {HostState::kStarting, HostCause::kEnd, HostState::kEnding},
-    {HostState::kRunning, HostCause::kEnd, HostState::kEnding},
-    {HostState::kLeaving, HostCause::kEnd, HostState::kEnding},
-    {HostState::kEnding, HostCause::kEnd, HostState::kEnding},
-    {HostState::kPreparing, HostCause::kAgentEnds, HostState::kEnding},
-    {HostState::kHeld, HostCause::kAgentEnds, HostState::kEnding},
-    {HostState::kStarting, HostCause::kAgentEnds, HostState::kEnding},
-    {HostState::kRunning, HostCause::kAgentEnds, HostState::kEnding},
-    {HostState::kLeaving, HostCause::kAgentEnds, HostState::kEnding},
-    {HostState::kHeld, HostCause::kFinished, HostState::kDone},
-    {HostState::kStarting, HostCause::kFinished, HostState::kDone},
-    {HostState::kRunning, HostCause::kFinished, HostState::kDone},
-    {HostState::kLeaving, HostCause::kFinished, HostState::kDone},
-    {HostState::kEnding, HostCause::kFinished, HostState::kDone},
-    {HostState::kConnecting, HostCause::kDrop, HostState::kDone},
-    {HostState::kPreparing, HostCause::kDrop, HostState::kDone},
-    {HostState::kHeld, HostCause::kDrop, HostState::kDone},
-    {HostState::kEnding, HostCause::kDrop, HostState::kDone},
-    {HostState::kConnecting, HostCause::kLost, HostState::kLost},
-    {HostState::kPreparing, HostCause::kLost, HostState::kLost},
-    {HostState::kHeld, HostCause::kLost, HostState::kLost},
-    {HostState::kStarting, HostCause::kLost, HostState::kLost},
-    {HostState::kRunning, HostCause::kLost, HostState::kLost},
-    {HostState::kLeaving, HostCause::kLost, HostState::kLost},
-    {HostState::kEnding, HostCause::kLost, HostState::kLost},
-};
-
-}  // namespace
-
-std::span<const HostMove> host_moves() { return kHostMoves; }
+bool may_move(HostState from, HostState to, HostCause cause) {
+  using S = HostState;
+  using C = HostCause;
+  static constexpr StateSet<S> kReached = {S::kConnecting, S::kPreparing, S::kHeld,  S::kStarting,
+                                           S::kRunning,    S::kLeaving,   S::kEnding};
+  static constexpr Move<S, C> kMoves[] = {
+      {{S::kPlanned}, S::kConnecting, C::kReach},
+      {{S::kConnecting}, S::kPreparing, C::kConnected},
+      {{S::kPreparing}, S::kHeld, C::kPrepared},
+      {{S::kHeld}, S::kStarting, C::kOrder},
+      {{S::kStarting}, S::kRunning, C::kStarted},
+      {{S::kStarting, S::kRunning}, S::kLeaving, C::kLeave},
+      {kReached, S::kEnding, C::kEnd},
+      {{S::kPreparing, S::kHeld, S::kStarting, S::kRunning, S::kLeaving},
+       S::kEnding,
+       C::kAgentEnds},
+      {{S::kHeld, S::kStarting, S::kRunning, S::kLeaving, S::kEnding}, S::kDone, C::kFinished},
+      {{S::kConnecting, S::kPreparing, S::kHeld, S::kEnding}, S::kDone, C::kDrop},
+      {kReached, S::kLost, C::kLost},
+  };
+  return is_legal(kMoves, from, to, cause);
+}
 
 std::string_view to_string(HostState state) {
-  switch (state) {
-    case HostState::kPlanned:
-      return "planned";
-    case HostState::kConnecting:
-      return "connecting";
-    case HostState::kPreparing:
-      return "preparing";
-    case HostState::kHeld:
-      return "held";
-    case HostState::kStarting:
-      return "starting";
-    case HostState::kRunning:
-      return "running";
-    case HostState::kLeaving:
-      return "leaving";
-    case HostState::kEnding:
-      return "ending";
-    case HostState::kDone:
-      return "done";
-    case HostState::kLost:
-      return "lost";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"planned", "connecting", "preparing", "held", "starting",
+                                         "running", "leaving",    "ending",    "done", "lost"};
+  static_assert(std::size(kNames) == static_cast<size_t>(HostState::kLost) + 1);
+  return kNames[static_cast<size_t>(state)];
 }
 
 std::string_view to_string(HostCause cause) {
-  switch (cause) {
-    case HostCause::kReach:
-      return "reach";
-    case HostCause::kConnected:
-      return "connected";
-    case HostCause::kPrepared:
-      return "prepared";
-    case HostCause::kOrder:
-      return "order";
-    case HostCause::kStarted:
-      return "started";
-    case HostCause::kLeave:
-      return "leave";
-    case HostCause::kEnd:
-      return "end";
-    case HostCause::kAgentEnds:
-      return "agent_ends";
-    case HostCause::kFinished:
-      return "finished";
-    case HostCause::kDrop:
-      return "drop";
-    case HostCause::kLost:
-      return "lost";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"reach",    "connected", "prepared", "order",
+                                         "started",  "leave",     "end",      "agent_ends",
+                                         "finished", "drop",      "lost"};
+  static_assert(std::size(kNames) == static_cast<size_t>(HostCause::kLost) + 1);
+  return kNames[static_cast<size_t>(cause)];
 }
 
 void HostRun::to(HostState next, HostCause cause, Deadline deadline) {
-  if (!is_legal(host_moves(), {state_, cause, next})) {
+  if (!may_move(state_, next, cause)) {
     const std::string move = cat("host ", name(), ": ", to_string(state_), " -> ", to_string(next),
                                  " (", to_string(cause), ")");
     check_failed(__FILE__, __LINE__, move.c_str());

@@ -39,7 +39,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/hosts/moves.h"
 #include "launcher/hosts/rank_run.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/plan/hosts.h"
@@ -73,9 +72,9 @@ enum class HostCause : uint8_t {
   kDrop,
   kLost
 };
-using HostMove = Move<HostState, HostCause>;
 
-std::span<const HostMove> host_moves();
+// Whether the drawing has this move.
+bool may_move(HostState from, HostState to, HostCause cause);
 std::string_view to_string(HostState state);  // "planned", "connecting", ...
 std::string_view to_string(HostCause cause);
 
@@ -105,7 +104,7 @@ class HostRun {
   // The agent has started the ranks. They may have ended since.
   bool has_started() const { return furthest_ >= HostState::kRunning; }
 
-  // A move that host_moves() does not have ends the launcher.
+  // A move that is not in the drawing ends the launcher.
   void to(HostState next, HostCause cause, Deadline deadline = Deadline::never());
   // Moves if the host is in the state `from`; its end may have been ordered since.
   void advance(HostState from, HostState next, HostCause cause,

@@ -22,11 +22,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
-#include "launcher/hosts/moves.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/protocol/host_job.h"
 
@@ -45,9 +43,9 @@ enum class RankState : uint8_t {
   kKilled
 };
 enum class RankCause : uint8_t { kOrder, kStarted, kInit, kMet, kEnd, kExit, kKill };
-using RankMove = Move<RankState, RankCause>;
 
-std::span<const RankMove> rank_moves();
+// Whether the drawing has this move.
+bool may_move(RankState from, RankState to, RankCause cause);
 std::string_view to_string(RankState state);  // "planned", "in_init", ...
 std::string_view to_string(RankCause cause);
 
@@ -69,7 +67,7 @@ class RankRun {
     return state_ == RankState::kEnded && exit_.code == 0 && exit_.signal == 0;
   }
 
-  // A move that rank_moves() does not have ends the launcher.
+  // A move that is not in the drawing ends the launcher.
   void to(RankState next, RankCause cause);
   // Moves if the rank is in the state `from`.
   void advance(RankState from, RankState next, RankCause cause) {

@@ -1,0 +1,44 @@
+// A table of the legal moves between the states of an object, against which the object checks each move. Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <type_traits>
+#include <variant>
+
+namespace hvd {
+
+// Some states of an enum with at most 32.
+template <typename State>
+class StateSet {
+ public:
+  constexpr StateSet(std::initializer_list<State> states) {
+    for (const State state : states) bits_ |= bit(state);
+  }
+  constexpr bool contains(State state) const { return (bits_ & bit(state)) != 0; }
+
+ private:
+  static constexpr uint32_t bit(State state) { return uint32_t{1} << static_cast<unsigned>(state); }
+  uint32_t bits_ = 0;
+};
+
+// A row of the table: the move is legal from each of these states. In some tables a move has a cause.
+template <typename State, typename Cause = std::monostate>
+struct Move {
+  StateSet<State> from;
+  State to;
+  Cause cause = {};
+};
+
+template <typename State, typename Cause, size_t kSize>
+constexpr bool is_legal(const Move<State, Cause> (&table)[kSize], State from, State to,
+                        std::type_identity_t<Cause> cause = {}) {
+  return std::any_of(std::begin(table), std::end(table), [&](const Move<State, Cause>& move) {
+    return move.from.contains(from) && move.to == to && move.cause == cause;
+  });
+}
+
+}  // namespace hvd
