@@ -6,6 +6,7 @@
 #include "base/log/log.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/protocol/framed.h"
 #include "net/frame.h"
 #include "net/socket_address.h"
 
@@ -54,12 +55,6 @@ void RefusedCallers::report(const std::string& why) {
                                   : cat(why,
                                         "; later refusals are not reported; give --listen an "
                                         "address that only hosts of the job reach"));
-}
-
-Bytes framed(const Message& message) {
-  net::FrameWriter writer;
-  writer.put({}, encode(message), net::Urgency::kControl);
-  return writer.take(1);
 }
 
 net::Task<Result<Message>> read_message(Duplex& duplex) {

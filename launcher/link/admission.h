@@ -38,9 +38,6 @@ class RefusedCallers {
   int count_ = 0;
 };
 
-// Frames a message for an agent that runs no job yet.
-Bytes framed(const Message& message);
-
 // TLS for the port at which agents join: by the token, and also by the certificate in this PEM file,
 // unless it is empty. Logs the agents that do not hold the token, and altered links.
 Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& certificate,

@@ -5,6 +5,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
+#include "launcher/protocol/framed.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/token_proof.h"
 #include "net/descriptor_share.h"

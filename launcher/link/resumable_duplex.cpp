@@ -8,6 +8,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/link/admission.h"
+#include "launcher/protocol/framed.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/protocol/resumable_stream.h"
 #include "net/notification.h"

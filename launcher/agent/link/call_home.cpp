@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/agent/link/link.h"
+#include "launcher/protocol/framed.h"
 #include "launcher/protocol/protocol.h"
 #include "net/endpoint.h"
 #include "net/frame.h"
@@ -94,11 +95,7 @@ class Wire {
     return send_raw(cipher_->take_output());
   }
 
-  Status send(const Message& message) {
-    net::FrameWriter writer;
-    writer.put({}, encode(message), net::Urgency::kControl);
-    return send(writer.take(1));
-  }
+  Status send(const Message& message) { return send(framed(message)); }
 
   // Reads single bytes, so that the bytes after a message stay in the socket.
   Result<std::byte> receive_byte() {

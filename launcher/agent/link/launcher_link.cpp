@@ -11,6 +11,7 @@
 
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/protocol/framed.h"
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {
@@ -240,9 +241,7 @@ void LauncherLink::offer(Link connection, const Nonce& challenge, UniqueFd lifet
   offered_->challenge = challenge;
   offered_->offer = stream_.offer(challenge, own);
   offered_->lifetime_fd = std::move(lifetime_fd);
-  net::FrameWriter writer;
-  writer.put({}, encode(offered_->offer), net::Urgency::kControl);
-  Bytes frame = writer.take(1);
+  Bytes frame = framed(offered_->offer);
   Link& link = offered_->connection;
   if (link.cipher) {
     const Status status = link.cipher->write(frame);

@@ -13,7 +13,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/agent/link/accepting.h"
-#include "net/frame.h"
+#include "launcher/protocol/framed.h"
 #include "net/packet_socket.h"
 
 namespace hvd::launcher {
@@ -89,9 +89,7 @@ int hand_over(const Reattach& order) {
   }
   // On other errors, such as a lack of descriptors, the launcher tries again.
   if (status.code() == Code::kNotFound) {
-    net::FrameWriter writer;
-    writer.put({}, encode(Failed{"the agent there has ended"}), net::Urgency::kControl);
-    const Bytes frame = writer.take(1);
+    const Bytes frame = framed(Failed{"the agent there has ended"});
     (void)!::write(STDOUT_FILENO, frame.data(), frame.size());
   }
   if (!status.ok()) return 1;

@@ -1,0 +1,16 @@
+// A message as a frame by itself, on a connection that has no queue of frames. Pure.
+#pragma once
+
+#include "base/bytes.h"
+#include "launcher/protocol/protocol.h"
+#include "net/frame.h"
+
+namespace hvd::launcher {
+
+inline Bytes framed(const Message& message) {
+  net::FrameWriter writer;
+  writer.put({}, encode(message), net::Urgency::kControl);
+  return writer.take(1);
+}
+
+}  // namespace hvd::launcher
