@@ -8,13 +8,10 @@
 #include "base/text.h"
 #include "launcher/allocation/host_choice.h"
 #include "launcher/job/host_jobs.h"
-#include "launcher/job/preflight.h"
-#include "launcher/link/session_spawner.h"
+#include "launcher/job/host_startup.h"
 #include "launcher/output/verbose.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/protocol/host_job.h"
-#include "launcher/spawn/local.h"
-#include "launcher/spawn/ssh/remote_spawner.h"
 #include "rendezvous/server/thrown.h"
 
 namespace hvd::launcher {
@@ -68,42 +65,27 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   for (Host& host : hosts) host.slots = 1;
   HVD_ASSIGN_OR_RETURN(const Options job, counting_job(options));
   HVD_ASSIGN_OR_RETURN(SlotPlan plan, plan_slots(hosts, std::nullopt));
-  // These outlive the links in the table.
   net::asio::io_context loop(1);
-  LocalSpawner local(job.settings.environment.no_env);
-  RemoteSpawner remote;
-  SessionSpawner local_sessions(local, SessionSpawner::Return::kNever);
-  SessionSpawner remote_sessions(remote, SessionSpawner::Return::kBySpawner);
   HostTable table(std::move(plan));
   const JobIdentity identity = random_job();
   HostJobs host_jobs(job, table.plan(), 0, identity);
   HVD_RETURN_IF_ERROR(host_jobs.read());
-  std::vector<HostStart> starts;
-  for (HostRun& host : table.hosts()) {
-    host.set_events(std::make_unique<NoEvents>());
-    HostStart start;
-    start.host = &host;
-    start.target = host_jobs.target_of(host.host());
-    start.make_job = [&host_jobs, number = host.number()](bool is_local) {
-      return host_jobs.job_of(number, is_local);
-    };
-    starts.push_back(std::move(start));
-  }
-  Preflight preflight(loop.get_executor(), local_sessions, remote_sessions);
+  for (HostRun& host : table.hosts()) host.set_events(std::make_unique<NoEvents>());
+  HostStartup startup(loop, job, table, host_jobs, nullptr);
   std::vector<Status> errors;
-  net::asio::co_spawn(loop, preflight.run(std::move(starts), job.settings.job.start_timeout.value),
+  net::asio::co_spawn(loop, startup.reach(),
                       [&](std::exception_ptr thrown, std::vector<Status> found) {
                         errors = std::move(found);
                         if (thrown) errors.push_back(rendezvous::status_of(thrown, "cancelled"));
                         loop.stop();
                       });
   loop.run();
-  if (!errors.empty()) return errors.front();
   std::vector<int> counts;
   for (HostRun& host : table.hosts()) {
-    counts.push_back(count_of(*host.link(), options.settings.hosts.slots_by));
-    host.close();
+    if (errors.empty()) counts.push_back(count_of(*host.link(), options.settings.hosts.slots_by));
+    host.release();  // its link refers to the spawners of `startup`
   }
+  if (!errors.empty()) return errors.front();
   return counts;
 }
 

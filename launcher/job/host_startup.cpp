@@ -36,6 +36,12 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, Ho
       preflight_(loop.get_executor(), local_sessions_,
                  join_queue ? local_sessions_ : remote_sessions_) {}
 
+net::Task<std::vector<Status>> HostStartup::reach() {
+  std::vector<HostStart> starts;
+  for (HostRun& host : hosts_.hosts()) starts.push_back(start_of(host));
+  co_return co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
+}
+
 net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
   if (join_queue_) {
     join_queue_->on_return(
@@ -43,12 +49,9 @@ net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
           return local_sessions_.resume(connection, offer, challenge);
         });
   }
-  std::vector<HostStart> starts;
-  for (HostRun& host : hosts_.hosts()) starts.push_back(start_of(host));
   net::asio::co_spawn(loop_, show_progress(output), net::asio::detached);
   Outcome outcome;
-  outcome.errors =
-      co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
+  outcome.errors = co_await reach();
   progress_.cancel();
   output.show_status("");
   if (is_cancelled_ || !outcome.errors.empty()) co_return outcome;

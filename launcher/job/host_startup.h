@@ -1,6 +1,6 @@
-// Starts the agents of all hosts before any rank starts, shows the progress of each host, and compares
-// the agents' reports. Owns the spawners and the preflight; starts no rank. JobLaunch owns and calls it.
-// Lives on the launch's loop, and outlives the links of the hosts.
+// Starts the agents of all hosts before any rank starts, shows the progress of each host, and compares the agents'
+// reports. Owns the spawners and the preflight; starts no rank. JobLaunch owns and calls it, and also the count of
+// devices. Lives on the launch's loop, and outlives the links of the hosts.
 #pragma once
 
 #include <string>
@@ -24,12 +24,14 @@ class HostStartup {
   HostStartup(net::asio::io_context& loop, const Options& options, HostTable& hosts,
               HostJobs& host_jobs, JoinQueue* join_queue);
 
+  // Brings the agents of all hosts up, until they are held. Returns the errors, as Preflight::run().
+  net::Task<std::vector<Status>> reach();
   struct Outcome {
     std::vector<Status> errors;
     std::vector<std::string> warnings;  // hosts that reach no address of rank 0's host
   };
-  // Call once. After it all hosts are held and have their start orders, unless there is an error or cancel() was
-  // called. `output` shows the progress.
+  // Reaches all hosts, and shows the progress on `output`. Call once. After it all hosts are held and have their start
+  // orders, unless there is an error or cancel() was called.
   net::Task<Outcome> run(JobOutput& output);
   // After run(): brings one more host up, until it is held.
   net::Task<Status> add(HostRun& host);
