@@ -51,7 +51,7 @@ std::string scheduler_ended(const Environment& environment) {
     return cat(name, " has sent SIGTERM to every process of its job ", printable(job),
                " there, as when the job is cancelled or has reached its time limit");
   }
-  return "every process of the job there has got SIGTERM, as from a scheduler or service manager";
+  return "every process of the job there got SIGTERM, as a scheduler or service manager sends it";
 }
 
 }  // namespace
@@ -175,7 +175,7 @@ void Agent::watch_over() {
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
   if (ranks_.is_starting() && !state_.is_ending()) conclude_start(ranks_.start_more());
   if (lease_.deadline().passed()) {
-    fail(cat("the launcher gave no sign of life for ", lease_.seconds(), " s"));
+    fail(cat("the launcher sent nothing for ", lease_.seconds(), " s"));
   }
   on_state_deadline();
   finish_when_over();
@@ -368,7 +368,7 @@ void Agent::handle(const net::Frame& frame) {
   if (state_.now() != AgentState::kIdle && (header.job != job_.job || header.host != job_.host ||
                                             header.generation != job_.generation)) {
     return fail(cat("a frame for job ", header.job, ", generation ", header.generation, ", host ",
-                    header.host, " came to the agent of another"));
+                    header.host, " arrived at the agent of another one"));
   }
   renew_lease();
   if (header.type == net::FrameType::kControl) {
@@ -389,7 +389,7 @@ void Agent::handle(const net::Frame& frame) {
   } else if (header.type == net::FrameType::kCredit) {
     status = ranks_.grant(header.stream, header.credit);
   } else {
-    status = internal_error("the launcher sent a frame that no rank's output takes");
+    status = internal_error("the launcher sent a frame that is not for the output of a rank");
   }
   if (!status.ok()) fail(status.message());
 }
@@ -470,9 +470,9 @@ void Agent::execute(const Prepare& order) {
   renew_lease();
   if (!sees_its_processes()) {
     return outbox_.put(Prepared{
-        failed_precondition("/proc is missing there, or is that of another PID namespace, and the "
-                            "agent finds the processes of a job in it to end them; mount it: "
-                            "mount -t proc proc /proc"),
+        failed_precondition(
+            "/proc is missing there, or belongs to another PID namespace; the agent needs it to "
+            "find and end the processes of a job; mount it: mount -t proc proc /proc"),
         {},
         {}});
   }
@@ -532,7 +532,7 @@ Status Agent::open_listeners(uint32_t store_credit) {
                                         value_of(job_.environment, "HOROVOD_NETWORK_INTERFACES")));
   if (job_.hosts > 1 && !interfaces_.allows_all() && interface_names(interfaces_).empty()) {
     return invalid_argument(
-        cat("--network-interfaces leaves none of the interfaces here: ", interface_names({})));
+        cat("--network-interfaces selects none of the interfaces here: ", interface_names({})));
   }
   if (job_.insecure_compat) HVD_RETURN_IF_ERROR(store_.listen_on_loopback(ports_));
   return reserve_master_port();

@@ -52,7 +52,7 @@ constexpr std::array kCommands = {
         "remove", "[PID] HOST|RANK", "Take a host or a rank out of a job.",
         "The job is an elastic one. The ranks of the host, or the rank of this number, leave at "
         "the next commit, and nothing is lost. Their slots stay empty until horovodrun resize "
-        "needs them, or until the discovery script drops the host and names it anew; with "
+        "needs them, or until the discovery script drops the host and names it again; with "
         "--listen, "
         "until another agent joins there. PID is the process id of the launcher, needed where "
         "several jobs run.\n",

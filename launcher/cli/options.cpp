@@ -219,7 +219,7 @@ Status check_rows(const LaunchSettings& settings, const CommandLine& line) {
 // Flags of which a job has one.
 Status check_exclusive(const LaunchSettings& settings) {
   if (settings.hosts.list.has_value() && settings.hosts.hostfile.has_value()) {
-    return invalid_argument("-H and -hostfile both say where to run; give one of them");
+    return invalid_argument("-H and -hostfile both name the hosts; use only one of them");
   }
   if (settings.launchers.gloo + settings.launchers.mpi + settings.launchers.jsrun > 1) {
     return invalid_argument(

@@ -15,7 +15,7 @@ const char* further_slots(HostSource hosts) {
     case HostSource::kJoining:
       return "agents that join";
     case HostSource::kScript:
-      return "further hosts of the discovery script";
+      return "more hosts from the discovery script";
     case HostSource::kNamed:
       break;
   }
@@ -68,7 +68,7 @@ std::string Capacity::awaited_hosts(Clock::time_point now) const {
     if (is_starting) {
       places.push_back(cat("host ", host.name, " (starting)"));
     } else if (when > now && table_.live_processes(host.name) < host.slots) {
-      places.push_back(cat("host ", host.name, " (again in ",
+      places.push_back(cat("host ", host.name, " (tried again in ",
                            std::chrono::ceil<std::chrono::seconds>(when - now).count(), " s)"));
     }
   }
@@ -107,13 +107,12 @@ Status Capacity::may_remove(const std::string& host, int slots, const std::strin
     left += other.name == host ? std::min(all, slots) : all;
   }
   if (left < limits_.least) {
-    return failed_precondition(cat("without ", what, " the hosts of the job have slots for ",
+    return failed_precondition(cat("without ", what, ", the hosts of the job have slots for ",
                                    count_of_ranks(left), ", and the job needs at least ",
                                    limits_.least));
   }
   if (has_state_without(slots > 0 ? "" : host)) return {};
-  return failed_precondition(
-      cat("without ", what, " no rank is left that has the state of the training"));
+  return failed_precondition(cat("without ", what, ", no remaining rank has the training state"));
 }
 
 }  // namespace hvd::launcher

@@ -18,11 +18,13 @@ bool ChangeNotice::set(int32_t updates, Clock::time_point now) {
 
 std::optional<std::string> ChangeNotice::reminder(Clock::time_point now) {
   if (!reminder_.is_due(now)) return std::nullopt;
-  return cat("the next generation waits for a commit of the ranks (",
+  return cat("the next generation has waited ",
+             std::chrono::round<std::chrono::seconds>(now - since_).count(),
+             " s for a commit of the ranks (",
              updates_ == rendezvous::kHostsAdded     ? "new ranks are ready"
              : updates_ == rendezvous::kHostsRemoved ? "ranks are to leave"
                                                      : "new ranks are ready, others are to leave",
-             "), since ", std::chrono::round<std::chrono::seconds>(now - since_).count(), " s");
+             ")");
 }
 
 std::string ChangeNotice::cause() const {
@@ -31,7 +33,7 @@ std::string ChangeNotice::cause() const {
   return is_growth && is_loss ? "new ranks were ready, and others left"
          : is_growth          ? "new ranks were ready"
          : is_loss            ? "ranks left"
-                              : "the ranks asked for it, after an error of theirs";
+                              : "the ranks asked for it after an error";
 }
 
 }  // namespace hvd::launcher

@@ -109,7 +109,7 @@ Deadlines::Finding Deadlines::slow(Time now) {
     reminder.start(process.since + Reminder::kInterval);
     if (reminder.is_due(now)) {
       finding.reminders.push_back(cat(silence, in_seconds(now - process.since),
-                                      " s of its start; it is ended after ", in_seconds(limit),
+                                      " s of its start; it will be ended after ", in_seconds(limit),
                                       " s"));
     }
     finding.next = std::min({finding.next, end, reminder.next()});
@@ -163,15 +163,16 @@ Deadlines::Finding Deadlines::unaware(Time now, const std::string& failure) {
   const Time end = *lost_since_ + duration_of(limits_.pause_seconds);
   if (now >= end) {
     finding.end =
-        cat(join(names, ", "), names.size() == 1 ? " has" : " have",
-            " called nothing of Horovod within ", limits_.pause_seconds,
-            " s of that (--elastic-timeout); horovodrun stack shows where such ranks are");
+        cat(join(names, ", "), names.size() == 1 ? " has" : " have", " not called Horovod within ",
+            limits_.pause_seconds,
+            " s of that (--elastic-timeout); horovodrun stack shows where these ranks are");
     return finding;
   }
   if (unaware_.is_due(now)) {
-    finding.reminders.push_back(cat("the next generation waits until ", join(names, ", "),
-                                    names.size() == 1 ? " notices" : " notice",
-                                    " at an operation of Horovod that ", failure));
+    finding.reminders.push_back(cat(
+        "the next generation waits until ", join(names, ", "),
+        names.size() == 1 ? " calls Horovod and notices that " : " call Horovod and notice that ",
+        failure));
   }
   finding.next = std::min(end, unaware_.next());
   return finding;

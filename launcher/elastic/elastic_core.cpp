@@ -158,7 +158,7 @@ std::string ElasticCore::exclude(const std::string& name, Time now) {
 std::string ElasticCore::start_another_later(const std::string& name, Time now) {
   const auto wait = pool.retry_later(name, seconds(5), seconds(300), now);
   if (limits.hosts_join()) return "the job goes on without it";
-  return fmt::format("the job goes on without it, and starts another one there in {} s",
+  return fmt::format("the job goes on without it, and starts another process there in {} s",
                      wait.count());
 }
 

@@ -34,20 +34,21 @@ Status check_numbers(const LaunchSettings& settings, const Names& name_of) {
   const bool has_min = settings.elastic.min_num_proc.has_value();
   if (!has_start && !has_min) {
     return invalid_argument(
-        cat("an elastic job needs the number of ranks with which it starts; add -np N to ",
+        cat("an elastic job needs the number of ranks to start with; add -np N to ",
             name_of("host_discovery_script")));
   }
   const RankLimits limits = rank_limits(settings);
   if (limits.min > limits.start) {
-    return invalid_argument(
-        cat(name_of("min_num_proc"), " ", limits.min, " is more than ", name_of("num_proc"), " ",
-            limits.start, ", with which the job starts; lower it, or raise ", name_of("num_proc")));
+    return invalid_argument(cat(name_of("min_num_proc"), " ", limits.min, " is greater than ",
+                                name_of("num_proc"), " ", limits.start,
+                                ", the number of ranks to start with; lower it, or raise ",
+                                name_of("num_proc")));
   }
   if (limits.max && *limits.max < limits.start) {
     const std::string start = name_of(has_start ? "num_proc" : "min_num_proc");
     return invalid_argument(cat(name_of("max_num_proc"), " ", *limits.max, " is less than ", start,
                                 " ", limits.start,
-                                ", with which the job starts; raise it, or lower ", start));
+                                ", the number of ranks to start with; raise it, or lower ", start));
   }
   return {};
 }
@@ -62,14 +63,14 @@ Status check_joined(const LaunchSettings& settings, const Names& name_of) {
     if (!settings.table().is_set(key)) continue;
     return invalid_argument(cat(name_of(joined),
                                 " lets hosts join an elastic job by themselves, and ", name_of(key),
-                                " names them; leave out one of these"));
+                                " names them; use only one of them"));
   }
   const char* again = settings.elastic.restart_ranks         ? "restart_ranks"
                       : settings.job.max_restarts.value != 0 ? "max_restarts"
                                                              : nullptr;
   if (again != nullptr) {
     return invalid_argument(cat(name_of(again), " cannot be combined with ", name_of(joined),
-                                ": an agent that joins starts its ranks once; leave it out"));
+                                ": an agent that joins starts its ranks only once; leave it out"));
   }
   return {};
 }
@@ -79,7 +80,7 @@ Status check_hosts(const LaunchSettings& settings, const Names& name_of) {
   for (const char* key : {"hosts", "hostfile"}) {
     if (!settings.table().is_set(key)) continue;
     return invalid_argument(cat(name_of("host_discovery_script"), " and ", name_of(key),
-                                " both say where to run; give one of them"));
+                                " both name the hosts; use only one of them"));
   }
   return {};
 }
@@ -103,13 +104,13 @@ Status check_starter(const LaunchSettings& settings, const Names& name_of) {
 Status check_others(const LaunchSettings& settings, const Names& name_of) {
   if (settings.job.spares != 0) {
     return invalid_argument(cat(name_of("spares"),
-                                " is for jobs of constant size: an elastic job goes on with the "
-                                "hosts that are left, and takes new ones; leave it out"));
+                                " is for jobs of constant size: an elastic job continues with the "
+                                "remaining hosts, and takes new ones; leave it out"));
   }
   if (to_lower(settings.end.on_failure) == "wait") {
     return invalid_argument(cat(name_of("on_failure"),
                                 " wait is for jobs of constant size: the ranks of an elastic job "
-                                "go on without the failed one; leave it out"));
+                                "continue without the failed one; leave it out"));
   }
   if (settings.launchers.insecure_compat) {
     return invalid_argument(cat(name_of("insecure_compat"),
@@ -172,8 +173,9 @@ Result<CooldownRange> parse_cooldown_range(std::string_view text) {
   }
   // Written so that it also refuses what is not a number.
   if (!(*low >= kLow && *high <= kHigh && *low <= *high)) {
-    return invalid_argument(cat("'", printable(text), "' is out of range; LO is at least ", kLow,
-                                " second, HI at most ", kHigh, " seconds, and LO at most HI"));
+    return invalid_argument(cat("'", printable(text), "' is out of range; LO must be at least ",
+                                kLow, " second, HI at most ", kHigh,
+                                " seconds, and LO not more than HI"));
   }
   return CooldownRange{*low, *high};
 }

@@ -63,7 +63,7 @@ void Generations::start_failed(int host, const std::string& sentence, Time now) 
   if (core_.limits.hosts_join()) {
     core_.actions.report(
         fmt::format("{}; the job goes on without it, and uses it again when an agent joins there, "
-                    "not before {} s",
+                    "in {} s at the earliest",
                     sentence, wait));
   } else {
     core_.actions.report(
@@ -266,10 +266,10 @@ void Generations::check_unfinished() {
   }
   if (!asks) return;
   const std::string because = fmt::format(
-      "{} exited with code 0, and {} {} training has: the remaining ranks ask for "
-      "another generation, which the job cannot begin when a rank has ended its work",
-      join(finished_, ", "), join(left, ", "),
-      left.size() == 1 ? "is ended before its" : "are ended before their");
+      "{} exited with code 0, but {} {} not finished training; the remaining ranks ask for another "
+      "generation, which "
+      "cannot begin after a rank has finished",
+      join(finished_, ", "), join(left, ", "), left.size() == 1 ? "has" : "have");
   core_.over(kExitLauncher, core_.failure.before(because));
 }
 

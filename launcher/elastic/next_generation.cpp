@@ -92,9 +92,9 @@ bool NextGeneration::start_misplaced_again(const std::set<int>& processes,
     const std::string after =
         core_.limits.hosts_join()
             ? fmt::format("host {} is used again when an agent joins there", host)
-            : "another one starts";
+            : "another process starts";
     core_.actions.report(
-        fmt::format("{} ends, since the place that it was given in hvd.init has changed; {}",
+        fmt::format("{} is ended, because the place that hvd.init gave it has changed; {}",
                     table.whose(process), after));
     core_.end_process(process);
   }

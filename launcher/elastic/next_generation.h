@@ -15,7 +15,7 @@
 namespace hvd::launcher {
 
 // Why a job ends whose ranks are all lost.
-constexpr char kNoState[] = "no rank is left that has the state of the training";
+constexpr char kNoState[] = "no remaining rank has the training state";
 
 class NextGeneration {
  public:

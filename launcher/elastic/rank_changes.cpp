@@ -17,7 +17,7 @@ Status RankChanges::may_change(Time now) {
   if (core_.is_over() || core_.stage == JobStage::kFinishing) {
     return failed_precondition("the job ends");
   }
-  if (!core_.table.current) return failed_precondition("the ranks of the job have not begun yet");
+  if (!core_.table.current) return failed_precondition("the ranks of the job have not started yet");
   if (!core_.may_reset(now)) {
     return failed_precondition("the ranks of the job may not change again (--reset-limit)");
   }
@@ -61,7 +61,7 @@ std::string RankChanges::about_size(int ranks, const ProgramPolicy& policy, Time
                        policy.when_they_leave("they", now));
   }
   if (ranks == members) {
-    return fmt::format("the job has {}, and gets no more", count_of_ranks(ranks));
+    return fmt::format("the job has {}, and will get no more", count_of_ranks(ranks));
   }
   if (ranks <= slots) {
     return fmt::format("the job goes from {} to {} ranks {}", members, ranks,
@@ -69,11 +69,11 @@ std::string RankChanges::about_size(int ranks, const ProgramPolicy& policy, Time
   }
   if (core_.limits.hosts_join()) {
     return fmt::format(
-        "the job goes from {} to {} ranks when hosts join for them; those of now have {} slots",
+        "the job goes from {} to {} ranks when more hosts join; the present hosts have {} slots",
         members, ranks, slots);
   }
   return fmt::format(
-      "the job goes from {} to {} ranks when the discovery script names hosts for them; it names "
+      "the job goes from {} to {} ranks when the discovery script names more hosts; it now names "
       "{} slots",
       members, ranks, slots);
 }
@@ -105,7 +105,8 @@ std::string RankChanges::until_used_again() const {
     return "horovodrun resize needs them, or another agent joins there";
   }
   if (core_.limits.finds_hosts()) {
-    return "horovodrun resize needs them, or the discovery script names it anew";
+    return "horovodrun resize needs them, or the discovery script drops the host and names it "
+           "again";
   }
   return "horovodrun resize needs them";
 }
@@ -121,7 +122,7 @@ Result<std::string> RankChanges::remove_rank(int64_t rank, const ProgramPolicy& 
   const int number = member.incarnation;
   JobProcess& process = core_.table.processes.at(number);
   if (!core_.table.is_live(number) || process.is_removed) {
-    return failed_precondition(fmt::format("rank {} leaves the job already", rank));
+    return failed_precondition(fmt::format("rank {} is already leaving the job", rank));
   }
   process.is_removed = true;
   const int left = core_.table.live_processes(member.host);
@@ -143,7 +144,7 @@ void RankChanges::host_leaves(int host, const std::string& why, double seconds,
   core_.actions.notify_leave(host, seconds);
   if (core_.table.current && !core_.capacity.has_state_without(state.name())) {
     core_.actions.report(
-        fmt::format("{}; no other host has the state of the training, and it ends in {:g} s "
+        fmt::format("{}; no other host has the training state, and this one ends in {:g} s "
                     "(--leave-grace)",
                     state.why_it_ends, seconds));
     return;

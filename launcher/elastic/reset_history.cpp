@@ -43,7 +43,7 @@ std::string ResetHistory::sentence() const {
                   resets_[reset].generation, ": ", resets_[reset].why);
   }
   return cat("the ranks of the job have changed ", resets_.size(),
-             resets_.size() == 1 ? " time" : " times", ", and may not do so again (--reset-limit)",
+             resets_.size() == 1 ? " time" : " times", ", and may not change again (--reset-limit)",
              causes);
 }
 

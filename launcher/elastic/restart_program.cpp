@@ -118,10 +118,11 @@ void RestartProgram::restart_after_failure(const std::string& sentence, int exit
   int& restarts = core_.history.restarts;
   if (most == 0) return core_.over(failure.exit_code(), failure.sentence());
   if (restarts >= most) {
-    return core_.over(failure.exit_code(),
-                      fmt::format("{}; the job has been started again {} {}, and may not be again "
-                                  "(--max-restarts)",
-                                  failure.sentence(), restarts, restarts == 1 ? "time" : "times"));
+    return core_.over(
+        failure.exit_code(),
+        fmt::format("{}; the job has been restarted {} {}, and may not be restarted again "
+                    "(--max-restarts)",
+                    failure.sentence(), restarts, restarts == 1 ? "time" : "times"));
   }
   ++restarts;
   restart(fmt::format("{}; no rank has entered hvd.elastic.run, so all of them start again "

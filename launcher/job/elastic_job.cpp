@@ -176,8 +176,8 @@ Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
   const bool is_resize = words.size() == 2 && words[0] == "resize";
   const bool is_removal = words.size() == 2 && words[0] == "remove";
   const auto number = parse_int(is_resize || is_removal ? words[1] : "");
-  Result<std::string> sentence =
-      invalid_argument("this is no order to change the ranks: is it of another release?");
+  Result<std::string> sentence = invalid_argument(
+      "this is not an order to change the ranks; it may come from another release");
   if (is_resize && number && *number >= 1 && *number <= kMaxSlots) {
     sentence = generations_.resize(static_cast<int>(*number), now);
   } else if (is_removal && number) {

@@ -35,11 +35,11 @@ void warn_independence(const Options& options, const HostTable& hosts, bool has_
   if (hosts.size() < 2 || has_met || !std::ranges::all_of(hosts.hosts(), &HostRun::is_independent))
     return;
   if (options.settings.environment.independent) return;
-  output.print(
-      cat("each of the ", hosts.size(), " ranks has run ", printable(join(options.command, " ")),
-          " by itself: none has called hvd.init(), used the job's store, PMIx or "
-          "MASTER_PORT, and no source of the program mentions a rank; call hvd.init() in "
-          "it to train together, or write --independent if each rank is a run of its own"));
+  output.print(cat("each of the ", hosts.size(), " ranks has run ",
+                   printable(join(options.command, " ")),
+                   " by itself: none has called hvd.init(), used the job's store, PMIx or "
+                   "MASTER_PORT, and no source of the program mentions a rank; call hvd.init() in "
+                   "it to train together, or add --independent if each rank is a separate run"));
 }
 
 }  // namespace

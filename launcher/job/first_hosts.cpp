@@ -88,7 +88,7 @@ class Wait {
       return cat("waits for ", wanted_, " slots; the discovery script names ", slots, " so far");
     }
     return cat("the job pauses: its hosts have slots for ", slots, " of at least ", wanted_,
-               " ranks, and it waits for others");
+               " ranks, and it waits for more hosts");
   }
 
   Status too_late(int slots, double seconds) const {
@@ -98,7 +98,7 @@ class Wait {
                                    " s (--elastic-timeout); nothing was started"));
     }
     return deadline_exceeded(cat("the hosts of the job have slots for ", slots, " of at least ",
-                                 wanted_, " ranks, and no others came within ", seconds,
+                                 wanted_, " ranks, and no other hosts came within ", seconds,
                                  " s (--elastic-timeout)",
                                  history_->failure.empty() ? "" : cat("; ", history_->failure)));
   }

@@ -713,12 +713,12 @@ net::Task<void> JobLaunch::time_out(double seconds) {
 void JobLaunch::report_lone_mpi(int host, const std::string& library) {
   if (plan_.size() < 2 || options_.settings.environment.independent) return;
   if (std::exchange(has_lone_mpi_, true)) return;
-  output_->print(
-      cat("host ", plan_.hosts[static_cast<size_t>(host)].name, ": a rank has loaded ",
-          printable(library),
-          ", but PMIx was left out, because neither the program nor its Python packages "
-          "showed a use of MPI: each rank is a world of one in MPI; with --pmix the ranks "
-          "of Open MPI find each other"));
+  output_->print(cat(
+      "host ", plan_.hosts[static_cast<size_t>(host)].name, ": a rank has loaded ",
+      printable(library),
+      ", but PMIx was left out, because neither the program nor its Python packages "
+      "showed a use of MPI: each rank is an MPI world of its own; add --pmix, by which the ranks "
+      "of Open MPI find each other"));
 }
 
 void prepare_process(const Options& options) {

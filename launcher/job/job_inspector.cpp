@@ -120,9 +120,9 @@ net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSo
   auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
   Run* run = message.ok() ? std::get_if<Run>(&*message) : nullptr;
   if (run != nullptr) co_return co_await commands_.run(std::move(*run), caller);
-  const Message refusal =
-      ExecResult{.code = kExitBadInput,
-                 .why = "this is no order to run a command: is it of another release?\n"};
+  const Message refusal = ExecResult{
+      .code = kExitBadInput,
+      .why = "this is not an order to run a command; it may come from another release\n"};
   co_await send_record(caller, refusal);
 }
 

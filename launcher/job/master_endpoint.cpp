@@ -48,7 +48,7 @@ std::string unreachable(const SlotPlan& plan, size_t host, size_t home,
   }
   return cat("host ", plan.hosts[host].name, " reaches none of the addresses of host ",
              plan.hosts[home].name, " at port ", candidates.port, ": ", tried,
-             "; programs that connect to MASTER_ADDR will fail, unless a firewall opens it "
+             "; programs that connect to MASTER_ADDR will fail, unless the firewall opens the port "
              "(--port-range) or --network-interfaces names another network");
 }
 

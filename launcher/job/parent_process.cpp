@@ -19,8 +19,9 @@ int socket_option(int fd, int option) {
 
 Result<std::unique_ptr<ParentProcess>> ParentProcess::take(int fd) {
   if (socket_option(fd, SO_DOMAIN) != AF_UNIX || socket_option(fd, SO_TYPE) != SOCK_STREAM) {
-    return invalid_argument(cat("--store-fd ", fd, " is no Unix stream socket that this launcher ",
-                                "inherited; leave it to the program that starts the launcher"));
+    return invalid_argument(cat("--store-fd ", fd,
+                                " is not a Unix stream socket that this launcher "
+                                "inherited; only the program that starts the launcher sets it"));
   }
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   return std::unique_ptr<ParentProcess>(new ParentProcess(UniqueFd(fd)));

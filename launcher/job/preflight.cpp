@@ -43,11 +43,11 @@ std::string likely_cause(const HostRun& host, const std::string& try_command) {
     case SpawnStage::kConfigure:
       return cat("a command or a name look-up of the ssh configuration hangs", seen);
     case SpawnStage::kResolve:
-      return "no name service answers about it";
+      return "no name service answers";
     case SpawnStage::kConnect:
-      return "nothing answers at its ssh port: it is down, or a firewall drops what is sent there";
+      return "nothing answers at its ssh port: it is down, or a firewall drops the packets";
     case SpawnStage::kAuthenticate:
-      return "its sshd is overloaded, or waits for a name service itself";
+      return "its sshd is overloaded, or waits for a name service";
     case SpawnStage::kSendAgent:
       return cat("~/.bashrc or another start file of its login shell may wait for input", seen,
                  "; if its disk or the network is slow, HOROVOD_AGENT_DIR names another disk");
@@ -73,7 +73,7 @@ std::string_view reason_of(SpawnStage stage) {
     case SpawnStage::kConfigure:
       return ": read the settings of ssh for it";
     case SpawnStage::kResolve:
-      return ": look its address up";
+      return ": look up its address";
     case SpawnStage::kConnect:
       return ": reach its sshd";
     case SpawnStage::kAuthenticate:

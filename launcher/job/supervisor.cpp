@@ -45,7 +45,7 @@ Supervisor::Action Supervisor::fail_rank(int rank, Failure failure) {
   const auto running = std::ranges::count_if(hosts_.ranks(), std::not_fn(&RankRun::is_over));
   if (running > 0) {
     news_ = cat(failure.sentence, "; --on-failure wait lets the other ", running,
-                running == 1 ? " rank go on" : " ranks go on");
+                running == 1 ? " rank continue" : " ranks continue");
   }
   if (exit_code_ != 0) return Action::kNone;
   exit_code_ = failure.exit_code;
@@ -59,16 +59,17 @@ Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
   if (exit.signal == SIGKILL && exit.out_of_memory) {
     return {kExitSignal + exit.signal,
             cat(place(exit.rank),
-                " was killed by the kernel's out-of-memory killer (signal 9); the "
-                "ranks of that host need less memory or more of it, or fewer of them")};
+                " was killed by the kernel's out-of-memory killer (signal 9); use less memory "
+                "per rank, fewer ranks on that host, or a host with more memory")};
   }
   std::string why = exit.out_of_memory
                         ? "; the kernel's out-of-memory killer has ended a process on that host"
                         : "";
   if (exit.master_port_user) {
-    why += cat("; user ", *exit.master_port_user,
-               " of that host has taken the job's MASTER_PORT, at which other ranks may have met a "
-               "program of that user; start the job again, which takes another port");
+    why += cat(
+        "; user ", *exit.master_port_user,
+        " of that host has taken the job's MASTER_PORT, so that other ranks may have connected to "
+        "a program of that user; start the job again to get another port");
   }
   if (exit.signal != 0) {
     return {kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
@@ -232,7 +233,8 @@ Supervisor::Action Supervisor::on_finished(int host) {
   if (ending_ || survives_) return Action::kNone;
   for (const RankRun* rank : run.ranks()) {
     if (rank->is_over()) continue;
-    return fail(kExitLauncher, cat(place(rank->number()), " ended without its agent saying how"));
+    return fail(kExitLauncher,
+                cat(place(rank->number()), " ended, but its agent did not report how"));
   }
   return Action::kNone;
 }
@@ -278,7 +280,7 @@ Supervisor::Action Supervisor::on_preparation_failed(int host, const Status& why
 }
 
 Supervisor::Action Supervisor::on_timeout(double seconds) {
-  return fail(kExitTimeout, cat("the job was ended after ", seconds, " s, as --timeout says"));
+  return fail(kExitTimeout, cat("the job was ended after ", seconds, " s (--timeout)"));
 }
 
 Supervisor::Action Supervisor::on_signal(int number) {
@@ -299,7 +301,7 @@ Supervisor::Action Supervisor::on_output_broken(int error_number, const std::str
       cat("cannot write the ranks' output to standard output, ", printable(file)), error_number);
   const bool is_full = error_number == ENOSPC || error_number == EDQUOT;
   return fail(kExitLauncher,
-              cat(why.message(), is_full ? "; redirect it to a disk with room" : ""));
+              cat(why.message(), is_full ? "; redirect it to a disk with free space" : ""));
 }
 
 int Supervisor::exit_code() const { return exit_code_; }

@@ -82,7 +82,7 @@ Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& cert
   };
   options.on_altered = [altered = std::make_shared<RefusedCallers>()](const std::string& peer) {
     altered->report(cat("the connection of the agent at ", peer,
-                        " ended: bytes were altered on their way, and none of them was used"));
+                        " ended: bytes were altered in transit, and none of them was used"));
   };
   return net::TlsFront::make(std::move(options));
 }
@@ -107,7 +107,7 @@ net::Task<Result<std::variant<AdmittedAgent, ReturnedAgent>>> admit(net::Accepte
   }
   const auto* answer = std::get_if<Answer>(&*message);
   if (answer == nullptr) {
-    co_return permission_denied("it answered with something else").with_context(who);
+    co_return permission_denied("it did not answer the challenge").with_context(who);
   }
   if (!is_same(answer->proof, prove_agent(token, challenge.nonce, answer->nonce, answer->name))) {
     co_return permission_denied(

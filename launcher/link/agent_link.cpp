@@ -146,7 +146,7 @@ net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
     co_await answered_.wait();
     const auto state = co_await asio::this_coro::cancellation_state;
     if (state.cancelled() != asio::cancellation_type::none) {
-      co_return aborted("waiting for the agent was given up");
+      co_return aborted("the wait for the agent was cancelled");
     }
   }
   co_return Status();

@@ -93,7 +93,7 @@ net::Task<void> JoinQueue::take(ReturnedAgent agent) {
   Status status = failed_precondition("it runs no job yet");
   if (resume_) status = co_await resume_(agent.duplex, agent.offer, agent.challenge);
   if (status.ok()) co_return;
-  refused_.report(cat("the link of an agent does not resume: ", status.message()));
+  refused_.report(cat("the link of an agent did not resume: ", status.message()));
   reject(std::move(agent.duplex), status.message());
 }
 
@@ -101,9 +101,9 @@ void JoinQueue::take(AdmittedAgent agent) {
   const auto hosts = parse_hosts(agent.name);
   if (!hosts.ok() || hosts->size() != 1) {
     log::warning(cat("an agent joined as '", printable(agent.name),
-                     "', which is no host; start it "
+                     "', which is not a host name; start it "
                      "with another --name"));
-    return reject(std::move(agent.duplex), "its name is no host's; give it another --name");
+    return reject(std::move(agent.duplex), "its name is not a host name; give it another --name");
   }
   if (is_closed_) return reject(std::move(agent.duplex), "the job ends");
   if (is_complete() && !wanted_.stays_open) {
@@ -117,13 +117,13 @@ void JoinQueue::take(AdmittedAgent agent) {
   }
   if (!wanted_.hosts.empty() && find_wanted(host.name) == nullptr) {
     strangers_.insert(name);
-    log::warning(cat("an agent joined as '", name, "', and this job awaits ",
+    log::warning(cat("an agent joined as '", name, "', but this job awaits ",
                      names_of(wanted_.hosts),
-                     "; start it with one of these as --name, or add it to "
+                     "; start it with one of these names (--name), or add it to "
                      "-H"));
     return reject(std::move(agent.duplex),
-                  cat("the job awaits ", names_of(wanted_.hosts), ", and not '", name,
-                      "'; give the agent one of these names by --name"));
+                  cat("the job awaits ", names_of(wanted_.hosts), ", not '", name,
+                      "'; give the agent one of these names with --name"));
   }
   // The agent that it replaces may have left without a word.
   const auto same = std::find_if(joined_.begin(), joined_.end(), [&](const auto& other) {
@@ -131,12 +131,12 @@ void JoinQueue::take(AdmittedAgent agent) {
   });
   if (same != joined_.end()) {
     log::warning(cat("host ", name,
-                     " joined again; if these are two hosts, start their agents with "
-                     "another --name each"));
+                     " joined again; if these are two hosts, start each agent with its "
+                     "own --name"));
     reject_after_ping(
         **same, cat("another agent joined as '", name,
-                    "' and took its place; if these are two hosts, give each agent a --name of its "
-                    "own"));
+                    "' and took its place; if these are two hosts, start each agent with its own "
+                    "--name"));
     joined_.erase(same);
   }
   joined_.push_back(std::make_shared<Joined>(Joined{host, std::move(agent.duplex)}));
@@ -221,7 +221,7 @@ bool JoinQueue::is_complete() const {
 
 std::string JoinQueue::describe_wanted() const {
   if (!wanted_.hosts.empty()) return cat("the hosts ", names_of(wanted_.hosts));
-  return cat("hosts that give ", wanted_.slots, wanted_.slots == 1 ? " slot" : " slots");
+  return cat("hosts that provide ", wanted_.slots, wanted_.slots == 1 ? " slot" : " slots");
 }
 
 std::string JoinQueue::describe_missing() const {
@@ -290,7 +290,7 @@ net::Task<void> JoinQueue::ping_all() {
       continue;
     }
     if (status.ok()) continue;
-    log::warning(cat("host ", printable(joined->host.name), " had joined, and is gone again"));
+    log::warning(cat("host ", printable(joined->host.name), " had joined, but has gone again"));
     std::erase(joined_, joined);
     on_change();
   }

@@ -30,8 +30,7 @@ net::Task<Status> LeasePings::run(double host_timeout_seconds, double lease_seco
     // Held back: the whole time, also when this ping was just due.
     if (error || held_back_) continue;
     if (unanswered_ >= most) {
-      co_return deadline_exceeded(
-          cat("the host gave no sign of life for ", host_timeout_seconds, " s"));
+      co_return deadline_exceeded(cat("the host did not answer for ", host_timeout_seconds, " s"));
     }
     silence_seconds_ = unanswered_ * interval;
     if (unanswered_ > 0) callbacks_.on_silence(silence_seconds_);

@@ -16,7 +16,7 @@ void RankOutputs::open(const std::vector<RankSpec>& ranks) {
 Status RankOutputs::handle(const net::FrameHeader& header, ByteView payload) {
   const auto found = outputs_.find(header.stream);
   if (found == outputs_.end()) {
-    return internal_error(cat("the agent speaks of the unknown stream ", header.stream));
+    return internal_error(cat("the agent named the unknown stream ", header.stream));
   }
   Output& output = found->second;
   if (header.type == net::FrameType::kData) {
@@ -28,7 +28,7 @@ Status RankOutputs::handle(const net::FrameHeader& header, ByteView payload) {
   } else if (header.type == net::FrameType::kEnd) {
     events_.on_output_end(output.rank, output.stream);
   } else {
-    return internal_error("the agent sent a frame that does not belong to output");
+    return internal_error("the agent sent a frame that is not output");
   }
   return {};
 }

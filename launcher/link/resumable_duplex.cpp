@@ -45,7 +45,7 @@ net::Task<Result<Resume>> read_offer(Duplex& connection) {
   if (const auto* refusal = std::get_if<Failed>(&*message)) {
     co_return aborted(printable(refusal->sentence));
   }
-  co_return internal_error("the new agent process answered with something else than an offer");
+  co_return internal_error("the new agent process did not answer with an offer");
 }
 
 // Writes the last record, within a time limit.
@@ -151,7 +151,7 @@ net::Task<Result<size_t>> ResumableDuplex::Running::read_some(std::span<std::byt
     if (stream_.has_ended()) co_return size_t{0};
     if (!connection_) {
       const bool was_notified = co_await changed_.wait();
-      if (!was_notified) co_return aborted("reading was given up");
+      if (!was_notified) co_return aborted("the read was cancelled");
       continue;
     }
     const auto connection = connection_;
@@ -185,7 +185,7 @@ net::Task<Status> ResumableDuplex::Running::write(ByteView bytes) {
     if (bytes.empty() && !stream_.has_unsent() && !is_pushing_) co_return Status();
     if (!bytes.empty() && stream_.room() > 0) continue;
     const bool was_notified = co_await changed_.wait();
-    if (!was_notified) co_return aborted("writing was given up");
+    if (!was_notified) co_return aborted("the write was cancelled");
   }
 }
 
@@ -198,7 +198,7 @@ void ResumableDuplex::Running::lose(const std::shared_ptr<Duplex>& connection, S
   const bool can_resume = reconnection_.respawn || reconnection_.is_by_agent;
   if (seconds_ <= 0 || !can_resume || stream_.has_ended()) return fail(broken_);
   log::info(cat("host ", reconnection_.host,
-                ": the link broke, and waits for another connection: ", broken_.message()));
+                ": the link broke and waits for another connection: ", broken_.message()));
   changed_.notify();
   pause_.cancel();
   begin_respawn();
@@ -230,7 +230,7 @@ net::Task<void> ResumableDuplex::Running::respawn() {
     const Status status = co_await try_respawn(limit);
     if (is_settled()) break;
     log::info(
-        cat("host ", reconnection_.host, ": the link does not resume yet: ", status.message()));
+        cat("host ", reconnection_.host, ": the link has not resumed yet: ", status.message()));
     // Beside a silent connection, the lease decides: the command may not have reached the agent's network namespace.
     if (status.code() == Code::kAborted && !connection_) {
       fail(unavailable(cat(broken_.message(), "; ", status.message())));
@@ -260,7 +260,7 @@ net::Task<Status> ResumableDuplex::Running::try_respawn(std::chrono::seconds lim
   cancel_.reset();
   if (*is_late)
     co_return deadline_exceeded(cat("no other connection within ", limit.count(), " s"));
-  if (error) co_return unavailable("opening another connection was given up");
+  if (error) co_return unavailable("the attempt to open another connection was cancelled");
   co_return status;
 }
 
@@ -310,7 +310,7 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
   silence_before_ += std::exchange(silence_, 0);
   const std::string sentence =
       cat("host ", reconnection_.host,
-          ": the link broke, and continues over another connection: ", broken_.message());
+          ": the link broke and continues over another connection: ", broken_.message());
   // The launcher itself reports a silence, and its end.
   was_silent ? log::info(sentence) : log::warning(sentence);
   changed_.notify();

@@ -40,7 +40,7 @@ net::Task<Status> SessionSpawner::resume(std::unique_ptr<Duplex>& connection, Re
   const auto found = sessions_.find(offer.session);
   const auto running = found == sessions_.end() ? nullptr : found->second.lock();
   if (!running) {
-    co_return failed_precondition("it runs no job with this host: the job of this agent has ended");
+    co_return failed_precondition("it runs no job with this host: the job of that agent has ended");
   }
   co_return co_await ResumableDuplex::resume(running, connection, offer, of_launcher);
 }

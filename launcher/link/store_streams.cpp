@@ -45,7 +45,7 @@ Status StoreStreams::handle(const net::FrameHeader& header, ByteView payload) {
       break;
     case net::FrameType::kCredit:
       if (!connection.credit.grant(header.credit)) {
-        return internal_error("the agent granted a store connection more than can be");
+        return internal_error("the agent granted a store connection too much credit");
       }
       break;
     case net::FrameType::kEnd:
@@ -55,7 +55,7 @@ Status StoreStreams::handle(const net::FrameHeader& header, ByteView payload) {
       connection.is_reset = true;
       break;
     default:
-      return internal_error("the agent sent a frame that no store connection takes");
+      return internal_error("the agent sent a frame that does not belong to a store connection");
   }
   connection.credited.notify();
   connection.filled.notify();

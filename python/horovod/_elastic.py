@@ -226,7 +226,7 @@ def _choose_source(state: State, must_sync: bool) -> Optional[int]:
     able = {rank: commits for rank, (commits, lost, _) in enumerate(known) if lost is None}
     if not able:
         why = next((f" {lost}" for _, lost, _ in known if lost), "")
-        raise RuntimeError(f"hvd.elastic.run: no rank is left that has the state of the training.{why}")
+        raise RuntimeError(f"hvd.elastic.run: no remaining rank has the training state.{why}")
     if all(commits is not None for commits, _, _ in known):
         newest = max(able.values())
         _source = min(rank for rank, commits in able.items() if commits == newest)

@@ -234,8 +234,8 @@ def test_callers_that_prove_nothing_leave_descriptors_for_the_job():
         expect("Too many open files" not in job.job.err, job.job.describe())
 
 
-BY_LAUNCHER = r"the connection of the agent at tcp:127\.0\.0\.1:\d+ ended: bytes were altered on their way"
-BY_AGENT = "horovod-agent: the connection to the launcher ended: bytes were altered on their way"
+BY_LAUNCHER = r"the connection of the agent at tcp:127\.0\.0\.1:\d+ ended: bytes were altered in transit"
+BY_AGENT = "horovod-agent: the connection to the launcher ended: bytes were altered in transit"
 
 
 def expect_altered(job, agent, words):
@@ -327,7 +327,7 @@ def test_a_wrong_token_is_one_sentence_on_both_sides():
 def test_an_agent_in_plain_text_is_refused_with_a_sentence():
     with joining(*SHOW) as job:
         said = job.refuses(job.join(PLAIN))
-        expect("it takes hosts by TLS alone; leave out --insecure-plaintext" in said, said)
+        expect("it accepts hosts by TLS only; leave out --insecure-plaintext" in said, said)
         expect(
             re.search(
                 r"the agent at tcp:127\.0\.0\.1:\d+ joins in plain text and is refused; start "
@@ -381,7 +381,7 @@ def test_a_launcher_with_a_certificate_takes_the_token_and_the_certificate():
         with joining(*SHOW, flags=["--tls-cert", certificate, "--tls-key", key]) as job:
             expect(re.search("horovod-agent --join https://", job.job.err), job.job.describe())
             said = job.refuses(job.join(PLAIN))
-            expect("it takes hosts by TLS alone" in said, said)
+            expect("it accepts hosts by TLS only" in said, said)
             port = job.relay.address.rpartition(":")[2]
             runs_to_its_end(
                 job, job.join() if by == "token" else job.join("--ca", certificate, address=f"https://localhost:{port}")

@@ -35,7 +35,7 @@ while phase == "collective":
 hvd.shutdown()
 wait_at("end")
 """
-SILENT = "host b was lost: the host gave no sign of life for 3 s"
+SILENT = "host b was lost: the host did not answer for 3 s"
 LINK = "the connection between rank [01] on host a and rank [23] on host b "
 # A stopped rank does not fail: these limits end the wait for it.
 WAITS = ("--init-timeout", 5, "--stall-check-warning-time-seconds", 2, "--stall-check-shutdown-time-seconds", 4)

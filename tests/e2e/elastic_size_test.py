@@ -182,7 +182,7 @@ def test_the_only_host_with_the_state_leaves_once_another_one_has_it():
     job, processes = joining.job, [joining.join("a", 1)]
     wait_for_generation(job, 0, 1)
     os.kill(max(agents("a")["agent"]), signal.SIGTERM)
-    wait_until(lambda: "no other host has the state" in job.err, 30, job.describe)
+    wait_until(lambda: "no other host has the training state" in job.err, 30, job.describe)
     processes.append(joining.join("b", 1))
     wait_for_generation(job, 1, 2)
     expect([rank[:2] for rank in wait_for_generation(job, 2, 1)] == [(1, 0)], job.describe())

@@ -158,7 +158,7 @@ def test_a_job_ends_when_only_new_ranks_are_left():
     discovery(folder, "a:1", "b:1")
     job.ends_with(1)
     job.leaves_nothing()
-    expect("hvd.elastic.run: no rank is left that has the state of the training." in job.err, job.describe())
+    expect("hvd.elastic.run: no remaining rank has the training state." in job.err, job.describe())
 
 
 @world("a b c")
@@ -387,7 +387,7 @@ def test_a_rank_that_returns_before_the_others_ends_the_job_with_a_sentence():
     job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", PYTHON, RANK, 20, "--early", "0@5")
     job.ends_with(1)
     job.leaves_nothing()
-    one_sentence(job, "^rank 0 on host a exited with code 0, and rank 1 on host b is ended before its training has: ")
+    one_sentence(job, "^rank 0 on host a exited with code 0, but rank 1 on host b has not finished training; ")
 
 
 @world()
@@ -419,7 +419,7 @@ def test_a_job_ends_when_no_rank_notices_a_loss():
     job.leaves_nothing()
     expect(
         re.search(
-            r"rank 1 on host b .*; rank 0 on host a has called nothing of Horovod within 8 s of that "
+            r"rank 1 on host b .*; rank 0 on host a has not called Horovod within 8 s of that "
             r"\(--elastic-timeout\)",
             job.err,
         ),

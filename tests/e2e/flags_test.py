@@ -360,7 +360,7 @@ def test_the_others_end_by_themselves_when_the_user_wants_it():
     expect(
         len(said := job.said()) == 2
         and said[1] == "rank 0 on host a exited with code 4"
-        and said[0].startswith(said[1] + "; --on-failure wait lets the other 2 ranks go on"),
+        and said[0].startswith(said[1] + "; --on-failure wait lets the other 2 ranks continue"),
         job.describe(),
     )
     expect("done 1" in job.out and "done 2" in job.out, job.describe())

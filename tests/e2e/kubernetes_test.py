@@ -134,7 +134,7 @@ def pods_run_together(names, subdomain, container, **more):
     with secret_volume() as folder:
         # Its launcher has no name in DNS yet.
         second = Pod(names[1], 1, copy.deepcopy(container), folder, **more)
-        second.wait_for(f"waits for its launcher: '{names[0]}.{subdomain}' does not resolve")
+        second.wait_for(f"waiting for its launcher: '{names[0]}.{subdomain}' does not resolve")
         give_name(names[0], f"{names[0]}.{subdomain}")
         first = Pod(names[0], 0, copy.deepcopy(container), folder, **more)
         code, said = first.ends(300)
@@ -220,7 +220,7 @@ def test_a_pod_whose_launcher_has_a_name_too_long_for_dns_says_so():
         finally:
             joined.kill()
             joined.wait()
-    expect("waits for its launcher" in said and "has 66 characters, and DNS takes 63: give the job" in said, said)
+    expect("waiting for its launcher" in said and "has 66 characters, and DNS takes 63: give the job" in said, said)
 
 
 def make_key(*kind, config=""):

@@ -128,7 +128,7 @@ class Running:
         return f"{'silence' if is_silent else 'reset'} of {''.join(names)} for {seconds:.2f} s"
 
     def resumed(self, name):
-        return self.job.err.count(f"host {name}: the link broke, and continues")
+        return self.job.err.count(f"host {name}: the link broke and continues")
 
     def let_resume(self):
         """Waits for the broken links before a host by ssh would be lost."""

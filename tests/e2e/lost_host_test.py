@@ -59,7 +59,7 @@ def answers_of_the_job(job):
 
 def blames_b(job, consequence):
     job.ends_with(1, 30)
-    one_sentence(job, "^host b was lost: the host gave no sign of life for 6 s" + consequence)
+    one_sentence(job, "^host b was lost: the host did not answer for 6 s" + consequence)
 
 
 @world()
@@ -76,7 +76,7 @@ def test_two_hosts_that_crash_together_are_both_named():
     faults.crash("c")
     faults.crash("b")
     job.ends_with(1, 30)
-    one_sentence(job, "^hosts b and c were lost: they gave no sign of life for 4 s$")
+    one_sentence(job, "^hosts b and c were lost: they did not answer for 4 s$")
     job.leaves_nothing()
 
 
@@ -100,7 +100,7 @@ def test_a_host_that_crashes_before_its_ranks_call_init_is_named():
     job.ends_with(1)
     one_sentence(
         job,
-        "^host b was lost: the host gave no sign of life for 4 s; before that, rank 0 on host a exited with code 3$",
+        "^host b was lost: the host did not answer for 4 s; before that, rank 0 on host a exited with code 3$",
     )
     job.leaves_nothing()
 
@@ -303,7 +303,7 @@ def test_a_terminal_counts_the_seconds_of_silence():
     faults.crash("b")
     terminal.shows(r"host b has not answered for 5 s \(rank 1\); lost in 3 s")
     terminal.shows(r"host b has not answered for 6 s \(rank 1\); lost in 2 s")
-    terminal.shows("host b was lost: the host gave no sign of life for 8 s")
+    terminal.shows("host b was lost: the host did not answer for 8 s")
     terminal.end()
     expect("ranks started" not in terminal.text.rpartition(":up")[2], terminal.text)
 
@@ -313,7 +313,7 @@ def test_a_terminal_shows_the_silence_in_place_of_the_start():
     terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sleep", "1000")
     terminal.shows("ranks started 2; 1 s")
     faults.crash("b")
-    terminal.shows("host b was lost: the host gave no sign of life for 8 s")
+    terminal.shows("host b was lost: the host did not answer for 8 s")
     terminal.end()
     silence = terminal.text.partition("has not answered for 5 s")[2]
     expect("has not answered for 6 s" in silence and "ranks started" not in silence, terminal.text)

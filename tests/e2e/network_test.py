@@ -96,7 +96,7 @@ def test_a_network_that_leads_nowhere_is_named_in_time():
     job.ends_with(2)
     for name in "ab":
         expect(
-            f"host {name}: prepare: --network-interfaces leaves none of the interfaces here: " in job.err
+            f"host {name}: prepare: --network-interfaces selects none of the interfaces here: " in job.err
             and "eth0" in job.err,
             job.describe(),
         )

@@ -328,7 +328,7 @@ def test_a_disk_that_stalls_costs_no_lease():
         expect(
             code == 0
             and said.count("\n") == 1
-            and "host a: the link broke, and continues over another connection" in said,
+            and "host a: the link broke and continues over another connection" in said,
             f"exit code {code}: {said}",
         )
         lines = out.read().splitlines(keepends=True)

@@ -162,9 +162,9 @@ def test_hosts_without_sshd_join():
         before = Inventory()
         # As mpirun and srun start them, of which their ranks know nothing.
         early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
-        early.wait_for("waits for its launcher")
+        early.wait_for("waiting for its launcher")
         job = Shell("launcher", folder, launch)
-        job.wait_for("waits up to 30 s at .*29400 for hosts that give 4 slots")
+        job.wait_for("waits up to 30 s at .*29400 for hosts that provide 4 slots")
         token = expect_secret(folder)
         late = Shell("b", folder, join, SLURM_PROCID="1", SLURM_STEP_NUM_TASKS="2")
         said = job.ends_with(0)
@@ -217,7 +217,7 @@ def test_hosts_join_by_tls():
         before = Inventory()
         # As mpirun and srun start them, of which their ranks know nothing.
         early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
-        early.wait_for("waits for its launcher")
+        early.wait_for("waiting for its launcher")
         job = Shell("launcher", folder, launch)
         job.wait_for("to join by: horovod-agent --join https://")
         late = Shell("b", folder, join)
@@ -261,7 +261,7 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
     launch = launch.replace("-np 4 python3 train.py", f"-np 8 {WORKER} steps-for-ever")
     with workplace() as folder:
         job = Shell("launcher", folder, launch)
-        job.wait_for("for hosts that give 8 slots")
+        job.wait_for("for hosts that provide 8 slots")
         agents = [Shell(name, folder, join.replace("--slots 2", "--slots 4")) for name in "ab"]
         for rank in range(8):
             job.wait_for(f"ready {rank} ")
@@ -313,7 +313,7 @@ def test_named_hosts_that_do_not_join_are_named():
         )
         agent.end()
         waiting = Shell("a", folder, join)
-        waiting.wait_for("waits for its launcher")
+        waiting.wait_for("waiting for its launcher")
         waiting.end()
 
 
@@ -367,7 +367,7 @@ def test_the_status_of_a_job_counts_the_hosts_that_joined():
 
     with workplace() as folder:
         job = Shell("launcher", folder, launch)
-        job.wait_for("for hosts that give 4 slots")
+        job.wait_for("for hosts that provide 4 slots")
 
         def page():
             return json.loads(page_of(folder, "launcher:29400/status"))
@@ -403,14 +403,14 @@ def test_an_unexpected_agent_gets_the_names_of_the_expected_ones():
         stranger = Shell("a", folder, join)
         told = stranger.ends_with(2)
         expect(
-            "does not take this host: the job awaits n1, n2, and not 'a'; give the agent one of "
-            "these names by --name" in told,
+            "does not accept this host: the job awaits n1, n2, not 'a'; give the agent one of "
+            "these names with --name" in told,
             told,
         )
         said = job.ends_with(2)
         expect(
-            "an agent joined as 'a', and this job awaits n1, n2; start it with one of these as "
-            "--name, or add it to -H" in said,
+            "an agent joined as 'a', but this job awaits n1, n2; start it with one of these names "
+            "(--name), or add it to -H" in said,
             said,
         )
         expect(
@@ -439,8 +439,8 @@ def test_an_agent_whose_namesake_joins_gets_a_message():
         second = Shell("b", folder, f"{join} --name same")
         told = first.ends_with(2)
         expect(
-            "another agent joined as 'same' and took its place; if these are two hosts, give "
-            "each agent a --name of its own" in told,
+            "another agent joined as 'same' and took its place; if these are two hosts, start "
+            "each agent with its own --name" in told,
             told,
         )
         job.wait_for("host same joined again")

@@ -228,7 +228,7 @@ def test_a_program_that_always_fails_ends_after_its_restarts():
     job.ends_with(3)
     job.leaves_nothing()
     expect(set(re.findall(r"in generation \d", job.out)) == {"in generation 0", "in generation 1"}, job.describe())
-    expect("may not be again (--max-restarts)" in job.err, job.describe())
+    expect("may not be restarted again (--max-restarts)" in job.err, job.describe())
 
 
 @world("a")

@@ -61,7 +61,7 @@ class BadInput(unittest.TestCase):
 
     def test_flags_of_elastic_jobs_that_contradict_each_other(self):
         self.one_sentence("-np", "2", "--max-np", "4", "true", says="--max-np is for elastic jobs; add ")
-        self.one_sentence("-np", "2", "--min-np", "4", "true", says="--min-np 4 is more than -np 2")
+        self.one_sentence("-np", "2", "--min-np", "4", "true", says="--min-np 4 is greater than -np 2")
         self.one_sentence(
             "-np",
             "2",
@@ -70,7 +70,7 @@ class BadInput(unittest.TestCase):
             "-H",
             "a:2",
             "true",
-            says="--host-discovery-script and -H both say where to run",
+            says="--host-discovery-script and -H both name the hosts",
         )
         self.one_sentence(
             "-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "9", "2", "true", says="'9 2' is out of range"

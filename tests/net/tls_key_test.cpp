@@ -145,7 +145,7 @@ TEST_CASE("an altered byte ends the stream and is not delivered") {
   std::byte buffer[16];
   const auto size = session.read(buffer);
   REQUIRE_FALSE(size.ok());
-  CHECK(size.status().message().starts_with("bytes were altered on their way"));
+  CHECK(size.status().message().starts_with("bytes were altered in transit"));
 }
 
 TEST_CASE("a client that reads late gets a large answer in full") {

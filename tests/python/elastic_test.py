@@ -297,7 +297,7 @@ class ElasticTest(elastic_case.ElasticCase):
         self.assertEqual(choose((3, True), (4, True), must=(False, True)), (1, 4))
         self.assertEqual(choose((3, True), (3, True), must=(False, False)), (0, None))
         for ranks in [[(-1, False)], [(-1, False), (-1, False)], [(2, False), (-1, False)]]:
-            with self.assertRaisesRegex(RuntimeError, "no rank is left that has the state of the training"):
+            with self.assertRaisesRegex(RuntimeError, "no remaining rank has the training state"):
                 choose(*ranks)
         lost = elastic.ObjectState()
         lost._lost = "planted."

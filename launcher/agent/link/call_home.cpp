@@ -36,7 +36,8 @@ Result<net::SocketAddress> address_of(const std::string& text) {
   }
   if (const auto address = net::numeric_address(endpoint)) return *address;
   return invalid_argument(
-      cat("'", endpoint.host, "' is no IPv4 or IPv6 address, and the agent resolves no names"));
+      cat("'", endpoint.host,
+          "' is not an IPv4 or IPv6 address, and the agent does not resolve names"));
 }
 
 // Returns false when the deadline passed first.
@@ -60,7 +61,7 @@ Result<UniqueFd> dial(const net::SocketAddress& address, Deadline deadline) {
   if (!socket) return system_error("cannot make a socket", errno);
   if (::connect(socket.get(), address.get(), address.size) != 0) {
     if (errno != EINPROGRESS) return not_connected(errno);
-    if (!wait_for(socket.get(), POLLOUT, deadline)) return deadline_exceeded("nobody answers");
+    if (!wait_for(socket.get(), POLLOUT, deadline)) return deadline_exceeded("nothing answers");
     int error = 0;
     socklen_t size = sizeof error;
     ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
@@ -126,7 +127,7 @@ class Wire {
   Result<T> receive() {
     HVD_ASSIGN_OR_RETURN(const Message message, receive_message());
     if (const T* expected = std::get_if<T>(&message)) return *expected;
-    return internal_error("the far side answered with another message than the one expected");
+    return internal_error("the other end sent an unexpected message");
   }
 
  private:
@@ -138,7 +139,7 @@ class Wire {
       } else if (errno != EAGAIN && errno != EINTR) {
         return system_error("the connection broke", errno);
       } else if (!wait_for(socket_, POLLOUT, deadline_)) {
-        return deadline_exceeded("the launcher takes nothing");
+        return deadline_exceeded("the launcher does not read");
       }
     }
     return {};
@@ -147,7 +148,7 @@ class Wire {
   // Reads at least one byte.
   Result<size_t> receive_raw(std::span<std::byte> buffer) {
     for (;;) {
-      if (!wait_for(socket_, POLLIN, deadline_)) return deadline_exceeded("nobody answers");
+      if (!wait_for(socket_, POLLIN, deadline_)) return deadline_exceeded("nothing answers");
       const ssize_t size = ::read(socket_, buffer.data(), buffer.size());
       if (size > 0) return static_cast<size_t>(size);
       if (size == 0) return unavailable("the launcher closed the connection");
@@ -187,15 +188,15 @@ Status knock(Wire& wire) {
   HVD_ASSIGN_OR_RETURN(const std::string head, receive_head(wire));
   if (head.starts_with("HTTP/1.1 101 ")) return {};
   if (head.starts_with("HTTP/1.1 409 ")) {
-    return aborted("it takes no hosts; start it with --listen");
+    return aborted("it accepts no hosts; start it with --listen");
   }
   if (head.starts_with("HTTP/1.1 426 ")) {
     return failed_precondition(
-        "it takes hosts by TLS alone; leave out --insecure-plaintext, or start horovodrun with it "
+        "it accepts hosts by TLS only; leave out --insecure-plaintext, or start horovodrun with it "
         "too");
   }
   return failed_precondition(
-      "the program that listens there is no launcher of this version, started with "
+      "the program that listens there is not a launcher of this version that was started with "
       "--listen");
 }
 
@@ -248,11 +249,11 @@ Result<Opening> receive_opening(int input, Cipher* cipher) {
     if (const auto* session = std::get_if<OpenSession>(&*message)) return Opening(*session);
     if (const auto* order = std::get_if<Reattach>(&*message)) return Opening(*order);
     if (const auto* rejection = std::get_if<Failed>(&*message)) {
-      return aborted(cat("the launcher does not take this host: ",
+      return aborted(cat("the launcher does not accept this host: ",
                          printable(rejection->sentence, kMaxMessage)));
     }
     if (!std::holds_alternative<Ping>(*message)) {
-      return internal_error("the launcher sent a message that begins no session");
+      return internal_error("the launcher sent a message that does not begin a session");
     }
   }
 }

@@ -65,7 +65,7 @@ Result<OpenedLink> await_job(Link link, const std::string& address) {
   if (!opening.ok()) return Status(Code::kAborted, opening.status().message());
   const auto* session = std::get_if<OpenSession>(&*opening);
   if (session == nullptr)
-    return aborted(cat("the launcher at ", address, " takes this for another agent"));
+    return aborted(cat("the launcher at ", address, " takes this agent for another one"));
   return OpenedLink{std::move(link), *session};
 }
 
@@ -138,7 +138,7 @@ Result<OpenedLink> join(const JoinOptions& options) {
     const bool may_come = code == Code::kUnavailable || code == Code::kDeadlineExceeded;
     if (link.ok() || !may_come) return link;
     if (!std::exchange(has_warned, true)) {
-      std::fprintf(stderr, "horovod-agent: waits for its launcher: %s\n",
+      std::fprintf(stderr, "horovod-agent: waiting for its launcher: %s\n",
                    link.status().message().c_str());
     }
     rest(pause);

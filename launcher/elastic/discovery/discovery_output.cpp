@@ -68,8 +68,8 @@ class OutputReader {
         return invalid_argument(cat("'", name, "' stands for a missing value"));
       }
       if (++mentions_ > kMaxMentions) {
-        return invalid_argument(cat("the output names hosts more than ", kMaxMentions,
-                                    " times; the rest of it is not read"));
+        return invalid_argument(
+            cat("the output names hosts more than ", kMaxMentions, " times; the rest is ignored"));
       }
       HVD_RETURN_IF_ERROR(
           add({name, item.user, item.slots ? item.slots : slots_alone_, item.port}));

@@ -97,7 +97,7 @@ struct ScriptDiscovery::State {
   Result<std::vector<Host>> hosts_of(const ScriptAnswer& answer) {
     if (answer.is_cut) {
       warn("cut", cat(name(), " printed more than ", script.limits.output >> 10,
-                      " KiB; the lines behind these are not used"));
+                      " KiB; the rest is ignored"));
     }
     DiscoveryOutput output = parse_discovery_output(answer.output, script.slots_alone);
     // The script has printed the error of another program, and ended well.
@@ -139,7 +139,7 @@ struct ScriptDiscovery::State {
 
   void take(Result<std::vector<Host>> hosts) {
     if (!hosts.ok()) {
-      warn("failure", cat(hosts.status().message(), "; the job keeps the hosts that it has"));
+      warn("failure", cat(hosts.status().message(), "; the job keeps its present hosts"));
     } else if (!newest || *newest != *hosts) {
       newest = *std::move(hosts);
       on_changed(*newest);

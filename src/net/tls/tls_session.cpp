@@ -119,8 +119,8 @@ class TlsSession::Impl {
     }
     if (why == SSL_ERROR_SSL &&
         (reason < SSL_AD_REASON_OFFSET || reason == SSL_R_SSLV3_ALERT_BAD_RECORD_MAC)) {
-      return unavailable(cat("bytes were altered on their way, and none of them is used (",
-                             last_tls_error(), ")"));
+      return unavailable(
+          cat("bytes were altered in transit, and none of them is used (", last_tls_error(), ")"));
     }
     return unavailable(cat("cannot receive by TLS: ", last_tls_error()));
   }

@@ -230,7 +230,7 @@ TEST_CASE("A launcher that falls silent costs its lease, and the job ends") {
   // From here on the loop of the launcher is not driven: nothing is sent.
   CHECK(is_gone_undriven(fixture));
   CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
-  CHECK(fixture.lost.at(0) == "the launcher gave no sign of life for 3 s");
+  CHECK(fixture.lost.at(0) == "the launcher sent nothing for 3 s");
 }
 
 TEST_CASE("A suspended launcher may be silent for longer than its lease") {
@@ -266,7 +266,7 @@ TEST_CASE("After a suspension the lease holds again") {
   CHECK(is_gone_undriven(fixture));
 }
 
-TEST_CASE("A host that gives no sign of life is lost after the lease") {
+TEST_CASE("A host that does not answer is lost after the lease") {
   AgentFixture fixture;
   HostJob job = fixture.shell_job("sleep 1000");
   job.lease_seconds = 1;
@@ -274,7 +274,7 @@ TEST_CASE("A host that gives no sign of life is lost after the lease") {
   const pid_t agent = fixture.agent();
   send_signal(agent, SIGSTOP);
   CHECK(fixture.until([&] { return !fixture.lost.empty(); }));
-  CHECK(fixture.lost.at(0) == "the host gave no sign of life for 1 s");
+  CHECK(fixture.lost.at(0) == "the host did not answer for 1 s");
   send_signal(agent, SIGCONT);
   CHECK(is_gone(fixture));
 }
@@ -332,7 +332,7 @@ TEST_CASE("The count of pings decides whether a host is lost, and not the clock"
   send_signal(fixture.agent(), SIGSTOP);
   CHECK(fixture.until([&] { return !fixture.lost.empty(); }));
   CHECK(fixture.silences == std::vector<double>{1, 2});
-  CHECK(fixture.lost.at(0) == "the host gave no sign of life for 3 s");
+  CHECK(fixture.lost.at(0) == "the host did not answer for 3 s");
   send_signal(fixture.agent(), SIGCONT);
   CHECK(is_gone(fixture));
 }

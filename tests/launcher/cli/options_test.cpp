@@ -98,7 +98,7 @@ TEST_CASE("a mistake on the command line gets one sentence") {
   CHECK(error_of({"-np", "1", "-p", "70000", "x"}) ==
         "-p 70000 is out of range; it lies between 1 and 65535");
   CHECK(error_of({"-np", "2", "-H", "a:2", "-hostfile", "f", "x"}) ==
-        "-H and -hostfile both say where to run; give one of them");
+        "-H and -hostfile both name the hosts; use only one of them");
   CHECK(error_of({"-np", "1", "--tls-cert", "f", "x"}) ==
         "--tls-cert and --tls-key need each other: the certificates and their key");
   CHECK(error_of({"-np", "1", "--tls-cert", "f", "--tls-key", "k", "x"}) ==

@@ -22,9 +22,8 @@ TEST_CASE("a loss that no rank has noticed is named each minute") {
   REQUIRE(job.said.size() == 2);
   CHECK(job.said[0] == job.said[1]);
   CHECK(job.said[0] ==
-        "the next generation waits until rank 2 on host b, rank 3 on host b notice at an operation "
-        "of "
-        "Horovod that rank 0 on host a was killed");
+        "the next generation waits until rank 2 on host b, rank 3 on host b call Horovod and "
+        "notice that rank 0 on host a was killed");
   job.ask({2, 3});
   CHECK(job.ranks() == "2 3");
   job.said.clear();
@@ -43,10 +42,11 @@ TEST_CASE("a job whose ranks never notice a loss ends after --elastic-timeout") 
   CHECK_FALSE(job.exit_code);
   job.wait(1);
   CHECK(job.exit_code == 137);
-  CHECK(job.end ==
-        "rank 2 on host b was killed; rank 0 on host a, rank 1 on host a have called nothing of "
-        "Horovod within 600 s of that (--elastic-timeout); horovodrun stack shows where such ranks "
-        "are");
+  CHECK(
+      job.end ==
+      "rank 2 on host b was killed; rank 0 on host a, rank 1 on host a have not called "
+      "Horovod within 600 s of that (--elastic-timeout); horovodrun stack shows where these ranks "
+      "are");
 }
 
 TEST_CASE("a new process that ends without having been a rank is started again later each time") {
@@ -59,7 +59,7 @@ TEST_CASE("a new process that ends without having been a rank is started again l
   REQUIRE_FALSE(job.said.empty());
   CHECK(job.said.back() ==
         "process 2 on host b exited with code 0 before it was a rank; the job goes on without it, "
-        "and starts another one there in 5 s");
+        "and starts another process there in 5 s");
   job.wait(4);
   CHECK(job.started.size() == 1);
   job.wait(1);
@@ -85,7 +85,8 @@ TEST_CASE("a new process that never asks for a place is given up and started aga
   job.wait(1);
   REQUIRE(job.said.size() == 1);
   CHECK(job.said[0] ==
-        "process 3 on host b has not called hvd.init within 60 s of its start; it is ended after "
+        "process 3 on host b has not called hvd.init within 60 s of its start; it will be ended "
+        "after "
         "80 s");
   job.wait(19);
   CHECK(job.ended_processes.empty());
@@ -94,7 +95,8 @@ TEST_CASE("a new process that never asks for a place is given up and started aga
   REQUIRE(job.said.size() == 2);
   CHECK(job.said[1] ==
         "process 3 on host b has not called hvd.init within 80 s of its start, 30 s more than the "
-        "first ranks needed (--start-timeout); the job goes on without it, and starts another one "
+        "first ranks needed (--start-timeout); the job goes on without it, and starts another "
+        "process "
         "there in 5 s");
   CHECK(job.losses.empty());
   job.wait(5);

@@ -54,17 +54,19 @@ TEST_CASE("the limits of an elastic job lie around -np") {
   }
   CHECK(rank_limits(job_of({"-np", "2", "--min-np", "2", "--max-np", "2"})).max == 2);
   CHECK(job_refusal_of({"-np", "2", "--min-np", "4"}) ==
-        "--min-np 4 is more than -np 2, with which the job starts; lower it, or raise -np");
+        "--min-np 4 is greater than -np 2, the number of ranks to start with; lower it, or raise "
+        "-np");
   CHECK(job_refusal_of({"--num-proc", "4", "--min-np", "2", "--max-num-proc", "3"}) ==
-        "--max-num-proc 3 is less than --num-proc 4, with which the job starts; raise it, or lower "
+        "--max-num-proc 3 is less than --num-proc 4, the number of ranks to start with; raise it, "
+        "or lower "
         "--num-proc");
   CHECK(job_refusal_of({"--min-np", "4", "--max-np", "3"}) ==
-        "--max-np 3 is less than --min-np 4, with which the job starts; raise it, or lower "
+        "--max-np 3 is less than --min-np 4, the number of ranks to start with; raise it, or lower "
         "--min-np");
   CHECK(job_refusal_of({"-np", "2", "--min-np", "0"}) ==
         "--min-np 0 is out of range; it lies between 1 and 16777216");
   CHECK(job_refusal_of({"--host-discovery-script", "x"}) ==
-        "an elastic job needs the number of ranks with which it starts; add -np N to "
+        "an elastic job needs the number of ranks to start with; add -np N to "
         "--host-discovery-script");
 }
 
@@ -83,9 +85,9 @@ TEST_CASE("flags of elastic jobs are refused in others, by name") {
 
 TEST_CASE("an elastic job has one source of hosts, and this launcher") {
   CHECK(job_refusal_of({"-np", "2", "--host-discovery-script", "x", "-H", "a:2"}) ==
-        "--host-discovery-script and -H both say where to run; give one of them");
+        "--host-discovery-script and -H both name the hosts; use only one of them");
   CHECK(job_refusal_of({"-np", "2", "--host-discovery-script", "x", "--hostfile", "f"}) ==
-        "--host-discovery-script and --hostfile both say where to run; give one of them");
+        "--host-discovery-script and --hostfile both name the hosts; use only one of them");
   CHECK(job_refusal_of({"-np", "2", "--min-np", "1", "--mpi"}) ==
         "--mpi starts jobs of constant size only; omit it or --min-np");
   CHECK(job_refusal_of({"-np", "2", "--host-discovery-script", "x", "--jsrun"}) ==
@@ -145,8 +147,9 @@ TEST_CASE("a range of cooldown is two numbers of seconds") {
     return job_refusal_of({"--min-np", "1", "--blacklist-cooldown-range", low, high});
   };
   CHECK(refusal("0", "10") ==
-        "--blacklist-cooldown-range: '0 10' is out of range; LO is at least 1 second, HI at most "
-        "3600 seconds, and LO at most HI");
+        "--blacklist-cooldown-range: '0 10' is out of range; LO must be at least 1 second, HI at "
+        "most "
+        "3600 seconds, and LO not more than HI");
   CHECK(refusal("1", "4000").find("'1 4000' is out of range") != std::string::npos);
   CHECK(refusal("20", "10").find("'20 10' is out of range") != std::string::npos);
   CHECK(refusal("nan", "nan").find("'nan nan' is out of range") != std::string::npos);
@@ -164,17 +167,17 @@ TEST_CASE("a range of cooldown is two numbers of seconds") {
 
 TEST_CASE("flags that an elastic job would ignore are refused") {
   CHECK(job_refusal_of({"--min-np", "1", "--spares", "2"}) ==
-        "--spares is for jobs of constant size: an elastic job goes on with the hosts that are "
-        "left, and "
-        "takes new ones; leave it out");
+        "--spares is for jobs of constant size: an elastic job continues with the remaining "
+        "hosts, and takes new ones; leave it out");
   CHECK(job_refusal_of({"--min-np", "1", "--max-restarts", "1"}).empty());
   CHECK(job_refusal_of(
             {"--min-np", "1", "--max-restarts", "1", "--listen", ":0", "--token-file", "f"}) ==
         "--max-restarts cannot be combined with --token-file: an agent that joins starts its ranks "
-        "once; "
+        "only once; "
         "leave it out");
   CHECK(job_refusal_of({"--min-np", "1", "--on-failure", "wait"}) ==
-        "--on-failure wait is for jobs of constant size: the ranks of an elastic job go on without "
+        "--on-failure wait is for jobs of constant size: the ranks of an elastic job continue "
+        "without "
         "the failed one; leave it out");
   CHECK(job_refusal_of({"--min-np", "1", "--insecure-compat"}) ==
         "--insecure-compat is for jobs of constant size: the launcher of an elastic job does not "

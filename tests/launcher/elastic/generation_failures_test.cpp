@@ -89,9 +89,11 @@ TEST_CASE(
   job.ask({2});
   CHECK(job.exit_code == 1);
   CHECK(job.end ==
-        "rank 1 on host a exited with code 0, and rank 0 on host a, rank 2 on host b are ended "
-        "before their training has: the remaining ranks ask for another generation, which the job "
-        "cannot begin when a rank has ended its work");
+        "rank 1 on host a exited with code 0, but rank 0 on host a, rank 2 on host b have not "
+        "finished "
+        "training; the remaining ranks ask for another generation, which cannot begin after a rank "
+        "has "
+        "finished");
 }
 
 TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {
@@ -117,7 +119,7 @@ TEST_CASE("a new process that fails costs the ranks of its host nothing") {
   CHECK(job.generations.ended(4, 1, "process 4 on host b exited with code 1", job.now()));
   CHECK(job.said.back() ==
         "process 4 on host b exited with code 1; the job goes on without it, and starts another "
-        "one there in 5 s");
+        "process there in 5 s");
   CHECK(job.losses.empty());
   CHECK(job.ended.empty());
   job.wait(4);
@@ -227,9 +229,9 @@ TEST_CASE("the sentence of the reset limit has the latest resets and their cause
   job.ask({0});
   CHECK(job.exit_code == 1);
   CHECK(job.end ==
-        "the ranks of the job have changed 3 times, and may not do so again (--reset-limit); "
+        "the ranks of the job have changed 3 times, and may not change again (--reset-limit); "
         "generation 1: new ranks were ready; generation 2: rank 1 on host b failed; generation 3: "
-        "the ranks asked for it, after an error of theirs");
+        "the ranks asked for it after an error");
 }
 
 TEST_CASE("a limit of resets within a time forgets old ones") {
@@ -385,9 +387,9 @@ TEST_CASE("the ranks learn of a lost host and the cause") {
   RecordedJob job;
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  job.generations.host_lost(0, "host a was lost: it gave no sign of life", job.now());
+  job.generations.host_lost(0, "host a was lost: it did not answer", job.now());
   REQUIRE(job.losses.size() == 1);
-  CHECK(job.losses[0] == "0: host a was lost: it gave no sign of life");
+  CHECK(job.losses[0] == "0: host a was lost: it did not answer");
   job.ask({2, 3});
   CHECK(job.ranks() == "2 3");
 }

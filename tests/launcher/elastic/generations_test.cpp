@@ -347,7 +347,7 @@ TEST_CASE("a process stays new until the ranks of a generation have met") {
   job.generations.ended(1, 1, "rank 1 on host a failed", job.now());
   ask_again_unmet(job, 4, -1);
   // The ranks on host a are gone, and with them the state.
-  CHECK(job.end.find("no rank is left that has the state of the training") != std::string::npos);
+  CHECK(job.end.find("no remaining rank has the training state") != std::string::npos);
 }
 
 TEST_CASE("a new process whose first generation was void is new in the next one") {
@@ -379,8 +379,9 @@ TEST_CASE("the sentence of a pause has its cause and the hosts that may come") {
   job.ask({0});
   CHECK(job.said.back() ==
         "the job pauses: it has 1 of at least 3 ranks, since rank 1 on host b failed; it waits for "
-        "host b (again in 20 s), host c (again in 20 s), host d (again in 5 s), host e (starting), "
-        "further hosts of the discovery script");
+        "host b (tried again in 20 s), host c (tried again in 20 s), host d (tried again in 5 s), "
+        "host e (starting), "
+        "more hosts from the discovery script");
 }
 
 }  // namespace

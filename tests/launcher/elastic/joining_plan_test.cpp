@@ -45,11 +45,11 @@ TEST_CASE("ranks that do not commit are named each minute while others wait for 
   CHECK(job.said.empty());
   job.wait(1);
   job.wait(60);
-  CHECK(job.said ==
-        std::vector<std::string>{
-            "the next generation waits for a commit of the ranks (new ranks are ready), since 60 s",
-            "the next generation waits for a commit of the ranks (new ranks are ready), since 120 "
-            "s"});
+  CHECK(
+      job.said ==
+      std::vector<std::string>{
+          "the next generation has waited 60 s for a commit of the ranks (new ranks are ready)",
+          "the next generation has waited 120 s for a commit of the ranks (new ranks are ready)"});
   job.ask({0});
   job.said.clear();
   job.wait(4);
@@ -126,8 +126,8 @@ TEST_CASE("a plan whose process fails is void: one in elastic.run takes another 
     job.generations.ended(4, 1, "process 4 on host b exited with code 1", job.now());
     CHECK(job.ended == std::vector<int>{2});  // its agent has no other process
     CHECK(job.said.back() ==
-          "process 5 on host b ends, since the place that it was given in hvd.init has changed; "
-          "another one starts");
+          "process 5 on host b is ended, because the place that hvd.init gave it has changed; "
+          "another process starts");
     job.wait(5);
     CHECK(job.started.size() == starts + 1);
     CHECK(job.updates == std::vector<std::string>{"0:2"});

@@ -87,13 +87,13 @@ TEST_CASE("resize refuses what cannot be, in one sentence") {
   RecordedJob job(limits);
   job.begin(kTwoHosts);
   CHECK(job.generations.resize(3, job.now()).error().message() ==
-        "the ranks of the job have not begun yet");
+        "the ranks of the job have not started yet");
   job.ask({0, 1, 2, 3});
   CHECK(job.generations.resize(1, job.now()).error().message() ==
         "the job needs at least 2 ranks (--min-np)");
   CHECK(job.generations.resize(5, job.now()).error().message() ==
         "the hosts of the job have slots for 4 ranks");
-  CHECK(*job.generations.resize(4, job.now()) == "the job has 4 ranks, and gets no more");
+  CHECK(*job.generations.resize(4, job.now()) == "the job has 4 ranks, and will get no more");
   job.generations.ended(0, 0, "", job.now());
   CHECK(job.generations.resize(3, job.now()).error().message() == "the job ends");
 }
@@ -104,7 +104,7 @@ TEST_CASE("with a discovery script, resize above the slots waits for hosts") {
   job.ask({0, 1});
   const auto answer = job.generations.resize(3, job.now());
   REQUIRE(answer.ok());
-  CHECK(answer->find("when the discovery script names hosts for them; it names 2 slots") !=
+  CHECK(answer->find("when the discovery script names more hosts; it now names 2 slots") !=
         std::string::npos);
   job.generations.discovered(kTwoHosts, job.now());
   CHECK(job.started == std::vector<std::string>{"b:1"});
@@ -146,7 +146,7 @@ TEST_CASE("a removed host leaves at the next commit, and is used again when a re
   CHECK(job.started == std::vector<std::string>{"a:1"});
 }
 
-TEST_CASE("a removed host is used again when the script names it anew") {
+TEST_CASE("a removed host is used again when the script drops and names it") {
   RecordedJob job(of_script());
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
@@ -167,7 +167,7 @@ TEST_CASE("where hosts join, resize and remove speak of those, and a removed hos
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
   CHECK(*job.generations.resize(5, job.now()) ==
-        "the job goes from 4 to 5 ranks when hosts join for them; those of now have 4 slots");
+        "the job goes from 4 to 5 ranks when more hosts join; the present hosts have 4 slots");
   CHECK(*job.generations.remove_host("b", job.now()) ==
         "host b leaves the job when its ranks next commit; its slots stay empty until horovodrun "
         "resize needs them, or another agent joins there");
@@ -189,7 +189,7 @@ TEST_CASE("a removed rank leaves its slot empty, and its host keeps the others")
   CHECK(
       answer->starts_with("rank 0 on host a leaves the job when the ranks next commit; its slot"));
   CHECK(job.generations.remove_rank(0, job.now()).error().message() ==
-        "rank 0 leaves the job already");
+        "rank 0 is already leaving the job");
   CHECK(job.updates == std::vector<std::string>{"0:1"});
   job.ask({0, 1, 2, 3});
   CHECK(job.ranks() == "1 2 3");
@@ -226,15 +226,17 @@ TEST_CASE("remove refuses what would end the job, and what is not there") {
   RecordedJob job(limits);
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  CHECK(job.generations.remove_host("b", job.now()).error().message() ==
-        "without host b the hosts of the job have slots for 2 ranks, and the job needs at least 3");
+  CHECK(
+      job.generations.remove_host("b", job.now()).error().message() ==
+      "without host b, the hosts of the job have slots for 2 ranks, and the job needs at least 3");
   CHECK(job.generations.remove_host("c", job.now()).error().message() ==
         "host c is not one of the hosts that the job uses: a, b");
   CHECK(job.generations.remove_rank(4, job.now()).error().message() ==
         "the job has no rank 4; its last one is 3");
   REQUIRE(job.generations.remove_rank(1, job.now()).ok());
-  CHECK(job.generations.remove_rank(2, job.now()).error().message() ==
-        "without rank 2 the hosts of the job have slots for 2 ranks, and the job needs at least 3");
+  CHECK(
+      job.generations.remove_rank(2, job.now()).error().message() ==
+      "without rank 2, the hosts of the job have slots for 2 ranks, and the job needs at least 3");
 }
 
 TEST_CASE("the host that alone has the state is not removed") {
@@ -245,7 +247,7 @@ TEST_CASE("the host that alone has the state is not removed") {
   job.generations.discovered(kTwoHosts, job.now());
   job.ask({0, 1});
   CHECK(job.generations.remove_host("a", job.now()).error().message() ==
-        "without host a no rank is left that has the state of the training");
+        "without host a, no remaining rank has the training state");
   REQUIRE(job.generations.remove_host("b", job.now()).ok());
   CHECK(job.updates.empty());
 }
@@ -302,7 +304,7 @@ TEST_CASE("the only host with the state goes on until its agent ends") {
   job.ask({0, 1});
   job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
   REQUIRE(job.said.size() == 1);
-  CHECK(job.said[0].find("no other host has the state") != std::string::npos);
+  CHECK(job.said[0].find("no other host has the training state") != std::string::npos);
   CHECK(job.updates.empty());
   CHECK_FALSE(job.exit_code);
 }

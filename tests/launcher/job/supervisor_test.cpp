@@ -60,7 +60,7 @@ TEST_CASE("a failure that the others outlive is reported at once, the last not t
   Supervisor supervisor(hosts, true);
   CHECK(supervisor.on_exit({.rank = 3, .code = 3}) == Action::kNone);
   CHECK(supervisor.take_news() ==
-        "rank 3 on host b exited with code 3; --on-failure wait lets the other 3 ranks go on");
+        "rank 3 on host b exited with code 3; --on-failure wait lets the other 3 ranks continue");
   CHECK_FALSE(supervisor.take_news());
   supervisor.on_exit({.rank = 0});
   supervisor.on_exit({.rank = 1});
@@ -200,18 +200,18 @@ TEST_CASE("a lost host ends the job, also when its ranks never spoke") {
 
 TEST_CASE("hosts that are lost together are all named") {
   const SlotPlan plan = *plan_slots({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}}, {});
-  const Status silence = deadline_exceeded("the host gave no sign of life for 45 s");
+  const Status silence = deadline_exceeded("the host did not answer for 45 s");
   RunningHosts hosts(plan);
   Supervisor supervisor(hosts);
   CHECK(supervisor.on_lost(2, silence) == Action::kEnd);
-  CHECK(supervisor.report() == "host c was lost: the host gave no sign of life for 45 s");
+  CHECK(supervisor.report() == "host c was lost: the host did not answer for 45 s");
   SUBCASE("for the same reason") {
     CHECK(supervisor.on_lost(1, silence) == Action::kNone);
-    CHECK(supervisor.report() == "hosts b and c were lost: they gave no sign of life for 45 s");
+    CHECK(supervisor.report() == "hosts b and c were lost: they did not answer for 45 s");
   }
   SUBCASE("but not one that is lost for another reason while the job ends") {
     CHECK(supervisor.on_lost(1, unavailable("it does not answer")) == Action::kNone);
-    CHECK(supervisor.report() == "host c was lost: the host gave no sign of life for 45 s");
+    CHECK(supervisor.report() == "host c was lost: the host did not answer for 45 s");
   }
   CHECK(supervisor.exit_code() == kExitLauncher);
 }
@@ -234,11 +234,11 @@ TEST_CASE("a rank that fails while another host is silent waits for that host's 
   CHECK(supervisor.on_exit({.rank = 0, .code = 7}) == Action::kNone);
   CHECK(supervisor.on_answer(0) == Action::kNone);
   SUBCASE("the host is lost") {
-    CHECK(supervisor.on_lost(1, unavailable("no sign of life for 45 s")) == Action::kEnd);
+    CHECK(supervisor.on_lost(1, unavailable("no answer for 45 s")) == Action::kEnd);
     CHECK(supervisor.exit_code() == kExitLauncher);
     CHECK(supervisor.failed_rank() == -1);
     CHECK(supervisor.report() ==
-          "host b was lost: no sign of life for 45 s; before that, rank 1 on host a exited with "
+          "host b was lost: no answer for 45 s; before that, rank 1 on host a exited with "
           "code 1");
   }
   SUBCASE("the host answers") {
@@ -371,7 +371,7 @@ TEST_CASE("an output on a full disk ends the job with the file and a remedy") {
   CHECK(supervisor.exit_code() == kExitLauncher);
   CHECK(supervisor.report() ==
         "cannot write the ranks' output to standard output, /full/out: No space left on device; "
-        "redirect it to a disk with room");
+        "redirect it to a disk with free space");
 }
 
 TEST_CASE("a host that finishes without an exit of each rank is no success") {
@@ -410,7 +410,7 @@ TEST_CASE("a job that takes too long is ended with a code of its own") {
   CHECK(supervisor.on_exit({.rank = 0, .signal = SIGTERM, .by_agent = true}) == Action::kNone);
   CHECK(supervisor.exit_code() == 124);
   CHECK(supervisor.failed_rank() == -1);
-  CHECK(supervisor.report() == "the job was ended after 2.5 s, as --timeout says");
+  CHECK(supervisor.report() == "the job was ended after 2.5 s (--timeout)");
 }
 
 TEST_CASE("the kernel's out-of-memory killer is named, also when it struck a rank's child") {

@@ -174,7 +174,7 @@ TEST_CASE("A cut longer than the lease loses the host, with a sentence") {
   CHECK(fixture.until([&] { return !fixture.lost.empty(); }));
   REQUIRE_FALSE(fixture.lost.empty());
   const bool names_lease = fixture.lost[0].find("did not resume within 1 s") != std::string::npos ||
-                           fixture.lost[0].find("no sign of life for 1 s") != std::string::npos;
+                           fixture.lost[0].find("did not answer for 1 s") != std::string::npos;
   CHECK_MESSAGE(names_lease, fixture.lost[0]);
   check_ranks_end(fixture);
 }

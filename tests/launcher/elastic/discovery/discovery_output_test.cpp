@@ -138,7 +138,7 @@ TEST_CASE("discovery is bounded in hosts and in slots") {
   const DiscoveryOutput output = parse_discovery_output(repeated);
   CHECK(output.hosts.size() == 100000);
   REQUIRE(output.warnings.size() == 1);
-  CHECK(output.warnings.front().ends_with("times; the rest of it is not read"));
+  CHECK(output.warnings.front().ends_with("times; the rest is ignored"));
 }
 
 }  // namespace hvd::launcher

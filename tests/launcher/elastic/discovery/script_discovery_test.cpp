@@ -183,7 +183,7 @@ TEST_CASE("an error message of a script that ends well is no answer") {
   discovery.run_until([&] { return !discovery.warnings.empty(); });
   CHECK(discovery.warnings[0].find("no line of its output names a host; 'Error from server") !=
         std::string::npos);
-  CHECK(discovery.warnings[0].ends_with("; the job keeps the hosts that it has"));
+  CHECK(discovery.warnings[0].ends_with("; the job keeps its present hosts"));
   folder.write("hosts", "b:1\n");
   discovery.run_until([&] { return discovery.answers.size() == 1; });
   CHECK(discovery.answers == std::vector<Hosts>{{{"b", "", 1}}});
@@ -235,8 +235,8 @@ TEST_CASE("a discovery script that fails later changes nothing, and gets one war
   discovery.run_until([&] { return folder.count("runs") > 5; });
   REQUIRE(discovery.warnings.size() == 1);
   CHECK(discovery.warnings[0].starts_with(cat("host discovery script '", script, "': ")));
-  CHECK(discovery.warnings[0].ends_with(
-      "; ended with exit code 1; the job keeps the hosts that it has"));
+  CHECK(
+      discovery.warnings[0].ends_with("; ended with exit code 1; the job keeps its present hosts"));
   CHECK(discovery.answers.empty());
   folder.script("echo b:1");
   discovery.run_until([&] { return discovery.answers.size() == 1; });
@@ -282,7 +282,7 @@ TEST_CASE("the old answer stays while a discovery script hangs") {
   CHECK(discovery.answers.empty());
   REQUIRE(discovery.warnings.size() == 1);
   CHECK(discovery.warnings[0].ends_with(
-      "' took more than 0.1 s and was killed; the job keeps the hosts that it has"));
+      "' took more than 0.1 s and was killed; the job keeps its present hosts"));
   discovery.stop();
   CHECK_FALSE(has_children());
 }
@@ -295,8 +295,7 @@ TEST_CASE("an answer of 10 MB is cut at a line, with a warning") {
   REQUIRE(hosts->size() == 1000);
   CHECK(hosts->back() == Host{"h2999", "", 1});
   REQUIRE(discovery.warnings.size() == 1);
-  CHECK(discovery.warnings[0].ends_with(
-      "printed more than 1024 KiB; the lines behind these are not used"));
+  CHECK(discovery.warnings[0].ends_with("printed more than 1024 KiB; the rest is ignored"));
 }
 
 TEST_CASE("a discovery script that prints without end is killed at the time limit") {
