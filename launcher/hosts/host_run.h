@@ -26,9 +26,13 @@
 // (agent_ends). `finished` also comes from held to leaving: ranks that all end by themselves make their host done at
 // once. `drop` comes from connecting to held, too: the launcher closes the link to an agent that has no ranks yet.
 //
-// A host that dies: launcher/link/agent_link.cpp notices it, launcher/job/supervisor.cpp (on_lost) moves it to lost
-// and decides whether the job goes on, launcher/elastic/generations.cpp (host_lost) plans the next generation of an
-// elastic job, and launcher/job/elastic_job.cpp starts and ends the hosts of that plan.
+// A host that dies in generation 2 of an elastic job:
+// 1. launcher/link/agent_link.cpp: lose() reports that the link is lost, or that the host does not answer.
+// 2. launcher/job/supervisor.cpp: on_lost() moves the host to lost, and asks the policy (JobPolicy::survives) whether
+//    the job goes on. In a job of constant size the other hosts end.
+// 3. launcher/elastic/generations.cpp: host_lost() drops the processes of the host, excludes the host and lets the
+//    policy of the program notify the other ranks, whose collectives fail. decide() starts the hosts that replace it.
+// 4. launcher/elastic/next_generation.cpp: form() begins generation 3 when the other ranks have asked for their places.
 #pragma once
 
 #include <cstdint>

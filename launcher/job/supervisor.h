@@ -30,7 +30,7 @@ class Supervisor {
   explicit Supervisor(HostTable& hosts, bool waits = false);
 
   // In an elastic job: called for each end of a rank (rank -1: of a host), with exit code 0 and no
-  // sentence after success. Returns whether the job goes on.
+  // sentence after success. Returns whether the job goes on: Generations decides it, behind JobPolicy::survives().
   using Survives =
       std::function<bool(int rank, int host, int exit_code, const std::string& sentence)>;
   void ask_before_end(Survives survives) { survives_ = std::move(survives); }

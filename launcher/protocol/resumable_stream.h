@@ -6,6 +6,13 @@
 // On a connection, the bytes travel in records: a length of 32 bits, whose top bit means the end of the
 // stream, the number of bytes that the sender of the record has received in the session (64 bits), and
 // that many bytes; all numbers are little-endian.
+//
+// The life of the link, which ResumableDuplex of the launcher and LauncherLink of the agent go through by it:
+//
+//     connected ──the connection breaks──> broken ──no other connection in time──> lost
+//      │     ^                               │
+//      │     └────another one, resumed───────┘
+//      └──both ends have ended the stream──> ended
 #pragma once
 
 #include <array>

@@ -2,6 +2,13 @@
 // the launcher's news about the generation that runs. Owns a connection to the job's store and the thread
 // that waits for news, which sleeps while there are none. hvd_init makes one object for the life of the
 // process. Any thread may call.
+//
+// A process of an elastic job:
+//
+//     asks for a place ──> member of a generation ──its ranks meet──> rank ──┐
+//      ^      └──> new beside ranks that train: provisional place            │
+//      │              │ hvd.elastic.run, or a collective                     │ a loss, or a change at a commit
+//      └──────────────┴──────────────────────────────────────────────────────┘
 #pragma once
 
 #include <atomic>
