@@ -37,7 +37,7 @@ class Agent {
  public:
   // The signals of agent_signals() must be blocked. `folder` is for files of the job, `staging` for
   // a copy of the user's code. The parent process of the agent removes both. It ends the ranks when
-  // `watchdog` says that this process hangs.
+  // `watchdog` reports that this process hangs.
   Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
         std::string folder, std::string staging, Watchdog& watchdog);
   ~Agent();

@@ -1,4 +1,4 @@
-// Memory that the agent and its guardian share: the agent says there how soon it runs again, and the guardian
+// Memory that the agent and its guardian share: the agent writes there how soon it runs again, and the guardian
 // detects by that an agent that hangs or is stopped. The agent's main makes it before the fork. Needs no
 // lock.
 #pragma once
@@ -10,12 +10,12 @@ namespace hvd::launcher {
 
 class Watchdog {
  public:
-  // Without memory, no agent is ever taken for hung.
+  // If it gets no memory, no agent counts as hung.
   Watchdog();
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  // The agent runs, and calls this again within so many seconds; 0: at any time.
+  // The agent runs, and calls this again within these seconds; 0: at any time.
   void expect_within(double seconds);
 
   // For the guardian, which waits in turns of this many seconds.

@@ -30,8 +30,8 @@ class Capacity {
   bool has_place_for(const JobProcess& process) const;
   // Whether a rank stays after the next commit if this host leaves.
   bool has_state_without(const std::string& host) const;
-  // A user leaves this host so many slots: the job must have enough without the others, and its state.
-  // `what`: leaves, in words.
+  // A user leaves this host `slots` slots: without its others the job must keep its state and enough slots.
+  // `what`: the part of the job that leaves, for the sentence.
   Status may_remove(const std::string& host, int slots, const std::string& what) const;
 
  private:

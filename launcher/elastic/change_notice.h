@@ -1,4 +1,4 @@
-// The changes that the ranks of an elastic job have been told of, and for which they ask for their next places at
+// The changes of which the ranks of an elastic job have been notified, and for which they ask for their next places at
 // their next commit. ElasticCore owns one and notifies the ranks. No I/O, no clock.
 #pragma once
 
@@ -24,7 +24,7 @@ class ChangeNotice {
   std::optional<std::string> reminder(Clock::time_point now);
   // When reminder() has a sentence again.
   Clock::time_point next() const { return reminder_.next(); }
-  // The cause of the change in words, in the past tense.
+  // The cause of the change for a sentence, in the past tense.
   std::string cause() const;
 
  private:

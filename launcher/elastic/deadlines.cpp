@@ -56,7 +56,7 @@ Deadlines::Finding Deadlines::silent(Time now) {
   Time since = *asking_since_;
   const std::vector<int> silent = awaited();
   for (const int process : silent) since = std::max(since, table_.processes.at(process).since);
-  // The first ranks may import and load for as long as those of other jobs.
+  // The first ranks may take as long to import and load as those of a job of constant size.
   const double limit_seconds = table_.current ? limits_.return_seconds : limits_.init_seconds;
   const Time limit = since + duration_of(limit_seconds);
   if (now >= limit) {

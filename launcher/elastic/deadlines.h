@@ -1,6 +1,6 @@
 // How long an elastic job waits for processes that do not call hvd.init, do not enter hvd.elastic.run or do not notice
-// a loss, and which sentences the user reads meanwhile. ElasticCore owns one; Generations and the policies pass it the events and
-// give up the processes that it names. No I/O, no clock.
+// a loss, and the sentences for the user in the meantime. ElasticCore owns one; Generations and the policies pass it
+// the events and give up the processes that it names. No I/O, no clock.
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class Deadlines {
   struct Finding {
     std::vector<LateProcess> late;       // to be given up
     std::optional<std::string> end;      // why the job cannot go on
-    std::vector<std::string> reminders;  // to be said
+    std::vector<std::string> reminders;  // sentences for the user
     Time next = Time::max();             // a check has no other result before
   };
 
@@ -46,7 +46,7 @@ class Deadlines {
   // A rank has asked for the next generation.
   void asked(Time now);
   void rank_lost(Time now);
-  // New processes have been told their places, and prepare.
+  // New processes know their places, and prepare.
   void plan_made() { unprepared_.stop(); }
 
   // Ranks have asked for the next generation, and wait for others.
@@ -61,7 +61,7 @@ class Deadlines {
   // Processes that have a provisional place and do not ask for the final one, while ranks train.
   Finding unprepared(Time now);
   // Ranks that have not asked for the next generation since a loss: they do so at their next operation, which may be
-  // late. `failure`: the loss, in words.
+  // late. `failure`: a sentence about the loss.
   Finding unaware(Time now, const std::string& failure);
 
  private:
@@ -75,7 +75,7 @@ class Deadlines {
   Clock::duration first_work_{};   // from then until a rank of it entered hvd.elastic.run
   std::optional<Time> asking_since_;  // the first request for the next generation
   bool has_named_silent_ = false;
-  std::optional<Time> lost_since_;  // a rank, while nobody has asked for the next generation
+  std::optional<Time> lost_since_;  // a rank, while none has asked for the next generation
   Reminder unaware_, unprepared_;
   std::map<int, Reminder> slow_;  // by process
 };

@@ -52,13 +52,13 @@ struct ElasticCore {
   void end_process(int process);
   // Ends a process that no longer counts, and its host if no other process runs there.
   void end_alone(int process);
-  // Ends processes that are no ranks and can become none: the last started ones.
+  // Ends processes that are not ranks and cannot become ranks: the last started ones.
   void drop_surplus();
   // Ends processes that do not call hvd.init while ranks work.
   void end_slow(Time now);
 
   // Failures.
-  // Returns the sentence of a failure with what follows for its host: it is used again at once, later or no more.
+  // Returns the sentence of a failure with what follows for its host: it is used again at once, later or never.
   std::string follow_up(const ProcessFailure& failed, bool is_host_sound, Time now);
   // Returns what the user should know of a host after a failure there, or nothing.
   std::string exclude(const std::string& name, Time now);
@@ -99,7 +99,7 @@ struct ElasticCore {
   ChangeNotice notice;
   RepeatedException repetition;
   FirstFailure failure;             // of the present generation
-  std::optional<Time> ready_since;  // a process that is no member can become one
+  std::optional<Time> ready_since;  // since then a process can become a member
   Time next = Time::max();          // at which the job is considered again
 };
 

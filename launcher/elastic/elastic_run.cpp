@@ -105,7 +105,7 @@ void ElasticRun::plan_newcomers(Time now) {
   }
 }
 
-// Makes the plan anew with the ranks and newcomers that there are.
+// Makes the plan again from the present ranks and newcomers.
 void ElasticRun::renew_plan() {
   while (core_.joining.generation() != nullptr) {
     const std::set<int> newcomers = core_.joining.newcomers();

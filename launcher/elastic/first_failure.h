@@ -23,7 +23,7 @@ class FirstFailure {
   bool is_noted() const { return !sentence_.empty(); }
   const std::string& sentence() const { return sentence_; }
   int process() const { return process_; }
-  // With which the job ends, also when it has another cause.
+  // The exit code of the job, also if it ends for another cause.
   int exit_code() const { return exit_code_ != 0 ? exit_code_ : kExitLauncher; }
   // "SENTENCE; because", or "because" alone.
   std::string before(const std::string& because) const {

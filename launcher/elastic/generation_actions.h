@@ -23,11 +23,11 @@ class GenerationActions {
   virtual void end_process(int process) = 0;
   // A generation begins. answer() follows for each of its processes.
   virtual void begin_generation(const rendezvous::Generation& generation) = 0;
-  // Also with a provisional place, for a process that is no rank yet.
+  // The place is provisional for a process that is not a rank yet.
   virtual void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) = 0;
   virtual void notify_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
   virtual void notify_loss(int32_t generation, const std::string& sentence) = 0;
-  // The agent of this host ends by itself after so many seconds.
+  // The agent of this host ends by itself after these seconds.
   virtual void notify_leave(int host, double seconds) = 0;
   virtual void report(const std::string& sentence) = 0;
   // The job cannot go on. `process`: whose failure is the cause, or -1.

@@ -23,7 +23,7 @@ struct GenerationLimits {
   // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
   bool restarts_programs = false;
   std::optional<int> most_restarts;  // restarts after failures, if a user has limited them
-  double cause_seconds = 3.5;        // a lost host may be the cause of a rank's exit so long before
+  double cause_seconds = 3.5;  // a host that is lost this long after a rank's exit may be its cause
 
   // discovered() may be called again.
   bool finds_hosts() const { return hosts != HostSource::kNamed; }

@@ -27,7 +27,7 @@ MembershipPlan hand_over(MembershipChange change) {
   return plan_membership(change);
 }
 
-// The slots of a host for which there are processes, and those of them that are no ranks with the state yet.
+// The slots of a host for which there are processes, and the processes that are not yet ranks with the state.
 UsableHost usable_host(const ProcessTable& table, const Host& host,
                        const std::function<bool(int process)>& takes) {
   UsableHost usable{.host = host};

@@ -241,7 +241,7 @@ bool Generations::has_live_rank() const {
   return table.live_processes() > 0 || table.processes.empty();
 }
 
-// A rank has ended its work: the hosts of processes that are no ranks end.
+// A rank has ended its work: hosts without ranks end.
 void Generations::finish() {
   check_unfinished();
   ProcessTable& table = core_.table;

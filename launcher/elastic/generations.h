@@ -51,14 +51,14 @@ class Generations {
              const std::string& exception = "");
   // All processes of a host are lost, or the host ends them by itself. As ended().
   bool host_lost(int host, const std::string& sentence, Time now);
-  // A user asks for this number of ranks, instead of the largest one so far. A sentence about what follows,
-  // or about why not.
+  // A user asks for this number of ranks, instead of the largest one so far. Returns a sentence about the
+  // consequence.
   Result<std::string> resize(int ranks, Time now);
   // A user asks that a host, or one rank, leaves at the next commit. Its slots are used again when a resize
-  // needs them, and a host also when it is discovered anew.
+  // needs them, and those of a host also when discovery names it again after leaving it out.
   Result<std::string> remove_host(const std::string& name, Time now);
   Result<std::string> remove_rank(int64_t rank, Time now);
-  // A host will be lost after so many seconds: its ranks leave at their next commit, as if a user removed
+  // A host will be lost after these seconds: its ranks leave at their next commit, as if a user removed
   // it. If no other has the state, they go on until another one has it.
   void host_leaves(int host, const std::string& why, double seconds, Time now);
   void on_time(Time now) { consider(now); }

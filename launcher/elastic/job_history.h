@@ -17,7 +17,7 @@ struct JobHistory {
   explicit JobHistory(HostPool hosts_of_job) : pool(std::move(hosts_of_job)) {}
 
   HostPool pool;
-  std::optional<int> most;  // ranks, where a user has said so
+  std::optional<int> most;  // ranks, if a user has asked for a number
   ResetHistory resets;
   int restarts = 0;  // after failures
   Clock::time_point began = Clock::now();

@@ -1,5 +1,5 @@
-// The next generation with the processes that are ready to join it, while the ranks train. Each of them has been told
-// its place and prepares, and the ranks are interrupted when all have asked again. The plan is void when ranks or
+// The next generation with the processes that are ready to join it, while the ranks train. Each of them knows its
+// place and prepares, and the ranks are interrupted when all have asked again. The plan is void when ranks or
 // newcomers end or are to leave. ElasticCore owns one. No I/O, no clock.
 #pragma once
 
@@ -23,7 +23,7 @@ class JoiningPlan {
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
   // All of its new processes have asked again: the generation may begin.
   bool is_prepared() const;
-  // Its new processes that live and are no ranks yet.
+  // Its new processes that live and are not ranks yet.
   std::set<int> newcomers() const;
   void set(std::optional<Generation> generation) { generation_ = std::move(generation); }
   void drop() { generation_.reset(); }

@@ -56,7 +56,7 @@ struct MembershipChange {
   // The newest generation that was complete; no members: there was none. `is_new` and `removed` are not
   // read.
   Generation previous;
-  std::set<Incarnation> ended;    // members of `previous` that run no more
+  std::set<Incarnation> ended;    // members of `previous` that have ended
   std::set<Incarnation> leaving;  // members of `previous` that run, and must have no place
 };
 

@@ -1,4 +1,4 @@
-// The hosts and processes of an elastic job, and its present generation: who there is, who is a rank, who asks.
+// The hosts and processes of an elastic job, and its present generation.
 // ElasticCore owns one. No thread of its own.
 #pragma once
 

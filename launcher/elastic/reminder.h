@@ -1,4 +1,4 @@
-// When a sentence about a wait is said: first at a given time, and each minute from then on. No I/O, no clock.
+// When a sentence about a wait is printed: first at a given time, and each minute from then on. No I/O, no clock.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class Reminder {
   // Does nothing while it is on.
   void start(Clock::time_point first) { next_ = next_.value_or(first); }
   void stop() { next_.reset(); }
-  // Whether to say the sentence now; it is said.
+  // Returns whether the sentence is due now, and then expects that the caller prints it.
   bool is_due(Clock::time_point now) {
     if (now < next()) return false;
     next_ = now + kInterval;

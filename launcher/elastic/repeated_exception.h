@@ -12,7 +12,7 @@ namespace hvd::launcher {
 
 class RepeatedException {
  public:
-  // Between two failures by one exception at most so many commits lie, or a third host fails by it.
+  // The most commits between two failures by one exception; a third host that fails by it needs no such limit.
   static constexpr int kFewCommits = 3;
 
   struct Failure {
@@ -25,7 +25,7 @@ class RepeatedException {
   };
   // `exception`: the line that names the one that ended the rank, or empty.
   void failed(const std::string& exception, int exit_code, const Failure& failure);
-  // A rank has committed so many times in this generation.
+  // The number of commits of a rank in this generation.
   void committed(int32_t generation, int32_t commits);
 
   struct Verdict {
@@ -33,7 +33,7 @@ class RepeatedException {
     int process = 0;
     std::string sentence;
   };
-  // Call when all ranks of the last failure's generation have said how often they have committed.
+  // Call when all ranks of the last failure's generation have reported their commits.
   std::optional<Verdict> verdict() const;
 
  private:

@@ -131,7 +131,7 @@ class HostRun {
   void release() { link_.reset(); }
   // The agent has started the ranks. Later messages of the agent may have moved the host and its ranks on.
   void started();
-  // The agent says that the ranks gave no sign that they know of each other.
+  // The agent has seen no sign that the ranks know of each other.
   void set_independent() { is_independent_ = true; }
   bool is_independent() const { return is_independent_; }
   // A rank has called hvd.init(), or the ranks of its start have met: one rank of each host reports it.

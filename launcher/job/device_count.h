@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// The chosen hosts. Those whose slots nobody has said get them from their agents.
+// The chosen hosts. The agents count the slots of those for which the user has given no number.
 Result<std::vector<Host>> choose_hosts_with_slots(const Options& options);
 
 }  // namespace hvd::launcher

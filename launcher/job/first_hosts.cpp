@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The wait is not worth a sentence before, and gets another one after the second time.
+// A wait is reported after the first time, and again each time the second one has passed.
 constexpr std::chrono::seconds kUntilReported{3};
 constexpr std::chrono::seconds kReportedAgain{60};
 constexpr std::chrono::seconds kSoon{4};

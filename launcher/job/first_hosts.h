@@ -16,7 +16,7 @@ struct FirstHosts {
   int signal = 0;  // signal that ended the wait, or 0
 };
 
-// Says what it waits for. An error when the script fails, or when there are too few slots for
+// Prints what it waits for. An error when the script fails, or when there are too few slots for
 // --elastic-timeout seconds. Without a script: the hosts that the settings or the scheduler name.
 Result<FirstHosts> wait_for_first_hosts(const Options& options);
 // The hosts of the next launch of a job with this history, for at least --min-np ranks.

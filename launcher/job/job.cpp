@@ -148,10 +148,10 @@ class JobLaunch : private PolicyLaunch {
   InitWaits waits_;
   HostStartup startup_;
   int end_signal_ = 0;         // the last signal that ends the job, or 0
-  const int first_hosts_;      // with so many the launch begins
+  const int first_hosts_;      // the number of hosts with which the launch begins
   bool has_output_ = false;    // a rank has written something
   bool has_met_ = false;       // a rank has joined a world, or used the store
-  bool has_lone_mpi_ = false;  // a rank uses MPI without PMIx: said once
+  bool has_lone_mpi_ = false;  // a rank uses MPI without PMIx; reported once
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
@@ -214,7 +214,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.act(job.supervisor_.on_agent_ending(host, why), SIGTERM);
   }
   void on_finished() override {
-    if (run.link() == nullptr) return;  // prepare() says why
+    if (run.link() == nullptr) return;  // prepare() returns the error
     job.act(job.supervisor_.on_finished(host));
     job.on_gone(host);
   }
@@ -581,7 +581,7 @@ void JobLaunch::reach(HostRun& host) {
 }
 
 void JobLaunch::start(HostRun& host) {
-  // The agent may have ended meanwhile: the link says why.
+  // The agent may have ended meanwhile: the link then returns why.
   host.advance(HostState::kHeld, HostState::kStarting, HostCause::kOrder);
   for (RankRun* rank : host.ranks()) {
     if (host.state() != HostState::kStarting) break;

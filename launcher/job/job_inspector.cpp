@@ -15,7 +15,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A host that has not answered for so long gets no question: its answer would be waited for.
+// A host that has not answered for this long gets no query, for whose answer the user would wait.
 constexpr double kIsSilent = 2;
 
 }  // namespace

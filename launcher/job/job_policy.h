@@ -49,7 +49,7 @@ class JobPolicy {
   virtual bool survives(int rank, int host, int exit_code, const std::string& sentence) = 0;
   // The agent of this host is about to end.
   virtual void host_leaves(HostRun& host, const std::string& why) = 0;
-  // `horovodrun resize N` or `remove HOST|RANK`, as words. A sentence about what follows, or about why not.
+  // `horovodrun resize N` or `remove HOST|RANK`, as words. Returns a sentence about the consequence.
   virtual Result<std::string> change(const std::vector<std::string>& words) = 0;
   // The number of the present generation; -1: there is none.
   virtual int32_t generation() const = 0;

@@ -12,8 +12,8 @@ namespace hvd::launcher {
 
 class LoopWatch {
  public:
-  // The thread calls `say` once for each time that the loop is blocked for two thirds of the lease.
-  // `say` must own all that it uses. A lease of 0 needs no watch.
+  // The thread calls `report` once for each time that the loop is blocked for two thirds of the lease.
+  // `report` must own all that it uses. A lease of 0 needs no watch.
   LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
             std::function<void(const std::string& sentence)> report);
   // Does not wait for the thread.

@@ -255,7 +255,7 @@ Deadline Preflight::give_up_late_ones(Attempts& attempts) {
     if (attempt->is_over) continue;
     const HostRun& host = attempt->host();
     const Deadline limit = host.deadline();
-    // A host may also be told to end before it has a link.
+    // The end of a host may be ordered before it has a link.
     const bool is_ending = host.state() == HostState::kEnding && host.link() == nullptr;
     if (host.state() != HostState::kConnecting && !is_ending) continue;
     if (limit.passed())

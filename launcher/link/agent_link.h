@@ -54,7 +54,7 @@ class AgentEvents {
   // start() returns, prepare(), state() or start() returns the error instead, unless hold() was called
   // before and start() was not.
   virtual void on_lost(const Status& why) = 0;
-  // The agent has not answered a ping for so long: repeated every second at most.
+  // The agent has not answered a ping for this long: repeated every second at most.
   virtual void on_silence(double seconds) { static_cast<void>(seconds); }
   // The agent has answered a ping.
   virtual void on_answer() {}

@@ -18,7 +18,7 @@ class LeasePings {
   struct Callbacks {
     // Sends the ping with this number.
     std::function<void(uint64_t number)> send;
-    // The agent has not answered for so long: repeated at each ping.
+    // The agent has not answered for this long: repeated at each ping.
     std::function<void(double seconds)> on_silence;
     // Bytes came while a ping was unanswered.
     std::function<void()> on_answer;
@@ -35,7 +35,7 @@ class LeasePings {
   bool is_unanswered() const { return unanswered_ > 0; }
   // How long the oldest ping without an answer has waited.
   double silence_seconds() const { return silence_seconds_; }
-  // Delays the next ping by so long.
+  // Delays the next ping by this time.
   void hold_back(Clock::duration time);
   void stop();
 

@@ -10,7 +10,7 @@ namespace hvd::launcher {
 
 namespace {
 
-// Returns the local address of a socket; empty when the socket is no network socket.
+// Returns the local address of a socket; empty for other sockets than network sockets.
 std::string own_end_of(int socket) {
   const auto own = net::local_address(socket);
   return own.ok() ? net::host_text(*own) : "";

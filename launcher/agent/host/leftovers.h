@@ -12,7 +12,7 @@ namespace hvd::launcher {
 // Holds a shared lock on the folder as long as the descriptor, or a copy in another process, is open. Empty on
 // failure. A process id would prove nothing: containers that share /dev/shm number their processes alone.
 UniqueFd lock_folder(const std::string& path);
-// Removes this user's folders `parent`/`prefix`... that nobody has locked and that are a minute old.
+// Removes this user's folders `parent`/`prefix`... that no process has locked and that are a minute old.
 void remove_unlocked_folders(const std::string& parent, std::string_view prefix);
 // Records in the agent's file that a job has started it now, and removes agents of other versions beside it that
 // no job has started for 30 days. Machines of other kinds may share the folder. `path`: of a file

@@ -62,7 +62,7 @@ bool is_elf_64(const Elf64_Ehdr& header) {
          header.e_phentsize == sizeof(Elf64_Phdr);
 }
 
-// Returns nothing for a file that is no ELF file of 64 bits, or that ends within its table of segments.
+// Returns nothing for a file that is not an ELF file of 64 bits, or that ends within its table of segments.
 std::optional<std::vector<Elf64_Phdr>> segments_of(ByteView file) {
   const auto header = record_at<Elf64_Ehdr>(file, 0);
   if (!header || !is_elf_64(*header)) return {};

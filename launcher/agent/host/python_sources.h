@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// kUnknown: no source has the word, but one was not found, is no text, or is a compiled module, or there are more
+// kUnknown: no source has the word, but one was not found, is not text, or is a compiled module, or there are more
 // than 200 files or 4 MiB.
 enum class Mention { kNone, kSome, kUnknown };
 

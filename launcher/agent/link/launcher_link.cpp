@@ -126,7 +126,7 @@ void LauncherLink::take_deciphered() {
   while (is_connected()) {
     const auto size = connection_.cipher->read(buffer);
     if (!size.ok()) {
-      // The alert by which TLS says to the launcher why the connection ends.
+      // The alert of TLS that gives the launcher the reason.
       const Bytes alert = connection_.cipher->take_output();
       (void)!::write(connection_.output.get(), alert.data(), alert.size());
       std::fprintf(stderr, "horovod-agent: the connection to the launcher ended: %s\n",
@@ -229,8 +229,8 @@ void LauncherLink::wait_for_reattachment() {
                status.message().c_str());
 }
 
-// Sends the offer to resume on a new connection. An older connection ends first, since bytes that it still
-// brought would come a second time.
+// Sends the offer to resume on a new connection. An older connection ends first: its late bytes
+// would arrive twice.
 void LauncherLink::offer(Link connection, const Nonce& challenge, UniqueFd lifetime_fd) {
   if (is_connected()) await_another(unavailable("another connection was opened"));
   drop_offer();

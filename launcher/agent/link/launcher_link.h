@@ -26,7 +26,7 @@ class LauncherLink {
   // Begins to read.
   Status open();
   // The ranks run: from now on, the link survives the loss of its connection, for as long as the lease
-  // where the agent dials, and else for as long as the launcher has said. A lease of 0: there is none. With a
+  // where the agent dials, and else for as long as the launcher has set. A lease of 0: there is none. With a
   // lease, the launcher sends pings: when it is long silent, an agent that dials opens another connection beside
   // the present one.
   void survive(double lease_seconds);

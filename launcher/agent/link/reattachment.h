@@ -41,7 +41,7 @@ class Reattachment {
 
 // The new process's side: hands standard input and output to the agent of the session, and returns the
 // exit status of this process when the agent no longer needs the connection. If there is no such agent,
-// says so to the launcher.
+// reports that to the launcher.
 int hand_over(const Reattach& order);
 
 }  // namespace hvd::launcher

@@ -29,7 +29,7 @@ class Executions {
   void on_taken(const OutputCredit& taken);
   // Sends SIGTERM to the command's process group, and SIGKILL after the grace period.
   void stop(const StopRun& order, double grace_seconds);
-  // Call for every reaped process that is no rank.
+  // Call for every reaped process that is not a rank.
   void on_reaped(pid_t pid, int status);
   // The time at which the agent must call on_deadline().
   Deadline deadline() const;

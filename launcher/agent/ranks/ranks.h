@@ -27,7 +27,7 @@ class Ranks {
   // Computes the variables that a rank gets besides the job's environment, which is the argument.
   using MoreEnvironment = std::function<Environment(const Environment&)>;
 
-  // Calls `on_other` for every reaped process that is no rank.
+  // Calls `on_other` for every reaped process that is not a rank.
   Ranks(net::EventLoop& loop, Outbox& outbox, std::function<void(pid_t, int status)> on_other)
       : loop_(loop), outbox_(outbox), on_other_(std::move(on_other)) {}
   ~Ranks();

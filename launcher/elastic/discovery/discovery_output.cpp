@@ -125,7 +125,7 @@ class OutputReader {
   size_t mentions_ = 0;                               // of hosts
   size_t unreported_ = 0;                             // warnings
   bool has_words_ = false;
-  bool has_answer_ = false;  // also one that says of a host that it has no slots
+  bool has_answer_ = false;  // also a host without slots
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Remembers the hosts whose ranks failed and tells when each may be used again. One per job. Pure: the
+// Remembers the hosts whose ranks failed, and from when on each may be used again. One per job. Pure: the
 // caller passes the time and the random numbers.
 #pragma once
 
@@ -31,7 +31,7 @@ class HostCooldown {
 
   // A failure that excludes the host.
   struct Exclusion {
-    int failures = 0;             // so many of this host
+    int failures = 0;             // of this host, with this one
     std::optional<double> delay;  // seconds; nothing: until the job ends
   };
 
@@ -52,7 +52,7 @@ class HostCooldown {
  private:
   struct Record {
     int failures = 0;
-    Time until;  // max(): for ever
+    Time until;  // max(): until the job ends
   };
 
   const std::optional<CooldownRange> range_;

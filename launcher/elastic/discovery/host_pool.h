@@ -46,7 +46,7 @@ class HostPool {
   // The earliest time after `now` at which another host may start; nothing: at no time.
   std::optional<Time> next_start(Time now) const;
 
-  // A user leaves the host so many slots.
+  // A user leaves the host this number of slots.
   void remove(const std::string& name, int slots);
   bool has_removals() const { return !removals_.empty(); }
   // Undoes the removals, except of hosts for which `stays` returns true.

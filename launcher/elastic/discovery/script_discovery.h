@@ -18,7 +18,7 @@ namespace hvd::launcher {
 
 struct DiscoveryScript {
   std::string command;  // sh -c runs it
-  int slots_alone = 1;  // a host has so many whose line has no number
+  int slots_alone = 1;  // of a host whose line has no number
   ScriptLimits limits = {};
   std::chrono::milliseconds pause{1'000};        // from the end of a run to the next one
   std::chrono::milliseconds quiet_time{60'000};  // until the same warning is repeated

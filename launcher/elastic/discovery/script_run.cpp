@@ -24,7 +24,7 @@ namespace {
 
 // A process that a file system holds in the kernel ends only later.
 constexpr std::chrono::milliseconds kEndAfterKill{500};
-// More than a pipe holds; a process that left the group may write for ever.
+// More than a pipe holds; a process that left the group may never stop writing.
 constexpr size_t kMostAtEnd = 1 << 20;
 
 Result<pid_t> start_shell(const std::string& command, const Pipe& output, const Pipe& errors) {
@@ -54,7 +54,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
           return true;
         }) {}
 
-  // A run that nobody waits for, as after the end of the loop.
+  // Nothing waits for this run, as after the end of the loop.
   ~State() {
     if (is_reaped) return;
     ::kill(-pid, SIGKILL);

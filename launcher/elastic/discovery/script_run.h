@@ -1,6 +1,6 @@
 // One run of a shell command that prints an answer, in a session and process group of its own, without
-// standard input. At the end of the shell, at the time limit or at kill(), the group gets SIGKILL: a run
-// leaves no process but such as have left the group (setsid). Lives on one loop. ScriptDiscovery owns it.
+// standard input. At the end of the shell, at the time limit or at kill(), the group gets SIGKILL: only
+// processes that called setsid() survive. Lives on one loop. ScriptDiscovery owns it.
 #pragma once
 
 #include <sys/types.h>
