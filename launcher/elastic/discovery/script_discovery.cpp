@@ -79,7 +79,6 @@ struct ScriptDiscovery::State {
 
   // One run of the script. An error is one sentence.
   static net::Task<Result<std::vector<Host>>> ask(std::shared_ptr<State> state) {
-    state->is_asked = false;
     // A run that was killed may outlive this state.
     auto started = ScriptRun::start(state->executor, state->script.command, state->script.limits,
                                     [weak = std::weak_ptr(state)](std::string_view line) {
@@ -128,10 +127,8 @@ struct ScriptDiscovery::State {
   static net::Task<void> poll(std::shared_ptr<State> state) {
     const Running counted(*state);
     while (!state->is_stopped) {
-      if (!state->is_asked) {
-        co_await state->wake.wait_until(Clock::now() + state->script.pause);
-        if (state->is_stopped) break;
-      }
+      co_await state->wake.wait_until(Clock::now() + state->script.pause);
+      if (state->is_stopped) break;
       auto hosts = co_await ask(state);
       if (!state->is_stopped) state->take(std::move(hosts));
     }
@@ -161,13 +158,12 @@ struct ScriptDiscovery::State {
   const DiscoveryScript script;
   const DiscoveryCallbacks callbacks;
   Changed on_changed;
-  net::Notification wake;  // for poll()
+  net::Notification wake;  // ends the pause of poll()
   net::Notification idle;  // for stop(): nothing runs
   Repetition warnings, lines;
   std::unique_ptr<ScriptRun> run;
   std::optional<std::vector<Host>> newest;
   int running = 0;  // coroutines: first(), poll()
-  bool is_asked = false;
   bool is_stopped = false;
 };
 
@@ -186,11 +182,6 @@ void ScriptDiscovery::watch(Changed on_changed) {
   asio::co_spawn(state_->executor, State::poll(state_), [](std::exception_ptr error) {
     if (error) std::rethrow_exception(error);
   });
-}
-
-void ScriptDiscovery::poll_now() {
-  state_->is_asked = true;
-  state_->wake.notify();
 }
 
 net::Task<void> ScriptDiscovery::stop() {

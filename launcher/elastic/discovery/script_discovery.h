@@ -51,9 +51,6 @@ class ScriptDiscovery {
   // before. Call once.
   void watch(Changed on_changed);
 
-  // Runs the script at once. If it runs now, it runs again after that.
-  void poll_now();
-
   // Ends the script at the call; the task returns when nothing of this object runs. first() returns an error
   // then. The tasks of this class outlive it.
   net::Task<void> stop();

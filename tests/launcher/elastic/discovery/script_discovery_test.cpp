@@ -195,7 +195,6 @@ TEST_CASE("lines of discovery that are skipped get a warning once") {
   CHECK(discovery.first().ok());
   size_t runs = 0;
   discovery.watch();
-  discovery.discovery->poll_now();
   discovery.run_until([&] { return ++runs > 20; });
   CHECK(
       discovery.warnings ==
@@ -338,32 +337,6 @@ TEST_CASE("a daemon that a discovery script starts goes on, and holds up nothing
   CHECK(is_alive(pid));
   CHECK(::kill(pid, SIGKILL) == 0);
   CHECK_FALSE(has_children());
-}
-
-TEST_CASE("discovery can be asked at once, also while the script runs") {
-  const Folder folder;
-  DiscoveryScript script =
-      quick(cat("echo >> ", folder.file("runs"), "; cat ", folder.file("hosts")));
-  script.pause = 1h;
-  folder.write("hosts", "a:1\n");
-  Discovery discovery(script);
-  CHECK(discovery.first().ok());
-  discovery.watch();
-  folder.write("hosts", "b:1\n");
-  discovery.discovery->poll_now();
-  discovery.run_until([&] { return discovery.answers.size() == 1; });
-  CHECK(discovery.answers[0] == Hosts{{"b", "", 1}});
-  // Asked during a run: there is one more run behind it, and only one.
-  const size_t before = folder.count("runs");
-  discovery.discovery->poll_now();
-  discovery.run_until([&] { return folder.count("runs") == before + 1; });
-  folder.write("hosts", "c:1\n");
-  discovery.discovery->poll_now();
-  discovery.discovery->poll_now();
-  discovery.run_until([&] { return discovery.answers.size() == 2; });
-  CHECK(discovery.answers[1] == Hosts{{"c", "", 1}});
-  CHECK(folder.count("runs") <= before + 2);
-  discovery.stop();
 }
 
 TEST_CASE("stop ends discovery in each of its states, and leaves nothing") {
