@@ -134,7 +134,7 @@ void Ranks::finish(Output& output) {
 Status Ranks::grant(uint32_t stream, uint32_t credit) {
   const size_t index = (stream - kFirstOutputStream) / 2;
   if (stream < kFirstOutputStream || index >= ranks_.size()) {
-    return internal_error(cat("the launcher names the unknown stream ", stream));
+    return internal_error(cat("the launcher named the unknown stream ", stream));
   }
   Output& output = ranks_[index]->outputs[(stream - kFirstOutputStream) % 2];
   if (!output.pipe) return {};

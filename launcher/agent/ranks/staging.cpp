@@ -31,7 +31,7 @@ std::string joined(const std::string& directory, const std::string& path) {
 Status failed_at(const std::string& path, int error) {
   const Status status = system_error(cat("cannot write ", path), error);
   return {status.code(), cat(status.message(),
-                             "; name a directory with room by TMPDIR in the start-up files of "
+                             "; set TMPDIR to a directory with free space in the start-up files of "
                              "that host's shell")};
 }
 

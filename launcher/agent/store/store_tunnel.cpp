@@ -146,7 +146,7 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
   if (found == connections_.end()) {
     // The launcher may have sent this frame before it learned of the connection's end.
     if (header.stream < next_stream_) return {};
-    return internal_error(cat("the launcher names the unknown stream ", header.stream));
+    return internal_error(cat("the launcher named the unknown stream ", header.stream));
   }
   Connection& connection = found->second;
   switch (header.type) {
@@ -171,7 +171,7 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
       drop(header.stream);
       return {};
     default:
-      return internal_error("the launcher sent a frame that no store connection takes");
+      return internal_error("the launcher sent a frame that does not belong to a store connection");
   }
   settle(header.stream);
   return {};
