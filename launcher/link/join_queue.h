@@ -54,7 +54,7 @@ class JoinQueue : public Spawner {
   void close();
   // The hosts that have joined, in the order of arrival, with the slots that they provide.
   std::vector<Host> hosts() const;
-  // "hosts a and b", "hosts that give 8 slots".
+  // "hosts a and b", "hosts that provide 8 slots".
   std::string describe_wanted() const;
 
   // `resume` continues the link of an agent that has dialled again. On an error, it leaves the connection
