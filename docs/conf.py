@@ -1,7 +1,7 @@
 """Makes the HTML pages of this folder: sphinx-build -n -W docs build/html
 
-Needs Debian's python3-sphinx, python3-myst-parser and furo (packaging/packages-test.txt). The pages stay
-plain Markdown: a code host shows them too.
+Needs Debian's python3-sphinx, python3-sphinx-copybutton, python3-myst-parser and furo (packaging/packages-test.txt).
+The pages stay plain Markdown: a code host shows them too.
 """
 
 import os
@@ -18,7 +18,7 @@ project = "horovodrun"
 author = copyright = "the horovodrun authors"
 version = release = re.search(r"project\(\w+\s+VERSION\s+([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx_copybutton"]
 # README.md is the list of pages for readers of the source tree; index.md is that of the site.
 exclude_patterns = ["README.md", "design/README.md"]
 myst_heading_anchors = 4

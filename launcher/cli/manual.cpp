@@ -269,6 +269,14 @@ std::string default_in_table(const Setting& setting) {
   return cat(default_of_flag(setting), " (variable: ", setting.default_value, ")");
 }
 
+// The target of links to a row: "num-proc", or the name of a variable without a flag.
+std::string anchor(const Setting& setting) {
+  for (const std::string& flag : split(setting.flags, ',')) {
+    if (flag.starts_with("--")) return cat("<a id=\"", flag.substr(2), "\"></a>");
+  }
+  return cat("<a id=\"", setting.variable, "\"></a>");
+}
+
 std::string markdown() {
   std::string text = cat(
       "# Settings\n\n"
@@ -283,9 +291,9 @@ std::string markdown() {
                 "|---|---|---|---|---|\n");
     for (const Setting& setting : all_settings()) {
       if (section != setting.section || is_internal(setting)) continue;
-      text += cat("| ", in_code(flags_of(setting)), " | ", in_code(config_key(setting)), " | ",
-                  in_code(setting.variable), " | ", cell(default_in_table(setting)), " | ",
-                  cell(setting.help), " |\n");
+      text += cat("| ", anchor(setting), in_code(flags_of(setting)), " | ",
+                  in_code(config_key(setting)), " | ", in_code(setting.variable), " | ",
+                  cell(default_in_table(setting)), " | ", cell(setting.help), " |\n");
     }
   }
   return text;

@@ -55,6 +55,8 @@ class SiteTest(unittest.TestCase):
         code, warnings, made = build(ROOT / "docs")
         self.assertEqual((code, warnings), (0, ""))
         self.assertIn("index.html", made)
+        self.assertIn('id="num-proc"', made["settings.html"])
+        self.assertIn("copybutton.js", made["index.html"])
         for name, text in made.items():
             self.assertNotIn(str(ROOT), text, f"{name} has a path of this machine")
             self.assertNotIn("&lt;inline", text, f"{name} shows a node of docutils")
@@ -70,13 +72,17 @@ class SiteTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    modules = ("sphinx", "myst_parser", "furo")
+    modules = ("sphinx", "sphinx_copybutton", "myst_parser", "furo")
     if IS_NEWEST and not PYTHON:
-        print("SKIP: HVD_TEST_SPHINX names no interpreter with the newest sphinx, myst-parser and furo")
+        print(
+            "SKIP: HVD_TEST_SPHINX names no interpreter with the newest sphinx, myst-parser, sphinx-copybutton and furo"
+        )
         sys.exit(77)
     if IS_NEWEST:
         sys.argv.remove("--newest")
     if subprocess.run([PYTHON, "-c", f"import {', '.join(modules)}"], capture_output=True, check=False).returncode:
-        print(f"SKIP: {PYTHON} lacks one of sphinx, myst_parser and furo (packaging/packages-test.txt)")
+        print(
+            f"SKIP: {PYTHON} lacks one of sphinx, sphinx_copybutton, myst_parser and furo (packaging/packages-test.txt)"
+        )
         sys.exit(77)
     unittest.main()
