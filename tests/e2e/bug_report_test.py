@@ -116,7 +116,7 @@ def test_a_file_that_exists_stays_as_it_is():
     for words, name in (((), "horovod-report.txt"), (("link",), "link")):
         said = report(*words, cwd=folder, code=2)
         expect(
-            said == f"horovodrun: cannot write the report {name}: the file exists; remove it or name another file\n",
+            said == f"horovodrun: cannot write the report {name}: the file exists; remove or rename it\n",
             said,
         )
     expect((folder / "horovod-report.txt").read_text() == "mine", "it was changed")
