@@ -38,10 +38,16 @@ std::vector<int> divide(const std::vector<Host>& hosts, int size) {
 }
 
 // The remedy for too few slots.
-std::string_view advice(const std::vector<Host>& hosts) {
-  if (hosts.empty() || hosts.front().offered.empty())
-    return "lower -np or give the hosts more slots";
-  return "lower -np, request more (sbatch --ntasks-per-node=N), or write --slots-per-host N";
+std::string advice(const std::vector<Host>& hosts, int size) {
+  if (!hosts.empty() && !hosts.front().offered.empty())
+    return "lower -np, request more (sbatch --ntasks-per-node=N), or write --slots-per-host N";
+  // Hosts without a number of slots have one each.
+  const bool has_numbers =
+      std::ranges::any_of(hosts, [](const Host& host) { return most_slots(host) != 1; });
+  if (has_numbers || hosts.empty()) return "lower -np or give the hosts more slots";
+  const int count = static_cast<int>(hosts.size());
+  return cat("lower -np or give the hosts more slots, as by --slots-per-host ",
+             (size + count - 1) / count);
 }
 
 // A line for each host, below a heading; each begins on a new line.
@@ -73,7 +79,7 @@ Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> n
   if (const int most = total_of(hosts, most_slots); size > most) {
     return invalid_argument(cat(size, " ranks are more than the ", most,
                                 most == 1 ? " slot there is" : " slots there are", "; ",
-                                advice(hosts), ":", slot_table(hosts)));
+                                advice(hosts, size), ":", slot_table(hosts)));
   }
   SlotPlan plan;
   plan.slots.reserve(static_cast<size_t>(size));

@@ -79,7 +79,12 @@ TEST_CASE("more ranks than slots is an error that shows the hosts") {
   CHECK(plan_slots({{"a", "", 1}}, 2)
             .status()
             .message()
-            .starts_with("2 ranks are more than the 1 slot there is; lower -np"));
+            .starts_with("2 ranks are more than the 1 slot there is; lower -np or give the hosts "
+                         "more slots, as by "
+                         "--slots-per-host 2:\n"));
+  CHECK(
+      plan_slots({{"a", "", 1}, {"b", "", 1}}, 5).status().message().find("--slots-per-host 3:") !=
+      std::string::npos);
 }
 
 TEST_CASE("any plan is numbered without gap or overlap") {
