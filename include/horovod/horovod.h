@@ -189,9 +189,17 @@ typedef struct hvd_tensor {
   void* output;
 } hvd_tensor;
 
-/* A bit of hvd_submission.flags: when the work fails and hvd_release returns HVD_IN_PROGRESS, the caller
- * keeps the tensors. Without it, a backend that cannot abandon an operation (MPI) works on copies. */
+/* Bits of hvd_submission.flags.
+ * HVD_KEEPS_TENSORS: when the work fails and hvd_release returns HVD_IN_PROGRESS, the caller keeps the
+ *   tensors. Without it, a backend that cannot abandon an operation (MPI) works on copies.
+ * HVD_STAGED: the tensors are copies of tensors on `device`, in host memory that the device can use. The
+ *   other ranks may submit copies too, or tensors in host memory, or tensors on devices: then the work runs
+ *   on devices, with the copies. hvd_output says where its outputs are.
+ * HVD_TRIAL: a part of the choice between a backend and host memory (hvd_runs_on_device). Reports of stalls
+ *   leave it out. */
 #define HVD_KEEPS_TENSORS 1
+#define HVD_STAGED 4
+#define HVD_TRIAL 8
 
 typedef struct hvd_submission {
   size_t struct_size;
@@ -202,7 +210,7 @@ typedef struct hvd_submission {
   int32_t root_rank;     /* the root of a broadcast, as a rank of the job */
   int32_t device;        /* HVD_CPU, or the ordinal of the device that holds all tensors. A rank
                         * uses one device. Outputs that the runtime owns are on the same device */
-  int32_t flags;         /* 0 or HVD_KEEPS_TENSORS */
+  int32_t flags;         /* 0, or the sum of bits above */
   double prescale;       /* factor before the reduction; 0 reads as 1 */
   double postscale;      /* factor after it; 0 reads as 1 */
   void* stream;          /* the framework's current stream, NULL on CPU */
@@ -230,9 +238,14 @@ typedef struct hvd_submission {
 HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                        size_t error_size);
 
-/* Sets *runs to 1 when the job has a backend that runs such work on device memory
- * (HOROVOD_GPU_OPERATIONS), else to 0: the caller must then copy the tensors to host memory. The
- * arguments are those of hvd_submission and hvd_tensor. The result is the same on every rank. */
+/* Sets *runs to 0 when the job has no backend that runs such work on device memory: the caller must copy
+ * the tensors to host memory. 1: the job has one. 2: the job has one (HOROVOD_GPU_OPERATIONS is not set) that
+ * a trial chooses for each process set: until then, the caller copies the tensors (HVD_STAGED). The arguments
+ * are those of hvd_submission and hvd_tensor. The result is the same on every rank.
+ *
+ * A trial is a broadcast of bytes in host memory with HVD_TRIAL and the rank's device, by all ranks of the
+ * set. It opens the backend. Its output is empty text, or says why this rank cannot use the backend. If it is
+ * empty on all ranks, they may submit work on devices; a rank may learn that later than another. */
 HVD_API int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
                                double postscale, int32_t* runs, char* error, size_t error_size);
 
@@ -255,6 +268,7 @@ typedef struct hvd_output {
   uint32_t received_split_count;
   int32_t last_joined_rank; /* join, else -1 */
   int32_t process_set;      /* hvd_add_process_set, hvd_remove_process_set: its id, else -1 */
+  int32_t device;           /* of an output that the runtime owns; else HVD_CPU */
 } hvd_output;
 
 /* Describes an output of complete work. `index` is below tensor_count; it is 0 for join and for adding

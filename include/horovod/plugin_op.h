@@ -70,6 +70,11 @@ typedef struct hvd_batch {
   /* An average: the number of members, and postscale is 1 / divisor, rounded. An op that divides the sum
    * by it gives correctly rounded quotients, and exact ones of integers. 0: postscale is a factor. */
   int32_t divisor;
+  /* 1: a broadcast of bytes on a device, whose tensor lies in host memory. The op does not send it. The op
+   * prepares itself for the batches of the process set, together with the other members, in a limited time. It
+   * writes to the output why it cannot, as zero-terminated text, and calls done with HVD_OK in any case: the job
+   * goes on. No other batch of the set is on a device before. */
+  int32_t is_trial;
 } hvd_batch;
 
 /* The device of a batch on a rank that has no tensor in it, and had none on any device before. */

@@ -87,13 +87,18 @@ class Tensor(NamedTuple):
     name: Optional[str] = None  # name of a group's member
 
 
+# Flags of a Place. STAGED: the tensors are copies in pinned host memory. TRIAL: see hvd_runs_on_device.
+STAGED, TRIAL = 4, 8
+
+
 class Place(NamedTuple):
-    """The place of a submission's tensors in device memory."""
+    """The place of a submission's tensors in device memory, or of those that they are copies of."""
 
     device: int
     stream: int  # the framework's current stream
     event: int  # completes when inputs may be read and outputs written
     keep: Any = None  # the owner of `event`
+    flags: int = 0  # STAGED and TRIAL
 
 
 class RawOutput(NamedTuple):
@@ -105,6 +110,7 @@ class RawOutput(NamedTuple):
     received_splits: Optional[list]
     last_joined_rank: int
     process_set: int  # id of an added or removed process set, else -1
+    device: int = -1  # of the memory; -1: host memory
 
 
 class _State:
@@ -201,6 +207,7 @@ def submit(
                 postscale,
                 splits,
                 *place[:3],
+                place.flags,
             )
         return _native.submit(
             kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, postscale, splits
@@ -291,15 +298,16 @@ def ask(function: str, process_set: int) -> int:
     return number.value
 
 
-def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float = 1.0, postscale: float = 1.0) -> bool:
-    """Returns whether the job has a backend that runs such work in device memory; equal on all ranks."""
+def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float = 1.0, postscale: float = 1.0) -> int:
+    """Returns whether the job has a backend that runs such work in device memory, equal on all ranks: 0, 1, or
+    2 if a trial in each process set decides."""
     runs, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
     status = library().hvd_runs_on_device(
         kind, dtype, reduce_op, prescale, postscale, ctypes.addressof(runs), ctypes.addressof(error), len(error)
     )
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated=False)
-    return bool(runs.value)
+    return runs.value
 
 
 def steps_travel(op: int, process_set: Any) -> bool:

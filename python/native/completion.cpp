@@ -152,8 +152,9 @@ PyObject* output(PyObject* module, PyObject* arguments) {
   Reference shape(tuple_of_shape(found));
   Reference splits(list_of_splits(found));
   if (!shape || !splits) return nullptr;
-  return Py_BuildValue("KiOOii", reinterpret_cast<unsigned long long>(found.data), found.dtype,
-                       shape.get(), splits.get(), found.last_joined_rank, found.process_set);
+  return Py_BuildValue("KiOOiii", reinterpret_cast<unsigned long long>(found.data), found.dtype,
+                       shape.get(), splits.get(), found.last_joined_rank, found.process_set,
+                       found.device);
 }
 
 PyObject* abandon(PyObject* module, PyObject* number) {

@@ -8,7 +8,7 @@
 namespace hvd::python {
 
 PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* entry) {
-  submission.flags = HVD_KEEPS_TENSORS;
+  submission.flags |= HVD_KEEPS_TENSORS;
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return nullptr;
   char error[kErrorSize];
   hvd_handle number = 0;
@@ -101,10 +101,10 @@ PyObject* submit(PyObject* module, PyObject* arguments) {
   submission.device = HVD_CPU;
   unsigned long long stream = 0, event = 0;
   PyObject *tensors = nullptr, *keep = nullptr, *finish = nullptr, *splits = nullptr;
-  if (!PyArg_ParseTuple(arguments, "izOOOiiiddO|iKK", &submission.op, &submission.name, &tensors,
+  if (!PyArg_ParseTuple(arguments, "izOOOiiiddO|iKKi", &submission.op, &submission.name, &tensors,
                         &keep, &finish, &submission.reduce_op, &submission.root_rank,
                         &submission.process_set, &submission.prescale, &submission.postscale,
-                        &splits, &submission.device, &stream, &event)) {
+                        &splits, &submission.device, &stream, &event, &submission.flags)) {
     return nullptr;
   }
   submission.stream = reinterpret_cast<void*>(static_cast<uintptr_t>(stream));

@@ -148,6 +148,7 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
   } else if (index == 0 && (request.op == HVD_JOIN || is_registration(request.op))) {
     output->last_joined_rank = submission->last_joined_rank;
     output->process_set = submission->registered;
+    output->device = HVD_CPU;
   } else if (index >= request.tensors.size()) {
     status = invalid_argument(
         cat("there is no output ", index, "; the work has ", request.tensors.size()));
@@ -165,6 +166,8 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
     output->received_split_count = static_cast<uint32_t>(splits.size());
     output->last_joined_rank = -1;
     output->process_set = -1;
+    output->device =
+        owned && request.is_on_device() ? request.device : static_cast<int32_t>(HVD_CPU);
   }
   handles_.unpin(submission);
   return status;

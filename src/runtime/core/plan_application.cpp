@@ -19,6 +19,13 @@ uint32_t units_of(const Request& request) {
   return bits;
 }
 
+// The cache of each rank gets the place on which all agreed: an id stands for it.
+void adopt_place(const Request& agreed, Submission* submission) {
+  if (submission->request.device != kStagedDevice || agreed.device == kStagedDevice) return;
+  submission->request.device =
+      agreed.is_on_device() ? submission->own_device : static_cast<int32_t>(HVD_CPU);
+}
+
 }  // namespace
 
 Status PlanApplication::apply(ProcessSetState* set, const Plan& plan, ByteView theirs,
@@ -149,6 +156,7 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
                               "), which rank ", rank_, " did not announce"));
   }
   if (!is_own_) HVD_RETURN_IF_ERROR(check(*set, item, submission));
+  if (submission != nullptr && item.full) adopt_place(item.request, submission);
   if (item.full && item.request.op == HVD_JOIN && item.error_code == HVD_OK) {
     parts_.sink->all_have_joined(set, item.request.root);
     return {};

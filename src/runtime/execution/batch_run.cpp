@@ -48,6 +48,8 @@ void BatchExecutor::Run::fill(const SetMembers& set, std::span<const PlanUnit> u
   if (batch.device != HVD_CPU) add_devices();
   batch.keeps_tensors = std::all_of(submissions.begin(), submissions.end(),
                                     [](const Submission* one) { return one->keeps_tensors; });
+  batch.is_trial = std::any_of(submissions.begin(), submissions.end(),
+                               [](const Submission* one) { return one->is_trial; });
   // A library must not keep the copies.
   if (is_wide()) batch.keeps_tensors = 0;
   batch.tensors = tensors.data();
@@ -61,7 +63,7 @@ void BatchExecutor::Run::describe(const SetMembers& set, const Request& request,
   batch.op = request.op;
   batch.reduce_op = request.reduce_op == HVD_AVERAGE ? HVD_SUM : request.reduce_op;
   batch.dtype = dtype;
-  batch.device = request.device;
+  batch.device = request.is_on_device() ? request.device : static_cast<int32_t>(HVD_CPU);
   batch.process_set = set.id;
   batch.root = traits_of(request.op).has_root ? set.index_of(request.root) : 0;
   batch.prescale = request.prescale;
@@ -69,7 +71,7 @@ void BatchExecutor::Run::describe(const SetMembers& set, const Request& request,
   if (request.reduce_op == HVD_AVERAGE) {
     if (batch.postscale == 1) batch.divisor = set.size();
     batch.postscale /= set.size();
-    if (request.device == HVD_CPU) batch.dtype = sum_type_of_average(dtype);
+    if (batch.device == HVD_CPU) batch.dtype = sum_type_of_average(dtype);
   }
   batch.tuning = &tuning;
 }

@@ -139,9 +139,10 @@ std::optional<std::string> places(const RequestPair& pair) {
     return pair.mismatch("BROADCAST root ranks", a.root, b.root,
                          "all ranks must receive from the same one");
   }
-  if ((a.device == HVD_CPU) != (b.device == HVD_CPU)) {
-    return pair.mismatch("CPU/GPU device selections", a.device == HVD_CPU ? "CPU" : "GPU",
-                         b.device == HVD_CPU ? "CPU" : "GPU",
+  const bool both_decide = a.device != kStagedDevice && b.device != kStagedDevice;
+  if (both_decide && a.is_on_device() != b.is_on_device()) {
+    return pair.mismatch("CPU/GPU device selections", a.is_on_device() ? "GPU" : "CPU",
+                         b.is_on_device() ? "GPU" : "CPU",
                          "the tensor must be on the same kind of device on every rank");
   }
   return {};
@@ -192,6 +193,13 @@ std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
     if (auto sentence = look({proposal.name, variants[0], variants[i]})) return sentence;
   }
   return {};
+}
+
+// Whether `one` stands for both of two variants that agree: the one that decides where the work runs, else
+// that of the lower rank.
+bool stands_for(const Variant& one, const Variant& other) {
+  const bool decides = one.request.device != kStagedDevice;
+  return decides == (other.request.device != kStagedDevice) ? one.rank < other.rank : decides;
 }
 
 }  // namespace
@@ -246,7 +254,7 @@ void merge(Proposal* into, Proposal&& other) {
     });
     if (same == variants.end()) {
       variants.push_back(std::move(variant));
-    } else if (variant.rank < same->rank) {
+    } else if (stands_for(variant, *same)) {
       *same = std::move(variant);
     }
   }

@@ -18,7 +18,7 @@ bool match(const FusionUnit& a, const FusionUnit& b) {
   const Request& x = *a.request;
   const Request& y = *b.request;
   return a.unit.dtype == b.unit.dtype && x.op == y.op && x.reduce_op == y.reduce_op &&
-         (x.device == HVD_CPU) == (y.device == HVD_CPU) && x.prescale == y.prescale &&
+         x.is_on_device() == y.is_on_device() && x.prescale == y.prescale &&
          x.postscale == y.postscale;
 }
 

@@ -75,6 +75,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
   next_check_ = now + std::chrono::duration_cast<Clock::duration>(
                           std::chrono::duration<double>(options_.times.warning));
   for (Submission* one = core_->newest(); one != nullptr; one = one->older) {
+    if (one->is_trial) continue;
     const double age = seconds_of(now - one->since);
     const bool due = age >= options_.times.report_after(one->stall_reports);
     if (due && waiting.entries.size() < kMaxNames) {

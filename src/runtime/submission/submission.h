@@ -40,10 +40,12 @@ struct Submission {
   int32_t process_set = 0;
   uint32_t set = 0;  // serial number of the process set
   std::vector<Tensor> tensors;
-  void* stream = nullptr;         // the framework's, where request.device is not HVD_CPU
+  void* stream = nullptr;         // the framework's, where the request is on a device
   const char* program = nullptr;  // hvd_submission.program
   void* ready_event = nullptr;    // after which the inputs may be read; nullptr: they may
   bool keeps_tensors = false;     // the user keeps them when they are `in_use`
+  bool is_trial = false;          // HVD_TRIAL
+  int32_t own_device = HVD_CPU;   // hvd_submission.device
   uint64_t bytes = 0;
   Name* name = nullptr;
   Submission* next = nullptr;  // in the submission queue

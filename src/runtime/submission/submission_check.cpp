@@ -44,8 +44,9 @@ Status check_terms(const hvd_submission& from, const SetMembers& set) {
   if (traits_of(from.op).name.empty()) {
     return invalid_argument(cat("operation ", from.op, " is unknown"));
   }
-  if ((from.flags & ~HVD_KEEPS_TENSORS) != 0) {
-    return invalid_argument(cat(label(from), ": flags must be 0 or HVD_KEEPS_TENSORS"));
+  if ((from.flags & ~(HVD_KEEPS_TENSORS | HVD_STAGED | HVD_TRIAL)) != 0) {
+    return invalid_argument(cat(label(from), ": flags has the value ", from.flags,
+                                ", and may have HVD_KEEPS_TENSORS, HVD_STAGED and HVD_TRIAL only"));
   }
   if (traits_of(from.op).is_nameless) return {};
   if (from.name == nullptr || from.name[0] == '\0') {
@@ -175,6 +176,19 @@ Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* 
                               list_text(std::span<const int32_t>(set->ranks))));
 }
 
+namespace {
+
+void copy_place(const hvd_submission& from, Submission* to) {
+  Request& request = to->request;
+  request.device = traits_of(from.op).is_nameless ? static_cast<int32_t>(HVD_CPU) : from.device;
+  to->own_device = from.device;
+  if ((from.flags & HVD_STAGED) != 0 && request.is_on_device()) request.device = kStagedDevice;
+  to->stream = request.is_on_device() ? from.stream : nullptr;
+  to->ready_event = request.is_on_device() ? from.ready_event : nullptr;
+}
+
+}  // namespace
+
 Status copy_submission(const hvd_submission& from, int32_t rank, const SetMembers& set,
                        Submission* to, std::string_view* name, bool* shared_name) {
   HVD_RETURN_IF_ERROR(check_terms(from, set));
@@ -190,7 +204,7 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
   request.op = from.op;
   request.reduce_op = traits.reduces ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
   request.root = traits.has_root ? from.root_rank : 0;
-  request.device = traits.is_nameless ? static_cast<int32_t>(HVD_CPU) : from.device;
+  copy_place(from, to);
   request.prescale = traits.reduces && from.prescale != 0 ? from.prescale : 1;
   request.postscale = traits.reduces && from.postscale != 0 ? from.postscale : 1;
   const uint32_t count = traits.is_nameless ? 0 : from.tensor_count;
@@ -200,13 +214,12 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
   to->set = set.serial;
   to->bytes = 0;
   to->keeps_tensors = (from.flags & HVD_KEEPS_TENSORS) != 0;
+  to->is_trial = (from.flags & HVD_TRIAL) != 0;
   const bool reads = !traits.has_root || from.root_rank == rank;
   for (uint32_t i = 0; i < count; ++i) {
     HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));
   }
   to->program = from.program;
-  to->stream = request.device == HVD_CPU ? nullptr : from.stream;
-  to->ready_event = request.device == HVD_CPU ? nullptr : from.ready_event;
   return copy_splits(from, set.size(), to);
 }
 
@@ -221,6 +234,7 @@ Status check_device(const hvd_submission& from, bool has_devices, std::atomic<in
   if (from.device < 0) {
     return invalid_argument(cat(label(from), ": device ", from.device, " is unknown"));
   }
+  if ((from.flags & HVD_STAGED) != 0) return {};
   int32_t first = HVD_CPU;
   if (own->compare_exchange_strong(first, from.device) || first == from.device) return {};
   return invalid_argument(cat(label(from), ": its tensor is on device ", from.device,

@@ -41,11 +41,14 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
+// The device of a request whose tensors are copies in host memory of tensors on a device (HVD_STAGED).
+constexpr int32_t kStagedDevice = -3;
+
 struct Request {
   int32_t op = HVD_ALLREDUCE;
   int32_t reduce_op = HVD_SUM;  // as the user named it: HVD_AVERAGE stays HVD_AVERAGE here
   int32_t root = 0;             // global rank
-  int32_t device = HVD_CPU;
+  int32_t device = HVD_CPU;     // or an ordinal, or kStagedDevice
   double prescale = 1;
   double postscale = 1;
   std::vector<TensorSpec> tensors;  // more than one: a group, which runs whole or not at all
@@ -53,6 +56,7 @@ struct Request {
   // A rank that refuses its user's submission announces it with the reason: it fails on all ranks.
   std::string refusal;
 
+  bool is_on_device() const { return device >= 0; }
   bool operator==(const Request&) const = default;
 };
 
