@@ -78,6 +78,8 @@ typedef struct hvd_plugin_host {
 typedef struct hvd_plugin_config {
   size_t struct_size;
   int32_t rank, size, local_rank, local_size, cross_rank, cross_size;
+  /* 1: an op for devices that no setting names: trials choose it for each process set (hvd_batch.is_trial). */
+  int32_t is_tried;
 } hvd_plugin_config;
 
 typedef struct hvd_plugin {

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 
 #include "base/proc_file.h"
+#include "base/settings.h"
 #include "base/text.h"
 
 namespace hvd {
@@ -79,6 +81,19 @@ int count_gpus(const std::string& root) {
     count += id && *id != 0;  // a CPU is a node with the number 0
   }
   return count;
+}
+
+Status find_gpu_driver() {
+  if (!trim(environment_variable("HOROVOD_CUDA_LIBRARY").value_or("")).empty()) return {};
+  // NVIDIA's driver, that of its system-on-chip boards, that of WSL, and AMD's.
+  constexpr std::array kFiles{"/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/nvmap",
+                              "/dev/dxg", "/dev/kfd"};
+  const bool is_there = std::any_of(kFiles.begin(), kFiles.end(),
+                                    [](const char* file) { return ::access(file, F_OK) == 0; });
+  if (is_there) return {};
+  return unavailable(
+      "this machine has no GPU: there is neither /dev/nvidiactl nor /dev/kfd; HOROVOD_CUDA_LIBRARY "
+      "may name the runtime of another driver");
 }
 
 int visible_gpus(int count, const std::optional<std::string>& visible) {

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace hvd {
 
 // Cores of the affinity mask, at least 1.
@@ -17,6 +19,11 @@ double cores_of_cpu_max(const std::string& text);
 
 // The devices of NVIDIA's driver, or else the nodes of AMD's with a GPU, below `root`.
 int count_gpus(const std::string& root = "/");
+
+// Looks for the files of a GPU driver. Calls no function of CUDA, because the first such call reads
+// CUDA_VISIBLE_DEVICES and children that the process forks afterwards cannot use CUDA. Trusts a CUDA
+// runtime that HOROVOD_CUDA_LIBRARY names. The error says what is missing.
+Status find_gpu_driver();
 
 // The GPUs among `count` that CUDA_VISIBLE_DEVICES or its like names; unset: all. As for the drivers, the list ends at
 // the first item that is no device.

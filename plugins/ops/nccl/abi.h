@@ -90,6 +90,11 @@ using EventDestroy = int(void* event);
 using MallocAsync = int(void** memory, size_t size, void* stream);
 using FreeAsync = int(void* memory, void* stream);
 using MemcpyAsync = int(void* to, const void* from, size_t size, int kind, void* stream);
+// cudaDeviceProp, whose size differs between versions, starts with a name and 16 bytes of UUID.
+constexpr size_t kPropertiesSize = 16384, kUuidOffset = 256, kUuidSize = 16;
+using GetDeviceProperties = int(void* properties, int device);
+using DeviceGetUuid = int(void* uuid, int device);  // of HIP
+using DeviceGetPciBusId = int(char* text, int size, int device);
 using LaunchHostFunc = int(void* stream, void (*function)(void*), void* argument);
 using ThreadExchangeStreamCaptureMode = int(int* mode);
 using ErrorString = const char*(int error);

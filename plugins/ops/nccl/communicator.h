@@ -13,7 +13,7 @@ namespace hvd::ops::nccl {
 
 // The state that all communicators of the backend share.
 struct Shared {
-  NcclApi api;
+  Result<NcclApi> api;
   const hvd_plugin_host& host;
   hvd_plugin_config config;
   Memory& memory;
@@ -21,7 +21,10 @@ struct Shared {
   std::string lacks{};             // why this rank has no GPU; empty: it has one
   std::vector<int32_t> host_of{};  // by rank
   bool is_torus = false;
+  // The first trial opens the libraries: before the program has loaded its own, that could be others.
+  bool opens_late = false;
   double start_seconds = 600;
+  std::string hostname{};
   std::shared_ptr<NcclThread> thread{};  // from the first batch on
 };
 

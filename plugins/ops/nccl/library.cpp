@@ -1,12 +1,12 @@
 #include "ops/nccl/library.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string_view>
 #include <vector>
 
+#include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
 
@@ -108,8 +108,12 @@ Status find_nccl(const SharedLibrary& library, NcclApi* api) {
   return find.status();
 }
 
-Status find_runtime(const SharedLibrary& library, const char* prefix, NcclApi* api) {
-  NcclSymbols find(library, prefix);
+// HIP's properties have no UUID in all versions.
+Status find_runtime(const SharedLibrary& library, std::string_view prefix, NcclApi* api) {
+  NcclSymbols find(library, std::string(prefix));
+  if (prefix == "cuda") find.may("GetDeviceProperties", &api->get_device_properties);
+  find.may("DeviceGetUuid", &api->device_get_uuid);
+  find.may("DeviceGetPCIBusId", &api->device_get_pci_bus_id);
   find.need("GetDeviceCount", &api->get_device_count);
   find.need("SetDevice", &api->set_device);
   find.need("GetDevice", &api->get_device);
@@ -151,19 +155,47 @@ Result<NcclApi> open_family(const Family& family) {
   return api;
 }
 
+// The remedy for an error of CUDA; HIP has the same numbers.
+const char* remedy_of(int error) {
+  switch (error) {
+    case 2:  // MemoryAllocation
+      return "; its memory is full: let the program leave some free, by a smaller batch or "
+             "torch.cuda.empty_cache()";
+    case 46:  // DevicesUnavailable
+      return "; another process may use the GPU in an exclusive compute mode: nvidia-smi -c 0 lets "
+             "several use it, and one rank for each GPU needs no other mode";
+    case 214:  // ECCUncorrectable
+    case 700:  // IllegalAddress
+    case 719:  // LaunchFailure
+    case 999:  // Unknown
+      return "; a kernel of this process, or the GPU, has failed: look for Xid in dmesg, and end "
+             "the "
+             "process";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
-Status find_gpu() {
-  if (!trim(environment_variable("HOROVOD_CUDA_LIBRARY").value_or("")).empty()) return {};
-  // NVIDIA's driver, that of its system-on-chip boards, that of WSL, and AMD's.
-  constexpr std::array kFiles{"/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/nvmap",
-                              "/dev/dxg", "/dev/kfd"};
-  const bool is_there = std::any_of(kFiles.begin(), kFiles.end(),
-                                    [](const char* file) { return ::access(file, F_OK) == 0; });
-  if (is_there) return {};
-  return unavailable(
-      "this machine has no GPU: there is neither /dev/nvidiactl nor /dev/kfd; HOROVOD_CUDA_LIBRARY "
-      "may name the runtime of another driver");
+std::string NcclApi::uuid_of(int device) const {
+  std::array<std::byte, abi::kUuidSize> uuid{};
+  if (device_get_uuid != nullptr) {
+    if (device_get_uuid(uuid.data(), device) != 0) return {};
+  } else if (get_device_properties != nullptr) {
+    const auto properties = std::make_unique<std::byte[]>(abi::kPropertiesSize);
+    if (get_device_properties(properties.get(), device) != 0) return {};
+    std::copy_n(properties.get() + abi::kUuidOffset, uuid.size(), uuid.data());
+  }
+  const bool is_known =
+      std::any_of(uuid.begin(), uuid.end(), [](std::byte one) { return one != std::byte{0}; });
+  return is_known ? to_hex(uuid) : std::string();
+}
+
+std::string NcclApi::bus_of(int device) const {
+  char text[64] = "";
+  if (device_get_pci_bus_id == nullptr) return {};
+  return device_get_pci_bus_id(text, sizeof text, device) == 0 ? text : "";
 }
 
 Result<NcclApi> open_api() {
@@ -204,7 +236,7 @@ Status NcclApi::of_nccl(int result, const char* what, abi::Comm* comm) const {
 
 Status NcclApi::of_device(int error, const char* what) const {
   if (error == 0) return {};
-  return unavailable(cat(runtime, ": ", what, ": ", error_string(error)));
+  return unavailable(cat(runtime, ": ", what, ": ", error_string(error), remedy_of(error)));
 }
 
 }  // namespace hvd::ops::nccl

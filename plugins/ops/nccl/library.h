@@ -55,20 +55,22 @@ struct NcclApi {
   abi::MemcpyAsync* memcpy_async;
   abi::LaunchHostFunc* launch_host_func;
   abi::ErrorString* error_string;
-  // nullptr in old versions of HIP.
+  // nullptr where CUDA or HIP lacks it.
+  abi::GetDeviceProperties* get_device_properties;
+  abi::DeviceGetUuid* device_get_uuid;
+  abi::DeviceGetPciBusId* device_get_pci_bus_id;
   abi::ThreadExchangeStreamCaptureMode* thread_exchange_stream_capture_mode;
 
   // "NCCL 2.18.5"
   std::string title() const;
-  // The error of a failed call: the function, and the library's message.
+  // The UUID of a device, in hexadecimal, and the PCI address of its GPU; empty: unknown.
+  std::string uuid_of(int device) const;
+  std::string bus_of(int device) const;
+  // The error of a failed call: the function, the library's message, and a remedy if one is known.
   Status of_nccl(int result, const char* what, abi::Comm* comm = nullptr) const;
   Status of_device(int error, const char* what) const;
 };
 
-// Looks for the files of a GPU driver. Calls no function of CUDA, because the first such call reads
-// CUDA_VISIBLE_DEVICES and children that the process forks afterwards cannot use CUDA. Trusts a CUDA
-// runtime that HOROVOD_CUDA_LIBRARY names.
-Status find_gpu();
 // Opens the libraries that this process has loaded already, else those that HOROVOD_NCCL_LIBRARY and
 // HOROVOD_CUDA_LIBRARY name, else the usual ones. Returns an error that says what to do when one is
 // missing or lacks a function. Calls no function of the CUDA runtime.

@@ -1,7 +1,9 @@
 // Tensor operations of NCCL, or of RCCL, on the memory of GPUs.
 #include <algorithm>
+#include <cstddef>
 #include <map>
 
+#include "base/cores.h"
 #include "base/text.h"
 #include "ops/common/activity.h"
 #include "ops/common/backend.h"
@@ -26,8 +28,8 @@ class NcclBackend : public Backend {
   int32_t supports(const hvd_batch& batch) override {
     const auto size = sizes_.find(batch.process_set);
     // A rank without a GPU claims what others may claim: its error ends the job.
-    const bool has_factors =
-        !shared_.lacks.empty() || shared_.api.red_op_create_pre_mul_sum != nullptr;
+    // A version that trials choose has factors.
+    const bool has_factors = !shared_.api.ok() || shared_.api->red_op_create_pre_mul_sum != nullptr;
     return can_run(batch, size == sizes_.end() ? 1 : size->second, has_factors) ? kScore : 0;
   }
   const char* activity(const hvd_batch& batch) override { return activity_of<"NCCL">(batch.op); }
@@ -46,11 +48,8 @@ class NcclBackend : public Backend {
 // The start of the record of a rank without a GPU.
 constexpr char kNoGpu = '0';
 
-// Logs, on the first rank that has a GPU, which library they use and which ranks have none.
-void log_found(const hvd_plugin_host& host, const NcclApi& api,
-               const std::vector<std::string>& found) {
-  host.log(host.host, 2,
-           cat("tensors of GPUs go through ", api.title(), ", ", api.library).c_str());
+// Logs, on the first rank that has a GPU, what has no effect and which ranks have none.
+void log_found(const hvd_plugin_host& host, const std::vector<std::string>& found) {
   if (const double streams = number_of(host, "HOROVOD_NUM_NCCL_STREAMS", 1); streams > 1) {
     host.log(host.host, 3,
              cat("HOROVOD_NUM_NCCL_STREAMS is ", streams,
@@ -81,7 +80,13 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool 
   const auto first = std::find_if(found.begin(), found.end(),
                                   [](const std::string& one) { return one.starts_with('+'); });
   const bool is_used = first != found.end();
-  if (first - found.begin() == config.rank) log_found(host, *api, found);
+  if (first - found.begin() == config.rank) {
+    host.log(host.host, 2,
+             cat("tensors of GPUs go through ", api->title(), ", ", api->library,
+                 ": HOROVOD_GPU_OPERATIONS is NCCL")
+                 .c_str());
+    log_found(host, found);
+  }
   for (std::string& one : found) {
     if (one.starts_with(kNoGpu)) one = is_used ? *first : "-" + one.substr(1);
   }
@@ -95,6 +100,16 @@ Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool 
                "; tensors of GPUs go through host memory")
                .c_str());
   return failed_precondition(api.error().message());
+}
+
+// For a backend that trials choose, the members of a process set compare their libraries in its trial.
+Status note_gpus(const hvd_plugin_host& host, const hvd_plugin_config& config, const Status& gpu) {
+  HVD_ASSIGN_OR_RETURN(
+      const auto found,
+      Rounds(host, config).exchange("nccl-library", {}, gpu.ok() ? "+" : kNoGpu + gpu.message()));
+  const auto first = std::find(found.begin(), found.end(), "+");
+  if (first - found.begin() == config.rank) log_found(host, found);
+  return {};
 }
 
 // The host of each rank, by its number.
@@ -114,20 +129,29 @@ struct Plugin {
   static constexpr const char* kName = "nccl";
   static constexpr int32_t kPriority = 60;
   static Status probe() {
-    HVD_RETURN_IF_ERROR(find_gpu());
+    HVD_RETURN_IF_ERROR(find_gpu_driver());
     return open_api().status();
   }
   static Result<std::unique_ptr<Backend>> open(const hvd_plugin_host& host,
                                                const hvd_plugin_config& config) {
-    const Status gpu = find_gpu();
-    auto api = gpu.ok() ? open_api() : Result<NcclApi>(gpu);
-    HVD_RETURN_IF_ERROR(agree(host, config, gpu.ok(), api));
+    const Status gpu = find_gpu_driver();
+    const bool is_tried =
+        config.struct_size > offsetof(hvd_plugin_config, is_tried) && config.is_tried != 0;
+    auto api = Result<NcclApi>(gpu.ok() ? unavailable("NCCL is not open yet") : gpu);
+    if (is_tried) {
+      HVD_RETURN_IF_ERROR(note_gpus(host, config, gpu));
+    } else {
+      if (gpu.ok()) api = open_api();
+      HVD_RETURN_IF_ERROR(agree(host, config, gpu.ok(), api));
+    }
     HVD_ASSIGN_OR_RETURN(std::vector<int32_t> hosts, hosts_of(host, config));
     HVD_ASSIGN_OR_RETURN(auto event, WakeEvent::make());
     hvd_framework* framework = Memory::framework();
     host.publish(host.host, HVD_FRAMEWORK_OF_DEVICES, framework);
-    Shared shared{api.value_or({}), host,         config, Memory::of(*framework),
+    Shared shared{std::move(api),   host,         config, Memory::of(*framework),
                   std::move(event), gpu.message()};
+    shared.opens_late = is_tried;
+    if (const char* name = host.setting(host.host, "HOROVOD_HOSTNAME")) shared.hostname = name;
     shared.host_of = std::move(hosts);
     shared.is_torus = number_of(host, "HOROVOD_TORUS_ALLREDUCE", 0) > 0;
     shared.start_seconds = start_seconds(host);

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/settings.h"
 #include "base/text.h"
+#include "ops/nccl/device_record.h"
 #include "ops/nccl/id_record.h"
 
 namespace hvd::ops::nccl {
@@ -16,6 +18,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
 constexpr double kIdSlice = 1;
+// The time limit of a trial: work of the process set goes on through host memory, but that of others on this
+// thread waits.
+constexpr double kTrialSeconds = 120;
 // The time limit of a stream to become idle after an abort, and the time between two questions for an error
 // of the device. Shorter than LibraryThread::end_limit.
 constexpr int kIdleSeconds = 10;
@@ -60,13 +65,24 @@ class StreamEnd {
 
 Result<bool> NcclBatch::test() {
   if (!is_reached_.load(std::memory_order_acquire)) return false;
-  HVD_RETURN_IF_ERROR(set_->channel->check());
+  if (batch_.is_trial != 0) return true;
+  HVD_RETURN_IF_ERROR(thread_->placed(set_->channel->check()));
   return true;
 }
 
 void NcclBatch::reach() {
   is_reached_.store(true, std::memory_order_release);
   thread_->wake();
+}
+
+void NcclBatch::finish() {
+  if (batch_.is_trial == 0) return;
+  const hvd_batch_tensor& tensor = batch_.tensors[0];
+  const auto size = static_cast<size_t>(tensor.count);
+  std::string text = outcome_.message();
+  text.resize(size);
+  text.back() = '\0';
+  text.copy(static_cast<char*>(tensor.output), size);
 }
 
 void NcclThread::drop(std::shared_ptr<NcclSet> set) {
@@ -89,14 +105,14 @@ void NcclThread::end(Deadline until) {
 }
 
 bool NcclThread::is_blocked() const {
-  return plan_.api.comm_init_rank_config == nullptr &&
+  return plan_.api.ok() && api().comm_init_rank_config == nullptr &&
          created_by_.load() != Clock::time_point::max();
 }
 
 Status NcclThread::late() const {
-  return deadline_exceeded(cat(plan_.api.family,
+  return deadline_exceeded(cat(plan_.api.ok() ? api().family : "NCCL",
                                ": not all ranks of a process set have come within ",
-                               plan_.start_seconds, " s; HOROVOD_START_TIMEOUT may be raised"));
+                               limit_seconds_.load(), " s; HOROVOD_START_TIMEOUT may be raised"));
 }
 
 Status NcclThread::judge() const {
@@ -109,7 +125,7 @@ Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index,
                                               const Deadline& deadline) {
   abi::UniqueId id{};
   if (index == 0) {
-    const Status status = plan_.api.of_nccl(plan_.api.get_unique_id(&id), "ncclGetUniqueId");
+    const Status status = api().of_nccl(api().get_unique_id(&id), "ncclGetUniqueId");
     const std::string record = id_record(status, id);
     if (size > 1) {
       const int code =
@@ -132,19 +148,23 @@ Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index,
   }
   if (code != HVD_OK) {
     return Status(static_cast<Code>(code),
-                  cat(plan_.api.family, ": the first rank of a process set has not come"));
+                  cat(api().family, ": the first rank of a process set has not come"));
   }
   return parse_id_record({record, std::min(length, sizeof record)});
 }
 
 Status NcclThread::choose_device() {
-  const NcclApi& api = plan_.api;
+  const NcclApi& api = *plan_.api;
   int devices = 0;
   HVD_RETURN_IF_ERROR(api.of_device(api.get_device_count(&devices), "GetDeviceCount"));
-  if (devices == 0) return unavailable(cat(api.runtime, " finds no GPU"));
+  if (devices == 0) {
+    return unavailable(cat(api.runtime,
+                           " finds no GPU; nvidia-smi shows those of the host, and "
+                           "CUDA_VISIBLE_DEVICES may hide them"));
+  }
   if (plan_.device >= devices) {
-    return invalid_argument(
-        cat("a tensor is on device ", plan_.device, ", and ", api.runtime, " finds ", devices));
+    return invalid_argument(cat("a tensor is on device ", plan_.device, ", and ", api.runtime,
+                                " finds ", devices, "; CUDA_VISIBLE_DEVICES may hide others"));
   }
   device_ = plan_.device == HVD_UNKNOWN_DEVICE ? plan_.local_rank % devices : plan_.device;
   return api.of_device(api.set_device(device_), "SetDevice");
@@ -154,13 +174,27 @@ Status NcclThread::check_device(const hvd_batch& what) const {
   if (what.device == HVD_UNKNOWN_DEVICE || what.device == device_) return {};
   return invalid_argument(cat("a tensor is on device ", what.device,
                               ", and this rank's others on device ", device_,
-                              ": a rank uses one GPU"));
+                              ": a rank uses one GPU; start one rank for each"));
+}
+
+Status NcclThread::placed(const Status& status) const {
+  if (status.ok()) return status;
+  const std::string host = plan_.hostname.empty() ? "" : cat("host ", printable(plan_.hostname));
+  const std::string gpu = device_ < 0 ? "" : cat("GPU ", device_);
+  const std::string place = cat(host, host.empty() || gpu.empty() ? "" : ", ", gpu);
+  return place.empty() ? status : status.with_context(place);
 }
 
 Status NcclThread::open_library() {
-  const NcclApi& api = plan_.api;
   // Pauses of microseconds would last 50 us more by default.
   ::prctl(PR_SET_TIMERSLACK, 1UL);
+  return {};
+}
+
+Status NcclThread::open_device() {
+  if (!plan_.api.ok()) return plan_.api.error();
+  if (done_ != nullptr) return {};
+  const NcclApi& api = *plan_.api;
   // While a program captures a graph, the default mode forbids calls of all threads, such as
   // EventQuery: they fail, and so does the capture.
   int mode = abi::kCaptureRelaxed;
@@ -180,10 +214,56 @@ Status NcclThread::open_library() {
                        "EventCreate");
 }
 
-// All members come here at the same batch.
+// All members come here at the same batch, also those that have no usable GPU.
+Status NcclThread::compare_members(const NcclSet& set, const Status& own,
+                                   const Deadline& deadline) {
+  const RankInSet place = set.place;
+  DeviceRecord record;
+  record.host = plan_.hostname;
+  if (!own.ok()) {
+    record.trouble = device_ < 0 ? own.message() : cat("GPU ", device_, ": ", own.message());
+  } else {
+    record.library = api().title();
+    record.apart = environment_variable("NCCL_HOSTID").value_or("");
+    record.uuid = api().uuid_of(device_);
+    record.bus = api().bus_of(device_);
+    record.device = cat(device_);
+  }
+  if (place.size == 1) return compare_devices({record}, set.members);
+  const std::string text = record.text();
+  std::vector<DeviceRecord> found;
+  int code = HVD_DEADLINE_EXCEEDED;
+  while (code == HVD_DEADLINE_EXCEEDED && deadline.seconds_left() > 0) {
+    if (!pause(kPause)) return aborted("NCCL was given up");
+    found.clear();
+    code = plan_.host.store_exchange(
+        plan_.host.host, cat(set.name, "/devices").c_str(), place.index, place.size, text.data(),
+        text.size(), set.indexes.data(), place.size, std::min(kIdSlice, deadline.seconds_left()),
+        [](void* to, const void* bytes, size_t size) {
+          static_cast<std::vector<DeviceRecord>*>(to)->push_back(
+              DeviceRecord::parse({static_cast<const char*>(bytes), size}));
+        },
+        &found);
+  }
+  if (code == HVD_DEADLINE_EXCEEDED) return late();
+  if (code != HVD_OK || found.size() != set.members.size()) {
+    return Status(code == HVD_OK ? Code::kInternal : static_cast<Code>(code),
+                  "the ranks cannot exchange their GPUs through the job's store");
+  }
+  return compare_devices(found, set.members);
+}
+
 Status NcclThread::open(const std::shared_ptr<NcclSet>& set) {
   const Deadline deadline = Deadline::after_seconds(plan_.start_seconds);
-  set->channel = std::make_unique<Channel>(plan_.api, stream_);
+  const Status own = open_device();
+  const Status compared = compare_members(*set, own, deadline);
+  HVD_RETURN_IF_ERROR(placed(own));
+  HVD_RETURN_IF_ERROR(compared);
+  return open_channel(set, deadline);
+}
+
+Status NcclThread::open_channel(const std::shared_ptr<NcclSet>& set, const Deadline& deadline) {
+  set->channel = std::make_unique<Channel>(api(), stream_);
   sets_.push_back(set);
   created_by_.store(deadline.time());
   const Status status = create(*set, deadline);
@@ -201,6 +281,43 @@ Status NcclThread::create(NcclSet& set, const Deadline& deadline) {
         return pause(time) && !is_late;
       });
   return is_late ? late() : opened;
+}
+
+// A trial ends alike on all members, except where the store or NCCL fails on some of them.
+Status NcclThread::try_set(const std::shared_ptr<NcclSet>& set) {
+  limit_seconds_.store(std::min(plan_.start_seconds, kTrialSeconds));
+  const Deadline deadline = Deadline::after_seconds(limit_seconds_.load());
+  Status own = open_device();
+  if (own.ok() && api().comm_init_rank_config == nullptr) {
+    own = failed_precondition(cat(api().library, " is ", api().title(),
+                                  ", and NCCL is chosen by itself from 2.14 on, whose start can be "
+                                  "given up; HOROVOD_GPU_OPERATIONS=NCCL chooses it"));
+  }
+  Status status = compare_members(*set, own, deadline);
+  const bool is_common = status.code() == Code::kUnavailable || status.ok();
+  if (status.ok()) status = placed(open_channel(set, deadline));
+  if (!status.ok() && set->channel != nullptr) {
+    set->channel->abort();
+    set->channel.reset();
+    std::erase(sets_, set);
+  }
+  limit_seconds_.store(plan_.start_seconds);
+  if (set->place.index == 0 || !is_common) log_choice(*set, status);
+  return status;
+}
+
+void NcclThread::log_choice(const NcclSet& set, const Status& status) const {
+  const bool is_all = set.id == 0;
+  const std::string what = cat("tensors of GPUs", is_all ? "" : cat(" in process set ", set.id));
+  if (!status.ok()) {
+    plan_.host.log(plan_.host.host, 3,
+                   cat(what, " go through host memory: ", status.message()).c_str());
+  } else {
+    plan_.host.log(plan_.host.host, 2,
+                   cat(what, " go through ", api().title(), ", ", api().library, ": each of ",
+                       set.place.size, " ranks has a GPU of its own")
+                       .c_str());
+  }
 }
 
 // An average of integers is rounded once, so not on the way.
@@ -231,17 +348,26 @@ Status NcclThread::add_sub_communicators(NcclSet& set) {
 Status NcclThread::add_alone(Channel& channel) {
   if (channel.sub_communicator(Channel::kAlone) != nullptr) return {};
   abi::UniqueId id{};
-  HVD_RETURN_IF_ERROR(plan_.api.of_nccl(plan_.api.get_unique_id(&id), "ncclGetUniqueId"));
+  HVD_RETURN_IF_ERROR(api().of_nccl(api().get_unique_id(&id), "ncclGetUniqueId"));
   return channel.add_sub_communicator(
       Channel::kAlone, id, 0, 1, [this](std::chrono::microseconds time) { return pause(time); });
 }
 
-// The stream goes on to the next batch while the driver tells of this one.
 Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
-  const NcclApi& api = plan_.api;
+  if (what.is_trial != 0) {
+    batch.outcome_ = try_set(batch.set_);
+    batch.is_reached_.store(true, std::memory_order_release);
+    return {};
+  }
+  if (batch.set_->channel == nullptr) HVD_RETURN_IF_ERROR(open(batch.set_));
+  return placed(run(batch, what));
+}
+
+// The stream goes on to the next batch while the driver tells of this one.
+Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
+  const NcclApi& api = *plan_.api;
   NcclSet& set = *batch.set_;
   HVD_RETURN_IF_ERROR(check_device(what));
-  if (set.channel == nullptr) HVD_RETURN_IF_ERROR(open(batch.set_));
   plan_.memory.free_returned(api, stream_);
   const bool by_hosts = goes_by_hosts(set, what);
   if (by_hosts) HVD_RETURN_IF_ERROR(add_sub_communicators(set));
@@ -260,9 +386,10 @@ Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
 }
 
 Status NcclThread::look() {
-  for (const auto& set : sets_) HVD_RETURN_IF_ERROR(set->channel->check());
-  const int error = plan_.api.event_query(done_);
-  return error == abi::kNotReady ? Status() : plan_.api.of_device(error, "a batch");
+  for (const auto& set : sets_) HVD_RETURN_IF_ERROR(placed(set->channel->check()));
+  if (done_ == nullptr) return {};
+  const int error = api().event_query(done_);
+  return error == abi::kNotReady ? Status() : placed(api().of_device(error, "a batch"));
 }
 
 Status NcclThread::abort_library() {
@@ -272,8 +399,8 @@ Status NcclThread::abort_library() {
 
 // Until the stream is idle, an aborted kernel may write to the memory of its batch.
 Status NcclThread::wait_for_idle_stream() {
-  const NcclApi& api = plan_.api;
   if (stream_ == nullptr || is_silent_.load()) return {};
+  const NcclApi& api = *plan_.api;
   const auto end = std::make_shared<StreamEnd>();
   auto argument = std::make_unique<std::shared_ptr<StreamEnd>>(end);
   // After an error of the device, nothing runs there.
@@ -295,7 +422,8 @@ Status NcclThread::wait_for_idle_stream() {
 }
 
 void NcclThread::close_library(bool failed, Batches) {
-  const NcclApi& api = plan_.api;
+  if (!plan_.api.ok()) return;
+  const NcclApi& api = *plan_.api;
   if (failed || aborting_.load()) static_cast<void>(abort_library());
   if (is_silent_.load()) return;  // a call would wait for ever
   if (stream_ != nullptr) api.stream_synchronize(stream_);

@@ -22,21 +22,26 @@
 namespace hvd::ops::nccl {
 
 struct ThreadPlan {
-  NcclApi api;  // a copy: a thread that hangs in the driver may outlive the backend
+  // A copy: a thread that hangs in the driver may outlive the backend. An error: why this rank has none.
+  Result<NcclApi> api;
   Memory& memory;
   const hvd_plugin_host& host;
   bool is_torus = false;            // always hierarchical, whatever the autotuner chose for a batch
   int device = HVD_UNKNOWN_DEVICE;  // then local_rank chooses
   int local_rank = 0;
   double start_seconds = 600;
+  std::string hostname;  // for messages; may be empty
   std::shared_ptr<WakeEvent> event;
 };
 
 // A process set in NCCL. NcclCommunicator makes it. The thread opens the channel with the first batch.
 struct NcclSet {
+  const int32_t id;
   const std::string name;  // the prefix of the set's keys in the store
+  const std::vector<int32_t> members;
   const RankInSet place;
   const std::optional<Grid> grid;
+  const std::vector<int32_t> indexes;  // of the members, from 0 on
   std::unique_ptr<Channel> channel{};  // used by the thread only
 };
 
@@ -60,8 +65,10 @@ class NcclThread : public LibraryThread {
   // Whether the GPU did not answer after an abort: it may write to the memory of batches for ever.
   bool is_silent() const { return is_silent_.load(); }
 
-  // Enqueues a batch. Called on the thread.
+  // Enqueues a batch, or runs a trial to its end. Called on the thread.
   Status enqueue(NcclBatch& batch, const hvd_batch& what);
+  // Adds host and device to an error. Called on the thread.
+  Status placed(const Status& status) const;
 
  protected:
   Status open_library() override;
@@ -71,9 +78,16 @@ class NcclThread : public LibraryThread {
   void close_library(bool failed, Batches running) override;
 
  private:
+  const NcclApi& api() const { return *plan_.api; }
+  Status open_device();
   Status choose_device();
   Status check_device(const hvd_batch& what) const;
+  Status run(NcclBatch& batch, const hvd_batch& what);
   Status open(const std::shared_ptr<NcclSet>& set);
+  Status try_set(const std::shared_ptr<NcclSet>& set);
+  void log_choice(const NcclSet& set, const Status& status) const;
+  Status compare_members(const NcclSet& set, const Status& own, const Deadline& deadline);
+  Status open_channel(const std::shared_ptr<NcclSet>& set, const Deadline& deadline);
   Status create(NcclSet& set, const Deadline& deadline);
   Status add_sub_communicators(NcclSet& set);
   Status add_alone(Channel& channel);
@@ -92,6 +106,7 @@ class NcclThread : public LibraryThread {
   void* notices_ = nullptr;  // stream
   // The time limit of the communicator that the thread creates; max: it creates none.
   std::atomic<Clock::time_point> created_by_{Clock::time_point::max()};
+  std::atomic<double> limit_seconds_{plan_.start_seconds};  // of it
   std::atomic<bool> aborting_{false};
   std::atomic<bool> is_silent_{false};
 };
@@ -109,6 +124,7 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
   Status start() override { return thread_->enqueue(*this, batch_); }
   // A broken communicator lets its stream come to its end: its error is the error of the batch.
   Result<bool> test() override;
+  void finish() override;  // writes the outcome of a trial
   bool uses_tensors() const override { return keeps_tensors_ && thread_->is_silent(); }
   // The stream has reached the end of the batch. Called on a thread of the driver.
   void reach();
@@ -120,6 +136,7 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
   const bool keeps_tensors_;
   std::atomic<bool> is_reached_{false};
   std::vector<std::vector<std::byte>> kept_;
+  Status outcome_;  // of a trial
 };
 
 }  // namespace hvd::ops::nccl

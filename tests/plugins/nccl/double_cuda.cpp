@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "base/mutex.h"
+#include "ops/nccl/abi.h"
 #include "plugins/nccl/double.h"
 #include "plugins/nccl/double_capture.h"
 #include "plugins/nccl/double_memory.h"
@@ -117,7 +119,7 @@ namespace {
 
 constexpr int kOutOfMemory = 2, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
 constexpr int kIllegalState = 401, kForbiddenInCapture = 900, kSpoiledCapture = 901,
-              kEventOfCapture = 907, kWrongThread = 908;
+              kEventOfCapture = 907, kWrongThread = 908, kDevicesUnavailable = 46;
 
 int& current_device() {
   static thread_local int device = 0;
@@ -127,8 +129,10 @@ int& current_device() {
 // begin_call, for a function that needs a context on this thread's device.
 int begin_on_device(const char* function) {
   const int error = begin_call(function);
-  if (error == 0) use_device(current_device());
-  return error;
+  if (error != 0) return error;
+  if (is_excluded(current_device())) return kDevicesUnavailable;
+  use_device(current_device());
+  return 0;
 }
 
 Stream& stream_of(void* stream) { return *static_cast<Stream*>(stream); }
@@ -175,6 +179,7 @@ void log(const std::string& line) {
 }  // namespace hvd::test_double
 
 using namespace hvd::test_double;
+namespace abi = hvd::ops::nccl::abi;
 
 #pragma GCC visibility push(default)
 extern "C" {
@@ -188,8 +193,27 @@ int cudaSetDevice(int device) {
   if (const int error = begin_call("cudaSetDevice"); error != 0) return error;
   if (is_ignored("cudaSetDevice")) return 0;
   if (device < 0 || device >= count_devices()) return kInvalidDevice;
+  if (is_excluded(device)) return kDevicesUnavailable;
   current_device() = device;
   use_device(device);
+  return 0;
+}
+// The name, and the UUID of the device, or of its MIG instance: of all hosts, none have one device.
+int cudaGetDeviceProperties(void* properties, int device) {
+  if (const int error = begin_call("cudaGetDeviceProperties"); error != 0) return error;
+  if (device < 0 || device >= count_devices()) return kInvalidDevice;
+  const char* host = std::getenv("HOROVOD_HOSTNAME");
+  const uint64_t uuid[2] = {std::hash<std::string>()(host == nullptr ? "" : host),
+                            static_cast<uint64_t>(number_on_host(device)) + 1};
+  std::memset(properties, 0, abi::kPropertiesSize / 16);
+  std::strcpy(static_cast<char*>(properties), "a GPU of the double");
+  std::memcpy(static_cast<char*>(properties) + abi::kUuidOffset, uuid, sizeof uuid);
+  return 0;
+}
+int cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  if (const int error = begin_call("cudaDeviceGetPCIBusId"); error != 0) return error;
+  const int64_t gpu = number_on_host(device) / variable("HVD_DOUBLE_MIG", 1);
+  std::snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(gpu));
   return 0;
 }
 int cudaGetDevice(int* device) {
@@ -341,6 +365,8 @@ const char* cudaGetErrorString(int error) {
       return "invalid device ordinal";
     case kIllegalAddress:
       return "an illegal memory access was encountered";
+    case kDevicesUnavailable:
+      return "CUDA-capable device(s) is/are busy or unavailable";
     default:
       return "an error of the double";
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "base/mutex.h"
@@ -58,6 +59,19 @@ int begin_call(const char* function) {
 int count_devices() {
   return std::min(static_cast<int>(variable("HVD_DOUBLE_DEVICES", kDevices)), visible.load());
 }
+
+int number_on_host(int device) {
+  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (list == nullptr) return device;
+  std::istringstream text(list);
+  std::string item;
+  for (int i = 0; std::getline(text, item, ','); ++i) {
+    if (i == device) return std::atoi(item.c_str());
+  }
+  return device;
+}
+
+bool is_excluded(int device) { return variable("HVD_DOUBLE_EXCLUDED", -1) == device; }
 
 void use_device(int device) {
   Contexts& all = contexts();

@@ -10,6 +10,10 @@ constexpr int kIllegalAddress = 700;  // the error of a kernel that failed
 int begin_call(const char* function);
 // The number of devices. CUDA_VISIBLE_DEVICES is read by the first call.
 int count_devices();
+// The number of a visible device among all of the host.
+int number_on_host(int device);
+// Whether the compute mode of a device refuses this process: HVD_DOUBLE_EXCLUDED names it.
+bool is_excluded(int device);
 // A call that needs a context on the device makes one.
 void use_device(int device);
 

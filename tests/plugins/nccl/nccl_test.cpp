@@ -42,7 +42,7 @@ const char* path_of_double() {
   return path == nullptr ? HVD_NCCL_DOUBLE : path;
 }
 
-// For the life of the object, no library of CUDA is named, and this machine has no GPU: see find_gpu.
+// For the life of the object, no library of CUDA is named, and this machine has no GPU: see find_gpu_driver.
 class NoGpu {
  public:
   NoGpu() { ::unsetenv("HOROVOD_CUDA_LIBRARY"); }
@@ -97,13 +97,14 @@ class Rank {
   explicit Rank(Settings settings = {}) : Rank(own_store_, 0, 1, std::move(settings)) {}
   // One of several, which open at the same time.
   Rank(hvd::test::PluginStore& store, int32_t rank, int32_t size, Settings settings = {},
-       int32_t host_number = 0)
+       int32_t host_number = 0, bool is_tried = false)
       : host(store, std::move(settings)) {
     hvd_plugin_config config{};
     config.struct_size = sizeof config;
     config.rank = config.local_rank = rank;
     config.size = config.local_size = size;
     config.cross_rank = host_number;
+    config.is_tried = is_tried;
     opened = plugin().open(&host.vtable, &config, &context, error_, sizeof error_);
   }
   ~Rank() {
@@ -329,7 +330,7 @@ TEST_CASE("an error in a communicator is a sentence, and everything there is abo
     rank.start(work.ready(i), outcome);
     REQUIRE(rank.is_over(outcome));
     CHECK((outcome.status == HVD_OK) == (i < 2));
-    if (i >= 2) CHECK(outcome.error.find("NCCL: ") == 0);
+    if (i >= 2) CHECK(outcome.error.find("GPU 0: NCCL: ") == 0);
     if (i >= 2) CHECK(outcome.error.find("remote process exited") != std::string::npos);
   }
   CHECK(log.count("abort") == 1);
@@ -613,8 +614,10 @@ TEST_CASE("a member that never comes is a sentence after a while") {
 
 TEST_CASE("a tensor on a device that is not there, or on a second one, is a sentence") {
   for (const auto& [second, words] :
-       {std::pair{9, "a tensor is on device 9, and this rank's others on device 0"},
-        std::pair{1, "a tensor is on device 1, and this rank's others on device 0"}}) {
+       {std::pair{9,
+                  "GPU 0: a tensor is on device 9, and this rank's others on device 0: a rank "
+                  "uses one GPU; start one rank for each"},
+        std::pair{1, "GPU 0: a tensor is on device 1, and this rank's others on device 0"}}) {
     Rank rank;
     REQUIRE(rank.opened == HVD_OK);
     rank.add_set(0);
@@ -712,6 +715,204 @@ TEST_CASE("ranks that have different versions of NCCL, or only some of them, do 
   const auto without = opened("0this machine has no GPU");
   CHECK(without.first == HVD_FAILED_PRECONDITION);
   CHECK(without.second.find("this machine has no GPU") == 0);
+}
+
+namespace {
+
+// The trial of a process set, as a batch.
+struct TrialBatch {
+  explicit TrialBatch(int32_t set = 0, int32_t device = hvd::test::own_device()) {
+    tensor.input = tensor.output = text.data();
+    tensor.count = static_cast<int64_t>(text.size());
+    batch.struct_size = sizeof batch;
+    batch.op = HVD_BROADCAST;
+    batch.dtype = HVD_UINT8;
+    batch.device = device;
+    batch.process_set = set;
+    batch.prescale = batch.postscale = 1;
+    batch.tensor_count = 1;
+    batch.tensors = &tensor;
+    batch.is_trial = 1;
+  }
+  std::string of(Rank& rank) {
+    Outcome outcome;
+    rank.start(batch, outcome);
+    REQUIRE(rank.is_over(outcome));
+    CHECK(outcome.status == HVD_OK);
+    return text.data();
+  }
+  std::array<char, 512> text{};
+  hvd_batch_tensor tensor{};
+  hvd_batch batch{};
+};
+
+Rank::Settings on_host(const std::string& name) {
+  return {{"HOROVOD_HOSTNAME", name}, {"HOROVOD_START_TIMEOUT", "20"}};
+}
+
+// The outcomes of a trial of ranks 0 and 1, each on its device.
+std::array<std::string, 2> trial_of_two(std::array<int32_t, 2> devices) {
+  hvd::test::PluginStore store;
+  std::array<std::string, 2> outcomes;
+  std::vector<std::thread> threads;
+  for (int32_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      const auto index = static_cast<size_t>(i);
+      hvd::test::own_device() = devices[index];
+      Rank rank(store, i, 2, on_host("a"), 0, true);
+      CHECK_MESSAGE(rank.opened == HVD_OK, rank.error());
+      rank.add_set(0, {0, 1});
+      outcomes[index] = TrialBatch().of(rank);
+      if (!outcomes[index].empty()) return;
+      SumOfFloats work;
+      work.add(10, 1, 10, [](size_t) { return 1.0; });
+      Outcome outcome;
+      rank.start(work.ready(1), outcome);
+      CHECK(rank.is_over(outcome));
+      CHECK(outcome.error == "");
+      hvd::test::check_outcome(work, 0, [](size_t) { return 2.0; });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+// The outcome of rank 0, on host a, whose peer has left this record.
+std::string trial_beside(const std::string& record) {
+  hvd::test::PluginStore store;
+  store.set("nccl-library#1", "++");
+  store.set("nccl-hosts#1", "+1");
+  store.set("nccl/0/0.0.1/devices#1", record);
+  Rank rank(store, 0, 2, on_host("a"), 0, true);
+  REQUIRE_MESSAGE(rank.opened == HVD_OK, rank.error());
+  rank.add_set(0, {0, 1});
+  return TrialBatch().of(rank);
+}
+
+// The outcome of the only rank of a job.
+std::string trial_alone() {
+  hvd::test::PluginStore store;
+  Rank rank(store, 0, 1, on_host("a"), 0, true);
+  REQUIRE_MESSAGE(rank.opened == HVD_OK, rank.error());
+  rank.add_set(0);
+  return TrialBatch().of(rank);
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a trial opens NCCL where each rank has a GPU of its own") {
+  const Log log;
+  CHECK(trial_of_two({0, 1}) == std::array<std::string, 2>{});
+  CHECK(log.count("init 0 of 2") == 1);
+}
+
+TEST_CASE(
+    "a trial of ranks with one GPU, or with two MIG instances of one, fails before NCCL starts") {
+  const Log log;
+  const std::string shared =
+      "ranks 0 and 1 use one GPU, number 3 of host a, and NCCL needs one for each rank: start as "
+      "many ranks on a host as it has GPUs, and let each choose its own, as by "
+      "torch.cuda.set_device(hvd.local_rank())";
+  CHECK(trial_of_two({3, 3}) == std::array{shared, shared});
+  const Variable mig("HVD_DOUBLE_MIG", "2");
+  const std::string instances =
+      "ranks 0 and 1 use two MIG instances of one GPU, 0000:02:00.0 of host a, which NCCL does not "
+      "connect: switch MIG off, or start one rank for each GPU";
+  CHECK(trial_of_two({4, 5}) == std::array{instances, instances});
+  CHECK(log.count("init") == 0);
+  CHECK(trial_of_two({5, 6}) == std::array<std::string, 2>{});
+  // For NCCL, these ranks are on different hosts.
+  const Variable apart("NCCL_HOSTID", "all");
+  CHECK(trial_of_two({3, 3})[0] == shared);
+}
+
+TEST_CASE("a trial names the rank, its host and what it lacks") {
+  const std::string version = "+NCCL 2.20.3\nb\n\n00ff\n0000:07:00.0\n0";
+  CHECK(trial_beside(version) ==
+        "rank 0 on host a has NCCL 2.18.5, and rank 1 on host b has NCCL 2.20.3: all ranks need "
+        "one version of NCCL; HOROVOD_NCCL_LIBRARY may name its library");
+  CHECK(trial_beside("-b\nits GPU is away") == "rank 1 on host b: its GPU is away");
+  CHECK(has(trial_beside("what"), "rank 1: its record of its GPU is malformed"));
+  {
+    const Variable none("HVD_DOUBLE_DEVICES", "0");
+    const std::string text = trial_beside(version);
+    CHECK(text.starts_with("rank 0 on host a: "));
+    CHECK(has(text, " finds no GPU; nvidia-smi shows those of the host"));
+  }
+  {
+    const Variable excluded("HVD_DOUBLE_EXCLUDED", "0");
+    const std::string text = trial_beside(version);
+    CHECK(text.starts_with("rank 0 on host a: "));
+    CHECK(has(text,
+              "SetDevice: CUDA-capable device(s) is/are busy or unavailable; another process "
+              "may use the GPU in an exclusive compute mode: nvidia-smi -c 0"));
+  }
+  {
+    const Variable old("HVD_DOUBLE_VERSION", "2804");
+    CHECK(has(trial_beside(version), "is NCCL 2.8.4; 2.10 is the oldest that works"));
+  }
+  ::setenv("HOROVOD_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
+  CHECK(has(trial_beside(version), "/nowhere/libnccl.so.2"));
+  ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1);
+  CHECK(trial_alone() == "");
+}
+
+TEST_CASE("a trial ends where a member does not come, and the rank goes on") {
+  hvd::test::PluginStore store;
+  store.set("nccl-library#1", "++");
+  store.set("nccl-hosts#1", "+1");
+  Rank rank(store, 0, 2, {{"HOROVOD_START_TIMEOUT", "1"}}, 0, true);
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0, {0, 1});
+  rank.add_set(1, {0});
+  CHECK(TrialBatch(0).of(rank) ==
+        "NCCL: not all ranks of a process set have come within 1 s; HOROVOD_START_TIMEOUT may be "
+        "raised");
+  // The member comes, and then not to NCCL.
+  store.set("nccl/2/0.0.1/devices#1", "+NCCL 2.18.5\nb\n\n00ff\n0000:07:00.0\n0");
+  rank.add_set(2, {0, 1});
+  CHECK(has(TrialBatch(2).of(rank), "not all ranks of a process set have come within 1 s"));
+  CHECK(TrialBatch(1).of(rank) == "");
+  SumOfFloats work(1);
+  work.add(10, 1, 10, [](size_t) { return 1.0; });
+  Outcome outcome;
+  rank.start(work.ready(3), outcome);
+  REQUIRE(rank.is_over(outcome));
+  CHECK(outcome.error == "");
+}
+
+TEST_CASE("an NCCL whose start nobody can give up is not chosen by a trial") {
+  const auto old = std::filesystem::path(path_of_double()).parent_path() / "libnccl_double_2.10.so";
+  ::setenv("HOROVOD_NCCL_LIBRARY", old.c_str(), 1);
+  const Variable version("HVD_DOUBLE_VERSION", "21003");
+  CHECK(has(trial_alone(), " is NCCL 2.10.3, and NCCL is chosen by itself from 2.14 on"));
+  ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1);
+}
+
+TEST_CASE("memory that the backend does not get is a sentence with GPU, host and remedy") {
+  Rank rank(on_host("a"));
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0);
+  const int64_t rows = 1 << 20;
+  hvd::test::OpCase work(HVD_ALLGATHER, HVD_INT32);
+  work.batch.device = 0;
+  auto& tensor = work.add(rows, 1, 0, [](size_t) { return 1.0; });
+  tensor.output = nullptr;
+  tensor.rank_rows = &rows;
+  hvd_batch batch = work.ready(0);
+  void* made = nullptr;
+  batch.made_outputs = &made;
+  const Variable little("HVD_DOUBLE_MEMORY", "100000");
+  Outcome outcome;
+  rank.start(batch, outcome);
+  REQUIRE(rank.is_over(outcome));
+  CHECK_MESSAGE(outcome.error.starts_with("host a, GPU 0: "), outcome.error);
+  CHECK(
+      has(outcome.error, "MallocAsync: out of memory; its memory is full: let the program leave"));
 }
 
 TEST_CASE("no function of CUDA runs before the first batch, so that a program may choose its GPU") {
