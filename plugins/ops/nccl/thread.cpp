@@ -87,8 +87,17 @@ void NcclBatch::finish() {
 
 void NcclThread::drop(std::shared_ptr<NcclSet> set) {
   call([this, set = std::move(set)] {
-    if (std::erase(sets_, set) > 0) set->channel->close();
+    if (std::erase(sets_, set) > 0) close_apart(set);
     return Status();
+  });
+}
+
+// NCCL may wait in ncclCommDestroy for the other members on this host, whose threads may first run batches of
+// other sets with this rank.
+void NcclThread::close_apart(const std::shared_ptr<NcclSet>& set) {
+  const auto self = std::static_pointer_cast<NcclThread>(shared_from_this());
+  closings_.emplace_back([self, set] {
+    if (self->api().set_device(self->device_) == 0) set->channel->close();
   });
 }
 
@@ -425,9 +434,16 @@ void NcclThread::close_library(bool failed, Batches) {
   if (!plan_.api.ok()) return;
   const NcclApi& api = *plan_.api;
   if (failed || aborting_.load()) static_cast<void>(abort_library());
+  // After a failure, their other members may never come.
+  const bool waits = !failed && !aborting_.load() && !is_silent_.load();
+  if (!waits) {
+    for (std::thread& closing : std::exchange(closings_, {})) closing.detach();
+  }
   if (is_silent_.load()) return;  // a call would wait for ever
   if (stream_ != nullptr) api.stream_synchronize(stream_);
+  // In the order of their first batches, which all members have.
   for (const auto& set : sets_) set->channel->close();
+  for (std::thread& closing : closings_) closing.join();
   if (notices_ != nullptr) {
     api.stream_synchronize(notices_);
     api.stream_destroy(notices_);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -94,12 +95,14 @@ class NcclThread : public LibraryThread {
   Result<abi::UniqueId> exchange_id(const std::string& key, int index, int size,
                                     const Deadline& deadline);
   bool goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const;
+  void close_apart(const std::shared_ptr<NcclSet>& set);
   Status late() const;
   Status wait_for_idle_stream();
 
   const ThreadPlan plan_;
   // Used by the thread only.
   std::vector<std::shared_ptr<NcclSet>> sets_;  // those with a channel
+  std::vector<std::thread> closings_;           // of communicators of removed sets
   int device_ = -1;
   void* stream_ = nullptr;
   void* done_ = nullptr;     // event

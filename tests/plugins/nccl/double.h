@@ -58,6 +58,8 @@ int dtype_of(int type);
 
 // Serves one communicator on a thread of its own. Gives its address.
 std::string open_hub();
+// Whether destroying a communicator waits for its other members (HVD_DOUBLE_DESTROY_WAITS).
+bool waits_in_destroy();
 // Whole or not at all.
 bool send_all(int socket, const void* bytes, size_t size);
 bool receive_all(int socket, void* bytes, size_t size);

@@ -350,6 +350,12 @@ int ncclCommDestroy(abi::Comm* comm) {
   log("destroy");
   {
     const CallScope scope(comm->link->occupancy, "ncclCommDestroy");
+    char byte = 0;
+    if (waits_in_destroy()) {
+      ::shutdown(comm->link->socket.get(), SHUT_WR);
+      while (receive_all(comm->link->socket.get(), &byte, 1)) {
+      }
+    }
     give_up(*comm->link);
   }
   delete comm;

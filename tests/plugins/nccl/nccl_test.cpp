@@ -317,6 +317,39 @@ TEST_CASE("one thread of each rank calls NCCL, and starts batches of all sets in
   CHECK_MESSAGE(take(findings, sizeof findings) == 0, findings);
 }
 
+TEST_CASE("a set that is removed ends its communicator beside the batches of other sets") {
+  const Variable waits("HVD_DOUBLE_DESTROY_WAITS", "1");
+  const Log log;
+  hvd::test::PluginStore store;
+  std::vector<std::thread> threads;
+  for (int32_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      hvd::test::own_device() = i;
+      Rank rank(store, i, 2);
+      CHECK(rank.opened == HVD_OK);
+      for (const int32_t set : {0, 1}) rank.add_set(set, {0, 1});
+      const auto sum = [&](int32_t set, uint64_t sequence) {
+        SumOfFloats work(set);
+        work.add(10, 1, 10, [](size_t) { return 1.0; });
+        Outcome outcome;
+        rank.start(work.ready(sequence), outcome);
+        CHECK(rank.is_over(outcome));
+        CHECK(outcome.error == "");
+      };
+      sum(0, 0);
+      sum(1, 0);
+      // Rank 1 removes the set later.
+      if (i == 0) CHECK(rank.op().drop_set(rank.context, 1) == HVD_OK);
+      sum(0, 1);
+      if (i == 1) CHECK(rank.op().drop_set(rank.context, 1) == HVD_OK);
+      sum(0, 2);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(log.count("destroy") == 4);
+  CHECK(log.count("abort") == 0);
+}
+
 TEST_CASE("an error in a communicator is a sentence, and everything there is aborted") {
   const Log log;
   const Variable fails("HVD_DOUBLE_FAILS_AFTER", "2");
