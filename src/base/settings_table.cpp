@@ -730,8 +730,9 @@ constexpr Setting kLibraries[] = {
     {.key = "gpu_operations",
      .variable = "HOROVOD_GPU_OPERATIONS",
      .value = "NAME",
-     .help = "Backend for tensors in GPU memory: nccl; otherwise the backend for host memory takes "
-             "them."},
+     .help =
+         "Backend for tensors in GPU memory: nccl; host: the backend for host memory; unset: nccl "
+         "where all ranks of a process set can use it."},
     {.key = "nccl_library",
      .variable = "HOROVOD_NCCL_LIBRARY",
      .value = "FILE",

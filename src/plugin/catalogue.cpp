@@ -158,6 +158,14 @@ std::string_view kind_name(uint32_t kind) {
 
 std::vector<std::string> search_path(std::string_view list) { return folders(list, "plugins"); }
 std::vector<std::string> backend_path(std::string_view list) { return folders(list, "ops"); }
+std::string own_backend(std::string_view name) {
+  std::error_code error;
+  for (const std::string& folder : backend_path("")) {
+    std::string path = cat(folder, "/", name, ".so");
+    if (std::filesystem::exists(path, error)) return path;
+  }
+  return {};
+}
 std::vector<std::string> controller_path(std::string_view list) {
   return folders(list, "controllers");
 }

@@ -57,6 +57,8 @@ std::vector<std::string> search_path(std::string_view list);
 std::vector<std::string> bootstrap_path(std::string_view list);
 // The folders to search for op plugins that are opened only when the user chooses one: .../horovod/ops.
 std::vector<std::string> backend_path(std::string_view list);
+// The file of a backend that came with this library; empty if there is none.
+std::string own_backend(std::string_view name);
 // The folders to search for controllers that are opened only when the user chooses one: .../horovod/controllers.
 std::vector<std::string> controller_path(std::string_view list);
 

@@ -40,6 +40,8 @@ struct RuntimeOptions {
   // The selected backends, in words, or why they cannot be had: ranks compare them. Empty:
   // nothing to tell.
   Result<std::string> backends = std::string();
+  // BackendSelection::devices_by_trial.
+  std::string devices_by_trial;
   // Selected plugins with connections of their own, in words: refused where links between hosts are to be
   // encrypted.
   std::vector<std::string> own_links;
@@ -84,6 +86,8 @@ class Runtime {
   Status submit(const hvd_submission& submission, hvd_handle* handle);
   // The operations that can be submitted for devices.
   const DeviceSupport& device_support() const { return device_support_; }
+  // Whether a trial in each process set decides on them.
+  bool tries_devices() const { return tries_devices_; }
   Status poll(hvd_handle handle, bool* done);
   // Nothing: not complete by the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
@@ -128,7 +132,8 @@ class Runtime {
 
   Identity identity_;
   DeviceSupport device_support_;
-  bool has_devices_ = false;  // from open on; asking the host takes a lock
+  bool has_devices_ = false;    // from open on; asking the host takes a lock
+  bool tries_devices_ = false;  // trials choose them
   std::atomic<int32_t> device_{
       HVD_CPU};  // device of this rank's tensors, once one was not on the CPU
   const std::vector<int32_t>

@@ -7,6 +7,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "collectives/mesh/shared_mesh.h"
+#include "plugin/library.h"
 #include "runtime/bootstrap/backend_agreement.h"
 #include "runtime/plugins/paired_controller.h"
 #include "runtime/runtime.h"
@@ -138,8 +139,8 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
 
   if (!options.backends.ok() || !options.backends->empty()) {
-    HVD_RETURN_IF_ERROR(
-        agree_on_backends(*host_, identity_, options.backends, options.start_deadline));
+    HVD_ASSIGN_OR_RETURN(tries_devices_, agree_on_backends(*host_, identity_, options.backends,
+                                                           options.start_deadline));
   }
   // From here on every rank is there.
   meet_by_ = options.connect_seconds > 0 ? Deadline::after_seconds(options.connect_seconds)
@@ -197,8 +198,16 @@ Result<OpenedPlugin> Runtime::open_controller(const RuntimeOptions& options) {
 
 Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config& config,
                          std::vector<OpenedPlugin>* ops) {
-  for (const hvd_plugin* record : options.ops) {
-    auto op = OpenedPlugin::open(record, host_->vtable(), config);
+  std::vector<const hvd_plugin*> records = options.ops;
+  const hvd_plugin* tried = nullptr;
+  if (tries_devices_) {
+    HVD_ASSIGN_OR_RETURN(tried, plugin::load(options.devices_by_trial));
+    records.push_back(tried);
+  }
+  for (const hvd_plugin* record : records) {
+    hvd_plugin_config own = config;
+    own.is_tried = record == tried;
+    auto op = OpenedPlugin::open(record, host_->vtable(), own);
     if (!op.ok() && op.error().code() == Code::kFailedPrecondition) {
       log::info(cat("operation plugin ", record->name, " is left out: ", op.error().message()));
       continue;

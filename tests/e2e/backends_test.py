@@ -558,16 +558,17 @@ def test_a_rank_without_a_gpu_joins_the_others():
     backend("nccl")
     if os.path.exists("/dev/nvidiactl"):
         raise Skip("this machine has a GPU")
-    job = Job(
-        "-np",
-        2,
-        "sh",
-        "-c",
-        f"[ $HOROVOD_RANK = 0 ] && unset HOROVOD_CUDA_LIBRARY; exec {PYTHON} {RANK}",
-        environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE),
-    )
-    check_sums(job, 2)
-    expect("ranks without a GPU: 0; they take part in operations on host memory only" in job.err, job.describe())
+    for chosen in ({"HOROVOD_GPU_OPERATIONS": "NCCL"}, {}):
+        job = Job(
+            "-np",
+            2,
+            "sh",
+            "-c",
+            f"[ $HOROVOD_RANK = 0 ] && unset HOROVOD_CUDA_LIBRARY; exec {PYTHON} {RANK}",
+            environment=clean_environment(**chosen, **DOUBLE),
+        )
+        check_sums(job, 2)
+        expect("ranks without a GPU: 0; they take part in operations on host memory only" in job.err, job.describe())
 
 
 # Each child of a fork must find CUDA untouched, and the program chooses its GPU after init.
@@ -590,15 +591,25 @@ hvd.shutdown()
 
 def test_a_program_chooses_its_gpu_and_forks_after_init():
     backend("nccl")
-    job = Job(
-        "-np",
-        2,
-        PYTHON,
-        "-c",
-        AFTER_INIT,
-        environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", HVD_DOUBLE_DEVICES="0", **DOUBLE),
-    )
-    job.ends_with(0, 90)
+    for chosen in ({"HOROVOD_GPU_OPERATIONS": "NCCL"}, {}):
+        job = Job(
+            "-np",
+            2,
+            PYTHON,
+            "-c",
+            AFTER_INIT,
+            environment=clean_environment(**chosen, HVD_DOUBLE_DEVICES="0", **DOUBLE),
+        )
+        job.ends_with(0, 90)
+
+
+def test_ranks_with_different_operations_on_gpus_do_not_begin():
+    set_on_one = "[ $HOROVOD_RANK = 0 ] && export HOROVOD_GPU_OPERATIONS=HOST"
+    job = Job("-np", 2, "sh", "-c", f"{set_on_one}; exec {PYTHON} {RANK}", environment=clean_environment())
+    expect(job.wait(90) != 0, job.describe())
+    words = "HOROVOD_GPU_OPERATIONS differs between the ranks: rank 0 on host .* has host, rank 1 .* has no value; "
+    expect(len(re.findall(words, job.err)) >= 2, job.describe())
+    job.leaves_nothing()
 
 
 def test_backends_that_cannot_be_had():

@@ -1,6 +1,9 @@
 """Tensors on GPUs: through NCCL on the GPU, or through host memory.
 
-    gpu_test.py [DOUBLE [staged] [TEST...]]
+    gpu_test.py [DOUBLE [staged | tried] [TEST...]]
+
+staged: through host memory. tried: by the path that the ranks choose, of which each rank pretends now and then not
+to know it yet.
 
 Without DOUBLE, the tests need a GPU for each rank, and are skipped otherwise. With DOUBLE, the test library
 of tests/plugins/nccl replaces NCCL and CUDA. Tensors then lie in its memory, get their values late, by a stream,
@@ -11,6 +14,7 @@ calls, events, results and gradients, but nothing of a GPU itself.
 import contextlib
 import ctypes
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -18,18 +22,19 @@ import unittest
 import weakref
 
 DOUBLE = sys.argv[1] if len(sys.argv) > 1 else None
-STAGED = sys.argv[2:3] == ["staged"]
-del sys.argv[1 : 3 if STAGED else 2]
+WAY = sys.argv[2] if sys.argv[2:3] in (["staged"], ["tried"]) else None
+STAGED, TRIED = WAY == "staged", WAY == "tried"
+del sys.argv[1 : 3 if WAY else 2]
 if DOUBLE:
     os.environ.update(HOROVOD_NCCL_LIBRARY=DOUBLE, HOROVOD_CUDA_LIBRARY=DOUBLE, HVD_DOUBLE_RULES="all")
-if not STAGED:
-    os.environ["HOROVOD_GPU_OPERATIONS"] = "NCCL"
+if not TRIED:
+    os.environ["HOROVOD_GPU_OPERATIONS"] = "HOST" if STAGED else "NCCL"
 
 from rank_case import RankCase, hvd, main, reduced, torch, values
 
 from horovod import _basics
 from horovod.common.util import env
-from horovod.torch import _devices
+from horovod.torch import _devices, _paths
 
 LOCAL_RANK = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
 if not DOUBLE and torch.cuda.device_count() <= LOCAL_RANK:
@@ -191,6 +196,16 @@ class DoubleCuda:
 
 if DOUBLE:
     _devices.cuda = DoubleCuda()
+
+
+class ForgetfulTrial(_paths.Trial):
+    def outcome(self):
+        known = super().outcome()
+        return known if random.random() < 0.5 else None
+
+
+if TRIED:
+    _paths.Trial = ForgetfulTrial
 DEVICE = "cpu" if DOUBLE else f"cuda:{LOCAL_RANK}"
 DTYPES = [
     torch.float32,
@@ -349,7 +364,7 @@ class GpuTest(RankCase):
             known.append(len(_devices._runs))
         self.assertEqual(known[-1], known[0])
 
-    @unittest.skipUnless(DOUBLE, "a GPU does not count")
+    @unittest.skipUnless(DOUBLE and not TRIED, "a GPU does not count, and ranks choose different paths")
     def test_which_way_they_went(self):
         before = (_devices.cuda.events, _devices.cuda.pins)
         hvd.allreduce(torch.ones(3), name="way")

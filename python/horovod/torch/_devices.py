@@ -1,5 +1,5 @@
-"""Tensors in GPU memory. If the job has a backend for them (HOROVOD_GPU_OPERATIONS=NCCL), the runtime
-gets them with an event of their stream. Otherwise they travel through pinned host memory.
+"""Tensors in GPU memory. If the process set has a backend for them (NCCL, which HOROVOD_GPU_OPERATIONS or a trial
+chooses), the runtime gets them with an event of their stream. Otherwise they travel through pinned host memory.
 
 This module was tested with a test double of CUDA, and not yet on a GPU.
 """
@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 
 from horovod import _ops
-from horovod.torch import _tensors
+from horovod.torch import _paths, _tensors
 
 
 class Cuda:
@@ -71,15 +71,19 @@ def of(tensors: Sequence[Any], what: str) -> Optional[int]:
     return places.pop()
 
 
-_runs: Dict[Tuple[Any, ...], bool] = {}
+_runs: Dict[Tuple[Any, ...], int] = {}
 _ops.also_forget(lambda process_set: _runs.clear())
 
 
-def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int, arguments: Dict[str, Any]) -> Any:
-    """Returns the array functions that _frontend needs for tensors on `device`; equal on all ranks."""
+def arrays_for(
+    device: int, tensors: Sequence[torch.Tensor], kind: int, arguments: Dict[str, Any], process_set: int
+) -> Any:
+    """Returns the array functions that _frontend needs for tensors on `device`. They are equal on all ranks, but that
+    Meanwhile on one rank fits to any on the others."""
     # The values of the factors decide nothing, and loss scaling makes ever new ones.
     has_factors = any(arguments.get(name, 1.0) not in (0, 1) for name in ("prescale", "postscale"))
     reduction = (arguments.get("reduce_op", _ops.Sum), 0.5 if has_factors else 1.0)
+    is_tried = False
     for dtype in {tensor.dtype for tensor in tensors}:
         key = (kind, dtype, *reduction)
         if key not in _runs:
@@ -88,6 +92,14 @@ def arrays_for(device: int, tensors: Sequence[torch.Tensor], kind: int, argument
             _runs[key] = _ops.runs_on_device(kind, number, *reduction)
         if not _runs[key]:
             return Staged(device)
+        is_tried |= _runs[key] == 2
+    if is_tried:
+        trial = _paths.trial_of(process_set, device)
+        outcome = trial.outcome()
+        if outcome is False:
+            return Staged(device)
+        if outcome is None or trial.device != device:
+            return Meanwhile(device, trial.device)
     return OnDevice(device)
 
 
@@ -151,3 +163,23 @@ class Staged:
         tensor = cuda.empty(host.shape, host.dtype, self._device)
         tensor.copy_(host)
         return tensor
+
+
+class Meanwhile(Staged):
+    """Tensors that travel through host memory, and that the backend of another rank may take from there: before this
+    rank knows the outcome of the trial, or on another GPU than that of the trial, which is `own`."""
+
+    def __init__(self, device: int, own: int) -> None:
+        super().__init__(device)
+        self._own = own
+
+    def place(self) -> _ops.Place:
+        return _ops.Place(self._own, 0, 0, None, _ops.STAGED)
+
+    def take(self, output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
+        if output.device < 0:
+            return super().take(output, like)
+        taken = OnDevice(output.device).take(output, like)
+        if output.device == self._device:
+            return taken
+        return cuda.empty(taken.shape, taken.dtype, self._device).copy_(taken)

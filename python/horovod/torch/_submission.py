@@ -8,6 +8,7 @@ import torch
 
 from horovod import _frontend
 from horovod._ops import Kind
+from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _devices, _tensors
 
 Tensors = Union[List[torch.Tensor], Tuple[torch.Tensor, ...]]
@@ -31,18 +32,18 @@ def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: 
     away = _devices.of(tensors, name)
     if away is None:
         return _frontend.elementwise(_tensors, kind, name, tensors, in_place, *more, **arguments)
-    arrays = _devices.arrays_for(away, tensors, kind, arguments)
+    arrays = _devices.arrays_for(away, tensors, kind, arguments, arguments["process_set"])
     if not in_place and arrays.is_staged:
         # The copies receive the result on the device of the tensors.
         tensors, in_place = [tensor.detach().clone() for tensor in tensors], True
     return _frontend.elementwise(arrays, kind, name, tensors, in_place, *more, **arguments)
 
 
-def rows(kind: Kind, name: str, tensors: Tensors, *more: Any, **arguments: Any) -> int:
+def rows(kind: Kind, name: str, tensors: Tensors, process_set: ProcessSet, *more: Any, **arguments: Any) -> int:
     """Submits an operation whose outputs are rows."""
     away = _devices.of(tensors, name)
-    arrays = _tensors if away is None else _devices.arrays_for(away, tensors, kind, arguments)
-    return _frontend.rows(arrays, kind, name, tensors, *more, **arguments)
+    arrays = _tensors if away is None else _devices.arrays_for(away, tensors, kind, arguments, id_of(process_set))
+    return _frontend.rows(arrays, kind, name, tensors, process_set, *more, **arguments)
 
 
 def in_graph(function: Any, *arguments: Any) -> Any:

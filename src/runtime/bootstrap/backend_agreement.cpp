@@ -53,6 +53,9 @@ Status compare_versions(const std::vector<std::vector<std::string>>& choices) {
                                  "; install the same major and minor version on all hosts"));
 }
 
+// Lines of a record.
+constexpr size_t kDeviceOperations = 6, kHasGpu = 7;
+
 // A flag that all ranks need alike, by its line in a record.
 struct SharedFlag {
   size_t line;
@@ -65,11 +68,13 @@ constexpr SharedFlag kSharedFlags[] = {
     // The ranks would run one batch by different algorithms.
     {5, "HOROVOD_REPRODUCIBLE", "set it alike on all ranks"}};
 
+std::string holder_of(const std::vector<std::vector<std::string>>& choices, size_t rank) {
+  const std::string& host = choices[rank][2];
+  return cat("rank ", rank, host.empty() ? "" : " on host ", printable(host), " has ");
+}
 std::string holder_of(const std::vector<std::vector<std::string>>& choices, size_t rank,
                       size_t line) {
-  const std::string& host = choices[rank][2];
-  return cat("rank ", rank, host.empty() ? "" : " on host ", printable(host), " has ",
-             choices[rank][line] == "1" ? "1" : "0");
+  return cat(holder_of(choices, rank), choices[rank][line] == "1" ? "1" : "0");
 }
 
 Status compare_flags(const std::vector<std::vector<std::string>>& choices) {
@@ -84,9 +89,33 @@ Status compare_flags(const std::vector<std::vector<std::string>>& choices) {
   return {};
 }
 
+Status compare_device_operations(const std::vector<std::vector<std::string>>& choices) {
+  const auto named = [&](size_t rank) {
+    const std::string& operations = choices[rank][kDeviceOperations];
+    return operations == "trial" ? "no value" : operations;
+  };
+  for (size_t rank = 1; rank < choices.size(); ++rank) {
+    if (choices[rank][kDeviceOperations] == choices[0][kDeviceOperations]) continue;
+    return failed_precondition(
+        cat("HOROVOD_GPU_OPERATIONS differs between the ranks: ", holder_of(choices, 0),
+            printable(named(0)), ", ", holder_of(choices, rank), printable(named(rank)),
+            "; set it alike on all ranks, or on none"));
+  }
+  return {};
+}
+
+bool opens_devices(const std::vector<std::vector<std::string>>& choices) {
+  bool has_gpu = false;
+  for (const auto& choice : choices) {
+    if (choice[kDeviceOperations] != "trial" || choice[kHasGpu] == "file") return false;
+    has_gpu |= choice[kHasGpu] == "driver";
+  }
+  return has_gpu;
+}
+
 }  // namespace
 
-Status compare_backends(const std::vector<std::string>& records) {
+Result<bool> compare_backends(const std::vector<std::string>& records) {
   std::map<std::string, std::vector<int32_t>> ranks;
   std::vector<std::vector<std::string>> choices;
   for (size_t rank = 0; rank < records.size(); ++rank) {
@@ -98,12 +127,13 @@ Status compare_backends(const std::vector<std::string>& records) {
                              : cat(name, ": ", printable(why, kLongestTrouble)));
     }
     choices.push_back(split(std::string_view(records[rank]).substr(1), '\n'));
-    choices.back().resize(6);
+    choices.back().resize(8);
     ranks[choices.back()[0]].push_back(static_cast<int32_t>(rank));
   }
   HVD_RETURN_IF_ERROR(compare_versions(choices));
   HVD_RETURN_IF_ERROR(compare_flags(choices));
-  if (ranks.size() < 2) return {};
+  HVD_RETURN_IF_ERROR(compare_device_operations(choices));
+  if (ranks.size() < 2) return opens_devices(choices);
   std::string found;
   for (const auto& [words, those] : ranks) {
     found += cat(found.empty() ? "" : "; ", who_has(those), printable(words));
@@ -113,9 +143,12 @@ Status compare_backends(const std::vector<std::string>& records) {
                                  "ranks"));
 }
 
-Status agree_on_backends(const PluginHost& host, const Identity& identity,
-                         const Result<std::string>& own, Deadline deadline) {
-  if (identity.size == 1) return own.status();
+Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
+                               const Result<std::string>& own, Deadline deadline) {
+  if (identity.size == 1) {
+    HVD_ASSIGN_OR_RETURN(const std::string words, own);
+    return compare_backends({kChosen + words});
+  }
   const auto limit = std::lround(deadline.is_never() ? 0 : deadline.seconds_left());
   const std::string sent = own.ok() ? kChosen + own.value() : kInTrouble + own.error().message();
   const auto exchange = [&](const std::vector<int32_t>& wanted, double seconds) {
@@ -152,7 +185,9 @@ Status agree_on_backends(const PluginHost& host, const Identity& identity,
     });
   }
   if (code != Code::kOk)
-    return {code, "the ranks cannot exchange the names of their backends through the job's store"};
+    return Status(code,
+                  "the ranks cannot exchange the names of their backends through the job's "
+                  "store");
   return compare_backends(records);
 }
 

@@ -12,11 +12,12 @@
 namespace hvd::runtime {
 
 // own: BackendSelection::words of this rank, or what keeps it from that. Not ok, on every rank, where
-// ranks differ or one of them has trouble: the sentence says which.
-Status agree_on_backends(const PluginHost& host, const Identity& identity,
-                         const Result<std::string>& own, Deadline deadline);
+// ranks differ or one of them has trouble: the sentence says which. Returns whether all ranks open the
+// backend for devices that trials choose: each has its file, and one has a GPU.
+Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
+                               const Result<std::string>& own, Deadline deadline);
 
 // The same for what all ranks have sent, by rank: '+' and the words, or '-' and what keeps it. Pure.
-Status compare_backends(const std::vector<std::string>& records);
+Result<bool> compare_backends(const std::vector<std::string>& records);
 
 }  // namespace hvd::runtime

@@ -78,7 +78,9 @@ int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double pres
     ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
     if (runs == nullptr) return hvd::invalid_argument("the answer's address is NULL");
-    *runs = call.runtime()->device_support().has(op, dtype, reduce_op, prescale, postscale) ? 1 : 0;
+    const auto& runtime = *call.runtime();
+    const bool has = runtime.device_support().has(op, dtype, reduce_op, prescale, postscale);
+    *runs = !has ? 0 : runtime.tries_devices() ? 2 : 1;
     return {};
   });
 }

@@ -68,6 +68,7 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
   }
   options->backends = selection->words;
   options->own_links = selection->own_links;
+  options->devices_by_trial = selection->devices_by_trial;
   options->ops.insert(options->ops.begin(), selection->ops.begin(), selection->ops.end());
   if (selection->controller == nullptr) return;
   if (selection->uses_own_ops && !options->controllers.empty()) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/cores.h"
 #include "base/log/log.h"
 #include "base/text.h"
 #include "horovod/version.h"
@@ -12,7 +13,7 @@ namespace {
 
 // Names by which users of the original select the path without MPI, and our names.
 bool is_built_in(std::string_view name) {
-  return name.empty() || name == "gloo" || name == "tcp" || name == "cpu";
+  return name.empty() || name == "gloo" || name == "tcp" || name == "cpu" || name == "host";
 }
 
 // Values name plugins, but for one whose name means the built-in path.
@@ -82,6 +83,11 @@ void note_own_links(const hvd_plugin* record, const char* what, const char* vari
       cat("the ", what, " ", record->name, " (", variable, "=", printable(value), ")"));
 }
 
+// Trials may choose only what keeps the promises of these settings.
+bool is_by_trial(const WorkerSettings& settings) {
+  return trim(settings.gpu_operations).empty() && !settings.encrypts && !settings.is_reproducible;
+}
+
 const char* name_of(const hvd_plugin* record) {
   return record == nullptr ? "the built-in one" : record->name;
 }
@@ -105,6 +111,8 @@ Result<BackendSelection> select_backends(const WorkerSettings& settings) {
   if (memory != nullptr) selection.ops.push_back(memory);
   const hvd_plugin* devices = device_backend(settings);
   if (devices != nullptr && devices != memory) selection.ops.push_back(devices);
+  const bool by_trial = is_by_trial(settings);
+  if (by_trial) selection.devices_by_trial = plugin::own_backend("nccl");
   note_own_links(selection.controller, "controller", "HOROVOD_CONTROLLER", settings.controller,
                  &selection.own_links);
   note_own_links(memory, "backend", "HOROVOD_CPU_OPERATIONS", settings.cpu_operations,
@@ -117,7 +125,14 @@ Result<BackendSelection> select_backends(const WorkerSettings& settings) {
   selection.words =
       cat("controller ", name_of(selection.controller), " and operations ", name_of(memory), "\n",
           HVD_VERSION, "\n", settings.hostname, "\n", plugin::own_path(), "\n",
-          settings.encrypts ? "1" : "0", "\n", settings.is_reproducible ? "1" : "0");
+          settings.encrypts ? "1" : "0", "\n", settings.is_reproducible ? "1" : "0", "\n",
+          by_trial             ? "trial"
+          : devices == nullptr ? "host"
+                               : devices->name,
+          "\n",
+          selection.devices_by_trial.empty() ? "file"
+          : find_gpu_driver().ok()           ? "driver"
+                                             : "none");
   return selection;
 }
 

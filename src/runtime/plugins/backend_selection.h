@@ -18,8 +18,13 @@ struct BackendSelection {
   std::vector<const hvd_plugin*> ops;      // none where the settings name what is built in
   // Whether the built-in operations run what they can: they have their own links.
   bool uses_own_ops = true;
-  // Six lines: the choice in words, the version of this library, this rank's host, the library's path,
-  // whether links are encrypted (1 or 0), and whether sums have one order (1 or 0).
+  // The file of the backend for devices that trials choose, where no setting names one; empty: none. It is
+  // opened where the ranks agree on that (backend_agreement.h).
+  std::string devices_by_trial;
+  // Eight lines: the choice in words, the version of this library, this rank's host, the library's path,
+  // whether links are encrypted (1 or 0), whether sums have one order (1 or 0), the operations on devices
+  // ("trial": trials choose), and for trials what this rank has: "driver" of GPUs, "none" or "file", which is
+  // missing.
   std::string words;
   // The chosen plugins, in words: they open connections of their own, which no key of ours covers.
   std::vector<std::string> own_links;

@@ -83,16 +83,17 @@ TEST_CASE("ranks of other releases are named with their versions, hosts and libr
   CHECK(compare_backends({"+own\n3.4.0\na\n/l", "+own\n3.4.1\nb\n/m"}).ok());
   CHECK(
       compare_backends({"+own\n3.4.0\na\n/l", "+own\n3.4.0\na\n/l", "+own\n3.5.0\nb\n/m"})
+          .status()
           .message() ==
       "the ranks have different versions: rank 0 on host a and 1 more have libhorovod 3.4.0 (/l); "
       "rank 2 on host b has libhorovod 3.5.0 (/m); install the same major and minor version on "
       "all hosts");
-  CHECK(contains(compare_backends({"+own\n3.4.0\na\n/l", "+own\n3.5.0\n\n/m"}).message(),
+  CHECK(contains(compare_backends({"+own\n3.4.0\na\n/l", "+own\n3.5.0\n\n/m"}).status().message(),
                  "rank 1 has libhorovod 3.5.0 (/m)"));
-  CHECK(contains(compare_backends({"+own\n3.4.0\na\n/l", "+mpi\n3.4.0\nb\n/l"}).message(),
+  CHECK(contains(compare_backends({"+own\n3.4.0\na\n/l", "+mpi\n3.4.0\nb\n/l"}).status().message(),
                  "different backends: rank 1 has mpi; rank 0 has own"));
-  CHECK(compare_backends({"+own\n3.4.0\na\n/l", "-no mpi"}).message() == "rank 1: no mpi");
-  CHECK(compare_backends({"+own\n3.4.0\na\n/l", "-rank 1 on host b has"}).message() ==
+  CHECK(compare_backends({"+own\n3.4.0\na\n/l", "-no mpi"}).status().message() == "rank 1: no mpi");
+  CHECK(compare_backends({"+own\n3.4.0\na\n/l", "-rank 1 on host b has"}).status().message() ==
         "rank 1 on host b has");
 }
 
@@ -103,10 +104,10 @@ TEST_CASE("ranks of which only some encrypt are named with their values and the 
   CHECK(compare_backends({record("a", "1"), record("b", "1")}).ok());
   CHECK(compare_backends({record("a", "0"), "+own\n3.4.0\nb\n/l"}).ok());
   CHECK(
-      compare_backends({record("a", "1"), record("a", "1"), record("b", "0")}).message() ==
+      compare_backends({record("a", "1"), record("a", "1"), record("b", "0")}).status().message() ==
       "HOROVOD_ENCRYPT differs between the ranks: rank 0 on host a has 1, rank 2 on host b has 0; "
       "set it alike on all ranks, as horovodrun --encrypt does");
-  CHECK(contains(compare_backends({record("", "0"), record("", "1")}).message(),
+  CHECK(contains(compare_backends({record("", "0"), record("", "1")}).status().message(),
                  "rank 0 has 0, rank 1 has 1"));
 }
 
@@ -116,10 +117,31 @@ TEST_CASE("ranks of which only some sum in one order are named with their values
   };
   CHECK(compare_backends({record("a", "1"), record("b", "1")}).ok());
   CHECK(compare_backends({record("a", "0"), "+own\n3.4.0\nb\n/l\n0"}).ok());
-  CHECK(compare_backends({record("a", "0"), record("b", "1")}).message() ==
+  CHECK(compare_backends({record("a", "0"), record("b", "1")}).status().message() ==
         "HOROVOD_REPRODUCIBLE differs between the ranks: rank 0 on host a has 0, rank 1 on host b "
         "has "
         "1; set it alike on all ranks");
+}
+
+TEST_CASE("all ranks open the backend for devices where each has its file and one has a GPU") {
+  const auto record = [](const char* host, const char* operations, const char* has) {
+    return hvd::cat("+own\n3.4.0\n", host, "\n/l\n0\n0\n", operations, "\n", has);
+  };
+  const auto opens = [](const std::vector<std::string>& records) {
+    const auto found = compare_backends(records);
+    REQUIRE(found.ok());
+    return *found;
+  };
+  CHECK(opens({record("a", "trial", "driver"), record("b", "trial", "none")}));
+  CHECK(!opens({record("a", "trial", "none"), record("b", "trial", "none")}));
+  CHECK(!opens({record("a", "trial", "driver"), record("b", "trial", "file")}));
+  CHECK(!opens({record("a", "host", "driver"), record("b", "host", "driver")}));
+  CHECK(!opens({record("a", "nccl", "driver"), record("b", "nccl", "driver")}));
+  CHECK(compare_backends({record("a", "trial", "driver"), record("b", "nccl", "driver")})
+            .status()
+            .message() ==
+        "HOROVOD_GPU_OPERATIONS differs between the ranks: rank 0 on host a has no value, rank 1 "
+        "on host b has nccl; set it alike on all ranks, or on none");
 }
 
 TEST_CASE("variables that contradict each other get one sentence") {
