@@ -56,6 +56,13 @@ using LaunchCounts = std::map<std::string, uint64_t>;
 size_t width_of(int type);
 int dtype_of(int type);
 
+// The first message of a rank to the hub.
+struct Hello {
+  int32_t rank, size, device;
+  int32_t may_share;  // 1: its device with others of its host
+  uint64_t host;
+};
+
 // Serves one communicator on a thread of its own. Gives its address.
 std::string open_hub();
 // Whether destroying a communicator waits for its other members (HVD_DOUBLE_DESTROY_WAITS).

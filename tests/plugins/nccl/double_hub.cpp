@@ -182,18 +182,28 @@ bool receive_part(int socket, Part* part) {
   return true;
 }
 
+// NCCL refuses two ranks of a host on one GPU: "Duplicate GPU detected".
+bool shares_a_device(const std::vector<Hello>& hellos, const Hello& last) {
+  return std::any_of(hellos.begin(), hellos.end(), [&](const Hello& one) {
+    return last.may_share == 0 && one.host == last.host && one.device == last.device;
+  });
+}
+
 void serve(UniqueFd listener, const std::string& name) {
   std::vector<UniqueFd> ranks;
+  std::vector<Hello> hellos;
+  bool good = true;
   for (int32_t joined = 0, size = 1; joined < size; ++joined) {
     UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    int32_t hello[2];
-    if (!socket || !receive_all(socket.get(), hello, sizeof hello)) return;
-    size = hello[1];
+    Hello hello{};
+    if (!socket || !receive_all(socket.get(), &hello, sizeof hello)) return;
+    size = hello.size;
+    good = good && !shares_a_device(hellos, hello);
+    hellos.push_back(hello);
     ranks.resize(static_cast<size_t>(size));
-    ranks[static_cast<size_t>(hello[0])] = std::move(socket);
+    ranks[static_cast<size_t>(hello.rank)] = std::move(socket);
   }
-  bool good = true;
-  for (const UniqueFd& rank : ranks) send_all(rank.get(), "+", 1);
+  for (const UniqueFd& rank : ranks) send_all(rank.get(), good ? "+" : "-", 1);
   while (good) {
     std::vector<Part> parts(ranks.size());
     for (size_t i = 0; i < ranks.size(); ++i)

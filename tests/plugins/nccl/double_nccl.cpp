@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -32,6 +33,8 @@ constexpr int kUnhandledCuda = 1, kInvalidUsage = 5, kRemote = 6;
 constexpr int kFirstOwnSum = 100;
 // Since this version ncclCommGetAsyncError completes the job of the last group.
 constexpr int kCompletesJobs = 22600;
+// Since this version ranks of one host may share a GPU, with NCCL_MULTI_RANK_GPU_ENABLE=1.
+constexpr int kSharesDevices = 23000;
 
 int version() { return static_cast<int>(variable("HVD_DOUBLE_VERSION", 21805)); }
 
@@ -252,17 +255,28 @@ int add(Call call, const void* from, void* to, abi::Comm* comm, void* stream) {
   return now.depth == 0 ? finish_group() : abi::kSuccess;
 }
 
+// NCCL's hash of the host: ranks with different values of NCCL_HOSTID are on different hosts.
+uint64_t own_host() {
+  const char* fixed = std::getenv("HVD_DOUBLE_HOST");
+  const char* host = fixed != nullptr ? fixed : std::getenv("NCCL_HOSTID");
+  return std::hash<std::string>()(host != nullptr ? host : "");
+}
+
+bool may_share_device() {
+  return version() >= kSharesDevices && variable("NCCL_MULTI_RANK_GPU_ENABLE", 0) != 0;
+}
+
 void join_hub(const std::shared_ptr<Link>& link) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, link->name.data(), link->name.size());
-  const int32_t hello[] = {link->rank, link->size};
+  const Hello hello{link->rank, link->size, link->device, may_share_device() ? 1 : 0, own_host()};
   char go = 0;
   const bool joined = ::connect(link->socket.get(), reinterpret_cast<const sockaddr*>(&address),
                                 sizeof address) == 0 &&
-                      send_all(link->socket.get(), hello, sizeof hello) &&
+                      send_all(link->socket.get(), &hello, sizeof hello) &&
                       receive_all(link->socket.get(), &go, 1);
-  link->become(joined ? abi::kSuccess : kRemote);
+  link->become(!joined ? kRemote : go == '+' ? abi::kSuccess : kInvalidUsage);
 }
 
 // The caller may end the stream afterwards.

@@ -165,7 +165,10 @@ TEST_CASE("any thread may abort a communicator") {
     const Stream stream;
     const abi::UniqueId id = Communicator::make_id();
     std::unique_ptr<Communicator> ranks[2];
-    std::thread second([&] { ranks[1] = std::make_unique<Communicator>(blocks, id, 1, 2); });
+    std::thread second([&] {
+      HVD_CUDA(SetDevice)(1);
+      ranks[1] = std::make_unique<Communicator>(blocks, id, 1, 2);
+    });
     ranks[0] = std::make_unique<Communicator>(blocks, id, 0, 2);
     second.join();
     float number = 1;
@@ -174,6 +177,32 @@ TEST_CASE("any thread may abort a communicator") {
     stream.synchronize();
     CHECK(take_findings() == "");
   }
+}
+
+TEST_CASE("two ranks of a host share no device, before NCCL 2.30") {
+  const auto result_of = [](int device, const char* version) {
+    const Variable of("HVD_DOUBLE_VERSION", version);
+    const abi::UniqueId id = Communicator::make_id();
+    const auto join = [&](int rank, int on) {
+      abi::Comm* comm = nullptr;
+      HVD_CUDA(SetDevice)(on);
+      const int result = HVD_NCCL(CommInitRank)(&comm, 2, id, rank);
+      HVD_NCCL(CommAbort)(comm);
+      return result;
+    };
+    int other = -1;
+    std::thread second([&] { other = join(1, device); });
+    const int result = join(0, 0);
+    second.join();
+    CHECK(other == result);
+    return result;
+  };
+  CHECK(result_of(0, "22809") == 5);
+  CHECK(result_of(1, "22809") == abi::kSuccess);
+  CHECK(result_of(0, "23007") == 5);
+  const Variable shares("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+  CHECK(result_of(0, "22809") == 5);
+  CHECK(result_of(0, "23007") == abi::kSuccess);
 }
 
 TEST_CASE("two threads that launch on one device are a finding") {
@@ -399,7 +428,10 @@ TEST_CASE("memory that returns to the program while an aborted kernel dies is a 
     const Stream stream;
     const abi::UniqueId id = Communicator::make_id();
     std::unique_ptr<Communicator> ranks[2];
-    std::thread second([&] { ranks[1] = std::make_unique<Communicator>(true, id, 1, 2); });
+    std::thread second([&] {
+      HVD_CUDA(SetDevice)(1);
+      ranks[1] = std::make_unique<Communicator>(true, id, 1, 2);
+    });
     ranks[0] = std::make_unique<Communicator>(true, id, 0, 2);
     second.join();
     Numbers numbers(10);
