@@ -122,9 +122,9 @@ exec "$@"
 """
 
 
-def run_on_another_debian(root, *command, seconds):
-    """Runs a command with this root as /, where our build and its tests are at their places. Returns its exit code
-    and output."""
+def run_on_another_debian(root, *command, seconds, mounts=None):
+    """Runs a command with this root as /, where the folders `mounts`, by default our build and its tests, are
+    at their places. Returns its exit code and output."""
     return call(
         "unshare",
         "--mount",
@@ -136,7 +136,7 @@ def run_on_another_debian(root, *command, seconds):
         ENTER,
         "enter",
         root,
-        *{ROOT, BUILD.resolve()},
+        *({ROOT, BUILD.resolve()} if mounts is None else mounts),
         "--",
         *command,
         seconds=seconds,

@@ -1,14 +1,15 @@
 """Tensors on GPUs: through NCCL on the GPU, or through host memory.
 
-    gpu_test.py [DOUBLE [staged | tried] [TEST...]]
+    gpu_test.py [DOUBLE] [staged | tried] [TEST...]
 
 staged: through host memory. tried: by the path that the ranks choose, of which each rank pretends now and then not
 to know it yet.
 
-Without DOUBLE, the tests need a GPU for each rank, and are skipped otherwise. With DOUBLE, the test library
-of tests/plugins/nccl replaces NCCL and CUDA. Tensors then lie in its memory, get their values late, by a stream,
-and end the process when the CPU touches them while an operation refers to them. The tests check the order of
-calls, events, results and gradients, but nothing of a GPU itself.
+Without DOUBLE, the tests need a GPU for each rank, and are skipped otherwise; with HVD_TEST_SHARES_GPU=1, all
+ranks use the first one. With DOUBLE, a .so, the test library of tests/plugins/nccl replaces NCCL and CUDA.
+Tensors then lie in its memory, get their values late, by a stream, and end the process when the CPU touches them
+while an operation refers to them. The tests check the order of calls, events, results and gradients, but nothing
+of a GPU itself.
 """
 
 import contextlib
@@ -21,10 +22,9 @@ import tempfile
 import unittest
 import weakref
 
-DOUBLE = sys.argv[1] if len(sys.argv) > 1 else None
-WAY = sys.argv[2] if sys.argv[2:3] in (["staged"], ["tried"]) else None
+DOUBLE = sys.argv.pop(1) if sys.argv[1:2] and sys.argv[1].endswith(".so") else None
+WAY = sys.argv.pop(1) if sys.argv[1:2] in (["staged"], ["tried"]) else None
 STAGED, TRIED = WAY == "staged", WAY == "tried"
-del sys.argv[1 : 3 if WAY else 2]
 if DOUBLE:
     os.environ.update(HOROVOD_NCCL_LIBRARY=DOUBLE, HOROVOD_CUDA_LIBRARY=DOUBLE, HVD_DOUBLE_RULES="all")
 if not TRIED:
@@ -36,7 +36,8 @@ from horovod import _basics
 from horovod.common.util import env
 from horovod.torch import _devices, _paths
 
-LOCAL_RANK = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
+SHARES_GPU = os.environ.get("HVD_TEST_SHARES_GPU") == "1"
+LOCAL_RANK = 0 if SHARES_GPU else int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))  # the number of its GPU
 if not DOUBLE and torch.cuda.device_count() <= LOCAL_RANK:
     print(f"SKIP: rank {LOCAL_RANK} of this host has no GPU: torch finds {torch.cuda.device_count()}")
     sys.exit(77)
@@ -290,14 +291,15 @@ class GpuTest(RankCase):
         for rows in (2 * self.size, 2 * self.size + 1):
             got = hvd.reducescatter(here(values(self.rank, torch.float32, (rows, 3))), op=hvd.Sum)
             want = reduced(hvd.Sum, self.size, torch.float32, (rows, 3))
-            longer = rows % self.size
-            start = self.rank * 2 + min(self.rank, longer)
-            self.check(got, want[start : start + 2 + (1 if self.rank < longer else 0)])
+            low, longer = divmod(rows, self.size)
+            start = self.rank * low + min(self.rank, longer)
+            self.check(got, want[start : start + low + (1 if self.rank < longer else 0)])
 
     def test_broadcasts(self):
         for dtype in (torch.float64, torch.int16):
             tensor = here(values(self.rank, dtype, (4, 2)))
-            self.check(hvd.broadcast(tensor, 1), values(1, dtype, (4, 2)))
+            last = self.size - 1
+            self.check(hvd.broadcast(tensor, last), values(last, dtype, (4, 2)))
             hvd.broadcast_(tensor, 0)
             self.check(tensor, values(0, dtype, (4, 2)))
 
