@@ -24,6 +24,9 @@ namespace {
 using hvd::test::note_outcome;
 using hvd::test::Outcome;
 
+// Cases that wait for seconds. side_by_side.py runs them at the same time.
+const doctest::test_suite kWaits("waits");
+
 // For the life of the object.
 class Variable {
  public:
@@ -40,6 +43,11 @@ class Variable {
 const char* path_of_double() {
   const char* path = std::getenv("HVD_TEST_NCCL_DOUBLE");
   return path == nullptr ? HVD_NCCL_DOUBLE : path;
+}
+
+const char* path_of_plugin() {
+  const char* path = std::getenv("HVD_TEST_NCCL_PLUGIN");
+  return path == nullptr ? HVD_NCCL_PLUGIN : path;
 }
 
 // For the life of the object, no library of CUDA is named, and this machine has no GPU: see find_gpu_driver.
@@ -77,7 +85,7 @@ const hvd_plugin& plugin() {
   static const bool kIsSet = ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1) == 0 &&
                              ::setenv("HOROVOD_CUDA_LIBRARY", path_of_double(), 1) == 0;
   REQUIRE(kIsSet);
-  const auto loaded = hvd::plugin::load(HVD_NCCL_PLUGIN);
+  const auto loaded = hvd::plugin::load(path_of_plugin());
   REQUIRE_MESSAGE(loaded.ok(), loaded.status().message());
   return **loaded;
 }
@@ -350,7 +358,7 @@ TEST_CASE("a set that is removed ends its communicator beside the batches of oth
   CHECK(log.count("abort") == 0);
 }
 
-TEST_CASE("an error in a communicator is a sentence, and everything there is aborted") {
+TEST_CASE("an error in a communicator is a sentence, and everything there is aborted" * kWaits) {
   const Log log;
   const Variable fails("HVD_DOUBLE_FAILS_AFTER", "2");
   Rank rank;
@@ -410,7 +418,7 @@ class StuckDevice {
 
 }  // namespace
 
-TEST_CASE("after an abort, a batch ends when its stream is idle") {
+TEST_CASE("after an abort, a batch ends when its stream is idle" * kWaits) {
   const Variable fails("HVD_DOUBLE_FAILS_AFTER", "1");
   Rank rank;
   REQUIRE(rank.opened == HVD_OK);
@@ -429,7 +437,7 @@ TEST_CASE("after an abort, a batch ends when its stream is idle") {
   later.join();
 }
 
-TEST_CASE("a GPU that does not answer after an abort is a sentence after a while") {
+TEST_CASE("a GPU that does not answer after an abort is a sentence after a while" * kWaits) {
   const Variable fails("HVD_DOUBLE_FAILS_AFTER", "1");
   Rank rank;
   REQUIRE(rank.opened == HVD_OK);
@@ -446,7 +454,7 @@ TEST_CASE("a GPU that does not answer after an abort is a sentence after a while
   device.may_go.store(true);
 }
 
-TEST_CASE("bytes that a broken communicator left in the outputs are no result") {
+TEST_CASE("bytes that a broken communicator left in the outputs are no result" * kWaits) {
   hvd::test::PluginStore store;
   std::vector<std::unique_ptr<Rank>> ranks(2);
   std::vector<std::thread> threads;
@@ -630,7 +638,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a member that never comes is a sentence after a while") {
+TEST_CASE("a member that never comes is a sentence after a while" * kWaits) {
   Rank rank(Rank::Settings{{"HOROVOD_START_TIMEOUT", "1"}});
   REQUIRE(rank.opened == HVD_OK);
   rank.add_set(1, {0, 1});
@@ -645,7 +653,7 @@ TEST_CASE("a member that never comes is a sentence after a while") {
         "HOROVOD_START_TIMEOUT may be raised");
 }
 
-TEST_CASE("a tensor on a device that is not there, or on a second one, is a sentence") {
+TEST_CASE("a tensor on a device that is not there, or on a second one, is a sentence" * kWaits) {
   for (const auto& [second, words] :
        {std::pair{9,
                   "GPU 0: a tensor is on device 9, and this rank's others on device 0: a rank "
@@ -894,7 +902,7 @@ TEST_CASE("a trial names the rank, its host and what it lacks") {
   CHECK(trial_alone() == "");
 }
 
-TEST_CASE("a trial ends where a member does not come, and the rank goes on") {
+TEST_CASE("a trial ends where a member does not come, and the rank goes on" * kWaits) {
   hvd::test::PluginStore store;
   store.set("nccl-library#1", "++");
   store.set("nccl-hosts#1", "+1");
@@ -1013,7 +1021,7 @@ TEST_CASE("probe says what is missing") {
     CHECK(std::string(why).find("is NCCL 2.8.4; 2.10 is the oldest") != std::string::npos);
   }
   ::setenv("HOROVOD_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
-  const auto loaded = hvd::plugin::load(HVD_NCCL_PLUGIN);
+  const auto loaded = hvd::plugin::load(path_of_plugin());
   REQUIRE(loaded.ok());
   CHECK((*loaded)->probe(why, sizeof why) == 0);
   CHECK(std::string(why).find("/nowhere/libnccl.so.2") != std::string::npos);
