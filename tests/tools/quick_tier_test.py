@@ -8,7 +8,7 @@ import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 # All their cases take long.
-WITHOUT = {"link_faults", "newer_slurm", "original_horovod", "soak"}
+WITHOUT = {"gpu_bundle", "link_faults", "newer_slurm", "original_horovod", "soak"}
 
 
 def cases():
