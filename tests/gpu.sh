@@ -51,6 +51,7 @@ tests=(tests/python/gpu_test.py tests/python/gpu_hazards_test.py tests/python/gp
 # make_bundle TARGET: this folder as far as the tests need it, with a build folder in it.
 make_bundle() {
   local target=$1 folder size
+  [[ ! -e $target ]] || refuse 2 "$target exists already"
   folder=$(mktemp -d)
   # shellcheck disable=SC2064 # the folder of now
   trap "rm -rf '$folder'" EXIT
@@ -72,7 +73,7 @@ make_bundle() {
   if [[ $target == *.tar.gz ]]; then
     tar -czf "$target" -C "$folder" .
   else
-    rm -rf "$target"
+    chmod 755 "$folder"
     mv "$folder" "$target"
   fi
   echo "$target has $size MiB; on a machine with a GPU: bash tests/gpu.sh --logs FOLDER"
@@ -143,8 +144,8 @@ for name in HOROVOD_NCCL_LIBRARY HOROVOD_CUDA_LIBRARY; do
 done
 export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1 HVD_BUILD=$build NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 
-rm -rf "$logs"
 mkdir -p "$logs"
+rm -f "$logs/nccl_id"
 end=$((SECONDS + 540)) passed=0 failed=0 skipped=0
 
 skip() {
@@ -253,7 +254,7 @@ else
   skip nccl_conforms "torch loads no libcudart.so; HOROVOD_CUDA_LIBRARY may name it"
 fi
 if command -v compute-sanitizer >/dev/null && [[ -z $double ]]; then
-  try memcheck.1_rank 90 env HVD_TEST_SLEEP_CYCLES=1000000 compute-sanitizer --tool memcheck --error-exitcode 9 \
+  try memcheck.1_rank 150 env HVD_TEST_SLEEP_CYCLES=1000000 compute-sanitizer --tool memcheck --error-exitcode 9 \
     "$python" "$hazards" HazardTest.test_inputs_that_are_written_late
 else
   skip memcheck.1_rank "compute-sanitizer is not installed"
