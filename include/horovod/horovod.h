@@ -192,12 +192,14 @@ typedef struct hvd_tensor {
 /* Bits of hvd_submission.flags.
  * HVD_KEEPS_TENSORS: when the work fails and hvd_release returns HVD_IN_PROGRESS, the caller keeps the
  *   tensors. Without it, a backend that cannot abandon an operation (MPI) works on copies.
+ * HVD_AWAITS_START: the inputs are still being computed: the work begins with hvd_start.
  * HVD_STAGED: the tensors are copies of tensors on `device`, in host memory that the device can use. The
  *   other ranks may submit copies too, or tensors in host memory, or tensors on devices: then the work runs
  *   on devices, with the copies. hvd_output says where its outputs are.
  * HVD_TRIAL: a part of the choice between a backend and host memory (hvd_runs_on_device). Reports of stalls
  *   leave it out. */
 #define HVD_KEEPS_TENSORS 1
+#define HVD_AWAITS_START 2
 #define HVD_STAGED 4
 #define HVD_TRIAL 8
 
@@ -237,6 +239,13 @@ typedef struct hvd_submission {
  * names, the work in flight continues, and the refused work fails on all other ranks with that reason. */
 HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                        size_t error_size);
+
+/* Begins work that was submitted with HVD_AWAITS_START: the inputs may be read and the outputs written from
+ * now on. Until then other ranks see the work as not submitted. Submit HVD_JOIN, remove a process set and
+ * call hvd_shutdown only after this call for the work before them. Waits for nothing: a host function of CUDA
+ * may call it. HVD_OK and without effect where the work has begun or failed; HVD_NOT_FOUND: no such handle
+ * exists. */
+HVD_API int hvd_start(hvd_handle handle, char* error, size_t error_size);
 
 /* Sets *runs to 0 when the job has no backend that runs such work on device memory: the caller must copy
  * the tensors to host memory. 1: the job has one. 2: the job has one (HOROVOD_GPU_OPERATIONS is not set) that

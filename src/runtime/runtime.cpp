@@ -59,6 +59,15 @@ Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
   return refused;
 }
 
+Status Runtime::start(hvd_handle handle) {
+  Submission* submission = handles_.pin(handle);
+  if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
+  core_->start(submission);
+  progress_->notify();
+  handles_.unpin(submission);
+  return {};
+}
+
 Status Runtime::submit_named(std::string_view name, bool shared, Submission* submission) {
   if (Status status = names_.insert(submission->set, name, shared, submission); !status.ok()) {
     handles_.unclaim(submission);

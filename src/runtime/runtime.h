@@ -84,6 +84,8 @@ class Runtime {
   }
 
   Status submit(const hvd_submission& submission, hvd_handle* handle);
+  // Begins work that was submitted with HVD_AWAITS_START. Never waits.
+  Status start(hvd_handle handle);
   // The operations that can be submitted for devices.
   const DeviceSupport& device_support() const { return device_support_; }
   // Whether a trial in each process set decides on them.

@@ -72,6 +72,17 @@ int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error
   });
 }
 
+int hvd_start(hvd_handle handle, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    // No check of the call, which waits where this process has a provisional place.
+    const ApiCall call;
+    if (call.runtime() == nullptr) {
+      return hvd::not_found(hvd::cat("handle ", handle, " does not exist"));
+    }
+    return call.runtime()->start(handle);
+  });
+}
+
 int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
                        double postscale, int32_t* runs, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {

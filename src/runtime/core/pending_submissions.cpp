@@ -14,10 +14,17 @@ PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
   return window_open_.load() ? Wake::kNone : Wake::kDriver;
 }
 
-bool PendingSubmissions::collect(const std::function<bool(const Submission&)>& is_refused,
-                                 std::vector<Submission*>* refused) {
+void PendingSubmissions::start(Submission* submission) {
+  submission->is_started.store(true);
+  has_started_.store(true);
+}
+
+bool PendingSubmissions::collect(const IsRefused& is_refused, std::vector<Submission*>* refused) {
   Submission* next = queue_.take_all();
-  if (next == nullptr) return false;
+  const bool has_started = has_started_.load(std::memory_order_relaxed);
+  if (next == nullptr && !has_started) return false;
+  // Work that was started before later work was submitted stays before it.
+  bool moved = has_started && place_started(is_refused, refused);
   const Clock::time_point now = Clock::now();
   while (next != nullptr) {
     Submission* submission = std::exchange(next, next->next);
@@ -27,27 +34,59 @@ bool PendingSubmissions::collect(const std::function<bool(const Submission&)>& i
       last_.op = submission->request.op;
       last_.program = submission->program;
     }
-    submission->since = now;
-    submission->stall_reports = 0;
-    submission->older = newest_;
-    submission->newer = nullptr;
-    if (newest_ != nullptr) newest_->newer = submission;
-    newest_ = submission;
-    submission->accepted = submission->planned = false;
-    submission->announced_id = 0;
-    if (is_refused != nullptr && is_refused(*submission)) {
-      refused->push_back(submission);
-      continue;
-    }
-    collected_.push_back(submission);
-    collected_bytes_ += submission->bytes;
-    ++burst_;
+    take(submission, now);
+    place(submission, is_refused, refused);
+    moved = true;
   }
   if (!collected_.empty() && window_end_ == Clock::time_point::max()) {
     window_end_ = now + window_;
     window_open_.store(true);
   }
-  return true;
+  return moved;
+}
+
+// Adds it to the unfinished submissions.
+void PendingSubmissions::take(Submission* submission, Clock::time_point now) {
+  submission->since = now;
+  submission->stall_reports = 0;
+  submission->older = newest_;
+  submission->newer = nullptr;
+  if (newest_ != nullptr) newest_->newer = submission;
+  newest_ = submission;
+  submission->accepted = submission->planned = false;
+  submission->is_held = false;
+  submission->announced_id = 0;
+}
+
+void PendingSubmissions::place(Submission* submission, const IsRefused& is_refused,
+                               std::vector<Submission*>* refused) {
+  if (is_refused != nullptr && is_refused(*submission)) {
+    refused->push_back(submission);
+    return;
+  }
+  if (!submission->is_started.load()) {
+    submission->is_held = true;
+    held_.push_back(submission);
+    return;
+  }
+  collected_.push_back(submission);
+  collected_bytes_ += submission->bytes;
+  ++burst_;
+}
+
+bool PendingSubmissions::place_started(const IsRefused& is_refused,
+                                       std::vector<Submission*>* refused) {
+  // First: a start that comes later is found by the next call.
+  has_started_.store(false);
+  bool moved = false;
+  std::erase_if(held_, [&](Submission* submission) {
+    if (!submission->is_started.load()) return false;
+    submission->is_held = false;
+    place(submission, is_refused, refused);
+    moved = true;
+    return true;
+  });
+  return moved;
 }
 
 bool PendingSubmissions::is_due(bool flush) const {
@@ -66,6 +105,7 @@ void PendingSubmissions::close_window() {
 
 void PendingSubmissions::finish(Submission* submission, Status status) {
   submission->status = std::move(status);
+  if (std::exchange(submission->is_held, false)) std::erase(held_, submission);
   if (submission->newer != nullptr)
     submission->newer->older = submission->older;
   else

@@ -45,19 +45,24 @@ class PendingSubmissions {
   enum class Wake { kNone, kDriver, kFull };
   // Queues a submission. Returns what the caller has to wake.
   Wake submit(Submission* submission);
-  bool has_input() const { return !queue_.empty(); }
+  // Begins a submission that awaits its start.
+  void start(Submission* submission);
+  bool has_input() const { return !queue_.empty() || has_started_.load(); }
   // The number of submissions that are not complete.
   uint64_t count() const { return pending_.load(std::memory_order_relaxed); }
   // The number of submissions since the start.
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
   // ---- with the progress lock held ----
-  // Moves all queued submissions into the window, or to the end of `refused` if `is_refused`, which
-  // may be null, says so. Returns true when it moved any.
+  // Moves the submissions that were started and all queued ones into the window, or to the end of
+  // `refused` if `is_refused`, which may be null, says so. Holds those that await their start. Returns true
+  // when it moved any.
   bool collect(const std::function<bool(const Submission&)>& is_refused,
                std::vector<Submission*>* refused);
   // Whether the window ends now. flush: an open window ends at once.
   bool is_due(bool flush) const;
+  // The submissions that await their start, in order.
+  const std::vector<Submission*>& held() const { return held_; }
   // The submissions in the window, in order.
   const std::vector<Submission*>& collected() const { return collected_; }
   void close_window();
@@ -75,10 +80,17 @@ class PendingSubmissions {
   bool settle();
 
  private:
+  using IsRefused = std::function<bool(const Submission&)>;
+  void take(Submission* submission, Clock::time_point now);
+  void place(Submission* submission, const IsRefused& is_refused,
+             std::vector<Submission*>* refused);
+  bool place_started(const IsRefused& is_refused, std::vector<Submission*>* refused);
+
   const Parts parts_;
   std::chrono::microseconds window_;
   const bool wakes_early_;
 
+  std::vector<Submission*> held_;       // await their start
   std::vector<Submission*> collected_;  // in the window
   uint64_t collected_bytes_ = 0;
   Clock::time_point window_end_ = Clock::time_point::max();
@@ -94,6 +106,7 @@ class PendingSubmissions {
   std::atomic<uint64_t> activity_{0};
   std::atomic<uint64_t> burst_target_{UINT64_MAX};  // activity() at which the burst is complete
   std::atomic<bool> window_open_{false};
+  std::atomic<bool> has_started_{false};  // one of held_, or one that was queued
 };
 
 }  // namespace hvd::runtime

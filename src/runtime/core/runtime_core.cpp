@@ -502,6 +502,10 @@ void RuntimeCore::act(Shutdown::Step step) {
 
 // Ends the planning of the sets of which a member has left: submissions without a plan fail.
 void RuntimeCore::end_work() {
+  const std::vector<Submission*> held = submissions_.held();
+  for (Submission* submission : held) {
+    if (has_ended(*submission)) complete(submission, refuse(*submission));
+  }
   const std::vector<Submission*> window = submissions_.collected();
   submissions_.close_window();
   for (Submission* submission : window) {

@@ -67,6 +67,8 @@ class RuntimeCore final : public Drivable, private PlanSink {
   using Wake = PendingSubmissions::Wake;
   // Queues a submission. Returns what the caller has to wake.
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
+  // Begins a submission that awaits its start. The caller wakes the driver.
+  void start(Submission* submission) { submissions_.start(submission); }
   // The reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
   // The error of a submission to this set that this rank refuses for that reason, else ok. `name` may be empty.

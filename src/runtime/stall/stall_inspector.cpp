@@ -75,7 +75,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
   next_check_ = now + std::chrono::duration_cast<Clock::duration>(
                           std::chrono::duration<double>(options_.times.warning));
   for (Submission* one = core_->newest(); one != nullptr; one = one->older) {
-    if (one->is_trial) continue;
+    if (one->is_trial || one->is_held) continue;  // a held one: other ranks wait for it
     const double age = seconds_of(now - one->since);
     const bool due = age >= options_.times.report_after(one->stall_reports);
     if (due && waiting.entries.size() < kMaxNames) {
@@ -133,7 +133,7 @@ StallState StallInspector::state_of(const StallName& name) const {
   if (!core_->is_member(name.process_set)) return StallState::kExcused;
   bool joined = false;
   for (const Submission* one = core_->newest(); one != nullptr; one = one->older) {
-    if (one->process_set != name.process_set) continue;
+    if (one->process_set != name.process_set || one->is_held) continue;
     if (one->name->text == name.name) {
       return one->planned ? StallState::kRunning : StallState::kWaiting;
     }

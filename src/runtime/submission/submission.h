@@ -55,6 +55,7 @@ struct Submission {
   Submission* newer = nullptr;
   Clock::time_point since{};   // when it was drained
   uint32_t stall_reports = 0;  // how often the stall inspector has reported it
+  bool is_held = false;        // until it is started
   bool accepted = false;       // by its process set
   bool planned = false;
   uint32_t announced_id = 0;  // cache id in this rank's announcement; 0: announced in full
@@ -66,6 +67,8 @@ struct Submission {
   bool in_use = false;      // a library may use the tensors until the process ends
   Status status;
 
+  // False while the user's hvd_start is still to come.
+  std::atomic<bool> is_started{true};
   // status, outputs and what follows from them may be read once this is true (acquire).
   std::atomic<bool> done{false};
 
