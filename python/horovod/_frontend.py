@@ -13,6 +13,11 @@
     splits(numbers)                   received splits, as an array
     place()                           as _ops.Place, once the rest was called for a submission; a
                                       module without it has its arrays in host memory
+
+Arrays that travel through copies in other memory (`is_staged`) have also:
+
+    dense_all(arrays)                 the copies of all arrays of a submission, which take the results too
+    copy_all(copies)                  the values of each (target, source)
 """
 
 from __future__ import annotations
@@ -68,21 +73,22 @@ def elementwise(
 ) -> int:
     """Submits allreduce or broadcast, whose outputs have the shapes of the inputs."""
     raw, results, copies = [], [], []
-    for tensor, member in zip(tensors, members):
-        _check(arrays, tensor, member or name, kind, arguments)
-        dense = arrays.dense(tensor)
-        if not in_place:
-            result = target = arrays.empty_like(dense)
-        else:
-            result, target = tensor, dense
-            if dense is not tensor:
-                copies.append((tensor, dense))
+    is_staged = getattr(arrays, "is_staged", False)
+    all_dense = _dense(arrays, kind, name, tensors, members, arguments)
+    for tensor, dense, member in zip(tensors, all_dense, members):
+        result = tensor if in_place else arrays.empty_like(dense)
+        target = dense if in_place or is_staged else result
+        if target is not result:
+            copies.append((result, target))
         raw.append(arrays.describe(dense, target, member))
         results.append((result, dense, target))
 
     def finish(handle: int) -> Any:
-        for tensor, dense in copies:
-            arrays.copy(tensor, dense)
+        if is_staged:
+            arrays.copy_all(copies)
+        else:
+            for result, dense in copies:
+                arrays.copy(result, dense)
         return tuple(entry[0] for entry in results) if grouped else results[0][0]
 
     return _ops.submit(kind, name, raw, keep=results, finish=finish, place=_place_of(arrays), **arguments)
@@ -101,12 +107,8 @@ def rows(
     **arguments: Any,
 ) -> int:
     """Submits allgather, alltoall or reducescatter, for which the runtime allocates outputs."""
-    raw, keep = [], []
-    for tensor, member in zip(tensors, members):
-        _check(arrays, tensor, member or name, kind, arguments)
-        dense = arrays.dense(tensor)
-        keep.append(dense)
-        raw.append(arrays.describe(dense, None, member))
+    keep = _dense(arrays, kind, name, tensors, members, arguments)
+    raw = [arrays.describe(dense, None, member) for dense, member in zip(keep, members)]
 
     def finish(handle: int) -> Any:
         outputs = [_ops.output(handle, index) for index in range(len(raw))]
@@ -118,6 +120,17 @@ def rows(
     return _ops.submit(
         kind, name, raw, keep=keep, finish=finish, process_set=id_of(process_set), place=_place_of(arrays), **arguments
     )
+
+
+def _dense(
+    arrays: Any, kind: Kind, name: str, tensors: Sequence[Any], members: Sequence[Optional[str]], arguments: dict
+) -> List[Any]:
+    """Returns the arrays row by row. Raises unless all of them can be sent."""
+    for tensor, member in zip(tensors, members):
+        _check(arrays, tensor, member or name, kind, arguments)
+    if getattr(arrays, "is_staged", False):
+        return arrays.dense_all(tensors)
+    return [arrays.dense(tensor) for tensor in tensors]
 
 
 def _check(arrays: Any, tensor: Any, what: str, kind: Kind, arguments: dict) -> None:

@@ -53,7 +53,7 @@ _PROMPT: Dict[str, List[Any]] = {
 }
 
 # Every step calls these functions, so the native module calls them.
-_HOT = ["hvd_submit", "hvd_poll", "hvd_wait", "hvd_get_output", "hvd_release", "hvd_is_provisional"]
+_HOT = ["hvd_submit", "hvd_poll", "hvd_wait", "hvd_get_output", "hvd_release", "hvd_is_provisional", "hvd_start"]
 
 # These functions return a number and take no arguments.
 _NUMBERS = [

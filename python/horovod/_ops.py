@@ -87,17 +87,22 @@ class Tensor(NamedTuple):
     name: Optional[str] = None  # name of a group's member
 
 
+HOST = -1  # HVD_CPU
 # Flags of a Place. STAGED: the tensors are copies in pinned host memory. TRIAL: see hvd_runs_on_device.
 STAGED, TRIAL = 4, 8
 
 
 class Place(NamedTuple):
-    """The place of a submission's tensors in device memory, or of those that they are copies of."""
+    """The place of a submission's tensors in device memory, or of those of which copies are still being made."""
 
     device: int
     stream: int  # the framework's current stream
     event: int  # completes when inputs may be read and outputs written
     keep: Any = None  # the owner of `event`
+    # None, or a function that begins the work of this handle once its inputs are there.
+    start: Optional[Callable[[int], None]] = None
+    # With `start`, a function that a waiting thread calls now and then: raises if it never begins.
+    check: Optional[Callable[[], None]] = None
     flags: int = 0  # STAGED and TRIAL
 
 
@@ -193,24 +198,25 @@ def submit(
     if not prescale or not postscale:
         raise ValueError(f"{name}: a prescale or postscale factor of 0 leaves nothing to reduce.")
     try:
-        if place is not None:
+        if place is None:
             return _native.submit(
-                kind,
-                name,
-                tensors,
-                (keep, place),
-                finish,
-                reduce_op,
-                root_rank,
-                process_set,
-                prescale,
-                postscale,
-                splits,
-                *place[:3],
-                place.flags,
+                kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, postscale, splits
             )
-        return _native.submit(
-            kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, postscale, splits
+        handle = _native.submit(
+            kind,
+            name,
+            tensors,
+            (keep, place),
+            finish,
+            reduce_op,
+            root_rank,
+            process_set,
+            prescale,
+            postscale,
+            splits,
+            *place[:3],
+            place.check,
+            place.flags,
         )
     except TypeError:
         if not hasattr(splits, "__iter__"):
@@ -219,6 +225,13 @@ def submit(
             ) from None
         _check_numbers(name, reduce_op, root_rank, prescale, postscale, splits)
         raise
+    if place.start is not None:
+        try:
+            place.start(handle)
+        except BaseException:
+            _native.abandon(handle)
+            raise
+    return handle
 
 
 def _check_numbers(

@@ -8,6 +8,8 @@ namespace {
 
 // Seconds that a wait on the main thread stays in C, where Python cannot run a signal's handler.
 constexpr double kSlice = 0.05;
+// Seconds between two checks that work will begin, on other threads.
+constexpr double kCheck = 1;
 
 bool read_handle(PyObject* number, hvd_handle* handle) {
   *handle = PyLong_AsUnsignedLongLong(number);
@@ -34,17 +36,25 @@ PyObject* raise_lost(ModuleState* state, PyObject* handle) {
                        "the work of this handle was not synchronized before hvd.shutdown()", true);
 }
 
-// Returns once the work is complete, or -1 with the exception of a signal handler.
-int wait_for_end(ModuleState* state, hvd_handle handle, char (&error)[kErrorSize]) {
+// Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may
+// be NULL.
+int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check,
+                 char (&error)[kErrorSize]) {
   int32_t done = 0;
   int status = state->poll(handle, &done, error, sizeof error);
   if (status == HVD_OK && done != 0) return state->wait(handle, 0, error, sizeof error);
-  const double seconds = PyThread_get_thread_ident() == state->main_thread ? kSlice : -1;
-  do {
+  const double seconds = PyThread_get_thread_ident() == state->main_thread ? kSlice
+                         : check != nullptr                                ? kCheck
+                                                                           : -1;
+  for (double unchecked = seconds;; unchecked += seconds) {
     Py_BEGIN_ALLOW_THREADS status = state->wait(handle, seconds, error, sizeof error);
     Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return -1;
-  } while (status == HVD_IN_PROGRESS);
-  return status;
+    if (status != HVD_IN_PROGRESS) return status;
+    if (check == nullptr || unchecked < kCheck) continue;
+    unchecked = 0;
+    const Reference checked(PyObject_CallFunctionObjArgs(check, nullptr));
+    if (!checked) return -1;
+  }
 }
 
 PyObject* tuple_of_shape(const hvd_output& output) {
@@ -97,7 +107,9 @@ PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found) {
   Py_INCREF(found);
   Reference entry(found);
   char error[kErrorSize];
-  const int status = wait_for_end(state, handle, error);
+  const bool awaits_start = PyTuple_CheckExact(found) && PyTuple_Size(found) == 3;
+  PyObject* const check = awaits_start ? PyTuple_GetItem(found, 2) : nullptr;
+  const int status = wait_for_end(state, handle, check, error);
   if (status == -1) return nullptr;  // interrupted: the handle stays valid
   if (PyDict_DelItem(state->pending, number) != 0) PyErr_Clear();  // another thread waited too
   if (status != HVD_OK) {

@@ -72,10 +72,10 @@ void take(Function* function, unsigned long long address) {
 PyObject* bind(PyObject* module, PyObject* arguments) {
   ModuleState* state = state_of(module);
   unsigned long long submit = 0, poll = 0, wait = 0, get_output = 0, release = 0;
-  unsigned long long is_provisional = 0;
+  unsigned long long is_provisional = 0, start = 0;
   PyObject* fail = nullptr;
-  if (!PyArg_ParseTuple(arguments, "KKKKKKOk", &submit, &poll, &wait, &get_output, &release,
-                        &is_provisional, &fail, &state->main_thread)) {
+  if (!PyArg_ParseTuple(arguments, "KKKKKKKOk", &submit, &poll, &wait, &get_output, &release,
+                        &is_provisional, &start, &fail, &state->main_thread)) {
     return nullptr;
   }
   take(&state->submit, submit);
@@ -84,6 +84,7 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
   take(&state->get_output, get_output);
   take(&state->release, release);
   take(&state->is_provisional, is_provisional);
+  take(&state->start, start);
   Py_INCREF(fail);
   Py_XDECREF(state->fail);
   state->fail = fail;
@@ -92,12 +93,18 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
 
 PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS,
-     "bind(submit, poll, wait, get_output, release, is_provisional, fail, main_thread)\n\n"
+     "bind(submit, poll, wait, get_output, release, is_provisional, start, fail, main_thread)\n\n"
      "Addresses of the C functions, the function that raises, and the main thread's identifier."},
     {"submit", submit, METH_VARARGS,
      "submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, "
-     "postscale, splits)\n\n"
-     "Returns the handle. tensors: (input, output, dtype, shape, name or None) each."},
+     "postscale, splits, device, stream, event, check, flags)\n\n"
+     "Returns the handle. tensors: (input, output, dtype, shape, name or None) each. The last five "
+     "may be left out. With `check`, the work awaits its start; threads that wait for it call "
+     "check() now and then."},
+    {"start_after", start_after, METH_VARARGS,
+     "start_after(launch, stream, handle): begins the work when the stream has reached this point, "
+     "by the function at the address `launch`, cudaLaunchHostFunc; or now, if that is 0. Returns "
+     "the error of that function, or 0."},
     {"fast_path", fast_path, METH_VARARGS,
      "fast_path(name, doc, prefix, function, process_set, (type, dtypes, layout), op, waits)\n\n"
      "An allreduce in place that takes the arguments of `function`, and calls it unless they are a "

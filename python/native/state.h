@@ -17,9 +17,12 @@ struct ModuleState {
   decltype(&::hvd_get_output) get_output;
   decltype(&::hvd_release) release;
   decltype(&::hvd_is_provisional) is_provisional;
+  decltype(&::hvd_start) start;
 
-  PyObject* fail;       // fail(status, message, negotiated) raises what a failure deserves
-  PyObject* pending;    // handle -> (finish, what must stay alive), or the result itself
+  PyObject* fail;  // fail(status, message, negotiated) raises what a failure deserves
+  // handle -> the result itself, or (finish, what must stay alive), and for work that awaits its start a
+  // function that raises if it never comes
+  PyObject* pending;
   PyObject* abandoned;  // list of pending handles without a Python owner
   PyObject* lost;       // set of handles that were pending at the last shutdown
   unsigned long main_thread;
@@ -57,6 +60,7 @@ Reference finish(PyObject* module, PyObject* handle);
 
 // The functions of the module; their arguments are described in module.cpp.
 PyObject* submit(PyObject* module, PyObject* arguments);
+PyObject* start_after(PyObject* module, PyObject* arguments);
 PyObject* poll(PyObject* module, PyObject* handle);
 PyObject* wait(PyObject* module, PyObject* handle);
 PyObject* synchronize(PyObject* module, PyObject* handle);

@@ -101,10 +101,11 @@ PyObject* submit(PyObject* module, PyObject* arguments) {
   submission.device = HVD_CPU;
   unsigned long long stream = 0, event = 0;
   PyObject *tensors = nullptr, *keep = nullptr, *finish = nullptr, *splits = nullptr;
-  if (!PyArg_ParseTuple(arguments, "izOOOiiiddO|iKKi", &submission.op, &submission.name, &tensors,
+  PyObject* check = Py_None;
+  if (!PyArg_ParseTuple(arguments, "izOOOiiiddO|iKKOi", &submission.op, &submission.name, &tensors,
                         &keep, &finish, &submission.reduce_op, &submission.root_rank,
                         &submission.process_set, &submission.prescale, &submission.postscale,
-                        &splits, &submission.device, &stream, &event, &submission.flags)) {
+                        &splits, &submission.device, &stream, &event, &check, &submission.flags)) {
     return nullptr;
   }
   submission.stream = reinterpret_cast<void*>(static_cast<uintptr_t>(stream));
@@ -115,7 +116,9 @@ PyObject* submit(PyObject* module, PyObject* arguments) {
   submission.tensors = parts.tensors.data();
   submission.split_count = static_cast<uint32_t>(parts.splits.size());
   submission.wide_splits = parts.splits.data();
-  Reference entry(PyTuple_Pack(2, finish, keep));
+  if (check != Py_None) submission.flags |= HVD_AWAITS_START;
+  Reference entry(check == Py_None ? PyTuple_Pack(2, finish, keep)
+                                   : PyTuple_Pack(3, finish, keep, check));
   return entry ? hand_over(state, submission, entry.get()) : nullptr;
 }
 

@@ -14,13 +14,16 @@ of a GPU itself.
 
 import contextlib
 import ctypes
+import gc
 import os
 import random
 import shutil
 import sys
 import tempfile
+import threading
 import unittest
 import weakref
+from unittest import mock
 
 DOUBLE = sys.argv.pop(1) if sys.argv[1:2] and sys.argv[1].endswith(".so") else None
 WAY = sys.argv.pop(1) if sys.argv[1:2] in (["staged"], ["tried"]) else None
@@ -34,6 +37,7 @@ from rank_case import RankCase, hvd, main, reduced, torch, values
 
 from horovod import _basics
 from horovod.common.util import env
+from horovod.exceptions import HorovodInternalError
 from horovod.torch import _devices, _paths
 
 SHARES_GPU = os.environ.get("HVD_TEST_SHARES_GPU") == "1"
@@ -52,20 +56,31 @@ class Stream:
 
     def __init__(self, library):
         handle = ctypes.c_void_p()
-        assert library.cudaStreamCreateWithPriority(ctypes.byref(handle), 1, 0) == 0
+        assert library.cudaStreamCreateWithPriority(ctypes.byref(handle), 1, 0) == 0  # 1: nonblocking
         self.cuda_stream = handle.value
         self.library = library
 
     def synchronize(self):
         assert self.library.cudaStreamSynchronize(ctypes.c_void_p(self.cuda_stream)) == 0
 
+    def wait(self, event):
+        assert (
+            self.library.cudaStreamWaitEvent(ctypes.c_void_p(self.cuda_stream), ctypes.c_void_p(event.cuda_event), 0)
+            == 0
+        )
+
 
 class Event:
     def __init__(self, library, stream):
+        self.library = library
         handle = ctypes.c_void_p()
         assert library.cudaEventCreateWithFlags(ctypes.byref(handle), 2) == 0
         self.cuda_event = handle.value
-        assert library.cudaEventRecord(handle, ctypes.c_void_p(stream.cuda_stream)) == 0
+        if library.cudaEventRecord(handle, ctypes.c_void_p(stream.cuda_stream)) != 0:
+            raise RuntimeError("the double has failed")
+
+    def __del__(self):
+        self.library.cudaEventDestroy(ctypes.c_void_p(self.cuda_event))
 
 
 # Functions of a tensor that do not read or write its numbers, and those that return a view.
@@ -103,7 +118,7 @@ class DoubleTensor(torch.Tensor):
             made = _devices.cuda.empty(args[0].shape, args[0].dtype, LOCAL_RANK)
             return made if name == "empty_like" else made.copy_(args[0], non_blocking=True)
         if name not in METADATA and name not in VIEWS:
-            _devices.cuda.own.synchronize()
+            _devices.cuda.current.synchronize()
         with without_functions():
             result = function(*args, **kwargs)
             if name in {"clone", "contiguous"} and result is not args[0]:
@@ -117,8 +132,13 @@ class DoubleCuda:
     def __init__(self):
         self.library = ctypes.CDLL(DOUBLE)
         assert self.library.cudaSetDevice(LOCAL_RANK) == 0
-        self.own = Stream(self.library)
-        self.events = self.pins = 0
+        self.current = Stream(self.library)  # number 0 of the process
+        self.copying = Stream(self.library)  # number 1: to host memory
+        self.new_streams = [Stream(self.library), self.copying]
+        self.streams = [self.current, *self.new_streams]
+        # Memory that several streams have used goes back in the order of this one.
+        self.returning = Stream(self.library)
+        self.events = self.waits = self.pins = 0
         self.captures = False
 
     def holds(self, tensor):
@@ -128,7 +148,27 @@ class DoubleCuda:
         return LOCAL_RANK
 
     def stream(self, device):
-        return self.own
+        return self.current
+
+    def new_stream(self, device):
+        return self.new_streams.pop() if self.new_streams else Stream(self.library)
+
+    @contextlib.contextmanager
+    def on(self, stream):
+        before, self.current = self.current, stream
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def wait(self, stream, other):
+        self.waits += 1
+        stream.wait(Event(self.library, other))
+
+    def launcher(self):
+        if "cudaLaunchHostFunc" in os.environ.get("HVD_DOUBLE_IGNORES", ""):
+            return 0
+        return ctypes.cast(self.library.cudaLaunchHostFunc, ctypes.c_void_p).value
 
     def is_capturing(self):
         return self.captures
@@ -170,12 +210,12 @@ class DoubleCuda:
                     ctypes.c_void_p(source.data_ptr()),
                     ctypes.c_size_t(size),
                     4,
-                    ctypes.c_void_p(self.own.cuda_stream),
+                    ctypes.c_void_p(self.current.cuda_stream),
                 )
                 == 0
             )
         if not non_blocking:
-            self.own.synchronize()
+            self.current.synchronize()
 
     def _allocate(self, function, shape, dtype):
         count = torch.Size(shape).numel()
@@ -185,11 +225,19 @@ class DoubleCuda:
         memory = ctypes.c_void_p()
         assert function(ctypes.byref(memory), ctypes.c_size_t(size), 1) == 0
         buffer = (ctypes.c_uint8 * size).from_address(memory.value)
-        # As by torch's allocator, the memory goes back in the order of the stream.
         weakref.finalize(
-            buffer, self.library.cudaFreeAsync, memory, ctypes.c_void_p(self.own.cuda_stream)
+            buffer, self._free, memory, None if function is self.library.cudaHostAlloc else self.current
         ).atexit = False
         return self._over(buffer, shape, dtype)
+
+    def _free(self, memory, stream):
+        """As torch's allocators do: device memory goes back in the order of the stream for which it was
+        allocated, and pinned memory once the copies on all streams are complete."""
+        if stream is None:
+            stream = self.returning
+            for other in self.streams:
+                stream.wait(Event(self.library, other))
+        self.library.cudaFreeAsync(memory, ctypes.c_void_p(stream.cuda_stream))
 
     def _over(self, buffer, shape, dtype):
         return torch.frombuffer(buffer, dtype=dtype).reshape(shape).as_subclass(DoubleTensor)
@@ -365,6 +413,107 @@ class GpuTest(RankCase):
             self.check(got, torch.full((3,), self.size * factor))
             known.append(len(_devices._runs))
         self.assertEqual(known[-1], known[0])
+
+    def test_streams_of_the_caller(self):
+        want = reduced(hvd.Sum, self.size, torch.float32, (50, 2))
+        for number in range(10):
+            with _devices.cuda.on(_devices.cuda.new_stream(LOCAL_RANK)):
+                tensor = here(values(self.rank, torch.float32, (50, 2)))
+                first = hvd.allreduce_async(tensor, op=hvd.Sum, name=f"first{number}")
+                rows = hvd.allgather_async(tensor, name=f"rows{number}")
+                second = hvd.allreduce_async_(tensor.clone(), op=hvd.Sum, name=f"second{number}")
+                del tensor
+                self.check(hvd.synchronize(first), want)
+            # In another stream than that of the submission.
+            self.check(hvd.synchronize(second), want)
+            self.check(hvd.synchronize(rows), torch.cat([values(r, torch.float32, (50, 2)) for r in range(self.size)]))
+
+    def test_buffers_that_are_dropped_in_flight(self):
+        want = reduced(hvd.Sum, self.size, torch.float32, (1000,))
+        for step in range(10):
+            handles = [
+                submit(here(values(self.rank, torch.float32, (1000,))), op=hvd.Sum, name=f"dropped{number}")
+                for number, submit in enumerate([hvd.allreduce_async, hvd.allreduce_async_] * 3)
+            ]
+            hvd.broadcast_async_(here(torch.ones(1000)), 0, name=f"unwanted{step}")
+            gc.collect()
+            for handle in handles:
+                hvd.synchronize(handle)  # and drops the result
+            got = hvd.grouped_allreduce([here(values(self.rank, torch.float32, (1000,))) for _ in range(3)], op=hvd.Sum)
+            self.check(got[step % 3], want)
+
+    def synchronizations(self, function):
+        """Returns how often the function waited for a stream."""
+        with tempfile.NamedTemporaryFile("r") as log, env(HVD_DOUBLE_LOG=log.name):
+            function()
+            return log.read().splitlines().count("synchronize")
+
+    @unittest.skipUnless(DOUBLE and not TRIED, "a GPU does not count, and ranks choose different paths")
+    def test_a_group_waits_for_no_stream(self):
+        tensors = [here(values(self.rank, torch.float32, (number + 1,))) for number in range(50)]
+        before = (_devices.cuda.events, _devices.cuda.waits)
+        waits = self.synchronizations(lambda: hvd.grouped_allreduce_(tensors, op=hvd.Sum))
+        after = (_devices.cuda.events, _devices.cuda.waits)
+        self.assertEqual(waits, 0)
+        self.assertEqual((after[0] - before[0], after[1] - before[1]), (0, 2) if STAGED else (1, 0))
+        for number, tensor in enumerate(tensors):
+            self.check(tensor, reduced(hvd.Sum, self.size, torch.float32, (number + 1,)))
+
+    @contextlib.contextmanager
+    def stopped(self):
+        """The caller's stream stops until the end of the context."""
+        going, stream = threading.Event(), _devices.cuda.current
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda unused: going.wait(60))
+        assert stream.library.cudaLaunchHostFunc(ctypes.c_void_p(stream.cuda_stream), function, None) == 0
+        try:
+            yield
+        finally:
+            going.set()
+            stream.synchronize()
+
+    @unittest.skipUnless(STAGED, "NCCL runs batches in the order of their streams")
+    def test_a_late_input_holds_up_no_other_work(self):
+        with self.stopped():
+            handle = hvd.allreduce_async(here(values(self.rank, torch.float32, (9,))), op=hvd.Sum, name="late")
+            self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
+            self.assertFalse(hvd.poll(handle))
+        self.check(hvd.synchronize(handle), reduced(hvd.Sum, self.size, torch.float32, (9,)))
+
+    @unittest.skipUnless(STAGED, "NCCL reports it otherwise")
+    def test_a_wait_ends_when_the_device_fails(self):
+        with self.stopped():
+            handle = hvd.allreduce_async(here(values(self.rank, torch.float32, (9,))), op=hvd.Sum, name="failing")
+            with mock.patch.object(_devices.cuda, "event", side_effect=RuntimeError("out of order")):
+                said = (
+                    f"rank {self.rank}: GPU {LOCAL_RANK} has failed before its tensors were in host memory: "
+                    "out of order"
+                )
+                with self.assertRaisesRegex(RuntimeError, said):
+                    hvd.synchronize(handle)
+        self.check(hvd.synchronize(handle), reduced(hvd.Sum, self.size, torch.float32, (9,)))
+
+    @unittest.skipUnless(STAGED, "for NCCL, nccl_test has it")
+    def test_memory_stays_until_the_copies_of_failed_work_are_complete(self):
+        if self.rank == 1:
+            hvd.barrier()
+        else:
+            with self.stopped():
+                handle = hvd.allreduce_async_(here(torch.ones(1000)), name="left")
+                hvd.barrier()
+                with self.assertRaisesRegex(HorovodInternalError, "rank 1 has"):
+                    hvd.synchronize(handle)
+                del handle
+                gc.collect()
+        hvd.shutdown()
+        hvd.init()
+
+    @unittest.skipUnless(STAGED, "NCCL needs no start")
+    def test_work_is_complete_before_a_join(self):
+        for step in range(5):
+            tensor = here(values(self.rank, torch.float32, (1000,)))
+            handle = hvd.allreduce_async_(tensor, op=hvd.Sum, name="before")
+            hvd.join()
+            self.check(hvd.synchronize(handle), reduced(hvd.Sum, self.size, torch.float32, (1000,)))
 
     @unittest.skipUnless(DOUBLE and not TRIED, "a GPU does not count, and ranks choose different paths")
     def test_which_way_they_went(self):

@@ -1,16 +1,21 @@
 """Tensors in GPU memory. If the process set has a backend for them (NCCL, which HOROVOD_GPU_OPERATIONS or a trial
-chooses), the runtime gets them with an event of their stream. Otherwise they travel through pinned host memory.
+chooses), the runtime gets them with an event of their stream. Otherwise they travel through pinned host memory:
+streams of this module copy them, and no thread waits for a stream.
 
 This module was tested with a test double of CUDA, and not yet on a GPU.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence, Tuple
+import contextlib
+import ctypes
+import functools
+import sys
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from horovod import _ops
+from horovod import _basics, _native, _ops
 from horovod.torch import _paths, _tensors
 
 
@@ -30,10 +35,25 @@ class Cuda:
         return torch.cuda.is_current_stream_capturing()
 
     def event(self, stream: Any) -> Any:
-        """Returns an event after all work that is on the stream now."""
+        """Returns an event after all work that is on the stream now. RuntimeError if the device has failed."""
         event = torch.cuda.Event()
         event.record(stream)
         return event
+
+    def new_stream(self, device: int) -> Any:
+        return torch.cuda.Stream(device)
+
+    def on(self, stream: Any) -> Any:
+        """Returns a context in which the stream is the current one."""
+        return torch.cuda.stream(stream)
+
+    def wait(self, stream: Any, other: Any) -> None:
+        """Makes the stream wait for all work that is on the other one now."""
+        stream.wait_stream(other)
+
+    def launcher(self) -> int:
+        """Returns the address of cudaLaunchHostFunc, or of HIP's; 0 if it is not found."""
+        return _launcher("hip" if torch.version.hip else "cuda")
 
     def pinned(self, like: torch.Tensor) -> torch.Tensor:
         """Returns a contiguous tensor in pinned host memory, for asynchronous copies."""
@@ -52,7 +72,47 @@ class _Bytes:
         self.__cuda_array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1", "data": (address, False)}
 
 
+@functools.lru_cache(maxsize=None)
+def _launcher(prefix: str) -> int:
+    """Finds the function in the runtime that torch has loaded."""
+    found = None
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            paths = {line.split(None, 5)[-1].rstrip("\n") for line in maps if ".so" in line}
+    except OSError:
+        paths = set()
+    names = {"cuda": "libcudart", "hip": "libamdhip64"}
+    for path in [None, *sorted(path for path in paths if names[prefix] in path)]:
+        with contextlib.suppress(OSError):  # a file that was deleted
+            found = found or getattr(ctypes.CDLL(path), f"{prefix}LaunchHostFunc", None)
+    return (ctypes.cast(found, ctypes.c_void_p).value or 0) if found else 0
+
+
 cuda: Any = Cuda()
+
+
+class _CopyStreams(NamedTuple):
+    """The streams that copy tensors of one device to host memory, and results from it."""
+
+    out: Any
+    back: Any
+
+
+_copy_streams: Dict[int, _CopyStreams] = {}
+
+
+def _streams_of(device: int) -> _CopyStreams:
+    found = _copy_streams.get(device)
+    return found or _copy_streams.setdefault(device, _CopyStreams(cuda.new_stream(device), cuda.new_stream(device)))
+
+
+def _wait_for_copies() -> None:
+    for streams in list(_copy_streams.values()):
+        with contextlib.suppress(RuntimeError):  # the device has failed
+            streams.out.synchronize()
+
+
+_ops.also_complete(_wait_for_copies)
 
 
 def of(tensors: Sequence[Any], what: str) -> Optional[int]:
@@ -135,7 +195,12 @@ class OnDevice:
 
 
 class Staged:
-    """Tensors that travel through host memory."""
+    """Tensors of one submission that travel through host memory.
+
+    A stream copies them there, and its end starts the work: hvd_start. Another stream copies results back, and
+    the caller's stream waits for it. Memory of the caller is in use by the first stream until the work is
+    complete: this object keeps the tensors.
+    """
 
     is_staged = True
     check = staticmethod(_tensors.check_kind)
@@ -145,23 +210,68 @@ class Staged:
 
     def __init__(self, device: int) -> None:
         self._device = device
+        self._caller = cuda.stream(device)
+        self._streams = _streams_of(device)
+        self._tensors: Sequence[torch.Tensor] = ()  # that the first stream may still read
+        self._has_new_results = False
 
-    def dense(self, tensor: torch.Tensor) -> torch.Tensor:
-        host = cuda.pinned(tensor)
-        host.copy_(tensor.detach(), non_blocking=True)
-        # The runtime may read the copy at any time from now on.
-        cuda.stream(self._device).synchronize()
-        return host
+    def __del__(self) -> None:
+        # The work has failed, or nobody wanted its results. torch reuses memory in the order of the stream.
+        if self._tensors and not sys.is_finalizing():
+            with contextlib.suppress(RuntimeError):  # the device has failed
+                cuda.wait(self._caller, self._streams.out)
 
-    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
-        # torch keeps pinned memory until copies from it are complete.
-        with torch.no_grad():
-            target.copy_(source, non_blocking=True)
+    def dense_all(self, tensors: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+        self._tensors = list(tensors)
+        cuda.wait(self._streams.out, self._caller)
+        with cuda.on(self._streams.out), torch.no_grad():
+            # torch keeps pinned memory until copies from and to it are complete.
+            return [cuda.pinned(tensor).copy_(tensor, non_blocking=True) for tensor in tensors]
+
+    def empty_like(self, dense: torch.Tensor) -> torch.Tensor:
+        self._has_new_results = True
+        return cuda.empty(dense.shape, dense.dtype, self._device)
+
+    def place(self) -> _ops.Place:
+        return _ops.Place(_ops.HOST, 0, 0, self, self._start, self._check)
+
+    def _start(self, handle: int) -> None:
+        launcher, out = cuda.launcher(), self._streams.out
+        with cuda.on(out):  # the device of the stream must be the current one
+            error = _native.start_after(launcher, out.cuda_stream, handle) if launcher else 1
+        if error:
+            out.synchronize()  # which raises if the device has failed
+            _native.start_after(0, 0, handle)
+
+    def _check(self) -> None:
+        try:
+            cuda.event(self._streams.out)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"rank {_basics.rank()}: GPU {self._device} has failed before its tensors were in host memory: {error}"
+            ) from error
+
+    def copy_all(self, copies: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
+        self._tensors = ()
+        stream, back = cuda.stream(self._device), self._streams.back
+        if self._has_new_results:  # earlier work may still use their memory
+            cuda.wait(back, stream)
+        with cuda.on(back), torch.no_grad():
+            for target, source in copies:
+                target.copy_(source, non_blocking=True)
+        cuda.wait(stream, back)
+        if self._caller != stream:
+            cuda.wait(self._caller, back)
 
     def take(self, output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
-        host = _tensors.take(output, like)
-        tensor = cuda.empty(host.shape, host.dtype, self._device)
-        tensor.copy_(host)
+        self._tensors = ()
+        tensor = cuda.empty(_tensors.shape_of(output, like), like.dtype, self._device)
+        size = tensor.numel() * tensor.element_size()
+        if output.address and size:
+            host = cuda.pinned(tensor)
+            ctypes.memmove(host.data_ptr(), output.address, size)
+            self._has_new_results = True
+            self.copy_all([(tensor, host)])
         return tensor
 
 
@@ -174,7 +284,7 @@ class Meanwhile(Staged):
         self._own = own
 
     def place(self) -> _ops.Place:
-        return _ops.Place(self._own, 0, 0, None, _ops.STAGED)
+        return super().place()._replace(device=self._own, flags=_ops.STAGED)
 
     def take(self, output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
         if output.device < 0:

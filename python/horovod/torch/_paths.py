@@ -44,7 +44,7 @@ class Trial:
             keep=self._text,
             finish=finish,
             process_set=self._process_set,
-            place=_ops.Place(device, 0, 0, None, _ops.TRIAL),
+            place=_ops.Place(device, 0, 0, flags=_ops.TRIAL),
             **arguments,
         )
 

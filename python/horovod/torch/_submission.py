@@ -33,9 +33,6 @@ def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: 
     if away is None:
         return _frontend.elementwise(_tensors, kind, name, tensors, in_place, *more, **arguments)
     arrays = _devices.arrays_for(away, tensors, kind, arguments, arguments["process_set"])
-    if not in_place and arrays.is_staged:
-        # The copies receive the result on the device of the tensors.
-        tensors, in_place = [tensor.detach().clone() for tensor in tensors], True
     return _frontend.elementwise(arrays, kind, name, tensors, in_place, *more, **arguments)
 
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "base/mutex.h"
@@ -44,7 +45,7 @@ class Lateness {
 };
 
 struct Stream {
-  explicit Stream(int of) : device(of), thread([this] { work(); }) {}
+  explicit Stream(int of) : device(of), number(count++), thread([this] { work(); }) {}
   ~Stream() {
     {
       const MutexLock lock(mutex);
@@ -80,7 +81,9 @@ struct Stream {
     return capture;
   }
 
+  inline static std::atomic<int> count{0};
   const int device;
+  const int number;   // of the process's streams, in the order in which they were made
   Lateness lateness;  // used by the thread only
   Mutex mutex;
   std::condition_variable changed;
@@ -142,6 +145,11 @@ int begin_unsafe_call(const char* function) {
   const int error = begin_call(function);
   if (error != 0) return error;
   return Capture::allows_unsafe_call() ? 0 : kForbiddenInCapture;
+}
+
+bool is_ignored_on(void* stream, const std::string& call) {
+  return is_ignored(call.c_str()) ||
+         is_ignored((call + "/" + std::to_string(stream_of(stream).number)).c_str());
 }
 
 Event& event_of(void* event) { return *static_cast<Event*>(event); }
@@ -283,7 +291,7 @@ int cudaEventQuery(void* event) {
 }
 int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
   if (const int error = begin_call("cudaStreamWaitEvent"); error != 0) return error;
-  if (is_ignored("cudaStreamWaitEvent")) return 0;
+  if (is_ignored_on(stream, "cudaStreamWaitEvent")) return 0;
   if (const auto capture = event_of(event).capture; capture != nullptr) {
     capture->join(stream);
     set_capture(stream, capture);
@@ -295,7 +303,8 @@ int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
 }
 int cudaStreamSynchronize(void* stream) {
   if (const int error = begin_unsafe_call("cudaStreamSynchronize"); error != 0) return error;
-  if (is_ignored("cudaStreamSynchronize")) return 0;
+  log("synchronize");
+  if (is_ignored_on(stream, "cudaStreamSynchronize")) return 0;
   const auto record = std::make_shared<Record>();
   enqueue(stream, [record] { record->reach(); });
   record->wait();

@@ -1,0 +1,40 @@
+// Begins work whose inputs a stream of a device copies, when that stream has reached their end.
+#include <atomic>
+
+#include "state.h"
+
+namespace hvd::python {
+namespace {
+
+// cudaLaunchHostFunc, or hipLaunchHostFunc.
+using LaunchHostFunction = int(void* stream, void (*function)(void*), void* argument);
+
+// hvd_start of the library, for host functions, which have no module.
+std::atomic<decltype(&::hvd_start)> start_function{nullptr};
+
+// Called on a thread of the driver. The argument is the handle: the work may have ended since.
+void on_reached(void* handle) {
+  start_function.load()(static_cast<hvd_handle>(reinterpret_cast<uintptr_t>(handle)), nullptr, 0);
+}
+
+}  // namespace
+
+PyObject* start_after(PyObject* module, PyObject* arguments) {
+  unsigned long long launch = 0, stream = 0, handle = 0;
+  if (!PyArg_ParseTuple(arguments, "KKK", &launch, &stream, &handle)) return nullptr;
+  start_function.store(state_of(module)->start);
+  void* const argument = reinterpret_cast<void*>(static_cast<uintptr_t>(handle));
+  int error = 0;
+  if (launch == 0) {
+    on_reached(argument);
+  } else {
+    // A full stream lets the call wait.
+    Py_BEGIN_ALLOW_THREADS;
+    error = reinterpret_cast<LaunchHostFunction*>(static_cast<uintptr_t>(launch))(
+        reinterpret_cast<void*>(static_cast<uintptr_t>(stream)), on_reached, argument);
+    Py_END_ALLOW_THREADS;
+  }
+  return PyLong_FromLong(error);
+}
+
+}  // namespace hvd::python
