@@ -100,7 +100,7 @@ METADATA = {
     "storage_offset",
     "stride",
 }
-VIEWS = {"detach", "reshape", "t", "view"}
+VIEWS = {"__getitem__", "detach", "reshape", "t", "view"}
 without_functions = getattr(torch._C, "DisableTorchFunctionSubclass", torch._C.DisableTorchFunction)
 
 
@@ -111,6 +111,10 @@ class DoubleTensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         name, kwargs = function.__name__, kwargs or {}
+        if name == "_foreach_copy_":
+            for target, source in zip(*args):
+                target.copy_(source, non_blocking=True)
+            return None
         if name == "copy_" and _devices.cuda.copies(args[0], args[1]):
             _devices.cuda.copy(args[0], args[1], kwargs.get("non_blocking", False))
             return args[0]
@@ -387,8 +391,7 @@ class GpuTest(RankCase):
         if not DOUBLE:
             model.to(DEVICE)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        # In a group, gradients in host memory take the same path as those on a GPU.
-        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), groups=1 if DOUBLE else None)
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         for step in range(3):
             optimizer.zero_grad()
@@ -458,6 +461,64 @@ class GpuTest(RankCase):
         self.assertEqual((after[0] - before[0], after[1] - before[1]), (0, 2) if STAGED else (1, 0))
         for number, tensor in enumerate(tensors):
             self.check(tensor, reduced(hvd.Sum, self.size, torch.float32, (number + 1,)))
+
+    def new_optimizer(self, shapes, dtype=torch.float32):
+        params = [torch.nn.Parameter(torch.zeros(shape, dtype=dtype, device=DEVICE)) for shape in shapes]
+        named = [(f"{dtype}.{len(shapes)}.{index}", param) for index, param in enumerate(params)]
+        return params, hvd.DistributedOptimizer(torch.optim.SGD(params, lr=0), named)
+
+    def check_gradients(self, optimizer, params, grads, dtype=torch.float32):
+        for param, grad in zip(params, grads):
+            param.grad = grad
+        optimizer.synchronize()
+        for number, (param, grad) in enumerate(zip(params, grads)):
+            self.assertIs(param.grad, grad)
+            want = reduced(hvd.Average, self.size, dtype, tuple(param.shape))
+            self.check(grad, want, f"{dtype} {number}")
+
+    def test_a_step_of_160_gradients(self):
+        shapes = [(number % 40 + 1, 3) for number in range(160)]
+        for dtype in (torch.float32, torch.float16):
+            params, optimizer = self.new_optimizer(shapes, dtype)
+            for step in range(4):
+                grads = [here(values(self.rank, dtype, shape)) for shape in shapes]
+                self.check_gradients(optimizer, params, grads, dtype)
+            # In host memory, the values are the same.
+            grads = [here(values(self.rank, dtype, shape) / 3) for shape in shapes]
+            hosts = hvd.grouped_allreduce([grad.cpu().as_subclass(torch.Tensor) for grad in grads])
+            for param, grad in zip(params, grads):
+                param.grad = grad
+            optimizer.synchronize()
+            for grad, host in zip(grads, hosts):
+                self.check(grad, host.cpu().as_subclass(torch.Tensor))
+            for param, shape in zip(params, shapes):
+                param.grad = here(values(self.rank, dtype, shape))
+            if DOUBLE:
+                before = (_devices.cuda.events, _devices.cuda.waits)
+                self.assertEqual(self.synchronizations(optimizer.synchronize), 0)
+                after = (_devices.cuda.events, _devices.cuda.waits)
+                self.assertEqual((after[0] - before[0], after[1] - before[1]), (0, 2) if STAGED else (1, 0))
+
+    def test_gradients_that_do_not_fit_their_bucket(self):
+        shapes = [(5,), (4, 3), (7,), (2, 2)]
+        params, optimizer = self.new_optimizer(shapes)
+        for step in range(3):
+            grads = [here(values(self.rank, torch.float32, shape)) for shape in shapes]
+            if step > 0:
+                grads[1] = here(values(self.rank, torch.float32, (4, 3)).t().contiguous()).t()
+            self.check_gradients(optimizer, params, grads)
+            self.check_gradients(
+                optimizer, params, grads=[here(values(self.rank, torch.float32, shape)) for shape in shapes]
+            )
+            # One rank has no gradient: zeros take its place.
+            for param, shape in zip(params, shapes):
+                param.grad = here(values(self.rank, torch.float32, shape))
+            if self.rank == 0:
+                params[2].grad = None
+            optimizer.synchronize()
+            rest = sum(values(r, torch.float32, (7,)) for r in range(1, self.size)) / self.size
+            self.check(params[2].grad, rest)
+            self.check(params[3].grad, reduced(hvd.Average, self.size, torch.float32, (2, 2)))
 
     @contextlib.contextmanager
     def stopped(self):

@@ -49,7 +49,7 @@ class PackedBucket(Bucket):
     def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int, copies: bool = False) -> None:
         self.names = [name for name, _ in named]
         super().__init__(f"{self.names[0]}+{len(named) - 1}", [param for _, param in named], passes, copies)
-        self.gradients = _gradient_bucket.GradientBucket(self.params)
+        self.gradients = _gradient_bucket.make(self.params)
 
     def hooked(self) -> List[torch.Tensor]:
         return self.params[:1]

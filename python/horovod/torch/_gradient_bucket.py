@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 import torch
 
 from horovod import _basics, _memory, _native
-from horovod.torch import _submission, _tensors
+from horovod.torch import _devices, _submission, _tensors
+from horovod.torch._device_bucket import DeviceBucket
 
 _ALIGNMENT = 64
 # A gradient of at least this many bytes is a tensor of its own in the request: to copy it costs more
@@ -26,7 +27,7 @@ _BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
 
 def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
-    """Returns the lists of `params` that travel together, one per dtype; equal on all ranks.
+    """Returns the lists of `params` that travel together, one per dtype and device; equal on all ranks.
 
     The first parameters of a model get their gradients last, so they lose least by the wait for the end
     of the backward pass.
@@ -40,18 +41,30 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
         if (
             0 < size <= min(largest, left)
             and param.requires_grad
-            and param.is_cpu
+            and _is_usable(param)
             and param.layout is torch.strided
             and param.dtype in _tensors.DTYPES
         ):
             left -= size
-            chosen.setdefault(param.dtype, []).append(param)
+            chosen.setdefault((param.dtype, param.device), []).append(param)
     return [members for members in chosen.values() if len(members) > 1]
+
+
+def _is_usable(param: torch.Tensor) -> bool:
+    return param.is_cpu or _devices.cuda.holds(param)
+
+
+def make(params: List[torch.Tensor]) -> Any:
+    """Returns a bucket for the gradients of such a list."""
+    kind = DeviceBucket if _devices.cuda.holds(params[0]) else GradientBucket
+    return kind(params)
 
 
 class GradientBucket:
     """The gradients of `params`, all of one dtype, as one request: small gradients lie in adjacent
     slots, and large ones in their own memory."""
+
+    carries_notices = True
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params

@@ -89,7 +89,13 @@ class Notice:
 def _carrier(reducer: Any) -> Optional[PackedBucket]:
     if reducer.op in (Average, Sum):
         for bucket in reducer.buckets:
-            if isinstance(bucket, PackedBucket) and bucket.is_agreed and not bucket.works and bucket.is_wanted():
+            if (
+                isinstance(bucket, PackedBucket)
+                and bucket.gradients.carries_notices
+                and bucket.is_agreed
+                and not bucket.works
+                and bucket.is_wanted()
+            ):
                 return bucket
     return None
 

@@ -209,9 +209,7 @@ class GradientReducer:
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
         return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
 
-    def _end_of(
-        self, gradients: _gradient_bucket.GradientBucket, handle: int, copies: Sequence[tuple]
-    ) -> Callable[[], None]:
+    def _end_of(self, gradients: Any, handle: int, copies: Sequence[tuple]) -> Callable[[], None]:
         def finish() -> None:
             _ops.wait(handle)
             gradients.scatter()

@@ -1,0 +1,119 @@
+"""Small gradients in GPU memory that travel as one tensor: one kernel gathers them, and one scatters them."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence
+
+import torch
+
+from horovod._ops import Kind
+from horovod.torch import _devices, _submission
+
+_ALIGNMENT = 64
+
+
+def _copy(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
+    """Copies each source to its target; those of equal layout in one kernel."""
+    if hasattr(torch, "_foreach_copy_"):
+        # One pair of different layouts would make the others slow.
+        pairs = [(target, source) for target, source in zip(targets, sources) if not source.is_contiguous()]
+        if not pairs:
+            torch._foreach_copy_(targets, sources)
+            return
+        same = [(target, source) for target, source in zip(targets, sources) if source.is_contiguous()]
+        if same:
+            torch._foreach_copy_(*map(list, zip(*same)))
+    else:
+        pairs = list(zip(targets, sources))
+    for target, source in pairs:
+        target.copy_(source, non_blocking=True)
+
+
+class DeviceBucket:
+    """The gradients of `params`, all of one dtype and on one GPU, as one request of one tensor.
+
+    The interface is that of GradientBucket. The host never reads the tensor, so it carries no notice.
+    """
+
+    carries_notices = False
+    interrupted: Optional[int] = None
+
+    def __init__(self, params: List[torch.Tensor]) -> None:
+        self.params = params
+        self._dtype, self._device = params[0].dtype, params[0].device
+        self._slots: List[torch.Tensor] = []  # views of `_flat`
+        self._flat: Any = None
+        self._grads: List[torch.Tensor] = []  # from gather to scatter: those that are copied back
+        self._used: List[torch.Tensor] = []  # and their slots
+
+    def _allocate(self) -> None:
+        step = max(1, _ALIGNMENT // self.params[0].element_size())
+        starts, end = [], 0
+        for param in self.params:
+            starts.append(end)
+            end += -(-param.numel() // step) * step
+        # Zeros between the slots take part in reductions without effect.
+        self._flat = _devices.cuda.empty((end,), self._dtype, _devices.cuda.ordinal(self.params[0])).zero_()
+        self._slots = [
+            self._flat[start : start + param.numel()].view(param.shape) for start, param in zip(starts, self.params)
+        ]
+
+    def takes(self, index: int, grad: torch.Tensor) -> bool:
+        """Returns whether the slot has room for this gradient, whatever its device and layout are."""
+        return grad.layout is torch.strided and grad.dtype == self._dtype and grad.numel() == self.params[index].numel()
+
+    def slot(self, index: int) -> torch.Tensor:
+        """Returns a tensor over the slot, in the shape of its parameter."""
+        return self._slots[index]
+
+    def run(self, terms: tuple) -> bool:
+        """Returns False: gather, submit and scatter do what a bucket in host memory does in one call."""
+        return False
+
+    def gather(self) -> Sequence[int]:
+        """Copies the gradients into their slots. Returns the indices of unusable gradients, whose slots
+        become zero: those that are missing, sparse, elsewhere, or of another dtype or shape."""
+        if self._flat is None:
+            self._allocate()
+        grads: List[Any] = [param.grad for param in self.params]
+        dtype, device, strided = self._dtype, self._device, torch.strided
+        others = [
+            index
+            for index, (grad, slot) in enumerate(zip(grads, self._slots))
+            if grad is None
+            or grad.layout is not strided
+            or grad.dtype is not dtype
+            or grad.device != device
+            or grad.shape != slot.shape
+        ]
+        self._grads, self._used = grads, self._slots
+        if others:
+            for index in others:
+                self._slots[index].zero_()
+            usable = [index for index in range(len(grads)) if index not in set(others)]
+            self._grads, self._used = [grads[index] for index in usable], [self._slots[index] for index in usable]
+        if self._grads:
+            _copy(self._used, self._grads)
+        return others
+
+    def submit(self, terms: tuple) -> int:
+        """Submits the request for the gathered gradients; returns its handle."""
+        name, reduce_op, prescale, postscale, process_set = terms
+        return _submission.elementwise(
+            Kind.ALLREDUCE,
+            name,
+            [self._flat],
+            True,
+            reduce_op=reduce_op,
+            prescale=prescale,
+            postscale=postscale,
+            process_set=process_set,
+        )
+
+    def scatter(self) -> None:
+        """Copies the slots back to the gradients."""
+        grads, slots = self._grads, self._used
+        self._grads, self._used = [], []
+        if grads:
+            with torch.no_grad():
+                _copy(grads, slots)
