@@ -185,7 +185,8 @@ typedef struct hvd_tensor {
   /* The runtime reads it until the work is complete. May be NULL when the tensor is empty. */
   const void* input;
   /* The runtime writes it. allreduce, broadcast: the size of the input; may be the input itself.
-   * allgather, alltoall, reducescatter: NULL, because the runtime owns the output (hvd_output). */
+   * reducescatter: this rank's rows, apart from the input; NULL: the runtime owns the output (hvd_output).
+   * allgather, alltoall: NULL, because the runtime owns the output. */
   void* output;
 } hvd_tensor;
 
@@ -281,7 +282,8 @@ typedef struct hvd_output {
 } hvd_output;
 
 /* Describes an output of complete work. `index` is below tensor_count; it is 0 for join and for adding
- * or removing a process set. For allreduce and broadcast the output is the caller's own memory. */
+ * or removing a process set. For allreduce, broadcast, and a reducescatter with an output, it is the
+ * caller's own memory. */
 HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                            size_t error_size);
 

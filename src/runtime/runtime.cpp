@@ -165,8 +165,8 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
     const TensorSpec& spec = request.tensors[index];
     const bool owned = index < submission->outputs.size();
     const auto& shape = owned ? submission->outputs[index].shape : spec.shape;
-    output->data =
-        owned ? submission->outputs[index].data.get() : submission->tensors[index].output;
+    const void* const given = submission->tensors[index].output;
+    output->data = owned && given == nullptr ? submission->outputs[index].data.get() : given;
     output->dtype = spec.dtype;
     output->ndim = static_cast<int32_t>(shape.size());
     output->shape = shape.data();

@@ -1,6 +1,9 @@
 // Memory of work in flight: what may overlap, what is refused on all ranks, and when memory is free again.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "runtime/rank_checks.h"
 
 using hvd::Code;
@@ -281,4 +284,47 @@ TEST_CASE("an alltoall of more rows than a split holds names tensor and limit on
       CHECK((rank == 0) == (status.message().find("rank 0 refused") == std::string::npos));
     });
   }
+}
+
+TEST_CASE(
+    "a reducescatter writes its rows into memory of the caller, which must be apart from its "
+    "input") {
+  FOR_ALL_LINKS(options);
+  Ranks ranks(3, options);
+  require_started(ranks);
+  ranks.each([&](int rank) {
+    for (const int64_t rows : {5, 6, 2}) {
+      const int64_t first = rows / 3 * rank + std::min<int64_t>(rank, rows % 3);
+      const int64_t own = rows / 3 + (rank < rows % 3 ? 1 : 0);
+      std::vector<float> values(static_cast<size_t>(rows * 2));
+      std::iota(values.begin(), values.end(), static_cast<float>(rank));
+      Work work(HVD_REDUCESCATTER, "rows", values, HVD_FLOAT32, {rows, 2});
+      std::vector<float> result(static_cast<size_t>(own * 2) + 1, -1);
+      work.tensor.output = result.data();
+      REQUIRE(work.submit(ranks[rank]).ok());
+      // The element after its rows is free.
+      Work next = sum_of("next", {1});
+      next.tensor.output = result.data() + own * 2;
+      CHECK(next.run(ranks[rank]).ok());
+      const auto status = ranks[rank].wait(work.handle, Deadline::after_seconds(20));
+      REQUIRE(status.has_value());
+      CHECK_MESSAGE(status->ok(), status->message());
+      for (int64_t i = 0; i < own * 2; ++i) {
+        CHECK(result[static_cast<size_t>(i)] == static_cast<float>(3 * (first * 2 + i) + 3));
+      }
+      CHECK(result.back() == 3);
+      hvd_output output{};
+      output.struct_size = sizeof output;
+      REQUIRE(ranks[rank].output(work.handle, 0, &output).ok());
+      CHECK(output.data == result.data());
+      CHECK(output.shape[0] == own);
+      CHECK(ranks[rank].release(work.handle).ok());
+    }
+    Work work(HVD_REDUCESCATTER, "torn", std::vector<float>(6, 1), HVD_FLOAT32);
+    work.tensor.output = work.input.data();
+    const Status status = work.submit(ranks[rank]);
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(status.message() ==
+          "reducescatter 'torn': its input and its output overlap; give separate memory to each");
+  });
 }

@@ -31,7 +31,7 @@ class Submissions {
   Submission::Tensor& tensor(size_t index) { return submissions_[index].tensors[0]; }
   void place(size_t index, uintptr_t input, uintptr_t output, size_t bytes) {
     tensor(index) = {reinterpret_cast<const void*>(input), reinterpret_cast<void*>(output), bytes,
-                     true};
+                     true, bytes};
   }
   bool conflict(size_t a, size_t b) {
     const Submission::Tensor &one = tensor(a), &other = tensor(b);

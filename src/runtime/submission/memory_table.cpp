@@ -13,7 +13,8 @@ namespace {
 MemoryUse use_of(const Submission& submission, uint32_t index, bool is_written) {
   const Submission::Tensor& tensor = submission.tensors[index];
   const auto begin = reinterpret_cast<uintptr_t>(is_written ? tensor.output : tensor.input);
-  return {begin, begin + tensor.bytes, is_written, index, &submission, nullptr};
+  const size_t bytes = is_written ? tensor.output_bytes : tensor.bytes;
+  return {begin, begin + bytes, is_written, index, &submission, nullptr};
 }
 
 std::string_view name_of(const MemoryUse& use) { return use.is_written ? "output" : "input"; }
@@ -21,12 +22,18 @@ std::string_view name_of(const MemoryUse& use) { return use.is_written ? "output
 // The root of a broadcast in place only reads.
 bool is_written(const Submission& submission, const Submission::Tensor& tensor) {
   const bool stays = traits_of(submission.request.op).has_root && tensor.input == tensor.output;
-  return tensor.bytes > 0 && tensor.output != nullptr && !(stays && tensor.reads);
+  return tensor.output_bytes > 0 && tensor.output != nullptr && !(stays && tensor.reads);
+}
+
+// The operation may have one memory for the input and the output of a tensor.
+bool may_be_in_place(const Submission& submission) {
+  return !traits_of(submission.request.op).makes_outputs;
 }
 
 bool is_read_alone(const Submission& submission, const Submission::Tensor& tensor) {
   return tensor.bytes > 0 && tensor.reads &&
-         !(tensor.input == tensor.output && is_written(submission, tensor));
+         !(tensor.input == tensor.output && is_written(submission, tensor) &&
+           may_be_in_place(submission));
 }
 
 bool is_same(const MemoryUse& a, const MemoryUse& b) {
@@ -47,8 +54,8 @@ std::string refusal(const MemoryUse& mine, const MemoryUse& other) {
   const Submission& own = *mine.owner;
   const std::string own_text = text_of(own);
   if (other.owner == mine.owner && other.tensor == mine.tensor) {
-    return cat(own_text,
-               ": its input and its output overlap in part; give the same address for both, or ",
+    return cat(own_text, ": its input and its output overlap",
+               may_be_in_place(own) ? " in part; give the same address for both, or " : "; give ",
                "separate memory to each");
   }
   if (other.owner == mine.owner) {

@@ -23,8 +23,9 @@ struct Submission {
   struct Tensor {
     const void* input = nullptr;
     void* output = nullptr;
-    size_t bytes = 0;    // of each of them
-    bool reads = false;  // this rank's input
+    size_t bytes = 0;         // of the input
+    bool reads = false;       // this rank's input
+    size_t output_bytes = 0;  // of the caller's output
     // In flight: what MemoryTable has of it.
     MemoryUse* output_use = nullptr;
     MemoryUse* input_use = nullptr;

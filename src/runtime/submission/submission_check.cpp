@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/operations/op_traits.h"
 #include "base/text.h"
+#include "collectives/kernels/slice.h"
 #include "runtime/wire/request.h"
 
 namespace hvd::runtime {
@@ -78,8 +79,17 @@ Status check_reduction(int32_t reduce_op, int32_t dtype, const Who& who) {
   return {};
 }
 
-Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, TensorSpec* spec,
-                   Submission* to) {
+// The bytes of this rank's rows of a reducescatter.
+size_t bytes_of_rows(const TensorSpec& spec, const SetMembers& set) {
+  if (spec.shape.empty()) return 0;
+  const auto own =
+      collectives::scattered_rows(static_cast<size_t>(spec.shape[0]),
+                                  static_cast<size_t>(set.size()), static_cast<size_t>(set.index));
+  return own.count * static_cast<size_t>(spec.row()) * dtype_size(spec.dtype);
+}
+
+Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, const SetMembers& set,
+                   TensorSpec* spec, Submission* to) {
   const hvd_tensor& tensor = from.tensors[index];
   const auto who = [&] {
     return from.tensor_count > 1 ? cat(label(from), ", tensor ", index) : label(from);
@@ -107,8 +117,10 @@ Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, Tenso
   }
   spec->dtype = tensor.dtype;
   spec->shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-  to->tensors[index] = {tensor.input, writes_to_caller ? tensor.output : nullptr,
-                        static_cast<size_t>(bytes), reads};
+  const bool takes_output = writes_to_caller || from.op == HVD_REDUCESCATTER;
+  to->tensors[index] = {tensor.input, takes_output ? tensor.output : nullptr,
+                        static_cast<size_t>(bytes), reads,
+                        writes_to_caller ? static_cast<size_t>(bytes) : bytes_of_rows(*spec, set)};
   to->bytes += static_cast<uint64_t>(bytes);
   return {};
 }
@@ -220,7 +232,7 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
   to->is_started.store((from.flags & HVD_AWAITS_START) == 0, std::memory_order_relaxed);
   const bool reads = !traits.has_root || from.root_rank == rank;
   for (uint32_t i = 0; i < count; ++i) {
-    HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, &request.tensors[i], to));
+    HVD_RETURN_IF_ERROR(copy_tensor(from, i, reads, set, &request.tensors[i], to));
   }
   to->program = from.program;
   return copy_splits(from, set.size(), to);
