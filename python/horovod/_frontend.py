@@ -11,6 +11,8 @@
     copy(target, source)              the values
     take(output, like)                an array of its own with what the runtime lends
     splits(numbers)                   received splits, as an array
+    scattered(dense, process_set)     memory for this rank's rows of a reducescatter, or None; a module
+                                      without it takes them from the runtime
     place()                           as _ops.Place, once the rest was called for a submission; a
                                       module without it has its arrays in host memory
 
@@ -106,19 +108,30 @@ def rows(
     with_splits: bool = False,
     **arguments: Any,
 ) -> int:
-    """Submits allgather, alltoall or reducescatter, for which the runtime allocates outputs."""
+    """Submits allgather, alltoall or reducescatter. Outputs whose size is not known before are the runtime's."""
     keep = _dense(arrays, kind, name, tensors, members, arguments)
-    raw = [arrays.describe(dense, None, member) for dense, member in zip(keep, members)]
+    makes_outputs = kind == Kind.REDUCESCATTER and hasattr(arrays, "scattered")
+    own = [arrays.scattered(dense, process_set) if makes_outputs else None for dense in keep]
+    raw = [arrays.describe(dense, output, member) for dense, output, member in zip(keep, own, members)]
 
     def finish(handle: int) -> Any:
         outputs = [_ops.output(handle, index) for index in range(len(raw))]
-        results = tuple(arrays.take(output, like) for output, like in zip(outputs, keep))
+        results = tuple(
+            arrays.take(output, like) if mine is None else mine for output, like, mine in zip(outputs, keep, own)
+        )
         if with_splits:
             return results[0], arrays.splits(outputs[0].received_splits)
         return results if grouped else results[0]
 
     return _ops.submit(
-        kind, name, raw, keep=keep, finish=finish, process_set=id_of(process_set), place=_place_of(arrays), **arguments
+        kind,
+        name,
+        raw,
+        keep=(keep, own),
+        finish=finish,
+        process_set=id_of(process_set),
+        place=_place_of(arrays),
+        **arguments,
     )
 
 

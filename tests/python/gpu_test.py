@@ -445,11 +445,25 @@ class GpuTest(RankCase):
             got = hvd.grouped_allreduce([here(values(self.rank, torch.float32, (1000,))) for _ in range(3)], op=hvd.Sum)
             self.check(got[step % 3], want)
 
-    def synchronizations(self, function):
-        """Returns how often the function waited for a stream."""
+    def calls(self, function):
+        """Returns the lines that the double logs meanwhile."""
         with tempfile.NamedTemporaryFile("r") as log, env(HVD_DOUBLE_LOG=log.name):
             function()
-            return log.read().splitlines().count("synchronize")
+            return log.read().splitlines()
+
+    def synchronizations(self, function):
+        """Returns how often the function waited for a stream."""
+        return self.calls(function).count("synchronize")
+
+    @unittest.skipUnless(DOUBLE, "a GPU does not count")
+    def test_a_reducescatter_writes_to_memory_of_torch(self):
+        for rows in (2 * self.size, 1):
+            tensor = here(values(self.rank, torch.float32, (rows, 3)))
+            results = []
+            calls = self.calls(lambda: results.append(hvd.reducescatter(tensor, op=hvd.Sum)))
+            self.assertEqual((calls.count("malloc"), calls.count("synchronize")), (0, 0))
+            first, last = (2 * self.rank, 2 * self.rank + 2) if rows > 1 else (0, int(self.rank == 0))
+            self.check(results[0], reduced(hvd.Sum, self.size, torch.float32, (rows, 3))[first:last])
 
     @unittest.skipUnless(DOUBLE and not TRIED, "a GPU does not count, and ranks choose different paths")
     def test_a_group_waits_for_no_stream(self):

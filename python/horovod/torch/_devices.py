@@ -16,6 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 
 from horovod import _basics, _native, _ops
+from horovod.process_sets import ProcessSet
 from horovod.torch import _paths, _tensors
 
 
@@ -182,6 +183,13 @@ class OnDevice:
         stream = cuda.stream(self._device)
         event = cuda.event(stream)
         return _ops.Place(self._device, stream.cuda_stream, event.cuda_event, event)
+
+    def scattered(self, dense: torch.Tensor, process_set: ProcessSet) -> Optional[torch.Tensor]:
+        if dense.dim() == 0 or not process_set.included():
+            return None  # which the runtime refuses
+        rows, longer = divmod(dense.shape[0], process_set.size())
+        rows += process_set.rank() < longer
+        return cuda.empty((rows, *dense.shape[1:]), dense.dtype, self._device)
 
     def take(self, output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
         tensor = cuda.empty(_tensors.shape_of(output, like), like.dtype, self._device)
