@@ -52,6 +52,7 @@ static int before_init(void) {
   EXPECT(horovod_rank() == -1 && horovod_local_size() == -1);
   EXPECT(hvd_submit(&barrier, &handle, error, sizeof error) == HVD_FAILED_PRECONDITION);
   EXPECT(strstr(error, "has not been initialized") != NULL);
+  EXPECT(hvd_start(1, error, sizeof error) == HVD_NOT_FOUND);
   EXPECT(hvd_shutdown(error, sizeof error) == HVD_OK);
   EXPECT(hvd_capability("shared-memory", NULL, 0) == 1);
   EXPECT(hvd_capability("no-such-thing", error, sizeof error) == 0 && error[0] != '\0');
@@ -125,6 +126,15 @@ static int operations(void) {
   EXPECT(hvd_get_output(handle, 0, &result, error, sizeof error) == HVD_OK);
   EXPECT(result.ndim == 2 && result.shape[0] == 2 && memcmp(result.data, input, 24) == 0);
   EXPECT(hvd_release(handle, error, sizeof error) == HVD_OK);
+
+  gather.flags = HVD_AWAITS_START;
+  EXPECT(hvd_submit(&gather, &handle, error, sizeof error) == HVD_OK);
+  EXPECT(hvd_wait(handle, 0.01, error, sizeof error) == HVD_IN_PROGRESS);
+  EXPECT(hvd_start(handle, error, sizeof error) == HVD_OK);
+  EXPECT(hvd_wait(handle, 10, error, sizeof error) == HVD_OK);
+  EXPECT(hvd_release(handle, error, sizeof error) == HVD_OK);
+  gather.flags = 4;
+  EXPECT(hvd_submit(&gather, &handle, error, sizeof error) == HVD_INVALID_ARGUMENT);
 
   hvd_submission barrier = make(HVD_BARRIER, NULL, NULL);
   EXPECT(run(&barrier, &handle) == HVD_OK);
