@@ -1,4 +1,5 @@
 // From a handle to its result: poll, wait, output.
+#include "device.h"
 #include "reference.h"
 #include "state.h"
 
@@ -81,7 +82,9 @@ PyObject* list_of_splits(const hvd_output& output) {
 }  // namespace
 
 void release(ModuleState* state, hvd_handle handle, PyObject* entry) {
-  if (state->release(handle, nullptr, 0) == HVD_IN_PROGRESS) Py_XINCREF(entry);
+  const bool is_in_use = state->release(handle, nullptr, 0) == HVD_IN_PROGRESS;
+  if (is_in_use) Py_XINCREF(entry);
+  if (state->devices != nullptr) state->devices->released(handle, is_in_use);
 }
 
 PyObject* poll(PyObject* module, PyObject* number) {

@@ -162,13 +162,12 @@ bool is_negated(PyObject* tensor, const DenseTensor& found) {
   return negated.get() != Py_False;
 }
 
-bool read_tensor(const ModuleState* state, PyObject* tensor, const Framework& framework,
-                 DenseTensor* out) {
-  if (framework.exchange != nullptr) return read_exchanged(tensor, *framework.exchange, out);
+bool read_attributes(const ModuleState* state, PyObject* tensor, const Framework& framework,
+                     PyObject* place, DenseTensor* out) {
   Reference layout(PyObject_GetAttr(tensor, state->name_of_layout));
   if (layout.get() != framework.layout) return false;
-  Reference on_host(PyObject_GetAttr(tensor, state->name_of_is_cpu));
-  if (on_host.get() != Py_True) return false;
+  Reference is_there(PyObject_GetAttr(tensor, place));
+  if (is_there.get() != Py_True) return false;
   Reference dense(PyObject_CallMethodObjArgs(tensor, state->name_of_is_contiguous, nullptr));
   if (dense.get() != Py_True) return false;
   Reference dtype(PyObject_GetAttr(tensor, state->name_of_dtype));
@@ -190,11 +189,19 @@ bool read_tensor(const ModuleState* state, PyObject* tensor, const Framework& fr
 
 }  // namespace
 
+bool read_by_attributes(const ModuleState* state, PyObject* tensor, const Framework& framework,
+                        PyObject* place, DenseTensor* out) {
+  return read_attributes(state, tensor, framework, place, out) && !is_negated(tensor, *out);
+}
+
 bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& framework,
                 DenseTensor* out) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(tensor)) != framework.type) return false;
   if (framework.layout == Py_None) return read_array(state, tensor, out);
-  return read_tensor(state, tensor, framework, out) && !is_negated(tensor, *out);
+  if (framework.exchange == nullptr) {
+    return read_by_attributes(state, tensor, framework, state->name_of_is_cpu, out);
+  }
+  return read_exchanged(tensor, *framework.exchange, out) && !is_negated(tensor, *out);
 }
 
 }  // namespace hvd::python

@@ -25,15 +25,20 @@ struct Framework {
 // Returns false with an exception unless `described` is such a tuple. The references are borrowed.
 bool read_framework(PyObject* described, Framework* out);
 
-// One dense tensor in host memory.
+// One dense tensor.
 struct DenseTensor {
   hvd_tensor view{};  // input and output are the tensor's memory
   int64_t shape[kMaxDimensions];
 };
 
-// Returns whether `tensor` is dense. If not, an exception may be set. The view points into *out.
+// Returns whether `tensor` is dense and in host memory. If not, an exception may be set. The view points into *out.
 bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& framework,
                 DenseTensor* out);
+
+// The same for a tensor whose attribute `place`, such as is_cpu, must be true; by its attributes, whatever its
+// type is.
+bool read_by_attributes(const ModuleState* state, PyObject* tensor, const Framework& framework,
+                        PyObject* place, DenseTensor* out);
 
 // Returns the address of a tensor's data; NULL with an exception when the tensor has none.
 bool read_address(const ModuleState* state, PyObject* tensor, void** out);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "dense.h"
+#include "device.h"
 #include "reference.h"
 
 namespace hvd::python {
@@ -88,7 +89,7 @@ struct FastSubmission {
   char name[kMaxName];
 };
 
-bool read_request(const FastPath& fast_path, PyObject* const* placed, FastSubmission* out) {
+bool read_terms(const FastPath& fast_path, PyObject* const* placed, FastSubmission* out) {
   hvd_submission& submission = out->submission;
   submission.struct_size = sizeof submission;
   submission.op = HVD_ALLREDUCE;
@@ -99,13 +100,28 @@ bool read_request(const FastPath& fast_path, PyObject* const* placed, FastSubmis
       !read_op(placed[kOp], fast_path.default_op, &submission.reduce_op) ||
       !read_factor(placed[kPrescale], &submission.prescale) ||
       !read_factor(placed[kPostscale], &submission.postscale) ||
-      !join_name(fast_path.prefix, placed[kName], out->name) ||
-      !read_dense(fast_path.state, placed[kTensor], fast_path.framework, &out->dense)) {
+      !join_name(fast_path.prefix, placed[kName], out->name)) {
     return false;
   }
   submission.name = out->name;
-  submission.tensor_count = 1;
-  submission.tensors = &out->dense.view;
+  return true;
+}
+
+// Submits the usual call, and sets *handle; to NULL with an exception if it is refused. Returns false, perhaps
+// with an exception, when the function in Python must submit it.
+bool submit_fast(const FastPath& fast_path, PyObject* const* placed, Reference* handle) {
+  ModuleState* const state = fast_path.state;
+  FastSubmission request;
+  if (!read_terms(fast_path, placed, &request)) return false;
+  if (!read_dense(state, placed[kTensor], fast_path.framework, &request.dense)) {
+    PyErr_Clear();
+    return state->devices != nullptr &&
+           state->devices->submit(state, fast_path.framework, placed[kTensor], request.submission,
+                                  handle);
+  }
+  request.submission.tensor_count = 1;
+  request.submission.tensors = &request.dense.view;
+  *handle = Reference(hand_over(state, request.submission, placed[kTensor]));
   return true;
 }
 
@@ -130,14 +146,13 @@ PyObject* call(PyObject* self, PyObject* const* given, Py_ssize_t count, PyObjec
   const auto* fast_path =
       static_cast<FastPath*>(PyCapsule_GetPointer(PyTuple_GetItem(self, 0), kFastPathCapsule));
   PyObject* placed[kArguments] = {};
-  FastSubmission request;
   if (fast_path == nullptr) return nullptr;
+  Reference handle;
   if (!place(fast_path->state, given, count, names, placed) ||
-      !read_request(*fast_path, placed, &request)) {
+      !submit_fast(*fast_path, placed, &handle)) {
     PyErr_Clear();
     return call_function(*fast_path, given, count, names);
   }
-  Reference handle(hand_over(fast_path->state, request.submission, placed[kTensor]));
   if (!handle || !fast_path->waits) return handle.give();
   return finish(fast_path->module, handle.get()).give();
 }

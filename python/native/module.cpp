@@ -2,7 +2,9 @@
 // build serves every Python from 3.8 on; knows no framework.
 #include <cstring>
 #include <initializer_list>
+#include <utility>
 
+#include "device.h"
 #include "state.h"
 
 namespace hvd::python {
@@ -15,10 +17,12 @@ int clear(PyObject* module) {
   for (PyObject** held :
        {&state->fail, &state->pending, &state->abandoned, &state->lost, &state->name_of_dtype,
         &state->name_of_shape, &state->name_of_layout, &state->name_of_is_cpu,
-        &state->name_of_data_ptr, &state->name_of_is_contiguous, &state->name_of_grad,
-        &state->name_of_array_struct, &state->names_of_arguments}) {
+        &state->name_of_is_cuda, &state->name_of_get_device, &state->name_of_data_ptr,
+        &state->name_of_is_contiguous, &state->name_of_grad, &state->name_of_array_struct,
+        &state->names_of_arguments}) {
     Py_CLEAR(*held);
   }
+  delete std::exchange(state->devices, nullptr);
   return 0;
 }
 
@@ -49,6 +53,8 @@ int execute(PyObject* module) {
   state->name_of_shape = PyUnicode_InternFromString("shape");
   state->name_of_layout = PyUnicode_InternFromString("layout");
   state->name_of_is_cpu = PyUnicode_InternFromString("is_cpu");
+  state->name_of_is_cuda = PyUnicode_InternFromString("is_cuda");
+  state->name_of_get_device = PyUnicode_InternFromString("get_device");
   state->name_of_data_ptr = PyUnicode_InternFromString("data_ptr");
   state->name_of_is_contiguous = PyUnicode_InternFromString("is_contiguous");
   state->name_of_grad = PyUnicode_InternFromString("grad");
@@ -64,11 +70,6 @@ int execute(PyObject* module) {
   return 0;
 }
 
-template <typename Function>
-void take(Function* function, unsigned long long address) {
-  *function = reinterpret_cast<Function>(static_cast<uintptr_t>(address));
-}
-
 PyObject* bind(PyObject* module, PyObject* arguments) {
   ModuleState* state = state_of(module);
   unsigned long long submit = 0, poll = 0, wait = 0, get_output = 0, release = 0;
@@ -78,13 +79,13 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
                         &is_provisional, &start, &fail, &state->main_thread)) {
     return nullptr;
   }
-  take(&state->submit, submit);
-  take(&state->poll, poll);
-  take(&state->wait, wait);
-  take(&state->get_output, get_output);
-  take(&state->release, release);
-  take(&state->is_provisional, is_provisional);
-  take(&state->start, start);
+  take_address(&state->submit, submit);
+  take_address(&state->poll, poll);
+  take_address(&state->wait, wait);
+  take_address(&state->get_output, get_output);
+  take_address(&state->release, release);
+  take_address(&state->is_provisional, is_provisional);
+  take_address(&state->start, start);
   Py_INCREF(fail);
   Py_XDECREF(state->fail);
   state->fail = fail;
@@ -109,6 +110,12 @@ PyMethodDef methods[] = {
      "fast_path(name, doc, prefix, function, process_set, (type, dtypes, layout), op, waits)\n\n"
      "An allreduce in place that takes the arguments of `function`, and calls it unless they are a "
      "dense tensor, a name, and no process set but the one given. `op` is the default."},
+    {"use_devices", use_devices, METH_VARARGS,
+     "use_devices(event create, event destroy, event record, stream is capturing, type, current "
+     "stream, runs)\n\n"
+     "Takes tensors of the type that are in device memory into the fast paths. The first four are "
+     "addresses of functions of CUDA; current_stream(ordinal) returns an address; `runs` is a dict "
+     "from (kind, dtype, op, factor) to whether a backend runs it. Later calls have no effect."},
     {"poll", poll, METH_O, "poll(handle): whether the work is complete."},
     {"wait", wait, METH_O,
      "wait(handle): the result, or what the work failed with; ends the claim on it."},

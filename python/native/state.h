@@ -9,6 +9,8 @@
 
 namespace hvd::python {
 
+class Devices;  // device.h
+
 struct ModuleState {
   // Functions of the library that horovod._library has opened; NULL until `bind`.
   decltype(&::hvd_submit) submit;
@@ -26,12 +28,15 @@ struct ModuleState {
   PyObject* abandoned;  // list of pending handles without a Python owner
   PyObject* lost;       // set of handles that were pending at the last shutdown
   unsigned long main_thread;
+  Devices* devices;  // NULL until use_devices
 
   // Names of a tensor's attributes, created once.
   PyObject* name_of_dtype;
   PyObject* name_of_shape;
   PyObject* name_of_layout;
   PyObject* name_of_is_cpu;
+  PyObject* name_of_is_cuda;
+  PyObject* name_of_get_device;
   PyObject* name_of_data_ptr;
   PyObject* name_of_is_contiguous;
   PyObject* name_of_grad;
@@ -43,6 +48,11 @@ constexpr size_t kErrorSize = 4096;
 
 inline ModuleState* state_of(PyObject* module) {
   return static_cast<ModuleState*>(PyModule_GetState(module));
+}
+
+template <typename Function>
+void take_address(Function* function, unsigned long long address) {
+  *function = reinterpret_cast<Function>(static_cast<uintptr_t>(address));
 }
 
 // Raises by ModuleState::fail. Always returns NULL.
@@ -61,6 +71,7 @@ Reference finish(PyObject* module, PyObject* handle);
 // The functions of the module; their arguments are described in module.cpp.
 PyObject* submit(PyObject* module, PyObject* arguments);
 PyObject* start_after(PyObject* module, PyObject* arguments);
+PyObject* use_devices(PyObject* module, PyObject* arguments);
 PyObject* poll(PyObject* module, PyObject* handle);
 PyObject* wait(PyObject* module, PyObject* handle);
 PyObject* synchronize(PyObject* module, PyObject* handle);

@@ -108,6 +108,11 @@ class DoubleTensor(torch.Tensor):
     """A tensor in memory of the test library. A stream copies it. The CPU does all else, after it has waited for
     the stream, as a kernel on that stream would."""
 
+    is_cuda = True
+
+    def get_device(self):
+        return LOCAL_RANK
+
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         name, kwargs = function.__name__, kwargs or {}
@@ -143,7 +148,6 @@ class DoubleCuda:
         # Memory that several streams have used goes back in the order of this one.
         self.returning = Stream(self.library)
         self.events = self.waits = self.pins = 0
-        self.captures = False
 
     def holds(self, tensor):
         return isinstance(tensor, torch.Tensor)
@@ -169,13 +173,20 @@ class DoubleCuda:
         self.waits += 1
         stream.wait(Event(self.library, other))
 
+    def fast_path(self):
+        functions = [getattr(self.library, f"cuda{name}") for name in _devices.EVENT_FUNCTIONS]
+        addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+        return (*addresses, DoubleTensor, lambda device: self.current.cuda_stream)
+
     def launcher(self):
         if "cudaLaunchHostFunc" in os.environ.get("HVD_DOUBLE_IGNORES", ""):
             return 0
         return ctypes.cast(self.library.cudaLaunchHostFunc, ctypes.c_void_p).value
 
     def is_capturing(self):
-        return self.captures
+        status = ctypes.c_int()
+        assert self.library.cudaStreamIsCapturing(ctypes.c_void_p(self.current.cuda_stream), ctypes.byref(status)) == 0
+        return status.value != 0
 
     def event(self, stream):
         self.events += 1
@@ -365,18 +376,27 @@ class GpuTest(RankCase):
     @contextlib.contextmanager
     def capture(self):
         if DOUBLE:
-            _devices.cuda.captures = True
+            stream, graph = _devices.cuda.current, ctypes.c_void_p()
+            handle = ctypes.c_void_p(stream.cuda_stream)
+            assert stream.library.cudaStreamBeginCapture(handle, 0) == 0
             yield
-            _devices.cuda.captures = False
+            assert stream.library.cudaStreamEndCapture(handle, ctypes.byref(graph)) == 0
         else:
             with torch.cuda.graph(torch.cuda.CUDAGraph()):
                 yield
 
     def test_a_collective_in_a_graph_is_refused(self):
         tensor = here(torch.ones(3))
-        hvd.allreduce(tensor, op=hvd.Sum, name="first")  # NCCL has started
+        for _ in range(2):  # NCCL has started, and the fast path
+            hvd.allreduce_(tensor.clone(), op=hvd.Sum, name="first")
         with self.capture():
-            for collective in (in_place, hvd.allreduce, hvd.allgather, lambda one: hvd.broadcast_(one, 0)):
+            for collective in (
+                in_place,
+                hvd.allreduce,
+                hvd.allgather,
+                lambda one: hvd.broadcast_(one, 0),
+                lambda one: hvd.allreduce_(one, op=hvd.Sum, name="named"),
+            ):
                 with self.assertRaisesRegex(ValueError, "the current stream captures a CUDA graph"):
                     collective(tensor)
         self.check(hvd.allreduce(tensor, op=hvd.Sum), torch.full((3,), float(self.size)))
@@ -454,6 +474,38 @@ class GpuTest(RankCase):
     def synchronizations(self, function):
         """Returns how often the function waited for a stream."""
         return self.calls(function).count("synchronize")
+
+    @unittest.skipUnless(DOUBLE and not STAGED, "for tensors that NCCL takes")
+    def test_the_fast_path(self):
+        def step(number):
+            tensors = [here(values(self.rank, torch.float32, (20 + index,))) for index in range(30)]
+            with self.stopped():  # so that none is complete
+                handles = [
+                    hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"fast{index}")
+                    for index, tensor in enumerate(tensors)
+                ]
+                with self.assertRaisesRegex(ValueError, "'allreduce.fast0' has the same name as another"):
+                    hvd.allreduce_async_(tensors[0], op=hvd.Sum, name="fast0")
+            for index, handle in enumerate(handles):
+                self.assertIs(hvd.synchronize(handle), tensors[index])
+                self.check(tensors[index], reduced(hvd.Sum, self.size, torch.float32, (20 + index,)))
+
+        hvd.allreduce_(here(torch.ones(3)), op=hvd.Sum, name="first")
+        before = _devices.cuda.events
+        calls = self.calls(lambda: list(map(step, range(4))))
+        # The module keeps its events: at most one for each tensor in flight, and for the one that is refused.
+        self.assertLessEqual(calls.count("event"), 31)
+        self.assertEqual(_devices.cuda.events, before)
+        # Python submits other layouts, and tensors that NCCL cannot reduce.
+        turned = here(values(self.rank, torch.float32, (4, 6))).t()
+        hvd.allreduce_(turned, op=hvd.Sum, name="turned")
+        self.check(turned, reduced(hvd.Sum, self.size, torch.float32, (4, 6)).t())
+        short = here(values(self.rank, torch.int16, (5,)))
+        hvd.allreduce_(short, op=hvd.Sum, name="short")
+        self.check(short, reduced(hvd.Sum, self.size, torch.int16, (5,)))
+        halved = here(torch.ones(3))
+        hvd.allreduce_(halved, op=hvd.Sum, prescale_factor=0.5, name="halved")
+        self.check(halved, torch.full((3,), self.size / 2))
 
     @unittest.skipUnless(DOUBLE, "a GPU does not count")
     def test_a_reducescatter_writes_to_memory_of_torch(self):

@@ -54,7 +54,12 @@ class Cuda:
 
     def launcher(self) -> int:
         """Returns the address of cudaLaunchHostFunc, or of HIP's; 0 if it is not found."""
-        return _launcher("hip" if torch.version.hip else "cuda")
+        return _address("LaunchHostFunc")
+
+    def fast_path(self) -> Optional[Tuple[Any, ...]]:
+        """Returns the arguments of _native.use_devices but the last, or None if one is not there."""
+        found = (*map(_address, EVENT_FUNCTIONS), torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None))
+        return found if all(found) else None
 
     def pinned(self, like: torch.Tensor) -> torch.Tensor:
         """Returns a contiguous tensor in pinned host memory, for asynchronous copies."""
@@ -73,10 +78,14 @@ class _Bytes:
         self.__cuda_array_interface__ = {"version": 3, "shape": (size,), "typestr": "|u1", "data": (address, False)}
 
 
+# In the order in which _native.use_devices takes their addresses.
+EVENT_FUNCTIONS = ("EventCreateWithFlags", "EventDestroy", "EventRecord", "StreamIsCapturing")
+
+
 @functools.lru_cache(maxsize=None)
-def _launcher(prefix: str) -> int:
-    """Finds the function in the runtime that torch has loaded."""
-    found = None
+def _address(name: str) -> int:
+    """Returns the address of a function of the runtime that torch has loaded, CUDA's or HIP; 0 if it lacks it."""
+    prefix, found = "hip" if torch.version.hip else "cuda", None
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             paths = {line.split(None, 5)[-1].rstrip("\n") for line in maps if ".so" in line}
@@ -85,7 +94,7 @@ def _launcher(prefix: str) -> int:
     names = {"cuda": "libcudart", "hip": "libamdhip64"}
     for path in [None, *sorted(path for path in paths if names[prefix] in path)]:
         with contextlib.suppress(OSError):  # a file that was deleted
-            found = found or getattr(ctypes.CDLL(path), f"{prefix}LaunchHostFunc", None)
+            found = found or getattr(ctypes.CDLL(path), prefix + name, None)
     return (ctypes.cast(found, ctypes.c_void_p).value or 0) if found else 0
 
 
@@ -162,6 +171,14 @@ def arrays_for(
         if outcome is None or trial.device != device:
             return Meanwhile(device, trial.device)
     return OnDevice(device)
+
+
+@functools.lru_cache(maxsize=None)
+def use_fast_path() -> None:
+    """Lets the native module submit tensors in GPU memory which the backend reads and writes there."""
+    found = cuda.fast_path()
+    if found is not None:
+        _native.use_devices(*found, _runs)
 
 
 class OnDevice:

@@ -33,6 +33,8 @@ def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: 
     if away is None:
         return _frontend.elementwise(_tensors, kind, name, tensors, in_place, *more, **arguments)
     arrays = _devices.arrays_for(away, tensors, kind, arguments, arguments["process_set"])
+    if not arrays.is_staged:
+        _devices.use_fast_path()
     return _frontend.elementwise(arrays, kind, name, tensors, in_place, *more, **arguments)
 
 

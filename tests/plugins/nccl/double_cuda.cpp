@@ -267,6 +267,7 @@ int cudaThreadExchangeStreamCaptureMode(int* mode) {
 }
 int cudaEventCreateWithFlags(void** event, unsigned) {
   if (const int error = begin_on_device("cudaEventCreateWithFlags"); error != 0) return error;
+  log("event");
   *event = new Event;
   return 0;
 }
