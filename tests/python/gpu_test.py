@@ -587,13 +587,14 @@ class GpuTest(RankCase):
             self.check(params[3].grad, reduced(hvd.Average, self.size, torch.float32, (2, 2)))
 
     @contextlib.contextmanager
-    def stopped(self):
-        """The caller's stream stops until the end of the context."""
-        going, stream = threading.Event(), _devices.cuda.current
+    def stopped(self, stream=None):
+        """A stream, the caller's if none is given, stops until the end of the context, or until the event that it
+        returns is set."""
+        going, stream = threading.Event(), stream or _devices.cuda.current
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda unused: going.wait(60))
         assert stream.library.cudaLaunchHostFunc(ctypes.c_void_p(stream.cuda_stream), function, None) == 0
         try:
-            yield
+            yield going
         finally:
             going.set()
             stream.synchronize()
@@ -605,6 +606,14 @@ class GpuTest(RankCase):
             self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
             self.assertFalse(hvd.poll(handle))
         self.check(hvd.synchronize(handle), reduced(hvd.Sum, self.size, torch.float32, (9,)))
+
+    @unittest.skipUnless(STAGED, "NCCL writes to the tensors themselves")
+    def test_the_stream_of_the_caller_waits_for_results(self):
+        tensor = here(values(self.rank, torch.float32, (9,)))
+        with self.stopped(_devices._streams_of(LOCAL_RANK).back) as going:
+            self.assertEqual(self.synchronizations(lambda: hvd.allreduce_(tensor, op=hvd.Sum)), 0)
+            threading.Timer(0.05, going.set).start()
+            self.check(tensor, reduced(hvd.Sum, self.size, torch.float32, (9,)))
 
     @unittest.skipUnless(STAGED, "NCCL reports it otherwise")
     def test_a_wait_ends_when_the_device_fails(self):
