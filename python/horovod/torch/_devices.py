@@ -173,12 +173,25 @@ def arrays_for(
     return OnDevice(device)
 
 
+_fast: Dict[Tuple[Any, ...], bool] = {}  # keys as those of _runs, of what the native module may submit
+_ops.also_forget(lambda process_set: _fast.clear())
+
+
 @functools.lru_cache(maxsize=None)
-def use_fast_path() -> None:
-    """Lets the native module submit tensors in GPU memory which the backend reads and writes there."""
+def _begin_fast_path() -> None:
     found = cuda.fast_path()
     if found is not None:
-        _native.use_devices(*found, _runs)
+        _native.use_devices(*found, _fast)
+
+
+def use_fast_path(kind: int, tensors: Sequence[torch.Tensor], arguments: Dict[str, Any]) -> None:
+    """Lets the native module submit such tensors of all ranks, which the backend reads and writes in GPU memory."""
+    if arguments.get("process_set", 0) == 0:
+        _begin_fast_path()
+        has_factors = any(arguments.get(name, 1.0) not in (0, 1) for name in ("prescale", "postscale"))
+        for tensor in tensors:
+            key = (kind, tensor.dtype, arguments.get("reduce_op", _ops.Sum), 0.5 if has_factors else 1.0)
+            _fast[key] = True
 
 
 class OnDevice:
