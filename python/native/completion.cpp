@@ -216,6 +216,7 @@ PyObject* release_all(PyObject* module, PyObject*) {
     if (is_abandoned == 0 && PySet_Add(state->lost, number) != 0) return nullptr;
   }
   PyDict_Clear(state->pending);
+  if (state->devices != nullptr) state->devices->forget();
   PyList_SetSlice(state->abandoned, 0, PyList_Size(state->abandoned), nullptr);
   Py_RETURN_NONE;
 }

@@ -34,18 +34,28 @@ class Devices {
               hvd_submission submission, Reference* handle);
   // The work of the handle is over. `is_in_use`: a library may still use its event.
   void released(hvd_handle handle, bool is_in_use);
+  // The job has ended: another one may have another backend.
+  void forget() { known_.clear(); }
 
  private:
+  struct Terms {
+    int32_t dtype, reduce_op;
+    bool has_factors;
+    bool operator==(const Terms&) const = default;
+  };
+
   bool read(const ModuleState* state, const Framework& framework, PyObject* tensor,
             DenseTensor* out);
-  bool runs(const ModuleState* state, PyObject* tensor, const hvd_submission& submission);
+  bool runs(const ModuleState* state, PyObject* tensor, const hvd_submission& submission,
+            int32_t dtype);
   bool find_stream(const ModuleState* state, PyObject* tensor, hvd_submission* submission);
   void* record(void* stream);
 
   const Calls calls_;
   const Reference type_;            // of tensors, exactly
   const Reference current_stream_;  // (ordinal) -> the address of its stream
-  const Reference runs_;      // a dict: whether the job's backend runs (kind, dtype, op, factor)
+  const Reference runs_;      // a dict with keys (kind, dtype, op, factor): what the backend takes
+  std::vector<Terms> known_;  // of runs_
   int32_t device_ = HVD_CPU;  // of all events
   std::vector<void*> free_;
   std::unordered_map<hvd_handle, void*> used_;

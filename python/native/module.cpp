@@ -115,7 +115,8 @@ PyMethodDef methods[] = {
      "stream, runs)\n\n"
      "Takes tensors of the type that are in device memory into the fast paths. The first four are "
      "addresses of functions of CUDA; current_stream(ordinal) returns an address; `runs` is a dict "
-     "from (kind, dtype, op, factor) to whether a backend runs it. Later calls have no effect."},
+     "with a key (kind, dtype, op, factor) for what the backend takes, of the value True. Later "
+     "calls have no effect."},
     {"poll", poll, METH_O, "poll(handle): whether the work is complete."},
     {"wait", wait, METH_O,
      "wait(handle): the result, or what the work failed with; ends the claim on it."},
