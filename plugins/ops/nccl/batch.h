@@ -4,6 +4,7 @@
 // the communicator that has this rank alone. NcclThread calls it.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "horovod/plugin_op.h"
@@ -14,6 +15,12 @@ namespace hvd::ops::nccl {
 
 // Whether NCCL has the operations for the batch, in a set of `size` ranks.
 bool can_run(const hvd_batch& batch, int32_t size, bool has_factors);
+
+// Whether the batch is a trial. Runtimes of earlier releases have none.
+inline bool is_trial(const hvd_batch& batch) {
+  return batch.struct_size >= offsetof(hvd_batch, is_trial) + sizeof batch.is_trial &&
+         batch.is_trial != 0;
+}
 
 // Whether the batch has factors after its sum: enqueue then needs Channel::kAlone.
 bool multiplies_after(const hvd_batch& batch, int32_t size);

@@ -44,7 +44,7 @@ Result<bool> NcclCommunicator::is_ready() {
 }
 
 Result<std::shared_ptr<RunningBatch>> NcclCommunicator::start(const hvd_batch& batch) {
-  if (!shared_.lacks.empty() && batch.is_trial == 0) {
+  if (!shared_.lacks.empty() && !is_trial(batch)) {
     return failed_precondition(cat("a tensor of GPUs needs rank ", shared_.config.rank, ", and ",
                                    shared_.lacks,
                                    "; leave that rank out of the tensor's process set"));

@@ -65,7 +65,7 @@ class StreamEnd {
 
 Result<bool> NcclBatch::test() {
   if (!is_reached_.load(std::memory_order_acquire)) return false;
-  if (batch_.is_trial != 0) return true;
+  if (is_trial(batch_)) return true;
   HVD_RETURN_IF_ERROR(thread_->placed(set_->channel->check()));
   return true;
 }
@@ -76,7 +76,7 @@ void NcclBatch::reach() {
 }
 
 void NcclBatch::finish() {
-  if (batch_.is_trial == 0) return;
+  if (!is_trial(batch_)) return;
   const hvd_batch_tensor& tensor = batch_.tensors[0];
   const auto size = static_cast<size_t>(tensor.count);
   std::string text = outcome_.message();
@@ -363,7 +363,7 @@ Status NcclThread::add_alone(Channel& channel) {
 }
 
 Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
-  if (what.is_trial != 0) {
+  if (is_trial(what)) {
     batch.outcome_ = try_set(batch.set_);
     batch.is_reached_.store(true, std::memory_order_release);
     return {};
