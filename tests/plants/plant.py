@@ -53,6 +53,21 @@ PLANTS = {
         "  sleeping_.store(true);\n"
         "  if (!seen) return true;\n",
     ),
+    # A batch of NCCL is over before its kernels are: the host reads results too early.
+    "nccl_early_end": (
+        '  HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));\n',
+        "",
+    ),
+    # The input of a rank that has joined is free before its kernel is over.
+    "nccl_early_free": (
+        "  lent_.push_back(inputs_[tensor]);\n",
+        "  api_.free_async(inputs_[tensor], channel_.stream());\n",
+    ),
+    # A thread of the driver asks a communicator for errors while the plugin's thread is inside of it.
+    "nccl_two_threads": (
+        "  is_reached_.store(true, std::memory_order_release);\n",
+        "  is_reached_.store(true, std::memory_order_release);\n  static_cast<void>(set_->channel->check());\n",
+    ),
 }
 
 
