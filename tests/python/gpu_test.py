@@ -507,7 +507,7 @@ class GpuTest(RankCase):
         hvd.allreduce_(halved, op=hvd.Sum, prescale_factor=0.5, name="halved")
         self.check(halved, torch.full((3,), self.size / 2))
 
-    @unittest.skipUnless(DOUBLE, "a GPU does not count")
+    @unittest.skipUnless(DOUBLE and not TRIED, "a GPU does not count, and ranks choose different paths")
     def test_a_reducescatter_writes_to_memory_of_torch(self):
         for rows in (2 * self.size, 1):
             tensor = here(values(self.rank, torch.float32, (rows, 3)))
@@ -559,7 +559,7 @@ class GpuTest(RankCase):
                 self.check(grad, host.cpu().as_subclass(torch.Tensor))
             for param, shape in zip(params, shapes):
                 param.grad = here(values(self.rank, dtype, shape))
-            if DOUBLE:
+            if DOUBLE and not TRIED and self.size > 1:
                 before = (_devices.cuda.events, _devices.cuda.waits)
                 self.assertEqual(self.synchronizations(optimizer.synchronize), 0)
                 after = (_devices.cuda.events, _devices.cuda.waits)
@@ -579,10 +579,10 @@ class GpuTest(RankCase):
             # One rank has no gradient: zeros take its place.
             for param, shape in zip(params, shapes):
                 param.grad = here(values(self.rank, torch.float32, shape))
-            if self.rank == 0:
+            if self.rank == 0 and self.size > 1:
                 params[2].grad = None
             optimizer.synchronize()
-            rest = sum(values(r, torch.float32, (7,)) for r in range(1, self.size)) / self.size
+            rest = sum(values(r, torch.float32, (7,)) for r in range(self.size) if r > 0 or self.size == 1) / self.size
             self.check(params[2].grad, rest)
             self.check(params[3].grad, reduced(hvd.Average, self.size, torch.float32, (2, 2)))
 
