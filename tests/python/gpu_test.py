@@ -633,13 +633,15 @@ class GpuTest(RankCase):
         if self.rank == 1:
             hvd.barrier()
         else:
-            with self.stopped():
+            with self.stopped(_devices._streams_of(LOCAL_RANK).out) as going:
                 handle = hvd.allreduce_async_(here(torch.ones(1000)), name="left")
                 hvd.barrier()
                 with self.assertRaisesRegex(HorovodInternalError, "rank 1 has"):
                     hvd.synchronize(handle)
                 del handle
                 gc.collect()
+                threading.Timer(0.05, going.set).start()
+                _devices.cuda.current.synchronize()  # to which the memory goes back
         hvd.shutdown()
         hvd.init()
 
