@@ -133,7 +133,7 @@ static int operations(void) {
   EXPECT(hvd_start(handle, error, sizeof error) == HVD_OK);
   EXPECT(hvd_wait(handle, 10, error, sizeof error) == HVD_OK);
   EXPECT(hvd_release(handle, error, sizeof error) == HVD_OK);
-  gather.flags = 4;
+  gather.flags = 64;
   EXPECT(hvd_submit(&gather, &handle, error, sizeof error) == HVD_INVALID_ARGUMENT);
 
   hvd_submission barrier = make(HVD_BARRIER, NULL, NULL);
