@@ -302,7 +302,7 @@ class ElasticTest(elastic_case.ElasticCase):
         lost = elastic.ObjectState()
         lost._lost = "planted."
         self.assertEqual(choose((5, True), (4, True), state=lost), (1, 4))
-        with self.assertRaisesRegex(RuntimeError, "the state of the training. planted."):
+        with self.assertRaisesRegex(RuntimeError, "has the training state. planted."):
             choose((5, True), (-1, False), state=lost)
 
         class Own(elastic.ObjectState):

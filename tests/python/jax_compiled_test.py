@@ -173,7 +173,7 @@ class CompiledTest(rank_base.RankBase):
             state.commit()
         state.restore()
         self.assertIn("attribute weights were donated", state._lost)
-        with self.assertRaisesRegex(RuntimeError, "the state of the training. arrays of the attribute weights were"):
+        with self.assertRaisesRegex(RuntimeError, "has the training state. arrays of the attribute weights were"):
             elastic._choose_source(state, True)
 
         runs = []
