@@ -630,6 +630,8 @@ class GpuTest(RankCase):
 
     @unittest.skipUnless(STAGED, "for NCCL, nccl_test has it")
     def test_memory_stays_until_the_copies_of_failed_work_are_complete(self):
+        if self.size == 1:
+            self.skipTest("no other rank fails the work")
         if self.rank == 1:
             hvd.barrier()
         else:
