@@ -16,6 +16,7 @@ Submission* HandleTable::claim(hvd_handle* handle) {
   submission->claimed = true;
   submission->finished = false;
   submission->users = 0;
+  submission->is_trial = false;
   submission->is_started.store(true, std::memory_order_relaxed);
   submission->done.store(false, std::memory_order_relaxed);
   *handle = (static_cast<uint64_t>(submission->incarnation) << 32) | (submission->index + 1);
