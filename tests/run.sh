@@ -176,7 +176,7 @@ environments() {
   # The schemas of Kubernetes, and the models of JobSet.
   environment kubernetes kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0
   # The newest, which users get, make the site of the pages.
-  environment sphinx sphinx myst-parser furo sphinx-copybutton
+  environment sphinx sphinx myst-parser furo && addition sphinx copybutton sphinx-copybutton
   # pip builds the wheel with this.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
