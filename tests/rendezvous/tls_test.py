@@ -191,8 +191,8 @@ class TlsTest(unittest.TestCase):
                 client = clients.enter_context(socket.create_connection(("127.0.0.1", self.port), 20))
                 client.sendall(b"\x16")  # the first byte of a handshake
             workers = [self.worker("localhost", self.ca) for _ in range(2)]
-            for worker in workers:
-                self.outcome(worker, 0)
+            said = [worker.communicate(timeout=60)[0] for worker in workers]
+            self.assertEqual([worker.returncode for worker in workers], [0, 0], said)
             held = len(os.listdir(f"/proc/{self.server.pid}/fd"))
             self.assertLess(held, 1024 + 50)
 
