@@ -111,6 +111,7 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   job.host_name = plan_.hosts[static_cast<size_t>(host)].name;
   job.command = options_.command;
   job.python = find_environment_python(executable_folder());
+  job.package_folder = find_python_package(executable_folder());
   job.working_directory = code_ ? code_->working_directory : directory_;
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;

@@ -56,6 +56,8 @@ struct HostJob {
   std::vector<std::string> command;
   // The Python of the environment that horovodrun is installed in, for a script without an active environment.
   std::string python;
+  // The folder of the launcher's own package horovod, for an interpreter without one; empty: none.
+  std::string package_folder;
   std::string working_directory;
   // Variables of all ranks of the host. They are laid over the environment that the agent was
   // started with: a host keeps its own HOME, PATH and the like unless they are named here.
@@ -75,10 +77,10 @@ struct HostJob {
   int end_signal = 15;  // SIGTERM or SIGINT: tells the ranks of a job that ends
   static auto fields(auto& job) {
     return std::tie(job.job, job.generation, job.host, job.hosts, job.host_name, job.command,
-                    job.python, job.working_directory, job.environment, job.ranks, job.remote_init,
-                    job.is_compared, job.is_staged, job.staged_path, job.lease_seconds,
-                    job.kill_grace_seconds, job.leave_grace_seconds, job.insecure_compat,
-                    job.end_signal);
+                    job.python, job.package_folder, job.working_directory, job.environment,
+                    job.ranks, job.remote_init, job.is_compared, job.is_staged, job.staged_path,
+                    job.lease_seconds, job.kill_grace_seconds, job.leave_grace_seconds,
+                    job.insecure_compat, job.end_signal);
   }
 };
 

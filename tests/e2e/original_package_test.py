@@ -30,8 +30,8 @@ def test_an_original_that_shadows_ours_is_refused_with_its_folder():
     one_sentence(
         job,
         rf"{PYTHON} finds the original Horovod first, in {original}, which cannot join this "
-        "job: uninstall it there, or put the folder of this horovodrun's package before it on "
-        "PYTHONPATH, or give --insecure-compat for ranks of the original",
+        rf"job: uninstall it there \({PYTHON} -m pip uninstall horovod\), or put the folder of this "
+        "horovodrun's package before it on PYTHONPATH, or give --insecure-compat for ranks of the original",
     )
 
 

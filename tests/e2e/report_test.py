@@ -142,12 +142,23 @@ def test_the_tracebacks_that_another_rank_has_caused_are_one_line():
     )
 
 
-def test_a_package_that_the_ranks_python_lacks_is_named_with_what_to_set():
+def test_a_python_without_the_package_gets_that_of_the_launcher():
+    code = "import horovod, os; print('imports', horovod.__file__, 'by', os.environ['PYTHONPATH'])"
+    for more, path in (("", f"{BUILD}/python"), ("/tmp/more", f"/tmp/more:{BUILD}/python")):
+        job = Job("-np", 2, "python3", "-c", code, environment=clean_environment(PYTHONPATH=more))
+        job.ends_with(0)
+        expect(job.out.count(f"imports {BUILD}/python/horovod/__init__.py by {path}\n") == 2, job.describe())
+
+
+def test_a_package_that_the_ranks_python_cannot_have_is_named_with_what_to_set():
     for flags in (("-np", 2), ("-np", 1), ("-np", 2, "--log-format", "json")):
-        job = Job(*flags, "python3", "-c", "import horovod.torch", environment=clean_environment(PYTHONPATH=""))
+        # The launcher does not know which Python a shell starts.
+        job = Job(
+            *flags, "sh", "-c", "exec python3 -c 'import horovod.torch'", environment=clean_environment(PYTHONPATH="")
+        )
         job.ends_with(1)
         expect(
-            f"; /usr/bin/python3 has no module 'horovod', which this horovodrun has in "
+            f"its Python has no module 'horovod', which this horovodrun has in "
             f"{BUILD}/python: set PYTHONPATH={BUILD}/python" in job.err,
             job.describe(),
         )

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/agent/preflight/original_package.h"
+#include "launcher/agent/preflight/imported_package.h"
 #include "launcher/program/command_file.h"
 
 namespace hvd::launcher {
@@ -75,6 +75,7 @@ void HostPreparation::begin(const HostJob& job, const Environment& environment,
   job_ = job;
   done_ = std::move(done);
   outcome_.environment = overlay(environment, job.environment);
+  may_lack_package_ = false;
   const Status status = check_working_directory(job_.working_directory);
   if (!status.ok()) return finish(status);
   if (job_.remote_init.empty()) return find();
@@ -119,8 +120,13 @@ void HostPreparation::find() {
   const std::string interpreter = python_of(found->path, job_.working_directory, path);
   if (interpreter.empty()) return finish();
   outcome_.versions.emplace_back(kInterpreter, interpreter);
-  if (const Status status = check_package(interpreter); !status.ok()) return finish(status);
-  if (!job_.is_compared) return finish();
+  if (const Status status = find_package(interpreter); !status.ok()) return finish(status);
+  if (!job_.is_compared && !may_lack_package_) return finish();
+  ask_versions();
+}
+
+void HostPreparation::ask_versions() {
+  const std::string interpreter(value_of(outcome_.versions, kInterpreter));
   RankCommand python;
   python.path = interpreter;
   python.arguments = {interpreter, "-c", kVersionScript};
@@ -129,22 +135,39 @@ void HostPreparation::find() {
   run(std::move(python), &HostPreparation::on_versions);
 }
 
-Status HostPreparation::check_package(const std::string& interpreter) const {
-  if (job_.insecure_compat) return {};
+Status HostPreparation::find_package(const std::string& interpreter) {
+  using enum ImportedPackage::Kind;
   std::vector<std::string> arguments = job_.command;
   if (is_python(outcome_.program)) {
     arguments.erase(arguments.begin());
   } else {
     arguments[0] = outcome_.program;
   }
-  const std::string folder =
-      find_original_package(interpreter, arguments, job_.working_directory, outcome_.environment);
-  if (folder.empty()) return {};
-  return failed_precondition(cat(
-      "the program imports horovod, and ", printable(interpreter),
-      " finds the original Horovod first, in ", printable(folder),
-      ", which cannot join this job: uninstall it there, or put the folder of this horovodrun's "
-      "package before it on PYTHONPATH, or give --insecure-compat for ranks of the original"));
+  const ImportedPackage package =
+      find_imported_package(interpreter, arguments, job_.working_directory, outcome_.environment);
+  if (package.kind == kOriginal && !job_.insecure_compat) {
+    return failed_precondition(
+        cat("the program imports horovod, and ", printable(interpreter),
+            " finds the original Horovod first, in ", printable(package.folder),
+            ", which cannot join this job: uninstall it there (",
+            how_to_uninstall_original(interpreter, package.folder),
+            "), or put the folder of this horovodrun's package before it on PYTHONPATH, or give "
+            "--insecure-compat for ranks of the original"));
+  }
+  const bool may_lack = package.kind == kNone || package.kind == kUnknown;
+  if (!may_lack || !has_horovod_alone(job_.package_folder)) return {};
+  if (package.kind == kNone)
+    add_package();
+  else
+    may_lack_package_ = true;
+  return {};
+}
+
+void HostPreparation::add_package() {
+  may_lack_package_ = false;
+  const std::string more(value_of(outcome_.environment, "PYTHONPATH"));
+  const std::string path = more.empty() ? job_.package_folder : cat(more, ":", job_.package_folder);
+  outcome_.environment = overlay(std::move(outcome_.environment), {{"PYTHONPATH", path}});
 }
 
 void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
@@ -154,7 +177,15 @@ void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
       outcome_.versions.emplace_back(trim(name), printable(line.substr(name.size()), 40));
     }
   }
-  if (outcome_.versions.size() == 1) {
+  const bool runs = outcome_.versions.size() > 1;
+  const bool lacks_package =
+      may_lack_package_ && runs && value_of(outcome_.versions, "horovod").empty();
+  if (lacks_package || !job_.is_compared) outcome_.versions.resize(1);
+  if (lacks_package) {
+    add_package();
+    return job_.is_compared ? ask_versions() : finish();
+  }
+  if (!runs && job_.is_compared) {
     return finish(failed_precondition(
         cat("'", job_.command[0], "' does not run: ", on_one_line(outcome.errors))));
   }

@@ -38,8 +38,11 @@ class HostPreparation {
   void run_init();
   void on_init(const HelperCommandOutcome& outcome);
   void find();
-  // Refuses a program that would import the original Horovod, unless the ranks may be its workers.
-  Status check_package(const std::string& interpreter) const;
+  // Refuses a program that would import the original Horovod, unless the ranks may be its workers. Puts the package of
+  // the launcher on the import path of an interpreter without one, or sets may_lack_package_.
+  Status find_package(const std::string& interpreter);
+  void add_package();
+  void ask_versions();
   void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));
   void on_versions(const HelperCommandOutcome& outcome);
   void finish(Status status = {});
@@ -49,6 +52,7 @@ class HostPreparation {
   std::function<void(HostPreparationOutcome)> done_;
   std::unique_ptr<HelperCommand> helper_, finished_;
   HostPreparationOutcome outcome_;
+  bool may_lack_package_ = false;  // the interpreter must be asked whether it has horovod
 };
 
 }  // namespace hvd::launcher

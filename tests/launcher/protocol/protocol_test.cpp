@@ -20,6 +20,7 @@ HostJob job() {
   job.host = 2;
   job.host_name = "a";
   job.command = {"python3", "train.py", ""};
+  job.package_folder = "/srv/horovodrun/site";
   job.working_directory = "/srv";
   job.environment = {{"PATH", "/bin"}, {"EMPTY", ""}};
   job.ranks = {{4, {{"HOROVOD_RANK", "4"}}}, {5, {}}};
@@ -58,6 +59,7 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.host == 2);
   CHECK(read.job.host_name == "a");
   CHECK(read.job.command == expected.command);
+  CHECK(read.job.package_folder == "/srv/horovodrun/site");
   CHECK(read.job.working_directory == "/srv");
   CHECK(read.job.environment == expected.environment);
   REQUIRE(read.job.ranks.size() == 2);

@@ -28,6 +28,7 @@ std::vector<Message> messages() {
   job.host_name = "a";
   job.command = {"python3", "train.py", ""};
   job.python = "/usr/bin/python3";
+  job.package_folder = "/srv/horovodrun/site";
   job.working_directory = "/srv";
   job.environment = {{"PATH", "/bin"}, {"EMPTY", ""}};
   job.ranks = {{4, {{"HOROVOD_RANK", "4"}}, true}, {5, {}}};
@@ -92,7 +93,7 @@ std::vector<Message> messages() {
 
 // The beginning of the SHA-256 of each message, by its kind.
 const std::map<int, std::string> kDigests = {
-    {1, "4ff37287392105c2"},  {2, "c7a7c3a631f1d667"},  {3, "1fb706632d3256d1"},
+    {1, "4ff37287392105c2"},  {2, "b15217e74b01551c"},  {3, "1fb706632d3256d1"},
     {4, "d574531ed89550aa"},  {5, "b4ebbd0dad864b71"},  {6, "65f44d3b1a80b941"},
     {7, "a691e329bfba59ee"},  {8, "7f1f5c6a2922e2e9"},  {9, "aa41fce31cf6ce40"},
     {10, "000d02a6e4b1c133"}, {11, "ea85ec2cc440b54e"}, {12, "bf60e4349cace6bc"},

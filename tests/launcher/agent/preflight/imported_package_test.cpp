@@ -1,4 +1,4 @@
-#include "launcher/agent/preflight/original_package.h"
+#include "launcher/agent/preflight/imported_package.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -37,10 +37,17 @@ class Tree {
           is_original ? "class HorovodBasics(object):\n"
                       : "from horovod._basics_object import HorovodBasics\n");
   }
+  ImportedPackage look(const std::vector<std::string>& arguments = {"train.py"},
+                       const Environment& environment = {},
+                       const std::string& interpreter = "usr/bin/python3") const {
+    return find_imported_package(path(interpreter), arguments, root_.string(), environment);
+  }
+  // The folder of the original that is refused, or empty.
   std::string find(const std::vector<std::string>& arguments = {"train.py"},
                    const Environment& environment = {},
                    const std::string& interpreter = "usr/bin/python3") const {
-    return find_original_package(path(interpreter), arguments, root_.string(), environment);
+    const ImportedPackage package = look(arguments, environment, interpreter);
+    return package.kind == ImportedPackage::Kind::kOriginal ? package.folder : "";
   }
 
  private:
@@ -124,4 +131,54 @@ TEST_CASE("a module is read where it lies, and options are understood") {
     CHECK(tree.find({option, "train.py"}).empty());
   }
   CHECK(tree.find({"train.py"}, {{"PYTHONHOME", "/"}}).empty());
+}
+
+TEST_CASE("a package is missing only where the whole import path is known") {
+  using enum ImportedPackage::Kind;
+  Tree tree;
+  const Environment home = {{"HOME", tree.path("home")}};
+  CHECK(tree.look({"train.py"}, home).kind == kUnknown);  // no standard library beside it
+  tree.write("usr/lib/python3.11/os.py", "");
+  CHECK(tree.look({"train.py"}, home).kind == kNone);
+  CHECK(tree.look({"-c", "import json"}, home).kind == kNone);
+  CHECK(tree.look({"-I", "train.py"}, home).kind == kUnknown);
+  CHECK(tree.look({"train.py"}, {{"PYTHONHOME", "/"}}).kind == kUnknown);
+  tree.write("usr/lib/python3.11/site-packages/__editable__.pth", "import __editable___horovod\n");
+  CHECK(tree.look({"train.py"}, home).kind == kUnknown);
+  fs::remove(tree.path("usr/lib/python3.11/site-packages/__editable__.pth"));
+  tree.install("usr/lib/python3.11/site-packages/horovodrun/site", false);
+  tree.write("usr/lib/python3.11/site-packages/horovodrun.pth", "horovodrun/site\n");
+  const ImportedPackage ours = tree.look({"train.py"}, home);
+  CHECK(ours.kind == kFound);
+  CHECK(ours.folder == tree.path("usr/lib/python3.11/site-packages/horovodrun/site"));
+  // A program that does not import it is not refused.
+  tree.install("usr/lib/python3.11/site-packages", true);
+  CHECK(tree.look({"-c", "import json"}, home).kind == kFound);
+  CHECK(tree.look({"train.py"}, home).kind == kOriginal);
+}
+
+TEST_CASE("a folder is put on an import path only if it hides no other package") {
+  Tree tree;
+  CHECK(!has_horovod_alone(""));
+  CHECK(!has_horovod_alone(tree.path("site")));
+  tree.install("site", false);
+  CHECK(has_horovod_alone(tree.path("site")));
+  tree.write("site/__pycache__/x.pyc", "");
+  CHECK(has_horovod_alone(tree.path("site")));
+  tree.write("site/numpy/__init__.py", "");
+  CHECK(!has_horovod_alone(tree.path("site")));
+}
+
+TEST_CASE("the commands against an original end with the one that restores ours") {
+  Tree tree;
+  const std::string python = tree.path("venv/bin/python3"),
+                    site = tree.path("venv/lib/site-packages");
+  CHECK(how_to_uninstall_original(python, site) == python + " -m pip uninstall horovod");
+  tree.write("venv/pyvenv.cfg", "home = /usr/bin\nuv = 0.13.9\n");
+  CHECK(how_to_uninstall_original(python, site) ==
+        "uv pip uninstall --python " + python + " horovod");
+  tree.write("venv/lib/site-packages/horovodrun/__main__.py", "");
+  CHECK(how_to_uninstall_original(python, site) ==
+        "uv pip uninstall --python " + python + " horovod, then " + python +
+            " -m horovodrun --version, which prints how to restore the command horovodrun");
 }

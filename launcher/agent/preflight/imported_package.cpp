@@ -1,0 +1,93 @@
+#include "launcher/agent/preflight/imported_package.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "base/text.h"
+#include "launcher/agent/host/python_site.h"
+#include "launcher/agent/host/python_sources.h"
+#include "launcher/program/command_file.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_file(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// Statements that are indented may never run: a program may do without Horovod.
+bool imports_horovod(std::string_view source) {
+  for (const std::string& line : split(source, '\n')) {
+    if (line.starts_with(' ') || line.starts_with('\t')) continue;
+    for (const std::string& statement : split(line, ';')) {
+      const bool is_it = std::ranges::any_of(imports_of(statement), [](const std::string& name) {
+        return name == "horovod" || name.starts_with("horovod.");
+      });
+      if (is_it) return true;
+    }
+  }
+  return false;
+}
+
+// Both packages have common/basics.py: this project's imports the class of another of its files.
+bool is_original(const fs::path& package) {
+  const fs::path file = package / "common" / "basics.py";
+  return has_file(file) &&
+         text_of_file(file).find("from horovod._basics_object import") == std::string::npos;
+}
+
+}  // namespace
+
+ImportedPackage find_imported_package(const std::string& interpreter,
+                                      const std::vector<std::string>& arguments,
+                                      const std::string& working_directory,
+                                      const Environment& environment) {
+  using enum ImportedPackage::Kind;
+  const bool is_moved =
+      std::ranges::any_of(std::to_array({"PYTHONHOME", "PYTHONSAFEPATH"}),
+                          [&](const char* name) { return !value_of(environment, name).empty(); });
+  const PythonProgram program = program_of_python(arguments);
+  if (is_moved || !program.keeps_path) return {};
+  fs::path own = working_directory;
+  if (program.kind == PythonProgram::Kind::kScript) {
+    std::error_code error;
+    own = fs::canonical(own / program.text, error).parent_path();
+  }
+  PythonSite site = python_site(interpreter, working_directory, environment);
+  site.folders.insert(site.folders.begin(), own);
+  const auto first = std::ranges::find_if(site.folders, [](const fs::path& each) {
+    return has_file(each / "horovod" / "__init__.py");
+  });
+  if (first == site.folders.end()) return {site.is_whole ? kNone : kUnknown, {}};
+  const bool is_refused =
+      is_original(*first / "horovod") &&
+      look_in_sources(program, working_directory, imports_horovod, {}) == Mention::kSome;
+  return {is_refused ? kOriginal : kFound, first->string()};
+}
+
+bool has_horovod_alone(const std::string& folder) {
+  if (!has_file(fs::path(folder) / "horovod" / "__init__.py")) return false;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name != "horovod" && name != "__pycache__") return false;
+  }
+  return !error;
+}
+
+std::string how_to_uninstall_original(const std::string& interpreter, const std::string& folder) {
+  const fs::path around = fs::path(interpreter).parent_path().parent_path();
+  const std::string python = printable(interpreter);
+  const bool is_of_uv = text_of_file(around / "pyvenv.cfg").find("\nuv = ") != std::string::npos;
+  const std::string uninstall = is_of_uv ? cat("uv pip uninstall --python ", python, " horovod")
+                                         : cat(python, " -m pip uninstall horovod");
+  if (!has_file(fs::path(folder) / "horovodrun" / "__main__.py")) return uninstall;
+  return cat(uninstall, ", then ", python,
+             " -m horovodrun --version, which prints how to restore the command horovodrun");
+}
+
+}  // namespace hvd::launcher

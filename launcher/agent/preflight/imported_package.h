@@ -1,0 +1,33 @@
+// Finds the package horovod that a Python program would import: this project's, the original, or none. Reads files and
+// starts no interpreter.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/program/program.h"
+
+namespace hvd::launcher {
+
+struct ImportedPackage {
+  // kNone: no folder of the import path has one. kOriginal: a source of the program (python_sources.h) imports
+  // horovod, and the first one is the original. kUnknown: the interpreter may search other folders.
+  enum class Kind { kNone, kFound, kOriginal, kUnknown };
+  Kind kind = Kind::kUnknown;
+  std::string folder;  // of the import path, that has it; empty for kNone and kUnknown
+};
+
+// `interpreter` is an absolute path, and `arguments` its options and a script, -m MODULE or -c CODE.
+ImportedPackage find_imported_package(const std::string& interpreter,
+                                      const std::vector<std::string>& arguments,
+                                      const std::string& working_directory,
+                                      const Environment& environment);
+
+// Whether the folder has a package horovod and no other one: on an import path it hides nothing else.
+bool has_horovod_alone(const std::string& folder);
+
+// The commands that uninstall the original in `folder` for this interpreter, in order. Where this project is installed
+// beside it, the removal may take the command horovodrun along, so that one more command follows.
+std::string how_to_uninstall_original(const std::string& interpreter, const std::string& folder);
+
+}  // namespace hvd::launcher
