@@ -124,7 +124,7 @@ step_image() {
 step_wheel() {
   [[ -z $given_build ]] || return 0
   replace '*.whl'
-  replace "horovod-$version.tar.gz"
+  replace "horovodrun-$version.tar.gz"
   packaging/wheel.sh "$output" "$python"
 }
 
@@ -132,8 +132,8 @@ step_wheel() {
 step_recipes() {
   local recipe name sum_of_tarball='' sum_of_sdist=''
   sum_of_tarball=$(sha256sum "$output"/horovod-"$version"-linux-*.tar.gz | cut -d ' ' -f 1)
-  if [[ -f $output/horovod-$version.tar.gz ]]; then
-    sum_of_sdist=$(sha256sum "$output/horovod-$version.tar.gz" | cut -d ' ' -f 1)
+  if [[ -f $output/horovodrun-$version.tar.gz ]]; then
+    sum_of_sdist=$(sha256sum "$output/horovodrun-$version.tar.gz" | cut -d ' ' -f 1)
   fi
   for recipe in packaging/easybuild/*.eb.in packaging/eessi/*.yml.in packaging/rpm/*.spec.in; do
     if grep -q @SDIST_SHA256@ "$recipe" && [[ -z $sum_of_sdist ]]; then

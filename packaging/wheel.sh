@@ -1,5 +1,6 @@
 #!/bin/bash
-# Makes the wheel of a release, for machines with glibc 2.34 or later, and the sdist; checks both.
+# Makes the wheels of a release, horovodrun for machines with glibc 2.34 or later and horovod for all, and the sdist;
+# checks them.
 #
 # usage: packaging/wheel.sh OUTPUT_FOLDER [PYTHON]
 #
@@ -20,15 +21,17 @@ trap 'rm -rf "$scratch"' EXIT
   -C cmake.define.HVD_WERROR=ON -C cmake.define.HVD_PORTABLE=ON -C cmake.define.HVD_STATIC_AGENT=ON . >"$scratch/log" || { cat "$scratch/log"; exit 1; }
 # auditwheel checks that the files need no more than the tag says. No library is copied into the wheel.
 "$python" -m wheel tags --remove --platform-tag "$tag" "$scratch"/*.whl >/dev/null
-wheel=$(ls "$scratch"/*.whl)
+wheel=$(ls "$scratch"/horovodrun-*.whl)
 "$python" -m auditwheel show "$wheel" | tee "$scratch/shown"
 grep -q "\"$tag\"" "$scratch/shown" || {
   echo "wheel.sh: $(basename "$wheel") needs more than $tag, by the symbols above; link their libraries statically" >&2
   exit 1
 }
 "$python" -m abi3audit --assume-minimum-abi3 3.8 "$wheel"
+horovod=$("$python" -B packaging/wheel_files.py horovod "$wheel" "$scratch")
 "$python" -m build --quiet --sdist --no-isolation --outdir "$scratch" .
 "$python" -m twine check --strict "$scratch"/*.whl "$scratch"/*.tar.gz
 "$python" -m check_wheel_contents --ignore W002 "$wheel"  # modules with no more than the same docstring
+"$python" -m check_wheel_contents --ignore W002,W007 "$horovod"  # it has no modules, and one script by four names
 mv "$scratch"/*.whl "$scratch"/*.tar.gz "$output"
 ls "$output"

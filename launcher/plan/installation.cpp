@@ -12,17 +12,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The library inside a package that pip installed with an executable in `folder`, or empty.
+// The library of the wheel that has the executable in `folder`, or empty.
 std::string find_in_wheel(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(cat(folder, "/../lib"), error)) {
-    if (!entry.path().filename().string().starts_with("python3")) continue;
-    for (const char* packages : {"site-packages", "dist-packages"}) {
-      const fs::path library = entry.path() / packages / "horovod/libhorovod.so";
-      if (fs::exists(library, error)) return library.lexically_normal().string();
-    }
-  }
-  return {};
+  return first_existing({cat(folder, "/../site/horovod/libhorovod.so")});
 }
 
 }  // namespace
@@ -67,21 +59,29 @@ std::string find_library(const std::string& folder, const std::string& chosen) {
   return library.empty() ? find_in_wheel(folder) : library;
 }
 
+std::string installation_prefix(const std::string& folder) {
+  // horovodrun/bin, site-packages, python3.N and lib.
+  const char* around = find_in_wheel(folder).empty() ? "/.." : "/../../../../..";
+  const std::string prefix = fs::path(cat(folder, around)).lexically_normal().string();
+  return prefix.ends_with('/') && prefix.size() > 1 ? prefix.substr(0, prefix.size() - 1) : prefix;
+}
+
 std::string find_python(const std::string& folder) {
-  const std::string beside = cat(folder, "/python3");
-  return !find_in_wheel(folder).empty() && ::access(beside.c_str(), X_OK) == 0 ? beside : "";
+  const std::string python = cat(installation_prefix(folder), "/bin/python3");
+  return !find_in_wheel(folder).empty() && ::access(python.c_str(), X_OK) == 0 ? python : "";
 }
 
 std::string find_environment_python(const std::string& folder) {
-  const std::string around = cat(folder, "/..");
+  const std::string prefix = installation_prefix(folder);
   const bool is_environment =
-      !first_existing({cat(around, "/pyvenv.cfg"), cat(around, "/conda-meta")}).empty();
-  return is_environment ? first_existing({cat(folder, "/python3")}) : "";
+      !first_existing({cat(prefix, "/pyvenv.cfg"), cat(prefix, "/conda-meta")}).empty();
+  return is_environment ? first_existing({cat(prefix, "/bin/python3")}) : "";
 }
 
 std::string find_python_package(const std::string& folder) {
-  const std::string package = first_existing(
-      {cat(folder, "/../python/horovod"), cat(folder, "/" HVD_PYTHON_FROM_PROGRAMS "/horovod")});
+  const std::string package =
+      first_existing({cat(folder, "/../python/horovod"), cat(folder, "/../site/horovod"),
+                      cat(folder, "/" HVD_PYTHON_FROM_PROGRAMS "/horovod")});
   return package.empty() ? "" : fs::path(package).parent_path().string();
 }
 

@@ -21,16 +21,20 @@ std::string first_existing(const std::vector<std::string>& candidates);
 std::string installed_library(const std::string& folder);
 
 // libhorovod.so.1: `chosen` (HOROVOD_LIBRARY) when it is not empty, else as installed, as built, or in
-// the Python package that pip installed with this executable; empty when there is none.
+// the wheel that has this executable; empty when there is none.
 std::string find_library(const std::string& folder, const std::string& chosen);
 
-// The interpreter that pip installed this executable for, or empty.
+// The folder with bin and lib in which this executable is installed: PREFIX of PREFIX/bin and of
+// PREFIX/lib/python3.N/site-packages/horovodrun/bin, where a wheel has it.
+std::string installation_prefix(const std::string& folder);
+
+// The interpreter that pip or uv installed this executable for, or empty.
 std::string find_python(const std::string& folder);
 
-// The Python of the environment (of venv or conda) that has the executable in its bin, or empty.
+// The Python of the environment (of venv or conda) in which this executable is installed, or empty.
 std::string find_environment_python(const std::string& folder);
 
-// The folder to put on PYTHONPATH (as built, or HVD_PYTHON_DIR of the installation), or empty.
+// The folder to put on PYTHONPATH (as built, in the wheel, or HVD_PYTHON_DIR of the installation), or empty.
 std::string find_python_package(const std::string& folder);
 
 }  // namespace hvd::launcher

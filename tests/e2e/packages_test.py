@@ -351,7 +351,7 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
             files.mkdir()
             version = re.search(r"project\(horovod VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
             # A stand-in, whose checksum the easyconfig for the source gets.
-            (files / f"horovod-{version}.tar.gz").write_bytes(b"")
+            (files / f"horovodrun-{version}.tar.gz").write_bytes(b"")
             code, words = call(
                 ROOT / "packaging/release.sh",
                 "--rehearse",
@@ -421,7 +421,7 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
 
 
 def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
-    wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
+    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*.whl")
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     need_roots()
@@ -445,10 +445,10 @@ def files_in(wheel):
 
 
 def test_the_sdist_of_a_release_makes_the_same_wheel():
-    wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
+    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*.whl")
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
-    sdist = release_file(f"horovod-{wheel.name.split('-')[1]}.tar.gz")
+    sdist = release_file(f"horovodrun-{wheel.name.split('-')[1]}.tar.gz")
     if not BUILDER:
         raise Skip("HVD_TEST_WHEEL names no Python that has scikit-build-core")
     with folder() as path:
@@ -490,7 +490,7 @@ def test_the_sdist_of_a_release_makes_the_same_wheel():
 
 def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
     """In a clean root without compilers, which has the libraries that an interpreter of pyenv needs."""
-    wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
+    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*.whl")
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     need_roots()
@@ -554,7 +554,7 @@ def in_time(what, started):
 
 def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel():
     """Each walk begins with the command of docs/installing.md for the wheel."""
-    wheel = release_file("horovod-*-cp38-abi3-manylinux_*.whl")
+    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*.whl")
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     # The hosts of a test have a /tmp of their own.
@@ -563,9 +563,8 @@ def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel(
         started = time.monotonic()
         code, words = call(PYTHON, "-m", "venv", "--system-site-packages", environment, seconds=300)
         expect(code == 0, words)
-        (command,) = re.findall(
-            r"`(pip install \./horovod-VERSION-\S+\.whl)`", (ROOT / "docs/installing.md").read_text()
-        )
+        page = (ROOT / "docs/installing.md").read_text()
+        (command,) = re.findall(r"`(pip install \./horovodrun-VERSION-\S+\.whl)`", page)
         # The dependencies of the wheel come from Debian here.
         code, words = call(
             "bash",
@@ -602,7 +601,7 @@ def test_pip_refuses_a_wheel_for_a_newer_glibc():
         code, words = call(PYTHON, "-m", "venv", path / "venv", seconds=120)
         if code != 0:
             raise Skip(f"python3-venv is missing: {words.strip().splitlines()[-1]}")
-        wheel = path / "horovod-1.0-cp38-abi3-manylinux_2_999_x86_64.whl"
+        wheel = path / "horovodrun-1.0-cp38-abi3-manylinux_2_999_x86_64.whl"
         wheel.write_bytes(b"")
         code, words = call(path / "venv/bin/pip", "install", "--no-index", wheel, seconds=120)
         sentence = "is not a supported wheel on this platform"

@@ -169,7 +169,7 @@ def test_a_wheel_meets_frameworks_that_come_later():
         python = fresh_environment(folder / "fresh")
         packages = pathlib.Path(command(python, "-c", "import sysconfig;print(sysconfig.get_path('platlib'))").strip())
         command("cmake", "--install", BUILD, "--component", "wheel", "--prefix", packages)
-        package = packages / "horovod"
+        package = packages / "horovodrun/site/horovod"
         expect_all({str(path.relative_to(package)) for path in package.rglob("*")})
         meets_frameworks_that_come_later(python, folder)
 
@@ -194,8 +194,8 @@ def test_a_wheel_brings_everything_and_meets_frameworks_that_come_later():
             environment=environment,
             seconds=850,
         )
-        (wheel,) = glob.glob(f"{folder}/horovod-*-cp38-abi3-linux_*.whl")
-        expect_all({name.removeprefix("horovod/") for name in zipfile.ZipFile(wheel).namelist()})
+        (wheel,) = glob.glob(f"{folder}/horovodrun-*-cp38-abi3-linux_*.whl")
+        expect_all({name.removeprefix("horovodrun/site/horovod/") for name in zipfile.ZipFile(wheel).namelist()})
         python = fresh_environment(folder / "fresh")
         command(
             python,

@@ -34,14 +34,14 @@ class SdistTest(unittest.TestCase):
                 [PYTHON, "-c", BUILD, folder], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
             )
             self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-            (path,) = pathlib.Path(folder).glob("horovod-*.tar.gz")
+            (path,) = pathlib.Path(folder).glob("horovodrun-*.tar.gz")
             with tarfile.open(path) as sdist:
                 held = {member.name.partition("/")[2]: member for member in sdist if member.isfile() or member.issym()}
                 self.assertEqual(set(held) - {"PKG-INFO"}, expected)
                 for name, member in held.items():
                     if name != "PKG-INFO":
                         self.assertEqual(sdist.extractfile(member).read(), (ROOT / name).read_bytes(), name)
-                self.assertIn(b"\nName: horovod\n", b"\n" + sdist.extractfile(held["PKG-INFO"]).read())
+                self.assertIn(b"\nName: horovodrun\n", b"\n" + sdist.extractfile(held["PKG-INFO"]).read())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,290 @@
+#!/usr/bin/python3 -B
+"""The distributions horovodrun and horovod, installed over others of these names and removed, by pip and uv.
+
+HVD_TEST_INSTALLERS names an interpreter that has the newest pip, uv and pipx.
+"""
+
+import zipfile
+
+import packages_test
+from harness import *
+from roots import call, download
+
+sys.path.insert(0, str(ROOT / "packaging"))
+import wheel_files
+
+INSTALLERS = os.environ.get("HVD_TEST_INSTALLERS", "")
+# That of Debian's python3-venv.
+PIP = pathlib.Path("/usr/share/python-wheels")
+IMPORT = "import horovod, os; print(os.path.dirname(os.path.dirname(horovod.__file__)))"
+RANKS = "import os, horovod; print('rank', os.environ['HOROVOD_RANK'], 'imports', horovod.__file__)"
+ORIGINAL_COMMAND = b"#!python\nprint('the original starts')\n"
+
+
+def stand_ins(folder):
+    """Wheels of other projects: the dependency, an extra, Horovod 0.28.1, and ours as it was before the split."""
+    info = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n"
+
+    def write(name, version, files):
+        files = {file: (data, 0o755 if "/scripts/" in file else 0o644) for file, data in files.items()}
+        wheel_files.write_wheel(folder, name, version, "py3-none-any", files, info.format(name, version))
+
+    write("cloudpickle", "3.0", {"cloudpickle/__init__.py": b""})
+    write("ray", "2.0", {"ray/__init__.py": b""})
+    write(
+        "horovod",
+        "0.28.1",
+        {
+            "horovod/__init__.py": b"",
+            "horovod/common/__init__.py": b"",
+            "horovod/common/basics.py": b"class HorovodBasics(object):\n    pass\n",
+            "horovod-0.28.1.data/scripts/horovodrun": ORIGINAL_COMMAND,
+        },
+    )
+    write(
+        "horovod",
+        "0.28.9",
+        {
+            "horovod/__init__.py": b"",
+            "horovod/_version.py": b"",
+            "horovod/libhorovod.so": b"",
+            **{
+                f"horovod-0.28.9.data/scripts/{name}": b"#!/bin/sh\n"
+                for name in ("horovodrun", "horovod-agent", "horovod-agent-tls", "horovod-rendezvous")
+            },
+        },
+    )
+
+
+MADE = []
+
+
+def wheels():
+    """The folder of this test with the wheels of the release, or of this build, and of other projects."""
+    if not MADE or not MADE[-1].exists():
+        MADE.append(scratch())
+        ours = packages_test.release_file("horovodrun-*.whl")
+        if ours is None:
+            ours = wheel_files.of_build(BUILD, MADE[-1], f"linux_{os.uname().machine}", zipfile.ZIP_STORED)
+            wheel_files.of_wheel(ours, MADE[-1])
+        else:
+            for each in (ours, packages_test.release_file("horovod-*.whl")):
+                shutil.copy(each, MADE[-1])
+        stand_ins(MADE[-1])
+    return MADE[-1]
+
+
+def version():
+    (wheel,) = wheels().glob("horovodrun-*.whl")
+    return wheel.name.split("-")[1]
+
+
+class Environment:
+    """A virtual environment, and the installer that changes it."""
+
+    def __init__(self, installer, python=PYTHON):
+        self.folder = scratch() / "venv"
+        code, words = call(python, "-m", "venv", "--without-pip", self.folder, seconds=60)
+        expect(code == 0, words)
+        self.python, self.bin = self.folder / "bin/python3", self.folder / "bin"
+        (self.site,) = (self.folder / "lib").glob("python3*/site-packages")
+        self.installer = installer
+        self.environment = clean_environment(
+            PYTHONPATH="",
+            UV_CACHE_DIR=str(self.folder.parent / "cache"),
+            PIP_CONFIG_FILE="/dev/null",
+            PIP_DISABLE_PIP_VERSION_CHECK="1",
+            UV_OFFLINE="1",
+            UV_PYTHON_DOWNLOADS="never",
+        )
+
+    def run(self, *words, expected=0):
+        done = subprocess.run(
+            list(map(str, words)),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+            env=self.environment,
+        )
+        expect(done.returncode == expected, f"exit code {done.returncode}: {words}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def install(self, *words):
+        index = ("--no-index", "--find-links", wheels())
+        if self.installer == "uv":
+            return self.run(
+                pathlib.Path(INSTALLERS).parent / "uv", "pip", "install", "--python", self.python, *index, *words
+            )
+        return self.run(self.python, self.installer, "install", "--quiet", *index, *words)
+
+    def uninstall(self, name):
+        if self.installer == "uv":
+            return self.run(pathlib.Path(INSTALLERS).parent / "uv", "pip", "uninstall", "--python", self.python, name)
+        return self.run(self.python, self.installer, "uninstall", "--quiet", "--yes", name)
+
+    def imports(self, folder):
+        said = self.run(self.python, "-c", IMPORT).strip()
+        expect(said == str(folder), f"horovod is imported from {said}, expected {folder}")
+
+    def trains(self):
+        """Program, module and package are ours."""
+        self.imports(self.site / "horovodrun/site")
+        expect(self.run(self.bin / "horovodrun", "--version").strip() == version(), "another program")
+        expect(self.run(self.python, "-m", "horovodrun", "--version").strip() == version(), "a sentence")
+        said = self.run(self.bin / "horovodrun", "-np", 2, self.python, "-c", RANKS)
+        expect(said.count(f"imports {self.site}/horovodrun/site/horovod/__init__.py") == 2, said)
+
+    def restores_the_command(self):
+        """`python3 -m horovodrun` works without the command, and names what restores it."""
+        said = self.run(self.python, "-m", "horovodrun", "--version")
+        expect(version() in said.splitlines(), said)
+        (sentence,) = (line for line in said.splitlines() if line.startswith("horovodrun: "))
+        expect(sentence.startswith(f"horovodrun: {self.bin}/horovodrun is missing, since another"), sentence)
+        self.run("sh", "-c", sentence.partition("restore it: ")[2])
+        self.trains()
+
+    def is_empty(self):
+        """Nothing of the removed distributions is left."""
+        left = [path for path in self.site.rglob("horovod*") if not str(path).endswith(".pyc")]
+        left += self.bin.glob("horovod*")
+        expect(not left, left)
+
+
+def over_the_original(installer, python=PYTHON):
+    environment = Environment(installer, python)
+    environment.install("horovod==0.28.1")
+    environment.imports(environment.site)
+    environment.install("--upgrade", f"horovod[ray]=={version()}")
+    environment.trains()
+    environment.run(environment.python, "-c", "import ray, cloudpickle")
+    expect(not (environment.site / "horovod").exists(), "files of the original")
+    environment.uninstall("horovod")
+    expect(not (environment.bin / "horovodrun").exists(), "the command is there")
+    environment.restores_the_command()
+    environment.uninstall("horovodrun")
+    environment.is_empty()
+
+
+def over_ours_of_before(installer, python=PYTHON):
+    environment = Environment(installer, python)
+    environment.install("horovod==0.28.9")
+    environment.install("--upgrade", f"horovod=={version()}")
+    environment.trains()
+    environment.uninstall("horovodrun")
+    environment.uninstall("horovod")
+    environment.is_empty()
+
+
+def replaced_by_the_original(installer, python=PYTHON):
+    environment = Environment(installer, python)
+    environment.install(f"horovod=={version()}")
+    environment.trains()
+    environment.install("horovod<0.28.2")
+    environment.imports(environment.site)
+    expect("the original starts" in environment.run(environment.bin / "horovodrun"), "another command")
+    said = environment.run(
+        environment.python, "-m", "horovodrun", "-np", 1, environment.python, "-c", RANKS, expected=2
+    )
+    expect(
+        "which cannot join this job: uninstall it there "
+        f"({environment.python} -m pip uninstall horovod, then {environment.python} -m horovodrun --version, which "
+        "prints how to restore the command horovodrun)" in said,
+        said,
+    )
+    expect(f"{environment.bin}/horovodrun is a program of another distribution: uninstall the original" in said, said)
+    environment.uninstall("horovod")
+    environment.restores_the_command()
+
+
+def beside_the_original(installer, python=PYTHON):
+    environment = Environment(installer, python)
+    environment.install("horovod==0.28.1")
+    environment.install(f"horovodrun=={version()}")
+    environment.imports(environment.site)
+    said = environment.run(
+        environment.python, "-m", "horovodrun", "-np", 1, environment.python, "-c", RANKS, expected=2
+    )
+    expect("finds the original Horovod first" in said, said)
+    environment.uninstall("horovod")
+    environment.restores_the_command()
+    environment.uninstall("horovodrun")
+    environment.is_empty()
+
+
+def in_a_target_folder(installer, python=PYTHON):
+    """Where Python reads no .pth file, jobs find the package, and a sentence names its folder."""
+    environment = Environment(installer, python)
+    target = environment.folder.parent / "target"
+    environment.install("--target", target, f"horovod=={version()}")
+    site = target / "horovodrun/site"
+    said = environment.run(target / "bin/horovodrun", "-np", 2, environment.python, "-c", RANKS)
+    expect(said.count(f"imports {site}/horovod/__init__.py") == 2, said)
+    environment.environment["PYTHONPATH"] = str(target)
+    said = environment.run(environment.python, "-m", "horovodrun", "--version")
+    expect(
+        f"this Python does not read {target}/horovodrun.pth: jobs of horovodrun find the package horovod, and "
+        f"other programs need PYTHONPATH={site}\n" in said,
+        said,
+    )
+    environment.environment["PYTHONPATH"] = str(site)
+    environment.imports(site)
+
+
+ORDERS = (over_the_original, over_ours_of_before, replaced_by_the_original, beside_the_original, in_a_target_folder)
+
+
+def pip_of_debian():
+    found = sorted(PIP.glob("pip-*.whl"))
+    if not found:
+        raise Skip(f"{PIP} has no pip: packaging/packages-test.txt has python3-venv")
+    return found[-1] / "pip"
+
+
+def test_pip_installs_ours_over_the_original_and_names_what_its_removal_takes():
+    over_the_original(pip_of_debian())
+
+
+def test_pip_installs_and_removes_in_each_order():
+    for order in ORDERS[1:]:
+        order(pip_of_debian())
+
+
+def need_installers():
+    if not INSTALLERS:
+        raise Skip("HVD_TEST_INSTALLERS names no Python that has pip, uv and pipx")
+
+
+def test_uv_installs_and_removes_in_each_order():
+    need_installers()
+    for order in ORDERS:
+        order("uv")
+
+
+def test_the_newest_and_the_oldest_pip_install_and_remove_in_each_order():
+    """pip 20.3 is the first that knows manylinux_2_34, and Python 3.8 the oldest that we support."""
+    need_installers()
+    folder, skipped = scratch(), []
+    pairs = [("pip", PYTHON)]
+    for python in sorted(pathlib.Path.home().glob(".pyenv/versions/3.8.*/bin/python3"))[:1]:
+        pairs.append(("pip==20.3", python))
+    for name, python in pairs:
+        code, words = download(
+            INSTALLERS, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder / name, name
+        )
+        if code != 0:
+            skipped.append(f"pip download {name}: {words.strip().splitlines()[-1]}")
+            continue
+        (wheel,) = (folder / name).iterdir()
+        for order in ORDERS:
+            order(wheel / "pip", python)
+    if len(pairs) == 1:
+        skipped.append("~/.pyenv has no Python 3.8; the others passed")
+    if skipped:
+        raise Skip(skipped[0])
+
+
+if __name__ == "__main__":
+    main()
