@@ -17,6 +17,8 @@
 #include "launcher/inspect/look_inside.h"
 #include "launcher/mpirun/start.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/installation.h"
+#include "launcher/plan/tool_environment.h"
 #include "rendezvous/server/thrown.h"
 
 int main(int argc, char** argv) {
@@ -28,6 +30,7 @@ int main(int argc, char** argv) {
   if (asks_about_jobs(arguments)) return answer_about_jobs(arguments);
   log::set_identity("horovodrun");
   log::set_timestamps(false);
+  leave_tool_environment(installation_prefix(executable_folder()));
   if (asks_for_report(arguments)) return write_report(arguments);
   if (asks_for_config(arguments)) return make_config(arguments);
   if (arguments.empty()) {

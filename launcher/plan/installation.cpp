@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/text.h"
+#include "launcher/plan/tool_environment.h"
 
 namespace hvd::launcher {
 
@@ -67,15 +68,19 @@ std::string installation_prefix(const std::string& folder) {
 }
 
 std::string find_python(const std::string& folder) {
-  const std::string python = cat(installation_prefix(folder), "/bin/python3");
-  return !find_in_wheel(folder).empty() && ::access(python.c_str(), X_OK) == 0 ? python : "";
+  const std::string prefix = installation_prefix(folder);
+  if (find_in_wheel(folder).empty() || is_tool_environment(prefix)) return {};
+  const std::string python = cat(prefix, "/bin/python3");
+  return ::access(python.c_str(), X_OK) == 0 ? python : "";
 }
 
 std::string find_environment_python(const std::string& folder) {
   const std::string prefix = installation_prefix(folder);
   const bool is_environment =
       !first_existing({cat(prefix, "/pyvenv.cfg"), cat(prefix, "/conda-meta")}).empty();
-  return is_environment ? first_existing({cat(prefix, "/bin/python3")}) : "";
+  return is_environment && !is_tool_environment(prefix)
+             ? first_existing({cat(prefix, "/bin/python3")})
+             : "";
 }
 
 std::string find_python_package(const std::string& folder) {

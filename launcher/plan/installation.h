@@ -28,10 +28,12 @@ std::string find_library(const std::string& folder, const std::string& chosen);
 // PREFIX/lib/python3.N/site-packages/horovodrun/bin, where a wheel has it.
 std::string installation_prefix(const std::string& folder);
 
-// The interpreter that pip or uv installed this executable for, or empty.
+// The interpreter that pip or uv installed this executable for, or empty; also empty in the environment of a tool
+// (tool_environment.h).
 std::string find_python(const std::string& folder);
 
-// The Python of the environment (of venv or conda) in which this executable is installed, or empty.
+// The Python of the environment (of venv or conda) in which this executable is installed, or empty. Empty for the
+// environment of a tool.
 std::string find_environment_python(const std::string& folder);
 
 // The folder to put on PYTHONPATH (as built, in the wheel, or HVD_PYTHON_DIR of the installation), or empty.

@@ -8,7 +8,7 @@ import zipfile
 
 import packages_test
 from harness import *
-from roots import call, download
+from roots import call, download, make_root
 
 sys.path.insert(0, str(ROOT / "packaging"))
 import wheel_files
@@ -284,6 +284,104 @@ def test_the_newest_and_the_oldest_pip_install_and_remove_in_each_order():
         skipped.append("~/.pyenv has no Python 3.8; the others passed")
     if skipped:
         raise Skip(skipped[0])
+
+
+# Each prints where its Python is.
+IN_A_ROOT = """set -e
+cd /work
+export UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never PIP_NO_INDEX=1 PIP_FIND_LINKS=/var/cache/wheels
+export UV_NO_INDEX=1 UV_FIND_LINKS=/var/cache/wheels PATH=/root/.local/bin:/var/cache/uv:$PATH
+step() { echo "== $*"; }
+step uvx
+uvx --from horovodrun==VERSION horovodrun -np 2 python3 train.py
+uvx --from horovodrun==VERSION horovodrun -np 2 train.py
+step uvx in a project
+uv venv --quiet --python /usr/bin/python3 --system-site-packages .venv
+uvx --from horovodrun==VERSION horovodrun -np 2 python train.py
+uvx --from horovodrun==VERSION horovodrun -np 2 train.py
+step uvx in an active environment
+(uv venv --quiet --python /usr/bin/python3 --system-site-packages /opt/active && . /opt/active/bin/activate &&
+  uvx --from horovodrun==VERSION horovodrun -np 2 python train.py)
+rm -rf .venv
+step uv tool
+uv tool install --quiet horovodrun==VERSION
+horovodrun -np 2 python3 train.py
+horovodrun -np 2 train.py
+uv tool uninstall --quiet horovodrun
+step pipx
+pipx install horovodrun==VERSION
+horovodrun -np 2 python3 train.py
+horovodrun -np 2 train.py
+pipx uninstall horovodrun
+step pipx run
+pipx run horovodrun==VERSION -np 2 python3 train.py
+step uv run
+mkdir project
+cd project
+cat >pyproject.toml <<'END'
+[project]
+name = "training"
+version = "0"
+requires-python = ">=3.8"
+dependencies = ["horovod==VERSION"]
+END
+uv run --quiet horovodrun -np 2 python -c 'import horovod, sys; print("rank of", sys.prefix)'
+uv run --quiet python -m horovodrun --version
+uv run --quiet python -c 'import horovod; print("package", horovod.__file__)'
+rm -rf .venv uv.lock
+sed -i 's/"horovod==VERSION"//' pyproject.toml
+step uv run --with
+uv run --quiet --with horovodrun==VERSION horovodrun -np 2 python -c 'import horovod, sys; print("rank of", sys.prefix)'
+step pip
+began=$(date +%s%N)
+python3 -m venv /opt/horovod
+/opt/horovod/bin/pip install --quiet horovod==VERSION
+/opt/horovod/bin/horovodrun --check-build --require Gloo
+echo "milliseconds $((($(date +%s%N) - began) / 1000000))"
+"""
+TRAIN = """import sys
+import numpy, horovod.numpy as hvd
+hvd.init()
+print("rank", hvd.rank(), "of", hvd.size(), "by", sys.prefix, flush=True)
+"""
+
+
+def test_uvx_uv_run_and_pipx_start_jobs_in_a_clean_root():
+    """uvx, uv tool and pipx have horovodrun alone: the ranks' Python is another one, with a framework."""
+    need_installers()
+    packages_test.need_roots()
+    with packages_test.folder() as path:
+        root = path / "root"
+        # A build that is not portable needs the last two.
+        make_root(root, {"python3-venv", "python3-numpy", "pipx", "libssl3", "libyaml-cpp0.7"}, is_kept=True)
+        shutil.copytree(wheels(), root / "var/cache/wheels")
+        (root / "var/cache/uv").mkdir()
+        for name in ("uv", "uvx"):
+            shutil.copy(pathlib.Path(INSTALLERS).parent / name, root / "var/cache/uv")
+        (root / "work").mkdir()
+        (root / "work/train.py").write_text(TRAIN)
+        code, words = packages_test.inside(root, "sh", "-c", IN_A_ROOT.replace("VERSION", version()), seconds=600)
+        expect(code == 0, words)
+        print(words)
+        parts = dict(re.findall(r"(?ms)^== (.*?)\n(.*?)(?=^== |\Z)", words))
+        for name, jobs, place in (
+            ("uvx", 2, "/usr"),
+            ("uvx in a project", 2, "/work/.venv"),
+            ("uvx in an active environment", 1, "/opt/active"),
+            ("uv tool", 2, "/usr"),
+            ("pipx", 2, "/usr"),
+            ("pipx run", 1, "/usr"),
+        ):
+            ranks = re.findall(rf"rank [01] of 2 by {place}$", parts[name], re.M)
+            expect(len(ranks) == 2 * jobs, f"{name}: {parts[name]}")
+        expect(parts["uv run"].count("rank of /work/project/.venv") == 2, parts["uv run"])
+        expect(
+            re.search("package /work/project/.venv/lib/.*/horovodrun/site/horovod/__init__.py", parts["uv run"]),
+            parts["uv run"],
+        )
+        expect(parts["uv run --with"].count("rank of ") == 2, parts["uv run --with"])
+        milliseconds = int(re.search(r"milliseconds (\d+)", parts["pip"])[1])
+        expect(milliseconds <= 10_000, f"from the wheel to --check-build: {milliseconds} ms; a user has it in 10 s")
 
 
 if __name__ == "__main__":

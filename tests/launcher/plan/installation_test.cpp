@@ -11,6 +11,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
+#include "launcher/plan/tool_environment.h"
 
 using hvd::cat;
 using hvd::environment_variable;
@@ -55,6 +56,18 @@ class Installed {
     write(packages + "/horovodrun/site/horovod/libhorovod.so");
     return path(packages + "/horovodrun/bin");
   }
+  // Makes the environment of uvx, which is first on PATH, and installs a wheel there.
+  std::string install_by_uvx() const {
+    make_environment("cache/archive-v0/x", kNoSystem);
+    write("cache/CACHEDIR.TAG");
+    ::setenv("PATH", cat(path("cache/archive-v0/x/bin"), ":", path("usr/bin")).c_str(), 1);
+    ::unsetenv("VIRTUAL_ENV");
+    return install("cache/archive-v0/x");
+  }
+  std::string left(const std::string& folder) const {
+    leave_tool_environment(installation_prefix(folder));
+    return environment_variable("PATH").value_or("");
+  }
   static constexpr char kNoSystem[] = "home = /usr/bin\ninclude-system-site-packages = false\n";
 
  private:
@@ -88,4 +101,64 @@ TEST_CASE("an installation by CMake is found from its bin, in an environment too
   tree.make_environment("opt", Installed::kNoSystem);
   CHECK(find_environment_python(tree.path("opt/bin")) == tree.path("opt/bin/python3"));
   CHECK(find_python(tree.path("opt/bin")).empty());
+}
+
+TEST_CASE("only the environment of a tool, without a framework, is left out") {
+  Installed tree;
+  const auto is_tool = [&] { return is_tool_environment(tree.path("venv")); };
+  tree.make_environment("venv", Installed::kNoSystem);
+  tree.install("venv");
+  tree.write("venv/CACHEDIR.TAG");  // uv venv writes it too
+  CHECK(!is_tool());
+  for (const char* mark : {"venv/uv-receipt.toml", "venv/pipx_metadata.json"}) {
+    tree.write(mark);
+    CHECK(is_tool());
+    CHECK(find_environment_python(tree.path("venv/lib/python3.11/site-packages/horovodrun/bin"))
+              .empty());
+    CHECK(find_python(tree.path("venv/lib/python3.11/site-packages/horovodrun/bin")).empty());
+    tree.write("venv/lib/python3.11/site-packages/torch/__init__.py");  // pipx inject
+    CHECK(!is_tool());
+    fs::remove_all(tree.path("venv/lib/python3.11/site-packages/torch"));
+    tree.write("venv/pyvenv.cfg", "include-system-site-packages = true\n");
+    CHECK(!is_tool());
+    tree.write("venv/pyvenv.cfg", Installed::kNoSystem);
+    fs::remove(tree.path(mark));
+  }
+}
+
+TEST_CASE("ranks take the active environment, .venv or PATH in place of the environment of uvx") {
+  Installed tree;
+  const std::string folder = tree.install_by_uvx();
+  const std::string with_tool = environment_variable("PATH").value_or("");
+  CHECK(tree.left(folder) == with_tool);  // there is no other Python
+  CHECK(!environment_variable("VIRTUAL_ENV"));
+  tree.write("usr/bin/python3");
+  CHECK(tree.left(folder) == tree.path("usr/bin"));
+  tree.install_by_uvx();
+  tree.make_environment(".venv", Installed::kNoSystem);
+  CHECK(tree.left(folder) == cat(tree.path(".venv/bin"), ":", tree.path("usr/bin")));
+  CHECK(environment_variable("VIRTUAL_ENV") == tree.path(".venv"));
+  tree.install_by_uvx();
+  tree.make_environment("active", Installed::kNoSystem);
+  ::setenv("VIRTUAL_ENV", tree.path("active").c_str(), 1);
+  CHECK(tree.left(folder) == cat(tree.path("active/bin"), ":", tree.path("usr/bin")));
+}
+
+TEST_CASE("an environment of the user stays first on PATH") {
+  Installed tree;
+  const std::string folder = tree.install_by_uvx();
+  tree.write("usr/bin/python3");
+  tree.write("cache/archive-v0/x/lib/python3.11/site-packages/torch/__init__.py");  // --with torch
+  const std::string with_tool = environment_variable("PATH").value_or("");
+  CHECK(tree.left(folder) == with_tool);
+  tree.make_environment("venv", Installed::kNoSystem);
+  const std::string own = tree.install("venv");
+  const std::string named = cat(tree.path("venv/bin"), ":", tree.path("usr/bin"));
+  ::setenv("PATH", named.c_str(), 1);
+  CHECK(tree.left(own) == named);
+  // pipx puts a link on PATH, and leaves its environment out.
+  tree.write("venv/pipx_metadata.json");
+  ::setenv("PATH", tree.path("usr/bin").c_str(), 1);
+  tree.make_environment(".venv", Installed::kNoSystem);
+  CHECK(tree.left(own) == tree.path("usr/bin"));
 }
