@@ -7,7 +7,7 @@
 #   --python PYTHON   has what packaging/wheel.sh needs (default: python3)
 #   --build FOLDER    take the Debian packages and the tarball from this build, compile nothing, make no wheel
 #                     and no image
-#   --only STEPS      some of: tree docs build tarball debian wheel image recipes sbom abi sums install, with commas
+#   --only STEPS      some of: tree docs build tarball debian wheel image recipes sbom abi notes sums install, with commas
 #   --rehearse        accept a tree without a tag and a dated changelog; say what a release would refuse
 #
 # Run tests/run.sh --release on the tag first. Steps may be repeated: each replaces its own files.
@@ -18,7 +18,7 @@ set -euo pipefail
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 
 last='' python=python3 build='' is_rehearsal=0
-only=tree,docs,build,tarball,debian,wheel,image,recipes,sbom,abi,sums,install
+only=tree,docs,build,tarball,debian,wheel,image,recipes,sbom,abi,notes,sums,install
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --last) last=$(realpath "${2:?--last needs a folder}"); shift 2;;
@@ -178,6 +178,44 @@ step_abi() {
   return 0
 }
 
+# The text of the release's page: how to install each file, and what has changed.
+step_notes() {
+  local text name pattern file section=$version
+  text=$(sed "s/@VERSION@/$version/g" packaging/INSTALL.md.in)
+  while read -r name pattern; do
+    file=$(cd "$output" && find . -maxdepth 1 -name "$pattern" -printf '%P\n')
+    if [[ -n $file ]]; then
+      text=${text//@$name@/$file}
+    else
+      require "there is no file $pattern" false
+      text=$(grep -v "@$name@" <<<"$text")
+    fi
+  done <<END
+WHEEL horovodrun-$version-*.whl
+HOROVOD horovod-$version-py3-none-any.whl
+SDIST horovodrun-$version.tar.gz
+TARBALL horovod-$version-linux-*.tar.gz
+LIBRARY_DEB libhorovod1_*.deb
+LAUNCHER_DEB horovodrun_*.deb
+PYTHON_DEB python3-horovod_*.deb
+DEVEL_DEB libhorovod-dev_*.deb
+DOC_DEB horovod-doc_*.deb
+DEBUG_DEB libhorovod1-dbgsym_*.deb
+EASYCONFIG Horovod-$version.eb
+SOURCE_EASYCONFIG Horovod-$version-foss-*.eb
+EASYSTACK easystack.yml
+SPEC horovod.spec
+IMAGE horovod-*-cpu.oci.tar
+DOCS horovod-$version-docs.tar.gz
+SBOM horovod-$version.cdx.json
+ABI libhorovod-$version.abi
+END
+  grep -q "^## ${version//./\\.} - " CHANGELOG.md || section=Unreleased
+  { echo "$text"; echo; echo "## Changes"
+    awk -v "section=## $section" 'index($0, section) == 1 {is_in = 1; next} /^## / {is_in = 0} is_in' CHANGELOG.md
+  } >"$output/INSTALL.md"
+}
+
 step_sums() {
   replace SHA256SUMS
   (cd "$output" && find . -maxdepth 1 -type f ! -name 'SHA256SUMS*' -printf '%P\n' | LC_ALL=C sort |
@@ -215,7 +253,7 @@ done
 # Hosts that the tests make have a /tmp of their own.
 [[ ,$only, != *,install,* || -n $given_build || $output/ != /tmp/* ]] ||
   refuse "tests cannot read $output: name a folder outside of /tmp, or leave out the step 'install'"
-for step in tree docs build tarball debian wheel image recipes sbom abi sums install; do
+for step in tree docs build tarball debian wheel image recipes sbom abi notes sums install; do
   [[ ,$only, == *,$step,* ]] || continue
   echo "==> $step"
   "step_$step"
@@ -223,7 +261,7 @@ done
 [[ ,$only, == *,sums,* ]] || exit 0
 cat <<END
 
-$output has the files of version $version. By hand:
+$output has the files of version $version, and INSTALL.md for their page. By hand:
 - sign: gpg --armor --detach-sign $output/SHA256SUMS
 - announce it, with the known limits of README.md
 END

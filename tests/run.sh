@@ -233,7 +233,7 @@ release_files() {
   rm -rf "$files"
   BUILD_DIR=$PWD/build-release step release packaging/release.sh --rehearse \
     --python "$PWD/build/venv-release/bin/python3" \
-    --only tree,docs,build,tarball,debian,wheel,image,recipes,sbom,abi,sums "$files" || return
+    --only tree,docs,build,tarball,debian,wheel,image,recipes,sbom,abi,notes,sums "$files" || return
   export HVD_TEST_RELEASE=$files
 }
 

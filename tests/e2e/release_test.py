@@ -123,12 +123,13 @@ def test_the_sums_of_a_release_find_a_changed_file():
     need_build()
     out = scratch()
     words = ["--rehearse", "--build", BUILD, "--only"]
-    said = release(*words, "tarball,recipes,sbom,sums,install", out)
+    said = release(*words, "tarball,recipes,sbom,notes,sums,install", out)
     names = sorted(path.name for path in out.iterdir())
     expect(
         [re.sub(r"-\d.*?(?=[-.][a-z])", "", name) for name in names]
         == [
             "Horovod.eb",
+            "INSTALL.md",
             "SHA256SUMS",
             "easystack.yml",
             "horovod-linux-x86_64.tar.gz",
@@ -138,6 +139,17 @@ def test_the_sums_of_a_release_find_a_changed_file():
         names,
     )
     names.remove("SHA256SUMS")
+    # The page of the release names each file that is there, and no other.
+    page = (out / "INSTALL.md").read_text()
+    missing = [name for name in names if name not in page and name not in ("INSTALL.md", "easystack.yml")]
+    expect(not missing and not re.search(r"@[A-Z_]+@|\.whl|\.deb\b", page), f"{missing}\n{page}")
+    expect(
+        all(
+            f"release would stop here: there is no file {kind}" in said
+            for kind in ("horovodrun-", "horovod-doc_", "horovod-*-cpu.oci.tar")
+        ),
+        said,
+    )
     (tarball,) = [name for name in names if name.endswith(".tar.gz")]
     expect(all(name in said for name in names), said)
     expect("there is no sdist, and no packaging/easybuild/Horovod-foss" in said, said)
