@@ -93,7 +93,7 @@ class Mesh {
   HostLinks& host_links() { return *host_; }
   // The shared heap of this process, and the mapped heaps of the ranks of this host. Both are null
   // in a forked child, and on all ranks of a host with too many ranks.
-  const SharedHeap* heap() const { return heap_; }
+  SharedHeap* heap() const { return heap_; }
   PeerHeaps* peer_heaps() { return peer_heaps_.get(); }
   PeerStream& peer_stream(int32_t rank, uint64_t id) { return remote_->peer_stream(rank, id); }
   void close_peer_stream(PeerStream& peer_stream) { remote_->close_peer_stream(peer_stream); }

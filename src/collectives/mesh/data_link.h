@@ -1,0 +1,65 @@
+// Carries large data between this rank and one other rank, beside the messages of the mesh: in a ring of
+// the sender's shared heap inside a host, over a peer stream between hosts. The bytes arrive in order, once
+// and complete; their meaning is the caller's. Point-to-point messages own one per peer. One caller at a
+// time; never waits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "collectives/mesh/shared_mesh.h"
+#include "collectives/shm/byte_ring.h"
+
+namespace hvd::collectives {
+
+class DataLink {
+ public:
+  DataLink(SharedMesh mesh, int32_t peer);
+  // Returns the ring's memory unless the peer may still read it: see keep_ring().
+  ~DataLink();
+  DataLink(const DataLink&) = delete;
+  DataLink& operator=(const DataLink&) = delete;
+
+  bool is_local() const { return is_local_; }
+  // Between hosts: opens the stream, unless it is open. Both ends call it, since perhaps only one of them
+  // can reach the other one.
+  void open_stream();
+  // Inside a host: makes the ring for data to the peer, and returns its place, which the peer needs for
+  // open_ring(). An error: no memory can be shared with the peer.
+  Result<SharedHeap::Place> make_ring();
+  bool has_ring() const { return static_cast<bool>(outgoing_); }
+  // Inside a host: uses the ring for data from the peer.
+  Status open_ring(const SharedHeap::Place& place);
+  // Inside a host: the place of memory of this rank that the peer can reach; nothing when it lies elsewhere than
+  // in the shared heap.
+  std::optional<SharedHeap::Place> place_of(ByteView memory) const;
+  // Inside a host: the address of such memory of the peer.
+  Result<const std::byte*> reach(const SharedHeap::Place& place, size_t size);
+  // The peer has not read all: the ring's memory stays until the process ends.
+  void keep_ring() { keeps_ring_ = true; }
+
+  // Return the number of bytes that were written or read now.
+  size_t write(ByteView bytes);
+  size_t read(std::span<std::byte> bytes);
+  // Inside a host: whether a read, or a write, would move bytes. Events of a stream wake a sleeper by themselves.
+  bool may_read() { return is_local_ && incoming().filled() > 0; }
+  bool may_write() const { return outgoing_ && outgoing_.room() > 0; }
+
+ private:
+  // The ring for data from the peer; without memory while there is none.
+  ByteRing incoming();
+
+  const SharedMesh mesh_;
+  const int32_t peer_;
+  const bool is_local_;
+  bool keeps_ring_ = false;
+  LocalMask mask_{};  // the peer
+  ByteRing outgoing_;
+  std::optional<SharedHeap::Place> incoming_;
+  PeerStream* stream_ = nullptr;
+};
+
+}  // namespace hvd::collectives
