@@ -279,6 +279,7 @@ typedef struct hvd_output {
   int32_t last_joined_rank; /* join, else -1 */
   int32_t process_set;      /* hvd_add_process_set, hvd_remove_process_set: its id, else -1 */
   int32_t device;           /* of an output that the runtime owns; else HVD_CPU */
+  int32_t source_rank;      /* hvd_recv: the sender's rank of the job, else -1 */
 } hvd_output;
 
 /* Describes an output of complete work. `index` is below tensor_count; it is 0 for join and for adding
@@ -293,6 +294,44 @@ HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output
  * has failed while a library runs it, which cannot be stopped: inputs and outputs must exist, unused,
  * until the process ends. */
 HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
+
+/* ---- Messages between two ranks ----------------------------------------------------------------
+ *
+ * A message goes from hvd_send of one rank to hvd_recv of another one, without any other rank. Messages
+ * with one tag, from one rank to another in one process set, are received in the order in which they were
+ * sent; a receive takes the oldest message that fits, and a message goes to the oldest receive that fits.
+ * Handles are those of hvd_submit, also for hvd_poll, hvd_wait and hvd_release.
+ *
+ * A send is complete when its memory may be used again: then the message may still be on its way. Small
+ * messages are complete at once, and larger ones when they were received: two ranks that both wait for a send
+ * before they receive may wait for ever. Sender and receiver must name the same dtype and count; otherwise the
+ * receive fails with HVD_INVALID_ARGUMENT, and so does the send, unless it is complete.
+ *
+ * hvd_shutdown delivers what was sent, and withdraws sends and receives without a match. A message that has
+ * arrived can be received after its sender has left. */
+
+typedef struct hvd_message {
+  size_t struct_size;
+  int32_t
+      rank; /* hvd_send: the receiver; hvd_recv: the sender, or HVD_ANY_RANK. A rank of the job */
+  int32_t tag;         /* 0 or more; a receive takes messages with its tag only */
+  int32_t process_set; /* 0 is all ranks; both ranks are members */
+  int32_t dtype;       /* hvd_dtype */
+  int64_t count;       /* elements */
+  /* In host memory. hvd_send only reads it; memory in flight as for hvd_submit. May be NULL when count is 0. */
+  void* data;
+  /* Seconds until the work fails with HVD_DEADLINE_EXCEEDED and gives its memory back, unless the other rank
+   * has its counterpart by then; 0: no limit. Does not end the job. */
+  double timeout_seconds;
+  const char* program; /* as in hvd_submission */
+} hvd_message;
+
+/* Sends a message. Waits for no other rank; may be complete when it returns. */
+HVD_API int hvd_send(const hvd_message* message, hvd_handle* handle, char* error,
+                     size_t error_size);
+/* Receives a message into the caller's memory. hvd_get_output(handle, 0) has the sender's rank. */
+HVD_API int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error,
+                     size_t error_size);
 
 /* ---- Stacks of the main thread ---------------------------------------------------------------- */
 

@@ -372,6 +372,60 @@ inline void barrier(int32_t process_set = 0) {
   Work(detail::terms_of(HVD_BARRIER, nullptr, options)).wait();
 }
 
+// ---- Messages between two ranks: values as above; both ranks name the same type and number --------
+
+struct MessageOptions {
+  int32_t tag = 0;
+  int32_t process_set = 0;
+  double timeout_seconds = 0;  // 0: no limit
+};
+
+namespace detail {
+
+template <typename T>
+Work message(int (*function)(const hvd_message*, hvd_handle*, char*, size_t), int32_t rank,
+             const Tensor<T>& tensor, const MessageOptions& options) {
+  hvd_message message{};
+  message.struct_size = sizeof message;
+  message.rank = rank;
+  message.tag = options.tag;
+  message.process_set = options.process_set;
+  message.dtype = dtype_of<std::remove_const_t<T>>();
+  message.count = 1;
+  for (const int64_t extent : tensor.shape) message.count *= extent;
+  message.data = const_cast<std::remove_const_t<T>*>(tensor.data);  // hvd_send only reads it
+  message.timeout_seconds = options.timeout_seconds;
+  hvd_handle handle = 0;
+  call(function, static_cast<const hvd_message*>(&message), &handle);
+  return Work::of(handle);
+}
+
+}  // namespace detail
+
+// Sends the values to a rank of the job.
+template <typename Values>
+Work send_async(Values&& values, int32_t to, const MessageOptions& options = {}) {
+  return detail::message(hvd_send, to, as_tensor(values), options);
+}
+template <typename Values>
+void send(Values&& values, int32_t to, const MessageOptions& options = {}) {
+  send_async(values, to, options).wait();
+}
+// Receives into the values from a rank of the job, or from HVD_ANY_RANK: see source_of().
+template <typename Values>
+Work recv_async(Values&& values, int32_t from, const MessageOptions& options = {}) {
+  return detail::message(hvd_recv, from, as_tensor(values), options);
+}
+// The rank that sent what a complete receive has.
+inline int32_t source_of(const Work& receive) { return detail::output_of(receive).source_rank; }
+// Returns the sender's rank.
+template <typename Values>
+int32_t recv(Values&& values, int32_t from, const MessageOptions& options = {}) {
+  const Work work = recv_async(values, from, options);
+  work.wait();
+  return source_of(work);
+}
+
 // A group of ranks with its own collectives: set Options::process_set to its id. Every rank of the job,
 // member or not, makes and removes the same sets in the same order. The destructor does not remove it.
 class ProcessSet {

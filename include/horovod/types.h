@@ -59,11 +59,16 @@ typedef enum hvd_op_kind {
   HVD_JOIN = 3,
   HVD_ALLTOALL = 5,
   HVD_BARRIER = 6,
-  HVD_REDUCESCATTER = 7
+  HVD_REDUCESCATTER = 7,
+  HVD_SEND = 8, /* of hvd_send and hvd_recv alone: hvd_submit and plugins never see them */
+  HVD_RECV = 9
 } hvd_op_kind;
 
 /* Devices: HVD_CPU, or the ordinal of an accelerator. */
 #define HVD_CPU (-1)
+
+/* The sender of a message that hvd_recv takes from any rank of the process set. */
+#define HVD_ANY_RANK (-1)
 
 /* The results of the functions of horovod.h. */
 typedef enum hvd_status {

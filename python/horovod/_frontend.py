@@ -46,7 +46,8 @@ def choose_op(average: Optional[bool], op: Optional[ReduceOp]) -> ReduceOp:
     return Average if average else Sum
 
 
-def _whole(value: Any, what: str, hint: str) -> int:
+def whole(value: Any, what: str, hint: str) -> int:
+    """Returns the value as an integer. Raises ValueError, with `hint`, if it is none."""
     if not hasattr(value, "__index__"):
         raise ValueError(f"{what} is {value!r}, a {type(value).__name__}; give {hint}.")
     return value.__index__()
@@ -54,12 +55,12 @@ def _whole(value: Any, what: str, hint: str) -> int:
 
 def whole_op(op: Any) -> ReduceOp:
     """Returns `op` as the integer that graphs need. Raises ValueError if it is no integer."""
-    return _whole(op, "op", "hvd.Average, hvd.Sum or another of hvd's reductions")
+    return whole(op, "op", "hvd.Average, hvd.Sum or another of hvd's reductions")
 
 
 def whole_root(root_rank: Any) -> int:
     """Returns `root_rank` as the integer that graphs need. Raises ValueError if it is no integer."""
-    return _whole(root_rank, "root_rank", "the number of a rank")
+    return whole(root_rank, "root_rank", "the number of a rank")
 
 
 def elementwise(

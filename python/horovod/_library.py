@@ -37,6 +37,8 @@ _WAITING: Dict[str, List[Any]] = {
         ctypes.c_double,
         ctypes.c_void_p,
     ],
+    "hvd_send": [ctypes.c_void_p, ctypes.c_void_p],
+    "hvd_recv": [ctypes.c_void_p, ctypes.c_void_p],
     "hvd_add_process_set": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
     "hvd_remove_process_set": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_rank": [ctypes.c_int32, ctypes.c_void_p],
@@ -50,6 +52,7 @@ _ERROR: List[Any] = [ctypes.c_void_p, ctypes.c_size_t]
 _PROMPT: Dict[str, List[Any]] = {
     "hvd_alloc": [ctypes.c_size_t, ctypes.c_void_p],
     "hvd_free": [ctypes.c_void_p],
+    "hvd_get_output": [ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p],
 }
 
 # Every step calls these functions, so the native module calls them.
@@ -88,6 +91,39 @@ class InitOptions(ctypes.Structure):
         ("rank_count", ctypes.c_uint32),
         ("ranks", ctypes.POINTER(ctypes.c_int32)),
         ("joined", ctypes.CFUNCTYPE(None)),
+    ]
+
+
+class Message(ctypes.Structure):
+    """hvd_message."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("rank", ctypes.c_int32),
+        ("tag", ctypes.c_int32),
+        ("process_set", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("count", ctypes.c_int64),
+        ("data", ctypes.c_void_p),
+        ("timeout_seconds", ctypes.c_double),
+    ]
+
+
+class Output(ctypes.Structure):
+    """hvd_output."""
+
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("shape", ctypes.c_void_p),
+        ("received_splits", ctypes.c_void_p),
+        ("received_split_count", ctypes.c_uint32),
+        ("last_joined_rank", ctypes.c_int32),
+        ("process_set", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("source_rank", ctypes.c_int32),
     ]
 
 

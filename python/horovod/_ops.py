@@ -13,7 +13,7 @@ import itertools
 from typing import Any, Callable, Iterable, List, NamedTuple, NoReturn, Optional, Sequence
 
 from horovod import _identity, _native
-from horovod._library import library
+from horovod._library import Message, Output, library
 from horovod.exceptions import (
     HorovodArgumentError,
     HorovodDisagreementError,
@@ -292,14 +292,52 @@ def output(handle: int, index: int = 0) -> RawOutput:
     return RawOutput(*_native.output(handle, index))
 
 
-def adopt(function: Callable[..., int], *arguments: Any, finish: Callable[[int], Any]) -> int:
-    """Calls a function of the library that starts work. Returns its handle, for `wait` or `run`."""
+def adopt(function: Callable[..., int], *arguments: Any, finish: Callable[[int], Any], keep: Any = None) -> int:
+    """Calls a function of the library that starts work. Returns its handle, for `wait` or `run`. `keep` stays
+    referenced until the work is complete."""
     handle, error = ctypes.c_uint64(), ctypes.create_string_buffer(4096)
     status = function(*arguments, ctypes.addressof(handle), ctypes.addressof(error), len(error))
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated=False)
-    _native.pending[handle.value] = (finish, None)
+    _native.pending[handle.value] = (finish, keep)
     return handle.value
+
+
+def send(data: Tensor, rank: int, tag: int, process_set: int, timeout: float, keep: Any) -> int:
+    """Starts to send `data.input` to a rank of the job; returns the handle. `timeout`: seconds, or 0 for no limit."""
+    message = _message(data, data.input, rank, tag, process_set, timeout)
+    return adopt(library().hvd_send, ctypes.addressof(message), finish=lambda handle: None, keep=keep)
+
+
+ANY_RANK = -1
+
+
+def recv(
+    data: Tensor, rank: int, tag: int, process_set: int, timeout: float, keep: Any, finish: Callable[[], Any]
+) -> int:
+    """Starts to receive into `data.output` from a rank of the job, or from ANY_RANK; returns the handle. The
+    result of `wait` is the sender's rank, once `finish` was called."""
+
+    def end(handle: int) -> int:
+        finish()
+        return rank if rank != ANY_RANK else _source_rank(handle)
+
+    message = _message(data, data.output, rank, tag, process_set, timeout)
+    return adopt(library().hvd_recv, ctypes.addressof(message), finish=end, keep=keep)
+
+
+def _message(data: Tensor, address: int, rank: int, tag: int, process_set: int, timeout: float) -> Message:
+    count = 1
+    for extent in data.shape:
+        count *= extent
+    return Message(ctypes.sizeof(Message), rank, tag, process_set, data.dtype, count, address, timeout)
+
+
+def _source_rank(handle: int) -> int:
+    """Returns the rank that has sent what a complete receive has."""
+    found, error = Output(struct_size=ctypes.sizeof(Output)), ctypes.create_string_buffer(4096)
+    check(library().hvd_get_output(handle, 0, ctypes.addressof(found), ctypes.addressof(error), len(error)), error)
+    return found.source_rank
 
 
 def ask(function: str, process_set: int) -> int:

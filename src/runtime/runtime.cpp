@@ -3,6 +3,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "rendezvous/wire/job_keys.h"
+#include "runtime/submission/message_check.h"
 #include "runtime/submission/submission_check.h"
 
 namespace hvd::runtime {
@@ -65,6 +66,35 @@ Status Runtime::start(hvd_handle handle) {
   core_->start(submission);
   progress_->notify();
   handles_.unpin(submission);
+  return {};
+}
+
+// The calling thread sends by itself where no other thread makes progress: that needs no other thread, and a
+// small message is on its way when this returns.
+Status Runtime::submit_message(int32_t op, const hvd_message& from, hvd_handle* handle) {
+  std::shared_ptr<const SetMembers> other;
+  const SetMembers* set = &sets_.all();
+  if (from.process_set != 0) {
+    other = sets_.find(from.process_set);
+    set = other.get();
+  }
+  HVD_RETURN_IF_ERROR(check_message(op, from, identity_.rank, set));
+  HVD_RETURN_IF_ERROR(core_->refuse_message().with_context(
+      cat(message_text(op, from.rank, from.tag), " cannot run")));
+  Submission* submission = handles_.claim(handle);
+  copy_message(op, from, *set, submission);
+  if (Status status = names_.insert_memory(submission); !status.ok()) {
+    handles_.unclaim(submission);
+    return status;
+  }
+  const bool was_in_use = core_->uses_messages();
+  core_->submit_message(submission);
+  bool completed = false;
+  const bool ran = progress_->try_run([&] { completed = core_->start_messages(); });
+  if (!ran) return {};
+  // A sleeping thread has not prepared for messages, or does not know the time limit.
+  if (!was_in_use || from.timeout_seconds > 0) progress_->notify();
+  if (completed && progress_->has_waiter()) progress_->notify_completed();
   return {};
 }
 
@@ -158,6 +188,7 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
     output->last_joined_rank = submission->last_joined_rank;
     output->process_set = submission->registered;
     output->device = HVD_CPU;
+    output->source_rank = -1;
   } else if (index >= request.tensors.size()) {
     status = invalid_argument(
         cat("there is no output ", index, "; the work has ", request.tensors.size()));
@@ -177,6 +208,7 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
     output->process_set = -1;
     output->device =
         owned && request.is_on_device() ? request.device : static_cast<int32_t>(HVD_CPU);
+    output->source_rank = request.op == HVD_RECV ? submission->message.peer : -1;
   }
   handles_.unpin(submission);
   return status;
@@ -206,6 +238,12 @@ Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
   {
     const MutexLock lock(progress_->progress_lock());
     if (closed_) return {};
+    core_->end_messages();
+  }
+  progress_->notify_completed();
+  progress_->wait(core_->messages_ended(), deadline);
+  {
+    const MutexLock lock(progress_->progress_lock());
     core_->leave();
   }
   const auto others_work = [this] { return core_->own_sets_ended().load() && !core_->over(); };
@@ -241,6 +279,7 @@ void Runtime::close() {
   if (core_->step(true)) progress_->notify_completed();
   ops_->close();  // before the controller, whose links they may share
   core_->close();
+  progress_->notify_completed();
   if (store_ && !is_elastic_) store_->rest();
 }
 

@@ -86,6 +86,8 @@ class Runtime {
   Status submit(const hvd_submission& submission, hvd_handle* handle);
   // Begins work that was submitted with HVD_AWAITS_START. Never waits.
   Status start(hvd_handle handle);
+  // Starts a send (HVD_SEND) or a receive (HVD_RECV).
+  Status submit_message(int32_t op, const hvd_message& message, hvd_handle* handle);
   // The operations that can be submitted for devices.
   const DeviceSupport& device_support() const { return device_support_; }
   // Whether a trial in each process set decides on them.

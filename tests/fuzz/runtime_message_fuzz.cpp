@@ -4,6 +4,7 @@
 
 #include "runtime/stall/stall_message.h"
 #include "runtime/wire/message.h"
+#include "runtime/wire/peer_message.h"
 
 namespace {
 
@@ -33,6 +34,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   round_trip<hvd::runtime::StallWaiting>(message);
   round_trip<hvd::runtime::StallAsk>(message);
   round_trip<hvd::runtime::StallAnswer>(message);
+  hvd::runtime::PeerMessage peer;
+  if (decode(message, &peer).ok()) {
+    const auto header = header_of(peer);
+    hvd::runtime::PeerMessage again;
+    const auto whole = hvd::ByteWriter().put_raw(header).put_raw(peer.rest).take();
+    if (!decode(whole, &again).ok() || again.step != peer.step || again.count != peer.count)
+      std::abort();
+  }
   hvd::runtime::Notice notice;
   (void)hvd::runtime::decode(message, &notice);
   return 0;

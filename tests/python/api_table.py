@@ -311,6 +311,8 @@ SIGNATURES = {
     "process_set_included_op": {"tensorflow": "(process_set_id=0, name=None)"},
     "rank": {"all": "()"},
     "rank_op": {"tensorflow": "(name=None)"},
+    "recv": {"torch": "(tensor, rank=None, tag=0, process_set=global_process_set, timeout=None)"},
+    "recv_async": {"torch": "(tensor, rank=None, tag=0, process_set=global_process_set, timeout=None)"},
     "reducescatter": {
         "torch":
             "(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set, "
@@ -334,6 +336,8 @@ SIGNATURES = {
     "refs_to_vars": {"tensorflow": "(refs)"},
     "remove_process_set": {"all": "(process_set)"},
     "rocm_built": {"all": "()"},
+    "send": {"torch": "(tensor, rank, tag=0, process_set=global_process_set, timeout=None)"},
+    "send_async": {"torch": "(tensor, rank, tag=0, process_set=global_process_set, timeout=None)"},
     "shutdown": {"all": "()"},
     "size": {"all": "()"},
     "size_op": {"tensorflow": "(process_set_id=0, name=None)"},
@@ -350,6 +354,9 @@ SIGNATURES = {
 # Frameworks that lack names, these names, and the reason.
 ABSENT = [
     # Names of one framework.
+    ("tensorflow tensorflow.keras keras mxnet jax numpy",
+     "recv recv_async send send_async",
+     "messages between two ranks are offered for PyTorch, whose programs run pipelines"),
     ("tensorflow tensorflow.keras keras mxnet jax numpy",
      "SyncBatchNorm broadcast_optimizer_state sparse_allreduce_async elastic.ElasticIterable elastic.ElasticSampler "
      "elastic.TorchState elastic.get_handler_registry elastic.set_handler_registry",

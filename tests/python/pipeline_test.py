@@ -1,5 +1,5 @@
-"""Pipeline parallelism with two stages and data parallelism: a process set for the replicas of each stage,
-and one for each pipeline. Needs 4 ranks."""
+"""Pipeline parallelism with two stages and data parallelism: a process set for the replicas of each stage, and
+messages between the stages of each pipeline. Needs 4 ranks."""
 
 import unittest
 
@@ -28,29 +28,35 @@ class PipelineTest(RankCase):
             raise unittest.SkipTest("2 stages of 2 replicas are 4 ranks")
         # Ranks 0 and 1 are the replicas of the first stage; 0 and 2 are the first pipeline.
         self.stages = [hvd.add_process_set([0, 1]), hvd.add_process_set([2, 3])]
-        self.pipes = [hvd.add_process_set([0, 2]), hvd.add_process_set([1, 3])]
         self.number, self.replica = divmod(self.rank, 2)
-        self.pipe = self.pipes[self.replica]
+        self.neighbour = (self.rank + 2) % 4  # the other stage of this pipeline
 
     def tearDown(self):
-        for process_set in (*self.stages, *self.pipes):
+        for process_set in self.stages:
             self.assertTrue(hvd.remove_process_set(process_set))
         super().tearDown()
 
-    def pass_on(self, tensor, source, name):
-        """Sends a tensor from one stage of this pipeline to the other."""
-        return hvd.broadcast(tensor, 2 * source + self.replica, name, process_set=self.pipe)
+    def received(self, shape, tag):
+        tensor = torch.empty(shape)
+        self.assertEqual(hvd.recv(tensor, self.neighbour, tag), self.neighbour)
+        return tensor
 
-    def run_micro_batch(self, model, step, micro):
-        name = f"{step}.{micro}"
+    def run_step(self, model, step):
+        """Computes all micro-batches, whose activations are on their way while the next ones are computed."""
+        sends, outputs = [], []
+        for micro in range(MICRO):
+            if self.number == 0:
+                outputs.append(model(inputs(self.replica, step, micro)))
+                sends.append(hvd.send_async(outputs[-1].detach(), self.neighbour, micro))
+            else:
+                got = self.received((5, 6), micro).requires_grad_()
+                (model(got).square().mean() / MICRO).backward()
+                sends.append(hvd.send_async(got.grad, self.neighbour, micro))
         if self.number == 0:
-            out = model(inputs(self.replica, step, micro))
-            self.pass_on(out.detach(), 0, f"forward.{name}")
-            out.backward(self.pass_on(torch.empty(5, 6), 1, f"backward.{name}"))
-        else:
-            got = self.pass_on(torch.empty(5, 6), 0, f"forward.{name}").requires_grad_()
-            (model(got).square().mean() / MICRO).backward()
-            self.pass_on(got.grad, 1, f"backward.{name}")
+            for micro, out in enumerate(outputs):
+                out.backward(self.received((5, 6), micro))
+        for send in sends:
+            hvd.synchronize(send)
 
     def test_it_trains_as_one_process(self):
         mine = self.stages[self.number]
@@ -63,8 +69,7 @@ class PipelineTest(RankCase):
         )
         for step in range(STEPS):
             optimizer.zero_grad()
-            for micro in range(MICRO):
-                self.run_micro_batch(model, step, micro)
+            self.run_step(model, step)
             optimizer.step()
         reference = torch.nn.Sequential(stage(0), stage(1))
         alone = torch.optim.SGD(reference.parameters(), lr=0.1)

@@ -107,3 +107,22 @@ TEST_CASE("an error is thrown with its status, and the next call works") {
   first.wait();
   horovod::allreduce(values, "once");
 }
+
+TEST_CASE("a rank sends messages to itself") {
+  const horovod::Job job;
+  std::vector<float> got(3);
+  const auto receive = horovod::recv_async(got, HVD_ANY_RANK, {.tag = 4});
+  CHECK(!receive.done());
+  horovod::send(std::vector<float>{1, 2, 3}, 0, {.tag = 4});
+  receive.wait();
+  CHECK(got == std::vector<float>{1, 2, 3});
+  CHECK(horovod::source_of(receive) == 0);
+  int32_t number = 0;
+  const auto sent = horovod::send_async(int32_t{7}, 0);
+  CHECK(horovod::recv(number, 0) == 0);
+  sent.wait();
+  CHECK(number == 7);
+  CHECK(status_of([&] { horovod::send(number, 1); }) == HVD_INVALID_ARGUMENT);
+  CHECK(status_of([&] { horovod::recv(number, 0, {.timeout_seconds = 0.01}); }) ==
+        HVD_DEADLINE_EXCEEDED);
+}

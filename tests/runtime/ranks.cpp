@@ -38,11 +38,13 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
     common.controllers = catalogue.usable(HVD_PLUGIN_CONTROLLER);
     common.ops = catalogue.usable(HVD_PLUGIN_OP);
   }
+  if (options.has_heaps) heaps_.resize(static_cast<size_t>(size));
   each([&](int rank) {
     runtime::Identity identity;
     identity.rank = rank;
     identity.size = size;
     runtime::RuntimeOptions mine = common;
+    if (options.has_heaps) mine.heap = &heaps_[static_cast<size_t>(rank)];
     mine.start_deadline = Deadline::after_seconds(options.start_seconds);
     const std::shared_ptr<rendezvous::Store> seen =
         options.store_of ? options.store_of(rank, store) : store;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "collectives/shm/shared_heap.h"
 #include "runtime/memory_world.h"
 #include "runtime/runtime.h"
 
@@ -21,6 +23,7 @@ struct RanksOptions {
   Links links = Links::kMemory;
   Settings settings;
   std::vector<int32_t> machines;  // each rank's machine, for memory links; empty: one machine
+  bool has_heaps = false;         // each rank shares memory of its own with the others
   uint32_t epoch = 0;
   double start_seconds = 20;
   std::vector<std::vector<int32_t>> process_sets;
@@ -45,6 +48,7 @@ class Ranks {
   // Shuts all down; done by the destructor otherwise.
   void shutdown();
   MemoryWorld& world() { return *world_; }
+  collectives::SharedHeap& heap(int rank) { return heaps_[static_cast<size_t>(rank)]; }
   rendezvous::Store& store() { return *store_; }
   // By rank: the result of its start; its runtime is null after a failure.
   std::vector<Status> start_status;
@@ -53,6 +57,7 @@ class Ranks {
   const int size_;
   std::shared_ptr<rendezvous::Store> store_;
   std::unique_ptr<MemoryWorld> world_;
+  std::deque<collectives::SharedHeap> heaps_;
   std::vector<std::unique_ptr<runtime::Runtime>> runtimes_;
 };
 

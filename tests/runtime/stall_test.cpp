@@ -337,6 +337,29 @@ TEST_CASE("in a process set only its members are missing") {
   });
 }
 
+TEST_CASE("a receive that waits misses the rank at the other end alone") {
+  ReportFile file;
+  Ranks ranks(3, checked(file, "0.1"));
+  ranks.each([&](int rank) {
+    char byte = 0;
+    hvd_message message{};
+    message.struct_size = sizeof message;
+    message.rank = rank == 0 ? 1 : 0;
+    message.tag = 4;
+    message.dtype = HVD_UINT8;
+    message.count = 1;
+    message.data = &byte;
+    const std::vector<std::string> wanted = {"\"name\":\"recv from rank 1, tag 4\",\"op\":\"recv\"",
+                                             "\"missing_ranks\":[1]"};
+    if (rank == 1) CHECK(eventually([&] { return !file.line_with(wanted).empty(); }));
+    if (rank == 2) return;
+    hvd_handle handle = 0;
+    REQUIRE(ranks[rank].submit_message(rank == 0 ? HVD_RECV : HVD_SEND, message, &handle).ok());
+    CHECK(ranks[rank].wait(handle, Deadline::after_seconds(20))->ok());
+    CHECK(ranks[rank].release(handle).ok());
+  });
+}
+
 TEST_CASE("a rank that joins is reported when the others neither join nor do anything") {
   ReportFile file;
   Ranks ranks(2, checked(file, "0.1"));

@@ -10,6 +10,7 @@ Rules for all of them:
   Product and Adasum are refused. Their gradients follow torch's convention.
 * The `_async` forms return a handle for `poll` and `synchronize` at once; until then the tensors
   must not be changed. The forms that end in `_` write into the tensor they are given.
+* `send` and `recv` concern two ranks alone: they are matched by rank, tag and process set, and have no name.
 * Forms that return a new tensor pass gradients on; the `_async` forms and those in place do not.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
   it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
@@ -73,6 +74,7 @@ from horovod.torch._broadcast import (
     broadcast_async,
     broadcast_async_,
 )
+from horovod.torch._messages import recv, recv_async, send, send_async
 from horovod.torch._rows import (
     HorovodAllgather as HorovodAllgather,
     HorovodAlltoall as HorovodAlltoall,
@@ -144,10 +146,14 @@ __all__ = [
     "nccl_built",
     "poll",
     "rank",
+    "recv",
+    "recv_async",
     "reducescatter",
     "reducescatter_async",
     "remove_process_set",
     "rocm_built",
+    "send",
+    "send_async",
     "shutdown",
     "size",
     "sparse_allreduce_async",

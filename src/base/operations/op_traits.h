@@ -27,10 +27,11 @@ struct OpTraits {
   bool makes_outputs = false;      // tensors have rows, and the runtime allocates the results
   bool fuses = false;              // several of them may share a batch
   bool runs_with_joined = false;   // ranks that have joined take part, with neutral values
+  bool is_point_to_point = false;  // between two ranks, without negotiation
   RowCounts row_counts = RowCounts::kNone;
 };
 
-constexpr size_t kOpCount = 8;  // numbers of hvd_op_kind; 4 is none
+constexpr size_t kOpCount = 10;  // numbers of hvd_op_kind; 4 is none
 
 // By the number of the operation.
 inline constexpr auto kOpTraits = [] {
@@ -57,6 +58,8 @@ inline constexpr auto kOpTraits = [] {
                               .reduces = true,
                               .makes_outputs = true,
                               .fuses = true};
+  table[HVD_SEND] = {.name = "send", .activity = "SEND", .is_point_to_point = true};
+  table[HVD_RECV] = {.name = "recv", .activity = "RECV", .is_point_to_point = true};
   return table;
 }();
 

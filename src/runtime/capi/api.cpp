@@ -41,6 +41,18 @@ int32_t identity_number(int32_t hvd::runtime::Identity::*field) {
   return call.identity()->*field;
 }
 
+int submit_message(int32_t op, const hvd_message* message, hvd_handle* handle, char* error,
+                   size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    ApiCall call;
+    HVD_RETURN_IF_ERROR(call.check());
+    if (handle == nullptr) return hvd::invalid_argument("the handle's address is NULL");
+    hvd_message whole;
+    HVD_RETURN_IF_ERROR(copy_sized(message, sizeof message->struct_size, &whole));
+    return call.runtime()->submit_message(op, whole, handle);
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -81,6 +93,14 @@ int hvd_start(hvd_handle handle, char* error, size_t error_size) {
     }
     return call.runtime()->start(handle);
   });
+}
+
+int hvd_send(const hvd_message* message, hvd_handle* handle, char* error, size_t error_size) {
+  return submit_message(HVD_SEND, message, handle, error, error_size);
+}
+
+int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error, size_t error_size) {
+  return submit_message(HVD_RECV, message, handle, error, error_size);
 }
 
 int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,

@@ -1,5 +1,6 @@
 #include "runtime/core/pending_submissions.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::runtime {
@@ -12,6 +13,34 @@ PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
   if (whole) return Wake::kFull;
   // The progress thread wakes at the end of an open window without a call.
   return window_open_.load() ? Wake::kNone : Wake::kDriver;
+}
+
+std::string name_text(const LastSubmission& last) {
+  const bool is_message = traits_of(last.op).is_point_to_point;
+  return is_message ? message_text(last.op, last.peer, last.tag) : last.name;
+}
+
+// Adds it to the unfinished submissions.
+void PendingSubmissions::admit(Submission* submission, Clock::time_point now) {
+  submission->since = now;
+  submission->stall_reports = 0;
+  submission->older = newest_;
+  submission->newer = nullptr;
+  if (newest_ != nullptr) newest_->newer = submission;
+  newest_ = submission;
+  submission->accepted = submission->planned = false;
+  submission->is_held = false;
+  submission->announced_id = 0;
+}
+
+void PendingSubmissions::admit_message(Submission* submission) {
+  const Clock::time_point now = Clock::now();
+  admit(submission, now);
+  last_.when = now;
+  last_.op = submission->request.op;
+  last_.peer = submission->message.peer;
+  last_.tag = submission->message.tag;
+  last_.program = submission->program;
 }
 
 void PendingSubmissions::start(Submission* submission) {
@@ -34,7 +63,8 @@ bool PendingSubmissions::collect(const IsRefused& is_refused, std::vector<Submis
       last_.op = submission->request.op;
       last_.program = submission->program;
     }
-    take(submission, now);
+    admit(submission, now);
+    ++unfinished_;
     place(submission, is_refused, refused);
     moved = true;
   }
@@ -43,19 +73,6 @@ bool PendingSubmissions::collect(const IsRefused& is_refused, std::vector<Submis
     window_open_.store(true);
   }
   return moved;
-}
-
-// Adds it to the unfinished submissions.
-void PendingSubmissions::take(Submission* submission, Clock::time_point now) {
-  submission->since = now;
-  submission->stall_reports = 0;
-  submission->older = newest_;
-  submission->newer = nullptr;
-  if (newest_ != nullptr) newest_->newer = submission;
-  newest_ = submission;
-  submission->accepted = submission->planned = false;
-  submission->is_held = false;
-  submission->announced_id = 0;
 }
 
 void PendingSubmissions::place(Submission* submission, const IsRefused& is_refused,
@@ -121,16 +138,20 @@ bool PendingSubmissions::settle() {
     parts_.metrics->finished(submission->request.op, submission->status.ok(), submission->bytes,
                              now - submission->since);
   }
-  const uint64_t count = finished_.size();
+  const auto messages = static_cast<uint64_t>(
+      std::ranges::count_if(finished_, [](const Submission* one) { return is_message(*one); }));
+  const uint64_t count = finished_.size() - messages;
+  unfinished_ -= count;
   const uint64_t left = pending_.load() - count;
-  if (newest_ == nullptr && collected_.empty()) {
+  if (count > 0 && unfinished_ == 0 && collected_.empty()) {
     expected_ = std::exchange(burst_, 0);
     // An early wake gains nothing for a burst of one: its submitter most likely waits for it.
     burst_target_.store(expected_ >= 2 ? activity_.load() - left + expected_ : UINT64_MAX,
                         std::memory_order_relaxed);
   }
   parts_.names->remove(finished_);
-  pending_.fetch_sub(count);
+  if (count > 0) pending_.fetch_sub(count);
+  if (messages > 0) messages_.fetch_sub(messages);
   parts_.handles->finish(finished_);
   finished_.clear();
   return true;

@@ -1,5 +1,6 @@
-// This rank's submissions that are not complete: the submission queue, the batching window, the list
-// of unfinished submissions, and those that the current pass has finished. Only the runtime core calls
+// This rank's submissions that are not complete: the submission queues, the batching window, the list
+// of unfinished submissions, and those that the current pass has finished. Sends and receives have a queue
+// of their own and no batching window. Only the runtime core calls
 // it. The runtime core announces each submission and decides its outcome. Lives on the progress thread,
 // except for the functions marked "any thread".
 #pragma once
@@ -25,8 +26,10 @@ struct LastSubmission {
   Clock::time_point when{};
   std::string name;  // empty: nothing yet
   int32_t op = 0;
+  int32_t peer = 0, tag = 0;      // of a send or receive, whose name is not made before a report
   const char* program = nullptr;  // that made it, or nullptr; the user's memory
 };
+std::string name_text(const LastSubmission& last);
 
 class PendingSubmissions {
  public:
@@ -47,9 +50,18 @@ class PendingSubmissions {
   Wake submit(Submission* submission);
   // Begins a submission that awaits its start.
   void start(Submission* submission);
-  bool has_input() const { return !queue_.empty() || has_started_.load(); }
+  // Queues a send or receive.
+  void submit_message(Submission* submission) {
+    messages_.fetch_add(1);
+    message_queue_.push(submission);
+  }
+  bool has_input() const {
+    return !queue_.empty() || !message_queue_.empty() || has_started_.load();
+  }
   // The number of submissions that are not complete.
-  uint64_t count() const { return pending_.load(std::memory_order_relaxed); }
+  uint64_t count() const {
+    return pending_.load(std::memory_order_relaxed) + messages_.load(std::memory_order_relaxed);
+  }
   // The number of submissions since the start.
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
@@ -59,6 +71,11 @@ class PendingSubmissions {
   // when it moved any.
   bool collect(const std::function<bool(const Submission&)>& is_refused,
                std::vector<Submission*>* refused);
+  // Takes the queued sends and receives, as a chain by `next`, the oldest first; nullptr when there is none.
+  // The caller passes each to admit() before it uses the next one.
+  Submission* take_messages() { return message_queue_.take_all(); }
+  // Adds one of them to the unfinished submissions.
+  void admit_message(Submission* submission);
   // Whether the window ends now. flush: an open window ends at once.
   bool is_due(bool flush) const;
   // The submissions that await their start, in order.
@@ -81,7 +98,7 @@ class PendingSubmissions {
 
  private:
   using IsRefused = std::function<bool(const Submission&)>;
-  void take(Submission* submission, Clock::time_point now);
+  void admit(Submission* submission, Clock::time_point now);
   void place(Submission* submission, const IsRefused& is_refused,
              std::vector<Submission*>* refused);
   bool place_started(const IsRefused& is_refused, std::vector<Submission*>* refused);
@@ -99,9 +116,12 @@ class PendingSubmissions {
   Submission* newest_ = nullptr;  // newest unfinished submission that was collected; or null
   LastSubmission last_;
   std::vector<Submission*> finished_;
+  size_t unfinished_ = 0;  // submissions that were collected, without sends and receives
 
   // Shared with other threads.
   SubmissionQueue queue_;
+  SubmissionQueue message_queue_;
+  alignas(64) std::atomic<uint64_t> messages_{0};  // sends and receives that are not complete
   alignas(64) std::atomic<uint64_t> pending_{0};
   std::atomic<uint64_t> activity_{0};
   std::atomic<uint64_t> burst_target_{UINT64_MAX};  // activity() at which the burst is complete

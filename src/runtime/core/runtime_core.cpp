@@ -27,7 +27,12 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       executor_(options.fusion.threshold, ops, this, &instruments_),
       sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity),
       plans_({names, &executor_, &instruments_, this}, options.rank),
-      shutdown_(&links_, sets) {
+      shutdown_(&links_, sets),
+      messages_({&links_, &submissions_, &shutdown_, sets, this, &instruments_}) {
+  if (const auto* mesh = static_cast<const collectives::SharedMesh*>(
+          host->vtable()->lookup(host, collectives::kMeshName))) {
+    messages_.set_mesh(*mesh);
+  }
   executor_.set_tuning(options_.tuning);
   executor_.set_device(options_.device);
   executor_.set_framework(host->framework());
@@ -54,7 +59,40 @@ bool RuntimeCore::step(bool flush) {
   }
   moved |= services_.run_alarms();
   if (!departed()) moved |= work();
+  moved |= run_messages();
   return submissions_.settle() || moved;
+}
+
+// Two ranks may exchange messages for as long as neither has left, whatever other ranks do. The links then
+// carry nothing else.
+bool RuntimeCore::run_messages() {
+  bool moved = false;
+  Status status = messages_.start(&moved);
+  if (!messages_.is_in_use()) return moved;
+  if (departed()) {
+    moved |= poll_links();
+    if (status.ok()) status = messages_.check_peers();
+  }
+  if (status.ok()) status = messages_.advance(&moved);
+  if (status.ok() && messages_.alarm() != Clock::time_point::max()) {
+    status = messages_.run_alarms(Clock::now());
+  }
+  if (!status.ok()) fail_with(status, -1);
+  return moved;
+}
+
+bool RuntimeCore::start_messages() {
+  bool moved = false;
+  if (Status status = messages_.start(&moved); !status.ok()) fail_with(status, -1);
+  return submissions_.settle();
+}
+
+void RuntimeCore::end_messages() {
+  bool moved = false;
+  Status status = messages_.start(&moved);
+  if (status.ok()) status = messages_.end();
+  if (!status.ok()) fail_with(status, -1);
+  submissions_.settle();
 }
 
 // A failure completes all work. This function stops after a failure, so that it completes nothing twice.
@@ -150,7 +188,9 @@ bool RuntimeCore::poll_links() {
   if (!link_failure_.ok()) {
     finish_what_can_be();
     fail_with(std::exchange(link_failure_, {}), received_from_);
-  } else if (!polled.ok() && !departed()) {
+  } else if (!polled.ok() && departed()) {
+    fail_messages(polled);
+  } else if (!polled.ok()) {
     if (const auto step = shutdown_.links_closed()) {
       act(*step);
     } else {
@@ -171,7 +211,7 @@ void RuntimeCore::finish_what_can_be() {
 
 void RuntimeCore::receive(int32_t from, ByteView message) {
   ++counts_.messages_received;
-  if (departed() || !link_failure_.ok()) return;
+  if (!link_failure_.ok() || (departed() && !messages_.is_in_use())) return;
   if (Status status = handle(from, message); !status.ok()) {
     link_failure_ =
         status.with_context(cat("rank ", from, " sent rank ", options_.rank, " something wrong"));
@@ -181,6 +221,8 @@ void RuntimeCore::receive(int32_t from, ByteView message) {
 Status RuntimeCore::handle(int32_t from, ByteView message) {
   MessageKind kind{};
   HVD_RETURN_IF_ERROR(peek_kind(message, &kind));
+  if (kind == MessageKind::kPeer) return messages_.receive(from, message);
+  if (departed()) return {};
   if (kind == MessageKind::kAnnouncement || kind == MessageKind::kPlan ||
       kind == MessageKind::kTentativePlan) {
     return handle_of_set(kind, from, message);
@@ -229,7 +271,7 @@ Status RuntimeCore::check(MessageKind kind, int32_t from, const Notice& notice) 
 void RuntimeCore::complete(Submission* submission, Status status) {
   submissions_.finish(submission, std::move(status));
   Name* name = submission->name;
-  if (name->announced != submission) return;
+  if (name == nullptr || name->announced != submission) return;
   name->announced = nullptr;
   if (name->waiting.empty() || over()) return;
   ProcessSetState* set = sets_.find(name->set);
@@ -250,13 +292,16 @@ CoreCounts RuntimeCore::counts() const {
 }
 
 bool RuntimeCore::before_sleep() {
-  if (departed()) return true;
-  if (!executor_.may_sleep()) return false;
-  return links_.before_sleep();
+  if (departed() && !messages_.is_in_use()) return true;
+  if (!departed() && !executor_.may_sleep()) return false;
+  if (!links_.before_sleep()) return false;
+  if (messages_.may_sleep()) return true;
+  links_.after_sleep();
+  return false;
 }
 
 void RuntimeCore::after_sleep() {
-  if (!departed()) links_.after_sleep();
+  if (!departed() || messages_.is_in_use()) links_.after_sleep();
 }
 
 // Announces to the parent the names that are ready in this rank's subtree. The root plans them.
@@ -411,6 +456,9 @@ Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) 
   if (item.request.op != kRemoveProcessSet) return sets_.add(item.request, submission);
   ProcessSetState* set = sets_.remove(item.request.root, submission);
   if (set == nullptr) return {};
+  HVD_RETURN_IF_ERROR(messages_.remove_set(
+      set->members->serial,
+      not_found(cat("process set ", set->members->id, " was removed before it had a match"))));
   if (!set->ended) return end_planning(set);
   fail_rest(set);
   return {};
@@ -448,7 +496,8 @@ void RuntimeCore::fail_rest(ProcessSetState* set) {
   set->after_join.clear();
   for (Submission* submission = newest(); submission != nullptr;) {
     Submission* older = submission->older;
-    if (submission->accepted && !submission->planned && submission->set == set->members->serial) {
+    if (submission->accepted && !submission->planned && submission->name != nullptr &&
+        submission->set == set->members->serial) {
       Status why = refuse(*submission);
       if (why.ok()) {
         why = not_found(cat(operation_text(submission->request.op, submission->name->text),
@@ -497,7 +546,9 @@ void RuntimeCore::leave() { act(shutdown_.leave()); }
 
 void RuntimeCore::act(Shutdown::Step step) {
   if (step == Shutdown::Step::kEndWork) end_work();
-  if (step == Shutdown::Step::kEndServices) services_.end(refusal());
+  if (step != Shutdown::Step::kEndServices) return;
+  services_.end(refusal());
+  messages_.stay_open();
 }
 
 // Ends the planning of the sets of which a member has left: submissions without a plan fail.
@@ -524,10 +575,14 @@ void RuntimeCore::end_sets() {
     if (set->ended) fail_rest(set);
     if (Status status = end_planning(set); !status.ok()) return fail_with(status, -1);
   }
+  if (Status status = messages_.check_peers(); !status.ok()) fail_with(status, -1);
 }
 
 void RuntimeCore::close() {
   HVD_CHECK(departed());
+  fail_messages(aborted("Horovod has been shut down: this rank called shutdown"));
+  submissions_.settle();
+  messages_.close();
   links_.close();
 }
 
@@ -537,7 +592,7 @@ void RuntimeCore::fail(const Status& cause) {
 }
 
 void RuntimeCore::fail_with(const Status& found, int32_t received_from) {
-  if (departed()) return;
+  if (departed()) return fail_messages(found);
   // A cause that a peer reports is already known to all ranks.
   end_with(received_from < 0 ? host_->first_cause(found) : found, received_from);
 }
@@ -550,8 +605,16 @@ void RuntimeCore::end_with(const Status& cause, int32_t received_from) {
   executor_.abort(first.message().c_str());
 
   submissions_.close_window();
+  messages_.fail(first);
   while (newest() != nullptr) complete(newest(), first);
   services_.end(refusal());
+}
+
+// A failure between ranks that have departed already: their work is over, but for messages.
+void RuntimeCore::fail_messages(const Status& cause) {
+  if (!messages_.is_in_use()) return;
+  messages_.fail(cause);
+  while (newest() != nullptr) complete(newest(), cause);
 }
 
 }  // namespace hvd::runtime

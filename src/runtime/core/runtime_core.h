@@ -4,6 +4,7 @@
 // functions marked "any thread".
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "runtime/core/message_links.h"
 #include "runtime/core/pending_submissions.h"
 #include "runtime/core/plan_application.h"
+#include "runtime/core/point_to_point.h"
 #include "runtime/core/process_set_registry.h"
 #include "runtime/core/service_bus.h"
 #include "runtime/core/shutdown.h"
@@ -69,6 +71,13 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
   // Begins a submission that awaits its start. The caller wakes the driver.
   void start(Submission* submission) { submissions_.start(submission); }
+  // Queues a send or receive.
+  void submit_message(Submission* submission) { submissions_.submit_message(submission); }
+  // Why sends and receives are refused, or ok.
+  Status refuse_message() const { return messages_.refusal(); }
+  bool uses_messages() const { return messages_.is_in_use(); }
+  // True when all messages of this rank have arrived, after end_messages().
+  const std::atomic<bool>& messages_ended() const { return messages_.ended(); }
   // The reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
   // The error of a submission to this set that this rank refuses for that reason, else ok. `name` may be empty.
@@ -91,7 +100,12 @@ class RuntimeCore final : public Drivable, private PlanSink {
   bool before_sleep() override;
   void after_sleep() override;
   Clock::time_point window_end() const override { return submissions_.window_end(); }
-  Clock::time_point alarm() const override { return services_.alarm(); }
+  Clock::time_point alarm() const override {
+    return std::min(services_.alarm(), messages_.alarm());
+  }
+  // Starts the sends and receives that were submitted, without a look at the links. Returns true when any
+  // submission is complete.
+  bool start_messages();
   // Delivers later messages and alarms to this service, which outlives the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
   // to_root sends from this rank's service to the root's. to_all sends from the root's service to the
@@ -101,6 +115,9 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // The batches on devices of this set's next plan come next among those of all sets. Ignores a set
   // without this rank.
   void give_turn(uint32_t serial);
+  // Fails the sends and receives without a match, before leave(). messages_ended() is true once all messages
+  // of this rank have arrived.
+  void end_messages();
   // Starts the shutdown protocol for hvd_shutdown.
   void leave();
   // Fails the job: all pending work fails with this cause, on this rank and on all others.
@@ -142,6 +159,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Status handle(int32_t from, ByteView message);
   Status check(MessageKind kind, int32_t from, const Notice& notice) const;
   bool work();
+  bool run_messages();
   bool run_batches();
   void report();
   void report(ProcessSetState* set);
@@ -178,6 +196,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // Ends the job with `found`. received_from: the peer that reported it; -1: this rank found it.
   void fail_with(const Status& found, int32_t received_from);
   void end_with(const Status& cause, int32_t received_from);
+  void fail_messages(const Status& cause);
 
   CoreOptions options_;
   MessageLinks links_;
@@ -190,6 +209,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   ProcessSetRegistry sets_;
   PlanApplication plans_;
   Shutdown shutdown_;
+  PointToPoint messages_;
   CoreCounts counts_;
 
   ServiceBus services_{&links_};

@@ -60,6 +60,21 @@ Status Shutdown::refuse(int32_t op, std::string_view name, const SetMembers& set
           "one of them ends (hvd.join() is for ranks with fewer steps)"));
 }
 
+bool Shutdown::has_left(int32_t rank) const {
+  if (!is_ending()) return false;
+  const MutexLock lock(mutex_);
+  return std::ranges::find(leavers_, rank) != leavers_.end();
+}
+
+Status Shutdown::refuse_message(std::string_view text, int32_t peer) {
+  const MutexLock lock(mutex_);
+  const int32_t leaver = peer < 0 && !leavers_.empty() ? leavers_.front() : peer;
+  int32_t nobody = -1;
+  if (leaver != links_->rank()) left_by_.compare_exchange_strong(nobody, leaver);
+  cut_off_.store(true);
+  return aborted(cat(text, " cannot run: ", left_by(leaver).message()));
+}
+
 bool Shutdown::has_set(bool is_own) const {
   for (const int32_t id : sets_->ids()) {
     const auto set = sets_->find(id);

@@ -34,6 +34,10 @@ class Shutdown {
   bool has_ended(const SetMembers& set) const;
   // The error of a submission to this set that this rank refuses for that reason, else ok. `name` may be empty.
   Status refuse(int32_t op, std::string_view name, const SetMembers& set);
+  // Whether the rank has left. Sends and receives end with their other rank, and not with a process set.
+  bool has_left(int32_t rank) const;
+  // The error of a send or receive, named `text`, whose other rank `peer` has left; peer -1: several may be.
+  Status refuse_message(std::string_view text, int32_t peer);
   // True when each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
   // The peer whose exit made work of this rank fail, if one did.

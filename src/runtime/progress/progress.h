@@ -51,6 +51,21 @@ class Progress {
   // Drives until `done` or the deadline. Any thread.
   bool wait(const std::atomic<bool>& done, Deadline deadline);
 
+  // Calls body() with the progress lock held, and returns true, if no other thread has the lock. Else wakes the
+  // driver or the helper, which finds the input. Any thread.
+  template <typename Body>
+  bool try_run(Body&& body) {
+    if (!progress_lock_.try_lock()) {
+      notify_full();
+      return false;
+    }
+    body();
+    progress_lock_.unlock();
+    return true;
+  }
+  // Whether a thread is in wait(). Any thread.
+  bool has_waiter() const { return waiters_.load() > 0; }
+
   // Wakes the sleeping driver, if any, because there is input. Any thread.
   void notify();
   // Like notify, when the batching window need not wait for further submissions.

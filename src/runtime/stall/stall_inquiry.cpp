@@ -130,6 +130,7 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
     if (answer && waits(answer->states[index])) anybody = true;
     if (answer && answer->states[index] != StallState::kMissing) continue;
     if (!answer && !is_member_(name.process_set, rank)) continue;
+    if (!answer && !name.awaits(rank)) continue;
     // The report names the silent rank alone: this one may have submitted the work.
     const int32_t hiding = answer ? -1 : hidden_by(rank);
     if (hiding >= 0 && is_member_(name.process_set, hiding)) continue;

@@ -79,7 +79,9 @@ void StallInspector::report_waiting(Clock::time_point now) {
     const double age = seconds_of(now - one->since);
     const bool due = age >= options_.times.report_after(one->stall_reports);
     if (due && waiting.entries.size() < kMaxNames) {
-      waiting.entries.push_back({{one->process_set, one->name->text}, one->request.op, age});
+      StallName name{one->process_set, name_text(*one), {}};
+      if (is_message(*one) && one->message.peer >= 0) name.awaited.push_back(one->message.peer);
+      waiting.entries.push_back({std::move(name), one->request.op, age});
       // Now, not once for each time that has passed unseen.
       for (uint32_t i = 0;
            i < kMostReports && options_.times.report_after(one->stall_reports) <= age; ++i) {
@@ -134,11 +136,12 @@ StallState StallInspector::state_of(const StallName& name) const {
   bool joined = false;
   for (const Submission* one = core_->newest(); one != nullptr; one = one->older) {
     if (one->process_set != name.process_set || one->is_held) continue;
-    if (one->name->text == name.name) {
+    if (name_text(*one) == name.name) {
       return one->planned ? StallState::kRunning : StallState::kWaiting;
     }
     joined |= one->request.op == HVD_JOIN;
   }
+  if (!name.awaits(options_.rank)) return StallState::kExcused;
   return joined ? StallState::kExcused : StallState::kMissing;
 }
 
@@ -148,7 +151,7 @@ void StallInspector::answer(const StallAsk& ask) {
   for (const StallName& name : ask.names) answer.states.push_back(state_of(name));
   const LastSubmission& last = core_->last_submission();
   if (last.name != kStartName) {
-    answer.last_name = last.name;
+    answer.last_name = name_text(last);
     answer.last_op = last.op;
     answer.last_seconds = seconds_of(Clock::now() - last.when);
     if (last.program != nullptr) answer.last_program = last.program;

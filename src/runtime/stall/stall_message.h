@@ -7,6 +7,7 @@
 //   answer   rank -> root   the rank's state for each of these names, and what the rank does now
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -30,8 +31,13 @@ struct StallHello {
 struct StallName {
   int32_t process_set = 0;
   std::string name;
+  // The ranks that have a part: the other end of a send or receive. Empty: all of the set.
+  std::vector<int32_t> awaited = {};
   auto operator<=>(const StallName&) const = default;
-  static auto fields(auto& m) { return std::tie(m.process_set, m.name); }
+  static auto fields(auto& m) { return std::tie(m.process_set, m.name, m.awaited); }
+  bool awaits(int32_t rank) const {
+    return awaited.empty() || std::find(awaited.begin(), awaited.end(), rank) != awaited.end();
+  }
 };
 
 struct StallWaiting {
@@ -55,7 +61,7 @@ enum class StallState : uint8_t {
   kMissing = 0,  // not submitted
   kWaiting = 1,  // submitted, not agreed on
   kRunning = 2,  // agreed on, not complete
-  kExcused = 3,  // not a member of the process set, or joined
+  kExcused = 3,  // not a member of the process set, joined, or not at the other end
 };
 
 struct StallAnswer {

@@ -55,8 +55,8 @@ std::string details(const StallReport::Rank& rank) {
   if (answer.last_name.empty()) {
     text += ": has submitted nothing yet";
   } else {
-    text += cat(": last submitted ", op_name(answer.last_op), " '", printable(answer.last_name),
-                "' ", tenths(answer.last_seconds), " s ago");
+    text += cat(": last submitted ", operation_text(answer.last_op, answer.last_name), " ",
+                tenths(answer.last_seconds), " s ago");
     if (!answer.last_program.empty()) {
       text += cat(" in the compiled program ", printable(answer.last_program));
     }

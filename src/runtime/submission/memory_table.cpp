@@ -40,10 +40,6 @@ bool is_same(const MemoryUse& a, const MemoryUse& b) {
   return a.begin == b.begin && a.end == b.end && a.is_written == b.is_written;
 }
 
-std::string text_of(const Submission& submission) {
-  return operation_text(submission.request.op, submission.name->text);
-}
-
 std::string set_of(const Submission& submission) {
   return submission.process_set == 0 ? std::string(" of all ranks")
                                      : cat(" of process set ", submission.process_set);
@@ -52,7 +48,7 @@ std::string set_of(const Submission& submission) {
 // Why `mine` is refused: it overlaps `other`.
 std::string refusal(const MemoryUse& mine, const MemoryUse& other) {
   const Submission& own = *mine.owner;
-  const std::string own_text = text_of(own);
+  const std::string own_text = operation_text(own);
   if (other.owner == mine.owner && other.tensor == mine.tensor) {
     return cat(own_text, ": its input and its output overlap",
                may_be_in_place(own) ? " in part; give the same address for both, or " : "; give ",
@@ -68,7 +64,7 @@ std::string refusal(const MemoryUse& mine, const MemoryUse& other) {
   return cat(own_text, same_set ? "" : set_of(own), ": ",
              own.tensors.size() > 1 ? cat("the ", name_of(mine), " of its tensor ", mine.tensor)
                                     : cat("its ", name_of(mine)),
-             " overlaps the ", name_of(other), " of ", text_of(in_flight),
+             " overlaps the ", name_of(other), " of ", operation_text(in_flight),
              same_set ? "" : set_of(in_flight),
              ", which is in flight; wait for that first, or give each its own memory");
 }

@@ -35,12 +35,29 @@ struct Submission {
     OutputMemory data;
     std::vector<int64_t> shape;
   };
+  // The part of a send or receive beside its request, whose root is the other rank as the caller named it.
+  struct Message {
+    int32_t peer =
+        HVD_ANY_RANK;  // the rank at the other end; of a receive from any: once it is known
+    int32_t tag = 0;
+    double timeout = 0;  // seconds until it fails, unless the other end has matched it; 0: never
+    // Used by the thread that makes progress.
+    Clock::time_point expires = Clock::time_point::max();
+    uint64_t id = 0;         // of the offer of its data; 0: there was none
+    size_t moved = 0;        // bytes that this rank has sent or received
+    size_t taken = 0;        // bytes of sent pieces that the receiver has taken
+    bool is_lent = false;    // the receiver copies the memory of the send
+    uint32_t traced = 0;     // number of its transfer in the timeline
+    uint32_t traced_in = 0;  // the timeline that knows it as `traced_as`
+    uint32_t traced_as = 0;
+  };
 
   // Set by the submitting thread.
   Request request;
   int32_t process_set = 0;
   uint32_t set = 0;  // serial number of the process set
   std::vector<Tensor> tensors;
+  Message message;
   void* stream = nullptr;         // the framework's, where the request is on a device
   const char* program = nullptr;  // hvd_submission.program
   void* ready_event = nullptr;    // after which the inputs may be read; nullptr: they may
@@ -48,7 +65,7 @@ struct Submission {
   bool is_trial = false;          // HVD_TRIAL
   int32_t own_device = HVD_CPU;   // hvd_submission.device
   uint64_t bytes = 0;
-  Name* name = nullptr;
+  Name* name = nullptr;        // nullptr: a send or receive
   Submission* next = nullptr;  // in the submission queue
 
   // Used by the thread that makes progress.
@@ -80,5 +97,13 @@ struct Submission {
   bool claimed = false;  // the user holds a handle
   bool finished = false;
 };
+
+inline bool is_message(const Submission& submission) {
+  return traits_of(submission.request.op).is_point_to_point;
+}
+// Its name in reports: the user's name, or "recv from rank 1, tag 0".
+std::string name_text(const Submission& submission);
+// The same with the operation: "allreduce 'grad'".
+std::string operation_text(const Submission& submission);
 
 }  // namespace hvd::runtime

@@ -42,6 +42,10 @@ Status check_reduce_op(const hvd_submission& from) {
 }
 
 Status check_terms(const hvd_submission& from, const SetMembers& set) {
+  if (traits_of(from.op).is_point_to_point) {
+    return invalid_argument(
+        cat(op_name(from.op), " is no operation of hvd_submit; call hvd_", op_name(from.op)));
+  }
   if (traits_of(from.op).name.empty()) {
     return invalid_argument(cat("operation ", from.op, " is unknown"));
   }

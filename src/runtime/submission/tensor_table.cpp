@@ -26,6 +26,12 @@ Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
   return {};
 }
 
+Status TensorTable::insert_memory(Submission* submission) {
+  MutexLock lock(mutex_);
+  std::string refusal = memory_.insert(*submission);
+  return refusal.empty() ? Status() : invalid_argument(std::move(refusal));
+}
+
 void TensorTable::count(Name* name, Submission* submission) {
   submission->name = name;
   ++name->in_flight;
@@ -38,6 +44,10 @@ void TensorTable::remove(std::span<Submission* const> submissions) {
   MutexLock lock(mutex_);
   for (Submission* submission : submissions) {
     Name* name = submission->name;
+    if (name == nullptr) {
+      memory_.remove(*submission);
+      continue;
+    }
     if (submission->request.refusal.empty()) {
       memory_.remove(*submission);
     } else {

@@ -44,6 +44,8 @@ class TensorTable {
   // Adds a submission under its name, and its memory. kAlreadyExists when one is in flight and `shared`
   // is false. When the memory is in use, the submission gets that refusal and is added without memory.
   Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
+  // Adds the memory of a submission without a name: a send or receive. Fails when it is in use.
+  Status insert_memory(Submission* submission);
   // Removes complete submissions, and their names unless these are kept.
   void remove(std::span<Submission* const> submissions);
   // Returns nullptr when no such name is in flight or kept.

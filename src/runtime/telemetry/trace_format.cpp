@@ -137,8 +137,9 @@ bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
     return false;
   }
   if (fresh) {
-    tensors_.push_back(
-        {op, !traits_of(name.op).is_nameless, std::vector<bool>(static_cast<size_t>(size_))});
+    const OpTraits& traits = traits_of(name.op);
+    tensors_.push_back({op, !traits.is_nameless, traits.is_point_to_point,
+                        std::vector<bool>(static_cast<size_t>(size_))});
     const uint32_t pid = found->second + 1;
     metadata("process_name", pid, -1, cat("\"name\": \"", json_escaped(text), "\""));
     metadata("process_sort_index", pid, -1, cat("\"sort_index\": ", pid));
@@ -230,7 +231,8 @@ void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
 void TraceFormat::negotiate(int32_t number, uint32_t name) {
   for_parts(ranks_[number], name, [&](const Part& part) {
     end_all(number, part.tensor);  // its end was lost
-    begin(number, part.tensor, cat("NEGOTIATE_", tensors_[part.tensor].op));
+    const Tensor& tensor = tensors_[part.tensor];
+    begin(number, part.tensor, cat(tensor.is_message ? "WAIT_" : "NEGOTIATE_", tensor.op));
     head("X", cat(number));
     text_ += ", \"dur\": 0";
     tail(number, part.tensor + 1);

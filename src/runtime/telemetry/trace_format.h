@@ -45,6 +45,7 @@ class TraceFormat {
   struct Tensor {
     std::string op;  // "ALLREDUCE"
     bool runs = true;
+    bool is_message = false;
     std::vector<bool> named;  // ranks whose thread has its name
   };
   // The meaning of a rank's number: one tensor, or the tensors of a group.

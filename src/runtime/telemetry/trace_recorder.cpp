@@ -53,17 +53,46 @@ bool TraceRecorder::is_known(const Submission& submission) const {
   return submission.name->traced_in == run_;
 }
 
-bool TraceRecorder::define(const Submission& submission) {
-  Name* name = submission.name;
+// Returns the number of the submission's name from now on; 0: there is no room.
+uint32_t TraceRecorder::add_name(const Submission& submission) {
   bytes_.clear();
-  encode(TraceName{name->text, submission.process_set, submission.request.op,
+  encode(TraceName{name_text(submission), submission.process_set, submission.request.op,
                    submission.request.tensors},
          bytes_);
-  name->traced_in = 0;
-  if (!add_record({0, next_name_, TraceKind::kName}, bytes_.view())) return false;
-  name->traced_in = run_;
-  name->traced_as = next_name_++;
-  return true;
+  return add_record({0, next_name_, TraceKind::kName}, bytes_.view()) ? next_name_++ : 0;
+}
+
+bool TraceRecorder::define(const Submission& submission) {
+  Name* name = submission.name;
+  name->traced_as = add_name(submission);
+  name->traced_in = name->traced_as == 0 ? 0 : run_;
+  return name->traced_as != 0;
+}
+
+bool TraceRecorder::define(Submission* message) {
+  message->message.traced_as = add_name(*message);
+  message->message.traced_in = message->message.traced_as == 0 ? 0 : run_;
+  return message->message.traced_as != 0;
+}
+
+void TraceRecorder::note_wait(Submission* message) {
+  if (define(message)) add({now(), message->message.traced_as, TraceKind::kNegotiate});
+}
+
+uint32_t TraceRecorder::note_transfer(Submission* message, bool is_local) {
+  auto& traced = message->message;
+  // It may have waited since before the timeline began.
+  if (traced.traced_in != run_ && !define(message)) return 0;
+  const TensorSpec& spec = message->request.tensors[0];
+  const auto op = static_cast<uint8_t>(message->request.op);
+  const uint32_t batch = next_batch_++;
+  if (!add({now(), batch, TraceKind::kBatch, op, static_cast<uint8_t>(spec.dtype)})) return 0;
+  add({0, traced.traced_as, TraceKind::kMember});
+  const bool sends = op == HVD_SEND;
+  note_activity(batch,
+                is_local ? (sends ? "SHM_SEND" : "SHM_RECV") : (sends ? "TCP_SEND" : "TCP_RECV"));
+  traced.traced_in = 0;  // its name in the next use of the submission is another one
+  return batch;
 }
 
 void TraceRecorder::note_negotiate(const Submission& submission) {

@@ -50,6 +50,17 @@ class TraceRecorder {
     }
     return 0;
   }
+  // A send or receive waits for its match.
+  void wait_for_peer(Submission* message) {
+    if (on_) [[unlikely]]
+      note_wait(message);
+  }
+  // As start_batch, for the bytes of a send or receive.
+  uint32_t start_transfer(Submission* message, bool is_local) {
+    if (on_) [[unlikely]]
+      return note_transfer(message, is_local);
+    return 0;
+  }
   // nullptr: what it did last is over, and nothing follows that has a name.
   void activity(uint32_t batch, const char* name) {
     if (on_ && batch != 0) [[unlikely]]
@@ -66,6 +77,10 @@ class TraceRecorder {
   bool add_record(TraceSlot slot, ByteView bytes);
   bool is_known(const Submission& submission) const;
   bool define(const Submission& submission);
+  bool define(Submission* message);
+  uint32_t add_name(const Submission& submission);
+  void note_wait(Submission* message);
+  uint32_t note_transfer(Submission* message, bool is_local);
   void note_negotiate(const Submission& submission);
   void note_decision(const Submission& submission, bool agreed);
   uint32_t note_batch(int32_t op, int32_t dtype, std::span<Submission* const> submissions);

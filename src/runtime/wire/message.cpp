@@ -102,7 +102,7 @@ Status check_kind(ByteReader& in, MessageKind kind) {
 Status peek_kind(ByteView message, MessageKind* kind) {
   ByteReader in(message);
   *kind = in.get<MessageKind>();
-  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kTentativePlan) {
+  if (in.failed() || *kind < MessageKind::kAnnouncement || *kind > MessageKind::kPeer) {
     return invalid_argument("a message is of no known kind");
   }
   return {};

@@ -13,6 +13,7 @@
 //                                   (speculation.h)
 //   to_root       child -> parent   of a service (service.h), handed on to the root
 //   to_all        parent -> child   of a service, handed on to everybody below
+//   peer          any rank to any   a step of a send or receive (peer_message.h)
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@ enum class MessageKind : uint8_t {
   kToRoot = 8,
   kToAll = 9,
   kTentativePlan = 10,
+  kPeer = 11,
 };
 
 // The input data of the batch that a rank expects next: its tensors one after another. Points into

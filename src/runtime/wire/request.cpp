@@ -70,7 +70,13 @@ std::string_view op_name(int32_t op) {
 
 std::string operation_text(int32_t op, std::string_view name) {
   if (name.empty() || name.front() == '<') return std::string(op_name(op));
+  if (traits_of(op).is_point_to_point) return std::string(name);
   return cat(op_name(op), " '", printable(name), "'");
+}
+
+std::string message_text(int32_t op, int32_t peer, int32_t tag) {
+  return cat(op_name(op), op == HVD_SEND ? " to " : " from ",
+             peer == HVD_ANY_RANK ? std::string("any rank") : cat("rank ", peer), ", tag ", tag);
 }
 
 std::string_view reduce_op_name(int32_t reduce_op) {

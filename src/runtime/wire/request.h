@@ -78,6 +78,8 @@ std::string_view dtype_name(int32_t dtype);
 std::string_view op_name(int32_t op);
 // "allreduce 'grad.0'"; "barrier", whose name users do not see.
 std::string operation_text(int32_t op, std::string_view name);
+// "send to rank 3, tag 7"; "recv from any rank, tag 7".
+std::string message_text(int32_t op, int32_t peer, int32_t tag);
 // One more process set of a kAddProcessSets; all of them.
 void put_set(const std::vector<int32_t>& ranks, Request* request);
 std::vector<std::vector<int32_t>> sets_of(const Request& request);

@@ -1,0 +1,134 @@
+// Runs the sends and receives of this rank: matches messages with receives, and moves the bytes. Knows no
+// negotiation: each message concerns its two ranks alone. RuntimeCore owns and calls it, sends its messages
+// over the message links, and fails the job on an error. Lives on the progress thread; never waits. See
+// ../point_to_point/README.md for the protocol.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "collectives/mesh/shared_mesh.h"
+#include "runtime/core/message_links.h"
+#include "runtime/core/pending_submissions.h"
+#include "runtime/core/shutdown.h"
+#include "runtime/execution/batch_executor.h"
+#include "runtime/point_to_point/message_matcher.h"
+#include "runtime/point_to_point/peer_link.h"
+#include "runtime/telemetry/instruments.h"
+#include "runtime/wire/peer_message.h"
+
+namespace hvd::runtime {
+
+class PointToPoint {
+ public:
+  // The objects that it uses. They outlive it.
+  struct Parts {
+    MessageLinks* links;
+    PendingSubmissions* submissions;
+    Shutdown* shutdown;
+    const SetTable* sets;
+    CompletionSink* sink;
+    Instruments* instruments;
+  };
+  explicit PointToPoint(const Parts& parts);
+  // The links that ranks of one host, and of two hosts, have for large data. Without them, messages travel
+  // in pieces over the message links.
+  void set_mesh(collectives::SharedMesh mesh) { mesh_ = std::move(mesh); }
+
+  // Another rank has ended the collectives of all ranks: from now on, messages alone need the links, and other
+  // ranks may send this one the first.
+  void stay_open();
+  // Whether this rank has exchanged messages and may exchange more. Any thread.
+  bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
+  // Why new sends and receives are refused, or ok. Any thread.
+  Status refusal() const;
+  // True when all messages of this rank have arrived, after end(). Any thread.
+  const std::atomic<bool>& ended() const { return ended_; }
+
+  // Starts the sends and receives that were submitted. Sets *moved when there was one.
+  Status start(bool* moved);
+  // Takes a message of the protocol from another rank.
+  Status receive(int32_t from, ByteView message);
+  // Moves bytes of the transfers in flight. Sets *moved when any moved.
+  Status advance(bool* moved);
+  // Whether every later arrival makes a watched descriptor readable. The links are prepared for sleep.
+  bool may_sleep();
+
+  // When a time limit passes, at which the caller calls run_alarms; max: none.
+  Clock::time_point alarm() const { return alarm_; }
+  Status run_alarms(Clock::time_point now);
+
+  // Fails what waits for a rank that has left.
+  Status check_peers();
+  // The process set was removed: fails its sends and receives without a match.
+  Status remove_set(uint32_t serial, const Status& why);
+  // This rank leaves: fails what has no match, and makes sure that all messages of this rank arrive. Does
+  // nothing when called again.
+  Status end();
+  // The job has failed, and the caller completes the submissions.
+  void fail(const Status& why);
+  // Closes what it has with other ranks, before the links are closed. Nothing is in flight.
+  void close();
+
+ private:
+  PeerLink& peer(int32_t rank);
+  Status send(int32_t rank, const PeerMessage& message, ByteView rest = {});
+  Status start(Submission* submission);
+  Status start_send(Submission* send);
+  Status start_receive(Submission* receive);
+  Status take(Submission* receive, std::unique_ptr<ArrivedMessage> message);
+  Status arrive(int32_t from, const PeerMessage& message);
+  Status accept(Submission* receive, int32_t from, uint64_t id, ByteView place);
+  Status copied(int32_t from, uint64_t id);
+  Status copy(PeerLink& link, bool* moved);
+  Status accepted(int32_t from, uint64_t id);
+  Status refused(const PeerMessage& message);
+  Status withdrawn(int32_t from, const PeerMessage& message);
+  Status take_piece(int32_t from, const PeerMessage& message);
+  Status taken(int32_t from, const PeerMessage& message);
+  Status open_ring(int32_t from, const PeerMessage& message);
+  Status count_consumed(int32_t from, size_t bytes);
+  Status write(PeerLink& link, bool* moved);
+  Status read(PeerLink& link, bool* moved);
+  Status send_pieces(PeerLink& link, bool* moved);
+  Status answer_flush(PeerLink& link);
+  Status flush(bool* moved);
+  bool is_small(const Submission& send);
+  bool has_left(int32_t rank) const;
+  bool is_hopeless(const Submission& submission) const;
+  Status withdraw(Submission* submission, const Status& why);
+  template <typename Selects>
+  Status withdraw_if(Selects&& selects, const Status& why);
+  void activate(PeerLink& link);
+  void wait_for_peer(Submission* submission);
+  void begin_transfer(Submission* submission, int32_t other);
+  void complete(Submission* submission, Status status);
+  void deliver(Submission* receive, int32_t from, ByteView data);
+  Status mismatch(const Submission& receive, int32_t from, int32_t dtype, uint64_t count) const;
+
+  const Parts parts_;
+  const int32_t rank_;
+  collectives::SharedMesh mesh_;  // or null
+  MessageMatcher matcher_;
+  std::vector<std::unique_ptr<PeerLink>> peers_;  // by rank; null: nothing was exchanged
+  std::vector<PeerLink*> active_;                 // with transfers in flight
+  std::unordered_map<uint64_t, Submission*>
+      offered_;  // by id: sends that the receiver has not accepted
+  uint64_t next_id_ = 1;
+  Clock::time_point alarm_ = Clock::time_point::max();
+  bool is_ending_ = false;
+  bool has_failed_ = false;
+  Bytes buffer_;  // of one small message with its header
+
+  // Shared with other threads.
+  std::atomic<bool> in_use_{false};
+  std::atomic<bool> ended_{false};
+  std::atomic<bool> refuses_{false};
+  mutable Mutex mutex_;
+  Status refusal_ HVD_GUARDED_BY(mutex_);
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,86 @@
+#include "runtime/point_to_point/message_matcher.h"
+
+#include <algorithm>
+
+namespace hvd::runtime {
+namespace {
+
+// Empty queues stay for the next message with their tag, unless a program uses very many tags.
+constexpr size_t kMostQueues = 256;
+
+bool fits(const Submission& receive, int32_t source) {
+  return receive.message.peer == source || receive.message.peer == HVD_ANY_RANK;
+}
+
+}  // namespace
+
+void MessageMatcher::tidy(Table::iterator found) {
+  const Queues& queues = found->second;
+  if (table_.size() > kMostQueues && queues.receives.empty() && queues.messages.empty()) {
+    table_.erase(found);
+  }
+}
+
+std::unique_ptr<ArrivedMessage> MessageMatcher::match(Submission* receive) {
+  const auto found = table_.try_emplace({receive->set, receive->message.tag}).first;
+  auto& messages = found->second.messages;
+  const auto one = std::ranges::find_if(
+      messages, [&](const auto& message) { return fits(*receive, message->source); });
+  if (one == messages.end()) {
+    found->second.receives.push_back(receive);
+    return nullptr;
+  }
+  std::unique_ptr<ArrivedMessage> message = std::move(*one);
+  messages.erase(one);
+  tidy(found);
+  return message;
+}
+
+Submission* MessageMatcher::match(uint32_t set, int32_t tag, int32_t source) {
+  const auto found = table_.find({set, tag});
+  if (found == table_.end()) return nullptr;
+  auto& receives = found->second.receives;
+  const auto one = std::ranges::find_if(
+      receives, [source](const Submission* receive) { return fits(*receive, source); });
+  if (one == receives.end()) return nullptr;
+  Submission* const receive = *one;
+  receives.erase(one);
+  tidy(found);
+  return receive;
+}
+
+void MessageMatcher::keep(std::unique_ptr<ArrivedMessage> message) {
+  table_[{message->set, message->tag}].messages.push_back(std::move(message));
+}
+
+void MessageMatcher::drop(const Submission* receive) {
+  const auto found = table_.find({receive->set, receive->message.tag});
+  if (found == table_.end()) return;
+  std::erase(found->second.receives, receive);
+  tidy(found);
+}
+
+std::unique_ptr<ArrivedMessage> MessageMatcher::take_offer(int32_t source, uint64_t id) {
+  for (auto found = table_.begin(); found != table_.end(); ++found) {
+    auto& messages = found->second.messages;
+    const auto one = std::ranges::find_if(messages, [&](const auto& message) {
+      return message->id == id && message->source == source;
+    });
+    if (one == messages.end()) continue;
+    std::unique_ptr<ArrivedMessage> message = std::move(*one);
+    messages.erase(one);
+    tidy(found);
+    return message;
+  }
+  return nullptr;
+}
+
+void MessageMatcher::drop_messages(uint32_t set) {
+  for (auto& [key, queues] : table_) {
+    if (key.set == set) queues.messages.clear();
+  }
+}
+
+void MessageMatcher::clear() { table_.clear(); }
+
+}  // namespace hvd::runtime

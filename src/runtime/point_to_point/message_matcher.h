@@ -1,0 +1,68 @@
+// Brings messages and receives together: messages that have arrived before their receives, and receives that
+// wait for messages. A receive takes the oldest message that fits, and a message goes to the oldest receive
+// that fits: equal process set and tag, and the receive's rank or any rank. PointToPoint owns it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+
+#include "base/bytes.h"
+#include "runtime/submission/submission.h"
+
+namespace hvd::runtime {
+
+// A message without a receive.
+struct ArrivedMessage {
+  uint32_t set = 0;  // serial number of the process set
+  int32_t tag = 0;
+  int32_t source = 0;
+  int32_t dtype = HVD_UINT8;
+  uint64_t count = 0;
+  uint64_t id = 0;               // of an offer; 0: `data` is the message
+  Submission* sender = nullptr;  // an offer of this rank to itself
+  Bytes data;                    // of an offer: its place, if it lies in shared memory
+};
+
+class MessageMatcher {
+ public:
+  // Returns the message for a receive, or nullptr: then the receive waits.
+  std::unique_ptr<ArrivedMessage> match(Submission* receive);
+  // Returns the receive for a message, which no longer waits; nullptr when none does.
+  Submission* match(uint32_t set, int32_t tag, int32_t source);
+  // Keeps a message for which no receive waits.
+  void keep(std::unique_ptr<ArrivedMessage> message);
+
+  // The receive no longer waits.
+  void drop(const Submission* receive);
+  // Returns and forgets the offer of a rank; nullptr: it has none with this id.
+  std::unique_ptr<ArrivedMessage> take_offer(int32_t source, uint64_t id);
+  // Forgets the messages of a process set that was removed.
+  void drop_messages(uint32_t set);
+  void clear();
+
+ private:
+  struct Key {
+    uint32_t set;
+    int32_t tag;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      return (static_cast<size_t>(key.set) << 32 | static_cast<uint32_t>(key.tag)) *
+             0x9e3779b97f4a7c15U;
+    }
+  };
+  // Either is empty.
+  struct Queues {
+    std::deque<Submission*> receives;
+    std::deque<std::unique_ptr<ArrivedMessage>> messages;
+  };
+  using Table = std::unordered_map<Key, Queues, Hash>;
+  void tidy(Table::iterator found);
+
+  Table table_;
+};
+
+}  // namespace hvd::runtime

@@ -1,0 +1,17 @@
+// Checks the arguments of hvd_send and hvd_recv and copies them into a Submission. Runtime calls it on the
+// submitting thread.
+#pragma once
+
+#include "base/status.h"
+#include "horovod/horovod.h"
+#include "runtime/submission/set_table.h"
+#include "runtime/submission/submission.h"
+
+namespace hvd::runtime {
+
+// Every refusal is one sentence that names the call and what is wrong with it. `set` is null when the process
+// set does not exist.
+Status check_message(int32_t op, const hvd_message& from, int32_t rank, const SetMembers* set);
+void copy_message(int32_t op, const hvd_message& from, const SetMembers& set, Submission* to);
+
+}  // namespace hvd::runtime

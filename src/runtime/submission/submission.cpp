@@ -1,0 +1,18 @@
+#include "runtime/submission/submission.h"
+
+#include "base/text.h"
+#include "runtime/submission/tensor_table.h"
+
+namespace hvd::runtime {
+
+std::string name_text(const Submission& submission) {
+  if (submission.name != nullptr) return submission.name->text;
+  const auto& message = submission.message;
+  return message_text(submission.request.op, message.peer, message.tag);
+}
+
+std::string operation_text(const Submission& submission) {
+  return operation_text(submission.request.op, name_text(submission));
+}
+
+}  // namespace hvd::runtime
