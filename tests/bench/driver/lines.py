@@ -214,6 +214,21 @@ def average(dtype, size, ranks):
     return measure
 
 
+def one_way(size, microseconds=None):
+    """A message from one rank to another, by the C ABI: at most so long, or in time of a memcpy of rank 0."""
+
+    def measure(bench):
+        rows = bench.rounds_of(bench.builds(2), "message", size, "ITERATIONS")
+        note = _beside_before(rows)
+        ours, copy = (statistics.median(column) for column in zip(*rows["ours"]))
+        must = f"≤ {microseconds} µs" if microseconds else "≥ 0.8 × memcpy"
+        passed = ours <= microseconds if microseconds else copy >= 0.8 * ours
+        notes = [f"{copy / ours:.2f} × memcpy" if copy > 1 else "", note]
+        return Result("µs", ours, {}, must, passed, "; ".join(filter(None, notes)))
+
+    return measure
+
+
 @contextlib.contextmanager
 def _limited_links(rate):
     def on_each(*words):
@@ -297,6 +312,8 @@ LINES = (
         Line("submit", "one hvd_submit of those", submit_alone(False)),
         Line("submit-python", "one hvd.allreduce_async_ of those", submit_alone(True)),
         Line("4B-python", "hvd.allreduce_ on 4 B, 2 ranks", python_small),
+        Line("send-4B", "4 B from rank to rank, one way", one_way(4, 2)),
+        Line("send-1MiB", "1 MiB from rank to rank, one way", one_way(MIB)),
         Line("restart", "shutdown + init, 2 ranks", restart),
         Line("idle", "nothing pending, 2 ranks", idle(False)),
         Line("memory", "memory over torch alone, per rank", memory),

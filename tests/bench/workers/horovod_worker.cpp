@@ -115,6 +115,41 @@ std::vector<double> time_average(const bench::Words& words) {
   return medians;
 }
 
+hvd_handle start_message(int (*function)(const hvd_message*, hvd_handle*, char*, size_t),
+                         std::vector<char>& data) {
+  hvd_message message{};
+  message.struct_size = sizeof(message);
+  message.rank = 1 - hvd_rank();
+  message.dtype = HVD_UINT8;
+  message.count = static_cast<int64_t>(data.size());
+  message.data = data.data();
+  hvd_handle handle = 0;
+  check(function(&message, &handle, error, sizeof(error)));
+  return handle;
+}
+
+// message BYTES ITERATIONS: one way between two ranks, half of a ping-pong; and a memcpy of as many bytes, on
+// rank 0 alone.
+std::vector<double> time_message(const bench::Words& words) {
+  const size_t bytes = std::stoull(words.at(0));
+  const int iterations = std::stoi(words.at(1));
+  std::vector<char> out(bytes, 1), in(bytes);
+  const double both = bench::median_us(iterations, [&] {
+    const hvd_handle received = start_message(hvd_recv, in);
+    if (hvd_rank() == 1) finish(received);
+    finish(start_message(hvd_send, out));
+    if (hvd_rank() == 0) finish(received);
+  });
+  double copy = 0;
+  if (hvd_rank() == 0) {
+    copy = bench::median_us(iterations, [&] {
+      std::memcpy(in.data(), out.data(), bytes);
+      asm volatile("" : : "r"(in.data()) : "memory");
+    });
+  }
+  return {both / 2, copy};
+}
+
 // restart ITERATIONS: shutdown and init.
 std::vector<double> time_restart(const bench::Words& words) {
   return {bench::median_us(std::stoi(words.at(0)), [] {
@@ -133,6 +168,7 @@ int main(int, char** argv) {
   bench::serve(argv[1], hvd_rank(),
                {{"allreduce", time_one},
                 {"average", time_average},
+                {"message", time_message},
                 {"names", time_names},
                 {"restart", time_restart}});
   hvd_shutdown(nullptr, 0);
