@@ -333,6 +333,48 @@ HVD_API int hvd_send(const hvd_message* message, hvd_handle* handle, char* error
 HVD_API int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error,
                      size_t error_size);
 
+/* ---- Groups: collectives without names ----------------------------------------------------------
+ *
+ * The n-th call of a group is one operation on all its members. Nothing is negotiated, and a group needs no
+ * name or process set: a framework that calls its collectives in the same order on all ranks uses groups.
+ * Members compare each call before they write into any memory: number, operation, dtype, count, root,
+ * reduction and factors. If two of them differ, the call fails on all members with HVD_INVALID_ARGUMENT and a
+ * sentence that has both, and the next call is in step. Calls of one group run one after another; those of
+ * several groups, also of the same ranks, and those of hvd_submit run side by side, in any order. */
+
+/* Makes a group of `count` ranks of the job, ascending, with this rank. Waits for no other rank. All members make
+ * their groups of the same ranks in the same order. `name`, for messages, may be NULL.
+ * HVD_UNIMPLEMENTED: a job without the built-in links. */
+HVD_API int hvd_group_create(const int32_t* ranks, uint32_t count, const char* name, int32_t* group,
+                             char* error, size_t error_size);
+/* Ends a group on this rank. Calls that are not complete fail with HVD_ABORTED; then no other member may use the
+ * group either. */
+HVD_API int hvd_group_destroy(int32_t group, char* error, size_t error_size);
+
+typedef struct hvd_group_call {
+  size_t struct_size;
+  int32_t group;
+  int32_t op;        /* hvd_op_kind but HVD_JOIN */
+  int32_t reduce_op; /* allreduce, reducescatter: average (of floats), sum, min, max, product */
+  int32_t dtype;
+  int32_t root_rank; /* broadcast: a rank of the job */
+  int32_t reserved;  /* 0 */
+  /* Elements: allreduce, broadcast: of both memories; allgather: of the input, the output has as many of each
+   * member; reducescatter: of the output, the input has as many for each member; alltoall, barrier: 0. */
+  int64_t count;
+  const void* input; /* in host memory; may be the output, or the member's own part of it */
+  void* output;
+  double prescale, postscale; /* as in hvd_submission */
+  const int64_t* send_counts; /* alltoall: elements to each member, in order; copied */
+  const int64_t*
+      recv_counts;     /* alltoall: elements from each member: what that member sends to this one */
+  const char* program; /* as in hvd_submission */
+} hvd_group_call;
+
+/* Calls a collective of a group. Handles are those of hvd_submit; the call may be complete at once. */
+HVD_API int hvd_group_submit(const hvd_group_call* call, hvd_handle* handle, char* error,
+                             size_t error_size);
+
 /* ---- Stacks of the main thread ---------------------------------------------------------------- */
 
 /* For interpreters: lets the report of a stall show the stack of the main thread of a missing rank.

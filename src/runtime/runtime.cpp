@@ -3,6 +3,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "rendezvous/wire/job_keys.h"
+#include "runtime/submission/group_call_check.h"
 #include "runtime/submission/message_check.h"
 #include "runtime/submission/submission_check.h"
 
@@ -69,8 +70,6 @@ Status Runtime::start(hvd_handle handle) {
   return {};
 }
 
-// The calling thread sends by itself where no other thread makes progress: that needs no other thread, and a
-// small message is on its way when this returns.
 Status Runtime::submit_message(int32_t op, const hvd_message& from, hvd_handle* handle) {
   std::shared_ptr<const SetMembers> other;
   const SetMembers* set = &sets_.all();
@@ -83,19 +82,71 @@ Status Runtime::submit_message(int32_t op, const hvd_message& from, hvd_handle* 
       cat(message_text(op, from.rank, from.tag), " cannot run")));
   Submission* submission = handles_.claim(handle);
   copy_message(op, from, *set, submission);
+  return submit_direct(submission, from.timeout_seconds > 0);
+}
+
+// The calling thread starts the work by itself where no other thread makes progress: that needs no other thread,
+// and a small message is on its way when this returns.
+Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
   if (Status status = names_.insert_memory(submission); !status.ok()) {
     handles_.unclaim(submission);
     return status;
   }
-  const bool was_in_use = core_->uses_messages();
-  core_->submit_message(submission);
+  const bool was_in_use = core_->uses_direct();
+  core_->submit_direct(submission);
   bool completed = false;
-  const bool ran = progress_->try_run([&] { completed = core_->start_messages(); });
+  const bool ran = progress_->try_run([&] { completed = core_->start_direct(); });
   if (!ran) return {};
   // A sleeping thread has not prepared for messages, or does not know the time limit.
-  if (!was_in_use || from.timeout_seconds > 0) progress_->notify();
+  if (!was_in_use || has_time_limit) progress_->notify();
   if (completed && progress_->has_waiter()) progress_->notify_completed();
   return {};
+}
+
+Status Runtime::create_group(std::vector<int32_t> ranks, std::string name, int32_t* id) {
+  HVD_RETURN_IF_ERROR(check_group(ranks, identity_.rank, identity_.size));
+  HVD_RETURN_IF_ERROR(core_->refuse_message());
+  std::shared_ptr<const GroupMembers> members;
+  {
+    const MutexLock lock(progress_->progress_lock());
+    HVD_ASSIGN_OR_RETURN(members, core_->groups().create(std::move(name), std::move(ranks)));
+  }
+  progress_->notify();  // a sleeping thread has not prepared for groups
+  const MutexLock lock(groups_mutex_);
+  *id = members->id;
+  groups_.emplace(members->id, std::move(members));
+  return {};
+}
+
+Status Runtime::destroy_group(int32_t id) {
+  {
+    const MutexLock lock(groups_mutex_);
+    if (groups_.erase(id) == 0) return not_found(cat("group ", id, " does not exist"));
+  }
+  Status status;
+  {
+    const MutexLock lock(progress_->progress_lock());
+    status = core_->groups().destroy(id);
+    core_->start_direct();
+  }
+  progress_->notify_completed();
+  return status;
+}
+
+Status Runtime::submit_group_call(const hvd_group_call& from, hvd_handle* handle) {
+  std::shared_ptr<const GroupMembers> members;
+  {
+    const MutexLock lock(groups_mutex_);
+    const auto found = groups_.find(from.group);
+    if (found != groups_.end()) members = found->second;
+  }
+  if (members == nullptr) return not_found(cat("group ", from.group, " does not exist"));
+  HVD_RETURN_IF_ERROR(check_group_call(from, *members));
+  HVD_RETURN_IF_ERROR(core_->refuse_message().with_context(
+      cat(op_name(from.op), " of group ", members->name, " cannot run")));
+  Submission* submission = handles_.claim(handle);
+  copy_group_call(from, std::move(members), submission);
+  return submit_direct(submission, false);
 }
 
 Status Runtime::submit_named(std::string_view name, bool shared, Submission* submission) {

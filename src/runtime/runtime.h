@@ -92,6 +92,10 @@ class Runtime {
   const DeviceSupport& device_support() const { return device_support_; }
   // Whether a trial in each process set decides on them.
   bool tries_devices() const { return tries_devices_; }
+  // Groups: collectives without names and negotiation.
+  Status create_group(std::vector<int32_t> ranks, std::string name, int32_t* id);
+  Status destroy_group(int32_t id);
+  Status submit_group_call(const hvd_group_call& call, hvd_handle* handle);
   Status poll(hvd_handle handle, bool* done);
   // Nothing: not complete by the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
@@ -130,6 +134,7 @@ class Runtime {
   Status meet(const RuntimeOptions& options);
   void close();
   void report_lost_peer();
+  Status submit_direct(Submission* submission, bool has_time_limit);
   Status submit_named(std::string_view name, bool shared, Submission* submission);
   Status submit_registration(std::string_view name, bool shared, Request request,
                              hvd_handle* handle);
@@ -157,6 +162,8 @@ class Runtime {
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Observation> observation_;
   Deadline meet_by_ = Deadline::never();  // when all ranks have to be connected, from open() on
+  Mutex groups_mutex_;
+  std::map<int32_t, std::shared_ptr<const GroupMembers>> groups_ HVD_GUARDED_BY(groups_mutex_);
   const bool is_elastic_;
   std::atomic<bool> has_reported_lost_peer_{false};
   bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/text.h"
+
 namespace hvd::runtime {
 
 PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
@@ -16,6 +18,7 @@ PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
 }
 
 std::string name_text(const LastSubmission& last) {
+  if (last.group != nullptr) return cat("group ", last.group->name);
   const bool is_message = traits_of(last.op).is_point_to_point;
   return is_message ? message_text(last.op, last.peer, last.tag) : last.name;
 }
@@ -33,13 +36,14 @@ void PendingSubmissions::admit(Submission* submission, Clock::time_point now) {
   submission->announced_id = 0;
 }
 
-void PendingSubmissions::admit_message(Submission* submission) {
+void PendingSubmissions::admit_direct(Submission* submission) {
   const Clock::time_point now = Clock::now();
   admit(submission, now);
   last_.when = now;
   last_.op = submission->request.op;
   last_.peer = submission->message.peer;
   last_.tag = submission->message.tag;
+  last_.group = submission->group.members;
   last_.program = submission->program;
 }
 
@@ -61,6 +65,7 @@ bool PendingSubmissions::collect(const IsRefused& is_refused, std::vector<Submis
       last_.when = now;
       last_.name.assign(submission->name->text);
       last_.op = submission->request.op;
+      last_.group.reset();
       last_.program = submission->program;
     }
     admit(submission, now);
@@ -138,9 +143,9 @@ bool PendingSubmissions::settle() {
     parts_.metrics->finished(submission->request.op, submission->status.ok(), submission->bytes,
                              now - submission->since);
   }
-  const auto messages = static_cast<uint64_t>(
-      std::ranges::count_if(finished_, [](const Submission* one) { return is_message(*one); }));
-  const uint64_t count = finished_.size() - messages;
+  const auto direct = static_cast<uint64_t>(
+      std::ranges::count_if(finished_, [](const Submission* one) { return one->name == nullptr; }));
+  const uint64_t count = finished_.size() - direct;
   unfinished_ -= count;
   const uint64_t left = pending_.load() - count;
   if (count > 0 && unfinished_ == 0 && collected_.empty()) {
@@ -151,7 +156,7 @@ bool PendingSubmissions::settle() {
   }
   parts_.names->remove(finished_);
   if (count > 0) pending_.fetch_sub(count);
-  if (messages > 0) messages_.fetch_sub(messages);
+  if (direct > 0) direct_.fetch_sub(direct);
   parts_.handles->finish(finished_);
   finished_.clear();
   return true;

@@ -1,6 +1,6 @@
 // This rank's submissions that are not complete: the submission queues, the batching window, the list
-// of unfinished submissions, and those that the current pass has finished. Sends and receives have a queue
-// of their own and no batching window. Only the runtime core calls
+// of unfinished submissions, and those that the current pass has finished. Sends, receives
+// and calls of groups have a queue of their own and no batching window. Only the runtime core calls
 // it. The runtime core announces each submission and decides its outcome. Lives on the progress thread,
 // except for the functions marked "any thread".
 #pragma once
@@ -26,7 +26,9 @@ struct LastSubmission {
   Clock::time_point when{};
   std::string name;  // empty: nothing yet
   int32_t op = 0;
-  int32_t peer = 0, tag = 0;      // of a send or receive, whose name is not made before a report
+  // A send, a receive or a call of a group has no name before a report.
+  int32_t peer = 0, tag = 0;
+  std::shared_ptr<const GroupMembers> group;
   const char* program = nullptr;  // that made it, or nullptr; the user's memory
 };
 std::string name_text(const LastSubmission& last);
@@ -50,17 +52,17 @@ class PendingSubmissions {
   Wake submit(Submission* submission);
   // Begins a submission that awaits its start.
   void start(Submission* submission);
-  // Queues a send or receive.
-  void submit_message(Submission* submission) {
-    messages_.fetch_add(1);
-    message_queue_.push(submission);
+  // Queues a send, a receive or a call of a group.
+  void submit_direct(Submission* submission) {
+    direct_.fetch_add(1);
+    direct_queue_.push(submission);
   }
   bool has_input() const {
-    return !queue_.empty() || !message_queue_.empty() || has_started_.load();
+    return !queue_.empty() || !direct_queue_.empty() || has_started_.load();
   }
   // The number of submissions that are not complete.
   uint64_t count() const {
-    return pending_.load(std::memory_order_relaxed) + messages_.load(std::memory_order_relaxed);
+    return pending_.load(std::memory_order_relaxed) + direct_.load(std::memory_order_relaxed);
   }
   // The number of submissions since the start.
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
@@ -71,11 +73,11 @@ class PendingSubmissions {
   // when it moved any.
   bool collect(const std::function<bool(const Submission&)>& is_refused,
                std::vector<Submission*>* refused);
-  // Takes the queued sends and receives, as a chain by `next`, the oldest first; nullptr when there is none.
+  // Takes these, as a chain by `next`, the oldest first; nullptr when there is none.
   // The caller passes each to admit() before it uses the next one.
-  Submission* take_messages() { return message_queue_.take_all(); }
+  Submission* take_direct() { return direct_queue_.take_all(); }
   // Adds one of them to the unfinished submissions.
-  void admit_message(Submission* submission);
+  void admit_direct(Submission* submission);
   // Whether the window ends now. flush: an open window ends at once.
   bool is_due(bool flush) const;
   // The submissions that await their start, in order.
@@ -116,12 +118,12 @@ class PendingSubmissions {
   Submission* newest_ = nullptr;  // newest unfinished submission that was collected; or null
   LastSubmission last_;
   std::vector<Submission*> finished_;
-  size_t unfinished_ = 0;  // submissions that were collected, without sends and receives
+  size_t unfinished_ = 0;  // submissions that were collected
 
   // Shared with other threads.
   SubmissionQueue queue_;
-  SubmissionQueue message_queue_;
-  alignas(64) std::atomic<uint64_t> messages_{0};  // sends and receives that are not complete
+  SubmissionQueue direct_queue_;
+  alignas(64) std::atomic<uint64_t> direct_{0};  // of those: the ones that are not complete
   alignas(64) std::atomic<uint64_t> pending_{0};
   std::atomic<uint64_t> activity_{0};
   std::atomic<uint64_t> burst_target_{UINT64_MAX};  // activity() at which the burst is complete

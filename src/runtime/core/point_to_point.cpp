@@ -80,17 +80,6 @@ bool PointToPoint::has_left(int32_t rank) const {
 
 // ---- From a submission to a match ---------------------------------------------------------------------------
 
-Status PointToPoint::start(bool* moved) {
-  Submission* next = parts_.submissions->take_messages();
-  while (next != nullptr) {
-    Submission* submission = std::exchange(next, next->next);
-    *moved = true;
-    parts_.submissions->admit_message(submission);
-    HVD_RETURN_IF_ERROR(start(submission));
-  }
-  return {};
-}
-
 Status PointToPoint::start(Submission* submission) {
   if (Status why = refusal(); !why.ok()) {
     complete(submission, why.with_context(cat(operation_text(*submission), " cannot run")));
@@ -500,6 +489,9 @@ Status PointToPoint::receive(int32_t from, ByteView bytes) {
     }
     case PeerStep::kCopied:
       return copied(from, message.id);
+    case PeerStep::kGroupEnd:
+      parts_.groups->member_left(from, message.id, message.count);
+      return {};
     case PeerStep::kFlush:
       return answer_flush(peer(from));
     case PeerStep::kFlushed:
@@ -581,7 +573,7 @@ Status PointToPoint::remove_set(uint32_t serial, const Status& why) {
   return {};
 }
 
-Status PointToPoint::end() {
+Status PointToPoint::end(std::span<const GroupEnd> ends) {
   if (is_ending_ || refuses_.load()) return {};
   is_ending_ = true;
   const Status why = aborted("Horovod has been shut down: this rank called shutdown");
@@ -591,6 +583,11 @@ Status PointToPoint::end() {
   }
   refuses_.store(true, std::memory_order_release);
   HVD_RETURN_IF_ERROR(withdraw_if([](const Submission&) { return true; }, why));
+  for (const GroupEnd& end : ends) {
+    if (has_left(end.rank)) continue;
+    HVD_RETURN_IF_ERROR(send(end.rank, about(PeerStep::kGroupEnd, end.key, end.calls)));
+    peer(end.rank).has_sent = true;
+  }
   bool moved = false;
   return flush(&moved);
 }

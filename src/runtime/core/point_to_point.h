@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/mesh/shared_mesh.h"
+#include "runtime/core/group_runner.h"
 #include "runtime/core/message_links.h"
 #include "runtime/core/pending_submissions.h"
 #include "runtime/core/shutdown.h"
@@ -32,6 +33,7 @@ class PointToPoint {
     const SetTable* sets;
     CompletionSink* sink;
     Instruments* instruments;
+    GroupRunner* groups;
   };
   explicit PointToPoint(const Parts& parts);
   // The links that ranks of one host, and of two hosts, have for large data. Without them, messages travel
@@ -48,8 +50,8 @@ class PointToPoint {
   // True when all messages of this rank have arrived, after end(). Any thread.
   const std::atomic<bool>& ended() const { return ended_; }
 
-  // Starts the sends and receives that were submitted. Sets *moved when there was one.
-  Status start(bool* moved);
+  // Starts a send or receive that was submitted.
+  Status start(Submission* submission);
   // Takes a message of the protocol from another rank.
   Status receive(int32_t from, ByteView message);
   // Moves bytes of the transfers in flight. Sets *moved when any moved.
@@ -65,9 +67,9 @@ class PointToPoint {
   Status check_peers();
   // The process set was removed: fails its sends and receives without a match.
   Status remove_set(uint32_t serial, const Status& why);
-  // This rank leaves: fails what has no match, and makes sure that all messages of this rank arrive. Does
-  // nothing when called again.
-  Status end();
+  // This rank leaves: fails what has no match, tells other ranks what they need to know of its groups, and makes
+  // sure that all messages of this rank arrive. Does nothing when called again.
+  Status end(std::span<const GroupEnd> ends);
   // The job has failed, and the caller completes the submissions.
   void fail(const Status& why);
   // Closes what it has with other ranks, before the links are closed. Nothing is in flight.
@@ -76,7 +78,6 @@ class PointToPoint {
  private:
   PeerLink& peer(int32_t rank);
   Status send(int32_t rank, const PeerMessage& message, ByteView rest = {});
-  Status start(Submission* submission);
   Status start_send(Submission* send);
   Status start_receive(Submission* receive);
   Status take(Submission* receive, std::unique_ptr<ArrivedMessage> message);

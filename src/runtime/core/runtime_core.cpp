@@ -28,10 +28,12 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity),
       plans_({names, &executor_, &instruments_, this}, options.rank),
       shutdown_(&links_, sets),
-      messages_({&links_, &submissions_, &shutdown_, sets, this, &instruments_}) {
+      groups_({&shutdown_, this}),
+      messages_({&links_, &submissions_, &shutdown_, sets, this, &instruments_, &groups_}) {
   if (const auto* mesh = static_cast<const collectives::SharedMesh*>(
           host->vtable()->lookup(host, collectives::kMeshName))) {
     messages_.set_mesh(*mesh);
+    groups_.set_mesh(*mesh);
   }
   executor_.set_tuning(options_.tuning);
   executor_.set_device(options_.device);
@@ -59,21 +61,44 @@ bool RuntimeCore::step(bool flush) {
   }
   moved |= services_.run_alarms();
   if (!departed()) moved |= work();
-  moved |= run_messages();
+  moved |= run_direct();
   return submissions_.settle() || moved;
 }
 
-// Two ranks may exchange messages for as long as neither has left, whatever other ranks do. The links then
-// carry nothing else.
-bool RuntimeCore::run_messages() {
+Status RuntimeCore::start_direct(bool* moved) {
+  Submission* next = submissions_.take_direct();
+  while (next != nullptr) {
+    Submission* submission = std::exchange(next, next->next);
+    *moved = true;
+    submissions_.admit_direct(submission);
+    if (submission->group.members == nullptr) {
+      HVD_RETURN_IF_ERROR(messages_.start(submission));
+    } else if (Status why = messages_.refusal(); !why.ok()) {
+      complete(submission, why.with_context(cat(operation_text(*submission), " cannot run")));
+    } else {
+      groups_.start(submission);
+    }
+  }
+  return {};
+}
+
+Status RuntimeCore::check_peers() {
+  groups_.check_members();
+  return messages_.check_peers();
+}
+
+// Ranks may exchange messages, and call collectives of groups, for as long as none of them has left, whatever
+// other ranks do. The links then carry nothing else.
+bool RuntimeCore::run_direct() {
   bool moved = false;
-  Status status = messages_.start(&moved);
-  if (!messages_.is_in_use()) return moved;
+  Status status = start_direct(&moved);
+  if (!uses_direct()) return moved;
   if (departed()) {
     moved |= poll_links();
-    if (status.ok()) status = messages_.check_peers();
+    if (status.ok()) status = check_peers();
   }
   if (status.ok()) status = messages_.advance(&moved);
+  groups_.advance(&moved);
   if (status.ok() && messages_.alarm() != Clock::time_point::max()) {
     status = messages_.run_alarms(Clock::now());
   }
@@ -81,16 +106,17 @@ bool RuntimeCore::run_messages() {
   return moved;
 }
 
-bool RuntimeCore::start_messages() {
+bool RuntimeCore::start_direct() {
   bool moved = false;
-  if (Status status = messages_.start(&moved); !status.ok()) fail_with(status, -1);
+  if (Status status = start_direct(&moved); !status.ok()) fail_with(status, -1);
   return submissions_.settle();
 }
 
 void RuntimeCore::end_messages() {
   bool moved = false;
-  Status status = messages_.start(&moved);
-  if (status.ok()) status = messages_.end();
+  Status status = start_direct(&moved);
+  const auto ends = groups_.end(aborted("Horovod has been shut down: this rank called shutdown"));
+  if (status.ok()) status = messages_.end(ends);
   if (!status.ok()) fail_with(status, -1);
   submissions_.settle();
 }
@@ -205,13 +231,15 @@ bool RuntimeCore::poll_links() {
 void RuntimeCore::finish_what_can_be() {
   for (;;) {
     const auto moved = executor_.advance();
-    if (!moved.ok() || !moved.value()) return;
+    bool has_moved = moved.ok() && moved.value();
+    groups_.advance(&has_moved);
+    if (!has_moved) return;
   }
 }
 
 void RuntimeCore::receive(int32_t from, ByteView message) {
   ++counts_.messages_received;
-  if (!link_failure_.ok() || (departed() && !messages_.is_in_use())) return;
+  if (!link_failure_.ok() || (departed() && !uses_direct())) return;
   if (Status status = handle(from, message); !status.ok()) {
     link_failure_ =
         status.with_context(cat("rank ", from, " sent rank ", options_.rank, " something wrong"));
@@ -292,16 +320,16 @@ CoreCounts RuntimeCore::counts() const {
 }
 
 bool RuntimeCore::before_sleep() {
-  if (departed() && !messages_.is_in_use()) return true;
+  if (departed() && !uses_direct()) return true;
   if (!departed() && !executor_.may_sleep()) return false;
   if (!links_.before_sleep()) return false;
-  if (messages_.may_sleep()) return true;
+  if (messages_.may_sleep() && groups_.may_sleep()) return true;
   links_.after_sleep();
   return false;
 }
 
 void RuntimeCore::after_sleep() {
-  if (!departed() || messages_.is_in_use()) links_.after_sleep();
+  if (!departed() || uses_direct()) links_.after_sleep();
 }
 
 // Announces to the parent the names that are ready in this rank's subtree. The root plans them.
@@ -575,13 +603,14 @@ void RuntimeCore::end_sets() {
     if (set->ended) fail_rest(set);
     if (Status status = end_planning(set); !status.ok()) return fail_with(status, -1);
   }
-  if (Status status = messages_.check_peers(); !status.ok()) fail_with(status, -1);
+  if (Status status = check_peers(); !status.ok()) fail_with(status, -1);
 }
 
 void RuntimeCore::close() {
   HVD_CHECK(departed());
   fail_messages(aborted("Horovod has been shut down: this rank called shutdown"));
   submissions_.settle();
+  groups_.close();
   messages_.close();
   links_.close();
 }
@@ -606,14 +635,16 @@ void RuntimeCore::end_with(const Status& cause, int32_t received_from) {
 
   submissions_.close_window();
   messages_.fail(first);
+  groups_.fail(first);
   while (newest() != nullptr) complete(newest(), first);
   services_.end(refusal());
 }
 
 // A failure between ranks that have departed already: their work is over, but for messages.
 void RuntimeCore::fail_messages(const Status& cause) {
-  if (!messages_.is_in_use()) return;
+  if (!uses_direct()) return;
   messages_.fail(cause);
+  groups_.fail(cause);
   while (newest() != nullptr) complete(newest(), cause);
 }
 

@@ -71,11 +71,11 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
   // Begins a submission that awaits its start. The caller wakes the driver.
   void start(Submission* submission) { submissions_.start(submission); }
-  // Queues a send or receive.
-  void submit_message(Submission* submission) { submissions_.submit_message(submission); }
+  // Queues a send, a receive or a call of a group.
+  void submit_direct(Submission* submission) { submissions_.submit_direct(submission); }
   // Why sends and receives are refused, or ok.
   Status refuse_message() const { return messages_.refusal(); }
-  bool uses_messages() const { return messages_.is_in_use(); }
+  bool uses_direct() const { return messages_.is_in_use() || groups_.is_in_use(); }
   // True when all messages of this rank have arrived, after end_messages().
   const std::atomic<bool>& messages_ended() const { return messages_.ended(); }
   // The reason why all submissions are refused, or ok.
@@ -103,9 +103,10 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Clock::time_point alarm() const override {
     return std::min(services_.alarm(), messages_.alarm());
   }
-  // Starts the sends and receives that were submitted, without a look at the links. Returns true when any
-  // submission is complete.
-  bool start_messages();
+  // Starts the sends, receives and calls of groups that were submitted, without a look at the links. Returns true
+  // when any submission is complete.
+  bool start_direct();
+  GroupRunner& groups() { return groups_; }
   // Delivers later messages and alarms to this service, which outlives the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
   // to_root sends from this rank's service to the root's. to_all sends from the root's service to the
@@ -159,7 +160,9 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Status handle(int32_t from, ByteView message);
   Status check(MessageKind kind, int32_t from, const Notice& notice) const;
   bool work();
-  bool run_messages();
+  bool run_direct();
+  Status start_direct(bool* moved);
+  Status check_peers();
   bool run_batches();
   void report();
   void report(ProcessSetState* set);
@@ -209,6 +212,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   ProcessSetRegistry sets_;
   PlanApplication plans_;
   Shutdown shutdown_;
+  GroupRunner groups_;
   PointToPoint messages_;
   CoreCounts counts_;
 

@@ -81,6 +81,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
     if (due && waiting.entries.size() < kMaxNames) {
       StallName name{one->process_set, name_text(*one), {}};
       if (is_message(*one) && one->message.peer >= 0) name.awaited.push_back(one->message.peer);
+      if (one->group.members != nullptr) name.awaited = one->group.members->ranks;
       waiting.entries.push_back({std::move(name), one->request.op, age});
       // Now, not once for each time that has passed unseen.
       for (uint32_t i = 0;

@@ -77,6 +77,7 @@ void HandleTable::recycle(Submission* submission) {
   submission->registered = -1;
   submission->in_use = false;
   submission->name = nullptr;
+  submission->group.members.reset();
   ++submission->incarnation;
   free_.push_back(submission);
 }

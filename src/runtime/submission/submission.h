@@ -19,6 +19,13 @@ namespace hvd::runtime {
 struct MemoryUse;  // memory_table.h
 struct Name;       // tensor_table.h
 
+// The members of a group. Values; the calls of the group share them.
+struct GroupMembers {
+  int32_t id = 0;
+  std::string name;            // for messages
+  std::vector<int32_t> ranks;  // ascending
+};
+
 struct Submission {
   struct Tensor {
     const void* input = nullptr;
@@ -35,7 +42,7 @@ struct Submission {
     OutputMemory data;
     std::vector<int64_t> shape;
   };
-  // The part of a send or receive beside its request, whose root is the other rank as the caller named it.
+  // The part of a send or receive beside its request, whose root is not used.
   struct Message {
     int32_t peer =
         HVD_ANY_RANK;  // the rank at the other end; of a receive from any: once it is known
@@ -52,12 +59,23 @@ struct Submission {
     uint32_t traced_as = 0;
   };
 
+  // The part of a call of a group beside its request.
+  struct GroupCall {
+    std::shared_ptr<const GroupMembers> members;  // null: no call of a group
+    uint64_t number = 0;  // among the calls of the group, from 1; when it starts
+    const void* input = nullptr;
+    void* output = nullptr;
+    int64_t count = 0;            // hvd_group_call.count
+    std::vector<int64_t> counts;  // alltoall: elements to each member, then from each
+  };
+
   // Set by the submitting thread.
   Request request;
   int32_t process_set = 0;
   uint32_t set = 0;  // serial number of the process set
   std::vector<Tensor> tensors;
   Message message;
+  GroupCall group;
   void* stream = nullptr;         // the framework's, where the request is on a device
   const char* program = nullptr;  // hvd_submission.program
   void* ready_event = nullptr;    // after which the inputs may be read; nullptr: they may
@@ -65,7 +83,7 @@ struct Submission {
   bool is_trial = false;          // HVD_TRIAL
   int32_t own_device = HVD_CPU;   // hvd_submission.device
   uint64_t bytes = 0;
-  Name* name = nullptr;        // nullptr: a send or receive
+  Name* name = nullptr;        // nullptr: a send, a receive or a call of a group
   Submission* next = nullptr;  // in the submission queue
 
   // Used by the thread that makes progress.

@@ -40,7 +40,7 @@ Status decode(ByteView bytes, PeerMessage* message) {
   if (bytes.size() < sizeof header) return invalid_argument("a message of a peer is cut short");
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.kind != MessageKind::kPeer) return invalid_argument("a message is of another kind");
-  if (header.step < PeerStep::kData || header.step > PeerStep::kCopied) {
+  if (header.step < PeerStep::kData || header.step > PeerStep::kGroupEnd) {
     return invalid_argument("a message of a peer is of no known step");
   }
   *message = {header.step,

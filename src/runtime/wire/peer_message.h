@@ -13,6 +13,7 @@
 //   copied     receiver -> sender   it has copied an accepted message from its place
 //   consumed   receiver -> sender   `count` bytes of small messages were received by the program
 //   flush      sender -> receiver   asks for the next one
+//   group_end  any -> any           the sender has left after `count` calls of the group with the key `id`
 //   flushed    receiver -> sender   all messages of the sender have arrived
 #pragma once
 
@@ -38,6 +39,7 @@ enum class PeerStep : uint8_t {
   kFlush = 10,
   kFlushed = 11,
   kCopied = 12,
+  kGroupEnd = 13,
 };
 
 struct PeerMessage {

@@ -1,0 +1,308 @@
+#include "runtime/core/group_runner.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/text.h"
+#include "runtime/wire/request.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Groups share the mesh with process sets, whose ids are not negative.
+constexpr int32_t kGroupId = -2;
+
+uint64_t key_of(const std::vector<int32_t>& ranks, uint64_t ordinal) {
+  uint64_t key = 14695981039346656037u;  // FNV-1a
+  const auto add = [&key](uint64_t number) { key = (key ^ number) * 1099511628211u; };
+  add(ordinal);
+  for (const int32_t rank : ranks) add(static_cast<uint64_t>(rank));
+  return key;
+}
+
+// The fields of a record, in their order.
+enum Field : size_t { kNumber, kOp, kDtype, kReduceOp, kCount, kRoot, kPrescale, kPostscale };
+
+collectives::CallRecord record_of(const Submission& call) {
+  const Request& request = call.request;
+  const bool is_reduced = reduces(request.op);
+  const bool has_root = traits_of(request.op).has_root;
+  collectives::CallRecord record{};
+  record[kNumber] = call.group.number;
+  record[kOp] = static_cast<uint64_t>(request.op);
+  if (request.op == HVD_BARRIER) return record;
+  record[kDtype] = static_cast<uint64_t>(request.tensors[0].dtype);
+  record[kReduceOp] = is_reduced ? static_cast<uint64_t>(request.reduce_op) : 0;
+  // The counts of an alltoall belong to pairs of ranks.
+  record[kCount] = request.op == HVD_ALLTOALL ? 0 : static_cast<uint64_t>(call.group.count);
+  record[kRoot] = has_root ? static_cast<uint64_t>(request.root) : 0;
+  record[kPrescale] = std::bit_cast<uint64_t>(request.prescale);
+  record[kPostscale] = std::bit_cast<uint64_t>(request.postscale);
+  return record;
+}
+
+// "allreduce of 4 elements of float32 (sum)"
+std::string text_of(const collectives::CallRecord& record) {
+  const auto op = static_cast<int32_t>(record[kOp]);
+  if (op == HVD_BARRIER) return "barrier";
+  std::string text(op_name(op));
+  if (op != HVD_ALLTOALL)
+    text += cat(" of ", record[kCount], record[kCount] == 1 ? " element" : " elements");
+  text += cat(" of ", dtype_name(static_cast<int32_t>(record[kDtype])));
+  if (reduces(op)) text += cat(" (", reduce_op_name(static_cast<int32_t>(record[kReduceOp])));
+  if (reduces(op)) {
+    const auto before = std::bit_cast<double>(record[kPrescale]);
+    const auto after = std::bit_cast<double>(record[kPostscale]);
+    if (before != 1 || after != 1) text += cat(", factors ", before, " and ", after);
+    text += ")";
+  }
+  if (traits_of(op).has_root) text += cat(" from rank ", static_cast<int32_t>(record[kRoot]));
+  return text;
+}
+
+}  // namespace
+
+struct GroupRunner::Group {
+  std::shared_ptr<const GroupMembers> members;
+  uint64_t key = 0;
+  uint64_t started = 0;           // calls that this rank has made
+  uint64_t completed = 0;         // of those
+  Status failure;                 // of the group: later calls fail alike
+  std::deque<Submission*> calls;  // not complete; the first one runs
+
+  // The call that runs.
+  hvd_batch batch{};
+  hvd_batch_tensor tensor{};
+  std::vector<int64_t> rows;
+  collectives::CheckedCall checked;
+
+  // Destroyed before what it refers to.
+  std::unique_ptr<collectives::Group> links;
+  collectives::Flow flow;
+};
+
+GroupRunner::GroupRunner(const Parts& parts) : parts_(parts) {}
+GroupRunner::~GroupRunner() = default;
+
+Result<std::shared_ptr<const GroupMembers>> GroupRunner::create(std::string name,
+                                                                std::vector<int32_t> ranks) {
+  if (mesh_ == nullptr) {
+    return unimplemented(
+        "groups need the links of the built-in controller; unset HOROVOD_CONTROLLER");
+  }
+  const uint64_t ordinal = made_[ranks]++;
+  auto group = std::make_unique<Group>();
+  group->members =
+      std::make_shared<const GroupMembers>(GroupMembers{next_id_++, std::move(name), ranks});
+  group->key = key_of(ranks, ordinal);
+  group->links = std::make_unique<collectives::Group>(*mesh_, kGroupId, std::move(ranks),
+                                                      static_cast<uint32_t>(ordinal));
+  const auto members = group->members;
+  check_ends(*group);
+  groups_.emplace(members->id, std::move(group));
+  in_use_.store(true, std::memory_order_release);
+  return members;
+}
+
+Status GroupRunner::destroy(int32_t id) {
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) return not_found(cat("group ", id, " does not exist"));
+  Group& group = *found->second;
+  fail_calls(group, aborted(cat("group ", group.members->name, " was destroyed")));
+  group.flow.drop();
+  groups_.erase(found);
+  return {};
+}
+
+void GroupRunner::start(Submission* call) {
+  call->accepted = true;
+  const auto found = groups_.find(call->group.members->id);
+  if (found == groups_.end()) {
+    parts_.sink->complete(call,
+                          not_found(cat("group ", call->group.members->name, " was destroyed")));
+    return;
+  }
+  Group& group = *found->second;
+  call->group.number = ++group.started;
+  check_ends(group);
+  check_members(group);
+  if (!group.failure.ok()) {
+    parts_.sink->complete(call, group.failure);
+    return;
+  }
+  group.calls.push_back(call);
+  if (group.calls.size() == 1) begin(group);
+}
+
+// Starts calls until one has to wait.
+void GroupRunner::begin(Group& group) {
+  while (!group.calls.empty() && !group.flow.running()) {
+    const Submission& call = *group.calls.front();
+    const Request& request = call.request;
+    const size_t members = group.members->ranks.size();
+    group.batch = {};
+    hvd_batch& batch = group.batch;
+    batch.struct_size = sizeof batch;
+    batch.op = request.op;
+    batch.dtype =
+        request.op == HVD_BARRIER ? static_cast<int32_t>(HVD_UINT8) : request.tensors[0].dtype;
+    batch.device = HVD_CPU;
+    batch.reduce_op = request.reduce_op == HVD_AVERAGE ? HVD_SUM : request.reduce_op;
+    batch.prescale = request.prescale;
+    batch.postscale = request.postscale;
+    if (request.reduce_op == HVD_AVERAGE) {
+      if (batch.postscale == 1) batch.divisor = static_cast<int32_t>(members);
+      batch.postscale /= static_cast<double>(members);
+    }
+    const auto& ranks = group.members->ranks;
+    const auto root = std::ranges::find(ranks, request.root);
+    batch.root = static_cast<int32_t>(root - ranks.begin());
+    group.tensor = {call.group.input, call.group.output, call.group.count, 1, nullptr, nullptr};
+    if (request.op == HVD_ALLGATHER) {
+      group.rows.assign(members, call.group.count);
+    } else if (request.op == HVD_REDUCESCATTER) {
+      group.tensor.count = call.group.count * static_cast<int64_t>(members);
+    } else if (request.op == HVD_ALLTOALL) {
+      group.rows = group.checked.counts = call.group.counts;
+      group.tensor.from_rows = group.rows.data() + members;
+    }
+    if (request.op == HVD_ALLGATHER || request.op == HVD_ALLTOALL) {
+      group.tensor.rank_rows = group.rows.data();
+    }
+    batch.tensor_count = request.op == HVD_BARRIER ? 0 : 1;
+    batch.tensors = &group.tensor;
+    group.checked.record = record_of(call);
+    group.flow.start(collectives::run_checked(group.flow, *group.links, batch, group.checked));
+    if (!group.flow.running()) finish(group);
+  }
+}
+
+void GroupRunner::finish(Group& group) {
+  Submission* const call = group.calls.front();
+  group.calls.pop_front();
+  ++group.completed;
+  call->planned = true;
+  const Status status = group.checked.is_same ? Status() : difference(group);
+  group.checked.records.clear();
+  parts_.sink->complete(call, status);
+  if (!ends_.empty()) check_ends(group);
+}
+
+// All members make the same sentence.
+Status GroupRunner::difference(const Group& group) const {
+  const auto& ranks = group.members->ranks;
+  const auto& checked = group.checked;
+  const std::string call =
+      cat("group ", group.members->name, ", call ", group.completed, ": rank ");
+  const auto& records = checked.records;
+  const auto other =
+      std::ranges::find_if(records, [&](const auto& one) { return one != records[0]; });
+  if (other != records.end()) {
+    const auto index = static_cast<size_t>(other - records.begin());
+    return invalid_argument(cat(call, ranks[0], " calls ", text_of(records[0]), ", and rank ",
+                                ranks[index], " calls ", text_of(*other)));
+  }
+  const auto pair = collectives::differing_pair(checked.all_counts, ranks.size());
+  if (!pair)
+    return internal_error(cat(call, ranks[0], " has found a difference that is not there"));
+  const auto [from, to] = *pair;
+  const size_t row = 2 * ranks.size();
+  return invalid_argument(cat(call, ranks[from], " sends ", checked.all_counts[from * row + to],
+                              " elements to rank ", ranks[to], ", which expects ",
+                              checked.all_counts[to * row + ranks.size() + from]));
+}
+
+void GroupRunner::advance(bool* moved) {
+  for (const auto& [id, group] : groups_) {
+    if (group->calls.empty() || !group->flow.poll()) continue;
+    *moved = true;
+    if (group->flow.running()) continue;
+    finish(*group);
+    begin(*group);
+  }
+}
+
+bool GroupRunner::may_sleep() {
+  return std::ranges::none_of(groups_, [](const auto& entry) {
+    return !entry.second->calls.empty() && entry.second->flow.ready();
+  });
+}
+
+void GroupRunner::fail_calls(Group& group, const Status& why) {
+  group.failure = why;
+  if (!group.calls.empty()) group.flow.drop();
+  while (!group.calls.empty()) {
+    Submission* const call = group.calls.front();
+    group.calls.pop_front();
+    parts_.sink->complete(call, why);
+  }
+}
+
+void GroupRunner::member_left(int32_t rank, uint64_t key, uint64_t calls) {
+  ends_.push_back({rank, key, calls});
+  for (const auto& [id, group] : groups_) check_ends(*group);
+}
+
+// A member that has left takes part in none of the calls that it has not completed.
+void GroupRunner::check_ends(Group& group) {
+  for (const GroupEnd& end : ends_) {
+    if (end.key != group.key || group.completed < end.calls) continue;
+    if (group.started <= end.calls) continue;
+    fail_calls(group,
+               parts_.shutdown->refuse_message(
+                   cat("group ", group.members->name, ", call ", group.completed + 1), end.rank));
+    return;
+  }
+}
+
+bool GroupRunner::has_left(int32_t rank) const {
+  return parts_.shutdown->has_left(rank) || mesh_->departed(rank);
+}
+
+void GroupRunner::check_members() {
+  for (const auto& [id, group] : groups_) check_members(*group);
+}
+
+void GroupRunner::check_members(Group& group) {
+  if (!parts_.shutdown->is_ending() || !group.failure.ok()) return;
+  for (const int32_t rank : group.members->ranks) {
+    const auto is_end = [&](const GroupEnd& end) {
+      return end.rank == rank && end.key == group.key;
+    };
+    if (!has_left(rank) || std::ranges::any_of(ends_, is_end)) continue;
+    fail_calls(group,
+               parts_.shutdown->refuse_message(
+                   cat("group ", group.members->name, ", call ", group.completed + 1), rank));
+    return;
+  }
+}
+
+std::vector<GroupEnd> GroupRunner::end(const Status& why) {
+  std::vector<GroupEnd> ends;
+  for (const auto& [id, group] : groups_) {
+    fail_calls(*group, why.with_context(cat("group ", group->members->name, ", call ",
+                                            group->completed + 1, " cannot run")));
+    for (const int32_t rank : group->members->ranks) {
+      if (rank != mesh_->rank()) ends.push_back({rank, group->key, group->completed});
+    }
+  }
+  return ends;
+}
+
+void GroupRunner::fail(const Status& why) {
+  for (const auto& [id, group] : groups_) {
+    group->failure = why;
+    if (!group->calls.empty()) group->flow.drop();
+    group->calls.clear();
+  }
+  in_use_.store(false, std::memory_order_release);
+}
+
+void GroupRunner::close() {
+  in_use_.store(false, std::memory_order_release);
+  groups_.clear();
+  mesh_.reset();
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,82 @@
+// Runs the collectives of groups: without names and without negotiation. The n-th call of a group is one operation
+// on all its members, which compare their calls before they move data. Groups have sequences, shared memory and
+// streams of their own, and advance side by side. RuntimeCore owns and calls it. Lives on the progress thread; never
+// waits. See docs/groups.md.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collectives/algorithms/checked_call.h"
+#include "collectives/mesh/shared_mesh.h"
+#include "runtime/core/shutdown.h"
+#include "runtime/execution/batch_executor.h"
+#include "runtime/submission/submission.h"
+
+namespace hvd::runtime {
+
+// A rank leaves after so many calls of a group.
+struct GroupEnd {
+  int32_t rank;  // the one that leaves, or the one that has to know
+  uint64_t key;  // of the group, equal on all members
+  uint64_t calls;
+};
+
+class GroupRunner {
+ public:
+  // The objects that it uses. They outlive it.
+  struct Parts {
+    Shutdown* shutdown;
+    CompletionSink* sink;
+  };
+  explicit GroupRunner(const Parts& parts);
+  ~GroupRunner();
+  // Without the links of the built-in controller there are no groups.
+  void set_mesh(collectives::SharedMesh mesh) { mesh_ = std::move(mesh); }
+
+  bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
+
+  // Makes a group, which all members make in the same order. `ranks` is ascending and has this rank.
+  Result<std::shared_ptr<const GroupMembers>> create(std::string name, std::vector<int32_t> ranks);
+  // Fails the calls that are not complete.
+  Status destroy(int32_t id);
+
+  void start(Submission* call);
+  // A member has left after so many calls of the group.
+  void member_left(int32_t rank, uint64_t key, uint64_t calls);
+  // Fails the calls of groups of which a member has left without a word.
+  void check_members();
+  // Sets *moved when a call made progress.
+  void advance(bool* moved);
+  bool may_sleep();
+  // This rank leaves: fails the calls that are not complete, and returns what the other members need to know.
+  std::vector<GroupEnd> end(const Status& why);
+  // The job has failed, and the caller completes the submissions.
+  void fail(const Status& why);
+  // Closes the links of all groups. Nothing is in flight.
+  void close();
+
+ private:
+  struct Group;
+  bool has_left(int32_t rank) const;
+  void check_members(Group& group);
+  void begin(Group& group);
+  void finish(Group& group);
+  Status difference(const Group& group) const;
+  void fail_calls(Group& group, const Status& why);
+  void check_ends(Group& group);
+
+  const Parts parts_;
+  collectives::SharedMesh mesh_;  // or null
+  std::map<int32_t, std::unique_ptr<Group>> groups_;
+  std::map<std::vector<int32_t>, uint64_t> made_;  // groups of these ranks so far
+  std::vector<GroupEnd> ends_;                     // of other ranks
+  int32_t next_id_ = 1;
+  std::atomic<bool> in_use_{false};
+};
+
+}  // namespace hvd::runtime

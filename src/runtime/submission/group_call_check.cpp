@@ -1,0 +1,167 @@
+#include "runtime/submission/group_call_check.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "base/text.h"
+#include "runtime/wire/request.h"
+
+namespace hvd::runtime {
+namespace {
+
+bool is_float(int32_t dtype) {
+  return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
+         dtype == HVD_FLOAT64;
+}
+
+// Elements of the input and of the output.
+struct Counts {
+  int64_t input = 0, output = 0;
+};
+
+// Nothing: more than memory can hold.
+std::optional<Counts> counts_of(const hvd_group_call& from, size_t members) {
+  Counts counts{from.count, from.count};
+  if (from.op == HVD_ALLTOALL) {
+    counts = {};
+    for (size_t i = 0; i < members; ++i) {
+      if (from.send_counts[i] < 0 || from.recv_counts[i] < 0 ||
+          __builtin_add_overflow(counts.input, from.send_counts[i], &counts.input) ||
+          __builtin_add_overflow(counts.output, from.recv_counts[i], &counts.output)) {
+        return std::nullopt;
+      }
+    }
+  }
+  int64_t* const whole = from.op == HVD_ALLGATHER       ? &counts.output
+                         : from.op == HVD_REDUCESCATTER ? &counts.input
+                                                        : nullptr;
+  const auto times = static_cast<int64_t>(members);
+  if (whole != nullptr && __builtin_mul_overflow(*whole, times, whole)) return std::nullopt;
+  const auto element = static_cast<int64_t>(dtype_size(from.dtype));
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(counts.input, element, &bytes) ||
+      __builtin_mul_overflow(counts.output, element, &bytes)) {
+    return std::nullopt;
+  }
+  return counts;
+}
+
+Status refused(const hvd_group_call& from, const GroupMembers& members, const std::string& why) {
+  return invalid_argument(cat(op_name(from.op), " of group ", members.name, ": ", why));
+}
+
+Status check_reduction(const hvd_group_call& from, const GroupMembers& members) {
+  if (from.reduce_op < HVD_AVERAGE || from.reduce_op > HVD_PRODUCT ||
+      from.reduce_op == HVD_ADASUM) {
+    return refused(from, members, cat("reduction ", from.reduce_op, " is not one of groups"));
+  }
+  if (from.reduce_op != HVD_AVERAGE || is_float(from.dtype)) return {};
+  return refused(from, members, cat("an average of ", dtype_name(from.dtype), "; use the sum"));
+}
+
+Status check_memory(const hvd_group_call& from, const GroupMembers& members) {
+  if (from.count < 0) {
+    return refused(from, members, cat("a count of ", from.count, " is impossible"));
+  }
+  const auto counts = counts_of(from, members.ranks.size());
+  if (!counts) return refused(from, members, "its counts are impossible");
+  if (counts->input > 0 && from.input == nullptr) {
+    return refused(from, members, "its input is NULL");
+  }
+  if (counts->output > 0 && from.output == nullptr) {
+    return refused(from, members, "its output is NULL");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_group(const std::vector<int32_t>& ranks, int32_t rank, int32_t size) {
+  const std::string text = list_text(std::span<const int32_t>(ranks));
+  if (ranks.empty() || ranks.front() < 0 || ranks.back() >= size) {
+    return invalid_argument(cat("a group of ranks ", text, ": they must be from 0 to ", size - 1));
+  }
+  if (std::ranges::adjacent_find(ranks, std::greater_equal<>()) != ranks.end()) {
+    return invalid_argument(cat("a group of ranks ", text, ": they must ascend"));
+  }
+  if (std::ranges::binary_search(ranks, rank)) return {};
+  return invalid_argument(cat("a group of ranks ", text, ": rank ", rank, " is not one of them"));
+}
+
+Status check_group_call(const hvd_group_call& from, const GroupMembers& members) {
+  const OpTraits& traits = traits_of(from.op);
+  if (traits.name.empty() || traits.is_point_to_point || from.op == HVD_JOIN) {
+    return refused(from, members, cat("operation ", from.op, " is not one of groups"));
+  }
+  if (from.op == HVD_BARRIER) return {};
+  if (dtype_size(from.dtype) == 0) {
+    return refused(from, members, cat("dtype ", from.dtype, " is unknown"));
+  }
+  if (traits.reduces) HVD_RETURN_IF_ERROR(check_reduction(from, members));
+  if (traits.has_root && !std::ranges::binary_search(members.ranks, from.root_rank)) {
+    return refused(from, members,
+                   cat("invalid root rank ", from.root_rank, "; the group has ranks ",
+                       list_text(std::span<const int32_t>(members.ranks))));
+  }
+  if (from.op == HVD_ALLTOALL && (from.send_counts == nullptr || from.recv_counts == nullptr)) {
+    return refused(from, members, "send_counts and recv_counts are needed");
+  }
+  return check_memory(from, members);
+}
+
+void copy_group_call(const hvd_group_call& from, std::shared_ptr<const GroupMembers> members,
+                     Submission* to) {
+  Request& request = to->request;
+  request.refusal.clear();
+  request.splits.clear();
+  request.op = from.op;
+  request.reduce_op = traits_of(from.op).reduces ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
+  request.root = traits_of(from.op).has_root ? from.root_rank : 0;
+  request.device = HVD_CPU;
+  const bool is_scaled = traits_of(from.op).reduces;
+  request.prescale = is_scaled && from.prescale != 0 ? from.prescale : 1;
+  request.postscale = is_scaled && from.postscale != 0 ? from.postscale : 1;
+  to->process_set = 0;
+  to->set = 0;
+  to->message = {};
+  to->keeps_tensors = to->is_trial = false;
+  to->own_device = HVD_CPU;
+  to->program = from.program;
+  to->stream = to->ready_event = nullptr;
+  to->name = nullptr;
+  to->bytes = 0;
+  to->tensors.clear();
+  request.tensors.clear();
+  auto& call = to->group;
+  const size_t size = members->ranks.size();
+  call.members = std::move(members);
+  call.number = 0;
+  call.input = from.input;
+  call.output = from.output;
+  call.count = from.count;
+  call.counts.clear();
+  if (from.op == HVD_BARRIER) return;
+  const size_t element = dtype_size(from.dtype);
+  request.tensors.push_back({from.dtype, {from.count}});
+  const Counts counts = *counts_of(from, size);
+  if (from.op == HVD_ALLTOALL) {
+    call.counts.assign(from.send_counts, from.send_counts + size);
+    call.counts.insert(call.counts.end(), from.recv_counts, from.recv_counts + size);
+    call.count = counts.input;
+  }
+  const size_t read = static_cast<size_t>(counts.input) * element;
+  const size_t written = static_cast<size_t>(counts.output) * element;
+  to->bytes = read;
+  to->tensors.push_back({nullptr, from.output, written, false, written});
+  // An input inside of the output is a part of it.
+  const auto* const input = static_cast<const std::byte*>(from.input);
+  const auto* const output = static_cast<const std::byte*>(from.output);
+  const bool overlaps =
+      std::less<>()(input, output + written) && std::less<>()(output, input + read);
+  if (!overlaps) to->tensors.push_back({from.input, nullptr, read, true, 0});
+}
+
+}  // namespace hvd::runtime

@@ -1,0 +1,372 @@
+// Collectives of groups, between the ranks of one process, over each kind of links.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <numeric>
+#include <random>
+
+#include "base/text.h"
+#include "runtime/link_store.h"
+#include "runtime/rank_checks.h"
+
+using hvd::Code;
+using hvd::Deadline;
+using hvd::Status;
+using hvd::runtime::Runtime;
+using hvd::test::Links;
+using hvd::test::LinkStore;
+using hvd::test::Ranks;
+using hvd::test::RanksOptions;
+using hvd::test::Relay;
+using hvd::test::require_started;
+using hvd::test::sum_of;
+using hvd::test::Work;
+
+namespace {
+
+using Numbers = std::vector<double>;
+
+// One call of a group with its memory, of float64.
+struct Call {
+  Call(int32_t group, int32_t op, Numbers values, size_t outputs, int64_t count)
+      : input(std::move(values)), output(outputs, -1) {
+    call.struct_size = sizeof call;
+    call.group = group;
+    call.op = op;
+    call.reduce_op = HVD_SUM;
+    call.dtype = HVD_FLOAT64;
+    call.count = count;
+    call.input = input.data();
+    call.output = output.data();
+  }
+  Call(Call&&) = delete;
+
+  Status submit(Runtime& runtime) { return runtime.submit_group_call(call, &handle); }
+  Status finish(Runtime& runtime) {
+    const std::optional<Status> status = runtime.wait(handle, Deadline::after_seconds(60));
+    if (!status) return hvd::deadline_exceeded("a call is not complete after 60 s");
+    const Status released = runtime.release(handle);
+    return status->ok() ? released : *status;
+  }
+  Status run(Runtime& runtime) {
+    const Status status = submit(runtime);
+    return status.ok() ? finish(runtime) : status;
+  }
+
+  Numbers input, output;
+  hvd_group_call call{};
+  hvd_handle handle = 0;
+};
+
+struct Sum : Call {
+  Sum(int32_t group, Numbers values)
+      : Call(group, HVD_ALLREDUCE, values, values.size(), static_cast<int64_t>(values.size())) {}
+};
+
+void check_ok(const Status& status) { CHECK_MESSAGE(status.ok(), status.message()); }
+void check_has(const Status& status, Code code, const std::string& text) {
+  CHECK(status.code() == code);
+  CHECK_MESSAGE(status.message().find(text) != std::string::npos, status.message());
+}
+
+// Ranks on one host, or each on a host of its own.
+class World {
+ public:
+  World(int size, bool has_hosts) {
+    RanksOptions options;
+    options.links = Links::kBuiltin;
+    options.has_heaps = true;
+    if (has_hosts) {
+      ::setenv("HOROVOD_TEST_LOOPBACK", "1", 1);  // where the relay connects
+      std::vector<int32_t> machines(static_cast<size_t>(size));
+      std::iota(machines.begin(), machines.end(), 0);
+      options.store_of = [this, machines](int rank, std::shared_ptr<hvd::rendezvous::Store> store) {
+        return std::make_shared<LinkStore>(std::move(store), relay_, machines, rank);
+      };
+    }
+    ranks_.emplace(size, options);
+    require_started(*ranks_);
+  }
+  ~World() {
+    ranks_.reset();
+    relay_.abandon();
+  }
+  Ranks& ranks() { return *ranks_; }
+  Runtime& operator[](int rank) { return (*ranks_)[rank]; }
+  int32_t group(int rank, std::vector<int32_t> members, const char* name = "g") {
+    int32_t id = 0;
+    check_ok((*ranks_)[rank].create_group(std::move(members), name, &id));
+    return id;
+  }
+
+ private:
+  Relay relay_;
+  std::optional<Ranks> ranks_;
+};
+
+Numbers counted(size_t count, int rank) {
+  Numbers values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<double>(i) + 1000 * rank;
+  return values;
+}
+
+}  // namespace
+
+#define FOR_BOTH_PLACES(has_hosts)             \
+  if (!hvd::test::has_builtin_links()) return; \
+  bool has_hosts = false;                      \
+  SUBCASE("on one host") {}                    \
+  SUBCASE("on several hosts") { has_hosts = true; }
+
+TEST_CASE("every collective of a group computes what its definition says") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(3, has_hosts);
+  world.ranks().each([&](int rank) {
+    const int32_t group = world.group(rank, {0, 1, 2});
+    for (const size_t count : {size_t{1}, size_t{700}, size_t{40000}}) {
+      const Numbers own = counted(count, rank);
+      Sum sum(group, own);
+      check_ok(sum.run(world[rank]));
+      for (size_t i = 0; i < count; ++i)
+        REQUIRE(sum.output[i] == 3 * static_cast<double>(i) + 3000);
+      Sum average(group, own);
+      average.call.reduce_op = HVD_AVERAGE;
+      average.call.output = average.input.data();
+      check_ok(average.run(world[rank]));
+      CHECK(average.input == counted(count, 1));
+      Call gathered(group, HVD_ALLGATHER, own, 3 * count, static_cast<int64_t>(count));
+      check_ok(gathered.run(world[rank]));
+      Call sent(group, HVD_BROADCAST, own, count, static_cast<int64_t>(count));
+      sent.call.root_rank = 2;
+      check_ok(sent.run(world[rank]));
+      CHECK(sent.output == counted(count, 2));
+      Call scattered(group, HVD_REDUCESCATTER, counted(3 * count, rank), count,
+                     static_cast<int64_t>(count));
+      check_ok(scattered.run(world[rank]));
+      const int64_t to_each[] = {1, 2, 3};
+      const int64_t from_each[] = {rank + 1, rank + 1, rank + 1};
+      Call exchanged(group, HVD_ALLTOALL, counted(6, rank), 3 * (static_cast<size_t>(rank) + 1), 0);
+      exchanged.call.send_counts = to_each;
+      exchanged.call.recv_counts = from_each;
+      check_ok(exchanged.run(world[rank]));
+      for (size_t from = 0; from < 3; ++from) {
+        const Numbers theirs = counted(3 * count, static_cast<int>(from));
+        for (size_t i = 0; i < count; ++i) {
+          REQUIRE(gathered.output[from * count + i] == theirs[i]);
+        }
+        const size_t begin = static_cast<size_t>(rank * (rank + 1) / 2);
+        for (size_t i = 0; i <= static_cast<size_t>(rank); ++i) {
+          REQUIRE(exchanged.output[from * (static_cast<size_t>(rank) + 1) + i] ==
+                  counted(6, static_cast<int>(from))[begin + i]);
+        }
+      }
+      for (size_t i = 0; i < count; ++i) {
+        const auto at = static_cast<double>(static_cast<size_t>(rank) * count + i);
+        REQUIRE(scattered.output[i] == 3 * at + 3000);
+      }
+      Call barrier(group, HVD_BARRIER, {}, 0, 0);
+      check_ok(barrier.run(world[rank]));
+    }
+    check_ok(world[rank].destroy_group(group));
+    check_has(Sum(group, {1}).run(world[rank]), Code::kNotFound, "does not exist");
+  });
+}
+
+TEST_CASE("a gather and a scatter work in place") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(2, has_hosts);
+  world.ranks().each([&](int rank) {
+    const int32_t group = world.group(rank, {0, 1});
+    Call gathered(group, HVD_ALLGATHER, {}, 200, 100);
+    const Numbers own = counted(100, rank);
+    double* const part = gathered.output.data() + 100 * rank;
+    std::copy(own.begin(), own.end(), part);
+    gathered.call.input = part;
+    check_ok(gathered.run(world[rank]));
+    Numbers both = counted(100, 0);
+    const Numbers second = counted(100, 1);
+    both.insert(both.end(), second.begin(), second.end());
+    CHECK(gathered.output == both);
+  });
+}
+
+TEST_CASE("calls that differ fail on all members with both calls, and the next call is in step") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(3, has_hosts);
+  world.ranks().each([&](int rank) {
+    const int32_t group = world.group(rank, {0, 1, 2}, "workers");
+    check_ok(Sum(group, {1}).run(world[rank]));
+    Sum sum(group, {1, 2});
+    Call other(group, HVD_BROADCAST, {1, 2, 3}, 3, 3);
+    other.call.root_rank = 1;
+    Call& one = rank == 2 ? other : sum;
+    check_has(
+        one.run(world[rank]), Code::kInvalidArgument,
+        "group workers, call 2: rank 0 calls allreduce of 2 elements of float64 (sum), and rank 2 "
+        "calls broadcast of 3 elements of float64 from rank 1");
+    CHECK(one.output == Numbers(one.output.size(), -1));
+    Sum kind(group, {5});
+    if (rank == 1) kind.call.reduce_op = HVD_MAX;
+    check_has(
+        kind.run(world[rank]), Code::kInvalidArgument,
+        "call 3: rank 0 calls allreduce of 1 element of float64 (sum), and rank 1 calls allreduce "
+        "of 1 element of float64 (max)");
+    const int64_t to_each[] = {1, 1, 1};
+    const int64_t from_each[] = {1, 1, rank == 0 ? 2 : 1};
+    Call exchanged(group, HVD_ALLTOALL, {1, 2, 3}, 4, 0);
+    exchanged.call.send_counts = to_each;
+    exchanged.call.recv_counts = from_each;
+    check_has(exchanged.run(world[rank]), Code::kInvalidArgument,
+              "call 4: rank 2 sends 1 elements to rank 0, which expects 2");
+    CHECK(exchanged.output == Numbers(4, -1));
+    Sum after(group, {static_cast<double>(rank)});
+    check_ok(after.run(world[rank]));
+    CHECK(after.output[0] == 3);
+  });
+}
+
+TEST_CASE("groups of the same ranks, and hvd_submit, advance in any order of the ranks") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(2, has_hosts);
+  world.ranks().each([&](int rank) {
+    const int32_t first = world.group(rank, {0, 1}), second = world.group(rank, {0, 1});
+    for (int round = 0; round < 30; ++round) {
+      const double number = round + rank;
+      Sum a(first, {number}), b(second, Numbers(5000, number));
+      Work named = sum_of("named", {static_cast<float>(number)});
+      if (rank == 0) {
+        check_ok(a.submit(world[rank]));
+        check_ok(b.submit(world[rank]));
+        check_ok(named.submit(world[rank]));
+      } else {
+        check_ok(named.submit(world[rank]));
+        check_ok(b.submit(world[rank]));
+        check_ok(a.submit(world[rank]));
+      }
+      check_ok((rank == 0 ? a : b).finish(world[rank]));
+      check_ok((rank == 0 ? b : a).finish(world[rank]));
+      check_ok(named.finish(world[rank]));
+      CHECK(a.output[0] == 2 * round + 1);
+      CHECK(b.output == Numbers(5000, 2 * round + 1));
+      CHECK(named.result<float>()[0] == static_cast<float>(2 * round + 1));
+    }
+  });
+}
+
+TEST_CASE("random calls of overlapping groups, in an own order across groups on each rank") {
+  FOR_BOTH_PLACES(has_hosts);
+  std::mt19937 random(5);
+  for (int world_number = 0; world_number < 3; ++world_number) {
+    const int size = 2 + world_number;
+    World world(size, has_hosts);
+    // The same list on all ranks: members, and how many calls.
+    std::vector<std::vector<int32_t>> members;
+    for (int i = 0; i < 6; ++i) {
+      std::vector<int32_t> ranks;
+      for (int32_t rank = 0; rank < size; ++rank) {
+        if (random() % 3 != 0) ranks.push_back(rank);
+      }
+      if (ranks.size() > 1) members.push_back(ranks);
+    }
+    std::vector<size_t> sizes;
+    for (int i = 0; i < 40; ++i) sizes.push_back(1 + random() % (random() % 4 == 0 ? 20000 : 100));
+    const unsigned seed = random();
+    world.ranks().each([&](int rank) {
+      std::mt19937 own(seed + static_cast<unsigned>(rank));
+      struct Member {
+        int32_t group;
+        size_t ranks;
+        double sum;
+        size_t next = 0;
+      };
+      std::vector<Member> groups;
+      for (const auto& ranks : members) {
+        if (!std::binary_search(ranks.begin(), ranks.end(), rank)) continue;
+        groups.push_back({world.group(rank, ranks), ranks.size(),
+                          static_cast<double>(std::accumulate(ranks.begin(), ranks.end(), 0))});
+      }
+      std::deque<Sum> calls;
+      std::vector<std::pair<size_t, double>>
+          wanted;  // by call: its number in the group, and the result
+      std::vector<size_t> open;
+      while (std::any_of(groups.begin(), groups.end(),
+                         [](const Member& one) { return one.next < 20; })) {
+        Member& one = groups[own() % groups.size()];
+        if (one.next == 20) continue;
+        const size_t count = sizes[one.next + 20 * (one.ranks % 2)];
+        check_ok(calls.emplace_back(one.group, Numbers(count, rank + static_cast<double>(one.next)))
+                     .submit(world[rank]));
+        wanted.emplace_back(one.next, one.sum + static_cast<double>(one.ranks * one.next));
+        open.push_back(calls.size() - 1);
+        ++one.next;
+      }
+      std::shuffle(open.begin(), open.end(), own);
+      for (const size_t i : open) {
+        check_ok(calls[i].finish(world[rank]));
+        CHECK(calls[i].output == Numbers(calls[i].output.size(), wanted[i].second));
+      }
+    });
+  }
+}
+
+TEST_CASE("a member that leaves ends the later calls of its groups alone") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(3, has_hosts);
+  world.ranks().each([&](int rank) {
+    const int32_t all = world.group(rank, {0, 1, 2}, "all");
+    check_ok(Sum(all, Numbers(3000, 1)).run(world[rank]));
+    if (rank == 0) {
+      check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+      return;
+    }
+    check_has(Sum(all, {1}).run(world[rank]), Code::kAborted,
+              "group all, call 2 cannot run: Horovod has been shut down: rank 0 has ended");
+    const int32_t pair = world.group(rank, {1, 2});
+    for (int round = 0; round < 20; ++round) {
+      Sum sum(pair, {1});
+      check_ok(sum.run(world[rank]));
+      CHECK(sum.output[0] == 2);
+    }
+  });
+}
+
+TEST_CASE("wrong arguments are refused in one sentence") {
+  if (!hvd::test::has_builtin_links()) return;
+  World world(2, false);
+  Runtime& runtime = world[0];
+  int32_t id = 0;
+  check_has(runtime.create_group({1, 0}, "", &id), Code::kInvalidArgument, "they must ascend");
+  check_has(runtime.create_group({0, 2}, "", &id), Code::kInvalidArgument,
+            "they must be from 0 to 1");
+  check_has(runtime.create_group({1}, "", &id), Code::kInvalidArgument,
+            "rank 0 is not one of them");
+  const int32_t group = world.group(0, {0, 1});
+  Sum sum(group, {1});
+  sum.call.op = HVD_JOIN;
+  check_has(sum.run(runtime), Code::kInvalidArgument, "is not one of groups");
+  sum.call.op = HVD_ALLREDUCE;
+  sum.call.dtype = 99;
+  check_has(sum.run(runtime), Code::kInvalidArgument, "dtype 99 is unknown");
+  sum.call.dtype = HVD_INT64;
+  sum.call.reduce_op = HVD_AVERAGE;
+  check_has(sum.run(runtime), Code::kInvalidArgument, "an average of int64; use the sum");
+  sum.call.reduce_op = HVD_ADASUM;
+  check_has(sum.run(runtime), Code::kInvalidArgument, "reduction 2 is not one of groups");
+  sum.call.reduce_op = HVD_SUM;
+  sum.call.output = nullptr;
+  check_has(sum.run(runtime), Code::kInvalidArgument, "its output is NULL");
+  sum.call.output = sum.output.data();
+  sum.call.count = INT64_MAX;
+  check_has(sum.run(runtime), Code::kInvalidArgument, "its counts are impossible");
+  sum.call.op = HVD_BROADCAST;
+  sum.call.count = 1;
+  sum.call.root_rank = 5;
+  check_has(sum.run(runtime), Code::kInvalidArgument, "invalid root rank 5");
+  sum.call.op = HVD_ALLTOALL;
+  check_has(sum.run(runtime), Code::kInvalidArgument, "send_counts and recv_counts are needed");
+  Ranks memory(1);
+  check_has(memory[0].create_group({0}, "", &id), Code::kUnimplemented, "the built-in controller");
+}
