@@ -128,6 +128,11 @@ typedef uint64_t hvd_handle;
  * a set has these ranks already. */
 HVD_API int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle,
                                 char* error, size_t error_size);
+/* As hvd_add_process_set, for a set that its members alone add and remove, in any order among other sets.
+ * Another set may have the same ranks under another name, also all ranks of the job. HVD_INVALID_ARGUMENT:
+ * this rank is not among `ranks`. */
+HVD_API int hvd_add_named_process_set(const char* name, const int32_t* ranks, uint32_t count,
+                                      hvd_handle* handle, char* error, size_t error_size);
 /* Removes a set. Waits for no other rank: the set is removed when the handle is complete. Work that
  * not all members have submitted by then fails with HVD_NOT_FOUND. All other work of the set completes
  * before the handle. */

@@ -40,6 +40,7 @@ _WAITING: Dict[str, List[Any]] = {
     "hvd_send": [ctypes.c_void_p, ctypes.c_void_p],
     "hvd_recv": [ctypes.c_void_p, ctypes.c_void_p],
     "hvd_add_process_set": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
+    "hvd_add_named_process_set": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
     "hvd_remove_process_set": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_rank": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_size": [ctypes.c_int32, ctypes.c_void_p],

@@ -1,5 +1,7 @@
 #include "runtime/runtime.h"
 
+#include <algorithm>
+
 #include "base/log/log.h"
 #include "base/text.h"
 #include "rendezvous/wire/job_keys.h"
@@ -176,6 +178,22 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
+// Rank lists that differ are different names: each waits for its own members.
+Status Runtime::add_named_set(std::string_view name, std::vector<int32_t> ranks,
+                              hvd_handle* handle) {
+  HVD_ASSIGN_OR_RETURN(ranks, sets_.check(std::move(ranks)));
+  const std::string full =
+      cat("<process set '", name, "' ", list_text(std::span<const int32_t>(ranks)), ">");
+  if (!std::ranges::binary_search(ranks, identity_.rank)) {
+    return invalid_argument(cat("rank ", identity_.rank, " is not a member of ", full));
+  }
+  Request request;
+  request.op = kAddNamedSet;
+  put_set(ranks, &request);
+  HVD_RETURN_IF_ERROR(core_->refuse(request.op, "", sets_.all()));
+  return submit_registration(full, false, std::move(request), handle);
+}
+
 Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
   if (id == 0) return invalid_argument("process set 0 is all ranks and cannot be removed");
   // A set that this rank has removed may still exist on other ranks: one plan gives all ranks the error.
@@ -184,7 +202,17 @@ Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
   request.op = kRemoveProcessSet;
   request.root = id;
   HVD_RETURN_IF_ERROR(core_->refuse(request.op, "", sets_.all()));
-  return submit_registration(kRegistrationName, true, std::move(request), handle);
+  const auto set = sets_.find(id);
+  if (set == nullptr || set->name.empty()) {
+    return submit_registration(kRegistrationName, true, std::move(request), handle);
+  }
+  if (set->index < 0) {
+    return invalid_argument(cat("rank ", identity_.rank, " is not a member of ", set->name));
+  }
+  request.op = kRemoveNamedSet;
+  put_set(set->ranks, &request);
+  return submit_registration(cat("<removal of ", set->name, ">"), false, std::move(request),
+                             handle);
 }
 
 Status Runtime::submit_registration(std::string_view name, bool shared, Request request,

@@ -105,6 +105,7 @@ class Runtime {
 
   // Complete when every rank has asked for the same; output() names the set.
   Status add_process_set(std::vector<int32_t> ranks, hvd_handle* handle);
+  Status add_named_set(std::string_view name, std::vector<int32_t> ranks, hvd_handle* handle);
   Status remove_process_set(int32_t id, hvd_handle* handle);
   const SetTable& process_sets() const { return sets_; }
 

@@ -21,7 +21,8 @@ int with_set(int32_t id, char* error, size_t error_size, Use&& use) {
   return guarded(error, error_size, [&]() -> Status {
     ApiCall call;
     if (const auto* const place = state.provisional.load(); place != nullptr && id == 0) {
-      SetMembers all{.ranks = std::vector<int32_t>(static_cast<size_t>(place->size)),
+      SetMembers all{.name = {},
+                     .ranks = std::vector<int32_t>(static_cast<size_t>(place->size)),
                      .index = place->rank};
       std::iota(all.ranks.begin(), all.ranks.end(), 0);
       return use(all);
@@ -53,6 +54,18 @@ int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle
       return hvd::invalid_argument("the handle's address or the ranks are NULL");
     }
     return call.runtime()->add_process_set({ranks, ranks + count}, handle);
+  });
+}
+
+int hvd_add_named_process_set(const char* name, const int32_t* ranks, uint32_t count,
+                              hvd_handle* handle, char* error, size_t error_size) {
+  return guarded(error, error_size, [&]() -> Status {
+    ApiCall call;
+    if (Status status = call.check(); !status.ok()) return status;
+    if (name == nullptr || handle == nullptr || (ranks == nullptr && count > 0)) {
+      return hvd::invalid_argument("the name, the handle's address or the ranks are NULL");
+    }
+    return call.runtime()->add_named_set(name, {ranks, ranks + count}, handle);
   });
 }
 

@@ -93,7 +93,7 @@ Status PlanApplication::check(const ProcessSetState& set, const PlanItem& item,
     return internal_error(cat("a plan ends a join that rank ", rank_, " does not wait for"));
   }
   if (submission == nullptr) {
-    if (traits_of(agreed.op).runs_with_joined) return {};
+    if (traits_of(agreed.op).runs_with_joined || is_of_members(agreed.op)) return {};
     return internal_error(cat("a plan runs ", operation_text(agreed.op, item.name),
                               " without rank ", rank_, ", which has joined"));
   }
@@ -151,7 +151,9 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
   else if (entry != nullptr)
     name = entry->name;
   Submission* submission = name != nullptr ? name->announced : nullptr;
-  if (submission == nullptr && !(item.full && set->has_joined)) {
+  const bool is_for_others = item.full && is_of_members(item.request.op) &&
+                             !std::ranges::binary_search(announcers_of(item.request), rank_);
+  if (submission == nullptr && !(item.full && set->has_joined) && !is_for_others) {
     return internal_error(cat("a plan names '", printable(item.name), "' (", item.id,
                               "), which rank ", rank_, " did not announce"));
   }

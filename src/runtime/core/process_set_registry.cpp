@@ -21,41 +21,47 @@ Status ProcessSetRegistry::open(std::shared_ptr<const SetMembers> members) {
   return {};
 }
 
-Status ProcessSetRegistry::add(const Request& request, Submission* submission) {
+void ProcessSetRegistry::complete(Submission* submission, const Status& status) {
+  if (submission != nullptr) parts_.sink->complete(submission, status);
+}
+
+Status ProcessSetRegistry::add(const Request& request, std::string_view name,
+                               Submission* submission) {
   for (auto& ranks : sets_of(request)) {
-    Status status = add_set(std::move(ranks), submission);
+    Status status = add_set(std::move(ranks), name, submission);
     if (!status.ok() && status.code() != Code::kAlreadyExists &&
         status.code() != Code::kInvalidArgument) {
       return status;
     }
     if (!status.ok()) {
-      parts_.sink->complete(submission, status);
+      complete(submission, status);
       return {};
     }
   }
-  parts_.sink->complete(submission, {});
+  complete(submission, {});
   return {};
 }
 
-Status ProcessSetRegistry::add_set(std::vector<int32_t> ranks, Submission* submission) {
-  HVD_ASSIGN_OR_RETURN(auto members, parts_.table->add(std::move(ranks)));
+Status ProcessSetRegistry::add_set(std::vector<int32_t> ranks, std::string_view name,
+                                   Submission* submission) {
+  HVD_ASSIGN_OR_RETURN(auto members, parts_.table->add(std::move(ranks), name));
   last_serial_ = members->serial;
-  submission->registered = members->id;
+  if (submission != nullptr) submission->registered = members->id;
   if (members->index >= 0) HVD_RETURN_IF_ERROR(open(members));
   return {};
 }
 
 ProcessSetState* ProcessSetRegistry::remove(int32_t id, Submission* submission) {
   const auto members = parts_.table->find(id);
-  submission->registered = id;
+  if (submission != nullptr) submission->registered = id;
   if (members == nullptr || id == 0) {
-    parts_.sink->complete(submission, not_found(cat("process set ", id, " does not exist")));
+    complete(submission, not_found(cat("process set ", id, " does not exist")));
     return nullptr;
   }
   parts_.table->remove(id);
   ProcessSetState* set = find(members->serial);
   if (set == nullptr) {
-    parts_.sink->complete(submission, {});
+    complete(submission, {});
     return nullptr;
   }
   set->removed = some_removed_ = true;
@@ -79,7 +85,7 @@ Result<bool> ProcessSetRegistry::drop_removed() {
       entry.name->cached = nullptr;
       parts_.names->keep(entry.name, false);
     });
-    parts_.sink->complete(set->removal, {});
+    complete(set->removal, {});
     set.reset();
     dropped = true;
   }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,8 +36,8 @@ class ProcessSetRegistry {
 
   // Every rank calls add and remove with the same arguments in the same order. They complete the
   // submission, with one exception: when this rank is a member of the removed set, the submission
-  // completes when the set is dropped.
-  Status add(const Request& request, Submission* submission);
+  // completes when the set is dropped. nullptr: other ranks have submitted it.
+  Status add(const Request& request, std::string_view name, Submission* submission);
   // Returns the set whose work the caller has to end; nullptr: none.
   ProcessSetState* remove(int32_t id, Submission* submission);
   // Drops removed sets that have ended and are idle. Returns true when it dropped any.
@@ -68,7 +69,8 @@ class ProcessSetRegistry {
 
  private:
   Status open(std::shared_ptr<const SetMembers> members);
-  Status add_set(std::vector<int32_t> ranks, Submission* submission);
+  Status add_set(std::vector<int32_t> ranks, std::string_view name, Submission* submission);
+  void complete(Submission* submission, const Status& status);
   ProcessSetState* find_other(uint32_t serial) const;
 
   const Parts parts_;

@@ -480,8 +480,9 @@ void RuntimeCore::all_have_joined(ProcessSetState* set, int32_t last) {
 
 // Every rank calls this with the same items in the same order.
 Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) {
-  HVD_CHECK(submission != nullptr);
-  if (item.request.op != kRemoveProcessSet) return sets_.add(item.request, submission);
+  HVD_CHECK(submission != nullptr || is_of_members(item.request.op));
+  if (item.request.op == kAddProcessSets) return sets_.add(item.request, {}, submission);
+  if (item.request.op == kAddNamedSet) return sets_.add(item.request, item.name, submission);
   ProcessSetState* set = sets_.remove(item.request.root, submission);
   if (set == nullptr) return {};
   HVD_RETURN_IF_ERROR(messages_.remove_set(

@@ -74,7 +74,9 @@ std::string_view operation(const Request& request) {
 }
 
 std::string registration(const Request& request) {
-  if (request.op == kRemoveProcessSet) return cat("remove_process_set(", request.root, ")");
+  if (request.op == kRemoveProcessSet || request.op == kRemoveNamedSet) {
+    return cat("remove_process_set(", request.root, ")");
+  }
   std::string text;
   for (const auto& ranks : sets_of(request)) {
     text += cat(text.empty() ? "" : " and ", list_text(std::span<const int32_t>(ranks)));

@@ -69,7 +69,9 @@ void Coordinator::add_join() {
 }
 
 Status Coordinator::judge(Proposal* proposal) const {
-  const bool alone = proposal->askers < options_.members.size();
+  const bool is_partial =
+      !proposal->variants.empty() && is_of_members(proposal->variants.front().request.op);
+  const bool alone = !is_partial && proposal->askers < options_.members.size();
   HVD_RETURN_IF_ERROR(verdict(*proposal, alone ? joined_text() : std::string()));
   return arrange_rows(proposal);
 }

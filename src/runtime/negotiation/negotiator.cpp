@@ -119,7 +119,7 @@ Status Negotiator::report_full(uint32_t reporter, Proposal&& proposal) {
   if (entry != nullptr) {
     ++entry->full_reporters;
     if (is_whole(*entry)) complete(entry);
-  } else if (is_whole({}, partial.reporters)) {
+  } else if (is_whole(partial)) {
     complete(found->first);
   }
   return {};
@@ -161,6 +161,25 @@ bool Negotiator::is_whole(const CacheEntry& entry) const {
   return is_whole(entry.reporters, partial_.find(entry.text)->second.reporters);
 }
 
+bool Negotiator::is_whole(const Partial& partial) const {
+  const Request& request = partial.proposal.variants.front().request;
+  if (!is_of_members(request.op)) return is_whole({}, partial.reporters);
+  const auto announcers = announcers_of(request);
+  for (uint32_t reporter = 0; reporter < reporters_.size(); ++reporter) {
+    if (has_one_of(reporter, announcers) && !reporters_[reporter].has_joined() &&
+        !is_among(reporter, partial.reporters)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Negotiator::has_one_of(uint32_t reporter, std::span<const int32_t> ranks) const {
+  if (reporter == 0) return std::ranges::binary_search(ranks, rank_);
+  return std::ranges::any_of(place_.subtrees[reporter - 1],
+                             [&](int32_t rank) { return std::ranges::binary_search(ranks, rank); });
+}
+
 void Negotiator::complete(CacheEntry* entry) {
   if (entry->reporters.size() == reporters_.size()) {
     ready_.ids.push_back(entry->id);
@@ -190,7 +209,7 @@ void Negotiator::complete_what_is_whole() {
   });
   std::vector<std::string> whole;
   for (const auto& [text, partial] : partial_) {
-    if (cache_->find(std::string_view(text)) == nullptr && is_whole({}, partial.reporters)) {
+    if (cache_->find(std::string_view(text)) == nullptr && is_whole(partial)) {
       whole.push_back(text);
     }
   }

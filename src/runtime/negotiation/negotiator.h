@@ -60,6 +60,8 @@ class Negotiator {
   // Whether every reporter has reported the name or has joined.
   bool is_whole(std::span<const uint32_t> by_id, std::span<const uint32_t> in_full) const;
   bool is_whole(const CacheEntry& entry) const;
+  bool is_whole(const Partial& partial) const;
+  bool has_one_of(uint32_t reporter, std::span<const int32_t> ranks) const;
   void complete(CacheEntry* entry);
   void complete(const std::string& text);
   void complete_what_is_whole();

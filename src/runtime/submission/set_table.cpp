@@ -63,11 +63,12 @@ Result<std::vector<int32_t>> SetTable::check(std::vector<int32_t> ranks) const {
   return ranks;
 }
 
-Result<std::shared_ptr<const SetMembers>> SetTable::add(std::vector<int32_t> ranks) {
+Result<std::shared_ptr<const SetMembers>> SetTable::add(std::vector<int32_t> ranks,
+                                                        std::string_view name) {
   HVD_ASSIGN_OR_RETURN(ranks, check(std::move(ranks)));
   MutexLock lock(mutex_);
   for (const auto& [id, set] : sets_) {
-    if (set->ranks == ranks) {
+    if (set->ranks == ranks && set->name == name) {
       return already_exists(cat("process set ", id, " has the same ranks ",
                                 list_text(std::span<const int32_t>(ranks)),
                                 " already; use that one"));
@@ -75,12 +76,13 @@ Result<std::shared_ptr<const SetMembers>> SetTable::add(std::vector<int32_t> ran
   }
   auto set = std::make_shared<SetMembers>();
   set->serial = next_serial_++;
-  if (free_.empty()) {
+  if (free_.empty() || !name.empty()) {
     set->id = next_id_++;
   } else {
     set->id = free_.front();
     free_.pop_front();
   }
+  set->name = name;
   set->ranks = std::move(ranks);
   set->index = set->index_of(rank_);
   sets_.emplace(set->id, set);
@@ -89,7 +91,11 @@ Result<std::shared_ptr<const SetMembers>> SetTable::add(std::vector<int32_t> ran
 
 void SetTable::remove(int32_t id) {
   MutexLock lock(mutex_);
-  if (sets_.erase(id) != 0) free_.push_back(id);
+  const auto found = sets_.find(id);
+  if (found == sets_.end()) return;
+  // Programs wait for the removal of a set without a name, and the plugins know a named one a while longer.
+  if (found->second->name.empty()) free_.push_back(id);
+  sets_.erase(found);
 }
 
 }  // namespace hvd::runtime

@@ -1,11 +1,13 @@
 // The process sets of the job, the same on every rank: 0 is all ranks. It reuses the ids of removed
-// sets, the oldest first. Runtime owns it. Any thread.
+// sets without a name, the oldest first. Runtime owns it. Any thread.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/mutex.h"
@@ -17,6 +19,7 @@ namespace hvd::runtime {
 struct SetMembers {
   int32_t id = 0;
   uint32_t serial = 0;         // the number of sets before this one; never reused
+  std::string name;            // empty, or what tells it from other sets of the same ranks
   std::vector<int32_t> ranks;  // ascending
   int32_t index = -1;          // this rank's index in `ranks`; -1: it is not a member
 
@@ -39,8 +42,9 @@ class SetTable {
 
   // The ranks in order, or what is wrong with them.
   Result<std::vector<int32_t>> check(std::vector<int32_t> ranks) const;
-  // The next set of the job; all ranks call this alike. kAlreadyExists: another set has the ranks.
-  Result<std::shared_ptr<const SetMembers>> add(std::vector<int32_t> ranks);
+  // The next set of the job; all ranks call this alike. kAlreadyExists: another set has ranks and name.
+  Result<std::shared_ptr<const SetMembers>> add(std::vector<int32_t> ranks,
+                                                std::string_view name = {});
   void remove(int32_t id);
 
  private:

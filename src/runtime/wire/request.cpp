@@ -39,6 +39,11 @@ std::vector<std::vector<int32_t>> sets_of(const Request& request) {
   return sets;
 }
 
+std::span<const int32_t> announcers_of(const Request& request) {
+  const std::span<const int32_t> all(request.splits);
+  return all.empty() ? all : all.subspan(1);
+}
+
 std::vector<int64_t> rows_of(const Request& request) {
   std::vector<int64_t> rows;
   const RowCounts counts = traits_of(request.op).row_counts;
@@ -62,8 +67,8 @@ std::string_view dtype_name(int32_t dtype) {
 }
 
 std::string_view op_name(int32_t op) {
-  if (op == kAddProcessSets) return "add_process_set";
-  if (op == kRemoveProcessSet) return "remove_process_set";
+  if (op == kAddProcessSets || op == kAddNamedSet) return "add_process_set";
+  if (op == kRemoveProcessSet || op == kRemoveNamedSet) return "remove_process_set";
   const std::string_view name = traits_of(op).name;
   return name.empty() ? "an unknown operation" : name;
 }

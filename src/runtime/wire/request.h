@@ -16,8 +16,12 @@ namespace hvd::runtime {
 // same order.
 constexpr int32_t kAddProcessSets = 64;    // splits: the size of each set and its ranks
 constexpr int32_t kRemoveProcessSet = 65;  // root: its id
+// The same for a named set, which its members alone announce. splits: as for kAddProcessSets, one set.
+constexpr int32_t kAddNamedSet = 66;
+constexpr int32_t kRemoveNamedSet = 67;
+constexpr bool is_of_members(int32_t op) { return op == kAddNamedSet || op == kRemoveNamedSet; }
 constexpr bool is_registration(int32_t op) {
-  return op == kAddProcessSets || op == kRemoveProcessSet;
+  return op == kAddProcessSets || op == kRemoveProcessSet || is_of_members(op);
 }
 
 // The name of a request for HVD_JOIN, to which users give none.
@@ -83,6 +87,8 @@ std::string message_text(int32_t op, int32_t peer, int32_t tag);
 // One more process set of a kAddProcessSets; all of them.
 void put_set(const std::vector<int32_t>& ranks, Request* request);
 std::vector<std::vector<int32_t>> sets_of(const Request& request);
+// The ranks that announce a request for a named set, ascending.
+std::span<const int32_t> announcers_of(const Request& request);
 // "[2, 3]"
 std::string list_text(std::span<const int64_t> numbers);
 std::string list_text(std::span<const int32_t> numbers);

@@ -133,6 +133,52 @@ TEST_CASE("every operation works in a set, beside the same names in others") {
   });
 }
 
+TEST_CASE("members alone add and remove named sets, in their own orders and with equal ranks") {
+  FOR_ALL_LINKS(options);
+  const std::vector<std::pair<std::string, std::vector<int32_t>>> sets{{"one", {0, 1, 2, 3, 4}},
+                                                                       {"another", {0, 1, 2, 3, 4}},
+                                                                       {"leaves", {3, 4}},
+                                                                       {"again", {3, 4}},
+                                                                       {"middle", {1, 2, 3}}};
+  Ranks ranks(5, options);
+  require_started(ranks);
+  ranks.each([&](int rank) {
+    std::vector<hvd_handle> handles(sets.size());
+    std::vector<int32_t> ids(sets.size(), -1);
+    const auto for_mine = [&](auto&& use) {
+      for (size_t i = 0; i < sets.size(); ++i) {
+        const size_t set = (i + static_cast<size_t>(rank)) % sets.size();
+        const auto& members = sets[set].second;
+        if (std::binary_search(members.begin(), members.end(), rank)) use(set, members);
+      }
+    };
+    for_mine([&](size_t set, const std::vector<int32_t>& members) {
+      REQUIRE(ranks[rank].add_named_set(sets[set].first, members, &handles[set]).ok());
+    });
+    for_mine([&](size_t set, const std::vector<int32_t>&) {
+      const Status status = finish(ranks[rank], handles[set], &ids[set]);
+      REQUIRE_MESSAGE(status.ok(), status.message());
+    });
+    for (size_t set = 0; set < sets.size(); ++set) {
+      if (ids[set] >= 0) check_all_operations(ranks[rank], ids[set], sets[set].second);
+    }
+    for_mine([&](size_t set, const std::vector<int32_t>&) {
+      REQUIRE(ranks[rank].remove_process_set(ids[set], &handles[set]).ok());
+    });
+    for_mine([&](size_t set, const std::vector<int32_t>&) {
+      const Status status = finish(ranks[rank], handles[set]);
+      REQUIRE_MESSAGE(status.ok(), status.message());
+    });
+    Work barrier(HVD_BARRIER, "", std::vector<double>{}, HVD_FLOAT64);
+    REQUIRE(barrier.run(ranks[rank]).ok());
+    CHECK(ranks[rank].process_sets().ids() == std::vector<int32_t>{0});
+    hvd_handle handle = 0;
+    if (rank == 0) {
+      CHECK(ranks[rank].add_named_set("mine", {1, 2}, &handle).code() == Code::kInvalidArgument);
+    }
+  });
+}
+
 TEST_CASE("sets that share ranks complete whatever the orders") {
   FOR_ALL_LINKS(options);
   const std::vector<std::vector<int32_t>> sets{{0, 1, 2, 3}, {0, 1}, {1, 2},
