@@ -52,6 +52,13 @@ typedef struct hvd_init_options {
   /* NULL, or called once when this process has joined ranks that trained before, on the thread and
    * within the call that waited for it (hvd_is_provisional). It may call any function of the library. */
   void (*joined)(void);
+  /* NULL, or the caller's own way to find the other ranks, in place of the environment's: this process is
+   * `rank` of `size`. Called once within hvd_init on its thread. Copies a text of at most `room` bytes from
+   * rank 0, where *length is its size, to all other ranks, where *length becomes its size; returns 0, or
+   * something else where it fails. The text has the job's secret: only ranks of the job may see it. */
+  int32_t rank, size;
+  int (*share)(void* context, char* text, size_t* length, size_t room);
+  void* context;
 } hvd_init_options;
 
 /* Joins the job that the environment describes, or a job of one rank when it describes none.

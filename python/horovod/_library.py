@@ -80,6 +80,12 @@ _NUMBERS = [
 ]
 
 
+# hvd_init_options.share
+Share = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.c_size_t
+)
+
+
 class InitOptions(ctypes.Structure):
     """hvd_init_options."""
 
@@ -92,6 +98,10 @@ class InitOptions(ctypes.Structure):
         ("rank_count", ctypes.c_uint32),
         ("ranks", ctypes.POINTER(ctypes.c_int32)),
         ("joined", ctypes.CFUNCTYPE(None)),
+        ("rank", ctypes.c_int32),
+        ("size", ctypes.c_int32),
+        ("share", Share),
+        ("context", ctypes.c_void_p),
     ]
 
 

@@ -1,4 +1,7 @@
 // From a handle to its result: poll, wait, output.
+#include <algorithm>
+#include <chrono>
+
 #include "device.h"
 #include "reference.h"
 #include "state.h"
@@ -37,20 +40,35 @@ PyObject* raise_lost(ModuleState* state, PyObject* handle) {
                        "the work of this handle was not synchronized before hvd.shutdown()", true);
 }
 
+using Clock = std::chrono::steady_clock;
+
+// Seconds of the next wait in C; -1: until the work is complete. `check` and `limit` as in wait_for_end.
+double next_slice(const ModuleState* state, PyObject* check, double limit,
+                  Clock::time_point since) {
+  const double most = PyThread_get_thread_ident() == state->main_thread ? kSlice
+                      : check != nullptr                                ? kCheck
+                                                                        : -1;
+  if (limit < 0) return most;
+  const double left =
+      std::max(0.0, limit - std::chrono::duration<double>(Clock::now() - since).count());
+  return most < 0 ? left : std::min(most, left);
+}
+
 // Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may
-// be NULL.
-int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check,
+// be NULL. HVD_IN_PROGRESS: `limit` seconds have passed; negative: there is no limit.
+int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
                  char (&error)[kErrorSize]) {
   int32_t done = 0;
   int status = state->poll(handle, &done, error, sizeof error);
   if (status == HVD_OK && done != 0) return state->wait(handle, 0, error, sizeof error);
-  const double seconds = PyThread_get_thread_ident() == state->main_thread ? kSlice
-                         : check != nullptr                                ? kCheck
-                                                                           : -1;
-  for (double unchecked = seconds;; unchecked += seconds) {
+  const auto since = limit < 0 ? Clock::time_point() : Clock::now();
+  double unchecked = 0;
+  for (;;) {
+    const double seconds = next_slice(state, check, limit, since);
     Py_BEGIN_ALLOW_THREADS status = state->wait(handle, seconds, error, sizeof error);
     Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return -1;
-    if (status != HVD_IN_PROGRESS) return status;
+    if (status != HVD_IN_PROGRESS || seconds == 0) return status;
+    unchecked += seconds;
     if (check == nullptr || unchecked < kCheck) continue;
     unchecked = 0;
     const Reference checked(PyObject_CallFunctionObjArgs(check, nullptr));
@@ -101,8 +119,9 @@ PyObject* poll(PyObject* module, PyObject* number) {
 
 namespace {
 
-// `found` is the pending entry of the handle.
-PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found) {
+// `found` is the pending entry of the handle. `limit`: seconds after which it raises TimeoutError, and the
+// handle stays valid; negative: none.
+PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found, double limit = -1) {
   hvd_handle handle = 0;
   if (!read_handle(number, &handle)) return nullptr;
   Py_INCREF(found);
@@ -112,8 +131,12 @@ PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found) {
   char error[kErrorSize];
   const bool awaits_start = PyTuple_CheckExact(found) && PyTuple_Size(found) == 3;
   PyObject* const check = awaits_start ? PyTuple_GetItem(found, 2) : nullptr;
-  const int status = wait_for_end(state, handle, check, error);
+  const int status = wait_for_end(state, handle, check, limit, error);
   if (status == -1) return nullptr;  // interrupted: the handle stays valid
+  if (status == HVD_IN_PROGRESS) {
+    PyErr_SetString(PyExc_TimeoutError, "the work is not complete");
+    return nullptr;
+  }
   if (PyDict_DelItem(state->pending, number) != 0) PyErr_Clear();  // another thread waited too
   if (status != HVD_OK) {
     raise_failure(state, status, error, true);
@@ -132,6 +155,16 @@ PyObject* wait(PyObject* module, PyObject* number) {
   if (is_lost(state, number)) return raise_lost(state, number);
   PyObject* found = pending_entry(state, number);
   return found == nullptr ? nullptr : result_of(state, number, found);
+}
+
+PyObject* wait_for(PyObject* module, PyObject* arguments) {
+  PyObject* number = nullptr;
+  double limit = 0;
+  if (!PyArg_ParseTuple(arguments, "Od", &number, &limit)) return nullptr;
+  ModuleState* state = state_of(module);
+  if (is_lost(state, number)) return raise_lost(state, number);
+  PyObject* found = pending_entry(state, number);
+  return found == nullptr ? nullptr : result_of(state, number, found, limit);
 }
 
 Reference finish(PyObject* module, PyObject* number) {

@@ -120,6 +120,10 @@ PyMethodDef methods[] = {
     {"poll", poll, METH_O, "poll(handle): whether the work is complete."},
     {"wait", wait, METH_O,
      "wait(handle): the result, or what the work failed with; ends the claim on it."},
+    {"wait_for", wait_for, METH_VARARGS,
+     "wait_for(handle, seconds): as wait. Raises TimeoutError after that time, and the handle "
+     "stays "
+     "valid; negative: no limit."},
     {"synchronize", synchronize, METH_O,
      "synchronize(handle)\n--\n\n"
      "Waits until the work is complete and returns its result: a tensor, or a tuple of tensors\n"

@@ -74,6 +74,7 @@ PyObject* start_after(PyObject* module, PyObject* arguments);
 PyObject* use_devices(PyObject* module, PyObject* arguments);
 PyObject* poll(PyObject* module, PyObject* handle);
 PyObject* wait(PyObject* module, PyObject* handle);
+PyObject* wait_for(PyObject* module, PyObject* arguments);
 PyObject* synchronize(PyObject* module, PyObject* handle);
 PyObject* fast_path(PyObject* module, PyObject* arguments);
 PyObject* output(PyObject* module, PyObject* arguments);

@@ -24,7 +24,8 @@ Runtime::Runtime(Identity identity, const RuntimeOptions& options)
       job_ranks_(options.ranks),
       sets_(identity.rank, identity.size),
       handles_(options.epoch << 20),
-      is_elastic_(options.is_elastic) {}
+      is_elastic_(options.is_elastic),
+      has_reported_lost_peer_(!options.reports_lost_peers) {}
 
 Runtime::~Runtime() {
   if (progress_ != nullptr && !core_->departed().load()) {

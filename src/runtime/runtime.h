@@ -57,6 +57,8 @@ struct RuntimeOptions {
   StackChannel stack;
   // The ranks of the launcher's job that these are; empty: all.
   std::vector<int32_t> ranks;
+  // Whether a launcher reads from the store which peer has made work of this rank fail.
+  bool reports_lost_peers = true;
   // Process sets that every rank registers when it starts.
   std::vector<std::vector<int32_t>> process_sets;
   // By which all ranks have called hvd.init, and the time to connect that they then have; 0: no other limit.
@@ -166,7 +168,7 @@ class Runtime {
   Mutex groups_mutex_;
   std::map<int32_t, std::shared_ptr<const GroupMembers>> groups_ HVD_GUARDED_BY(groups_mutex_);
   const bool is_elastic_;
-  std::atomic<bool> has_reported_lost_peer_{false};
+  std::atomic<bool> has_reported_lost_peer_;  // or no launcher reads it
   bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;
 };
 

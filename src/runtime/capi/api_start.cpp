@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
+#include "runtime/bootstrap/caller_bootstrap.h"
 #include "runtime/bootstrap/elastic_process.h"
 #include "runtime/bootstrap/world_notice.h"
 #include "runtime/capi/api_call.h"
@@ -162,6 +163,12 @@ hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wis
   HVD_ASSIGN_OR_RETURN(WorkerSettings settings, WorkerSettings::from_environment());
   apply_log_settings(settings);
   auto backends = hvd::runtime::select_backends(settings);
+  if (wishes.share != nullptr) {
+    RuntimeStart start{
+        .settings = std::move(settings), .backends = std::move(backends), .elastic = {}};
+    start.deadline = hvd::Deadline::after_seconds(start.settings.init_seconds);
+    return std::optional(std::move(start));
+  }
   HVD_ASSIGN_OR_RETURN(auto elastic, join_generation(settings, from));
   if (elastic.has_value() && elastic->is_provisional) {
     if (wishes.process_set_count == 0 && wishes.rank_count == 0) {
@@ -188,11 +195,31 @@ hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wis
   return std::optional(std::move(start));
 }
 
-hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start) HVD_REQUIRES(state.mutex) {
-  auto found = start->elastic ? hvd::Result(std::move(start->elastic->bootstrap))
-                              : hvd::runtime::bootstrap(
-                                    start->settings, start->deadline, start->epoch,
-                                    state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
+hvd::Result<hvd::runtime::Bootstrap> bootstrap_by_caller(const hvd_init_options& wishes,
+                                                         const WorkerSettings& settings) {
+  constexpr size_t kRoom = 64 * 1024;
+  const auto share = [&](std::string* text) {
+    size_t length = text->size();
+    text->resize(kRoom);
+    if (wishes.share(wishes.context, text->data(), &length, kRoom) != 0) return false;
+    text->resize(std::min(length, kRoom));
+    return true;
+  };
+  return hvd::runtime::bootstrap_by_caller({wishes.rank, wishes.size, share}, settings);
+}
+
+hvd::Result<hvd::runtime::Bootstrap> find_by_environment(RuntimeStart* start)
+    HVD_REQUIRES(state.mutex) {
+  if (start->elastic) return std::move(start->elastic->bootstrap);
+  return hvd::runtime::bootstrap(start->settings, start->deadline, start->epoch,
+                                 state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
+}
+
+hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
+                                                 const hvd_init_options& wishes)
+    HVD_REQUIRES(state.mutex) {
+  auto found = wishes.share != nullptr ? bootstrap_by_caller(wishes, start->settings)
+                                       : find_by_environment(start);
   if (!found.ok()) {
     if (start->is_foreign) ++state.epoch;  // the next start asks
     return start->backends.ok() ? found.error() : start->backends.error();
@@ -226,6 +253,7 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
   options.heap = &heap();
   options.epoch = start->epoch;
   options.is_elastic = start->elastic.has_value();
+  options.reports_lost_peers = wishes.share == nullptr;
   ++state.epoch;
   options.stack = state.stack;
   options.start_deadline = start->deadline;
@@ -254,7 +282,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
                   bool* is_void) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(auto start, begin_start(wishes, from));
   if (!start) return {};
-  HVD_ASSIGN_OR_RETURN(auto bootstrap, find_others(&*start));
+  HVD_ASSIGN_OR_RETURN(auto bootstrap, find_others(&*start, wishes));
   HVD_ASSIGN_OR_RETURN(auto options, options_of(&*start, wishes, &bootstrap));
   const bool is_elastic = options.is_elastic;
   // Before they meet, since wrong worlds may never. A caller that names its ranks wants its own world.
@@ -369,7 +397,7 @@ int hvd_init(const hvd_init_options* options, char* error, size_t error_size) {
       });
       state.watches_forks = true;
     }
-    HVD_RETURN_IF_ERROR(claim_rank());
+    if (wishes.share == nullptr) HVD_RETURN_IF_ERROR(claim_rank());
     if (const Status status = start(wishes, hvd::rendezvous::PlaceRequestFrom::kInit);
         !status.ok()) {
       drop_claim();

@@ -1,0 +1,44 @@
+#include "runtime/bootstrap/caller_bootstrap.h"
+
+#include <utility>
+
+#include "base/secrets/secret.h"
+#include "base/text.h"
+#include "runtime/bootstrap/served_store.h"
+
+namespace hvd::runtime {
+
+Result<Bootstrap> bootstrap_by_caller(const CallerPlace& place, const WorkerSettings& settings) {
+  if (place.size < 1 || place.rank < 0 || place.rank >= place.size) {
+    return invalid_argument(cat("rank ", place.rank, " of ", place.size, " is impossible"));
+  }
+  Bootstrap result;
+  result.identity.rank = place.rank;
+  result.identity.size = place.size;
+  if (place.size == 1) return result;
+  if (settings.encrypts) {
+    return failed_precondition(
+        "HOROVOD_ENCRYPT is set, but the secret of the keys would cross the network in clear; "
+        "start "
+        "the job by horovodrun, or unset HOROVOD_ENCRYPT");
+  }
+  std::string text;
+  if (place.rank == 0) {
+    const Secret secret = Secret::random();
+    HVD_ASSIGN_OR_RETURN(std::unique_ptr<ServedStore> server, ServedStore::start(secret, settings));
+    text = invitation(secret, server->endpoints());
+    result.session = std::shared_ptr<ServedStore>(std::move(server));
+  }
+  if (!place.share(&text)) {
+    return unavailable(cat("rank ", place.rank, " of ", place.size,
+                           place.rank == 0 ? " could not send the others the address of its store"
+                                           : " did not get the address of rank 0's store"));
+  }
+  HVD_ASSIGN_OR_RETURN(const Invitation master, parse_invitation(text));
+  HVD_ASSIGN_OR_RETURN(result.store, reach_store(master, place.rank,
+                                                 Deadline::after_seconds(settings.start_seconds)));
+  result.secret = master.secret;
+  return result;
+}
+
+}  // namespace hvd::runtime
