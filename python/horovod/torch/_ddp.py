@@ -97,8 +97,13 @@ def _meet(timeout: datetime.timedelta) -> Any:
 
 
 def _make_group(module: Any) -> None:
+    import horovod.torch.distributed  # noqa: F401  # the backend, which needs this module's package
+
     is_on_gpu = any(param.is_cuda for param in module.parameters())
-    backend = "nccl" if is_on_gpu and dist.is_nccl_available() else "gloo"
+    backend = "horovod"
+    if is_on_gpu and dist.is_nccl_available():
+        # A group of torch before 2.0 has one backend.
+        backend = "cpu:horovod,cuda:nccl" if hasattr(dist.ProcessGroup, "_register_backend") else "nccl"
     seconds = float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
     store = _meet(datetime.timedelta(seconds=max(seconds, 30)))
     dist.init_process_group(backend, store=store, rank=_basics.rank(), world_size=_basics.size())

@@ -1,0 +1,14 @@
+"""The backend ``horovod`` of torch.distributed: ``dist.init_process_group("horovod")``.
+
+Importing this module registers the backend. From torch 2.5 on, torch registers an installed one by itself
+(`horovod_torch_backend`). docs/torch-distributed.md describes it.
+"""
+
+import horovod_torch_backend as _backend
+import torch.distributed as _dist
+
+from horovod.torch.distributed._group import HorovodProcessGroup
+
+__all__ = ["HorovodProcessGroup"]
+
+_backend.register(_dist)

@@ -1,0 +1,166 @@
+"""Creates groups for torch: what the constructor of a backend is not given, and backends of other devices."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import inspect
+import sys
+import threading
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+
+import torch
+import torch.distributed as dist
+
+from horovod._redirect import redirect
+from horovod.torch.distributed import _ranks
+from horovod.torch.distributed._group import HorovodProcessGroup
+
+c10d = dist.distributed_c10d
+
+
+class Wish(NamedTuple):
+    """One call of torch for a group of this rank."""
+
+    name: str
+    ranks: List[int]  # of the default group; empty for that group itself
+    others: Dict[str, str]  # the backends of other devices, by device
+    options: Any
+
+
+class _Current(threading.local):
+    wish: Optional[Wish] = None
+
+
+_current = _Current()
+
+
+class _State:
+    has_said_so = False
+
+
+def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwargs: Any) -> Any:
+    """Runs torch's function that makes a group, and knows for `make_group` what torch makes."""
+    given = inspect.signature(original).bind(*args, **kwargs)
+    given.apply_defaults()
+    values = given.arguments
+    backends = _backends(values["backend"])
+    if backends is not None:
+        own = backends.get("cpu")
+        if own != "horovod" and not (stands_for_gloo and own == "gloo"):
+            return original(*args, **kwargs)
+        if len(backends) > 1 and ":" in str(values["backend"]):
+            # torch takes the first one that is a whole group, and makes none of those behind it.
+            order = sorted(backends.items(), key=lambda item: item[0] != "cpu")
+            values["backend"] = dist.Backend(",".join(f"{device}:{backend}" for device, backend in order))
+    others = {
+        device: backend
+        for device, backend in (backends or {}).items()
+        if device != "cpu" and backend != "horovod" and (backend != own or getattr(torch, device).is_available())
+    }
+    name = values.get("group_name") or str(getattr(c10d, "_group_count", 0))
+    options = values.get("backend_options", values.get("pg_options"))
+    _current.wish = Wish(str(name), list(values["global_ranks_in_group"]), others, options)
+    try:
+        with _gloo_replaced() if stands_for_gloo else contextlib.nullcontext():
+            return original(*given.args, **given.kwargs)
+    finally:
+        _current.wish = None
+
+
+def _backends(backend: Any) -> Optional[Dict[str, str]]:
+    """Returns the names of the backends by device; None for a torch whose groups have one backend."""
+    if not hasattr(c10d, "BackendConfig"):
+        return None
+    found = c10d.BackendConfig(dist.Backend(str(backend) if backend is not None else "undefined"))
+    return {device: str(name) for device, name in found.get_device_backend_map().items()}
+
+
+def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, kind: Any = HorovodProcessGroup) -> Any:
+    """Returns this rank's part in the group that torch makes now."""
+    wish = _current.wish
+    if wish is None:
+        raise RuntimeError(
+            "horovod: a group was made without torch's own functions; call dist.init_process_group or dist.new_group"
+        )
+    place = _ranks.join(store, rank, size, wish.ranks, wish.name, timeout)
+    group = HorovodProcessGroup.__new__(kind)
+    HorovodProcessGroup.__init__(group, place, store, rank, size, timeout)
+    for device, backend in wish.others.items():
+        group._add_backend(
+            torch.device(device),
+            *_make_other(backend, dist.PrefixStore(f"{device}/", store), rank, size, timeout, wish),
+        )
+    return group
+
+
+def _make_other(name: str, store: Any, rank: int, size: int, timeout: datetime.timedelta, wish: Wish) -> Any:
+    """Returns the kind of a backend of torch, and the backend."""
+    kinds = dist.ProcessGroup.BackendType
+    if name == "gloo":
+        return kinds.GLOO, _gloo(store, rank, size, timeout=timeout)
+    if name == "nccl":
+        options = wish.options or dist.ProcessGroupNCCL.Options()
+        options._timeout = timeout
+        for attribute, value in (("global_ranks_in_group", wish.ranks), ("group_name", wish.name)):
+            if hasattr(options, attribute):
+                setattr(options, attribute, value)
+        return kinds.NCCL, dist.ProcessGroupNCCL(store, rank, size, options)
+    plugin = dist.Backend._plugins.get(name.upper())
+    if plugin is None:
+        raise ValueError(
+            f"horovod: the backend {name} cannot be joined with horovod; use nccl, or another one that "
+            "was registered with torch.distributed"
+        )
+    if not plugin.extended_api:
+        return kinds.CUSTOM, plugin.creator_fn(store, rank, size, timeout)
+    given = c10d._DistributedBackendOptions()
+    given.store, given.group_rank, given.group_size, given.timeout = store, rank, size, timeout
+    given.group_id, given.global_ranks_in_group = wish.name, wish.ranks
+    return kinds.CUSTOM, plugin.creator_fn(given, wish.options)
+
+
+def _destroy(original: Callable[..., None], group: Any = None) -> None:
+    """torch before 2 forgets a group, and does not end it."""
+    is_all = group is None or group == dist.GroupMember.WORLD
+    ended = [one for one in (list(c10d._pg_map) if is_all else [group]) if isinstance(one, HorovodProcessGroup)]
+    original(group)
+    for one in ended:
+        one.shutdown()
+
+
+if not hasattr(dist.ProcessGroup, "shutdown"):
+    redirect(dist.destroy_process_group, _destroy)
+
+_gloo: Any = getattr(dist, "ProcessGroupGloo", None)
+
+
+class GlooStandIn(HorovodProcessGroup):
+    """A group of this backend that says that it is gloo."""
+
+    _backend_name = "gloo"
+
+    def __new__(cls, store: Any, rank: int, size: int, timeout: Any = c10d.default_pg_timeout) -> Any:
+        if not _State.has_said_so and rank == 0:
+            _State.has_said_so = True
+            print(
+                "horovod: torch.distributed uses horovod in place of gloo in this program (HOROVOD_TORCH_BACKEND)",
+                file=sys.stderr,
+                flush=True,
+            )
+        return make_group(store, rank, size, timeout, cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass  # make_group has done it
+
+
+@contextlib.contextmanager
+def _gloo_replaced() -> Iterator[None]:
+    original, wrap = c10d.ProcessGroupGloo, c10d._create_process_group_wrapper
+    c10d.ProcessGroupGloo = GlooStandIn
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL torch before 2 compares calls by another group: the runtime always does.
+    c10d._create_process_group_wrapper = lambda wrapped_pg, **_: wrapped_pg
+    try:
+        yield
+    finally:
+        c10d.ProcessGroupGloo, c10d._create_process_group_wrapper = original, wrap

@@ -1,0 +1,128 @@
+"""The runtime's ranks under a group: starts the runtime with the first group, and adds process sets for others."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import datetime
+import os
+from typing import Any, List, NamedTuple, Optional
+
+from horovod import _basics, _identity, _native, _ops
+from horovod._library import library
+
+
+class Place(NamedTuple):
+    """A group as the runtime knows it."""
+
+    name: str
+    ranks: List[int]  # of the job, by rank of the group
+    process_set: int
+    is_default: bool
+
+
+class _State:
+    owns_runtime = False  # a default group has started it, and the program has not called hvd.init
+
+
+def join(store: Any, rank: int, size: int, ranks: List[int], name: str, timeout: datetime.timedelta) -> Place:
+    """Returns this rank's place in a new group. Blocks until all members have called it."""
+    is_default = not ranks
+    if is_default:
+        _start(store, rank, size, timeout)
+        return Place(name, list(range(size)), 0, True)
+    if not _identity.is_initialized():
+        raise RuntimeError(
+            "horovod: a group of some ranks needs a default group of the backend horovod before it, or hvd.init()"
+        )
+    if max(ranks) >= _identity.size() or ranks[rank] != _identity.rank():
+        raise RuntimeError(
+            f"horovod: the group has ranks {ranks}, and this is rank {_identity.rank()} of "
+            f"{_identity.size()} of the job; make groups of the ranks of one job"
+        )
+    if sorted(ranks) != ranks:
+        raise ValueError(f"horovod: the ranks {ranks} of a group must ascend")
+    return Place(name, ranks, _add_set(name, ranks, timeout), False)
+
+
+def _add_set(name: str, ranks: List[int], timeout: datetime.timedelta) -> int:
+    members = (ctypes.c_int32 * len(ranks))(*ranks)
+    handle = _ops.adopt(
+        library().hvd_add_named_process_set,
+        f"torch {name}".encode(),
+        ctypes.addressof(members),
+        len(ranks),
+        finish=lambda done: _ops.output(done).process_set,
+    )
+    try:
+        number: int = _native.wait_for(handle, timeout.total_seconds())
+    except TimeoutError:
+        raise RuntimeError(
+            f"horovod: Timed out waiting {timeout} for all of the ranks {ranks} to make the group {name}"
+        ) from None
+    _ops.forget_names(number)
+    return number
+
+
+def remove_set(place: Place) -> None:
+    """Removes the process set of a group, once all members do. Waits for none of them."""
+    if place.process_set and _identity.is_initialized():
+        with contextlib.suppress(Exception):  # the job has ended
+            _native.abandon(_ops.adopt(library().hvd_remove_process_set, place.process_set, finish=lambda handle: None))
+
+
+def _start(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
+    if _State.owns_runtime and not _basics.was_asked_for():
+        # The ranks may be others than those of the group before.
+        end()
+    if not _identity.is_initialized():
+        if _is_of_our_launcher(rank, size):
+            _basics.start_for_group(None)
+        else:
+            rendezvous = _StoreRendezvous(store, rank, size)
+            _basics.start_for_group(rendezvous)
+            rendezvous.close()
+        _State.owns_runtime = True
+    if (_identity.rank(), _identity.size()) != (rank, size):
+        raise RuntimeError(
+            f"horovod: torch.distributed says that this is rank {rank} of {size}, and hvd.init() has made it rank "
+            f"{_identity.rank()} of {_identity.size()}; give init_process_group rank=hvd.rank() and "
+            "world_size=hvd.size(), or leave hvd.init() out"
+        )
+
+
+def end() -> None:
+    """Ends the runtime, unless the program has called hvd.init."""
+    if _State.owns_runtime and not _basics.was_asked_for():
+        _State.owns_runtime = False
+        with contextlib.suppress(Exception):  # the job has failed, and waiting callers got the cause
+            _basics.shutdown()
+
+
+def _is_of_our_launcher(rank: int, size: int) -> bool:
+    place = (os.environ.get("HOROVOD_RANK"), os.environ.get("HOROVOD_SIZE"))
+    return "HOROVOD_STORE" in os.environ and (place == (str(rank), str(size)) or place == (None, None))
+
+
+class _StoreRendezvous:
+    """How ranks find each other by torch's store."""
+
+    _KEY = "horovod"
+
+    def __init__(self, store: Any, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self._store = store
+
+    def copy(self, text: Optional[bytes]) -> bytes:
+        """Returns rank 0's text on all ranks."""
+        if text is not None:
+            self._store.set(self._KEY, text.decode())
+            return text
+        found: bytes = self._store.get(self._KEY)
+        return found
+
+    def close(self) -> None:
+        """Called when all ranks have met: another group may use the store with the same names."""
+        if self.rank == 0:
+            with contextlib.suppress(Exception):  # not every store deletes keys
+                self._store.delete_key(self._KEY)

@@ -1,0 +1,56 @@
+"""Registers the backend ``horovod`` of torch.distributed, in every program that imports torch.
+
+The entry point ``torch.backends`` runs `load` at the end of ``import torch`` (torch 2.5 and later). An exception
+there ends the import, so this module imports nothing but torch.distributed, and lets none out. The backend
+itself, `horovod.torch.distributed`, is imported with the first group.
+"""
+
+import functools
+import os
+
+NAME = "horovod"
+
+
+def load():
+    """Registers the backend if it can be registered."""
+    try:
+        import torch.distributed as dist
+
+        register(dist)
+    except BaseException:
+        pass
+
+
+def register(dist):
+    """Adds the backend to torch.distributed, once. Does nothing where torch has no torch.distributed."""
+    if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
+        return
+    if hasattr(dist.Backend, "backend_capability"):  # torch 2.0
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+    else:
+        dist.Backend.register_backend(NAME, _create, extended_api=True)
+    c10d = dist.distributed_c10d
+    original = c10d._new_process_group_helper
+
+    @functools.wraps(original)
+    def new_process_group(*args, **kwargs):
+        backend = str(args[3] if len(args) > 3 else kwargs.get("backend")).lower()
+        replaces = stands_for_gloo()
+        if NAME not in backend and not (replaces and ("gloo" in backend or backend in ("none", "undefined"))):
+            return original(*args, **kwargs)
+        from horovod.torch.distributed import _creation
+
+        return _creation.create(original, replaces, args, kwargs)
+
+    c10d._new_process_group_helper = new_process_group
+
+
+def stands_for_gloo():
+    """Returns whether groups of the backend gloo are groups of this backend."""
+    return os.environ.get("HOROVOD_TORCH_BACKEND", "").strip().lower() == NAME
+
+
+def _create(options, backend_options=None):
+    from horovod.torch.distributed import _creation
+
+    return _creation.make_group(options.store, options.group_rank, options.group_size, options.timeout)

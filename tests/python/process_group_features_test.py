@@ -1,0 +1,143 @@
+"""Parts of newer torch above a group: meshes, FSDP2, functional collectives, compiled programs, checkpoints."""
+
+import datetime
+import os
+import sys
+import tempfile
+
+from rank_base import RankBase, main, need
+
+torch = need("torch")
+dist = torch.distributed
+if not hasattr(dist, "device_mesh"):
+    print(f"SKIP: torch {torch.__version__} has no meshes")
+    sys.exit(77)
+
+import horovod.torch.distributed  # noqa: F401, where torch registers nothing by itself
+
+
+class FeaturesTest(RankBase):
+    @classmethod
+    def setUpClass(cls):
+        if not dist.is_initialized():
+            dist.init_process_group("horovod", timeout=datetime.timedelta(seconds=60))
+        cls.rank, cls.size = dist.get_rank(), dist.get_world_size()
+        if not hasattr(FeaturesTest, "gloo"):
+            FeaturesTest.gloo = dist.new_group(backend="gloo")
+        cls.sum_of_ranks = float(sum(range(cls.size)))
+
+    def mesh(self):
+        return dist.device_mesh.init_device_mesh("cpu", (self.size,))
+
+    def test_functional_collectives(self):
+        import torch.distributed._functional_collectives as functional
+
+        group = dist.group.WORLD
+        mine = torch.full((3,), float(self.rank))
+        self.assertEqual(functional.all_reduce(mine, "sum", group).tolist(), [self.sum_of_ranks] * 3)
+        rows = functional.all_gather_tensor(mine, 0, group)
+        self.assertEqual(rows.tolist(), [float(rank) for rank in range(self.size) for _ in range(3)])
+        part = functional.reduce_scatter_tensor(torch.arange(2.0 * self.size), "sum", 0, group)
+        self.assertEqual(part.tolist(), [self.size * 2.0 * self.rank, self.size * (2.0 * self.rank + 1)])
+        several = functional.all_reduce_coalesced([mine, mine + 1], "sum", group)
+        self.assertEqual([one.tolist() for one in several], [[self.sum_of_ranks + more] * 3 for more in (0, self.size)])
+        moved = functional.all_to_all_single(torch.arange(float(self.size)), None, None, group)
+        self.assertEqual(moved.tolist(), [float(self.rank)] * self.size)
+
+    def test_a_compiled_program(self):
+        import torch.distributed._functional_collectives as functional
+
+        @torch.compile(backend="aot_eager", fullgraph=True)
+        def program(tensor):
+            return functional.all_reduce(tensor * 2, "sum", dist.group.WORLD) + 1
+
+        self.assertEqual(program(torch.full((2,), float(self.rank))).tolist(), [2 * self.sum_of_ranks + 1] * 2)
+
+    def test_distributed_tensors(self):
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+        whole = torch.arange(4.0 * self.size * 3).reshape(4 * self.size, 3)
+        shared = distribute_tensor(whole.clone(), self.mesh(), [Shard(0)])
+        self.assertTrue(torch.equal(shared.full_tensor(), whole))
+        self.assertEqual(shared.sum().full_tensor().item(), whole.sum().item())
+        self.assertTrue(torch.equal(shared.redistribute(placements=[Replicate()]).to_local(), whole))
+
+    def train(self, mesh):
+        from torch.distributed.fsdp import fully_shard
+
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+        for layer in (model[0], model[2]):
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        data = torch.Generator().manual_seed(self.rank)
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.randn(6, 8, generator=data)).square().mean().backward()
+            optimizer.step()
+        return model, torch.cat([param.full_tensor().reshape(-1) for param in model.parameters()])
+
+    def test_fsdp2_trains_as_with_gloo(self):
+        _, ours = self.train(self.mesh())
+        _, theirs = self.train(dist.device_mesh.DeviceMesh.from_group(self.gloo, "cpu"))
+        self.assertTrue(torch.allclose(ours, theirs, atol=1e-6))
+
+    def test_a_checkpoint(self):
+        import torch.distributed.checkpoint as checkpoint
+
+        folder = [tempfile.mkdtemp()] if self.rank == 0 else [None]
+        dist.broadcast_object_list(folder, 0)
+        model, weights = self.train(self.mesh())
+        checkpoint.save({"model": model.state_dict()}, checkpoint_id=folder[0])
+        with torch.no_grad():
+            for param in model.parameters():
+                param.zero_()
+        state = {"model": model.state_dict()}
+        checkpoint.load(state, checkpoint_id=folder[0])
+        model.load_state_dict(state["model"])
+        loaded = torch.cat([param.full_tensor().reshape(-1) for param in model.parameters()])
+        self.assertTrue(torch.equal(loaded, weights))
+        dist.barrier()
+        if self.rank == 0:
+            for name in os.listdir(folder[0]):
+                os.unlink(os.path.join(folder[0], name))
+            os.rmdir(folder[0])
+
+    def test_a_coalescing_manager(self):
+        tensors = [torch.full((2,), float(self.rank + number)) for number in range(3)]
+        with dist.distributed_c10d._coalescing_manager(async_ops=True) as manager:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+        manager.wait()
+        for number, tensor in enumerate(tensors):
+            self.assertEqual(tensor.tolist(), [self.sum_of_ranks + number * self.size] * 2)
+
+    def test_tensors_of_another_backend(self):
+        """A composite group; gloo stands for NCCL, and host memory for a device of NCCL's."""
+        group = dist.new_group(backend="cpu:horovod,cuda:gloo")
+        self.assertEqual(type(group).__name__, "HorovodProcessGroup")
+        other = group._get_backend(torch.device("cuda"))
+        self.assertIsInstance(other, dist.ProcessGroupGloo)
+        self.assertEqual([device.type for device in group._device_types], ["cpu", "cuda"])
+        mine = torch.full((2,), float(self.rank))
+        other.allreduce([mine], dist.AllreduceOptions()).wait()
+        self.assertEqual(mine.tolist(), [self.sum_of_ranks] * 2)
+        mine = torch.full((2,), float(self.rank))
+        dist.all_reduce(mine, group=group)
+        self.assertEqual(mine.tolist(), [self.sum_of_ranks] * 2)
+        with self.assertRaisesRegex(RuntimeError, "has no backend for tensors on meta"):
+            dist.all_reduce(torch.ones(2, device="meta"), group=group)
+
+    def test_groups_of_a_mesh(self):
+        if self.size % 2:
+            self.skipTest("an odd number of ranks")
+        mesh = dist.device_mesh.init_device_mesh("cpu", (2, self.size // 2), mesh_dim_names=("rows", "columns"))
+        mine = torch.ones(1)
+        dist.all_reduce(mine, group=mesh.get_group("rows"))
+        dist.all_reduce(mine, group=mesh.get_group("columns"))
+        self.assertEqual(mine.item(), float(self.size))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""How groups start and end: by each launcher and by none, in gloo's place, beside hvd.init, after a killed rank.
+
+process_group_starts_test.py HOROVODRUN
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from importlib import metadata
+
+SKIPPED = 77
+LAUNCHER = sys.argv.pop(1)
+LIMIT = 60
+try:
+    REGISTERS_ITSELF = tuple(map(int, metadata.version("torch").split(".")[:2])) >= (2, 5)
+except metadata.PackageNotFoundError:
+    print(f"SKIP: {sys.executable} has no torch")
+    sys.exit(SKIPPED)
+
+IMPORTS = """
+import datetime, os, sys, time
+import torch
+import torch.distributed as dist
+"""
+REGISTER = "" if REGISTERS_ITSELF else "import horovod.torch.distributed\n"
+REDUCE = """
+ones = torch.ones(3)
+dist.all_reduce(ones)
+group = dist.distributed_c10d._get_default_group()
+print("sum", ones.tolist(), dist.get_backend(), type(group).__name__, flush=True)
+"""
+
+
+class StartsTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def program(self, text):
+        path = os.path.join(self.folder.name, "program.py")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(IMPORTS + REGISTER + text)
+        return path
+
+    def run_command(self, *command, **variables):
+        done = subprocess.run(
+            list(map(str, command)),
+            env={**os.environ, **variables},
+            timeout=LIMIT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return done.returncode, done.stdout
+
+    def launched(self, ranks, text, *flags, **variables):
+        return self.run_command(LAUNCHER, "-np", ranks, *flags, sys.executable, self.program(text), **variables)
+
+    def passes(self, result, *words):
+        code, output = result
+        self.assertEqual(code, 0, output)
+        for word in words:
+            self.assertIn(word, output)
+        return output
+
+    def test_horovodrun_and_a_program_of_gloo(self):
+        text = 'dist.init_process_group("gloo")' + REDUCE + "dist.destroy_process_group()\n"
+        output = self.passes(
+            self.launched(2, text, "--torch-backend", "horovod"), "sum [2.0, 2.0, 2.0] gloo GlooStandIn"
+        )
+        self.assertEqual(output.count("uses horovod in place of gloo"), 1, output)
+        output = self.passes(self.launched(2, text), "sum [2.0, 2.0, 2.0] gloo")
+        self.assertNotIn("horovod in place", output)
+        self.assertNotIn("GlooStandIn", output)
+
+    @unittest.skipUnless(REGISTERS_ITSELF, "torchrun of torch 1.13 does not start with Python 3.11")
+    def test_torchrun(self):
+        text = 'dist.init_process_group("horovod")' + REDUCE
+        self.passes(
+            self.run_command(
+                sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", self.program(text)
+            ),
+            "sum [2.0, 2.0, 2.0] horovod",
+        )
+
+    def test_processes_that_only_share_a_file_and_groups_that_come_again(self):
+        path = self.program(f"""
+rank, folder = int(sys.argv[1]), {self.folder.name!r}
+for turn in range(3):
+    dist.init_process_group("horovod", init_method=f"file://{{folder}}/store{{turn}}", rank=rank, world_size=2)
+    {REDUCE.strip().replace(chr(10), chr(10) + "    ")}
+    dist.destroy_process_group()
+import horovod.torch as hvd
+print("initialized", hvd.is_initialized())
+""")
+        other = subprocess.Popen([sys.executable, path, "1"], stdout=subprocess.DEVNULL)
+        output = self.passes(self.run_command(sys.executable, path, 0), "initialized False")
+        self.assertEqual(output.count("sum [2.0, 2.0, 2.0] horovod"), 3, output)
+        self.assertEqual(other.wait(LIMIT), 0)
+
+    def test_hvd_in_the_same_program(self):
+        for before, after in (("hvd.init()", ""), ("", "hvd.init()")):
+            text = f"""
+import horovod.torch as hvd
+{before}
+dist.init_process_group("horovod")
+{after}
+{REDUCE}
+print("hvd", hvd.allreduce(torch.ones(1), op=hvd.Sum, name="x").item(), hvd.rank() == dist.get_rank(), flush=True)
+dist.destroy_process_group()
+print("later", hvd.allreduce(torch.ones(1), op=hvd.Sum, name="y").item(), flush=True)
+"""
+            output = self.passes(self.launched(2, text), "sum [2.0, 2.0, 2.0] horovod")
+            self.assertEqual(output.count("hvd 2.0 True"), 2, output)
+            self.assertEqual(output.count("later 2.0"), 2, output)
+
+    def test_other_ranks_than_those_of_hvd_init_are_refused(self):
+        text = """
+import horovod.torch as hvd
+hvd.init()
+dist.init_process_group("horovod", rank=1 - hvd.rank(), world_size=2)
+"""
+        code, output = self.launched(2, text)
+        self.assertNotEqual(code, 0)
+        self.assertIn("give init_process_group rank=hvd.rank()", output)
+
+    def test_a_killed_rank_and_the_others_that_go_on(self):
+        path = self.program(f"""
+import signal
+rank = int(sys.argv[1])
+dist.init_process_group("horovod", init_method="file://{self.folder.name}/store", rank=rank, world_size=3)
+model = torch.nn.Linear(4, 1)
+module = torch.nn.parallel.DistributedDataParallel(model)
+for step in range(5):
+    module(torch.ones(2, 4)).sum().backward()
+if rank == 1:
+    time.sleep(0.2)  # the others wait
+    print("killed at", time.time(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    dist.all_reduce(torch.ones(1000))
+except RuntimeError as error:
+    print("raised at", time.time(), error, flush=True)
+del module
+dist.destroy_process_group()
+dist.init_process_group("horovod", init_method="file://{self.folder.name}/later", rank=rank // 2, world_size=2)
+module = torch.nn.parallel.DistributedDataParallel(model)
+model.zero_grad()
+module(torch.full((1, 4), float(rank))).sum().backward()
+print("goes on with", model.weight.grad.tolist(), flush=True)
+dist.destroy_process_group()
+""")
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, path, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            for rank in range(3)
+        ]
+        outputs = [rank.communicate(timeout=LIMIT)[0] for rank in ranks]
+        killed = float(re.search(r"killed at ([0-9.]+)", outputs[1])[1])
+        for output in (outputs[0], outputs[2]):
+            found = re.search(r"raised at ([0-9.]+) .*rank 1", output)
+            self.assertIsNotNone(found, output)
+            self.assertIn("goes on with [[1.0, 1.0, 1.0, 1.0]]", output)
+            seconds = float(found[1]) - killed
+            print(f"raised after {seconds * 1000:.1f} ms")
+            self.assertLess(seconds, 5)  # milliseconds on an idle machine
+
+    def test_torch_starts_beside_a_broken_package(self):
+        broken = os.path.join(self.folder.name, "broken")
+        os.makedirs(os.path.join(broken, "horovod"))
+        with open(os.path.join(broken, "horovod", "__init__.py"), "w", encoding="utf-8") as file:
+            file.write("raise SystemExit('broken')")
+        before = os.environ.get("PYTHONPATH", "")
+        self.passes(
+            self.run_command(
+                sys.executable, "-c", "import torch; print(torch.ones(2).sum().item())", PYTHONPATH=f"{broken}:{before}"
+            ),
+            "2.0",
+        )
+        self.passes(
+            self.run_command(
+                sys.executable,
+                "-c",
+                """
+import sys, torch
+import horovod_torch_backend
+class Broken:
+    def __getattr__(self, name):
+        raise SystemExit(name)
+sys.modules["torch.distributed"] = Broken()
+horovod_torch_backend.load()
+print("goes on", "horovod" in sys.modules)
+""",
+            ),
+            "goes on False",
+        )
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

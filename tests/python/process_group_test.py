@@ -1,0 +1,552 @@
+"""The backend horovod of torch.distributed: each collective, dtype and reduction, beside gloo in one program."""
+
+import datetime
+import os
+import random
+import unittest
+
+from rank_base import RankBase, main, need
+
+torch = need("torch")
+dist = torch.distributed
+
+import horovod.torch as hvd
+from horovod.torch.distributed import HorovodProcessGroup
+
+SECONDS = 60
+IS_OLD = not hasattr(dist.ProcessGroup, "_register_backend")  # torch 1.13
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+OPS = ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG"]
+
+
+def values(rank, shape, dtype, salt=0):
+    """The input of a rank: the same in every process."""
+    generator = torch.Generator().manual_seed(1000 * salt + rank)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).to(dtype)
+    if dtype.is_floating_point or dtype.is_complex:
+        real = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return (torch.complex(real, -2 * real) if dtype.is_complex else real).to(dtype)
+    return torch.randint(0, 5, shape, generator=generator).to(dtype)
+
+
+def fold(op, tensors):
+    """The reduction of all ranks' tensors, computed here."""
+    stack = torch.stack(
+        [
+            one.to(
+                torch.float64
+                if one.dtype.is_floating_point
+                else torch.complex128
+                if one.dtype.is_complex
+                else torch.int64
+            )
+            for one in tensors
+        ]
+    )
+    if op in ("SUM", "AVG"):
+        total = stack.sum(0)
+        return total / len(tensors) if op == "AVG" else total
+    if op == "PRODUCT":
+        return stack.prod(0)
+    if op in ("MIN", "MAX"):
+        return stack.min(0).values if op == "MIN" else stack.max(0).values
+    both = {"BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}[op]
+    result = stack[0]
+    for other in stack[1:]:
+        result = both(result, other)
+    return result
+
+
+class GroupCase(RankBase):
+    @classmethod
+    def setUpClass(cls):
+        if not dist.is_initialized():
+            dist.init_process_group("horovod", timeout=datetime.timedelta(seconds=SECONDS))
+        cls.rank, cls.size = dist.get_rank(), dist.get_world_size()
+        if not hasattr(GroupCase, "gloo"):
+            GroupCase.gloo = dist.new_group(backend="gloo")
+            GroupCase.again = dist.new_group(backend="horovod")
+            GroupCase.part = dist.new_group(list(range(1, cls.size)), backend="horovod")
+
+    def groups(self):
+        """The default group, and another one of the same ranks."""
+        return [None, self.again]
+
+    def close(self, got, want, message=""):
+        want = want.to(got.dtype)
+        self.assertEqual(got.shape, want.shape, message)
+        if got.dtype.is_floating_point or got.dtype.is_complex:
+            slack = {torch.float16: 2e-2, torch.bfloat16: 1e-1}.get(got.dtype, 1e-5)
+            self.assertTrue(torch.allclose(got, want, rtol=slack, atol=slack), f"{message}: {got} and {want}")
+        else:
+            self.assertTrue(torch.equal(got, want), f"{message}: {got} and {want}")
+
+    def all_values(self, shape, dtype, salt=0):
+        return [values(rank, shape, dtype, salt) for rank in range(self.size)]
+
+
+class CollectivesTest(GroupCase):
+    def test_the_default_group_is_of_this_backend(self):
+        self.assertEqual(dist.get_backend(), "horovod")
+        self.assertIsInstance(dist.distributed_c10d._get_default_group(), HorovodProcessGroup)
+        self.assertEqual((hvd.rank(), hvd.size()), (self.rank, self.size))
+
+    def test_all_reduce(self):
+        for group in self.groups():
+            for dtype in INTEGERS + FLOATS:
+                for op in OPS:
+                    if op.startswith("B") and dtype in FLOATS or op == "AVG" and dtype in INTEGERS:
+                        continue
+                    with self.subTest(op=op, dtype=dtype):
+                        mine = values(self.rank, (3, 5), dtype)
+                        dist.all_reduce(mine, getattr(dist.ReduceOp, op), group=group)
+                        self.close(mine, fold(op, self.all_values((3, 5), dtype)), (op, dtype))
+                        if op == "AVG" or dtype in (torch.int16, torch.bfloat16):
+                            continue  # gloo does not reduce them
+                        theirs = values(self.rank, (3, 5), dtype)
+                        dist.all_reduce(theirs, getattr(dist.ReduceOp, op), group=self.gloo)
+                        self.close(mine, theirs, (op, dtype, "gloo"))
+
+    def test_reductions_of_bool_and_complex_numbers(self):
+        for op, want in (("BAND", "all"), ("BOR", "any"), ("MIN", "all"), ("MAX", "any")):
+            mine = values(self.rank, (20,), torch.bool)
+            dist.all_reduce(mine, getattr(dist.ReduceOp, op))
+            self.close(mine, getattr(torch.stack(self.all_values((20,), torch.bool)), want)(0), op)
+        for dtype in (torch.complex64, torch.complex128):
+            mine = values(self.rank, (7,), dtype)
+            dist.all_reduce(mine)
+            self.close(mine, fold("SUM", self.all_values((7,), dtype)))
+
+    def test_refused_reductions(self):
+        for op in ("BAND", "BOR", "BXOR"):
+            with self.assertRaisesRegex(RuntimeError, f"Cannot use ReduceOp.{op} with non-integral dtype"):
+                dist.all_reduce(torch.ones(3), getattr(dist.ReduceOp, op))
+
+    @unittest.skipIf(IS_OLD, "this torch does not show the factor")
+    def test_sums_of_multiplied_values(self):
+        for factor in (2.5, torch.tensor([2.5])):
+            mine = values(self.rank, (4,), torch.float32)
+            dist.all_reduce(mine, dist._make_nccl_premul_sum(factor))
+            self.close(mine, 2.5 * fold("SUM", self.all_values((4,), torch.float32)))
+
+    def test_sizes_and_layouts(self):
+        for shape in ((), (0,), (1,), (1000,), (1 << 18,), (3, 0, 2)):
+            mine = values(self.rank, shape, torch.float32)
+            dist.all_reduce(mine)
+            self.close(mine, fold("SUM", self.all_values(shape, torch.float32)), shape)
+        if IS_OLD:
+            return  # torch refuses such tensors itself
+        mine = values(self.rank, (4, 6), torch.float32).t()
+        dist.all_reduce(mine)
+        self.close(mine, fold("SUM", self.all_values((4, 6), torch.float32)).t())
+
+    def test_all_reduce_of_several_tensors(self):
+        tensors = [
+            values(self.rank, (size,), dtype, size)
+            for size, dtype in ((3, torch.float32), (5, torch.float32), (0, torch.float32))
+        ]
+        dist.all_reduce_coalesced(tensors)
+        for tensor in tensors:
+            size = tensor.numel()
+            self.close(tensor, fold("SUM", self.all_values((size,), torch.float32, size)))
+
+    def test_sums_of_sparse_tensors(self):
+        def mine(rank):
+            indices = torch.tensor([[rank, rank + 1, 0], [0, 1, 1]])
+            return torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0 + rank, 4.0]), (self.size + 1, 2))
+
+        got, theirs = mine(self.rank), mine(self.rank)
+        dist.all_reduce(got)
+        dist.all_reduce(theirs, group=self.gloo)
+        self.close(got.to_dense(), sum(mine(rank).to_dense() for rank in range(self.size)))
+        self.close(got.to_dense(), theirs.to_dense())
+
+    def test_reduce(self):
+        for root in range(self.size):
+            for op in ("SUM", "MAX", "BXOR"):
+                mine = values(self.rank, (6,), torch.int64)
+                dist.reduce(mine, root, getattr(dist.ReduceOp, op))
+                want = fold(op, self.all_values((6,), torch.int64))
+                self.close(mine, want if self.rank == root else values(self.rank, (6,), torch.int64))
+
+    def movable(self):
+        dtypes = INTEGERS + FLOATS + [torch.bool, torch.complex64]
+        return dtypes + [getattr(torch, name) for name in ("float8_e4m3fn", "uint16", "uint64") if hasattr(torch, name)]
+
+    def equal(self, got, want):
+        as_bytes = [
+            one.detach().contiguous().view(torch.uint8) if one.element_size() == 1 else one for one in (got, want)
+        ]
+        self.assertEqual(got.dtype, want.dtype)
+        self.assertTrue(torch.equal(*as_bytes), f"{got} and {want}")
+
+    def test_broadcast(self):
+        for group in self.groups():
+            for dtype in self.movable():
+                for root in range(self.size):
+                    wanted = values(root, (3, 2), torch.float32).to(dtype)
+                    mine = wanted.clone() if self.rank == root else torch.zeros((3, 2), dtype=dtype)
+                    dist.broadcast(mine, root, group=group)
+                    self.equal(mine, wanted)
+
+    def test_all_gather(self):
+        for group in self.groups():
+            for dtype in self.movable():
+                wanted = [values(rank, (2, 3), torch.float32).to(dtype) for rank in range(self.size)]
+                found = [torch.zeros((2, 3), dtype=dtype) for _ in range(self.size)]
+                dist.all_gather(found, wanted[self.rank], group=group)
+                for got, want in zip(found, wanted):
+                    self.equal(got, want)
+
+    def test_all_gather_into_a_tensor(self):
+        into = getattr(dist, "all_gather_into_tensor", getattr(dist, "_all_gather_base", None))
+        for shape in ((4,), (2, 3), ()):
+            wanted = [values(rank, shape, torch.float32) for rank in range(self.size)]
+            found = torch.zeros(self.size * max(1, wanted[0].numel()))
+            into(found, wanted[self.rank])
+            self.equal(found, torch.cat([one.reshape(-1) for one in wanted]))
+
+    def test_coalesced_forms(self):
+        group = dist.distributed_c10d._get_default_group()
+        wanted = [[values(rank, (size,), torch.float32, size) for size in (2, 5)] for rank in range(self.size)]
+        found = [[torch.zeros(2), torch.zeros(5)] for _ in range(self.size)]
+        group.allgather_coalesced(found, wanted[self.rank]).wait()
+        for got, want in zip(found, wanted):
+            for one, other in zip(got, want):
+                self.equal(one, other)
+        outputs = [torch.zeros(2 * self.size), torch.zeros(5 * self.size)]
+        group.allgather_into_tensor_coalesced(outputs, wanted[self.rank]).wait()
+        for number, output in enumerate(outputs):
+            self.equal(output, torch.cat([one[number] for one in wanted]))
+        parts = [torch.zeros(2), torch.zeros(1)]
+        inputs = [torch.arange(2.0 * self.size), torch.arange(1.0 * self.size) + self.rank]
+        group.reduce_scatter_tensor_coalesced(parts, inputs).wait()
+        self.equal(parts[0], self.size * torch.arange(2.0 * self.size)[2 * self.rank : 2 * self.rank + 2])
+        self.equal(parts[1], torch.tensor([self.size * self.rank + sum(range(self.size))], dtype=torch.float32))
+
+    def test_reduce_scatter(self):
+        for op in ("SUM", "MIN", "BXOR", "AVG"):
+            dtype = torch.float64 if op == "AVG" else torch.int64
+            inputs = [self.all_values((3,), dtype, rank) for rank in range(self.size)]  # by rank, for each rank
+            got = torch.zeros(3, dtype=dtype)
+            dist.reduce_scatter(got, inputs[self.rank], getattr(dist.ReduceOp, op))
+            want = fold(op, [inputs[rank][self.rank] for rank in range(self.size)])
+            self.close(got, want, op)
+            got = torch.zeros(3, dtype=dtype)
+            group = dist.distributed_c10d._get_default_group()
+            opts = dist.ReduceScatterOptions()
+            opts.reduceOp = getattr(dist.ReduceOp, op)
+            group._reduce_scatter_base(got, torch.cat(inputs[self.rank]), opts).wait()
+            self.close(got, want, op)
+
+    def test_all_to_all(self):
+        sent = [values(self.rank, (2,), torch.float32, 7 * rank) for rank in range(self.size)]
+        wanted = [values(rank, (2,), torch.float32, 7 * self.rank) for rank in range(self.size)]
+        found = [torch.zeros(2) for _ in range(self.size)]
+        dist.all_to_all(found, sent)
+        for got, want in zip(found, wanted):
+            self.equal(got, want)
+        output = torch.zeros(2 * self.size)
+        dist.all_to_all_single(output, torch.cat(sent))
+        self.equal(output, torch.cat(wanted))
+        theirs = torch.zeros(2 * self.size)
+        dist.all_to_all_single(theirs, torch.cat(sent), group=self.gloo)
+        self.equal(output, theirs)
+        # Rank r sends r + 1 rows to each rank.
+        mine = torch.full(((self.rank + 1) * self.size, 2), float(self.rank))
+        output = torch.zeros(sum(range(self.size + 1)), 2)
+        dist.all_to_all_single(output, mine, [rank + 1 for rank in range(self.size)], [self.rank + 1] * self.size)
+        self.equal(output, torch.cat([torch.full((rank + 1, 2), float(rank)) for rank in range(self.size)]))
+        with self.assertRaisesRegex(RuntimeError, "Split sizes doesn't match"):
+            dist.all_to_all_single(torch.zeros(3), torch.zeros(3), [1] * self.size, [7] * self.size)
+
+    def test_gather_and_scatter(self):
+        for root in range(self.size):
+            for dtype in (torch.float32, torch.bool, torch.complex64):
+                wanted = self.all_values((2, 2), dtype)
+                found = [torch.zeros((2, 2), dtype=dtype) for _ in range(self.size)]
+                dist.gather(wanted[self.rank], found if self.rank == root else None, dst=root)
+                if self.rank == root:
+                    for got, want in zip(found, wanted):
+                        self.equal(got, want)
+                got = torch.zeros((2, 2), dtype=dtype)
+                dist.scatter(got, wanted if self.rank == root else None, src=root)
+                self.equal(got, wanted[self.rank])
+
+    def test_objects(self):
+        found = [None] * self.size
+        dist.all_gather_object(found, {"rank": self.rank, "text": "x" * self.rank})
+        self.assertEqual(found, [{"rank": rank, "text": "x" * rank} for rank in range(self.size)])
+        objects = [self.rank, "a", None]
+        dist.broadcast_object_list(objects, src=self.size - 1)
+        self.assertEqual(objects, [self.size - 1, "a", None])
+        gathered = [None] * self.size if self.rank == 0 else None
+        dist.gather_object(self.rank, gathered, dst=0)
+        self.assertEqual(gathered, list(range(self.size)) if self.rank == 0 else None)
+        got = [None]
+        dist.scatter_object_list(got, [f"for {rank}" for rank in range(self.size)], src=0)
+        self.assertEqual(got, [f"for {self.rank}"])
+
+    def test_messages(self):
+        others = (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        for dtype in (torch.float32, torch.int64, torch.bool, torch.bfloat16):
+            mine, got = values(self.rank, (3,), dtype), torch.zeros(3, dtype=dtype)
+            work = dist.isend(mine, others[0])
+            dist.recv(got, others[1])
+            work.wait()
+            self.equal(got, values(others[1], (3,), dtype))
+        if self.rank == 0:
+            got = [torch.zeros(1) for _ in range(self.size - 1)]
+            found = {dist.recv(one, tag=5): one.item() for one in got}
+            self.assertEqual(found, {rank: float(rank) for rank in range(1, self.size)})
+        else:
+            dist.send(torch.full((1,), float(self.rank)), 0, tag=5)
+        mine, got = torch.full((2,), float(self.rank)), torch.zeros(2)
+        for work in dist.batch_isend_irecv(
+            [dist.P2POp(dist.irecv, got, others[1]), dist.P2POp(dist.isend, mine, others[0])]
+        ):
+            work.wait()
+        self.equal(got, torch.full((2,), float(others[1])))
+
+    def test_works_and_futures(self):
+        tensors = [torch.full((4,), float(self.rank + number)) for number in range(300)]  # more than there are names
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        for work in works[:150]:
+            self.assertTrue(work.wait())
+            self.assertTrue(work.is_completed() and work.is_success())
+        futures = [work.get_future().then(lambda done: done.value()[0] + 1) for work in works[150:]]
+        for number, future in enumerate(futures, 150):
+            self.equal(future.wait(), tensors[number] + 1)
+        for number, tensor in enumerate(tensors):
+            self.equal(tensor, torch.full((4,), float(sum(range(self.size)) + number * self.size)))
+
+    def test_barriers(self):
+        dist.barrier()
+        dist.barrier(self.again)
+        self.assertTrue(dist.barrier(async_op=True).wait())
+
+
+class GroupsTest(GroupCase):
+    def test_a_group_of_some_ranks(self):
+        if self.rank == 0:
+            self.assertIn(self.part, (None, dist.GroupMember.NON_GROUP_MEMBER))
+            return
+        ones = torch.ones(2)
+        dist.all_reduce(ones, group=self.part)
+        self.equal_numbers(ones, self.size - 1)
+        got = torch.full((2,), float(self.rank))
+        dist.broadcast(got, self.size - 1, group=self.part)
+        self.equal_numbers(got, self.size - 1)
+        rows = [torch.zeros(1) for _ in range(self.size - 1)]
+        dist.all_gather(rows, torch.full((1,), float(self.rank)), group=self.part)
+        self.assertEqual([row.item() for row in rows], [float(rank) for rank in range(1, self.size)])
+
+    def equal_numbers(self, tensor, number):
+        self.assertEqual(tensor.tolist(), [float(number)] * tensor.numel())
+
+    def test_groups_that_come_and_go(self):
+        for _ in range(5):
+            groups = [dist.new_group(backend="horovod") for _ in range(2)]
+            for group in groups:
+                ones = torch.ones(1)
+                dist.all_reduce(ones, group=group)
+                self.equal_numbers(ones, self.size)
+            for group in groups:
+                dist.destroy_process_group(group)
+
+    def test_ranks_work_in_their_own_order_across_groups(self):
+        """Each rank uses the groups in another order, asynchronously."""
+        groups = [dist.new_group(backend="horovod") for _ in range(3)]
+        for turn in range(20):
+            order = [(number + self.rank + turn) % 3 for number in range(3)]
+            tensors = [torch.full((50,), float(number + self.rank)) for number in range(3)]
+            works = [dist.all_reduce(tensors[number], group=groups[number], async_op=True) for number in order]
+            for work in works:
+                work.wait()
+            for number, tensor in enumerate(tensors):
+                self.equal_numbers(tensor, sum(range(self.size)) + number * self.size)
+        for group in groups:
+            dist.destroy_process_group(group)
+
+
+class RandomProgramsTest(GroupCase):
+    """Programs over overlapping groups, each rank in its own order across groups, against gloo's results."""
+
+    PROGRAMS = int(os.environ.get("HVD_TEST_PROGRAMS", "40"))
+    COUNTS = [1, 7, 1000] if IS_OLD else [0, 1, 7, 1000]  # gloo of torch 1.13 divides by 0
+    KINDS = ("all_reduce", "broadcast", "all_gather", "all_to_all", "reduce")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if hasattr(GroupCase, "pairs"):
+            return
+        everyone = list(range(cls.size))
+        members = [everyone, everyone, everyone[: cls.size // 2 + 1], everyone[cls.size // 2 :]]
+        # Each group by both backends, and its ranks.
+        GroupCase.pairs = [
+            (dist.new_group(ranks, backend="horovod"), dist.new_group(ranks, backend="gloo"), ranks)
+            for ranks in members
+        ]
+
+    def call(self, step, group, ranks):
+        """Starts the step, and returns its work and its tensors."""
+        kind, salt, count, dtype = step
+        mine = values(self.rank, (count,), dtype, salt)
+        if kind == "all_reduce":
+            op = (dist.ReduceOp.SUM, dist.ReduceOp.MAX)[salt % 2]
+            return dist.all_reduce(mine, op, group=group, async_op=True), [mine]
+        if kind == "broadcast":
+            return dist.broadcast(mine, ranks[salt % len(ranks)], group=group, async_op=True), [mine]
+        if kind == "reduce":
+            root = ranks[salt % len(ranks)]
+            work = dist.reduce(mine, root, group=group, async_op=True)
+            return work, [mine] if self.rank == root else []
+        if kind == "all_gather":
+            rows = [torch.zeros_like(mine) for _ in ranks]
+            return dist.all_gather(rows, mine, group=group, async_op=True), rows
+        mine = values(self.rank, (count * len(ranks),), dtype, salt)
+        output = torch.zeros_like(mine)
+        return dist.all_to_all_single(output, mine, group=group, async_op=True), [output]
+
+    def test_random_programs(self):
+        for number in range(self.PROGRAMS):
+            common, own = random.Random(number), random.Random(1000 * number + self.rank)
+            programs = [
+                [
+                    (
+                        common.choice(self.KINDS),
+                        common.randrange(1000),
+                        common.choice(self.COUNTS),
+                        common.choice([torch.float32, torch.int64]),
+                    )
+                    for _ in range(common.randrange(1, 5))
+                ]
+                for _ in self.pairs
+            ]
+            mine = {
+                which: list(steps)
+                for which, (steps, pair) in enumerate(zip(programs, self.pairs))
+                if self.rank in pair[2]
+            }
+            started = []
+            while any(mine.values()):
+                which = own.choice([one for one, steps in mine.items() if steps])
+                started.append((which, self.call(mine[which].pop(0), self.pairs[which][0], self.pairs[which][2])))
+            works = [work for _, (work, _) in started]
+            own.shuffle(works)
+            for work in works:
+                work.wait()
+            for which, (steps, (_, gloo, ranks)) in enumerate(zip(programs, self.pairs)):
+                if self.rank not in ranks:
+                    continue
+                ours = [tensors for one, (_, tensors) in started if one == which]
+                for step, tensors in zip(steps, ours):
+                    work, wanted = self.call(step, gloo, ranks)
+                    work.wait()
+                    self.assertEqual(len(tensors), len(wanted))
+                    for got, want in zip(tensors, wanted):
+                        self.close(got, want, (number, which, step))
+
+
+class ErrorsTest(GroupCase):
+    """A difference between ranks is an error on every rank, and the group goes on."""
+
+    def differs(self, mine, other, words):
+        with self.assertRaisesRegex(RuntimeError, words):
+            (other if self.rank == self.size - 1 else mine)()
+        ones = torch.ones(1)
+        dist.all_reduce(ones)
+        self.assertEqual(ones.item(), self.size)
+
+    def test_shapes(self):
+        self.differs(lambda: dist.all_reduce(torch.ones(3)), lambda: dist.all_reduce(torch.ones(4)), "shapes")
+
+    def test_dtypes(self):
+        self.differs(lambda: dist.all_reduce(torch.ones(3)), lambda: dist.all_reduce(torch.ones(3).double()), "types")
+
+    def test_reductions(self):
+        self.differs(
+            lambda: dist.all_reduce(torch.ones(3)),
+            lambda: dist.all_reduce(torch.ones(3), dist.ReduceOp.MAX),
+            "reduction operations",
+        )
+
+    def test_kinds(self):
+        tensor = torch.ones(3)
+        rows = [torch.ones(3) for _ in range(self.size)]
+        self.differs(lambda: dist.all_reduce(tensor), lambda: dist.broadcast(tensor, 0), "operations")
+        self.differs(lambda: dist.all_reduce(tensor), lambda: dist.barrier(), "Mismatched")
+        self.differs(lambda: dist.all_reduce(tensor), lambda: dist.reduce(tensor, 0), "Mismatched")
+        self.differs(lambda: dist.all_gather(rows, tensor), lambda: dist.all_reduce(tensor), "operations")
+        self.differs(
+            lambda: dist.all_to_all(rows, [tensor] * self.size), lambda: dist.all_gather(rows, tensor), "operations"
+        )
+        self.differs(
+            lambda: dist.all_to_all(rows, [tensor] * self.size),
+            lambda: dist.gather(tensor, rows if self.rank == self.size - 1 else None, dst=self.size - 1),
+            "Mismatched",
+        )
+
+    def test_roots(self):
+        tensor = torch.ones(3)
+        self.differs(lambda: dist.broadcast(tensor, 0), lambda: dist.broadcast(tensor, 1), "root")
+        self.differs(lambda: dist.reduce(tensor, 0), lambda: dist.reduce(tensor, 1), "Mismatched")
+
+    def test_a_rank_that_does_not_come(self):
+        group = dist.new_group(backend="horovod", timeout=datetime.timedelta(seconds=0.3))
+        if self.rank == 0:
+            with self.assertRaisesRegex(RuntimeError, "Timed out waiting 300ms for barrier"):
+                dist.barrier(group)
+        dist.barrier()
+
+    @unittest.skipIf(torch.cuda.is_available(), "this machine has such a device")
+    def test_tensors_elsewhere(self):
+        with self.assertRaisesRegex((RuntimeError, NotImplementedError), "meta"):
+            dist.all_reduce(torch.ones(3, device="meta"))
+
+
+class DdpTest(GroupCase):
+    def train(self, group, **more):
+        torch.manual_seed(self.rank)  # the module copies rank 0's weights
+        model = torch.nn.Sequential(
+            torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 1)
+        )
+        module = torch.nn.parallel.DistributedDataParallel(model, process_group=group, **more)
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        data = torch.Generator().manual_seed(self.rank)
+        for _ in range(10):
+            optimizer.zero_grad()
+            module(torch.randn(8, 6, generator=data)).square().mean().backward()
+            optimizer.step()
+        return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+
+    def test_ddp_trains_as_with_gloo(self):
+        for more in (
+            {},
+            {"bucket_cap_mb": 0.0001},
+            {"find_unused_parameters": True},
+            {"gradient_as_bucket_view": True},
+        ):
+            ours, theirs = self.train(None, **more), self.train(self.gloo, **more)
+            self.close(ours, theirs, more)
+            first = ours.clone()
+            dist.broadcast(first, 0)
+            self.assertTrue(torch.equal(first, ours))
+
+    def test_a_hook_of_python(self):
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        torch.manual_seed(1)
+        model = torch.nn.Linear(4, 2)
+        module = torch.nn.parallel.DistributedDataParallel(model)
+        module.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        module(torch.full((1, 4), float(self.rank))).sum().backward()
+        mean = sum(range(self.size)) / self.size
+        self.close(model.weight.grad, torch.full((2, 4), mean))
+
+
+if __name__ == "__main__":
+    main()
