@@ -683,6 +683,14 @@ constexpr Setting kLibraries[] = {
      .help = "Create torch's default process group for a script that makes DistributedDataParallel "
              "modules "
              "without one."},
+    {.key = "torch_backend",
+     .flags = "--torch-backend",
+     .variable = "HOROVOD_TORCH_BACKEND",
+     .value = "NAME",
+     .default_value = "gloo",
+     .choices = "gloo,horovod",
+     .help = "Backend of the groups that programs of torch.distributed create as gloo: gloo or "
+             "horovod."},
     {.key = "torch_check_gradients",
      .variable = "HOROVOD_TORCH_CHECK_GRADIENTS",
      .type = kFlag,
