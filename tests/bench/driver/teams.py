@@ -157,6 +157,11 @@ def ours_is_built():
     _built(WORKERS / "horovod_worker")
 
 
+def launcher_is_built():
+    _built(BUILD / "bin" / "horovodrun")
+    WORKERS.mkdir(exist_ok=True)
+
+
 def _spread(hosts, ranks):
     return ["-H", ",".join(f"{host}:{ranks // 2}" for host in HOST_NAMES)] if hosts else []
 
@@ -253,8 +258,22 @@ def ccl(ranks):
     return Team("oneCCL", _singly(command, ranks, False), ranks)
 
 
-def torch_gloo(ranks, hosts=False, python="/usr/bin/python3"):
+def torch_group(ranks, python="/usr/bin/python3", is_direct=False):
+    """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_. Bound to cores."""
+    launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks]
+    worker = [python, PYTHON_WORKER, "{socket}", "horovod" if is_direct else "group"]
+    return Team(
+        "hvd.allreduce_" if is_direct else "dist, horovod",
+        [launcher + worker],
+        ranks,
+        {"PYTHONPATH": str(BUILD / "python"), "HVD_BENCH_BOUND": "1", **PYTHON_ENVIRONMENT},
+    )
+
+
+def torch_gloo(ranks, hosts=False, python="/usr/bin/python3", is_bound=False):
     command = [python, PYTHON_WORKER, "{socket}", "gloo", "{rank}", ranks, "{folder}", _interface(hosts)]
+    if is_bound:
+        return Team("torch gloo", _singly(command, ranks, hosts), ranks, {"HVD_BENCH_BOUND": "1", **PYTHON_ENVIRONMENT})
     return Team("torch gloo", _singly(command, ranks, hosts), ranks, PYTHON_ENVIRONMENT)
 
 

@@ -1,6 +1,7 @@
 """A rank of ours or of torch.distributed, from Python; hears the same commands as worker.h.
 
 horovodrun -np N python3 python_worker.py SOCKET horovod
+horovodrun -np N python3 python_worker.py SOCKET group
 horovodrun -np N python3 python_worker.py SOCKET bound word|registered
 python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
 python3 python_worker.py SOCKET plain RANK SIZE FOLDER
@@ -143,6 +144,20 @@ class Bound(Horovod):
         return trainer
 
 
+class Group(Horovod):
+    """torch.distributed on the backend horovod."""
+
+    def __init__(self):
+        super().__init__()
+        import horovod.torch.distributed  # noqa: F401, registers the backend
+
+        self.torch.distributed.init_process_group("horovod")
+
+    def allreduce(self, size, iterations, *_):
+        tensor = self.torch.zeros(int(size) // 4)
+        return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
+
+
 class Gloo(Plain):
     def __init__(self, rank, size, folder, interface):
         super().__init__(rank)
@@ -190,5 +205,11 @@ def serve(path, worker):
 
 
 if __name__ == "__main__":
-    KINDS = {"horovod": Horovod, "bound": Bound, "gloo": Gloo, "plain": Plain}
-    serve(sys.argv[1], KINDS[sys.argv[2]](*sys.argv[3:]))
+    KINDS = {"horovod": Horovod, "bound": Bound, "group": Group, "gloo": Gloo, "plain": Plain}
+    made = KINDS[sys.argv[2]](*sys.argv[3:])
+    if os.environ.get("HVD_BENCH_BOUND"):
+        cores = sorted(os.sched_getaffinity(0))
+        # All of its threads: those that the libraries have made run elsewhere.
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), {cores[made.rank % len(cores)]})
+    serve(sys.argv[1], made)
