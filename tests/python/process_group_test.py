@@ -500,6 +500,8 @@ class ErrorsTest(GroupCase):
         if self.rank == 0:
             with self.assertRaisesRegex(RuntimeError, "Timed out waiting 300ms for barrier"):
                 dist.barrier(group)
+            with self.assertRaisesRegex(RuntimeError, "Timed out waiting 300ms for all_reduce"):
+                dist.all_reduce(torch.ones(3), group=group)
         dist.barrier()
 
     @unittest.skipIf(torch.cuda.is_available(), "this machine has such a device")

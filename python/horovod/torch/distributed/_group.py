@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from horovod import _ops
+from horovod import _native, _ops
 from horovod._ops import Kind
 from horovod.torch import _submission, _tensors
 from horovod.torch.distributed import _messages, _monitored, _profiling, _ranks, _reductions, _tensor_bytes
@@ -29,6 +29,7 @@ _NAMES = 240
 
 _ONE = _reductions.ONE
 _AllreduceOptions = dist.AllreduceOptions
+_TELLS_WHO_WAITS = hasattr(_AllreduceOptions(), "asyncOp")
 _NO_TIME = datetime.timedelta(0)
 _CPU = torch.device("cpu")
 
@@ -110,6 +111,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._coalesced: Optional[List[Work]] = None
         self._messages = _messages.Messages(store, rank, size)
         self._barriers = itertools.count()
+        self._nothing_to_wait_for = Completed([])
         self._end = weakref.finalize(self, _end, place)
         self._end.atexit = False
 
@@ -336,7 +338,24 @@ class HorovodProcessGroup(dist.ProcessGroup):
             handle = _allreduce_by_native_code(tensor_, None, name, reduction.op)
         else:
             handle = _allreduce_by_native_code(tensor_, None, name, reduction.op, reduction.factor)
+        if _TELLS_WHO_WAITS and opts.__class__ is _AllreduceOptions and not opts.asyncOp and not _profiling.is_on():
+            return self._wait_now(index, handle, tensor, opts)
         return self._record(index, "all_reduce", [handle], [tensor], opts)
+
+    def _wait_now(self, index: int, handle: int, tensor: torch.Tensor, opts: Any) -> Work:
+        """Waits for a call after which torch waits at once, and makes no object for it."""
+        self._latest[index] = None
+        seconds = self._time(opts)
+        try:
+            _native.wait_for(handle, seconds)
+        except TimeoutError:
+            work = self._record(index, "all_reduce", [handle], [tensor], opts)
+            work._complete(seconds, has_waited=True)
+            return work
+        except BaseException:
+            _native.abandon(handle)
+            raise
+        return self._nothing_to_wait_for
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         """torch.distributed.all_reduce_coalesced."""
