@@ -297,6 +297,11 @@ class CollectivesTest(GroupCase):
             dist.recv(got, others[1])
             work.wait()
             self.equal(got, values(others[1], (3,), dtype))
+        mine, got = values(self.rank, (1000, 300), torch.float32).t(), torch.zeros((1000, 300)).t()  # large, in columns
+        work = dist.isend(mine.contiguous() if IS_OLD else mine, others[0])
+        dist.irecv(got, others[1]).wait()
+        work.wait()
+        self.equal(got, values(others[1], (1000, 300), torch.float32).t())
         if self.rank == 0:
             got = [torch.zeros(1) for _ in range(self.size - 1)]
             found = {dist.recv(one, tag=5): one.item() for one in got}

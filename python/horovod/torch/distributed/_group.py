@@ -109,7 +109,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._devices: Dict[torch.device, Any] = {}
         self._bound: Optional[torch.device] = None
         self._coalesced: Optional[List[Work]] = None
-        self._messages = _messages.Messages(store, rank, size)
+        self._messages = _messages.Messages(place)
         self._barriers = itertools.count()
         self._nothing_to_wait_for = Completed([])
         self._end = weakref.finalize(self, _end, place)
@@ -837,28 +837,25 @@ class HorovodProcessGroup(dist.ProcessGroup):
         tensor = _one(tensors, "send")
         if self._elsewhere(tensor):
             return super().send(tensors, to, tag)
-        self._messages.send(tensor, to, tag)
-        return self._keep(Completed([tensor]), "send")
+        return self._keep(self._messages.send(tensor, to, tag, self._seconds), "send")
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> Any:
         """torch.distributed.irecv."""
         tensor = _one(tensors, "recv")
         if self._elsewhere(tensor):
             return super().recv(tensors, source, tag)
-        return self._keep(_messages.Receive(self._messages, tensor, source, tag, self._seconds), "recv")
+        return self._keep(self._messages.receive(tensor, source, tag, self._seconds), "recv")
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         """torch.distributed.irecv from any rank."""
         tensor = _one(tensors, "recv")
         if self._elsewhere(tensor):
             return super().recv_anysource(tensors, tag)
-        return self._keep(_messages.Receive(self._messages, tensor, None, tag, self._seconds), "recvAnySource")
+        return self._keep(self._messages.receive(tensor, None, tag, self._seconds), "recvAnySource")
 
     def _keep(self, work: Work, what: str) -> Work:
         if _profiling.is_on():
             work._event = _profiling.begin(self._backend_name, what, work.result())
-            if work._is_done:
-                work._end(None)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work

@@ -2,102 +2,87 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-import time
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, List, Optional
 
 import torch
 
-from horovod.torch.distributed import _tensor_bytes
+from horovod import _native, _ops
+from horovod.torch import _tensors
+from horovod.torch.distributed import _ranks, _tensor_bytes
 from horovod.torch.distributed._work import Work
+
+# Sends and receives that nobody waits for are released when there are as many.
+_KEPT = 64
 
 
 class Messages:
-    """The messages of one group, by its store."""
+    """The messages of one group."""
 
-    def __init__(self, store: Any, rank: int, size: int) -> None:
-        self._store, self._rank, self._size = store, rank, size
-        self._sent: Dict[Tuple[int, int], Any] = {}  # by receiver and tag
-        self._taken: Dict[Tuple[int, int], int] = {}  # by sender and tag: the number of messages
-        self._lock = threading.Lock()
+    def __init__(self, place: _ranks.Place) -> None:
+        self._place = place
+        self._works: List[Work] = []
 
-    def send(self, tensor: torch.Tensor, to: int, tag: int) -> None:
-        """Sends the values that the tensor has now."""
-        number = next(self._sent.setdefault((to, tag), itertools.count()))
-        kind = f"{tensor.dtype} {tensor.numel()}"
-        self._store.set(self._key(self._rank, to, tag, number), kind.encode() + b"\n" + _tensor_bytes.read(tensor))
-        self._store.add(self._count(self._rank, to, tag), 1)
+    def send(self, tensor: torch.Tensor, to: int, tag: int, seconds: float) -> Work:
+        """Starts to send to a rank of the group."""
+        dense = _tensors.dense(tensor)
+        handle = _ops.send(
+            _tensor_bytes.describe(dense, dense.shape, dense),
+            self._place.ranks[to],
+            tag,
+            self._place.process_set,
+            0.0,
+            keep=dense,
+        )
+        return self._keep(Work(("the message with tag", tag, "to rank", to), [handle], [tensor], seconds))
 
-    def is_there(self, source: Optional[int], tag: int) -> Optional[int]:
-        """Returns a rank whose next message is there, if there is one."""
-        for rank in [source] if source is not None else range(self._size):
-            # A wait that ends by its time breaks the connection to torch 1.13's store.
-            if rank != self._rank and self._store.add(self._count(rank, self._rank, tag), 0) > self._taken.get(
-                (rank, tag), 0
-            ):
-                return rank
-        return None
+    def receive(self, tensor: torch.Tensor, source: Optional[int], tag: int, seconds: float) -> Work:
+        """Starts to receive from a rank of the group, or from any."""
+        target = tensor if _tensor_bytes.is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
 
-    def receive(self, tensor: torch.Tensor, source: int, tag: int) -> None:
-        """Takes the next message of the rank, which is there."""
-        with self._lock:
-            key = self._key(source, self._rank, tag, self._taken.get((source, tag), 0))
-            self._taken[source, tag] = self._taken.get((source, tag), 0) + 1
-        kind, _, data = bytes(self._store.get(key)).partition(b"\n")
-        wanted = f"{tensor.dtype} {tensor.numel()}"
-        if kind.decode() != wanted:
-            raise RuntimeError(
-                f"horovod: rank {source} sent {kind.decode()} elements with tag {tag}, and rank "
-                f"{self._rank} receives {wanted}"
-            )
-        _tensor_bytes.write(tensor, data)
+        def finish() -> None:
+            if target is not tensor:
+                _tensors.copy(tensor, target)
 
-    @staticmethod
-    def _count(source: int, to: int, tag: int) -> str:
-        return f"messages {source} {to} {tag}"
+        rank = _ops.ANY_RANK if source is None else self._place.ranks[source]
+        handle = _ops.recv(
+            _tensor_bytes.describe(target, target.shape, target),
+            rank,
+            tag,
+            self._place.process_set,
+            0.0,
+            keep=(tensor, target),
+            finish=finish,
+        )
+        return self._keep(Receive(self._place, handle, tensor, source, tag, seconds))
 
-    @staticmethod
-    def _key(source: int, to: int, tag: int, number: int) -> str:
-        return f"message {source} {to} {tag} {number}"
+    def _keep(self, work: Work) -> Work:
+        if len(self._works) >= _KEPT:
+            for one in self._works:
+                if one._future is None and not one._is_done and one.is_completed():
+                    one._complete(one._seconds)
+            self._works = [one for one in self._works if not one._is_done]
+        self._works.append(work)
+        return work
 
 
 class Receive(Work):
-    """A receive, which takes the message when it is waited for."""
+    """A receive, which knows its sender once it is complete."""
 
     def __init__(
-        self, messages: Messages, tensor: torch.Tensor, source: Optional[int], tag: int, seconds: float
+        self, place: _ranks.Place, handle: int, tensor: torch.Tensor, source: Optional[int], tag: int, seconds: float
     ) -> None:
-        super().__init__(
-            f"a message with tag {tag} from {'any rank' if source is None else f'rank {source}'}",
-            [(source, tag)],
-            [tensor],
-            seconds,
-        )
-        self._messages, self._tensor = messages, tensor
-        self._source: Optional[int] = source
+        who = "any rank" if source is None else f"rank {source}"
+        super().__init__(("the message with tag", tag, "from", who), [handle], [tensor], seconds)
+        self._place = place
+        self._source = -1 if source is None else source
 
     def _wait_some(self, seconds: float) -> None:
-        source, tag = self._handles[-1]
-        until = time.monotonic() + seconds
-        while True:
-            found = self._messages.is_there(source, tag)
-            if found is not None:
-                break
-            if time.monotonic() >= until:
-                raise TimeoutError
-            time.sleep(0.0005)
-        self._source = found
-        self._messages.receive(self._tensor, found, tag)
+        rank: Any = _native.wait_for(self._handles[-1], seconds)
+        self._source = self._place.ranks.index(rank)
         self._handles.pop()
 
-    def _poll(self, handle: Any) -> bool:
-        return self._messages.is_there(*handle) is not None
-
-    def _abandon(self, handle: Any) -> None:
-        pass
-
     def source_rank(self) -> int:
-        return -1 if self._source is None else self._source
+        """The rank of the group that has sent the message."""
+        return self._source
 
     _source_rank = source_rank

@@ -69,13 +69,3 @@ def fill_all(tensors: Sequence[torch.Tensor], address: int) -> None:
     for tensor in tensors:
         fill(tensor, address)
         address += size_of(tensor)
-
-
-def read(tensor: torch.Tensor) -> bytes:
-    dense = _tensors.dense(tensor)
-    return ctypes.string_at(dense.data_ptr(), size_of(dense)) if dense.numel() else b""
-
-
-def write(tensor: torch.Tensor, data: bytes) -> None:
-    buffer = (ctypes.c_char * max(len(data), 1)).from_buffer_copy(data or b"\0")
-    fill(tensor, ctypes.addressof(buffer))
