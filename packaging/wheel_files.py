@@ -63,11 +63,14 @@ def mode_of(path):
     return 0o755 if os.access(path, os.X_OK) else 0o644
 
 
-def metadata_of_horovodrun(version):
-    """The fields of pyproject.toml."""
+def project_of_horovodrun():
     import tomllib  # of Python 3.11; the other kind of wheel does not need it
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def metadata_of_horovodrun(project, version):
+    """The fields of pyproject.toml."""
     lines = [
         "Metadata-Version: 2.1",
         f"Name: {project['name']}",
@@ -83,8 +86,17 @@ def metadata_of_horovodrun(version):
     return "\n".join(lines)
 
 
+def entry_points_of(project):
+    """The file entry_points.txt."""
+    return "".join(
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in project["entry-points"].items()
+    )
+
+
 def of_build(build, output, system, level=zipfile.ZIP_DEFLATED):
     """The wheel of horovodrun, of the component that pip installs."""
+    project = project_of_horovodrun()
     version = re.search(r"^project\(horovod VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
     with tempfile.TemporaryDirectory() as folder:
         prefix = pathlib.Path(folder) / "lib/python3/site-packages"
@@ -100,9 +112,9 @@ def of_build(build, output, system, level=zipfile.ZIP_DEFLATED):
             for path in top.rglob("*")
             if path.is_file()
         }
-        return write_wheel(
-            output, "horovodrun", version, f"cp38-abi3-{system}", files, metadata_of_horovodrun(version), level
-        )
+        files[f"horovodrun-{version}.dist-info/entry_points.txt"] = (entry_points_of(project).encode(), 0o644)
+        metadata = metadata_of_horovodrun(project, version)
+        return write_wheel(output, "horovodrun", version, f"cp38-abi3-{system}", files, metadata, level)
 
 
 def of_wheel(wheel, output):

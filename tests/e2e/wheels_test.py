@@ -18,6 +18,12 @@ INSTALLERS = os.environ.get("HVD_TEST_INSTALLERS", "")
 PIP = pathlib.Path("/usr/share/python-wheels")
 IMPORT = "import horovod, os; print(os.path.dirname(os.path.dirname(horovod.__file__)))"
 RANKS = "import os, horovod; print('rank', os.environ['HOROVOD_RANK'], 'imports', horovod.__file__)"
+BACKEND = """
+import importlib.metadata
+found = importlib.metadata.entry_points()
+found = found.select(group="torch.backends") if hasattr(found, "select") else found.get("torch.backends", ())
+print([each.name for each in found], all(callable(each.load()) for each in found))
+"""
 ORIGINAL_COMMAND = b"#!python\nprint('the original starts')\n"
 
 
@@ -130,8 +136,9 @@ class Environment:
         expect(said == str(folder), f"horovod is imported from {said}, expected {folder}")
 
     def trains(self):
-        """Program, module and package are ours."""
+        """Program, modules and package are ours, and torch finds the backend."""
         self.imports(self.site / "horovodrun/site")
+        expect(self.run(self.python, "-c", BACKEND).strip() == "['horovod'] True", "torch finds no backend")
         expect(self.run(self.bin / "horovodrun", "--version").strip() == version(), "another program")
         expect(self.run(self.python, "-m", "horovodrun", "--version").strip() == version(), "a sentence")
         said = self.run(self.bin / "horovodrun", "-np", 2, self.python, "-c", RANKS)
