@@ -256,6 +256,22 @@ TEST_CASE("groups of the same ranks, and hvd_submit, advance in any order of the
   });
 }
 
+TEST_CASE("memory of a call in flight is refused") {
+  if (!hvd::test::has_builtin_links()) return;
+  World world(2, false);
+  int32_t groups[2];
+  world.ranks().each([&](int rank) { groups[rank] = world.group(rank, {0, 1}); });
+  Sum first(groups[0], {1, 2});
+  check_ok(first.submit(world[0]));
+  Sum second(groups[0], {1, 2});
+  second.call.output = first.output.data();
+  check_has(second.submit(world[0]), Code::kInvalidArgument, "overlaps the output of allreduce");
+  Sum other(groups[1], {3, 4});
+  check_ok(other.run(world[1]));
+  check_ok(first.finish(world[0]));
+  CHECK(first.output == Numbers{4, 6});
+}
+
 TEST_CASE("random calls of overlapping groups, in an own order across groups on each rank") {
   FOR_BOTH_PLACES(has_hosts);
   std::mt19937 random(5);
