@@ -1,7 +1,5 @@
 #include "launcher/spawn/agent_delivery.h"
 
-#include <elf.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -10,6 +8,7 @@
 #include <fstream>
 
 #include "base/check.h"
+#include "base/files/elf_file.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
 
@@ -26,29 +25,6 @@ constexpr size_t kHashDigits = 32;
 constexpr std::string_view kMungeIsDown = "Munge encode failed";
 // srun prints this for the number of a job that has ended.
 constexpr std::string_view kJobHasEnded = "Invalid job id specified";
-
-// Returns the machine of an ELF file as `uname -m` prints it; empty for a script or an unknown
-// machine.
-std::string machine_of(ByteView content) {
-  Elf64_Ehdr header;
-  if (content.size() < sizeof header) return {};
-  std::memcpy(&header, content.data(), sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return {};
-  switch (header.e_machine) {
-    case EM_X86_64:
-      return "x86_64";
-    case EM_AARCH64:
-      return "aarch64";
-    case EM_PPC64:
-      return "ppc64le";
-    case EM_S390:
-      return "s390x";
-    case EM_RISCV:
-      return "riscv64";
-    default:
-      return {};
-  }
-}
 
 // The stream after the marked line. It first returns the bytes that were read together with that
 // line.
@@ -177,7 +153,7 @@ Result<std::shared_ptr<const AgentFile>> AgentFile::load(const std::string& path
           static_cast<std::streamsize>(file->content.size()));
   if (!in) return system_error(cat("cannot read the agent ", path), errno);
   file->name = "horovod-agent-" + to_hex(sha256(file->content)).substr(0, kHashDigits);
-  file->machine = machine_of(file->content);
+  file->machine = machine_of_elf(file->content);
   return std::shared_ptr<const AgentFile>(std::move(file));
 }
 
