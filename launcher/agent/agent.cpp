@@ -71,7 +71,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                host_preparation_.on_reaped(pid, status);
                executions_.on_reaped(pid, status);
              }),
-      host_preparation_(loop_),
+      host_preparation_(loop_, [this] { outbox_.put(PackageWanted{}); }),
       master_port_(loop_),
       reachability_(loop_),
       pmix_(loop_, std::move(folder)),
@@ -396,6 +396,11 @@ void Agent::handle(const net::Frame& frame) {
 
 void Agent::execute(const StagePart& part) {
   if (state_.is_ending()) return;
+  if (host_preparation_.wants_part()) {
+    const Status status = host_preparation_.take(part);
+    renew_lease();  // that may have taken long
+    return outbox_.put(Staged{host_preparation_.taken(), status});
+  }
   if (state_.now() != AgentState::kIdle) {
     return fail("the launcher sent code to a job that has begun");
   }

@@ -35,7 +35,7 @@ class NoEvents : public AgentEvents {
   void on_store_connection(net::StreamSocket) override {}
 };
 
-// Only what is needed to reach the hosts: no files, no directory and no program of the user.
+// Only what is needed to reach the hosts: no files, no package, no directory and no program of the user.
 Result<Options> counting_job(const Options& options) {
   Options job;
   job.command = {"sh"};
@@ -46,7 +46,7 @@ Result<Options> counting_job(const Options& options) {
     if (!options.settings.table().is_set(key)) continue;
     HVD_RETURN_IF_ERROR(settings.set(key, options.settings.table().text(key)));
   }
-  job.settings = LaunchSettings(std::move(settings)).with("wdir", "/");
+  job.settings = LaunchSettings(std::move(settings)).with("wdir", "/").with("ship", "0");
   return job;
 }
 

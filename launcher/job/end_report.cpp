@@ -22,6 +22,11 @@ RankContext context_of(int rank, const Options& options, const HostTable& hosts,
   for (const auto& [name, value] : hosts.rank(rank).host().link()->versions()) {
     if (name == kInterpreter) context.interpreter = value;
   }
+  if (!options.command.empty()) {
+    const std::string& word = options.command.front();
+    context.program = word.substr(word.rfind('/') + 1);
+  }
+  context.has_package = options.settings.job.ship.value_or(false);
   context.may_be_original = options.settings.launchers.insecure_compat;
   const bool is_read = std::ranges::any_of(
       hosts.plan().slots, [&](const Slot& slot) { return host_jobs.reads_input(slot.rank); });

@@ -6,13 +6,16 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <utility>
 
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/elastic/discovery/script_run.h"
+#include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
+#include "launcher/program/program.h"
 
 namespace hvd::launcher {
 namespace {
@@ -20,6 +23,11 @@ namespace {
 // As in python/horovod/runner/_calls.py.
 std::string result_key(const Secret& results, int rank) {
   return to_hex(results.sign(as_bytes(cat("horovod.run result 1\n", rank))));
+}
+
+Shipping shipping_of(const JobOptions& job) {
+  if (!job.ship) return Shipping::kWhereMissing;
+  return *job.ship ? Shipping::kEverywhere : Shipping::kNever;
 }
 
 }  // namespace
@@ -97,7 +105,30 @@ void HostJobs::cancel() {
   for (ScriptRun* const question : questions_) question->kill();
 }
 
-HostJob HostJobs::job_of(int host, bool is_local) const {
+// A host that is this machine has the package itself, and gets a copy only where the package lies among others. Reading
+// takes 10 ms: jobs on this machine do without.
+void HostJobs::offer_package(HostJob& job, bool is_local) {
+  job.shipping = shipping_of(options_.settings.job);
+  if (job.shipping == Shipping::kNever) return;
+  job.agent_dir = options_.settings.job.agent_dir;
+  const std::string programs = executable_folder();
+  const std::string folder = find_python_package(programs);
+  // With --ship, other hosts do not use what they have, in a folder of that name either.
+  if (is_local || job.shipping == Shipping::kWhereMissing) job.package_folder = folder;
+  if (is_local && has_horovod_alone(folder)) return;
+  if (!std::exchange(is_package_read_, true)) {
+    // A check of the hosts runs this program on each.
+    const bool is_check = options_.command.front() == programs + "/horovodrun";
+    auto package = read_own_package(programs, is_check);
+    if (package.ok())
+      package_ = *std::move(package);
+    else
+      print_message(package.status().message());
+  }
+  if (package_) job.package = package_->offer;
+}
+
+HostJob HostJobs::job_of(int host, bool is_local) {
   JobEnvironment shared;
   shared.job = identity_.number;
   shared.generation = generation_;
@@ -111,7 +142,7 @@ HostJob HostJobs::job_of(int host, bool is_local) const {
   job.host_name = plan_.hosts[static_cast<size_t>(host)].name;
   job.command = options_.command;
   job.python = find_environment_python(executable_folder());
-  job.package_folder = find_python_package(executable_folder());
+  offer_package(job, is_local);
   job.working_directory = code_ ? code_->working_directory : directory_;
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;

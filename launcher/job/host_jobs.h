@@ -11,6 +11,7 @@
 #include "base/secrets/secret.h"
 #include "launcher/allocation/launch_method.h"
 #include "launcher/cli/options.h"
+#include "launcher/package/own_package.h"
 #include "launcher/plan/environment_choice.h"
 #include "launcher/plan/job_identity.h"
 #include "launcher/plan/slot_plan.h"
@@ -31,7 +32,9 @@ class HostJobs {
   // Reads from this machine: the path of the agent, the directory, the code to stage, the environment.
   // The first call, once.
   Status read();
-  HostJob job_of(int host, bool is_local) const;
+  HostJob job_of(int host, bool is_local);
+  // The package that job_of() offers to hosts; null where this machine has none. An error was printed.
+  const std::shared_ptr<const OwnPackage>& package() const { return package_; }
   SpawnTarget target_of(const Host& host) const;
   // Before target_of() of a host that starts while the job runs: it may have joined the allocation of Slurm.
   net::Task<void> find_node(net::asio::any_io_executor executor, Host host);
@@ -52,6 +55,8 @@ class HostJobs {
   int end_signal() const { return end_signal_; }
 
  private:
+  void offer_package(HostJob& job, bool is_local);
+
   const Options& options_;
   const SlotPlan& plan_;
   const uint32_t generation_;
@@ -65,6 +70,8 @@ class HostJobs {
   std::string directory_;
   std::shared_ptr<const StagedCode> code_;
   EnvironmentChoice environment_;
+  bool is_package_read_ = false;
+  std::shared_ptr<const OwnPackage> package_;
   std::set<ScriptRun*> questions_;  // of find_node(), which run
 };
 

@@ -34,7 +34,8 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, Ho
           join_queue ? SessionSpawner::Return::kByAgent : SessionSpawner::Return::kNever),
       remote_sessions_(remote_, SessionSpawner::Return::kBySpawner),
       preflight_(loop.get_executor(), local_sessions_,
-                 join_queue ? local_sessions_ : remote_sessions_) {}
+                 join_queue ? local_sessions_ : remote_sessions_),
+      archive_(loop.get_executor()) {}
 
 net::Task<std::vector<Status>> HostStartup::reach() {
   std::vector<HostStart> starts;
@@ -43,6 +44,7 @@ net::Task<std::vector<Status>> HostStartup::reach() {
 }
 
 net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
+  output_ = &output;
   if (join_queue_) {
     join_queue_->on_return(
         [this](std::unique_ptr<Duplex>& connection, Resume offer, Nonce challenge) {
@@ -75,6 +77,7 @@ net::Task<Status> HostStartup::add(HostRun& host) {
       co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
   if (!errors.empty()) co_return errors.front();
   if (is_cancelled_) co_return aborted("the job ends");
+  if (output_ != nullptr) report_copies({&host});
   co_return Status();
 }
 
@@ -84,7 +87,7 @@ void HostStartup::cancel() {
   preflight_.cancel();
 }
 
-HostStart HostStartup::start_of(HostRun& host) const {
+HostStart HostStartup::start_of(HostRun& host) {
   HostStart start;
   start.host = &host;
   start.target = host_jobs_.target_of(host.host());
@@ -92,7 +95,24 @@ HostStart HostStartup::start_of(HostRun& host) const {
     return host_jobs_.job_of(number, is_local && !join_queue_);
   };
   start.code = host_jobs_.code();
+  start.package = [this] { return archive_.parts(host_jobs_.package()); };
   return start;
+}
+
+void HostStartup::report_copies(const std::vector<const HostRun*>& hosts) const {
+  // Not for a check of the hosts, whose output others read.
+  if (!host_jobs_.package() || !host_jobs_.package()->offer.program.empty()) return;
+  PackageUse use{.version = host_jobs_.package()->offer.version,
+                 .is_everywhere = options_.settings.job.ship.value_or(false),
+                 .bytes_sent = archive_.packed_size()};
+  for (const HostRun* const host : hosts) {
+    for (const auto& [name, value] : host->link()->versions()) {
+      if (name != kPackageCopy) continue;
+      use.hosts.push_back(host->name());
+      if (value == kCopySent) use.receivers.push_back(host->name());
+    }
+  }
+  if (!use.hosts.empty()) output_->print(describe_package_use(use));
 }
 
 // Finds the hosts whose agents were ready and ended while other hosts were prepared.
@@ -128,6 +148,9 @@ bool HostStartup::compare(JobOutput& output) const {
     output.print(sentence);
   const bool has_pmix = take_pmix(versions);
   for (const std::string& sentence : describe_differences(names, versions)) output.print(sentence);
+  std::vector<const HostRun*> hosts;
+  for (const HostRun& host : hosts_.hosts()) hosts.push_back(&host);
+  report_copies(hosts);
   return has_pmix;
 }
 

@@ -13,6 +13,7 @@
 #include "launcher/link/join_queue.h"
 #include "launcher/link/session_spawner.h"
 #include "launcher/output/output.h"
+#include "launcher/package/package_archive.h"
 #include "launcher/spawn/local.h"
 #include "launcher/spawn/ssh/remote_spawner.h"
 
@@ -39,7 +40,9 @@ class HostStartup {
   void cancel();
 
  private:
-  HostStart start_of(HostRun& host) const;
+  HostStart start_of(HostRun& host);
+  // Says whose ranks use a copy of the launcher's package.
+  void report_copies(const std::vector<const HostRun*>& hosts) const;
   net::Task<void> show_progress(JobOutput& output);
   // Prints how the hosts differ. Returns whether all have PMIx.
   bool compare(JobOutput& output) const;
@@ -55,6 +58,8 @@ class HostStartup {
   RemoteSpawner remote_;
   SessionSpawner local_sessions_, remote_sessions_;
   Preflight preflight_;
+  PackageArchive archive_;
+  JobOutput* output_ = nullptr;  // after run()
   bool is_cancelled_ = false;
 };
 

@@ -38,7 +38,7 @@ bool is_short(SpawnStage stage) {
 std::string likely_cause(const HostRun& host, const std::string& try_command) {
   const std::string seen = try_command.empty() ? "" : cat("; run '", try_command, "' to see it");
   if (host.state() != HostState::kConnecting)
-    return "its --remote-init, its Python or a file system hangs";
+    return "its --remote-init, its Python or a file system hangs, or the network is slow";
   switch (host.stage()) {
     case SpawnStage::kConfigure:
       return cat("a command or a name look-up of the ssh configuration hangs", seen);
@@ -164,7 +164,7 @@ net::Task<Status> Preflight::bring_up(std::shared_ptr<Attempt> attempt) {
   if (start.code) {
     code = [parts = std::make_shared<StagedParts>(*start.code)] { return parts->next(); };
   }
-  Status status = co_await attempt->link->prepare(job, std::move(code));
+  Status status = co_await attempt->link->prepare(job, std::move(code), start.package);
   if (status.ok()) {
     const auto count = static_cast<int64_t>(job.ranks.size());
     explain(cat("host ", host.name(), ": ready for ", count_of_ranks(count)));

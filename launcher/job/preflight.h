@@ -24,6 +24,7 @@ struct HostStart {
   // Called when the preflight knows whether the host is this machine.
   std::function<HostJob(bool is_local)> make_job;
   std::shared_ptr<const StagedCode> code{};  // null without --stage
+  AgentLink::PackageParts package{};         // of the package that the job offers
 };
 
 class Preflight {

@@ -54,8 +54,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
               events_->on_store_connection(std::move(socket));
             })) {}
 
-  net::Task<Status> prepare(HostJob job, NextPart code);
-  net::Task<Status> stage(const NextPart& next);
+  net::Task<Status> prepare(HostJob job, NextPart code, PackageParts package);
+  net::Task<Status> send_package(PackageParts package);
+  net::Task<Status> stage(const NextPart& next, std::string_view what);
   const Status& state() const { return lost_; }
   Status hold();
   const MasterCandidates& candidates() const { return candidates_; }
@@ -88,6 +89,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(AgentHello& hello);
   Status receive(Prepared& prepared);
   Status receive(Staged& staged);
+  Status receive(const PackageWanted&);
   Status receive(ReachabilityTested& tested);
   Status receive(const Started& started);
   Status receive(const Suspended&);
@@ -120,6 +122,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<AgentHello> hello_;
   std::optional<Status> prepared_, started_;
   Staged staged_;
+  bool is_package_wanted_ = false;
   MasterCandidates candidates_;
   std::vector<std::pair<std::string, std::string>> versions_;
   uint32_t threads_ = 0;
@@ -152,8 +155,8 @@ net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
   co_return Status();
 }
 
-// Sends the staged code. A slow host holds it back: at most kStageWindow bytes are in flight.
-net::Task<Status> AgentLink::Impl::stage(const NextPart& next) {
+// Sends files. A slow host holds them back: at most kStageWindow bytes are in flight.
+net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view what) {
   uint64_t sent = 0;
   for (;;) {
     const Status status = co_await wait_for(
@@ -168,10 +171,18 @@ net::Task<Status> AgentLink::Impl::stage(const NextPart& next) {
   }
   const Status status =
       co_await wait_for([&] { return !staged_.status.ok() || staged_.taken == sent; });
-  co_return status.ok() ? staged_.status.with_context("--stage") : status;
+  co_return status.ok() ? staged_.status.with_context(std::string(what)) : status;
 }
 
-net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
+net::Task<Status> AgentLink::Impl::send_package(PackageParts package) {
+  if (!package) co_return failed_precondition("the agent wants a package that was not offered");
+  const auto next = co_await package();
+  if (!next.ok()) co_return next.status();
+  staged_ = {};
+  co_return co_await stage(*next, "sending the package horovod");
+}
+
+net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackageParts package) {
   const auto self = shared_from_this();
   if (is_running_) co_return failed_precondition("the agent has already been prepared");
   job_ = std::move(job);
@@ -181,12 +192,16 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code) {
   spawn(&Impl::read_link);
   spawn(&Impl::write_link);
   Status status = co_await wait_for([this] { return hello_.has_value(); });
-  if (status.ok() && code) status = co_await stage(code);
+  if (status.ok() && code) status = co_await stage(code, "--stage");
   if (status.ok()) {
     frames_.address(job_);
     put(Prepare{job_, kOutputWindow, kStoreWindow});
     if (job_.lease_seconds > 0 || job_.host_timeout_seconds > 0) spawn(&Impl::ping);
-    status = co_await wait_for([this] { return prepared_.has_value(); });
+    status = co_await wait_for([this] { return prepared_ || is_package_wanted_; });
+  }
+  if (status.ok() && is_package_wanted_) {
+    status = co_await send_package(std::move(package));
+    if (status.ok()) status = co_await wait_for([this] { return prepared_.has_value(); });
   }
   if (status.ok()) status = *prepared_;
   co_return status;
@@ -255,8 +270,8 @@ AgentLink::AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex
 
 AgentLink::~AgentLink() { impl_->close(); }
 
-net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code) {
-  return impl_->prepare(job, std::move(code));
+net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code, PackageParts package) {
+  return impl_->prepare(job, std::move(code), std::move(package));
 }
 Status AgentLink::state() const { return impl_->state(); }
 Status AgentLink::hold() { return impl_->hold(); }
@@ -366,6 +381,11 @@ Status AgentLink::Impl::receive(Prepared& prepared) {
 
 Status AgentLink::Impl::receive(Staged& staged) {
   staged_ = std::move(staged);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const PackageWanted&) {
+  is_package_wanted_ = true;
   return {};
 }
 

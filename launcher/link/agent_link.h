@@ -66,6 +66,8 @@ class AgentLink {
  public:
   // Returns the next piece of the code of --stage, or nullopt after the last.
   using NextPart = std::function<Result<std::optional<StagePart>>()>;
+  // Returns the pieces of the launcher's package.
+  using PackageParts = std::function<net::Task<Result<NextPart>>()>;
 
   // `events` must outlive the link.
   AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
@@ -76,8 +78,9 @@ class AgentLink {
   // Waits for the agent's hello and sends it the job. The agent checks all that it can check before the
   // ranks start: working directory, program on PATH. An error is one sentence about that host. The
   // caller bounds the time (and calls close).
-  // `code`: called during prepare for the next piece, at the speed of the host.
-  net::Task<Status> prepare(const HostJob& job, NextPart code = {});
+  // `code`: called during prepare for the next piece, at the speed of the host. `package`: called once if the host
+  // wants the package that the job offers.
+  net::Task<Status> prepare(const HostJob& job, NextPart code = {}, PackageParts package = {});
   // Between prepare and start: the reason why the link is lost, or ok.
   Status state() const;
   // From now until start(), on_lost reports a loss. Returns state(), which reports an earlier one.

@@ -1,6 +1,7 @@
 #include "launcher/output/rank_errors.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "base/text.h"
@@ -20,12 +21,25 @@ std::string quoted_after(std::string_view line, std::string_view words) {
   return end == std::string_view::npos ? "" : printable(line.substr(0, end));
 }
 
+// Programs that start others as another user, in a container or on another machine, without the rank's PYTHONPATH.
+bool runs_elsewhere(std::string_view program) {
+  constexpr std::array<std::string_view, 9> kPrograms = {
+      "sudo", "doas", "su", "docker", "podman", "nerdctl", "apptainer", "singularity", "ssh"};
+  return std::ranges::find(kPrograms, program) != kPrograms.end();
+}
+
 std::string advice_on_module(const std::string& module, const RankContext& rank) {
   const std::string python = rank.interpreter.empty() ? "its Python" : printable(rank.interpreter);
   const std::string lacks = cat("; ", python, " has no module '", module, "'");
-  if (module == "horovod" && !rank.package_folder.empty()) {
-    return cat(lacks, ", which this horovodrun has in ", rank.package_folder,
-               ": set PYTHONPATH=", rank.package_folder);
+  const bool is_package = module == "horovod" && !rank.package_folder.empty();
+  if (is_package && runs_elsewhere(rank.program)) {
+    return cat(lacks, ", and ", rank.program,
+               " does not pass on PYTHONPATH, by which ranks find that of this horovodrun: install "
+               "horovod where ",
+               rank.program, " runs Python");
+  }
+  if (is_package && !rank.has_package) {
+    return cat(lacks, ": --ship gives the ranks that of this horovodrun");
   }
   if (module == "horovod" && !rank.package_python.empty()) {
     return cat(lacks, ", which ", rank.package_python,

@@ -1,7 +1,9 @@
 #include "launcher/plan/versions.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <span>
 
 #include "base/text.h"
 #include "base/words.h"
@@ -23,7 +25,32 @@ std::string version_text(std::string_view what, const std::string& version) {
   return version.empty() ? cat("no ", what) : cat(what, " ", version);
 }
 
+// "a, b and 3 others"
+std::string first_names(const std::vector<std::string>& hosts) {
+  constexpr size_t kMost = 4;
+  const size_t shown = hosts.size() > kMost + 1 ? kMost : hosts.size();
+  const std::string names = join(std::span(hosts).first(shown), ", ");
+  return shown == hosts.size() ? names : cat(names, " and ", hosts.size() - shown, " others");
+}
+
 }  // namespace
+
+std::string describe_package_use(const PackageUse& use) {
+  const bool is_one = use.hosts.size() == 1;
+  const std::string hosts = cat(is_one ? "host " : "hosts ", first_names(use.hosts));
+  const std::string whose = cat("this horovodrun's horovod ", use.version);
+  std::string sent = ", which an earlier job has sent there";
+  if (!use.receivers.empty()) {
+    const double megabytes = std::round(static_cast<double>(use.bytes_sent) / 1e5) / 10;
+    const bool is_all = use.receivers.size() == use.hosts.size();
+    sent = cat(", sent ", is_all ? "there" : cat("to ", first_names(use.receivers)), " now (",
+               megabytes, " MB)");
+  }
+  if (use.is_everywhere) return cat("the ranks on ", hosts, " use ", whose, sent);
+  return cat(hosts, is_one ? " has" : " have",
+             " no horovod for this program: ", is_one ? "its" : "their", " ranks use ", whose, sent,
+             "; --no-ship refuses such hosts");
+}
 
 std::vector<std::string> describe_differences(const std::vector<std::string>& hosts,
                                               const std::vector<Versions>& versions) {

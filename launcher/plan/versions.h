@@ -1,6 +1,7 @@
 // Compares the versions of Python and of packages between hosts, and describes the differences. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,5 +15,17 @@ using Versions = std::vector<std::pair<std::string, std::string>>;
 // hosts, or of the first where no version is most hosts'. A host that was not asked has none.
 std::vector<std::string> describe_differences(const std::vector<std::string>& hosts,
                                               const std::vector<Versions>& versions);
+
+// The hosts whose ranks use a copy of the launcher's package.
+struct PackageUse {
+  std::vector<std::string> hosts{};
+  std::vector<std::string> receivers{};  // those of them that got the copy for this job
+  std::string version{};
+  bool is_everywhere = false;  // --ship
+  uint64_t bytes_sent = 0;     // to each receiver
+};
+
+// One sentence. `use.hosts` is not empty.
+std::string describe_package_use(const PackageUse& use);
 
 }  // namespace hvd::launcher

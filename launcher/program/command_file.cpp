@@ -152,6 +152,8 @@ PythonProgram program_of_python(std::span<const std::string> arguments) {
     if (word.substr(0, value).find_first_of("EIPsS") != std::string::npos) {
       program.keeps_path = false;
     }
+    const size_t isolating = word.substr(0, value).find_first_of("EI");
+    if (isolating != std::string::npos) program.ignores_pythonpath = {'-', word[isolating]};
     if (value == std::string::npos) continue;
     const char option = word[value];
     const bool is_next = value + 1 == word.size();

@@ -43,6 +43,8 @@ struct PythonProgram {
   Kind kind = Kind::kNone;  // kNone: standard input, or only a question such as --version
   std::string text;         // path of the script, name of the module, or code
   bool keeps_path = true;   // no option changes where imports are searched (-E, -I, -P, -s, -S)
+  std::string
+      ignores_pythonpath;  // the option by which it does: -E or -I; empty: it reads PYTHONPATH
 };
 
 // Reads the arguments of a Python, without its own name. Pure.

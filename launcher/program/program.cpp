@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 
 #include "base/check.h"
@@ -157,6 +158,17 @@ std::string python_of(const std::string& path, const std::string& working_direct
   if (is_python(path)) return path;
   std::string interpreter = interpreter_of(path, working_directory, search_path);
   return is_python(interpreter) ? interpreter : "";
+}
+
+bool has_horovod_alone(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(fs::path(folder) / "horovod" / "__init__.py", error)) return false;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name != "horovod" && name != "__pycache__") return false;
+  }
+  return !error;
 }
 
 Environment parse_environment(std::string_view text) {

@@ -15,6 +15,9 @@ namespace hvd::launcher {
 // Whether the file name of a path is python, python3, python3.11, ...
 bool is_python(std::string_view path);
 
+// Whether the folder has a package horovod and no other one: on an import path it hides nothing else.
+bool has_horovod_alone(const std::string& folder);
+
 // Parses an environment as the kernel lays it out: "NAME=VALUE" texts, each with a trailing NUL.
 Environment parse_environment(std::string_view text);
 // Returns the value of a variable, or empty when it is not set.

@@ -17,6 +17,11 @@ namespace hvd::launcher {
 // The key, among the versions that an agent reports, of the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
+// The key of a host whose ranks use a copy of the launcher's package, and its values: sent now, or by an earlier job.
+inline constexpr const char* kPackageCopy = "copy";
+inline constexpr const char* kCopySent = "sent";
+inline constexpr const char* kCopyKept = "kept";
+
 // The key of the version of PMIx, and the value of a host with PMIx whose program seems to use no MPI.
 inline constexpr const char* kPmix = "PMIx";
 inline constexpr const char* kPmixUnneeded = "unneeded";
@@ -47,6 +52,25 @@ struct RankSpec {
   static auto fields(auto& spec) { return std::tie(spec.rank, spec.environment, spec.has_input); }
 };
 
+// The launcher's own package horovod with its library, as it can be sent to a host.
+struct PackageOffer {
+  std::string name;     // package_name() of its list; empty: there is none
+  std::string version;  // of the package
+  std::string machine;  // as uname -m prints it
+  // The oldest versions of glibc and of the symbols of libstdc++ with which it runs; empty: any.
+  std::string glibc, glibcxx;
+  uint64_t size = 0;  // bytes of its files
+  // The file in it that runs in place of the job's program where the host has none; empty: none.
+  std::string program{};
+  static auto fields(auto& offer) {
+    return std::tie(offer.name, offer.version, offer.machine, offer.glibc, offer.glibcxx,
+                    offer.size, offer.program);
+  }
+};
+
+// Which hosts get the launcher's package: none (--no-ship), those whose Python has none, or all (--ship).
+enum class Shipping : uint8_t { kNever = 0, kWhereMissing = 1, kEverywhere = 2 };
+
 struct HostJob {
   uint64_t job = 0;
   uint32_t generation = 0;
@@ -58,6 +82,9 @@ struct HostJob {
   std::string python;
   // The folder of the launcher's own package horovod, for an interpreter without one; empty: none.
   std::string package_folder;
+  PackageOffer package;
+  Shipping shipping = Shipping::kWhereMissing;
+  std::string agent_dir;  // HOROVOD_AGENT_DIR, or empty
   std::string working_directory;
   // Variables of all ranks of the host. They are laid over the environment that the agent was
   // started with: a host keeps its own HOME, PATH and the like unless they are named here.
@@ -77,10 +104,11 @@ struct HostJob {
   int end_signal = 15;  // SIGTERM or SIGINT: tells the ranks of a job that ends
   static auto fields(auto& job) {
     return std::tie(job.job, job.generation, job.host, job.hosts, job.host_name, job.command,
-                    job.python, job.package_folder, job.working_directory, job.environment,
-                    job.ranks, job.remote_init, job.is_compared, job.is_staged, job.staged_path,
-                    job.lease_seconds, job.kill_grace_seconds, job.leave_grace_seconds,
-                    job.insecure_compat, job.end_signal);
+                    job.python, job.package_folder, job.package, job.shipping, job.agent_dir,
+                    job.working_directory, job.environment, job.ranks, job.remote_init,
+                    job.is_compared, job.is_staged, job.staged_path, job.lease_seconds,
+                    job.kill_grace_seconds, job.leave_grace_seconds, job.insecure_compat,
+                    job.end_signal);
   }
 };
 

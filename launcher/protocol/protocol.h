@@ -45,7 +45,8 @@ struct AgentHello {
   }
 };
 
-// From the launcher, before Prepare: a piece of the files that --stage copies to each host.
+// From the launcher, before Prepare: a piece of the files that --stage copies to each host. After PackageWanted: of the
+// package, as the files "list" (package_list.h) and "packed", its files one after another, which gzip may have packed.
 struct StagePart {
   static constexpr MessageType kType{27, "a part of the code", Sender::kLauncher};
   StageKind kind = StageKind::kEnd;
@@ -166,6 +167,11 @@ struct Prepared {
       versions;          // versions of Python and its packages, for a Python program
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
   static auto fields(auto& m) { return std::tie(m.status, m.candidates, m.versions, m.threads); }
+};
+// During Prepare: the host's ranks need the launcher's package, HostJob::package, and the host has no copy.
+struct PackageWanted {
+  static constexpr MessageType kType{41, "a request for the package", Sender::kAgent};
+  static auto fields(auto&) { return std::tie(); }
 };
 // The answer to Start.
 struct Started {
@@ -347,7 +353,8 @@ using Message =
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult,
                  StagePart, Staged, OutputChunk, OutputCredit, StopRun, Ending, Signalled,
-                 OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi>;
+                 OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi,
+                 PackageWanted>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -10,6 +10,7 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("num_proc", job.num_proc);
   table_.read("wdir", job.wdir);
   table_.read("stage", job.stage);
+  table_.read("ship", job.ship);
   table_.read("remote_init", job.remote_init);
   table_.read("start_timeout", job.start_timeout);
   table_.read("dry_run", job.dry_run);

@@ -15,6 +15,7 @@ struct JobOptions {
   std::optional<int> num_proc;
   std::optional<std::string> wdir;
   std::optional<std::string> stage;
+  std::optional<bool> ship;
   std::string remote_init;
   Chosen<double> start_timeout;
   bool dry_run = false;

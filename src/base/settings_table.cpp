@@ -42,6 +42,14 @@ constexpr Setting kJob[] = {
      .is_common = true,
      .help =
          "Copy a file or directory to every host before the job starts; the ranks find it there."},
+    {.key = "ship",
+     .flags = "--ship",
+     .off_flag = "--no-ship",
+     .type = kFlag,
+     .is_common = true,
+     .help =
+         "Give all hosts the launcher's package horovod (default: hosts without one; --no-ship: "
+         "none)."},
     {.key = "remote_init",
      .flags = "--remote-init",
      .value = "COMMAND",

@@ -150,18 +150,18 @@ def test_a_python_without_the_package_gets_that_of_the_launcher():
         expect(job.out.count(f"imports {BUILD}/python/horovod/__init__.py by {path}\n") == 2, job.describe())
 
 
-def test_a_package_that_the_ranks_python_cannot_have_is_named_with_what_to_set():
+def test_a_package_that_the_ranks_python_lacks_is_named_with_the_flag_that_gives_it():
+    command = ("sh", "-c", "python3 -c 'import horovod'")
+    environment = clean_environment(PYTHONPATH="")
     for flags in (("-np", 2), ("-np", 1), ("-np", 2, "--log-format", "json")):
-        # The launcher does not know which Python a shell starts.
-        job = Job(
-            *flags, "sh", "-c", "exec python3 -c 'import horovod.torch'", environment=clean_environment(PYTHONPATH="")
-        )
+        job = Job(*flags, *command, environment=environment)
         job.ends_with(1)
         expect(
-            f"its Python has no module 'horovod', which this horovodrun has in "
-            f"{BUILD}/python: set PYTHONPATH={BUILD}/python" in job.err,
+            "; its Python has no module 'horovod': --ship gives the ranks that of this horovodrun" in job.err,
             job.describe(),
         )
+    job = Job("-np", 2, "--ship", *command, environment=environment)
+    job.ends_with(0)
 
 
 @world()

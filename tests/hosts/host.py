@@ -7,6 +7,7 @@ the host itself. Everything of a host dies with its first process: the kernel se
 import json
 import os
 import pathlib
+import pwd
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import namespaces as ns
 import network
 
 STATE = pathlib.Path("/run/hosts")
+ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
 SSHD_CONFIG = """\
 Port 22
@@ -96,6 +98,10 @@ def main(name):
     ns.cover("/dev/shm", mode=0o1777)
     if settings["private_tmp"]:
         ns.cover("/tmp", settings["keep"], mode=0o1777)
+    if settings["bare"]:
+        user = pwd.getpwnam(settings["user"])
+        ns.cover(user.pw_dir, [f"{user.pw_dir}/.ssh"], owner=(user.pw_uid, user.pw_gid))
+        ns.cover(ROOT)
     own_hosts = folder / "etc-hosts"
     own_hosts.write_text(hosts_file(settings["names"], name))
     ns.bind(own_hosts, "/etc/hosts")

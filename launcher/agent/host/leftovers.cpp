@@ -37,6 +37,15 @@ UniqueFd open_folder(const std::string& path) {
   return UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
+void remove_unlocked_folder(const std::string& path, time_t age) {
+  const UniqueFd folder = open_folder(path);
+  struct stat about {};
+  if (!folder || ::fstat(folder.get(), &about) != 0 || !is_own_and_old(about, age)) return;
+  if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
 }  // namespace
 
 UniqueFd lock_folder(const std::string& path) {
@@ -46,13 +55,14 @@ UniqueFd lock_folder(const std::string& path) {
 }
 
 void remove_unlocked_folders(const std::string& parent, std::string_view prefix) {
-  for_each(parent, prefix, [](const std::string& path) {
-    const UniqueFd folder = open_folder(path);
-    struct stat about {};
-    if (!folder || ::fstat(folder.get(), &about) != 0 || !is_own_and_old(about, kLeastAge)) return;
-    if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return;
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
+  for_each(parent, prefix,
+           [](const std::string& path) { remove_unlocked_folder(path, kLeastAge); });
+}
+
+void remove_unused_packages(const std::string& path, std::string_view prefix) {
+  ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  for_each(fs::path(path).parent_path(), prefix, [&](const std::string& other) {
+    if (other != path) remove_unlocked_folder(other, kUnusedAge);
   });
 }
 

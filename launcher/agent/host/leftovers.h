@@ -1,5 +1,5 @@
 // Removes what jobs of this user have left on this host: folders of jobs whose processes were all killed at
-// once, and agents of other versions that no job has started for 30 days. Errors are ignored: the next job tries again.
+// once, and agents and packages of other versions that no job has used for 30 days. Errors are ignored: the next job tries again.
 #pragma once
 
 #include <string>
@@ -14,6 +14,9 @@ namespace hvd::launcher {
 UniqueFd lock_folder(const std::string& path);
 // Removes this user's folders `parent`/`prefix`... that no process has locked and that are a minute old.
 void remove_unlocked_folders(const std::string& parent, std::string_view prefix);
+// Records in the folder of a package, PARENT/PREFIX..., that a job uses it now, and removes this user's other folders
+// of that prefix beside it that nobody has locked and no job has used for 30 days.
+void remove_unused_packages(const std::string& path, std::string_view prefix);
 // Records in the agent's file that a job has started it now, and removes agents of other versions beside it that
 // no job has started for 30 days. Machines of other kinds may share the folder. `path`: of a file
 // horovod-agent-HASH; else nothing happens.

@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/text.h"
-#include "launcher/agent/preflight/imported_package.h"
+#include "launcher/agent/host/safe_folder.h"
 #include "launcher/program/command_file.h"
 
 namespace hvd::launcher {
@@ -30,7 +31,8 @@ constexpr const char* kInitScript = R"(
 exec cat /proc/self/environ
 )";
 
-// The script does not import horovod, since the original package would import much more.
+// The script does not import horovod, since the original package would import much more. With an argument, it also
+// prints the newest version of the symbols of libstdc++.
 constexpr const char* kVersionScript = R"py(
 import os, re, sys
 print("Python %d.%d.%d" % sys.version_info[:3])
@@ -46,6 +48,24 @@ try:
             break
 except Exception:
     pass
+print("machine " + os.uname().machine)
+try:
+    print("glibc " + os.confstr("CS_GNU_LIBC_VERSION").split()[-1])
+except Exception:
+    print("glibc none")
+if len(sys.argv) > 1:
+    newest = "none"
+    try:
+        import ctypes
+        ctypes.CDLL("libstdc++.so.6")
+        with open("/proc/self/maps") as maps:
+            path = next(line.split(None, 5)[5].strip() for line in maps if "/libstdc++.so" in line)
+        with open(path, "rb") as library:
+            found = re.findall(rb"GLIBCXX_3\.4\.(\d+)", library.read())
+        newest = "3.4.%d" % max(map(int, found))
+    except Exception:
+        pass
+    print("libstdc++ " + newest)
 )py";
 
 // Returns true for variables that a shell sets for itself.
@@ -74,8 +94,8 @@ void HostPreparation::begin(const HostJob& job, const Environment& environment,
                             std::function<void(HostPreparationOutcome)> done) {
   job_ = job;
   done_ = std::move(done);
+  own_environment_ = environment;
   outcome_.environment = overlay(environment, job.environment);
-  may_lack_package_ = false;
   const Status status = check_working_directory(job_.working_directory);
   if (!status.ok()) return finish(status);
   if (job_.remote_init.empty()) return find();
@@ -113,83 +133,207 @@ void HostPreparation::find() {
   const std::string_view path = named.empty() ? kDefaultPath : named;
   const auto found = find_command(
       job_.command, {job_.working_directory, std::string(path), outcome_.environment, job_.python});
-  if (!found.ok()) return finish(found.status());
+  if (!found.ok()) {
+    is_program_lent_ = found.status().code() == Code::kNotFound && !job_.package.program.empty();
+    if (!is_program_lent_) return finish(found.status());
+    package_need_ = PackageNeed::kCertain;
+    return ask_some_python(path);
+  }
   job_.command = found->command;
   outcome_.command = found->command;
   outcome_.program = found->path;
   const std::string interpreter = python_of(found->path, job_.working_directory, path);
-  if (interpreter.empty()) return finish();
+  if (interpreter.empty()) {
+    if (job_.shipping != Shipping::kEverywhere) return finish();
+    package_need_ = PackageNeed::kCertain;
+    return ask_some_python(path);
+  }
   outcome_.versions.emplace_back(kInterpreter, interpreter);
-  if (const Status status = find_package(interpreter); !status.ok()) return finish(status);
-  if (!job_.is_compared && !may_lack_package_) return finish();
-  ask_versions();
+  if (const Status status = find_package(); !status.ok()) return finish(status);
+  if (!job_.is_compared && package_need_ == PackageNeed::kNone) return finish();
+  ask_versions(interpreter);
 }
 
-void HostPreparation::ask_versions() {
-  const std::string interpreter(value_of(outcome_.versions, kInterpreter));
-  RankCommand python;
-  python.path = interpreter;
-  python.arguments = {interpreter, "-c", kVersionScript};
-  python.working_directory = job_.working_directory;
-  python.environment = outcome_.environment;
-  run(std::move(python), &HostPreparation::on_versions);
+// The program may start Python, which knows the libraries of this host.
+void HostPreparation::ask_some_python(std::string_view path) {
+  const auto python = find_program("python3", job_.working_directory, path);
+  return python.ok() ? ask_versions(*python) : provide_package();
 }
 
-Status HostPreparation::find_package(const std::string& interpreter) {
-  using enum ImportedPackage::Kind;
+std::string HostPreparation::interpreter() const {
+  return std::string(value_of(outcome_.versions, kInterpreter));
+}
+
+// The arguments of the program, without the name of the interpreter.
+std::vector<std::string> HostPreparation::python_arguments() const {
   std::vector<std::string> arguments = job_.command;
   if (is_python(outcome_.program)) {
     arguments.erase(arguments.begin());
   } else {
     arguments[0] = outcome_.program;
   }
-  const ImportedPackage package =
-      find_imported_package(interpreter, arguments, job_.working_directory, outcome_.environment);
+  return arguments;
+}
+
+Status HostPreparation::find_package() {
+  using enum ImportedPackage::Kind;
+  const std::string python = interpreter();
+  const ImportedPackage package = find_imported_package(
+      python, python_arguments(), job_.working_directory, outcome_.environment);
   if (package.kind == kOriginal && !job_.insecure_compat) {
     return failed_precondition(
-        cat("the program imports horovod, and ", printable(interpreter),
+        cat("the program imports horovod, and ", printable(python),
             " finds the original Horovod first, in ", printable(package.folder),
             ", which cannot join this job: uninstall it there (",
-            how_to_uninstall_original(interpreter, package.folder),
+            how_to_uninstall_original(python, package.folder),
             "), or put the folder of this horovodrun's package before it on PYTHONPATH, or give "
             "--insecure-compat for ranks of the original"));
   }
-  const bool may_lack = package.kind == kNone || package.kind == kUnknown;
-  if (!may_lack || !has_horovod_alone(job_.package_folder)) return {};
-  if (package.kind == kNone)
-    add_package();
-  else
-    may_lack_package_ = true;
+  const bool is_there = package.kind == kFound || package.kind == kOriginal;
+  package_need_ = is_there ? PackageNeed::kNone : need_of_program();
+  if (job_.shipping == Shipping::kEverywhere) package_need_ = PackageNeed::kCertain;
   return {};
 }
 
-void HostPreparation::add_package() {
-  may_lack_package_ = false;
-  const std::string more(value_of(outcome_.environment, "PYTHONPATH"));
-  const std::string path = more.empty() ? job_.package_folder : cat(more, ":", job_.package_folder);
-  outcome_.environment = overlay(std::move(outcome_.environment), {{"PYTHONPATH", path}});
+// A program that does not name horovod needs none.
+HostPreparation::PackageNeed HostPreparation::need_of_program() const {
+  switch (mentions_horovod(interpreter(), python_arguments(), job_.working_directory,
+                           outcome_.environment)) {
+    case Mention::kNone:
+      return PackageNeed::kNone;
+    case Mention::kSome:
+      return PackageNeed::kCertain;
+    case Mention::kUnknown:
+      break;
+  }
+  return PackageNeed::kUnknown;
+}
+
+void HostPreparation::ask_versions(const std::string& interpreter) {
+  RankCommand python;
+  python.path = interpreter;
+  python.arguments = {interpreter};
+  const std::string isolating = program_of_python(python_arguments()).ignores_pythonpath;
+  if (!isolating.empty()) python.arguments.push_back(isolating);
+  python.arguments.insert(python.arguments.end(), {"-c", kVersionScript});
+  if (!job_.package.glibcxx.empty()) python.arguments.emplace_back("libstdc++");
+  python.working_directory = job_.working_directory;
+  python.environment = outcome_.environment;
+  run(std::move(python), &HostPreparation::on_versions);
 }
 
 void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
+  Environment printed;
   for (const std::string& line : split(outcome.output, '\n')) {
-    for (const std::string_view name : {"Python ", "horovod "}) {
-      if (!line.starts_with(name)) continue;
-      outcome_.versions.emplace_back(trim(name), printable(line.substr(name.size()), 40));
-    }
+    const size_t blank = line.find(' ');
+    if (blank == std::string::npos) continue;
+    printed.emplace_back(line.substr(0, blank), printable(line.substr(blank + 1), 40));
   }
-  const bool runs = outcome_.versions.size() > 1;
-  const bool lacks_package =
-      may_lack_package_ && runs && value_of(outcome_.versions, "horovod").empty();
-  if (lacks_package || !job_.is_compared) outcome_.versions.resize(1);
-  if (lacks_package) {
-    add_package();
-    return job_.is_compared ? ask_versions() : finish();
-  }
-  if (!runs && job_.is_compared) {
+  const auto value = [&](const char* name) { return std::string(value_of(printed, name)); };
+  facts_ = {value("Python"), value("machine"), value("glibc"), value("libstdc++")};
+  const bool is_python_program = !interpreter().empty();
+  if (facts_.version.empty() && is_python_program && job_.is_compared) {
     return finish(failed_precondition(
         cat("'", job_.command[0], "' does not run: ", on_one_line(outcome.errors))));
   }
+  for (const char* name : {"Python", "horovod"}) {
+    if (!job_.is_compared || !is_python_program || value(name).empty()) continue;
+    outcome_.versions.emplace_back(name, value(name));
+  }
+  const bool is_given = job_.shipping == Shipping::kEverywhere || is_program_lent_;
+  const bool lacks_package = !facts_.version.empty() && value("horovod").empty();
+  if (!is_given && !lacks_package) package_need_ = PackageNeed::kNone;
+  return package_need_ == PackageNeed::kNone ? finish() : provide_package();
+}
+
+Status HostPreparation::check_provision() const {
+  const std::string lacks = cat(printable(interpreter()), " has no horovod, and ");
+  if (job_.shipping == Shipping::kNever) {
+    return failed_precondition(
+        cat(lacks,
+            "--no-ship keeps this horovodrun from giving it its own: leave out --no-ship, "
+            "or install horovod there"));
+  }
+  const std::string isolating = program_of_python(python_arguments()).ignores_pythonpath;
+  if (!interpreter().empty() && !isolating.empty()) {
+    return failed_precondition(
+        cat(lacks, "with ", isolating,
+            " it ignores PYTHONPATH, by which ranks find that of this horovodrun: leave out ",
+            isolating, ", or install horovod there"));
+  }
+  const std::string why = why_package_cannot_run(job_.package, facts_);
+  return why.empty() ? Status() : failed_precondition(why);
+}
+
+void HostPreparation::provide_package() {
+  const bool is_there = !is_program_lent_ && has_horovod_alone(job_.package_folder);
+  const bool is_forbidden = job_.shipping == Shipping::kNever;
+  if (!is_forbidden && !is_there && job_.package.name.empty()) return finish();
+  if (const Status status = check_provision(); !status.ok()) return do_without_package(status);
+  if (is_there) {
+    use_package(job_.package_folder, version_of_package(job_.package_folder));
+    return finish();
+  }
+  std::error_code error;
+  const std::string agent = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  const auto folders = agent_folders(job_.agent_dir, agent, own_environment_);
+  if (copy_.find(job_.package, folders)) return use_copy(kCopyKept);
+  const Status status = copy_.expect(job_.package, folders);
+  return status.ok() ? want_package_() : do_without_package(status);
+}
+
+void HostPreparation::do_without_package(const Status& why) {
+  return package_need_ == PackageNeed::kCertain ? finish(why) : finish();
+}
+
+Status HostPreparation::take(const StagePart& part) {
+  HVD_RETURN_IF_ERROR(copy_.take(part));
+  if (copy_.is_incomplete()) return {};
+  auto unpacking = copy_.unpacking(interpreter());
+  if (!unpacking) {
+    install_copy();
+    return {};
+  }
+  unpacking->environment = outcome_.environment;
+  run(*std::move(unpacking), &HostPreparation::on_unpacked);
+  return {};
+}
+
+void HostPreparation::on_unpacked(const HelperCommandOutcome& outcome) {
+  if (outcome.status != 0) {
+    return finish(failed_precondition(cat(
+        "the package that this horovodrun sent cannot be unpacked (", on_one_line(outcome.errors),
+        "); set HOROVOD_AGENT_DIR to a directory with free space")));
+  }
+  install_copy();
+}
+
+void HostPreparation::install_copy() {
+  if (const Status status = copy_.install(); !status.ok()) return finish(status);
+  use_copy(kCopySent);
+}
+
+void HostPreparation::use_copy(const char* origin) {
+  use_package(copy_.python_folder(), job_.package.version);
+  outcome_.versions.emplace_back(kPackageCopy, origin);
+  if (is_program_lent_) {
+    outcome_.program = cat(copy_.folder(), "/", job_.package.program);
+    outcome_.command = job_.command;
+    outcome_.command.front() = outcome_.program;
+  }
   finish();
+}
+
+void HostPreparation::use_package(const std::string& folder, const std::string& version) {
+  const std::string others(value_of(outcome_.environment, "PYTHONPATH"));
+  const bool is_first = job_.shipping == Shipping::kEverywhere;
+  std::string path = folder;
+  if (!others.empty()) path = is_first ? cat(folder, ":", others) : cat(others, ":", folder);
+  outcome_.environment = overlay(std::move(outcome_.environment), {{"PYTHONPATH", path}});
+  std::erase_if(outcome_.versions, [](const auto& each) { return each.first == "horovod"; });
+  if (job_.is_compared && !interpreter().empty()) {
+    outcome_.versions.emplace_back("horovod", version);
+  }
 }
 
 void HostPreparation::run(RankCommand command,

@@ -1,12 +1,16 @@
 // Prepares a host before ranks start: runs the user's --remote-init, which gives the ranks their
-// environment, finds the program, and asks a Python program's interpreter for its versions. Lives on
-// the agent's loop.
+// environment, finds the program, asks a Python program's interpreter for its versions, and gives an interpreter
+// without horovod that of the launcher. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "launcher/agent/preflight/imported_package.h"
+#include "launcher/agent/preflight/package_copy.h"
+#include "launcher/agent/preflight/package_needs.h"
 #include "launcher/agent/ranks/helper_command.h"
 #include "launcher/program/program.h"
 #include "launcher/protocol/host_job.h"
@@ -19,40 +23,68 @@ struct HostPreparationOutcome {
   std::vector<std::string> command;  // with the Python before a script
   Environment environment;           // variables that all ranks of the host get
   // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job,
-  // also {"Python", "3.11.2"} and {"horovod", "1.0"}. Empty for other programs.
+  // also {"Python", "3.11.2"} and {"horovod", "1.0"}. With a copy of the launcher's package also
+  // {kPackageCopy, kCopySent or kCopyKept}, for other programs too.
   Environment versions;
 };
 
 class HostPreparation {
  public:
-  explicit HostPreparation(net::EventLoop& loop) : loop_(loop) {}
+  // `want_package`: asks the launcher for the parts of its package, which go to take().
+  HostPreparation(net::EventLoop& loop, std::function<void()> want_package)
+      : loop_(loop), want_package_(std::move(want_package)) {}
   // Begins. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
+  // Whether a part of the package is expected; takes it.
+  bool wants_part() const { return copy_.is_incomplete(); }
+  Status take(const StagePart& part);
+  uint64_t taken() const { return copy_.taken(); }
   // Call for every child process of the agent that was reaped.
   void on_reaped(pid_t pid, int status) {
     if (helper_) helper_->on_reaped(pid, status);
   }
 
  private:
+  // Whether the ranks need the launcher's package. kUnknown: not all sources of the program were read.
+  enum class PackageNeed { kNone, kUnknown, kCertain };
+  PackageNeed need_of_program() const;
   void run_init();
   void on_init(const HelperCommandOutcome& outcome);
   void find();
-  // Refuses a program that would import the original Horovod, unless the ranks may be its workers. Puts the package of
-  // the launcher on the import path of an interpreter without one, or sets may_lack_package_.
-  Status find_package(const std::string& interpreter);
-  void add_package();
-  void ask_versions();
+  // Refuses a program that would import the original Horovod, unless the ranks may be its workers. Sets package_need_.
+  Status find_package();
+  void ask_versions(const std::string& interpreter);
+  // For another program than Python. `path`: the ranks' PATH.
+  void ask_some_python(std::string_view path);
+  // Gives the ranks the launcher's package: in its folder, if this host has that, else as a copy.
+  void provide_package();
+  // Refuses this host if the need of the package is certain.
+  void do_without_package(const Status& why);
+  // Why the ranks cannot have the launcher's package, or ok.
+  Status check_provision() const;
+  void on_unpacked(const HelperCommandOutcome& outcome);
+  void use_copy(const char* origin);
+  void install_copy();
+  // Puts the folder on the ranks' PYTHONPATH: with --ship before what the user has installed.
+  void use_package(const std::string& folder, const std::string& version);
+  std::string interpreter() const;
+  std::vector<std::string> python_arguments() const;
   void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));
   void on_versions(const HelperCommandOutcome& outcome);
   void finish(Status status = {});
 
   net::EventLoop& loop_;
+  const std::function<void()> want_package_;
   HostJob job_;
+  Environment own_environment_;  // of the agent
   std::function<void(HostPreparationOutcome)> done_;
   std::unique_ptr<HelperCommand> helper_, finished_;
   HostPreparationOutcome outcome_;
-  bool may_lack_package_ = false;  // the interpreter must be asked whether it has horovod
+  PackageNeed package_need_ = PackageNeed::kNone;
+  PythonFacts facts_;
+  PackageCopy copy_;
+  bool is_program_lent_ = false;  // the host has no file of the program, and gets the launcher's
 };
 
 }  // namespace hvd::launcher

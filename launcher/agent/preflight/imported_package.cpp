@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "launcher/agent/host/python_site.h"
-#include "launcher/agent/host/python_sources.h"
 #include "launcher/program/command_file.h"
 
 namespace hvd::launcher {
@@ -69,14 +68,21 @@ ImportedPackage find_imported_package(const std::string& interpreter,
   return {is_refused ? kOriginal : kFound, first->string()};
 }
 
-bool has_horovod_alone(const std::string& folder) {
-  if (!has_file(fs::path(folder) / "horovod" / "__init__.py")) return false;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (name != "horovod" && name != "__pycache__") return false;
-  }
-  return !error;
+Mention mentions_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
+                         const std::string& working_directory, const Environment& environment) {
+  return look_in_sources(
+      program_of_python(arguments), working_directory,
+      [](std::string_view source) { return source.find("horovod") != std::string_view::npos; },
+      python_site(interpreter, working_directory, environment).named);
+}
+
+std::string version_of_package(const std::string& folder) {
+  constexpr std::string_view kSetting = "__version__ = \"";
+  const std::string text = text_of_file(fs::path(folder) / "horovod" / "_version.py");
+  const size_t at = text.find(kSetting);
+  if (at == std::string::npos) return {};
+  const size_t begin = at + kSetting.size();
+  return printable(text.substr(begin, text.find('"', begin) - begin), 40);
 }
 
 std::string how_to_uninstall_original(const std::string& interpreter, const std::string& folder) {

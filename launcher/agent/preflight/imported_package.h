@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/host/python_sources.h"
 #include "launcher/program/program.h"
 
 namespace hvd::launcher {
@@ -23,8 +24,12 @@ ImportedPackage find_imported_package(const std::string& interpreter,
                                       const std::string& working_directory,
                                       const Environment& environment);
 
-// Whether the folder has a package horovod and no other one: on an import path it hides nothing else.
-bool has_horovod_alone(const std::string& folder);
+// Whether a source of the program has the word horovod.
+Mention mentions_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
+                         const std::string& working_directory, const Environment& environment);
+
+// The version of this project's package horovod in the folder, or empty.
+std::string version_of_package(const std::string& folder);
 
 // The commands that uninstall the original in `folder` for this interpreter, in order. Where this project is installed
 // beside it, the removal may take the command horovodrun along, so that one more command follows.

@@ -27,14 +27,6 @@ std::string joined(const std::string& directory, const std::string& path) {
   return path.empty() || path == "." ? directory : cat(directory, "/", path);
 }
 
-// The user chooses the directory by a variable of that host.
-Status failed_at(const std::string& path, int error) {
-  const Status status = system_error(cat("cannot write ", path), error);
-  return {status.code(), cat(status.message(),
-                             "; set TMPDIR to a directory with free space in the start-up files of "
-                             "that host's shell")};
-}
-
 }  // namespace
 
 std::string staging_directory() {
@@ -52,6 +44,11 @@ std::string staging_directory() {
 void remove_staging(const std::string& directory) {
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
+}
+
+Status Staging::failed_at(const std::string& path, int error) const {
+  const Status status = system_error(cat("cannot write ", path), error);
+  return {status.code(), cat(status.message(), "; ", advice_)};
 }
 
 Status Staging::take(const StagePart& part) {

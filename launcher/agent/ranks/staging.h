@@ -1,5 +1,5 @@
-// The copy of the user's code on this host (--stage): a private directory that is removed with the
-// job. The agent's main chooses its name before the fork, so that the guardian can remove it too.
+// Files that the launcher sends to this host, such as the copy of the user's code (--stage): a private directory that
+// is removed with the job. The agent's main chooses its name before the fork, so that the guardian can remove it too.
 #pragma once
 
 #include <string>
@@ -17,14 +17,22 @@ std::string staging_directory();
 // Removes the directory, if it exists.
 void remove_staging(const std::string& directory);
 
+// For the errors of a Staging: the user chooses the directory by a variable of that host.
+inline constexpr const char* kChooseByTmpdir =
+    "set TMPDIR to a directory with free space in the start-up files of that host's shell";
+
 class Staging {
  public:
-  explicit Staging(std::string directory) : directory_(std::move(directory)) {}
+  // `advice`: how the user chooses another directory.
+  explicit Staging(std::string directory, std::string advice = kChooseByTmpdir)
+      : directory_(std::move(directory)), advice_(std::move(advice)) {}
 
   const std::string& directory() const { return directory_; }
   // Writes the next part of the copy. The last part holds the digest of all others.
   Status take(const StagePart& part);
   uint64_t taken() const { return taken_; }
+  // Whether the last part has come.
+  bool is_whole() const { return is_whole_; }
   // Sets the working directory, PYTHONPATH and HOROVOD_STAGE_DIR of the job's commands to the copy.
   // `environment` is the agent's own, to which the job's is added.
   Status enter(HostJob& job, const Environment& environment) const;
@@ -32,8 +40,10 @@ class Staging {
 
  private:
   Status write(const StagePart& part);
+  Status failed_at(const std::string& path, int error) const;
 
   std::string directory_;
+  std::string advice_;
   bool is_there_ = false;
   bool is_whole_ = false;
   UniqueFd file_;  // the file that is being written

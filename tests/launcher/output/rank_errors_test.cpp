@@ -220,11 +220,16 @@ TEST_CASE("a module that is missing is advised on with the interpreter's name") 
   CHECK(advice_on("", {}) == "");
 }
 
-TEST_CASE("a horovod that is missing is advised on with where it is") {
+TEST_CASE("a horovod that is missing is advised on with how the ranks get it") {
   const std::string line = "ModuleNotFoundError: No module named 'horovod'\n";
   CHECK(advice_on(line, {.interpreter = "/a/python3", .package_folder = "/b/python"}) ==
-        "; /a/python3 has no module 'horovod', which this horovodrun has in /b/python: set "
-        "PYTHONPATH=/b/python");
+        "; /a/python3 has no module 'horovod': --ship gives the ranks that of this horovodrun");
+  CHECK(
+      advice_on(line, {.package_folder = "/b/python", .program = "sudo"}) ==
+      "; its Python has no module 'horovod', and sudo does not pass on PYTHONPATH, by which ranks "
+      "find that of this horovodrun: install horovod where sudo runs Python");
+  CHECK(advice_on(line, {.package_folder = "/b/python", .has_package = true})
+            .ends_with("an interpreter that has it"));
   CHECK(advice_on(line, {.interpreter = "/a/python3", .package_python = "/v/bin/python3"}) ==
         "; /a/python3 has no module 'horovod', which /v/bin/python3 has: start the ranks with that "
         "interpreter");

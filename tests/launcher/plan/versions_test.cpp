@@ -40,4 +40,24 @@ TEST_CASE("the first of two different versions is the measure; a host may lack h
   CHECK(said[1].starts_with("host b has no horovod for this program, and host a has horovod 1.0;"));
 }
 
+TEST_CASE("one sentence says which hosts use a copy of the launcher's package") {
+  PackageUse use{.hosts = {"a", "b"}, .receivers = {"a", "b"}, .version = "1.2.3"};
+  use.bytes_sent = 8'040'000;
+  CHECK(describe_package_use(use) ==
+        "hosts a, b have no horovod for this program: their ranks use this horovodrun's horovod "
+        "1.2.3, sent there now (8 MB); --no-ship refuses such hosts");
+  use.receivers = {"b"};
+  CHECK(describe_package_use(use).find("1.2.3, sent to b now (8 MB); ") != std::string::npos);
+  use.receivers.clear();
+  use.hosts = {"a"};
+  CHECK(describe_package_use(use) ==
+        "host a has no horovod for this program: its ranks use this horovodrun's horovod 1.2.3, "
+        "which an earlier job has sent there; --no-ship refuses such hosts");
+  use.hosts = {"a", "b", "c", "d", "e", "f"};
+  use.is_everywhere = true;
+  CHECK(describe_package_use(use) ==
+        "the ranks on hosts a, b, c, d and 2 others use this horovodrun's horovod 1.2.3, which an "
+        "earlier job has sent there");
+}
+
 }  // namespace hvd::launcher

@@ -21,6 +21,9 @@ HostJob job() {
   job.host_name = "a";
   job.command = {"python3", "train.py", ""};
   job.package_folder = "/srv/horovodrun/site";
+  job.package = {"0123", "1.2.3", "x86_64", "2.34", "3.4.30", 1ull << 24, "bin/p"};
+  job.shipping = Shipping::kNever;
+  job.agent_dir = "/var/agent";
   job.working_directory = "/srv";
   job.environment = {{"PATH", "/bin"}, {"EMPTY", ""}};
   job.ranks = {{4, {{"HOROVOD_RANK", "4"}}}, {5, {}}};
@@ -60,6 +63,15 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.host_name == "a");
   CHECK(read.job.command == expected.command);
   CHECK(read.job.package_folder == "/srv/horovodrun/site");
+  CHECK(read.job.package.name == "0123");
+  CHECK(read.job.package.version == "1.2.3");
+  CHECK(read.job.package.machine == "x86_64");
+  CHECK(read.job.package.glibc == "2.34");
+  CHECK(read.job.package.glibcxx == "3.4.30");
+  CHECK(read.job.package.size == 1ull << 24);
+  CHECK(read.job.package.program == "bin/p");
+  CHECK(read.job.shipping == Shipping::kNever);
+  CHECK(read.job.agent_dir == "/var/agent");
   CHECK(read.job.working_directory == "/srv");
   CHECK(read.job.environment == expected.environment);
   REQUIRE(read.job.ranks.size() == 2);
@@ -117,6 +129,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(End{2.5, 15}).signal == 15);
   CHECK(again(Ending{"why"}).sentence == "why");
   CHECK(again(Leaving{"why"}).sentence == "why");
+  again(PackageWanted{});
   CHECK(again(RankLoadedMpi{"/lib/libmpi.so.40"}).library == "/lib/libmpi.so.40");
   CHECK(again(EndRank{3, 2.5}).rank == 3);
   CHECK(again(EndRank{3, 2.5}).grace_seconds == 2.5);

@@ -1,0 +1,232 @@
+#include "launcher/agent/preflight/package_copy.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/secrets/secret.h"
+#include "base/text.h"
+#include "launcher/agent/host/leftovers.h"
+#include "launcher/agent/host/safe_folder.h"
+#include "launcher/protocol/package_list.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kCopy = "horovod-package-";
+// Names a copy that is not whole.
+constexpr std::string_view kUnfinished = "horovod-copying-";
+constexpr const char* kList = "list";
+constexpr const char* kPacked = "packed";
+constexpr const char* kContent = "content";
+constexpr const char* kFiles = "files";
+constexpr const char* kDamaged = "damaged";
+constexpr const char* kAdvice = "set HOROVOD_AGENT_DIR to a directory with free space";
+constexpr std::string_view kGzip = "\x1f\x8b";
+constexpr uint64_t kMostList = 1 << 20;
+
+constexpr const char* kUnpack = R"sh(
+if command -v gzip >/dev/null 2>&1; then exec gzip -dc <packed >content; fi
+exec "${1:-python3}" -c 'import gzip, shutil
+shutil.copyfileobj(gzip.open("packed"), open("content", "wb"))'
+)sh";
+
+std::string path_in(const std::string& folder, std::string_view name) {
+  return cat(folder, "/", name);
+}
+
+// Nothing for a file that is missing, is no regular file, or is longer.
+std::optional<std::string> read_file(const std::string& path, uint64_t most) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  struct stat about {};
+  if (!file || ::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return {};
+  if (static_cast<uint64_t>(about.st_size) > most) return {};
+  std::string text(static_cast<size_t>(about.st_size), '\0');
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t size = ::read(file.get(), text.data() + done, text.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return {};
+    done += static_cast<size_t>(size);
+  }
+  return text;
+}
+
+Status write_file(const std::string& path, std::string_view bytes, mode_t mode) {
+  UniqueFd file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0755));
+  bool is_good = static_cast<bool>(file);
+  while (is_good && !bytes.empty()) {
+    const ssize_t size = ::write(file.get(), bytes.data(), bytes.size());
+    if (size < 0 && errno == EINTR) continue;
+    is_good = size >= 0;
+    if (is_good) bytes.remove_prefix(static_cast<size_t>(size));
+  }
+  // A network file system reports a full disk here.
+  if (is_good) is_good = ::close(file.release()) == 0;
+  return is_good ? Status() : system_error(cat("cannot write ", path), errno);
+}
+
+bool is_own(const struct stat& about) { return about.st_uid == ::geteuid() || about.st_uid == 0; }
+
+bool is_cached_bytecode(const fs::path& path) {
+  return path.extension() == ".pyc" && path.parent_path().filename() == "__pycache__";
+}
+
+// Whether the folder holds the files of the list and nothing else but bytecode that Python has added, and no other
+// user can change them.
+bool is_whole(const std::string& folder, const std::string& name) {
+  const auto text = read_file(path_in(folder, kList), kMostList);
+  if (!text || package_name(*text) != name) return false;
+  const auto listed = parse_package_list(*text);
+  if (!listed.ok()) return false;
+  std::map<std::string, const PackageFile*> left;
+  for (const PackageFile& file : *listed) left.emplace(file.path, &file);
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    struct stat about {};
+    if (::lstat(at->path().c_str(), &about) != 0 || !is_own(about)) return false;
+    if (at->path().filename() == "__pycache__" || is_cached_bytecode(at->path())) continue;
+    if ((about.st_mode & (S_IWGRP | S_IWOTH)) != 0) return false;
+    if (S_ISDIR(about.st_mode)) continue;
+    const std::string path = at->path().string().substr(folder.size() + 1);
+    if (path == kList) continue;
+    const auto file = left.find(path);
+    if (file == left.end()) return false;
+    const auto bytes = read_file(at->path().string(), file->second->size);
+    if (!bytes || sha256(as_bytes(*bytes)) != file->second->digest) return false;
+    left.erase(file);
+  }
+  return !error && left.empty();
+}
+
+}  // namespace
+
+PackageCopy::~PackageCopy() {
+  if (parts_) parts_->remove();
+}
+
+bool PackageCopy::find(const PackageOffer& offer, const std::vector<std::string>& folders) {
+  name_ = offer.name;
+  for (const std::string& folder : folders) {
+    const auto parent = safe_folder(folder);
+    if (!parent.ok()) continue;
+    const std::string path = path_in(*parent, cat(kCopy, name_));
+    UniqueFd lock = lock_folder(path);  // some network file systems have no locks
+    if (!safe_folder(path).ok() || !is_whole(path, name_)) continue;
+    use(path, std::move(lock));
+    return true;
+  }
+  return false;
+}
+
+Status PackageCopy::expect(const PackageOffer& offer, const std::vector<std::string>& folders) {
+  name_ = offer.name;
+  std::string why;
+  for (const std::string& folder : folders) {
+    // Room for the packed file, its content, and the files.
+    const auto parent = make_safe_folder(folder, offer.size * 5 / 2);
+    if (!parent.ok()) {
+      why += cat(why.empty() ? "" : "; ", parent.status().message());
+      continue;
+    }
+    parent_ = *parent;
+    remove_unlocked_folders(parent_, kUnfinished);
+    const Digest random = Secret::random().derive("name");
+    parts_.emplace(path_in(parent_, cat(kUnfinished, to_hex(random).substr(0, 16))), kAdvice);
+    return {};
+  }
+  return failed_precondition(cat("no directory there can keep this horovodrun's package (",
+                                 printable(why, 600),
+                                 "): name one by HOROVOD_AGENT_DIR, or install horovod there"));
+}
+
+Status PackageCopy::take(const StagePart& part) {
+  const Status status = parts_->take(part);
+  if (!parts_lock_) parts_lock_ = lock_folder(parts_->directory());
+  return status;
+}
+
+std::optional<RankCommand> PackageCopy::unpacking(const std::string& python) const {
+  const std::string packed = path_in(parts_->directory(), kPacked);
+  std::string magic(kGzip.size(), '\0');
+  std::ifstream(packed, std::ios::binary)
+      .read(magic.data(), static_cast<std::streamsize>(magic.size()));
+  if (magic != kGzip) return {};
+  RankCommand command;
+  command.path = "/bin/sh";
+  command.arguments = {"sh", "-c", kUnpack, "sh", python};
+  command.working_directory = parts_->directory();
+  return command;
+}
+
+// Writes each file once its bytes have the hash of the list.
+Status PackageCopy::unpack(const std::string& list) const {
+  HVD_ASSIGN_OR_RETURN(const std::vector<PackageFile> files, parse_package_list(list));
+  const std::string& folder = parts_->directory();
+  std::string content = path_in(folder, kContent);
+  std::error_code error;
+  if (!fs::exists(content, error)) content = path_in(folder, kPacked);
+  const auto bytes = read_file(content, size_of_package(files));
+  if (package_name(list) != name_ || !bytes || bytes->size() != size_of_package(files)) {
+    return internal_error(
+        "the package that arrived differs from the launcher's list: its files may have changed "
+        "during the copy");
+  }
+  std::string_view left = *bytes;
+  for (const PackageFile& file : files) {
+    const std::string_view own = left.substr(0, file.size);
+    left.remove_prefix(own.size());
+    if (sha256(as_bytes(own)) != file.digest) {
+      return internal_error(cat("the file ", file.path,
+                                " of the package differs from the launcher's list: it may have "
+                                "changed during the copy"));
+    }
+    const fs::path path = path_in(path_in(folder, kFiles), file.path);
+    fs::create_directories(path.parent_path(), error);
+    const Status status = write_file(path.string(), own, file.mode);
+    if (!status.ok()) return {status.code(), cat(status.message(), "; ", kAdvice)};
+  }
+  return write_file(path_in(path_in(folder, kFiles), kList), list, 0644);
+}
+
+Status PackageCopy::install() {
+  const std::string& folder = parts_->directory();
+  const std::string list = read_file(path_in(folder, kList), kMostList).value_or("");
+  const mode_t mask = ::umask(077);
+  const Status status = unpack(list);
+  ::umask(mask);
+  HVD_RETURN_IF_ERROR(status);
+  const std::string path = path_in(parent_, cat(kCopy, name_));
+  const std::string files = path_in(folder, kFiles);
+  // A copy with that name is damaged, or another agent has just made it.
+  if (::rename(files.c_str(), path.c_str()) != 0) {
+    ::rename(path.c_str(), path_in(folder, kDamaged).c_str());
+    if (::rename(files.c_str(), path.c_str()) != 0) {
+      return system_error(cat("cannot rename ", files, " to ", path), errno);
+    }
+  }
+  parts_->remove();
+  parts_lock_.reset();
+  use(path, lock_folder(path));
+  return {};
+}
+
+void PackageCopy::use(const std::string& path, UniqueFd lock) {
+  path_ = path;
+  lock_ = std::move(lock);
+  remove_unused_packages(path_, kCopy);
+}
+
+std::string PackageCopy::python_folder() const { return path_in(path_, kPackagePython); }
+
+}  // namespace hvd::launcher

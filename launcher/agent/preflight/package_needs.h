@@ -1,0 +1,22 @@
+// Whether the launcher's package runs on this host, by what the Python that would import it says of itself. Pure.
+#pragma once
+
+#include <string>
+
+#include "launcher/protocol/host_job.h"
+
+namespace hvd::launcher {
+
+// An interpreter on this host. Values that it did not print are empty; it prints "none" for a library that it does not
+// use.
+struct PythonFacts {
+  std::string version;  // "3.11.2"
+  std::string machine;  // as uname -m prints it
+  std::string glibc;    // "2.36"
+  std::string glibcxx;  // the newest version of the symbols of libstdc++: "3.4.30"
+};
+
+// Why the package cannot run there, and what to do, as a sentence without the host's name; or empty.
+std::string why_package_cannot_run(const PackageOffer& offer, const PythonFacts& facts);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,110 @@
+#include "launcher/package/own_package.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "base/files/elf_file.h"
+#include "base/text.h"
+#include "horovod/version.h"
+#include "launcher/plan/installation.h"
+#include "launcher/protocol/package_list.h"
+
+namespace hvd::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PackageFiles {
+ public:
+  // Adds the files below a folder of this machine whose name the caller accepts, in the order of their names.
+  Status add_folder(const fs::path& from, const fs::path& to,
+                    const std::function<bool(const fs::path&)>& accepts) {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (fs::recursive_directory_iterator at(from, error), end; !error && at != end;
+         at.increment(error)) {
+      if (at->path().filename() == "__pycache__") at.disable_recursion_pending();
+      if (at->is_regular_file(error) && accepts(at->path())) found.push_back(at->path());
+    }
+    if (error) return system_error(cat("cannot read ", from.string()), error.value());
+    std::ranges::sort(found);
+    for (const fs::path& each : found) {
+      HVD_RETURN_IF_ERROR(add(each, to / each.lexically_relative(from)));
+    }
+    return {};
+  }
+
+  Status add(const fs::path& from, const fs::path& to) {
+    std::ifstream in(from, std::ios::binary);
+    std::error_code error;
+    Bytes content(static_cast<size_t>(fs::file_size(from, error)));
+    in.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(content.size()));
+    if (error || !in) return system_error(cat("cannot read ", from.string()), errno);
+    list_.push_back({.path = to.string(), .size = content.size(), .digest = sha256(content)});
+    package_->files.push_back(from.string());
+    take_needs(content);
+    return {};
+  }
+
+  Status add_program(const fs::path& from) {
+    package_->offer.program = (fs::path("bin") / from.filename()).string();
+    HVD_RETURN_IF_ERROR(add(from, package_->offer.program));
+    list_.back().mode = 0755;
+    return {};
+  }
+
+  std::shared_ptr<const OwnPackage> finish() {
+    package_->list = format_package_list(list_);
+    package_->offer.name = package_name(package_->list);
+    package_->offer.version = HVD_VERSION;
+    package_->offer.size = size_of_package(list_);
+    return package_;
+  }
+
+ private:
+  void take_needs(ByteView content) {
+    PackageOffer& offer = package_->offer;
+    const std::string machine = machine_of_elf(content);
+    if (machine.empty()) return;
+    offer.machine = machine;
+    for (const auto& [family, newest] :
+         {std::pair("GLIBC_", &offer.glibc), std::pair("GLIBCXX_", &offer.glibcxx)}) {
+      const std::string needed = needed_version(content, family);
+      if (!needed.empty() && is_older(*newest, needed)) *newest = needed;
+    }
+  }
+
+  const std::shared_ptr<OwnPackage> package_ = std::make_shared<OwnPackage>();
+  std::vector<PackageFile> list_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& folder,
+                                                           bool has_program) {
+  const std::string python = find_python_package(folder);
+  const fs::path library = find_library(folder, "");
+  if (python.empty() || library.empty()) return std::shared_ptr<const OwnPackage>();
+  PackageFiles files;
+  const fs::path package = fs::path(python) / "horovod";
+  HVD_RETURN_IF_ERROR(files.add_folder(package, fs::path(kPackagePython) / "horovod",
+                                       [](const fs::path&) { return true; }));
+  // A wheel has the library and its plugins in the package.
+  if (library.parent_path() != package) {
+    const fs::path to(kPackageLibrary);
+    HVD_RETURN_IF_ERROR(files.add(library, to / "libhorovod.so.1"));
+    const fs::path plugins = library.parent_path() / "horovod";
+    std::error_code error;
+    if (fs::is_directory(plugins, error)) {
+      HVD_RETURN_IF_ERROR(files.add_folder(
+          plugins, to / "horovod", [](const fs::path& path) { return path.extension() == ".so"; }));
+    }
+  }
+  if (has_program) HVD_RETURN_IF_ERROR(files.add_program(fs::path(folder) / "horovodrun"));
+  return files.finish();
+}
+
+}  // namespace hvd::launcher
