@@ -10,8 +10,8 @@ A block of shell commands begins with a label:
     ```sh by=tests/x_test.py     another test runs it
     ```sh norun="the reason"     nothing runs it
 
-`fails=N` beside the first two says the exit code, `python=NAME` that python3 has this framework, and `slurm`
-that the hosts are nodes of a Slurm cluster.
+`fails=N` beside the first two says the exit code, `python=NAME` that python3 has this framework, `slurm` that the
+hosts are nodes of a Slurm cluster, and `bare` that they share no disk and have nothing of this project.
 A block of `text` after it is what the block prints: … stands for any characters, and alone in a line for any
 lines. ```text unordered compares lines in any order.
 
@@ -63,7 +63,7 @@ class Block:
     def fault(self):
         """Returns a sentence about labels that do not fit together, or None."""
         kinds = [kind for kind in KINDS if kind in self.labels]
-        others = set(self.labels) - set(KINDS) - {"fails", "python", "slurm"}
+        others = set(self.labels) - set(KINDS) - {"fails", "python", "slurm", "bare"}
         if len(kinds) != 1:
             return f"one label of {', '.join(KINDS)} expected, found: {' '.join(self.labels) or 'none'}"
         if others:
@@ -204,8 +204,21 @@ def run(page):
     blocks = [block for block in blocks if block.runs]
     hosts = sorted({name for block in blocks for name in block.labels.get("hosts", "").split(",") if name})
     if hosts and "HVD_IN_WORLD" not in os.environ:
+        is_bare = any("bare" in block.labels for block in blocks)
         done = subprocess.run(
-            [HOSTS, "run", "--root", "--names", " ".join(hosts), "--", sys.executable, "-B", __file__, page],
+            [
+                HOSTS,
+                "run",
+                "--root",
+                *(["--bare"] if is_bare else []),
+                "--names",
+                " ".join(hosts),
+                "--",
+                sys.executable,
+                "-B",
+                __file__,
+                page,
+            ],
             env={**os.environ, "HVD_IN_WORLD": "1"},
             stderr=subprocess.PIPE,
             text=True,
