@@ -3,6 +3,9 @@
 
 from harness import *
 
+from elastic_jobs import RANK
+import network
+
 TRAIN = """import numpy, horovod.numpy as hvd
 hvd.init()
 print("sum", hvd.allreduce(numpy.ones(4), op=hvd.Sum)[0], hvd.__file__, flush=True)
@@ -177,6 +180,74 @@ def test_a_copy_that_does_not_arrive_is_one_sentence_and_leaves_nothing():
     wait_until(lambda: not agents("b")["agent"], PROMPT, "the agent ends")
     expect(not copies("b"), f"{copies('b')}")
     trains(start(folder, hosts="b:1"), 1)
+
+
+@world("a b", "--bare")
+def test_hosts_that_join_an_elastic_job_get_the_package_too():
+    token = scratch() / "token"
+    token.write_text("f" * 64)
+    token.chmod(0o600)
+    programs = [BUILD / "bin" / "horovod-agent", BUILD / "bin" / "horovod-agent-tls", RANK, token]
+    for name in ("a", "b"):
+        for path in programs:
+            with open(path, "rb") as file:
+                subprocess.run(
+                    [HOSTS, "exec", name, "sh", "-c", f"umask 077; cat >/tmp/{path.name}; chmod 700 /tmp/{path.name}"],
+                    stdin=file,
+                    check=True,
+                    cwd="/",
+                )
+    job = Job(
+        "--listen",
+        f"{network.LAUNCHER_ADDRESS}:0",
+        "--token-file",
+        token,
+        "-np",
+        1,
+        "--min-np",
+        1,
+        "--wdir",
+        "/tmp",
+        "python3",
+        f"/tmp/{RANK.name}",
+        100,
+        environment=alone(),
+    )
+    wait_until(lambda: re.search(r" at tcp:[0-9.]+:(\d+) for ", job.err), 30, job.describe)
+    port = re.search(r" at tcp:[0-9.]+:(\d+) for ", job.err)[1]
+    agents = []
+    for generation, name in enumerate(("a", "b")):
+        agents.append(
+            subprocess.Popen(
+                [
+                    HOSTS,
+                    "exec",
+                    name,
+                    "/tmp/horovod-agent",
+                    "--join",
+                    f"{network.LAUNCHER_ADDRESS}:{port}",
+                    "--token-file",
+                    "/tmp/token",
+                    "--name",
+                    name,
+                    "--slots",
+                    "1",
+                ],
+                cwd="/",
+            )
+        )
+        job.wait_for(rf"\d+ begins \d+ \d+/{generation + 1} ", generation + 1)
+    job.ends_with(0)
+    for name in ("a", "b"):
+        expect(
+            any(
+                re.match(f"host {name} has no horovod for this program: its ranks use .*, sent there now", line)
+                for line in job.said()
+            ),
+            job.describe(),
+        )
+    for agent in agents:
+        agent.wait(30)
 
 
 if __name__ == "__main__":
