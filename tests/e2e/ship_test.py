@@ -5,6 +5,7 @@ from harness import *
 
 from elastic_jobs import RANK
 import network
+import slurm
 
 TRAIN = """import numpy, horovod.numpy as hvd
 hvd.init()
@@ -248,6 +249,29 @@ def test_hosts_that_join_an_elastic_job_get_the_package_too():
         )
     for agent in agents:
         agent.wait(30)
+
+
+@world("a b", "--bare", "--no-decoys")
+def test_steps_of_slurm_get_the_package_too():
+    try:
+        cluster = slurm.Cluster(["a", "b"])
+    except slurm.Missing as missing:
+        raise Skip(str(missing)) from None
+    with cluster:
+        job = Job(
+            "-N2",
+            "--ntasks-per-node=1",
+            LAUNCHER,
+            "--stage",
+            ".",
+            "python3",
+            "train.py",
+            cwd=project(),
+            program="/usr/bin/salloc",
+            environment=alone(**cluster.environment),
+        )
+        trains(job, 2)
+        expect(any(re.match(f"hosts a, b {LACKS}", line) for line in job.said()), job.describe())
 
 
 if __name__ == "__main__":
