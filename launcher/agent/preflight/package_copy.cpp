@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kCopy = "horovod-package-";
-// Names a copy that is not whole.
+// A copy that is not whole has this name.
 constexpr std::string_view kUnfinished = "horovod-copying-";
 constexpr const char* kList = "list";
 constexpr const char* kPacked = "packed";
@@ -75,10 +75,23 @@ Status write_file(const std::string& path, std::string_view bytes, mode_t mode) 
   return is_good ? Status() : system_error(cat("cannot write ", path), errno);
 }
 
-bool is_own(const struct stat& about) { return about.st_uid == ::geteuid() || about.st_uid == 0; }
-
 bool is_cached_bytecode(const fs::path& path) {
   return path.extension() == ".pyc" && path.parent_path().filename() == "__pycache__";
+}
+
+// Whether no other user can change this entry of a copy. Python gives its bytecode the modes of the user's mask, below
+// a folder that only the user can enter.
+bool is_safe_entry(const fs::path& path) {
+  struct stat about {};
+  if (::lstat(path.c_str(), &about) != 0) return false;
+  if (about.st_uid != ::geteuid() && about.st_uid != 0) return false;
+  return path.filename() == "__pycache__" || is_cached_bytecode(path) ||
+         (about.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+bool has_digest_of(const fs::path& path, const PackageFile& file) {
+  const auto bytes = read_file(path.string(), file.size);
+  return bytes && sha256(as_bytes(*bytes)) == file.digest;
 }
 
 // Whether the folder holds the files of the list and nothing else but bytecode that Python has added, and no other
@@ -93,17 +106,12 @@ bool is_whole(const std::string& folder, const std::string& name) {
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
-    struct stat about {};
-    if (::lstat(at->path().c_str(), &about) != 0 || !is_own(about)) return false;
-    if (at->path().filename() == "__pycache__" || is_cached_bytecode(at->path())) continue;
-    if ((about.st_mode & (S_IWGRP | S_IWOTH)) != 0) return false;
-    if (S_ISDIR(about.st_mode)) continue;
+    if (!is_safe_entry(at->path())) return false;
     const std::string path = at->path().string().substr(folder.size() + 1);
-    if (path == kList) continue;
+    const bool is_folder = at->symlink_status(error).type() == fs::file_type::directory;
+    if (is_folder || is_cached_bytecode(at->path()) || path == kList) continue;
     const auto file = left.find(path);
-    if (file == left.end()) return false;
-    const auto bytes = read_file(at->path().string(), file->second->size);
-    if (!bytes || sha256(as_bytes(*bytes)) != file->second->digest) return false;
+    if (file == left.end() || !has_digest_of(at->path(), *file->second)) return false;
     left.erase(file);
   }
   return !error && left.empty();

@@ -7,8 +7,8 @@
 
 namespace hvd::launcher {
 
-// An interpreter on this host. Values that it did not print are empty; it prints "none" for a library that it does not
-// use.
+// An interpreter on this host. A field is empty where the interpreter did not report it, and "none" where it has no
+// such library.
 struct PythonFacts {
   std::string version;  // "3.11.2"
   std::string machine;  // as uname -m prints it

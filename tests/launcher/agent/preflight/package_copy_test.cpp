@@ -207,7 +207,7 @@ TEST_CASE("bytecode that Python adds does not matter") {
   CHECK_FALSE(host.finds());
 }
 
-TEST_CASE("a copy needs files with the hashes of the list; other files leave nothing behind") {
+TEST_CASE("the parts must have the hashes of the list, or leave nothing behind") {
   const Host host;
   const Source good = source();
   std::string changed = good.content;
