@@ -90,18 +90,19 @@ Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& fo
   if (python.empty() || library.empty()) return std::shared_ptr<const OwnPackage>();
   PackageFiles files;
   const fs::path package = fs::path(python) / "horovod";
-  HVD_RETURN_IF_ERROR(files.add_folder(package, fs::path(kPackagePython) / "horovod",
-                                       [](const fs::path&) { return true; }));
+  const fs::path plugins = library.parent_path() / "horovod";
   // A wheel has the library and its plugins in the package.
-  if (library.parent_path() != package) {
-    const fs::path to(kPackageLibrary);
-    HVD_RETURN_IF_ERROR(files.add(library, to / "libhorovod.so.1"));
-    const fs::path plugins = library.parent_path() / "horovod";
-    std::error_code error;
-    if (fs::is_directory(plugins, error)) {
-      HVD_RETURN_IF_ERROR(files.add_folder(
-          plugins, to / "horovod", [](const fs::path& path) { return path.extension() == ".so"; }));
-    }
+  const auto is_apart = [&](const fs::path& path) {
+    return path == library || !path.lexically_relative(plugins).native().starts_with("..");
+  };
+  HVD_RETURN_IF_ERROR(files.add_folder(package, fs::path(kPackagePython) / "horovod",
+                                       [&](const fs::path& path) { return !is_apart(path); }));
+  const fs::path to(kPackageLibrary);
+  HVD_RETURN_IF_ERROR(files.add(library, to / "libhorovod.so.1"));
+  std::error_code error;
+  if (fs::is_directory(plugins, error)) {
+    HVD_RETURN_IF_ERROR(files.add_folder(
+        plugins, to / "horovod", [](const fs::path& path) { return path.extension() == ".so"; }));
   }
   if (has_program) HVD_RETURN_IF_ERROR(files.add_program(fs::path(folder) / "horovodrun"));
   return files.finish();
