@@ -49,6 +49,21 @@ class PackageFiles {
     return {};
   }
 
+  // The module that adds the backend horovod to torch.distributed, and the files by which `import torch` finds it. A
+  // build has them beside the package, a wheel in site-packages.
+  Status add_torch_backend(const fs::path& python) {
+    const fs::path to(kPackagePython), module("horovod_torch_backend.py");
+    const fs::path info(cat("horovodrun-", HVD_VERSION, ".dist-info"));
+    std::error_code error;
+    if (fs::exists(python / module, error)) HVD_RETURN_IF_ERROR(add(python / module, to / module));
+    for (const fs::path& folder : {python, python.parent_path().parent_path()}) {
+      if (!fs::exists(folder / info / "entry_points.txt", error)) continue;
+      HVD_RETURN_IF_ERROR(add(folder / info / "METADATA", to / info / "METADATA"));
+      return add(folder / info / "entry_points.txt", to / info / "entry_points.txt");
+    }
+    return {};
+  }
+
   Status add_program(const fs::path& from) {
     package_->offer.program = (fs::path("bin") / from.filename()).string();
     HVD_RETURN_IF_ERROR(add(from, package_->offer.program));
@@ -99,6 +114,7 @@ Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& fo
                                        [&](const fs::path& path) { return !is_apart(path); }));
   const fs::path to(kPackageLibrary);
   HVD_RETURN_IF_ERROR(files.add(library, to / "libhorovod.so.1"));
+  HVD_RETURN_IF_ERROR(files.add_torch_backend(python));
   std::error_code error;
   if (fs::is_directory(plugins, error)) {
     HVD_RETURN_IF_ERROR(files.add_folder(

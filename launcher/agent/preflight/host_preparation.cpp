@@ -195,8 +195,10 @@ Status HostPreparation::find_package() {
   return {};
 }
 
-// A program that does not name horovod needs none.
+// A program that does not name horovod needs none, except one whose groups of gloo are to be groups of horovod.
 HostPreparation::PackageNeed HostPreparation::need_of_program() const {
+  if (value_of(outcome_.environment, "HOROVOD_TORCH_BACKEND") == "horovod")
+    return PackageNeed::kCertain;
   switch (mentions_horovod(interpreter(), python_arguments(), job_.working_directory,
                            outcome_.environment)) {
     case Mention::kNone:

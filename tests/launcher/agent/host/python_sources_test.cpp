@@ -70,8 +70,8 @@ TEST_CASE("an import is found in every form, and in the folders that the caller 
   const auto look = [&](const std::string& code) {
     folder.write("train.py", code);
     const std::vector<std::filesystem::path> more = {other.path()};
-    return look_in_sources({PythonProgram::Kind::kScript, "train.py"}, folder.path().string(), has,
-                           more);
+    return look_in_sources({PythonProgram::Kind::kScript, "train.py", true, ""},
+                           folder.path().string(), has, more);
   };
   for (const char* code :
        {"import own.part\n", "from own import part\n", "from own import(part)\n",
