@@ -375,7 +375,7 @@ constexpr Setting kOutput[] = {
      .flags = "--only-rank",
      .value = "RANKS",
      .is_common = true,
-     .help = "Show only the output of these ranks, such as 0,3-5."},
+     .help = "Ranks whose output is shown, such as 0,3-5."},
     {.key = "fold",
      .flags = "--fold",
      .type = kFlag,
@@ -387,7 +387,7 @@ constexpr Setting kOutput[] = {
      .default_value = "text",
      .choices = "text,json",
      .is_common = true,
-     .help = "Format of each line of output: text, or json for one object per line."},
+     .help = "Output as text, or as json objects."},
 };
 
 constexpr Setting kEnd[] = {
