@@ -45,9 +45,10 @@ class MessagesTest(RankCase):
 
     def test_large_tensors_in_both_directions_at_once(self):
         count = 64 << 18  # 64 MiB
-        send = hvd.send_async(torch.full((count,), float(self.rank)), self.after)
         got = torch.empty(count)
-        hvd.recv(got, self.before)
+        receive = hvd.recv_async(got, self.before)
+        send = hvd.send_async(torch.full((count,), float(self.rank)), self.after)
+        self.assertEqual(hvd.synchronize(receive), self.before)
         hvd.synchronize(send)
         self.assertTrue(bool((got == self.before).all()))
 
