@@ -140,10 +140,11 @@ if rank == 1:
     time.sleep(0.2)  # the others wait
     print("killed at", time.time(), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-try:
-    dist.all_reduce(torch.ones(1000))
-except RuntimeError as error:
-    print("raised at", time.time(), error, flush=True)
+for call in (lambda: module(torch.ones(2, 4)).sum().backward(), lambda: dist.all_reduce(torch.ones(1000))):
+    try:
+        call()
+    except RuntimeError as error:
+        print("raised at", time.time(), error, flush=True)
 del module
 dist.destroy_process_group()
 dist.init_process_group("horovod", init_method="file://{self.folder.name}/later", rank=rank // 2, world_size=2)
@@ -162,7 +163,8 @@ dist.destroy_process_group()
         outputs = [rank.communicate(timeout=LIMIT)[0] for rank in ranks]
         killed = float(re.search(r"killed at ([0-9.]+)", outputs[1])[1])
         for output in (outputs[0], outputs[2]):
-            found = re.search(r"raised at ([0-9.]+) .*rank 1", output)
+            self.assertEqual(len(re.findall("raised at [0-9.]+ .*rank 1", output)), 2, output)
+            found = re.search(r"raised at ([0-9.]+) ", output)
             self.assertIsNotNone(found, output)
             self.assertIn("goes on with [[1.0, 1.0, 1.0, 1.0]]", output)
             seconds = float(found[1]) - killed

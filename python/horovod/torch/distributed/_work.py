@@ -15,6 +15,8 @@ from horovod.torch.distributed import _profiling
 
 _Base_init = dist._Work.__init__
 
+_COMPLETER = 0  # the number of no thread: the thread that completes futures
+
 
 class Work(dist._Work):
     """Waits for handles of the runtime, and then runs `finish`. One thread waits: the caller of `wait`, or, once
@@ -23,10 +25,12 @@ class Work(dist._Work):
     # A small allreduce takes a few microseconds: what most works never change is not set for each.
     _future: Any = None
     _is_done = False
-    _is_waited_for = False
     _event: Any = None  # of torch's profiler
     _since = 0.0  # the time at which a future was made
     _error: Optional[BaseException] = None
+    _owner: int  # the thread that completes it, or _COMPLETER
+    _giver: object  # who completes the future
+    _trigger: Any  # completes the future
 
     def __init__(
         self, label: Any, handles: List[Any], outputs: Any, seconds: float, finish: Optional[Callable[[], None]] = None
@@ -40,11 +44,11 @@ class Work(dist._Work):
 
     def wait(self, timeout: Any = None) -> bool:
         if not self._is_done:
-            if self._future is not None:
-                self._future.wait()
-                return True
             seconds = timeout.total_seconds() if timeout is not None else 0
-            self._complete(seconds if seconds > 0 else self._seconds)
+            seconds = seconds if seconds > 0 else self._seconds
+            if self._future is not None:
+                _completer.leave()
+            self._complete(seconds)
         if self._error is not None:
             raise self._error
         return True
@@ -52,21 +56,19 @@ class Work(dist._Work):
     def synchronize(self) -> None:
         self.wait()
 
-    def _complete(self, seconds: float, has_waited: bool = False) -> None:
+    def _complete(self, seconds: float, has_waited: bool = False, owner: Optional[int] = None) -> None:
         """Waits, and stores an error. `has_waited`: the time has passed."""
-        self._is_waited_for = True
+        owner = threading.get_ident() if owner is None else owner
+        if self.__dict__.setdefault("_owner", owner) != owner:  # one step, also with several threads
+            self._follow(seconds)
+            return
         try:
             while self._handles:
                 self._wait_some(0 if has_waited else seconds)
             if self._finish is not None:
                 self._finish()
         except TimeoutError:
-            self._end(
-                RuntimeError(
-                    f"horovod: Timed out waiting {round(seconds * 1000)}ms for {self._name()}; did "
-                    "every rank of the group call it?"
-                )
-            )
+            self._end(self._timed_out(seconds))
             for handle in self._handles:
                 self._abandon(handle)
         except Exception as error:
@@ -74,10 +76,25 @@ class Work(dist._Work):
             for handle in self._handles[:-1]:
                 self._abandon(handle)
         except BaseException:  # of a signal's handler: the caller may wait again
-            self._is_waited_for = False
+            del self._owner
             raise
         else:
             self._end(None)
+
+    def _follow(self, seconds: float) -> None:
+        """Waits for another thread that completes this work."""
+        since, pause = time.monotonic(), 0.00002
+        while not self._is_done:
+            if 0 < seconds < time.monotonic() - since:
+                raise self._timed_out(seconds)
+            time.sleep(pause)
+            pause = min(2 * pause, 0.001)
+
+    def _timed_out(self, seconds: float) -> RuntimeError:
+        return RuntimeError(
+            f"horovod: Timed out waiting {round(seconds * 1000)}ms for {self._name()}; did every rank of the group "
+            "call it?"
+        )
 
     def _wait_some(self, seconds: float) -> None:
         """Waits for one handle. Raises TimeoutError after that time."""
@@ -100,20 +117,24 @@ class Work(dist._Work):
         if self._event is not None:
             _profiling.end(self._event)
             self._event = None
-        if self._future is not None and self._is_waited_for:
+        if self._future is not None:
             self._set_future()
 
     def _set_future(self) -> None:
+        me = object()
+        if self.__dict__.setdefault("_giver", me) is me:
+            self._trigger.set_result(None)
+
+    def _give(self, unused: Any) -> Any:
         if self._error is not None:
-            self._future.set_exception(self._error)
-        else:
-            self._future.set_result(self._outputs)
+            raise self._error
+        return self._outputs
 
     def is_completed(self) -> bool:
-        """Whether `wait` returns at once."""
-        if self._is_done:
-            return True
-        return self._future is None and not self._is_waited_for and all(map(self._poll, self._handles))
+        """Whether the work is complete, with its results in the outputs."""
+        if not self._is_done and "_owner" not in self.__dict__ and all(map(self._poll, self._handles)):
+            self._complete(self._seconds)
+        return self._is_done
 
     def is_success(self) -> bool:
         return self._is_done and self._error is None
@@ -126,10 +147,13 @@ class Work(dist._Work):
 
     def get_future(self) -> Any:
         if self._future is None:
-            self._future = Future()
+            # An exception that set_exception stores is a value to DDP's C++, which reads it as tensors: one that
+            # a callback raises is an error there too.
+            self._trigger = Future()
+            self._future = self._trigger.then(self._give)
             if self._is_done:
                 self._set_future()
-            elif not self._is_waited_for:
+            elif self.__dict__.setdefault("_owner", _COMPLETER) == _COMPLETER:
                 self._since = time.monotonic()
                 _completer.add(self)
         return self._future
@@ -183,39 +207,59 @@ class _Completer:
         self._new: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
+        self._works: List[Work] = []  # of this thread
 
     def add(self, work: Work) -> None:
         self._new.put(work)
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="hvd-futures", daemon=True)
-                    self._thread.start()
+                    self._start()
+        self.leave()  # the callback may wait for the future
+
+    def leave(self) -> None:
+        """Called before a wait. In a callback of a future, which this thread runs, another thread goes on."""
+        if self._is_this_thread():
+            self._start()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="hvd-futures", daemon=True)
+        self._thread.start()
+
+    def _is_this_thread(self) -> bool:
+        return threading.current_thread() is self._thread
 
     def _run(self) -> None:
-        works: List[Work] = []
         while True:
+            works = self._works
             if not works:
                 works.append(self._new.get())
             while not self._new.empty():
                 works.append(self._new.get())
-            works = [work for work in works if not self._completes(work)]
+            for work in list(works):
+                # Removed before its callbacks run, which another thread may have to go on beside.
+                if self._is_ready(work):
+                    works.remove(work)
+                    self._end(work)
+                    if not self._is_this_thread():
+                        return
             if works:
                 self._rest(works)
 
-    def _completes(self, work: Work) -> bool:
+    def _is_ready(self, work: Work) -> bool:
+        """Whether the work is complete, has failed, or has taken too long."""
         try:
-            if not work._handles or all(map(work._poll, work._handles)):
-                work._complete(work._seconds)
-                return True
-            if 0 < work._seconds < time.monotonic() - work._since:
-                work._complete(work._seconds, has_waited=True)
-                return True
-        except Exception as error:  # the runtime has ended
-            work._is_waited_for = True
-            work._end(error)
+            is_complete = not work._handles or all(map(work._poll, work._handles))
+        except Exception:  # the runtime has ended: waiting says so
             return True
-        return False
+        return is_complete or 0 < work._seconds < time.monotonic() - work._since
+
+    def _end(self, work: Work) -> None:
+        try:
+            is_complete = not work._handles or all(map(work._poll, work._handles))
+            work._complete(work._seconds, not is_complete, _COMPLETER)
+        except Exception as error:
+            work._end(error)
 
     def _rest(self, works: List[Work]) -> None:
         """Waits a while for the oldest work, and ends those that have waited for too long."""
@@ -226,9 +270,8 @@ class _Completer:
         except TimeoutError:
             pass
         except Exception as error:
-            work._is_waited_for = True
-            work._end(error)
             works.remove(work)
+            work._end(error)
 
 
 _completer = _Completer()
