@@ -3,6 +3,8 @@
 import datetime
 import os
 import random
+import threading
+import time
 import unittest
 
 from rank_base import RankBase, main, need
@@ -130,6 +132,14 @@ class CollectivesTest(GroupCase):
             mine = values(self.rank, (4,), torch.float32)
             dist.all_reduce(mine, dist._make_nccl_premul_sum(factor))
             self.close(mine, 2.5 * fold("SUM", self.all_values((4,), torch.float32)))
+            rows, own = [torch.ones(2) for _ in range(self.size)], torch.empty(2)
+            dist.reduce_scatter(own, rows, dist._make_nccl_premul_sum(factor))
+            self.equal(own, torch.full((2,), 2.5 * self.size))
+            self.equal(torch.stack(rows), torch.ones(self.size, 2))
+            if not IS_OLD:
+                whole = torch.ones(2 * self.size)
+                dist.reduce_scatter_tensor(own, whole, dist._make_nccl_premul_sum(factor))
+                self.equal(whole, torch.ones(2 * self.size))
 
     def test_sizes_and_layouts(self):
         for shape in ((), (0,), (1,), (1000,), (1 << 18,), (3, 0, 2)):
@@ -332,6 +342,53 @@ class CollectivesTest(GroupCase):
         dist.barrier(self.again)
         self.assertTrue(dist.barrier(async_op=True).wait())
 
+    def test_a_work_that_is_asked_until_it_is_complete(self):
+        rows = [torch.zeros(3) for _ in range(self.size)]
+        work = dist.all_gather(rows, torch.full((3,), float(self.rank)), async_op=True)
+        while not work.is_completed():
+            time.sleep(0.001)
+        self.assertTrue(work.is_success())
+        self.equal(torch.stack(rows), torch.arange(float(self.size)).repeat(3, 1).t())
+
+    def test_a_callback_that_waits_for_another_future(self):
+        first, second = torch.ones(2), torch.ones(2)
+
+        def callback(done):
+            dist.all_reduce(second, async_op=True).get_future().wait()
+            return done.value()[0] + second
+
+        future = dist.all_reduce(first, async_op=True).get_future().then(callback)
+        self.equal(future.wait(), torch.full((2,), 2.0 * self.size))
+
+    def test_threads_that_wait_for_one_work(self):
+        for has_future in (False, True):
+            tensor, results = torch.ones(2), []
+            dist.barrier()
+            if self.rank == 0:
+                time.sleep(0.1)  # the others wait
+            work = dist.all_reduce(tensor, async_op=True)
+            if has_future:
+                work.get_future()
+            threads = [threading.Thread(target=lambda: results.append(work.wait())) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(results, [True] * 4)
+            self.equal(tensor, torch.full((2,), float(self.size)))
+
+    def test_the_limit_of_a_wait_beside_a_future(self):
+        if self.rank == 0:
+            work = dist.all_reduce(torch.ones(1), async_op=True)
+            future = work.get_future()
+            with self.assertRaisesRegex(RuntimeError, "Timed out waiting 100ms for all_reduce"):
+                work.wait(datetime.timedelta(seconds=0.1))
+        dist.barrier(self.again)  # the others come later
+        if self.rank == 0:
+            self.equal(future.wait()[0], torch.full((1,), float(self.size)))
+        else:
+            dist.all_reduce(torch.ones(1))
+
 
 class GroupsTest(GroupCase):
     def test_a_group_of_some_ranks(self):
@@ -466,17 +523,42 @@ class ErrorsTest(GroupCase):
         dist.all_reduce(ones)
         self.assertEqual(ones.item(), self.size)
 
+    def test_shapes_of_sparse_tensors(self):
+        self.differs(
+            lambda: dist.all_reduce(torch.eye(3).to_sparse()),
+            lambda: dist.all_reduce(torch.eye(4).to_sparse()),
+            "Mismatched",
+        )
+
     def test_shapes(self):
         self.differs(lambda: dist.all_reduce(torch.ones(3)), lambda: dist.all_reduce(torch.ones(4)), "shapes")
 
     def test_dtypes(self):
         self.differs(lambda: dist.all_reduce(torch.ones(3)), lambda: dist.all_reduce(torch.ones(3).double()), "types")
+        if not hasattr(torch, "float8_e5m2"):
+            return
+        ones, others = torch.ones(3).to(torch.float8_e5m2), torch.ones(3).to(torch.float8_e4m3fn)
+        self.differs(lambda: dist.broadcast(ones, 0), lambda: dist.broadcast(others, 0), "Mismatched")
+        self.differs(lambda: dist.broadcast(ones, 0), lambda: dist.broadcast(ones.view(torch.uint8), 0), "Mismatched")
 
     def test_reductions(self):
         self.differs(
             lambda: dist.all_reduce(torch.ones(3)),
             lambda: dist.all_reduce(torch.ones(3), dist.ReduceOp.MAX),
             "reduction operations",
+        )
+        bits, ops = torch.ones(self.size, dtype=torch.int64), dist.ReduceOp
+        for call in (
+            lambda op: dist.all_reduce(bits, op),
+            lambda op: dist.reduce(bits, 0, op),
+            lambda op: dist.reduce_scatter(bits[:1].clone(), list(bits.split(1)), op),
+        ):
+            self.differs(lambda: call(ops.BAND), lambda: call(ops.BOR), "Mismatched")
+        self.differs(lambda: dist.reduce(bits, 0, ops.BAND), lambda: dist.reduce(bits, 1, ops.BAND), "Mismatched")
+        self.differs(
+            lambda: dist.all_reduce(bits, ops.BAND),
+            lambda: dist.all_gather([bits.clone() for _ in range(self.size)], bits),
+            "Mismatched",
         )
 
     def test_kinds(self):

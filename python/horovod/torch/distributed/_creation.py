@@ -99,6 +99,8 @@ def _make_other(name: str, store: Any, rank: int, size: int, timeout: datetime.t
     kinds = dist.ProcessGroup.BackendType
     if name == "gloo":
         return kinds.GLOO, _gloo(store, rank, size, timeout=timeout)
+    if name == "nccl" and not hasattr(dist, "ProcessGroupNCCL"):
+        raise RuntimeError("horovod: the group needs nccl for tensors on cuda, and this torch was built without it")
     if name == "nccl":
         options = wish.options or dist.ProcessGroupNCCL.Options()
         options._timeout = timeout
@@ -141,7 +143,8 @@ class GlooStandIn(HorovodProcessGroup):
     _backend_name = "gloo"
 
     def __new__(cls, store: Any, rank: int, size: int, timeout: Any = c10d.default_pg_timeout) -> Any:
-        if not _State.has_said_so and rank == 0:
+        is_first = _current.wish is not None and not _current.wish.ranks and rank == 0
+        if not _State.has_said_so and is_first:
             _State.has_said_so = True
             print(
                 "horovod: torch.distributed uses horovod in place of gloo in this program (HOROVOD_TORCH_BACKEND)",

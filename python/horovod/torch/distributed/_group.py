@@ -32,6 +32,8 @@ _AllreduceOptions = dist.AllreduceOptions
 _TELLS_WHO_WAITS = hasattr(_AllreduceOptions(), "asyncOp")
 _NO_TIME = datetime.timedelta(0)
 _CPU = torch.device("cpu")
+# The parts are those of valid tensors of one shape.
+_UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
 
 def _allreduce_async_(
@@ -391,7 +393,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
             prescale=reduction.factor,
         )
 
-    def _fold_all(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
+    def _fold_all(self, tensor: torch.Tensor, reduction: Reduction, opts: Any, root: int = -1) -> Work:
         """A reduction that the runtime does not have: each rank gets the inputs of all."""
         _reductions.check(tensor, reduction)
         rows = torch.empty((self._my_size, *tensor.shape), dtype=tensor.dtype)
@@ -400,7 +402,9 @@ class HorovodProcessGroup(dist.ProcessGroup):
             with torch.no_grad():
                 tensor.copy_(reduction.reduce(list(rows.unbind(0))))
 
-        return self._gather_rows("all_reduce", tensor, [rows], [tensor], opts, after)
+        return self._gather_rows(
+            "all_reduce", tensor, [rows], [tensor], opts, after, _mark(reduction.op_number, root + 1)
+        )
 
     def _sparse_allreduce(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
         if reduction.op != _ops.Sum or tensor.layout is not torch.sparse_coo:
@@ -418,11 +422,11 @@ class HorovodProcessGroup(dist.ProcessGroup):
                 parts.append(part)
 
         def after() -> None:
-            total = torch.sparse_coo_tensor(parts[0].t(), parts[1], tensor.shape).coalesce()
+            total = torch.sparse_coo_tensor(parts[0].t(), parts[1], tensor.shape, **_UNCHECKED).coalesce()
             with torch.no_grad():
                 tensor.copy_(total)
 
-        described = [_tensor_bytes.describe(one, one.shape) for one in (indices, values)]
+        described = [_tensor_bytes.describe(one, one.shape) for one in (indices, values)] + [_mark(2, *tensor.shape)]
         return self._run(
             "sparse_all_reduce", Kind.ALLGATHER, described, (tensor, indices, values), [tensor], opts, take, after
         )
@@ -436,10 +440,9 @@ class HorovodProcessGroup(dist.ProcessGroup):
         is_root = root == self._my_rank
         target = tensor if is_root else tensor.detach().clone(memory_format=torch.contiguous_format)
         if reduction.fold is not None:
-            work = self._fold_all(target, reduction, opts)
+            work = self._fold_all(target, reduction, opts, root)
         else:
-            # An empty tensor whose shape has the root: the ranks compare it.
-            mark = _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0, 1, root))
+            mark = _mark(1, root)
             target, reduction = reduction.apply(target)
             work = self._reduce_in_place("reduce", [target], [mark], reduction, opts)
         work._outputs = [tensor]
@@ -476,6 +479,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         outputs: Any,
         opts: Any,
         after: Optional[Callable[[], None]] = None,
+        *marks: _ops.Tensor,
     ) -> Work:
         """Gathers one row of each rank into the targets, one behind another."""
         dense = _tensors.dense(tensor)
@@ -492,7 +496,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         return self._run(
             what,
             Kind.ALLGATHER,
-            [_tensor_bytes.describe(dense, (1, *dense.shape))],
+            [_tensor_bytes.describe(dense, (1, *dense.shape)), *marks],
             (dense, targets),
             outputs,
             opts,
@@ -596,7 +600,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
             for number, output in enumerate(outputs):
                 _tensor_bytes.fill(output, _ops.output(handle, number).address)
 
-        prepared = [reduction.apply(rows) for rows in inputs]
+        prepared = [reduction.apply_to_copy(rows) for rows in inputs]
         described = [_tensor_bytes.describe(rows, rows.shape) for rows, _ in prepared]
         return self._run(
             what,
@@ -618,7 +622,10 @@ class HorovodProcessGroup(dist.ProcessGroup):
             with torch.no_grad():
                 output.copy_(reduction.reduce(list(received.unbind(0))).reshape(output.shape))
 
-        return self._exchange(what, rows, [1] * self._my_size, [received], [1] * self._my_size, [output], opts, after)
+        each = [1] * self._my_size
+        # The ranks compare shapes: the number of ones says what is reduced.
+        shape = (*rows.shape, *[1] * (3 + reduction.op_number))
+        return self._exchange(what, rows, each, [received], each, [output], opts, after, shape)
 
     def _in_rows(self, tensor: torch.Tensor, what: str) -> torch.Tensor:
         if tensor.numel() % self._my_size:
@@ -871,6 +878,11 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
 def _nothing(handle: int) -> None:
     pass
+
+
+def _mark(*numbers: int) -> _ops.Tensor:
+    """An empty tensor whose shape has these numbers: the ranks compare it."""
+    return _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0, *numbers))
 
 
 def _end(place: _ranks.Place) -> None:

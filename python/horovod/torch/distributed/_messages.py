@@ -26,7 +26,7 @@ class Messages:
         """Starts to send to a rank of the group."""
         dense = _tensors.dense(tensor)
         handle = _ops.send(
-            _tensor_bytes.describe(dense, dense.shape, dense),
+            _tensor_bytes.describe_message(dense),
             self._place.ranks[to],
             tag,
             self._place.process_set,
@@ -45,7 +45,7 @@ class Messages:
 
         rank = _ops.ANY_RANK if source is None else self._place.ranks[source]
         handle = _ops.recv(
-            _tensor_bytes.describe(target, target.shape, target),
+            _tensor_bytes.describe_message(target),
             rank,
             tag,
             self._place.process_set,

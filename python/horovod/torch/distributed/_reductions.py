@@ -11,6 +11,8 @@ import torch.distributed as dist
 from horovod import _ops
 
 
+_FOLDED = ["BAND", "BOR", "BXOR"]
+
 ONE = 1.0  # compared by identity: the factor of most reductions
 
 
@@ -22,13 +24,21 @@ class Reduction(NamedTuple):
     factor: Any = ONE  # before the reduction: a number or a tensor
     fold: Optional[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = None
 
+    @property
+    def op_number(self) -> int:
+        """A number for each reduction that the runtime does not have."""
+        return _FOLDED.index(self.name) + 2
+
     def apply(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, Reduction]:
         """Returns a tensor that needs a number as its factor alone. Multiplies it in place by a tensor."""
-        if isinstance(self.factor, torch.Tensor):
-            with torch.no_grad():
-                tensor.mul_(self.factor)
-            return tensor, self._replace(factor=ONE)
-        return tensor, self
+        return (tensor.detach().mul_(self.factor), self._replace(factor=ONE)) if self._has_tensor() else (tensor, self)
+
+    def apply_to_copy(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, Reduction]:
+        """As `apply`, and leaves the tensor as it is."""
+        return self.apply(tensor.clone()) if self._has_tensor() else (tensor, self)
+
+    def _has_tensor(self) -> bool:
+        return isinstance(self.factor, torch.Tensor)
 
     def reduce(self, tensors: List[torch.Tensor]) -> torch.Tensor:
         assert self.fold is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
@@ -12,21 +12,33 @@ from horovod.torch import _tensors
 
 
 class Form(NamedTuple):
-    """How elements of a dtype travel: as `parts` values of `dtype` each."""
+    """How elements of a dtype travel: as `parts` values of `dtype` each, in shapes with `shape` behind."""
 
     dtype: int
     parts: int
+    shape: Tuple[int, ...]
 
 
-_forms: dict = {dtype: Form(int(number), 1) for dtype, number in _tensors.DTYPES.items()}
-_forms.update({dtype: Form(int(number), 2) for dtype, number in _tensors.COMPLEX.items()})
+# Dtypes that the runtime does not know. The ranks compare shapes, to which each adds its own number of ones.
+_OTHERS = """complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu
+    float4_e2m1fn_x2 quint8 qint8 qint32 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16""".split()
+
+
+def _other(dtype: torch.dtype, number: int, parts: int) -> Form:
+    name = str(dtype).split(".")[-1]
+    ones = 1 + (_OTHERS.index(name) if name in _OTHERS else len(_OTHERS))
+    return Form(number, parts, (parts, *[1] * ones))
+
+
+_forms: dict = {dtype: Form(int(number), 1, ()) for dtype, number in _tensors.DTYPES.items()}
+_forms.update({dtype: _other(dtype, int(number), 2) for dtype, number in _tensors.COMPLEX.items()})
 
 
 def form_of(tensor: torch.Tensor) -> Form:
     """Returns the form of the tensor's dtype. Those that the runtime does not know travel as bytes."""
     form = _forms.get(tensor.dtype)
     if form is None:
-        form = _forms[tensor.dtype] = Form(int(_ops.Dtype.UINT8), tensor.element_size())
+        form = _forms[tensor.dtype] = _other(tensor.dtype, int(_ops.Dtype.UINT8), tensor.element_size())
     return form
 
 
@@ -37,8 +49,16 @@ def describe(tensor: torch.Tensor, shape: Sequence[int], output: Optional[torch.
         tensor.data_ptr(),
         0 if output is None else output.data_ptr(),
         form.dtype,
-        tuple(shape) if form.parts == 1 else (*shape, form.parts),
+        (*shape, *form.shape),
     )
+
+
+def describe_message(tensor: torch.Tensor) -> _ops.Tensor:
+    """As `describe`, for a message, whose ranks compare dtype and number of elements alone."""
+    if len(form_of(tensor).shape) == 0:
+        return describe(tensor, tensor.shape, tensor)
+    address = tensor.data_ptr()
+    return _ops.Tensor(address, address, int(_ops.Dtype.INT8), (size_of(tensor),))
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
