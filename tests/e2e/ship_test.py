@@ -94,6 +94,11 @@ def test_the_user_decides_which_hosts_get_the_package():
     job = start(folder, hosts="a:1", command=("python3", "-I", "train.py"))
     job.ends_with(2)
     one_sentence(job, "^host a: prepare: /usr/bin/python3 has no horovod, and with -I it ignores PYTHONPATH, ")
+    # A program that may do without it runs without it.
+    (folder / "plain.py").write_text("try:\n    import horovod\nexcept ImportError:\n    print('without')\n")
+    job = start(folder, "--no-ship", "--independent", hosts="a:1", command=("python3", "plain.py"))
+    job.ends_with(0)
+    expect("without" in job.out, job.describe())
     expect(not copies("a"), f"{copies('a')}")
     # Host b has a build of its own: it stays in use, unless --ship replaces it on all hosts.
     site = "/tmp/site/horovod"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/files/elf_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/safe_folder.h"
 #include "launcher/program/command_file.h"
@@ -16,6 +17,8 @@ namespace {
 
 // The PATH of a login without a profile, for an environment without PATH.
 constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
+// The first torch that loads backends by entry points.
+constexpr const char* kTorchWithEntryPoints = "2.5";
 constexpr std::string_view kInitVariable = "HVD_REMOTE_INIT";
 
 // `module` and the like are functions that the profile's scripts define. Their output, and that of
@@ -53,6 +56,12 @@ try:
     print("glibc " + os.confstr("CS_GNU_LIBC_VERSION").split()[-1])
 except Exception:
     print("glibc none")
+if os.environ.get("HOROVOD_TORCH_BACKEND") == "horovod":
+    try:
+        from importlib.metadata import version
+        print("torch " + version("torch"))
+    except Exception:
+        pass
 if len(sys.argv) > 1:
     newest = "none"
     try:
@@ -144,13 +153,14 @@ void HostPreparation::find() {
   outcome_.program = found->path;
   const std::string interpreter = python_of(found->path, job_.working_directory, path);
   if (interpreter.empty()) {
-    if (job_.shipping != Shipping::kEverywhere) return finish();
+    if (job_.shipping != Shipping::kEverywhere && !uses_torch_backend()) return finish();
     package_need_ = PackageNeed::kCertain;
     return ask_some_python(path);
   }
   outcome_.versions.emplace_back(kInterpreter, interpreter);
   if (const Status status = find_package(); !status.ok()) return finish(status);
-  if (!job_.is_compared && package_need_ == PackageNeed::kNone) return finish();
+  if (!job_.is_compared && package_need_ == PackageNeed::kNone && !uses_torch_backend())
+    return finish();
   ask_versions(interpreter);
 }
 
@@ -195,20 +205,18 @@ Status HostPreparation::find_package() {
   return {};
 }
 
+bool HostPreparation::uses_torch_backend() const {
+  return value_of(outcome_.environment, "HOROVOD_TORCH_BACKEND") == "horovod";
+}
+
 // A program that does not name horovod needs none, except one whose groups of gloo are to be groups of horovod.
 HostPreparation::PackageNeed HostPreparation::need_of_program() const {
-  if (value_of(outcome_.environment, "HOROVOD_TORCH_BACKEND") == "horovod")
-    return PackageNeed::kCertain;
-  switch (mentions_horovod(interpreter(), python_arguments(), job_.working_directory,
-                           outcome_.environment)) {
-    case Mention::kNone:
-      return PackageNeed::kNone;
-    case Mention::kSome:
-      return PackageNeed::kCertain;
-    case Mention::kUnknown:
-      break;
-  }
-  return PackageNeed::kUnknown;
+  const auto look = [&](auto* in_sources) {
+    return in_sources(interpreter(), python_arguments(), job_.working_directory,
+                      outcome_.environment);
+  };
+  if (uses_torch_backend() || look(imports_horovod) == Mention::kSome) return PackageNeed::kCertain;
+  return look(mentions_horovod) == Mention::kNone ? PackageNeed::kNone : PackageNeed::kUnknown;
 }
 
 void HostPreparation::ask_versions(const std::string& interpreter) {
@@ -238,6 +246,14 @@ void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
     return finish(failed_precondition(
         cat("'", job_.command[0], "' does not run: ", on_one_line(outcome.errors))));
   }
+  const std::string torch = value("torch");
+  if (is_python_program && !torch.empty() && is_older(torch, kTorchWithEntryPoints) &&
+      mentions_horovod(interpreter(), python_arguments(), job_.working_directory,
+                       outcome_.environment) == Mention::kNone) {
+    return finish(failed_precondition(cat(
+        "torch ", torch, " does not load the backend horovod by itself: import horovod.torch in ",
+        "the program, or install torch ", kTorchWithEntryPoints, " or newer")));
+  }
   for (const char* name : {"Python", "horovod"}) {
     if (!job_.is_compared || !is_python_program || value(name).empty()) continue;
     outcome_.versions.emplace_back(name, value(name));
@@ -249,7 +265,9 @@ void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
 }
 
 Status HostPreparation::check_provision() const {
-  const std::string lacks = cat(printable(interpreter()), " has no horovod, and ");
+  const bool is_first = job_.shipping == Shipping::kEverywhere;
+  const std::string lacks = cat(is_first ? "--ship gives the ranks horovod, and "
+                                         : cat(printable(interpreter()), " has no horovod, and "));
   if (job_.shipping == Shipping::kNever) {
     return failed_precondition(
         cat(lacks,
@@ -278,7 +296,10 @@ void HostPreparation::provide_package() {
   }
   std::error_code error;
   const std::string agent = std::filesystem::read_symlink("/proc/self/exe", error).string();
-  const auto folders = agent_folders(job_.agent_dir, agent, own_environment_);
+  auto folders = agent_folders(job_.agent_dir, agent, own_environment_);
+  // PYTHONPATH separates its folders by colons.
+  std::erase_if(folders,
+                [](const std::string& each) { return each.find(':') != std::string::npos; });
   if (copy_.find(job_.package, folders)) return use_copy(kCopyKept);
   const Status status = copy_.expect(job_.package, folders);
   return status.ok() ? want_package_() : do_without_package(status);

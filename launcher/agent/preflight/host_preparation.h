@@ -68,6 +68,8 @@ class HostPreparation {
   void install_copy();
   // Puts the folder on the ranks' PYTHONPATH: with --ship before what the user has installed.
   void use_package(const std::string& folder, const std::string& version);
+  // Whether groups of gloo are to be groups of horovod.
+  bool uses_torch_backend() const;
   std::string interpreter() const;
   std::vector<std::string> python_arguments() const;
   void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));

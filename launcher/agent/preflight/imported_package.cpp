@@ -19,7 +19,7 @@ bool has_file(const fs::path& path) {
 }
 
 // Statements that are indented may never run: a program may do without Horovod.
-bool imports_horovod(std::string_view source) {
+bool has_import(std::string_view source) {
   for (const std::string& line : split(source, '\n')) {
     if (line.starts_with(' ') || line.starts_with('\t')) continue;
     for (const std::string& statement : split(line, ';')) {
@@ -30,6 +30,15 @@ bool imports_horovod(std::string_view source) {
     }
   }
   return false;
+}
+
+// A comment begins at a # that no quotation mark comes before.
+bool has_word(std::string_view source) {
+  return std::ranges::any_of(split(source, '\n'), [](const std::string& line) {
+    const size_t comment = line.find('#');
+    const bool is_comment = comment < line.find_first_of("\"'");
+    return line.find("horovod") < (is_comment ? comment : line.size());
+  });
 }
 
 // Both packages have common/basics.py: this project's imports the class of another of its files.
@@ -64,16 +73,20 @@ ImportedPackage find_imported_package(const std::string& interpreter,
   if (first == site.folders.end()) return {site.is_whole ? kNone : kUnknown, {}};
   const bool is_refused =
       is_original(*first / "horovod") &&
-      look_in_sources(program, working_directory, imports_horovod, {}) == Mention::kSome;
+      look_in_sources(program, working_directory, has_import, {}) == Mention::kSome;
   return {is_refused ? kOriginal : kFound, first->string()};
 }
 
 Mention mentions_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                          const std::string& working_directory, const Environment& environment) {
-  return look_in_sources(
-      program_of_python(arguments), working_directory,
-      [](std::string_view source) { return source.find("horovod") != std::string_view::npos; },
-      python_site(interpreter, working_directory, environment).named);
+  return look_in_sources(program_of_python(arguments), working_directory, has_word,
+                         python_site(interpreter, working_directory, environment).named);
+}
+
+Mention imports_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
+                        const std::string& working_directory, const Environment& environment) {
+  return look_in_sources(program_of_python(arguments), working_directory, has_import,
+                         python_site(interpreter, working_directory, environment).named);
 }
 
 std::string version_of_package(const std::string& folder) {

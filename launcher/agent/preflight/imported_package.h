@@ -24,9 +24,13 @@ ImportedPackage find_imported_package(const std::string& interpreter,
                                       const std::string& working_directory,
                                       const Environment& environment);
 
-// Whether a source of the program has the word horovod.
+// Whether a source of the program has the word horovod, but for comments.
 Mention mentions_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                          const std::string& working_directory, const Environment& environment);
+
+// Whether a source of the program imports horovod by a statement that is not indented: others may never run.
+Mention imports_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
+                        const std::string& working_directory, const Environment& environment);
 
 // The version of this project's package horovod in the folder, or empty.
 std::string version_of_package(const std::string& folder);

@@ -157,6 +157,25 @@ TEST_CASE("a package is missing only where the whole import path is known") {
   CHECK(tree.look({"train.py"}, home).kind == kOriginal);
 }
 
+TEST_CASE("a comment names no package, and an indented import may never run") {
+  Tree tree;
+  const auto ask = [&](auto* in_sources, const std::string& code) {
+    tree.write("ask.py", code);
+    return in_sources(tree.path("usr/bin/python3"), {"ask.py"}, tree.path(""), Environment());
+  };
+  for (const char* code : {"# faster than horovod\n", "x = 1  # horovod\nprint(x)\n"}) {
+    CAPTURE(code);
+    CHECK(ask(mentions_horovod, code) == Mention::kNone);
+  }
+  for (const char* code :
+       {"f('#', 'horovod')\n", "try:\n  import horovod\nexcept ImportError: pass\n"}) {
+    CAPTURE(code);
+    CHECK(ask(mentions_horovod, code) == Mention::kSome);
+    CHECK(ask(imports_horovod, code) == Mention::kNone);
+  }
+  CHECK(ask(imports_horovod, "import os; import horovod.torch as hvd\n") == Mention::kSome);
+}
+
 TEST_CASE("a folder is put on an import path only if it hides no other package") {
   Tree tree;
   CHECK(!has_horovod_alone(""));
