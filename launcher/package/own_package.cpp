@@ -24,12 +24,20 @@ class PackageFiles {
                     const std::function<bool(const fs::path&)>& accepts) {
     std::vector<fs::path> found;
     std::error_code error;
-    for (fs::recursive_directory_iterator at(from, error), end; !error && at != end;
-         at.increment(error)) {
-      if (at->path().filename() == "__pycache__") at.disable_recursion_pending();
-      if (at->is_regular_file(error) && accepts(at->path())) found.push_back(at->path());
+    // One folder is open at a time: the launcher may have few descriptors.
+    for (std::vector<fs::path> folders = {from}; !folders.empty();) {
+      const fs::path folder = std::move(folders.back());
+      folders.pop_back();
+      for (fs::directory_iterator at(folder, error), end; !error && at != end;
+           at.increment(error)) {
+        if (at->is_directory(error) && !at->is_symlink(error)) {
+          if (at->path().filename() != "__pycache__") folders.push_back(at->path());
+        } else if (at->is_regular_file(error) && accepts(at->path())) {
+          found.push_back(at->path());
+        }
+      }
+      if (error) return system_error(cat("cannot read ", folder.string()), error.value());
     }
-    if (error) return system_error(cat("cannot read ", from.string()), error.value());
     std::ranges::sort(found);
     for (const fs::path& each : found) {
       HVD_RETURN_IF_ERROR(add(each, to / each.lexically_relative(from)));
