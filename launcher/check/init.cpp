@@ -48,7 +48,9 @@ int test_hosts(const Options& options) {
     text += cat("not ready: the hosts differ in ", join(differing, ", "),
                 "; install the same version on all hosts\n");
   } else {
-    text += cat("ready: horovodrun --config-file ", kFile, " python3 train.py\n");
+    const bool is_here = hosts->size() == 1 && hosts->front().host == "localhost";
+    text += cat("ready: horovodrun --config-file ", kFile, " python3 train.py\n",
+                is_here ? "" : "With `--stage .` it runs without a shared disk.\n");
   }
   const int printed = print_answer(text);
   return silent.empty() && differing.empty() ? printed : kExitLauncher;
