@@ -22,8 +22,14 @@ def _commands() -> List[str]:
     """Returns the paths at which this distribution has installed its commands, by its list of files; horovodrun is
     the first."""
     found = metadata.Distribution.discover(name="horovodrun", path=[os.path.dirname(_PACKAGE)])
+    aside = os.path.join(os.path.dirname(_PACKAGE), "bin")  # by pip install --target, which lists another place
     paths = [
-        os.path.realpath(os.path.dirname(file.locate())) + os.sep + file.name
+        os.path.join(
+            aside
+            if os.path.exists(os.path.join(aside, file.name))
+            else os.path.realpath(os.path.dirname(file.locate())),
+            file.name,
+        )
         for distribution in found
         for file in distribution.files or []
         if file.name in os.listdir(_PROGRAMS) and file.parts[0] != "horovodrun"
