@@ -2,7 +2,7 @@
 """usage: must_find.py FINDING COMMAND...
 
 Passes when COMMAND, a test with a planted bug, fails and says why: each line of FINDING is a regular
-expression that its output must match.
+expression that its output must match. A bug that shows only while two things happen at once may need several runs.
 """
 
 import re
@@ -10,17 +10,23 @@ import subprocess
 import sys
 
 
+RUNS = 5
+
+
 def main():
     finding, command = sys.argv[1], sys.argv[2:]
-    ran = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
-    )
-    missing = [line for line in finding.splitlines() if not re.search(line, ran.stdout)]
+    for _ in range(RUNS):
+        ran = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+        )
+        missing = [line for line in finding.splitlines() if not re.search(line, ran.stdout)]
+        if ran.returncode != 0:
+            break
     if ran.returncode != 0 and not missing:
         return
     print(ran.stdout[-8000:])
     if ran.returncode == 0:
-        raise SystemExit("must_find.py: the test passed: it does not see the planted bug")
+        raise SystemExit(f"must_find.py: the test passed {RUNS} times: it does not see the planted bug")
     raise SystemExit(
         f"must_find.py: the test ended with {ran.returncode}, but without the finding: nothing matches {missing}"
     )
