@@ -29,7 +29,7 @@ class Work(dist._Work):
     _since = 0.0  # the time at which a future was made
     _error: Optional[BaseException] = None
     _owner: int  # the thread that completes it, or _COMPLETER
-    _giver: object  # who completes the future
+    _giver: object  # the caller that completes the future
     _trigger: Any  # completes the future
 
     def __init__(
