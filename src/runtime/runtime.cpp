@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kRegistrationName = "<process sets>";
 constexpr double kReportLostPeerSeconds = 1;
 // How long a rank that leaves waits for the others once the last process set has ended.
-constexpr double kAnswerSeconds = 30;
+constexpr double kLastAnswerSeconds = 30;
 
 }  // namespace
 
@@ -334,7 +334,7 @@ Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
   // The other ranks have the whole time to answer after the last of their sets has ended.
   for (bool waits = others_work(); !progress_->wait(core_->departed(), deadline) && waits;) {
     waits = others_work();
-    deadline = Deadline::after_seconds(kAnswerSeconds);
+    deadline = Deadline::after_seconds(kLastAnswerSeconds);
   }
   Status status;
   if (!core_->departed().load()) {
