@@ -23,6 +23,6 @@ mkdir "$scratch/$name/share/doc/horovod/k8s"
 cp packaging/kubernetes/base/horovod-job.yaml "$scratch/$name/share/doc/horovod/k8s"
 find "$scratch/$name" -name __pycache__ -prune -exec rm -rf {} +
 # The same build makes the same bytes, whenever and by whom the script is run.
-tar -C "$scratch" --sort=name --owner=0 --group=0 --numeric-owner --mtime="${SOURCE_DATE_EPOCH:+@}${SOURCE_DATE_EPOCH:-2026-01-01}" \
-  -c "$name" | gzip -n >"$output/$name.tar.gz"
+tar -C "$scratch" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+  --mtime="${SOURCE_DATE_EPOCH:+@}${SOURCE_DATE_EPOCH:-2026-01-01}" -c "$name" | gzip -n >"$output/$name.tar.gz"
 echo "$output/$name.tar.gz"
