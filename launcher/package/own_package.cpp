@@ -57,17 +57,13 @@ class PackageFiles {
     return {};
   }
 
-  // The module that adds the backend horovod to torch.distributed, and the files by which `import torch` finds it. A
-  // build has them beside the package, a wheel in site-packages.
+  // The module that adds the backend horovod to torch.distributed, and the files by which `import torch` finds it.
   Status add_torch_backend(const fs::path& python) {
     const fs::path to(kPackagePython), module("horovod_torch_backend.py");
     const fs::path info(cat("horovodrun-", HVD_VERSION, ".dist-info"));
     std::error_code error;
-    if (fs::exists(python / module, error)) HVD_RETURN_IF_ERROR(add(python / module, to / module));
-    for (const fs::path& folder : {python, python.parent_path().parent_path()}) {
-      if (!fs::exists(folder / info / "entry_points.txt", error)) continue;
-      HVD_RETURN_IF_ERROR(add(folder / info / "METADATA", to / info / "METADATA"));
-      return add(folder / info / "entry_points.txt", to / info / "entry_points.txt");
+    for (const fs::path& file : {module, info / "METADATA", info / "entry_points.txt"}) {
+      if (fs::exists(python / file, error)) HVD_RETURN_IF_ERROR(add(python / file, to / file));
     }
     return {};
   }

@@ -22,7 +22,7 @@ BACKEND = """
 import importlib.metadata
 found = importlib.metadata.entry_points()
 found = found.select(group="torch.backends") if hasattr(found, "select") else found.get("torch.backends", ())
-print([each.name for each in found], all(callable(each.load()) for each in found))
+print({each.name for each in found}, all(callable(each.load()) for each in found))
 """
 ORIGINAL_COMMAND = b"#!python\nprint('the original starts')\n"
 
@@ -118,29 +118,34 @@ class Environment:
         expect(done.returncode == expected, f"exit code {done.returncode}: {words}\n{done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
-    def install(self, *words):
-        index = ("--no-index", "--find-links", wheels())
+    def pip(self, command, *words):
         if self.installer == "uv":
-            return self.run(
-                pathlib.Path(INSTALLERS).parent / "uv", "pip", "install", "--python", self.python, *index, *words
-            )
-        return self.run(self.python, self.installer, "install", "--quiet", *index, *words)
+            return self.run(pathlib.Path(INSTALLERS).parent / "uv", "pip", command, "--python", self.python, *words)
+        return self.run(self.python, self.installer, command, *words)
+
+    def install(self, *words):
+        self.pip("install", "--quiet", "--no-index", "--find-links", wheels(), *words)
 
     def uninstall(self, name):
-        if self.installer == "uv":
-            return self.run(pathlib.Path(INSTALLERS).parent / "uv", "pip", "uninstall", "--python", self.python, name)
-        return self.run(self.python, self.installer, "uninstall", "--quiet", "--yes", name)
+        self.pip("uninstall", "--quiet", *(() if self.installer == "uv" else ("--yes",)), name)
 
     def imports(self, folder):
         said = self.run(self.python, "-c", IMPORT).strip()
         expect(said == str(folder), f"horovod is imported from {said}, expected {folder}")
 
+    def has_backend(self):
+        said = self.run(self.python, "-c", BACKEND).strip()
+        expect(said == "{'horovod'} True", f"torch does not find the backend: {said}")
+
     def trains(self):
-        """Program, modules and package are ours, and torch finds the backend."""
+        """Program, modules and package are ours, torch finds the backend, and the installer has no complaint."""
         self.imports(self.site / "horovodrun/site")
-        expect(self.run(self.python, "-c", BACKEND).strip() == "['horovod'] True", "torch finds no backend")
+        self.has_backend()
         expect(self.run(self.bin / "horovodrun", "--version").strip() == version(), "another program")
         expect(self.run(self.python, "-m", "horovodrun", "--version").strip() == version(), "a sentence")
+        self.pip("check")
+        listed = self.pip("list")
+        expect(len(re.findall(r"(?m)^horovodrun\b", listed)) == 1, listed)
         said = self.run(self.bin / "horovodrun", "-np", 2, self.python, "-c", RANKS)
         expect(said.count(f"imports {self.site}/horovodrun/site/horovod/__init__.py") == 2, said)
 
@@ -238,6 +243,7 @@ def in_a_target_folder(installer, python=PYTHON):
     )
     environment.environment["PYTHONPATH"] = str(site)
     environment.imports(site)
+    environment.has_backend()
 
 
 ORDERS = (over_the_original, over_ours_of_before, replaced_by_the_original, beside_the_original, in_a_target_folder)
