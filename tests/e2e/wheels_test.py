@@ -299,7 +299,7 @@ def test_the_newest_and_the_oldest_pip_install_and_remove_in_each_order():
         raise Skip(skipped[0])
 
 
-# Each prints where its Python is.
+# The commands of docs/uv-pipx-conda.md. Each prints where its Python is.
 IN_A_ROOT = """set -e
 cd /work
 export UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never PIP_NO_INDEX=1 PIP_FIND_LINKS=/var/cache/wheels
@@ -337,8 +337,10 @@ name = "training"
 version = "0"
 requires-python = ">=3.8"
 dependencies = ["horovod==VERSION"]
+[tool.uv]
+find-links = ["/var/cache/wheels"]
 END
-uv run --quiet horovodrun -np 2 python -c 'import horovod, sys; print("rank of", sys.prefix)'
+env -u UV_FIND_LINKS uv run --quiet horovodrun -np 2 python -c 'import horovod, sys; print("rank of", sys.prefix)'
 uv run --quiet python -m horovodrun --version
 uv run --quiet python -c 'import horovod; print("package", horovod.__file__)'
 rm -rf .venv uv.lock
@@ -395,6 +397,73 @@ def test_uvx_uv_run_and_pipx_start_jobs_in_a_clean_root():
         expect(parts["uv run --with"].count("rank of ") == 2, parts["uv run --with"])
         milliseconds = int(re.search(r"milliseconds (\d+)", parts["pip"])[1])
         expect(milliseconds <= 10_000, f"from the wheel to --check-build: {milliseconds} ms; a user has it in 10 s")
+
+
+# The script bin/activate of conda-pack sets these, among others.
+ACTIVATE = """export CONDA_PREFIX=$(cd "$(dirname "$BASH_SOURCE")/.." && pwd)
+export PATH=$CONDA_PREFIX/bin:$PATH
+"""
+GATHER = """import sys, horovod._common as hvd
+hvd.init()
+print(sys.prefix, "gathers", hvd.allgather_object(hvd.rank()), flush=True)
+"""
+
+
+def pack_environment(archive):
+    """A Python that may be moved, with horovod, in the form that conda-pack gives an environment of conda."""
+    found = sorted(pathlib.Path.home().glob(".pyenv/versions/3.11.*/bin/python3.11"))
+    if not found:
+        raise Skip("~/.pyenv has no Python 3.11, which stands for that of conda")
+    prefix, made = found[0].parents[1], scratch() / "made"
+    shutil.copytree(
+        prefix,
+        made,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("__pycache__", "test", "*.a", "site-packages", "config-*"),
+    )
+    (made / "lib/python3.11/site-packages").mkdir()
+    # That of conda finds its library beside it.
+    library, beside = f"{prefix}/lib\0".encode(), b"$ORIGIN/../lib\0"
+    program = (made / "bin/python3.11").read_bytes()
+    expect(program.count(library) == 1, f"{found[0]} does not look for its library in {prefix}/lib")
+    (made / "bin/python3.11").write_bytes(program.replace(library, beside.ljust(len(library), b"\0")))
+    (made / "bin/activate").write_text(ACTIVATE)
+    (made / "conda-meta").mkdir()
+    (made / "conda-meta/history").write_text("")
+    index = ("--quiet", "--no-index", "--find-links", wheels())
+    code, words = call(made / "bin/python3.11", pip_of_debian(), "install", *index, "horovod", seconds=120)
+    expect(code == 0, words)
+    code, words = call("tar", "-cf", archive, "-C", made, ".", seconds=120)
+    expect(code == 0, words)
+    shutil.rmtree(made)
+
+
+ON_TWO_HOSTS = """set -e
+mkdir /tmp/work
+cd /tmp/work
+printf '%s' "$GATHER" >train.py
+for host in a b; do
+  ssh $host 'mkdir /tmp/place && tar -x -C /tmp/place' <"$ARCHIVE"
+done
+mkdir /tmp/place
+tar -x -C /tmp/place <"$ARCHIVE"
+. /tmp/place/bin/activate
+horovodrun -np 2 -H a:1,b:1 --stage . python train.py
+"""
+
+
+def test_an_environment_in_the_form_of_conda_pack_runs_where_each_host_unpacks_it():
+    """conda cannot be installed here. The commands are those of docs/uv-pipx-conda.md, on hosts that share no disk."""
+    with tempfile.NamedTemporaryFile(dir=BUILD, prefix="e2e-", suffix=".tar") as archive:
+        pack_environment(archive.name)
+        environment = clean_environment(GATHER=GATHER, ARCHIVE=archive.name)
+        del environment["PYTHONPATH"]
+        hosts = (HOSTS, "run", "--names", "a b", "--bare", "--")
+        code, words = call(*hosts, "bash", "-c", ON_TWO_HOSTS, seconds=120, env=environment)
+    if code == NO_WORLD:
+        raise Skip(words.strip())
+    expect(code == 0 and words.count("/tmp/place gathers [0, 1]") == 2, words)
+    expect("have no horovod" not in words, words)
 
 
 if __name__ == "__main__":
