@@ -100,6 +100,17 @@ def test_the_user_decides_which_hosts_get_the_package():
     job.ends_with(0)
     expect("without" in job.out, job.describe())
     expect(not copies("a"), f"{copies('a')}")
+    # Groups would be gloo's without a word.
+    (folder / "torch-1.12.0.dist-info").mkdir()
+    (folder / "torch-1.12.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.12.0\n")
+    job = start(folder, "--torch-backend", "horovod", "--independent", hosts="a:1", command=("python3", "plain.py"))
+    job.ends_with(2)
+    one_sentence(
+        job,
+        "^host a: prepare: torch 1.12.0 does not load the backend horovod by itself: import "
+        "horovod.torch.distributed in the program, or install torch 2.5 or newer$",
+    )
+    shutil.rmtree(folder / "torch-1.12.0.dist-info")
     # Host b has a build of its own: it stays in use, unless --ship replaces it on all hosts.
     site = "/tmp/site/horovod"
     on("b", f"mkdir -p {site}; echo 'x = 1' >{site}/__init__.py; echo '__version__ = \"0.80.0\"' >{site}/_version.py")

@@ -248,11 +248,12 @@ void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
   }
   const std::string torch = value("torch");
   if (is_python_program && !torch.empty() && is_older(torch, kTorchWithEntryPoints) &&
-      mentions_horovod(interpreter(), python_arguments(), job_.working_directory,
-                       outcome_.environment) == Mention::kNone) {
-    return finish(failed_precondition(cat(
-        "torch ", torch, " does not load the backend horovod by itself: import horovod.torch in ",
-        "the program, or install torch ", kTorchWithEntryPoints, " or newer")));
+      imports_torch_backend(interpreter(), python_arguments(), job_.working_directory,
+                            outcome_.environment) == Mention::kNone) {
+    return finish(failed_precondition(
+        cat("torch ", torch,
+            " does not load the backend horovod by itself: import horovod.torch.distributed in ",
+            "the program, or install torch ", kTorchWithEntryPoints, " or newer")));
   }
   for (const char* name : {"Python", "horovod"}) {
     if (!job_.is_compared || !is_python_program || value(name).empty()) continue;

@@ -18,18 +18,27 @@ bool has_file(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// Statements that are indented may never run: a program may do without Horovod.
-bool has_import(std::string_view source) {
+// Whether a statement imports the package or a module in it.
+bool has_import_of(std::string_view source, const std::string& package, bool is_indented_too) {
   for (const std::string& line : split(source, '\n')) {
-    if (line.starts_with(' ') || line.starts_with('\t')) continue;
-    for (const std::string& statement : split(line, ';')) {
-      const bool is_it = std::ranges::any_of(imports_of(statement), [](const std::string& name) {
-        return name == "horovod" || name.starts_with("horovod.");
+    const size_t begin = line.find_first_not_of(" \t");
+    if (begin == std::string::npos || (begin > 0 && !is_indented_too)) continue;
+    for (const std::string& statement : split(line.substr(begin), ';')) {
+      const bool is_it = std::ranges::any_of(imports_of(statement), [&](const std::string& name) {
+        return name == package || name.starts_with(package + ".");
       });
       if (is_it) return true;
     }
   }
   return false;
+}
+
+// Statements that are indented may never run: a program may do without Horovod.
+bool has_import(std::string_view source) { return has_import_of(source, "horovod", false); }
+
+bool has_import_of_backend(std::string_view source) {
+  return has_import_of(source, "horovod.torch.distributed", true) ||
+         has_import_of(source, "horovod_torch_backend", true);
 }
 
 // A comment begins at a # that no quotation mark comes before.
@@ -86,6 +95,14 @@ Mention mentions_horovod(const std::string& interpreter, const std::vector<std::
 Mention imports_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                         const std::string& working_directory, const Environment& environment) {
   return look_in_sources(program_of_python(arguments), working_directory, has_import,
+                         python_site(interpreter, working_directory, environment).named);
+}
+
+Mention imports_torch_backend(const std::string& interpreter,
+                              const std::vector<std::string>& arguments,
+                              const std::string& working_directory,
+                              const Environment& environment) {
+  return look_in_sources(program_of_python(arguments), working_directory, has_import_of_backend,
                          python_site(interpreter, working_directory, environment).named);
 }
 

@@ -32,6 +32,11 @@ Mention mentions_horovod(const std::string& interpreter, const std::vector<std::
 Mention imports_horovod(const std::string& interpreter, const std::vector<std::string>& arguments,
                         const std::string& working_directory, const Environment& environment);
 
+// Whether a source of the program imports horovod.torch.distributed, which adds the backend of torch.distributed.
+Mention imports_torch_backend(const std::string& interpreter,
+                              const std::vector<std::string>& arguments,
+                              const std::string& working_directory, const Environment& environment);
+
 // The version of this project's package horovod in the folder, or empty.
 std::string version_of_package(const std::string& folder);
 

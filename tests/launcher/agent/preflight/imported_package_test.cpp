@@ -174,6 +174,12 @@ TEST_CASE("a comment names no package, and an indented import may never run") {
     CHECK(ask(imports_horovod, code) == Mention::kNone);
   }
   CHECK(ask(imports_horovod, "import os; import horovod.torch as hvd\n") == Mention::kSome);
+  CHECK(ask(imports_torch_backend, "import horovod.torch as hvd\n") == Mention::kNone);
+  for (const char* code :
+       {"if x:\n  import horovod.torch.distributed\n", "from horovod.torch import distributed\n"}) {
+    CAPTURE(code);
+    CHECK(ask(imports_torch_backend, code) == Mention::kSome);
+  }
 }
 
 TEST_CASE("a folder is put on an import path only if it hides no other package") {
