@@ -17,7 +17,8 @@ using hvd::Deadline;
 using hvd::Status;
 using hvd::runtime::Runtime;
 using hvd::test::Links;
-using hvd::test::LinkStore;
+using hvd::test::machine_each;
+using hvd::test::over_relay;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Relay;
@@ -78,15 +79,8 @@ class World {
   World(int size, bool has_hosts) {
     RanksOptions options;
     options.links = Links::kBuiltin;
+    if (has_hosts) options = over_relay(relay_, machine_each(size));
     options.has_heaps = true;
-    if (has_hosts) {
-      ::setenv("HOROVOD_TEST_LOOPBACK", "1", 1);  // where the relay connects
-      std::vector<int32_t> machines(static_cast<size_t>(size));
-      std::iota(machines.begin(), machines.end(), 0);
-      options.store_of = [this, machines](int rank, std::shared_ptr<hvd::rendezvous::Store> store) {
-        return std::make_shared<LinkStore>(std::move(store), relay_, machines, rank);
-      };
-    }
     ranks_.emplace(size, options);
     require_started(*ranks_);
   }

@@ -2,11 +2,14 @@
 // links go through a relay: rewrites what ranks say of themselves.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "collectives/mesh/peer_record.h"
 #include "rendezvous/store/store.h"
+#include "runtime/ranks.h"
 #include "runtime/relay.h"
 
 namespace hvd::test {
@@ -74,5 +77,23 @@ class LinkStore final : public rendezvous::Store {
   const std::vector<int32_t> machines_;
   const int rank_;
 };
+
+// Ranks on these machines, whose links go through the relay.
+inline RanksOptions over_relay(Relay& relay, const std::vector<int32_t>& machines) {
+  ::setenv("HOROVOD_TEST_LOOPBACK", "1", 1);  // where the relay connects
+  RanksOptions options;
+  options.links = Links::kBuiltin;
+  options.store_of = [&relay, machines](int rank, std::shared_ptr<rendezvous::Store> store) {
+    return std::make_shared<LinkStore>(std::move(store), relay, machines, rank);
+  };
+  return options;
+}
+
+// A machine for each rank.
+inline std::vector<int32_t> machine_each(int ranks) {
+  std::vector<int32_t> machines(static_cast<size_t>(ranks));
+  std::iota(machines.begin(), machines.end(), 0);
+  return machines;
+}
 
 }  // namespace hvd::test

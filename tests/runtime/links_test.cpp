@@ -14,7 +14,7 @@
 using hvd::Code;
 using hvd::Status;
 using hvd::test::Links;
-using hvd::test::LinkStore;
+using hvd::test::over_relay;
 using hvd::test::Program;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
@@ -26,16 +26,6 @@ using hvd::test::Vocabulary;
 namespace {
 
 using Reports = std::deque<Report>;
-
-RanksOptions over_relay(Relay& relay, const std::vector<int32_t>& machines) {
-  ::setenv("HOROVOD_TEST_LOOPBACK", "1", 1);  // where the relay connects
-  RanksOptions options;
-  options.links = Links::kBuiltin;
-  options.store_of = [&relay, machines](int rank, std::shared_ptr<hvd::rendezvous::Store> store) {
-    return std::make_shared<LinkStore>(std::move(store), relay, machines, rank);
-  };
-  return options;
-}
 
 // Each rank of so many on a machine at random, two at least.
 std::vector<int32_t> machines_from(std::mt19937& random) {

@@ -9,7 +9,6 @@
 #include <deque>
 #include <filesystem>
 #include <map>
-#include <numeric>
 #include <random>
 #include <thread>
 
@@ -24,7 +23,8 @@ using hvd::Deadline;
 using hvd::Status;
 using hvd::runtime::Runtime;
 using hvd::test::Links;
-using hvd::test::LinkStore;
+using hvd::test::machine_each;
+using hvd::test::over_relay;
 using hvd::test::Ranks;
 using hvd::test::RanksOptions;
 using hvd::test::Relay;
@@ -93,17 +93,10 @@ class World {
  public:
   World(int size, Way way, std::vector<std::vector<int32_t>> process_sets = {}) {
     RanksOptions options;
-    options.process_sets = std::move(process_sets);
     if (way != Way::kPieces) options.links = Links::kBuiltin;
+    if (way == Way::kStreams) options = over_relay(relay_, machine_each(size));
+    options.process_sets = std::move(process_sets);
     options.has_heaps = way == Way::kRings;
-    if (way == Way::kStreams) {
-      ::setenv("HOROVOD_TEST_LOOPBACK", "1", 1);  // where the relay connects
-      std::vector<int32_t> machines(static_cast<size_t>(size));
-      std::iota(machines.begin(), machines.end(), 0);
-      options.store_of = [this, machines](int rank, std::shared_ptr<hvd::rendezvous::Store> store) {
-        return std::make_shared<LinkStore>(std::move(store), relay_, machines, rank);
-      };
-    }
     ranks_.emplace(size, options);
     require_started(*ranks_);
   }
