@@ -95,7 +95,11 @@ HostStart HostStartup::start_of(HostRun& host) {
     return host_jobs_.job_of(number, is_local && !join_queue_);
   };
   start.code = host_jobs_.code();
-  start.package = [this] { return archive_.parts(host_jobs_.package()); };
+  // No agent may want a package that its job does not offer.
+  start.package = [this]() -> net::Task<Result<AgentLink::NextPart>> {
+    if (host_jobs_.package()) co_return co_await archive_.parts(host_jobs_.package());
+    co_return failed_precondition("the agent wants a package that was not offered");
+  };
   return start;
 }
 

@@ -23,7 +23,7 @@ std::string quoted_after(std::string_view line, std::string_view words) {
 
 // Programs that start others as another user, in a container or on another machine, without the rank's PYTHONPATH.
 bool runs_elsewhere(std::string_view program) {
-  constexpr std::array<std::string_view, 7> kPrograms = {"sudo",   "doas",    "su", "docker",
+  constexpr std::array<std::string_view, 6> kPrograms = {"sudo",   "doas",    "docker",
                                                          "podman", "nerdctl", "ssh"};
   return std::ranges::find(kPrograms, program) != kPrograms.end();
 }

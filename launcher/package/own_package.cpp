@@ -48,7 +48,8 @@ class PackageFiles {
   Status add(const fs::path& from, const fs::path& to) {
     std::ifstream in(from, std::ios::binary);
     std::error_code error;
-    Bytes content(static_cast<size_t>(fs::file_size(from, error)));
+    const uintmax_t size = fs::file_size(from, error);
+    Bytes content(error ? 0 : static_cast<size_t>(size));
     in.read(reinterpret_cast<char*>(content.data()), static_cast<std::streamsize>(content.size()));
     if (error || !in) return system_error(cat("cannot read ", from.string()), errno);
     list_.push_back({.path = to.string(), .size = content.size(), .digest = sha256(content)});
@@ -60,7 +61,7 @@ class PackageFiles {
   // The module that adds the backend horovod to torch.distributed, and the files by which `import torch` finds it.
   Status add_torch_backend(const fs::path& python) {
     const fs::path to(kPackagePython), module("horovod_torch_backend.py");
-    const fs::path info(cat("horovodrun-", HVD_VERSION, ".dist-info"));
+    const fs::path info(cat("horovod_torch_backend-", HVD_VERSION, ".dist-info"));
     std::error_code error;
     for (const fs::path& file : {module, info / "METADATA", info / "entry_points.txt"}) {
       if (fs::exists(python / file, error)) HVD_RETURN_IF_ERROR(add(python / file, to / file));

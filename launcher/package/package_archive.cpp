@@ -55,8 +55,9 @@ class ArchiveParts {
 net::Task<void> PackageArchive::pack(std::shared_ptr<const OwnPackage> package) {
   std::string files;
   for (const std::string& file : package->files) files += cat(" ", shell_quote(file));
-  const std::string command = cat("if command -v gzip >/dev/null 2>&1; then cat", files,
-                                  " | gzip -1; else cat", files, "; fi");
+  // Words of a shell or of gzip that end well are warnings. The status of a pipe is that of gzip alone.
+  const std::string command = cat("if command -v gzip >/dev/null 2>&1; then { cat", files,
+                                  " || kill $$; } | gzip -1; else cat", files, "; fi");
   auto run = ScriptRun::start(executor_, command, {.time = kMostTime, .output = kMostPacked},
                               [](std::string_view) {});
   ScriptAnswer answer;
@@ -64,7 +65,7 @@ net::Task<void> PackageArchive::pack(std::shared_ptr<const OwnPackage> package) 
     answer = co_await (*run)->end();
   else
     answer.last_words = run.status().message();
-  if (answer.is_good() && answer.last_words.empty() && !answer.is_cut) {
+  if (answer.is_good() && !answer.is_cut) {
     packed_ = std::move(answer.output);
   } else {
     packed_ = failed_precondition(

@@ -166,8 +166,7 @@ bool has_horovod_alone(const std::string& folder) {
   if (!fs::exists(fs::path(folder) / "horovod" / "__init__.py", error)) return false;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
-    const bool names_backend = name == "horovod_torch_backend.py" ||
-                               (name.starts_with("horovodrun-") && name.ends_with(".dist-info"));
+    const bool names_backend = name.starts_with("horovod_torch_backend");
     if (name != "horovod" && name != "__pycache__" && !names_backend) return false;
   }
   return !error;

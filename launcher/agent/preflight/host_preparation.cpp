@@ -287,7 +287,9 @@ Status HostPreparation::check_provision() const {
 }
 
 void HostPreparation::provide_package() {
-  const bool is_there = !is_program_lent_ && has_horovod_alone(job_.package_folder);
+  // On another host than the launcher's, which gets an offer, the folder of that name may be anybody's.
+  const bool is_there = !is_program_lent_ && has_horovod_alone(job_.package_folder) &&
+                        (job_.package.name.empty() || safe_folder(job_.package_folder).ok());
   const bool is_forbidden = job_.shipping == Shipping::kNever;
   if (!is_forbidden && !is_there && job_.package.name.empty()) return finish();
   if (const Status status = check_provision(); !status.ok()) return do_without_package(status);

@@ -30,6 +30,7 @@ constexpr const char* kPacked = "packed";
 constexpr const char* kContent = "content";
 constexpr const char* kFiles = "files";
 constexpr const char* kDamaged = "damaged";
+constexpr int kMostAttempts = 3;
 constexpr const char* kAdvice = "set HOROVOD_AGENT_DIR to a directory with free space";
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr uint64_t kMostList = 1 << 20;
@@ -216,11 +217,20 @@ Status PackageCopy::install() {
   HVD_RETURN_IF_ERROR(status);
   const std::string path = path_in(parent_, cat(kCopy, name_));
   const std::string files = path_in(folder, kFiles);
-  // A copy with that name is damaged, or another agent has just made it.
-  if (::rename(files.c_str(), path.c_str()) != 0) {
-    ::rename(path.c_str(), path_in(folder, kDamaged).c_str());
-    if (::rename(files.c_str(), path.c_str()) != 0) {
+  int attempt = 0;
+  while (::rename(files.c_str(), path.c_str()) != 0) {
+    if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
       return system_error(cat("cannot rename ", files, " to ", path), errno);
+    }
+    // Another agent has just made it, or it is damaged.
+    UniqueFd lock = lock_folder(path);
+    if (safe_folder(path).ok() && is_whole(path, name_)) break;
+    if (::rename(path.c_str(), path_in(folder, cat(kDamaged, attempt)).c_str()) != 0 &&
+        errno != ENOENT) {
+      return system_error(cat("cannot rename ", path), errno);
+    }
+    if (++attempt == kMostAttempts) {
+      return failed_precondition(cat(printable(path), " is damaged anew at each attempt"));
     }
   }
   parts_->remove();

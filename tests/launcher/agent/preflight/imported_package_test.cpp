@@ -191,7 +191,7 @@ TEST_CASE("a folder is put on an import path only if it hides no other package")
   tree.write("site/__pycache__/x.pyc", "");
   CHECK(has_horovod_alone(tree.path("site")));
   tree.write("site/horovod_torch_backend.py", "");
-  tree.write("site/horovodrun-0.90.0.dist-info/METADATA", "");
+  tree.write("site/horovod_torch_backend-0.90.0.dist-info/METADATA", "");
   CHECK(has_horovod_alone(tree.path("site")));
   tree.write("site/numpy/__init__.py", "");
   CHECK(!has_horovod_alone(tree.path("site")));
