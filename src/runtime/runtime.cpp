@@ -97,11 +97,15 @@ Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
   }
   const bool was_in_use = core_->uses_direct();
   core_->submit_direct(submission);
-  bool completed = false;
-  const bool ran = progress_->try_run([&] { completed = core_->start_direct(); });
+  bool completed = false, can_move = false;
+  const bool ran = progress_->try_run([&] {
+    completed = core_->start_direct();
+    can_move = core_->messages_can_move();
+  });
   if (!ran) return {};
-  // A sleeping thread has not prepared for messages, or does not know the time limit.
-  if (!was_in_use || has_time_limit) progress_->notify();
+  // A sleeping thread has not prepared for messages, or does not know the time limit or that there is something to
+  // copy, of which no event tells it.
+  if (!was_in_use || has_time_limit || can_move) progress_->notify();
   if (completed && progress_->has_waiter()) progress_->notify_completed();
   return {};
 }
@@ -144,7 +148,7 @@ Status Runtime::submit_group_call(const hvd_group_call& from, hvd_handle* handle
     if (found != groups_.end()) members = found->second;
   }
   if (members == nullptr) return not_found(cat("group ", from.group, " does not exist"));
-  HVD_RETURN_IF_ERROR(check_group_call(from, *members));
+  HVD_RETURN_IF_ERROR(check_group_call(from, *members, identity_.rank));
   HVD_RETURN_IF_ERROR(core_->refuse_message().with_context(
       cat(op_name(from.op), " of group ", members->name, " cannot run")));
   Submission* submission = handles_.claim(handle);

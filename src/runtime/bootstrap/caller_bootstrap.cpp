@@ -1,5 +1,6 @@
 #include "runtime/bootstrap/caller_bootstrap.h"
 
+#include <string_view>
 #include <utility>
 
 #include "base/secrets/secret.h"
@@ -7,6 +8,12 @@
 #include "runtime/bootstrap/served_store.h"
 
 namespace hvd::runtime {
+namespace {
+
+// Rank 0 shares this in place of an invitation.
+constexpr std::string_view kNoStore = "none";
+
+}  // namespace
 
 Result<Bootstrap> bootstrap_by_caller(const CallerPlace& place, const WorkerSettings& settings) {
   if (place.size < 1 || place.rank < 0 || place.rank >= place.size) {
@@ -25,15 +32,21 @@ Result<Bootstrap> bootstrap_by_caller(const CallerPlace& place, const WorkerSett
   std::string text;
   if (place.rank == 0) {
     const Secret secret = Secret::random();
-    HVD_ASSIGN_OR_RETURN(std::unique_ptr<ServedStore> server, ServedStore::start(secret, settings));
-    text = invitation(secret, server->endpoints());
-    result.session = std::shared_ptr<ServedStore>(std::move(server));
+    auto server = ServedStore::start(secret, settings);
+    if (!server.ok()) {
+      text = kNoStore;  // the others wait for a text
+      place.share(&text);
+      return server.status();
+    }
+    text = invitation(secret, (*server)->endpoints());
+    result.session = std::shared_ptr<ServedStore>(*std::move(server));
   }
   if (!place.share(&text)) {
     return unavailable(cat("rank ", place.rank, " of ", place.size,
                            place.rank == 0 ? " could not send the others the address of its store"
                                            : " did not get the address of rank 0's store"));
   }
+  if (text == kNoStore) return unavailable("rank 0 could not start its store, and says why");
   HVD_ASSIGN_OR_RETURN(const Invitation master, parse_invitation(text));
   HVD_ASSIGN_OR_RETURN(result.store, reach_store(master, place.rank,
                                                  Deadline::after_seconds(settings.start_seconds)));

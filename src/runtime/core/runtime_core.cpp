@@ -67,19 +67,22 @@ bool RuntimeCore::step(bool flush) {
 
 Status RuntimeCore::start_direct(bool* moved) {
   Submission* next = submissions_.take_direct();
+  Status status;
   while (next != nullptr) {
     Submission* submission = std::exchange(next, next->next);
     *moved = true;
+    // After an error too: the caller fails all that is admitted.
     submissions_.admit_direct(submission);
+    if (!status.ok()) continue;
     if (submission->group.members == nullptr) {
-      HVD_RETURN_IF_ERROR(messages_.start(submission));
+      status = messages_.start(submission);
     } else if (Status why = messages_.refusal(); !why.ok()) {
       complete(submission, why.with_context(cat(operation_text(*submission), " cannot run")));
     } else {
       groups_.start(submission);
     }
   }
-  return {};
+  return status;
 }
 
 Status RuntimeCore::check_peers() {

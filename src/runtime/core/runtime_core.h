@@ -106,6 +106,8 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // Starts the sends, receives and calls of groups that were submitted, without a look at the links. Returns true
   // when any submission is complete.
   bool start_direct();
+  // Whether messages have something to do now, such as a copy, of which no event tells.
+  bool messages_can_move() { return !messages_.may_sleep(); }
   GroupRunner& groups() { return groups_; }
   // Delivers later messages and alarms to this service, which outlives the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
