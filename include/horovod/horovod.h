@@ -374,7 +374,8 @@ typedef struct hvd_group_call {
   /* Elements: allreduce, broadcast: of both memories; allgather: of the input, the output has as many of each
    * member; reducescatter: of the output, the input has as many for each member; alltoall, barrier: 0. */
   int64_t count;
-  const void* input; /* in host memory; may be the output, or the member's own part of it */
+  /* In host memory. allreduce, broadcast: may be the output; allgather: may be the member's own part of it. */
+  const void* input;
   void* output;
   double prescale, postscale; /* as in hvd_submission */
   const int64_t* send_counts; /* alltoall: elements to each member, in order; copied */

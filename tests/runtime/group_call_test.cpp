@@ -169,7 +169,7 @@ TEST_CASE("every collective of a group computes what its definition says") {
   });
 }
 
-TEST_CASE("a gather and a scatter work in place") {
+TEST_CASE("an allgather works in place, and memory that overlaps otherwise is refused") {
   FOR_BOTH_PLACES(has_hosts);
   World world(2, has_hosts);
   world.ranks().each([&](int rank) {
@@ -184,6 +184,15 @@ TEST_CASE("a gather and a scatter work in place") {
     const Numbers second = counted(100, 1);
     both.insert(both.end(), second.begin(), second.end());
     CHECK(gathered.output == both);
+    gathered.call.input = gathered.output.data() + 100 * (1 - rank);
+    check_has(gathered.run(world[rank]), Code::kInvalidArgument, "its input and output overlap");
+    Sum shifted(group, {1, 2, 3});
+    shifted.call.input = shifted.output.data() + 1;
+    shifted.call.count = 2;
+    check_has(shifted.run(world[rank]), Code::kInvalidArgument, "its input and output overlap");
+    Sum again(group, {1, 2, 3});
+    check_ok(again.run(world[rank]));
+    CHECK(again.output == Numbers{2, 4, 6});
   });
 }
 

@@ -62,7 +62,27 @@ Status check_reduction(const hvd_group_call& from, const GroupMembers& members) 
   return refused(from, members, cat("an average of ", dtype_name(from.dtype), "; use the sum"));
 }
 
-Status check_memory(const hvd_group_call& from, const GroupMembers& members) {
+// The input may be the output where both have as many elements, and a member's own part of it in an allgather. Any
+// other overlap would be read after it was written.
+Status check_overlap(const hvd_group_call& from, const GroupMembers& members, int32_t rank,
+                     const Counts& counts) {
+  const auto element = static_cast<int64_t>(dtype_size(from.dtype));
+  const auto* const input = static_cast<const std::byte*>(from.input);
+  const auto* const output = static_cast<const std::byte*>(from.output);
+  const bool overlaps = std::less<>()(input, output + counts.output * element) &&
+                        std::less<>()(output, input + counts.input * element);
+  if (!overlaps) return {};
+  const auto own = std::ranges::lower_bound(members.ranks, rank) - members.ranks.begin();
+  const bool is_own_part = from.op == HVD_ALLGATHER && input == output + own * from.count * element;
+  const bool is_whole = (from.op == HVD_ALLREDUCE || from.op == HVD_BROADCAST) && input == output;
+  if (is_own_part || is_whole) return {};
+  return refused(
+      from, members,
+      "its input and output overlap; give the output itself as the input of an allreduce "
+      "or broadcast, this member's part of the output in an allgather, or other memory");
+}
+
+Status check_memory(const hvd_group_call& from, const GroupMembers& members, int32_t rank) {
   if (from.count < 0) {
     return refused(from, members, cat("a count of ", from.count, " is impossible"));
   }
@@ -74,7 +94,7 @@ Status check_memory(const hvd_group_call& from, const GroupMembers& members) {
   if (counts->output > 0 && from.output == nullptr) {
     return refused(from, members, "its output is NULL");
   }
-  return {};
+  return check_overlap(from, members, rank, *counts);
 }
 
 }  // namespace
@@ -91,7 +111,7 @@ Status check_group(const std::vector<int32_t>& ranks, int32_t rank, int32_t size
   return invalid_argument(cat("a group of ranks ", text, ": rank ", rank, " is not one of them"));
 }
 
-Status check_group_call(const hvd_group_call& from, const GroupMembers& members) {
+Status check_group_call(const hvd_group_call& from, const GroupMembers& members, int32_t rank) {
   const OpTraits& traits = traits_of(from.op);
   if (traits.name.empty() || traits.is_point_to_point || from.op == HVD_JOIN) {
     return refused(from, members, cat("operation ", from.op, " is not one of groups"));
@@ -109,7 +129,7 @@ Status check_group_call(const hvd_group_call& from, const GroupMembers& members)
   if (from.op == HVD_ALLTOALL && (from.send_counts == nullptr || from.recv_counts == nullptr)) {
     return refused(from, members, "send_counts and recv_counts are needed");
   }
-  return check_memory(from, members);
+  return check_memory(from, members, rank);
 }
 
 void copy_group_call(const hvd_group_call& from, std::shared_ptr<const GroupMembers> members,
