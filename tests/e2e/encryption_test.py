@@ -125,6 +125,14 @@ def test_a_record_that_somebody_on_the_path_repeats_ends_the_job():
     with Capture(LINK_OF_A) as capture:
         job = Job("-np", 2, "-H", "a:1,b:1", "--encrypt", PYTHON, "-c", WAITS, go)
         job.wait_for("ready", 2)
+
+        def is_quiet():
+            before = len(segments_between(capture.packets, network.address(1), network.address(0)))
+            time.sleep(0.3)
+            return len(segments_between(capture.packets, network.address(1), network.address(0))) == before
+
+        # A later segment would make the repeated one an old one, which TCP drops.
+        wait_until(is_quiet, 20, "the connection between the ranks to be quiet")
     segments = segments_between(capture.packets, network.address(1), network.address(0))
     record = [segment for segment in segments if segment.data][-1]
     newest = [segment for segment in segments if segment.ports == record.ports][-1]
