@@ -39,6 +39,7 @@ if(HVD_SANITIZE)
   add_compile_options(-fsanitize=${HVD_SANITIZE} -fno-omit-frame-pointer -O1 -g1
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HVD_SANITIZE})
+  add_compile_definitions(HVD_SANITIZED)  # clang 14 defines no name for each sanitizer
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     # clang 14 cannot compile coroutines with it.
     add_compile_options(-fno-sanitize=function)

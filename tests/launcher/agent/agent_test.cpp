@@ -320,7 +320,7 @@ TEST_CASE("A reader that takes nothing delays neither control nor the lease, nor
   REQUIRE(at != std::string::npos);
   const auto peak = split(trim(status.substr(at + 6, status.find("kB", at) - at - 6)), ' ');
   MESSAGE("the agent's memory, kB: ", peak.back());
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef HVD_SANITIZED
   CHECK(*parse_int(peak.back()) < 16 << 10);
 #endif
   fixture.link().end(1);
