@@ -363,18 +363,27 @@ HVD_API int hvd_group_create(const int32_t* ranks, uint32_t count, const char* n
  * group either. */
 HVD_API int hvd_group_destroy(int32_t group, char* error, size_t error_size);
 
+/* Operations of groups alone, beside those of hvd_op_kind. */
+typedef enum hvd_group_op {
+  HVD_GROUP_REDUCE = 64, /* an allreduce whose output the root alone has */
+  HVD_GROUP_GATHER = 65,
+  HVD_GROUP_SCATTER = 66
+} hvd_group_op;
+
 typedef struct hvd_group_call {
   size_t struct_size;
   int32_t group;
-  int32_t op;        /* hvd_op_kind but HVD_JOIN */
-  int32_t reduce_op; /* allreduce, reducescatter: average (of floats), sum, min, max, product */
+  int32_t op;        /* hvd_op_kind but HVD_JOIN, or hvd_group_op */
+  int32_t reduce_op; /* of a reduction: average (of floats), sum, min, max, product */
   int32_t dtype;
-  int32_t root_rank; /* broadcast: a rank of the job */
-  int32_t reserved;  /* 0 */
-  /* Elements: allreduce, broadcast: of both memories; allgather: of the input, the output has as many of each
-   * member; reducescatter: of the output, the input has as many for each member; alltoall, barrier: 0. */
+  int32_t root_rank; /* broadcast, reduce, gather, scatter: a rank of the job */
+  int32_t tag;       /* a meaning of the caller's, which the members compare; 0: none */
+  /* Elements: allreduce, reduce, broadcast: of both memories; allgather, gather: of the input, the output has as
+   * many of each member; reducescatter, scatter: of the output, the input has as many for each member; alltoall,
+   * barrier: 0. */
   int64_t count;
-  /* In host memory. allreduce, broadcast: may be the output; allgather: may be the member's own part of it. */
+  /* In host memory. allreduce, reduce, broadcast: may be the output; allgather, gather: may be the member's own part of
+   * it. NULL where the member has none: the output of a reduce or gather that is not the root, the input of a scatter. */
   const void* input;
   void* output;
   double prescale, postscale; /* as in hvd_submission */

@@ -148,11 +148,11 @@ Status Runtime::submit_group_call(const hvd_group_call& from, hvd_handle* handle
     if (found != groups_.end()) members = found->second;
   }
   if (members == nullptr) return not_found(cat("group ", from.group, " does not exist"));
-  HVD_RETURN_IF_ERROR(check_group_call(from, *members, identity_.rank));
+  HVD_RETURN_IF_ERROR(check_group_call(from, identity_.rank, *members));
   HVD_RETURN_IF_ERROR(core_->refuse_message().with_context(
-      cat(op_name(from.op), " of group ", members->name, " cannot run")));
+      cat(group_op(from.op).name, " of group ", members->name, " cannot run")));
   Submission* submission = handles_.claim(handle);
-  copy_group_call(from, std::move(members), submission);
+  copy_group_call(from, identity_.rank, std::move(members), submission);
   return submit_direct(submission, false);
 }
 

@@ -161,6 +161,22 @@ TEST_CASE("every collective of a group computes what its definition says") {
         const auto at = static_cast<double>(static_cast<size_t>(rank) * count + i);
         REQUIRE(scattered.output[i] == 3 * at + 3000);
       }
+      Call reduced(group, HVD_GROUP_REDUCE, own, rank == 1 ? count : 0,
+                   static_cast<int64_t>(count));
+      reduced.call.root_rank = 1;
+      if (rank != 1) reduced.call.output = nullptr;
+      check_ok(reduced.run(world[rank]));
+      if (rank == 1) CHECK(reduced.output == sum.output);
+      Call collected(group, HVD_GROUP_GATHER, own, rank == 2 ? 3 * count : 0,
+                     static_cast<int64_t>(count));
+      collected.call.root_rank = 2;
+      check_ok(collected.run(world[rank]));
+      if (rank == 2) CHECK(collected.output == gathered.output);
+      Call handed(group, HVD_GROUP_SCATTER, rank == 2 ? gathered.output : Numbers(), count,
+                  static_cast<int64_t>(count));
+      handed.call.root_rank = 2;
+      check_ok(handed.run(world[rank]));
+      CHECK(handed.output == own);
       Call barrier(group, HVD_BARRIER, {}, 0, 0);
       check_ok(barrier.run(world[rank]));
     }
@@ -169,7 +185,7 @@ TEST_CASE("every collective of a group computes what its definition says") {
   });
 }
 
-TEST_CASE("an allgather works in place, and memory that overlaps otherwise is refused") {
+TEST_CASE("a gather and a reduce work in place, and memory that overlaps otherwise is refused") {
   FOR_BOTH_PLACES(has_hosts);
   World world(2, has_hosts);
   world.ranks().each([&](int rank) {
@@ -186,6 +202,19 @@ TEST_CASE("an allgather works in place, and memory that overlaps otherwise is re
     CHECK(gathered.output == both);
     gathered.call.input = gathered.output.data() + 100 * (1 - rank);
     check_has(gathered.run(world[rank]), Code::kInvalidArgument, "its input and output overlap");
+    const bool is_root = rank == 1;
+    Call collected(group, HVD_GROUP_GATHER, own, is_root ? 200 : 0, 100);
+    collected.call.root_rank = 1;
+    if (is_root) {
+      std::copy(own.begin(), own.end(), collected.output.begin() + 100);
+      collected.call.input = collected.output.data() + 100;
+    }
+    check_ok(collected.run(world[rank]));
+    if (is_root) CHECK(collected.output == both);
+    Call reduced(group, HVD_GROUP_REDUCE, own, 0, 100);
+    if (rank == 0) reduced.call.output = reduced.input.data();
+    check_ok(reduced.run(world[rank]));
+    if (rank == 0) CHECK(reduced.input[1] == 1002);
     Sum shifted(group, {1, 2, 3});
     shifted.call.input = shifted.output.data() + 1;
     shifted.call.count = 2;
@@ -217,13 +246,28 @@ TEST_CASE("calls that differ fail on all members with both calls, and the next c
         kind.run(world[rank]), Code::kInvalidArgument,
         "call 3: rank 0 calls allreduce of 1 element of float64 (sum), and rank 1 calls allreduce "
         "of 1 element of float64 (max)");
+    Call root(group, HVD_GROUP_REDUCE, {5}, 1, 1);
+    root.call.root_rank = rank == 0 ? 0 : 1;
+    check_has(root.run(world[rank]), Code::kInvalidArgument,
+              "call 4: rank 0 calls reduce of 1 element of float64 (sum) to rank 0, and rank 1 "
+              "calls reduce of 1 element of float64 (sum) to rank 1");
+    CHECK(root.output == Numbers{-1});
+    Call tagged(group, HVD_ALLGATHER, {5}, 3, 1);
+    if (rank == 2) tagged.call.tag = 7;
+    check_has(tagged.run(world[rank]), Code::kInvalidArgument,
+              "allgather of 1 element of float64, and rank 2 calls allgather of 1 element of "
+              "float64 with tag 7");
+    Sum marked(group, {5});
+    marked.call.tag = rank;
+    check_has(marked.run(world[rank]), Code::kInvalidArgument,
+              "rank 1 calls allreduce of 1 element of float64 (sum) with tag 1");
     const int64_t to_each[] = {1, 1, 1};
     const int64_t from_each[] = {1, 1, rank == 0 ? 2 : 1};
     Call exchanged(group, HVD_ALLTOALL, {1, 2, 3}, 4, 0);
     exchanged.call.send_counts = to_each;
     exchanged.call.recv_counts = from_each;
     check_has(exchanged.run(world[rank]), Code::kInvalidArgument,
-              "call 4: rank 2 sends 1 elements to rank 0, which expects 2");
+              "call 7: rank 2 sends 1 elements to rank 0, which expects 2");
     CHECK(exchanged.output == Numbers(4, -1));
     Sum after(group, {static_cast<double>(rank)});
     check_ok(after.run(world[rank]));

@@ -1,8 +1,11 @@
 #include "collectives/algorithms/checked_call.h"
 
+#include <algorithm>
+#include <cstring>
 #include <tuple>
 
 #include "collectives/algorithms/small_allreduce.h"
+#include "collectives/kernels/reduction.h"
 
 namespace hvd::collectives {
 namespace {
@@ -39,6 +42,109 @@ class NumberGather {
   hvd_batch batch_{};
 };
 
+// A member posts it on its host before the data of a call.
+constexpr size_t kMostCounts = (kSmallBytes - sizeof(CallRecord)) / sizeof(int64_t);
+struct Posted {
+  CallRecord record;
+  int64_t counts[kMostCounts];  // of an alltoall
+};
+static_assert(sizeof(Posted) <= kSmallBytes);
+
+const Posted& posted_by(Group& group, size_t local, uint64_t step) {
+  return *reinterpret_cast<const Posted*>(group.sub_region().small(local, step).payload);
+}
+
+// All members read the data of an allreduce up to this size: what it costs to share the additions among the members
+// is more than a read of as many bytes from the caches of the others.
+constexpr size_t kBytesOfAllMembers = 128 * 1024;
+
+bool goes_with_record(Group& group, const hvd_batch& batch, const Reduction& reduction) {
+  if (batch.op != HVD_ALLREDUCE || reduction.count == 0) return false;
+  const size_t most =
+      std::min(kBytesOfAllMembers / group.local_count(), group.sub_region().chunk());
+  return reduction.count * reduction.element <= most;
+}
+
+void reduce_posted(Group& group, const hvd_batch& batch, const Reduction& reduction,
+                   uint64_t step) {
+  const hvd_batch_tensor& tensor = batch.tensors[0];
+  if (tensor.output == nullptr) return;
+  const void* inputs[kMaxLocalRanks];
+  for (size_t i = 0; i < group.local_count(); ++i) inputs[i] = group.sub_region().slot(i, step);
+  inputs[group.local_index()] = tensor.input;
+  reduction.reduce(tensor.output, inputs, group.local_count(), reduction.count, reduction.before,
+                   reduction.after);
+}
+
+void compare_posted(Group& group, uint64_t step, CheckedCall& call) {
+  const size_t members = group.local_count();
+  call.is_same = true;
+  for (size_t i = 0; i < members; ++i) {
+    call.is_same &= posted_by(group, i, step).record == call.record;
+  }
+  if (!call.is_same) {
+    for (size_t i = 0; i < members; ++i) {
+      call.records.push_back(posted_by(group, i, step).record);
+    }
+  } else if (!call.counts.empty() && call.counts.size() <= kMostCounts) {
+    call.all_counts.clear();
+    for (size_t i = 0; i < members; ++i) {
+      const int64_t* const counts = posted_by(group, i, step).counts;
+      call.all_counts.insert(call.all_counts.end(), counts, counts + call.counts.size());
+    }
+  }
+}
+
+// On one host, each member reads the records of all others, which take one step with the data of a small allreduce
+// and the counts of an alltoall. *is_complete: the data took part.
+Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call,
+                          bool* is_complete) {
+  const Reduction reduction(batch);
+  const uint64_t step = group.take_steps(1);
+  if (!group.small_slot_is_free(step)) {
+    AllReached consumed(group, kConsumed, step - 1);
+    co_await flow.until(consumed);
+  }
+  const SubRegion& memory = group.sub_region();
+  auto* const own = reinterpret_cast<Posted*>(memory.small(group.local_index(), step).payload);
+  own->record = call.record;
+  if (call.counts.size() <= kMostCounts) {
+    std::copy(call.counts.begin(), call.counts.end(), own->counts);
+  }
+  const bool has_data = goes_with_record(group, batch, reduction);
+  if (has_data) {
+    std::memcpy(memory.slot(group.local_index(), step), batch.tensors[0].input,
+                reduction.count * reduction.element);
+  }
+  group.post_small(step);
+  SmallArrived arrived(group, step);
+  co_await flow.until(arrived);
+  compare_posted(group, step, call);
+  *is_complete = has_data && call.is_same;
+  if (*is_complete) reduce_posted(group, batch, reduction, step);
+  // A member that has posted this step has finished the previous step.
+  group.known_consumed = step;
+  group.post_all(kConsumed, step + 1);
+}
+
+// Between hosts, one small allreduce has the least and, as complements, the largest value of each field. It takes the
+// steps of the group and the streams between its hosts, as the data do that follow.
+Coroutine compare_across(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call) {
+  std::array<uint64_t, 2 * kFields> least;
+  for (size_t i = 0; i < kFields; ++i) {
+    least[i] = call.record[i];
+    least[kFields + i] = ~call.record[i];
+  }
+  SmallAllreduce compare(HVD_MIN, HVD_UINT64, least.data(), least.size(), batch.tuning);
+  co_await allreduce(flow, group, compare.batch());
+  call.is_same = true;
+  for (size_t i = 0; i < kFields; ++i) call.is_same &= least[i] == ~least[kFields + i];
+  if (call.is_same) co_return;
+  call.records.resize(group.size());
+  NumberGather records(group, call.record.data(), call.records.data(), kFields, batch.tuning);
+  co_await allgather(flow, group, records.batch());
+}
+
 }  // namespace
 
 std::optional<std::pair<size_t, size_t>> differing_pair(std::span<const int64_t> all_counts,
@@ -53,31 +159,24 @@ std::optional<std::pair<size_t, size_t>> differing_pair(std::span<const int64_t>
   return std::nullopt;
 }
 
-// One small allreduce has the least and, as complements, the largest value of each field. It takes the steps of
-// the group and the streams between its hosts, as the data do that follow.
 Coroutine run_checked(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call) {
   SubRegionOpen open(group);
   co_await flow.until(open);
-  std::array<uint64_t, 2 * kFields> least;
-  for (size_t i = 0; i < kFields; ++i) {
-    least[i] = call.record[i];
-    least[kFields + i] = ~call.record[i];
+  bool is_complete = false;
+  call.all_counts.clear();
+  if (group.host_count() == 1) {
+    co_await compare_on_host(flow, group, batch, call, &is_complete);
+  } else {
+    co_await compare_across(flow, group, batch, call);
   }
-  SmallAllreduce compare(HVD_MIN, HVD_UINT64, least.data(), least.size(), batch.tuning);
-  co_await allreduce(flow, group, compare.batch());
-  call.is_same = true;
-  for (size_t i = 0; i < kFields; ++i) call.is_same &= least[i] == ~least[kFields + i];
-  if (!call.is_same) {
-    call.records.resize(group.size());
-    NumberGather records(group, call.record.data(), call.records.data(), kFields, batch.tuning);
-    co_await allgather(flow, group, records.batch());
-    co_return;
-  }
-  if (batch.op == HVD_ALLTOALL) {
-    call.all_counts.resize(group.size() * call.counts.size());
-    NumberGather counts(group, call.counts.data(), call.all_counts.data(), call.counts.size(),
-                        batch.tuning);
-    co_await allgather(flow, group, counts.batch());
+  if (!call.is_same || is_complete) co_return;
+  if (!call.counts.empty()) {
+    if (call.all_counts.empty()) {
+      call.all_counts.resize(group.size() * call.counts.size());
+      NumberGather counts(group, call.counts.data(), call.all_counts.data(), call.counts.size(),
+                          batch.tuning);
+      co_await allgather(flow, group, counts.batch());
+    }
     call.is_same = !differing_pair(call.all_counts, group.size());
     if (!call.is_same) co_return;
   }

@@ -20,7 +20,7 @@ using CallRecord = std::array<uint64_t, 8>;
 // A call of this member, and what the comparison has found.
 struct CheckedCall {
   CallRecord record{};
-  // The elements of an alltoall: to each member, then from each member.
+  // The elements of an alltoall: to each member, then from each member. Empty: they follow from the record.
   std::vector<int64_t> counts;
 
   bool is_same = false;
@@ -28,7 +28,8 @@ struct CheckedCall {
   std::vector<int64_t> all_counts;  // `counts` of all members, one after another
 };
 
-// Compares the records of all members, and the counts of an alltoall pair by pair, and then runs the batch.
+// Compares the records of all members, and the counts of an alltoall pair by pair, and then runs the batch, which has
+// at most one tensor.
 // If anything differs, writes into no tensor and clears `is_same`. All members find the same, and the next call
 // of the group is in step. A batch with the op HVD_BARRIER ends with the comparison.
 Coroutine run_checked(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "runtime/submission/group_call_check.h"
 #include "runtime/wire/request.h"
 
 namespace hvd::runtime {
@@ -21,22 +22,23 @@ uint64_t key_of(const std::vector<int32_t>& ranks, uint64_t ordinal) {
   return key;
 }
 
-// The fields of a record, in their order.
-enum Field : size_t { kNumber, kOp, kDtype, kReduceOp, kCount, kRoot, kPrescale, kPostscale };
+// The fields of a record, in their order. The reduction shares its field with the tag.
+enum Field : size_t { kNumber, kOp, kDtype, kReduceOpAndTag, kCount, kRoot, kPrescale, kPostscale };
 
 collectives::CallRecord record_of(const Submission& call) {
   const Request& request = call.request;
-  const bool is_reduced = reduces(request.op);
-  const bool has_root = traits_of(request.op).has_root;
+  const GroupOp op = group_op(call.group.op);
   collectives::CallRecord record{};
   record[kNumber] = call.group.number;
-  record[kOp] = static_cast<uint64_t>(request.op);
-  if (request.op == HVD_BARRIER) return record;
+  record[kOp] = static_cast<uint64_t>(call.group.op);
+  const int32_t reduce_op = op.reduces ? request.reduce_op : 0;
+  record[kReduceOpAndTag] = static_cast<uint64_t>(static_cast<uint32_t>(call.group.tag)) << 32 |
+                            static_cast<uint32_t>(reduce_op);
+  if (call.group.op == HVD_BARRIER) return record;
   record[kDtype] = static_cast<uint64_t>(request.tensors[0].dtype);
-  record[kReduceOp] = is_reduced ? static_cast<uint64_t>(request.reduce_op) : 0;
   // The counts of an alltoall belong to pairs of ranks.
-  record[kCount] = request.op == HVD_ALLTOALL ? 0 : static_cast<uint64_t>(call.group.count);
-  record[kRoot] = has_root ? static_cast<uint64_t>(request.root) : 0;
+  record[kCount] = call.group.op == HVD_ALLTOALL ? 0 : static_cast<uint64_t>(call.group.count);
+  record[kRoot] = static_cast<uint64_t>(request.root);
   record[kPrescale] = std::bit_cast<uint64_t>(request.prescale);
   record[kPostscale] = std::bit_cast<uint64_t>(request.postscale);
   return record;
@@ -44,20 +46,23 @@ collectives::CallRecord record_of(const Submission& call) {
 
 // "allreduce of 4 elements of float32 (sum)"
 std::string text_of(const collectives::CallRecord& record) {
-  const auto op = static_cast<int32_t>(record[kOp]);
-  if (op == HVD_BARRIER) return "barrier";
-  std::string text(op_name(op));
-  if (op != HVD_ALLTOALL)
+  const auto number = static_cast<int32_t>(record[kOp]);
+  const GroupOp op = group_op(number);
+  std::string text(op.name);
+  if (number != HVD_BARRIER && number != HVD_ALLTOALL)
     text += cat(" of ", record[kCount], record[kCount] == 1 ? " element" : " elements");
-  text += cat(" of ", dtype_name(static_cast<int32_t>(record[kDtype])));
-  if (reduces(op)) text += cat(" (", reduce_op_name(static_cast<int32_t>(record[kReduceOp])));
-  if (reduces(op)) {
+  if (number != HVD_BARRIER) text += cat(" of ", dtype_name(static_cast<int32_t>(record[kDtype])));
+  if (op.reduces) {
+    text += cat(" (", reduce_op_name(static_cast<int32_t>(record[kReduceOpAndTag])));
     const auto before = std::bit_cast<double>(record[kPrescale]);
     const auto after = std::bit_cast<double>(record[kPostscale]);
     if (before != 1 || after != 1) text += cat(", factors ", before, " and ", after);
     text += ")";
   }
-  if (traits_of(op).has_root) text += cat(" from rank ", static_cast<int32_t>(record[kRoot]));
+  const auto tag = static_cast<int32_t>(record[kReduceOpAndTag] >> 32);
+  if (tag != 0) text += cat(" with tag ", tag);
+  const std::string_view side = op.root_writes ? " to rank " : " from rank ";
+  if (op.has_root) text += cat(side, static_cast<int32_t>(record[kRoot]));
   return text;
 }
 
@@ -111,6 +116,7 @@ Status GroupRunner::destroy(int32_t id) {
   Group& group = *found->second;
   fail_calls(group, aborted(cat("group ", group.members->name, " was destroyed")));
   group.flow.drop();
+  add_end(group, left_);
   groups_.erase(found);
   return {};
 }
@@ -133,6 +139,21 @@ void GroupRunner::start(Submission* call) {
   }
   group.calls.push_back(call);
   if (group.calls.size() == 1) begin(group);
+}
+
+// The elements to and from each member of a gather or scatter, which run as an alltoall.
+std::vector<int64_t> GroupRunner::counts_of(const Group& group, const Submission& call) const {
+  const auto& ranks = group.members->ranks;
+  const size_t members = ranks.size();
+  const auto root =
+      static_cast<size_t>(std::ranges::find(ranks, call.request.root) - ranks.begin());
+  const bool is_root = call.request.root == mesh_->rank();
+  const bool gathers = call.group.op == HVD_GROUP_GATHER;
+  std::vector<int64_t> counts(2 * members, 0);
+  const size_t all = gathers ? members : 0, one = gathers ? 0 : members;  // where the halves begin
+  if (is_root) std::fill_n(counts.begin() + static_cast<ptrdiff_t>(all), members, call.group.count);
+  counts[one + root] = call.group.count;
+  return counts;
 }
 
 // Starts calls until one has to wait.
@@ -164,7 +185,7 @@ void GroupRunner::begin(Group& group) {
     } else if (request.op == HVD_REDUCESCATTER) {
       group.tensor.count = call.group.count * static_cast<int64_t>(members);
     } else if (request.op == HVD_ALLTOALL) {
-      group.rows = group.checked.counts = call.group.counts;
+      group.rows = call.group.op == HVD_ALLTOALL ? call.group.counts : counts_of(group, call);
       group.tensor.from_rows = group.rows.data() + members;
     }
     if (request.op == HVD_ALLGATHER || request.op == HVD_ALLTOALL) {
@@ -173,6 +194,7 @@ void GroupRunner::begin(Group& group) {
     batch.tensor_count = request.op == HVD_BARRIER ? 0 : 1;
     batch.tensors = &group.tensor;
     group.checked.record = record_of(call);
+    group.checked.counts = call.group.counts;
     group.flow.start(collectives::run_checked(group.flow, *group.links, batch, group.checked));
     if (!group.flow.running()) finish(group);
   }
@@ -279,15 +301,20 @@ void GroupRunner::check_members(Group& group) {
 }
 
 std::vector<GroupEnd> GroupRunner::end(const Status& why) {
-  std::vector<GroupEnd> ends;
+  // Members may still have to read what this rank has written for the calls of a group that it has destroyed.
+  std::vector<GroupEnd> ends = std::move(left_);
   for (const auto& [id, group] : groups_) {
     fail_calls(*group, why.with_context(cat("group ", group->members->name, ", call ",
                                             group->completed + 1, " cannot run")));
-    for (const int32_t rank : group->members->ranks) {
-      if (rank != mesh_->rank()) ends.push_back({rank, group->key, group->completed});
-    }
+    add_end(*group, ends);
   }
   return ends;
+}
+
+void GroupRunner::add_end(const Group& group, std::vector<GroupEnd>& ends) const {
+  for (const int32_t rank : group.members->ranks) {
+    if (rank != mesh_->rank()) ends.push_back({rank, group.key, group.completed});
+  }
 }
 
 void GroupRunner::fail(const Status& why) {

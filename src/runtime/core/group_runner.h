@@ -65,16 +65,19 @@ class GroupRunner {
   bool has_left(int32_t rank) const;
   void check_members(Group& group);
   void begin(Group& group);
+  std::vector<int64_t> counts_of(const Group& group, const Submission& call) const;
   void finish(Group& group);
   Status difference(const Group& group) const;
   void fail_calls(Group& group, const Status& why);
   void check_ends(Group& group);
+  void add_end(const Group& group, std::vector<GroupEnd>& ends) const;
 
   const Parts parts_;
   collectives::SharedMesh mesh_;  // or null
   std::map<int32_t, std::unique_ptr<Group>> groups_;
   std::map<std::vector<int32_t>, uint64_t> made_;  // groups of these ranks so far
   std::vector<GroupEnd> ends_;                     // of other ranks
+  std::vector<GroupEnd> left_;                     // of groups that this rank has destroyed
   int32_t next_id_ = 1;
   std::atomic<bool> in_use_{false};
 };

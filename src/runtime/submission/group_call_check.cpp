@@ -22,35 +22,47 @@ struct Counts {
   int64_t input = 0, output = 0;
 };
 
-// Nothing: more than memory can hold.
-std::optional<Counts> counts_of(const hvd_group_call& from, size_t members) {
-  Counts counts{from.count, from.count};
-  if (from.op == HVD_ALLTOALL) {
-    counts = {};
-    for (size_t i = 0; i < members; ++i) {
-      if (from.send_counts[i] < 0 || from.recv_counts[i] < 0 ||
-          __builtin_add_overflow(counts.input, from.send_counts[i], &counts.input) ||
-          __builtin_add_overflow(counts.output, from.recv_counts[i], &counts.output)) {
-        return std::nullopt;
-      }
+// Those of an alltoall.
+std::optional<Counts> sums_of(const hvd_group_call& from, size_t members) {
+  Counts counts;
+  for (size_t i = 0; i < members; ++i) {
+    if (from.send_counts[i] < 0 || from.recv_counts[i] < 0 ||
+        __builtin_add_overflow(counts.input, from.send_counts[i], &counts.input) ||
+        __builtin_add_overflow(counts.output, from.recv_counts[i], &counts.output)) {
+      return std::nullopt;
     }
   }
-  int64_t* const whole = from.op == HVD_ALLGATHER       ? &counts.output
-                         : from.op == HVD_REDUCESCATTER ? &counts.input
-                                                        : nullptr;
+  return counts;
+}
+
+// Nothing: more than memory can hold. `rank`: of this member in the job.
+std::optional<Counts> counts_of(const hvd_group_call& from, int32_t rank, size_t members) {
+  const GroupOp op = group_op(from.op);
+  auto counts = from.op == HVD_ALLTOALL ? sums_of(from, members) : Counts{from.count, from.count};
+  if (!counts) return counts;
+  if (op.root_writes && rank != from.root_rank) counts->output = 0;
+  if (op.root_reads && rank != from.root_rank) counts->input = 0;
+  const bool gathers = from.op == HVD_ALLGATHER || from.op == HVD_GROUP_GATHER;
+  const bool scatters = from.op == HVD_REDUCESCATTER || from.op == HVD_GROUP_SCATTER;
+  int64_t* const whole = gathers ? &counts->output : scatters ? &counts->input : nullptr;
   const auto times = static_cast<int64_t>(members);
   if (whole != nullptr && __builtin_mul_overflow(*whole, times, whole)) return std::nullopt;
   const auto element = static_cast<int64_t>(dtype_size(from.dtype));
   int64_t bytes = 0;
-  if (__builtin_mul_overflow(counts.input, element, &bytes) ||
-      __builtin_mul_overflow(counts.output, element, &bytes)) {
+  if (__builtin_mul_overflow(counts->input, element, &bytes) ||
+      __builtin_mul_overflow(counts->output, element, &bytes)) {
     return std::nullopt;
   }
   return counts;
 }
 
+std::string_view op_text(int32_t op) {
+  const std::string_view name = group_op(op).name;
+  return name.empty() ? op_name(op) : name;
+}
+
 Status refused(const hvd_group_call& from, const GroupMembers& members, const std::string& why) {
-  return invalid_argument(cat(op_name(from.op), " of group ", members.name, ": ", why));
+  return invalid_argument(cat(op_text(from.op), " of group ", members.name, ": ", why));
 }
 
 Status check_reduction(const hvd_group_call& from, const GroupMembers& members) {
@@ -62,9 +74,9 @@ Status check_reduction(const hvd_group_call& from, const GroupMembers& members) 
   return refused(from, members, cat("an average of ", dtype_name(from.dtype), "; use the sum"));
 }
 
-// The input may be the output where both have as many elements, and a member's own part of it in an allgather. Any
+// The input may be the output where both have as many elements, and a member's own part of it where it gathers. Any
 // other overlap would be read after it was written.
-Status check_overlap(const hvd_group_call& from, const GroupMembers& members, int32_t rank,
+Status check_overlap(const hvd_group_call& from, int32_t rank, const GroupMembers& members,
                      const Counts& counts) {
   const auto element = static_cast<int64_t>(dtype_size(from.dtype));
   const auto* const input = static_cast<const std::byte*>(from.input);
@@ -73,20 +85,22 @@ Status check_overlap(const hvd_group_call& from, const GroupMembers& members, in
                         std::less<>()(output, input + counts.input * element);
   if (!overlaps) return {};
   const auto own = std::ranges::lower_bound(members.ranks, rank) - members.ranks.begin();
-  const bool is_own_part = from.op == HVD_ALLGATHER && input == output + own * from.count * element;
-  const bool is_whole = (from.op == HVD_ALLREDUCE || from.op == HVD_BROADCAST) && input == output;
-  if (is_own_part || is_whole) return {};
+  const bool gathers = from.op == HVD_ALLGATHER || from.op == HVD_GROUP_GATHER;
+  const bool keeps_size =
+      from.op == HVD_ALLREDUCE || from.op == HVD_GROUP_REDUCE || from.op == HVD_BROADCAST;
+  if (gathers && input == output + own * from.count * element) return {};
+  if (keeps_size && input == output) return {};
   return refused(
       from, members,
-      "its input and output overlap; give the output itself as the input of an allreduce "
-      "or broadcast, this member's part of the output in an allgather, or other memory");
+      "its input and output overlap; give the output itself as the input of an allreduce, reduce "
+      "or broadcast, this member's part of the output in an allgather or gather, or other memory");
 }
 
-Status check_memory(const hvd_group_call& from, const GroupMembers& members, int32_t rank) {
+Status check_memory(const hvd_group_call& from, int32_t rank, const GroupMembers& members) {
   if (from.count < 0) {
     return refused(from, members, cat("a count of ", from.count, " is impossible"));
   }
-  const auto counts = counts_of(from, members.ranks.size());
+  const auto counts = counts_of(from, rank, members.ranks.size());
   if (!counts) return refused(from, members, "its counts are impossible");
   if (counts->input > 0 && from.input == nullptr) {
     return refused(from, members, "its input is NULL");
@@ -94,10 +108,26 @@ Status check_memory(const hvd_group_call& from, const GroupMembers& members, int
   if (counts->output > 0 && from.output == nullptr) {
     return refused(from, members, "its output is NULL");
   }
-  return check_overlap(from, members, rank, *counts);
+  return check_overlap(from, rank, members, *counts);
 }
 
 }  // namespace
+
+GroupOp group_op(int32_t op) {
+  switch (op) {
+    case HVD_GROUP_REDUCE:
+      return {"reduce", HVD_ALLREDUCE, true, true, true};
+    case HVD_GROUP_GATHER:
+      return {"gather", HVD_ALLTOALL, false, true, true};
+    case HVD_GROUP_SCATTER:
+      return {"scatter", HVD_ALLTOALL, false, true, false, true};
+    default: {
+      const OpTraits& traits = traits_of(op);
+      if (traits.is_point_to_point || op == HVD_JOIN) return {};
+      return {traits.name, op, traits.reduces, traits.has_root};
+    }
+  }
+}
 
 Status check_group(const std::vector<int32_t>& ranks, int32_t rank, int32_t size) {
   const std::string text = list_text(std::span<const int32_t>(ranks));
@@ -111,17 +141,17 @@ Status check_group(const std::vector<int32_t>& ranks, int32_t rank, int32_t size
   return invalid_argument(cat("a group of ranks ", text, ": rank ", rank, " is not one of them"));
 }
 
-Status check_group_call(const hvd_group_call& from, const GroupMembers& members, int32_t rank) {
-  const OpTraits& traits = traits_of(from.op);
-  if (traits.name.empty() || traits.is_point_to_point || from.op == HVD_JOIN) {
+Status check_group_call(const hvd_group_call& from, int32_t rank, const GroupMembers& members) {
+  const GroupOp op = group_op(from.op);
+  if (op.name.empty()) {
     return refused(from, members, cat("operation ", from.op, " is not one of groups"));
   }
   if (from.op == HVD_BARRIER) return {};
   if (dtype_size(from.dtype) == 0) {
     return refused(from, members, cat("dtype ", from.dtype, " is unknown"));
   }
-  if (traits.reduces) HVD_RETURN_IF_ERROR(check_reduction(from, members));
-  if (traits.has_root && !std::ranges::binary_search(members.ranks, from.root_rank)) {
+  if (op.reduces) HVD_RETURN_IF_ERROR(check_reduction(from, members));
+  if (op.has_root && !std::ranges::binary_search(members.ranks, from.root_rank)) {
     return refused(from, members,
                    cat("invalid root rank ", from.root_rank, "; the group has ranks ",
                        list_text(std::span<const int32_t>(members.ranks))));
@@ -129,21 +159,21 @@ Status check_group_call(const hvd_group_call& from, const GroupMembers& members,
   if (from.op == HVD_ALLTOALL && (from.send_counts == nullptr || from.recv_counts == nullptr)) {
     return refused(from, members, "send_counts and recv_counts are needed");
   }
-  return check_memory(from, members, rank);
+  return check_memory(from, rank, members);
 }
 
-void copy_group_call(const hvd_group_call& from, std::shared_ptr<const GroupMembers> members,
-                     Submission* to) {
+void copy_group_call(const hvd_group_call& from, int32_t rank,
+                     std::shared_ptr<const GroupMembers> members, Submission* to) {
+  const GroupOp op = group_op(from.op);
   Request& request = to->request;
   request.refusal.clear();
   request.splits.clear();
-  request.op = from.op;
-  request.reduce_op = traits_of(from.op).reduces ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
-  request.root = traits_of(from.op).has_root ? from.root_rank : 0;
+  request.op = op.runs_as;
+  request.reduce_op = op.reduces ? from.reduce_op : static_cast<int32_t>(HVD_SUM);
+  request.root = op.has_root ? from.root_rank : 0;
   request.device = HVD_CPU;
-  const bool is_scaled = traits_of(from.op).reduces;
-  request.prescale = is_scaled && from.prescale != 0 ? from.prescale : 1;
-  request.postscale = is_scaled && from.postscale != 0 ? from.postscale : 1;
+  request.prescale = op.reduces && from.prescale != 0 ? from.prescale : 1;
+  request.postscale = op.reduces && from.postscale != 0 ? from.postscale : 1;
   to->process_set = 0;
   to->set = 0;
   to->message = {};
@@ -159,14 +189,16 @@ void copy_group_call(const hvd_group_call& from, std::shared_ptr<const GroupMemb
   const size_t size = members->ranks.size();
   call.members = std::move(members);
   call.number = 0;
-  call.input = from.input;
-  call.output = from.output;
+  call.op = from.op;
+  call.tag = from.tag;
   call.count = from.count;
   call.counts.clear();
+  call.input = nullptr;
+  call.output = nullptr;
   if (from.op == HVD_BARRIER) return;
   const size_t element = dtype_size(from.dtype);
   request.tensors.push_back({from.dtype, {from.count}});
-  const Counts counts = *counts_of(from, size);
+  const Counts counts = *counts_of(from, rank, size);
   if (from.op == HVD_ALLTOALL) {
     call.counts.assign(from.send_counts, from.send_counts + size);
     call.counts.insert(call.counts.end(), from.recv_counts, from.recv_counts + size);
@@ -174,14 +206,16 @@ void copy_group_call(const hvd_group_call& from, std::shared_ptr<const GroupMemb
   }
   const size_t read = static_cast<size_t>(counts.input) * element;
   const size_t written = static_cast<size_t>(counts.output) * element;
+  if (read > 0) call.input = from.input;
+  if (written > 0) call.output = from.output;
   to->bytes = read;
-  to->tensors.push_back({nullptr, from.output, written, false, written});
+  if (written > 0) to->tensors.push_back({nullptr, call.output, written, false, written});
   // An input inside of the output is a part of it.
-  const auto* const input = static_cast<const std::byte*>(from.input);
-  const auto* const output = static_cast<const std::byte*>(from.output);
+  const auto* const input = static_cast<const std::byte*>(call.input);
+  const auto* const output = static_cast<const std::byte*>(call.output);
   const bool overlaps =
       std::less<>()(input, output + written) && std::less<>()(output, input + read);
-  if (!overlaps) to->tensors.push_back({from.input, nullptr, read, true, 0});
+  if (!overlaps && read > 0) to->tensors.push_back({call.input, nullptr, read, true, 0});
 }
 
 }  // namespace hvd::runtime

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -11,10 +12,22 @@
 
 namespace hvd::runtime {
 
+// An operation of groups: its name, the operation of hvd_op_kind that does its work, and what it takes.
+struct GroupOp {
+  std::string_view name;  // empty: it is not one of groups
+  int32_t runs_as = 0;
+  bool reduces = false;
+  bool has_root = false;
+  bool root_writes = false;  // only the root has an output
+  bool root_reads = false;   // only the root has an input
+};
+GroupOp group_op(int32_t op);
+
 // Every refusal is one sentence that says what is wrong.
 Status check_group(const std::vector<int32_t>& ranks, int32_t rank, int32_t size);
-Status check_group_call(const hvd_group_call& from, const GroupMembers& members, int32_t rank);
-void copy_group_call(const hvd_group_call& from, std::shared_ptr<const GroupMembers> members,
-                     Submission* to);
+// `rank`: of this member in the job.
+Status check_group_call(const hvd_group_call& from, int32_t rank, const GroupMembers& members);
+void copy_group_call(const hvd_group_call& from, int32_t rank,
+                     std::shared_ptr<const GroupMembers> members, Submission* to);
 
 }  // namespace hvd::runtime

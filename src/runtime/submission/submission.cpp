@@ -1,6 +1,7 @@
 #include "runtime/submission/submission.h"
 
 #include "base/text.h"
+#include "runtime/submission/group_call_check.h"
 #include "runtime/submission/tensor_table.h"
 
 namespace hvd::runtime {
@@ -15,7 +16,9 @@ std::string name_text(const Submission& submission) {
 }
 
 std::string operation_text(const Submission& submission) {
-  return operation_text(submission.request.op, name_text(submission));
+  const int32_t op = submission.request.op;
+  if (submission.group.members == nullptr) return operation_text(op, name_text(submission));
+  return cat(group_op(submission.group.op).name, " '", printable(name_text(submission)), "'");
 }
 
 }  // namespace hvd::runtime

@@ -63,6 +63,8 @@ struct Submission {
   struct GroupCall {
     std::shared_ptr<const GroupMembers> members;  // null: no call of a group
     uint64_t number = 0;  // among the calls of the group, from 1; when it starts
+    int32_t op = 0;       // hvd_group_call.op; the request has the operation that does its work
+    int32_t tag = 0;
     const void* input = nullptr;
     void* output = nullptr;
     int64_t count = 0;            // hvd_group_call.count
