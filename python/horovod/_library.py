@@ -42,6 +42,8 @@ _WAITING: Dict[str, List[Any]] = {
     "hvd_add_process_set": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
     "hvd_add_named_process_set": [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p],
     "hvd_remove_process_set": [ctypes.c_int32, ctypes.c_void_p],
+    "hvd_group_create": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_void_p],
+    "hvd_group_destroy": [ctypes.c_int32],
     "hvd_process_set_rank": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_size": [ctypes.c_int32, ctypes.c_void_p],
     "hvd_process_set_included": [ctypes.c_int32, ctypes.c_void_p],
@@ -57,7 +59,16 @@ _PROMPT: Dict[str, List[Any]] = {
 }
 
 # Every step calls these functions, so the native module calls them.
-_HOT = ["hvd_submit", "hvd_poll", "hvd_wait", "hvd_get_output", "hvd_release", "hvd_is_provisional", "hvd_start"]
+_HOT = [
+    "hvd_submit",
+    "hvd_poll",
+    "hvd_wait",
+    "hvd_get_output",
+    "hvd_release",
+    "hvd_is_provisional",
+    "hvd_start",
+    "hvd_group_submit",
+]
 
 # These functions return a number and take no arguments.
 _NUMBERS = [

@@ -54,28 +54,6 @@ double next_slice(const ModuleState* state, PyObject* check, double limit,
   return most < 0 ? left : std::min(most, left);
 }
 
-// Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may
-// be NULL. HVD_IN_PROGRESS: `limit` seconds have passed; negative: there is no limit.
-int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
-                 char (&error)[kErrorSize]) {
-  int32_t done = 0;
-  int status = state->poll(handle, &done, error, sizeof error);
-  if (status == HVD_OK && done != 0) return state->wait(handle, 0, error, sizeof error);
-  const auto since = limit < 0 ? Clock::time_point() : Clock::now();
-  double unchecked = 0;
-  for (;;) {
-    const double seconds = next_slice(state, check, limit, since);
-    Py_BEGIN_ALLOW_THREADS status = state->wait(handle, seconds, error, sizeof error);
-    Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return -1;
-    if (status != HVD_IN_PROGRESS || seconds == 0) return status;
-    unchecked += seconds;
-    if (check == nullptr || unchecked < kCheck) continue;
-    unchecked = 0;
-    const Reference checked(PyObject_CallFunctionObjArgs(check, nullptr));
-    if (!checked) return -1;
-  }
-}
-
 PyObject* tuple_of_shape(const hvd_output& output) {
   Reference shape(PyTuple_New(output.ndim));
   for (int32_t i = 0; shape && i < output.ndim; ++i) {
@@ -98,6 +76,26 @@ PyObject* list_of_splits(const hvd_output& output) {
 }
 
 }  // namespace
+
+int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
+                 char (&error)[kErrorSize]) {
+  int32_t done = 0;
+  int status = state->poll(handle, &done, error, sizeof error);
+  if (status == HVD_OK && done != 0) return state->wait(handle, 0, error, sizeof error);
+  const auto since = limit < 0 ? Clock::time_point() : Clock::now();
+  double unchecked = 0;
+  for (;;) {
+    const double seconds = next_slice(state, check, limit, since);
+    Py_BEGIN_ALLOW_THREADS status = state->wait(handle, seconds, error, sizeof error);
+    Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return -1;
+    if (status != HVD_IN_PROGRESS || seconds == 0) return status;
+    unchecked += seconds;
+    if (check == nullptr || unchecked < kCheck) continue;
+    unchecked = 0;
+    const Reference checked(PyObject_CallFunctionObjArgs(check, nullptr));
+    if (!checked) return -1;
+  }
+}
 
 void release(ModuleState* state, hvd_handle handle, PyObject* entry) {
   const bool is_in_use = state->release(handle, nullptr, 0) == HVD_IN_PROGRESS;

@@ -73,10 +73,10 @@ int execute(PyObject* module) {
 PyObject* bind(PyObject* module, PyObject* arguments) {
   ModuleState* state = state_of(module);
   unsigned long long submit = 0, poll = 0, wait = 0, get_output = 0, release = 0;
-  unsigned long long is_provisional = 0, start = 0;
+  unsigned long long is_provisional = 0, start = 0, group_submit = 0;
   PyObject* fail = nullptr;
-  if (!PyArg_ParseTuple(arguments, "KKKKKKKOk", &submit, &poll, &wait, &get_output, &release,
-                        &is_provisional, &start, &fail, &state->main_thread)) {
+  if (!PyArg_ParseTuple(arguments, "KKKKKKKKOk", &submit, &poll, &wait, &get_output, &release,
+                        &is_provisional, &start, &group_submit, &fail, &state->main_thread)) {
     return nullptr;
   }
   take_address(&state->submit, submit);
@@ -86,6 +86,7 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
   take_address(&state->release, release);
   take_address(&state->is_provisional, is_provisional);
   take_address(&state->start, start);
+  take_address(&state->group_submit, group_submit);
   Py_INCREF(fail);
   Py_XDECREF(state->fail);
   state->fail = fail;
@@ -94,7 +95,8 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
 
 PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS,
-     "bind(submit, poll, wait, get_output, release, is_provisional, start, fail, main_thread)\n\n"
+     "bind(submit, poll, wait, get_output, release, is_provisional, start, group_submit, fail, "
+     "main_thread)\n\n"
      "Addresses of the C functions, the function that raises, and the main thread's identifier."},
     {"submit", submit, METH_VARARGS,
      "submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, "
@@ -102,6 +104,16 @@ PyMethodDef methods[] = {
      "Returns the handle. tensors: (input, output, dtype, shape, name or None) each. The last five "
      "may be left out. With `check`, the work awaits its start; threads that wait for it call "
      "check() now and then."},
+    {"group_submit", group_submit, METH_VARARGS,
+     "group_submit(group, op, reduce_op, dtype, count, input, output, root, tag, prescale, counts, "
+     "keep, finish)\n\n"
+     "Calls a collective of a group, and returns the handle. counts: None, or of an alltoall the "
+     "elements to each member, then from each member."},
+    {"group_reduce", group_reduce, METH_VARARGS,
+     "group_reduce(group, reduce_op, (type, dtypes, layout, exchange), tensor, seconds)\n\n"
+     "An allreduce in place of a group, and the wait for it. None once it is complete; the handle "
+     "after the seconds, negative: no limit; False, with nothing called, for a tensor that is not "
+     "dense."},
     {"start_after", start_after, METH_VARARGS,
      "start_after(launch, stream, handle): begins the work when the stream has reached this point, "
      "by the function at the address `launch`, cudaLaunchHostFunc; or now, if that is 0. Returns "

@@ -20,6 +20,7 @@ struct ModuleState {
   decltype(&::hvd_release) release;
   decltype(&::hvd_is_provisional) is_provisional;
   decltype(&::hvd_start) start;
+  decltype(&::hvd_group_submit) group_submit;
 
   PyObject* fail;  // fail(status, message, negotiated) raises what a failure deserves
   // handle -> the result itself, or (finish, what must stay alive), and for work that awaits its start a
@@ -61,6 +62,14 @@ PyObject* raise_failure(ModuleState* state, int status, const char* message, boo
 // Submits work, and keeps `entry` in ModuleState::pending until the work is complete. Returns the handle.
 PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* entry);
 
+// Keeps `entry` in ModuleState::pending until the work of the handle is complete. Returns the handle.
+PyObject* keep_pending(ModuleState* state, hvd_handle handle, PyObject* entry);
+
+// Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may
+// be NULL. HVD_IN_PROGRESS: `limit` seconds have passed; negative: there is no limit.
+int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
+                 char (&error)[kErrorSize]);
+
 // Releases a handle. `entry` is its pending entry, which stays referenced for ever where a library may
 // still use the tensors.
 void release(ModuleState* state, hvd_handle handle, PyObject* entry);
@@ -70,6 +79,8 @@ Reference finish(PyObject* module, PyObject* handle);
 
 // The functions of the module; their arguments are described in module.cpp.
 PyObject* submit(PyObject* module, PyObject* arguments);
+PyObject* group_submit(PyObject* module, PyObject* arguments);
+PyObject* group_reduce(PyObject* module, PyObject* arguments);
 PyObject* start_after(PyObject* module, PyObject* arguments);
 PyObject* use_devices(PyObject* module, PyObject* arguments);
 PyObject* poll(PyObject* module, PyObject* handle);

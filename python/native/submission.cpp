@@ -7,6 +7,12 @@
 
 namespace hvd::python {
 
+PyObject* keep_pending(ModuleState* state, hvd_handle number, PyObject* entry) {
+  Reference handle(PyLong_FromUnsignedLongLong(number));
+  if (!handle || PyDict_SetItem(state->pending, handle.get(), entry) != 0) return nullptr;
+  return handle.give();
+}
+
 PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* entry) {
   submission.flags |= HVD_KEEPS_TENSORS;
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return nullptr;
@@ -22,9 +28,7 @@ PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* ent
     status = state->submit(&submission, &number, error, sizeof error);
   }
   if (status != HVD_OK) return raise_failure(state, status, error, false);
-  Reference handle(PyLong_FromUnsignedLongLong(number));
-  if (!handle || PyDict_SetItem(state->pending, handle.get(), entry) != 0) return nullptr;
-  return handle.give();
+  return keep_pending(state, number, entry);
 }
 
 namespace {

@@ -30,7 +30,7 @@ REDUCE = """
 ones = torch.ones(3)
 dist.all_reduce(ones)
 group = dist.distributed_c10d._get_default_group()
-print("sum", ones.tolist(), dist.get_backend(), type(group).__name__, flush=True)
+print(f"sum {ones.tolist()} {dist.get_backend()} {type(group).__name__}", flush=True)
 """
 
 

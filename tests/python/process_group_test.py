@@ -342,6 +342,21 @@ class CollectivesTest(GroupCase):
         dist.barrier(self.again)
         self.assertTrue(dist.barrier(async_op=True).wait())
 
+    @unittest.skipIf(IS_OLD, "torch 1.13 has these calls by other names")
+    def test_outputs_in_the_input(self):
+        whole = torch.arange(3.0 * self.size) + self.rank
+        wanted = self.size * torch.arange(3.0 * self.size) + sum(range(self.size))
+        own = whole[3 * self.rank : 3 * (self.rank + 1)]
+        dist.reduce_scatter_tensor(own, whole)
+        self.equal(own, wanted[3 * self.rank : 3 * (self.rank + 1)])
+        dist.all_gather_into_tensor(whole, own)
+        self.equal(whole, wanted)
+        dist.all_gather_into_tensor(whole, whole[:3])
+        self.equal(whole, wanted[:3].repeat(self.size))
+        mine = torch.arange(float(self.size)) + 10 * self.rank
+        dist.all_to_all_single(mine, mine)
+        self.equal(mine, 10 * torch.arange(float(self.size)) + self.rank)
+
     def test_a_work_that_is_asked_until_it_is_complete(self):
         rows = [torch.zeros(3) for _ in range(self.size)]
         work = dist.all_gather(rows, torch.full((3,), float(self.rank)), async_op=True)
@@ -432,13 +447,47 @@ class GroupsTest(GroupCase):
         for group in groups:
             dist.destroy_process_group(group)
 
+    def test_threads_that_use_a_group_each(self):
+        groups = [dist.new_group(backend="horovod") for _ in range(3)]
+        failures = []
+
+        def work(number):
+            try:
+                for turn in range(30):
+                    size = (5, 3000, 60000)[(turn + number) % 3]
+                    mine = torch.full((size,), float(self.rank + turn + number))
+                    dist.all_reduce(mine, group=groups[number])
+                    self.equal_numbers(mine, sum(range(self.size)) + (turn + number) * self.size)
+                    rows = [torch.zeros(7) for _ in range(self.size)]
+                    dist.all_gather(rows, torch.full((7,), float(self.rank)), group=groups[number])
+                    self.assertEqual([row[6].item() for row in rows], [float(rank) for rank in range(self.size)])
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        for group in groups:
+            dist.destroy_process_group(group)
+
+    def test_a_group_that_ends_right_after_its_last_call(self):
+        for turn in range(20):
+            group = dist.new_group(backend="horovod")
+            mine = torch.full((20000,), float(self.rank))
+            dist.all_reduce(mine, group=group)
+            dist.destroy_process_group(group)
+            self.equal_numbers(mine, sum(range(self.size)))
+
 
 class RandomProgramsTest(GroupCase):
     """Programs over overlapping groups, each rank in its own order across groups, against gloo's results."""
 
-    PROGRAMS = int(os.environ.get("HVD_TEST_PROGRAMS", "40"))
-    COUNTS = [1, 7, 1000] if IS_OLD else [0, 1, 7, 1000]  # gloo of torch 1.13 divides by 0
-    KINDS = ("all_reduce", "broadcast", "all_gather", "all_to_all", "reduce")
+    PROGRAMS = int(os.environ.get("HVD_TEST_PROGRAMS", "50"))
+    COUNTS = [1, 7, 1000, 40000] if IS_OLD else [0, 1, 7, 1000, 40000]  # gloo of torch 1.13 divides by 0
+    KINDS = ("all_reduce", "broadcast", "all_gather", "all_to_all", "reduce", "gather", "scatter", "barrier")
 
     @classmethod
     def setUpClass(cls):
@@ -466,9 +515,20 @@ class RandomProgramsTest(GroupCase):
             root = ranks[salt % len(ranks)]
             work = dist.reduce(mine, root, group=group, async_op=True)
             return work, [mine] if self.rank == root else []
+        rows = [torch.zeros_like(mine) for _ in ranks]
         if kind == "all_gather":
-            rows = [torch.zeros_like(mine) for _ in ranks]
             return dist.all_gather(rows, mine, group=group, async_op=True), rows
+        if kind == "barrier":
+            return dist.barrier(group=group, async_op=True), []
+        if kind in ("gather", "scatter"):
+            root = ranks[salt % len(ranks)]
+            is_root = self.rank == root
+            if kind == "gather":
+                work = dist.gather(mine, rows if is_root else None, root, group=group, async_op=True)
+                return work, rows if is_root else []
+            given = [values(rank, (count,), dtype, salt) for rank in ranks]
+            work = dist.scatter(mine, given if is_root else None, root, group=group, async_op=True)
+            return work, [mine]
         mine = values(self.rank, (count * len(ranks),), dtype, salt)
         output = torch.zeros_like(mine)
         return dist.all_to_all_single(output, mine, group=group, async_op=True), [output]
@@ -530,22 +590,34 @@ class ErrorsTest(GroupCase):
             "Mismatched",
         )
 
-    def test_shapes(self):
-        self.differs(lambda: dist.all_reduce(torch.ones(3)), lambda: dist.all_reduce(torch.ones(4)), "shapes")
+    def test_counts(self):
+        self.differs(
+            lambda: dist.all_reduce(torch.ones(3)),
+            lambda: dist.all_reduce(torch.ones(4)),
+            r"call \d+: rank 0 calls allreduce of 3 elements of float32 \(sum\), and "
+            rf"rank {self.size - 1} calls allreduce of 4 elements of float32 \(sum\)",
+        )
+        self.differs(
+            lambda: dist.all_reduce(torch.ones(100000)),
+            lambda: dist.all_reduce(torch.ones(3)),
+            "rank 0 calls allreduce of 100000 elements",
+        )
 
     def test_dtypes(self):
-        self.differs(lambda: dist.all_reduce(torch.ones(3)), lambda: dist.all_reduce(torch.ones(3).double()), "types")
+        self.differs(
+            lambda: dist.all_reduce(torch.ones(3)), lambda: dist.all_reduce(torch.ones(3).double()), "of float64"
+        )
         if not hasattr(torch, "float8_e5m2"):
             return
         ones, others = torch.ones(3).to(torch.float8_e5m2), torch.ones(3).to(torch.float8_e4m3fn)
-        self.differs(lambda: dist.broadcast(ones, 0), lambda: dist.broadcast(others, 0), "Mismatched")
-        self.differs(lambda: dist.broadcast(ones, 0), lambda: dist.broadcast(ones.view(torch.uint8), 0), "Mismatched")
+        self.differs(lambda: dist.broadcast(ones, 0), lambda: dist.broadcast(others, 0), "with tag")
+        self.differs(lambda: dist.broadcast(ones, 0), lambda: dist.broadcast(ones.view(torch.uint8), 0), "with tag")
 
     def test_reductions(self):
         self.differs(
             lambda: dist.all_reduce(torch.ones(3)),
             lambda: dist.all_reduce(torch.ones(3), dist.ReduceOp.MAX),
-            "reduction operations",
+            r"\(max\)",
         )
         bits, ops = torch.ones(self.size, dtype=torch.int64), dist.ReduceOp
         for call in (
@@ -553,34 +625,64 @@ class ErrorsTest(GroupCase):
             lambda op: dist.reduce(bits, 0, op),
             lambda op: dist.reduce_scatter(bits[:1].clone(), list(bits.split(1)), op),
         ):
-            self.differs(lambda: call(ops.BAND), lambda: call(ops.BOR), "Mismatched")
-        self.differs(lambda: dist.reduce(bits, 0, ops.BAND), lambda: dist.reduce(bits, 1, ops.BAND), "Mismatched")
+            self.differs(lambda: call(ops.BAND), lambda: call(ops.BOR), "with tag 1.* with tag 2")
+        self.differs(lambda: dist.reduce(bits, 0, ops.BAND), lambda: dist.reduce(bits, 1, ops.BAND), "to rank 1")
         self.differs(
             lambda: dist.all_reduce(bits, ops.BAND),
             lambda: dist.all_gather([bits.clone() for _ in range(self.size)], bits),
-            "Mismatched",
+            "with tag 1, and",
         )
+
+    def test_sizes_of_several_tensors(self):
+        sizes = [2, 3] if self.rank < self.size - 1 else [3, 2]
+        tensors = [torch.ones(size) for size in sizes]
+        self.differs(*[lambda: dist.all_reduce_coalesced(tensors)] * 2, "with tag")
+
+    def test_nothing_is_overwritten(self):
+        mine, rows = torch.full((3,), 7.0), torch.full((self.size, 3), 7.0)
+        self.differs(lambda: dist.all_reduce(mine), lambda: dist.reduce(mine, 0), "calls reduce of 3 elements")
+        self.differs(
+            lambda: dist.all_gather(list(rows.unbind(0)), mine), lambda: dist.broadcast(mine, 0), "calls broadcast"
+        )
+        self.assertEqual((mine.tolist(), rows.unique().tolist()), ([7.0] * 3, [7.0]))
 
     def test_kinds(self):
         tensor = torch.ones(3)
         rows = [torch.ones(3) for _ in range(self.size)]
-        self.differs(lambda: dist.all_reduce(tensor), lambda: dist.broadcast(tensor, 0), "operations")
-        self.differs(lambda: dist.all_reduce(tensor), lambda: dist.barrier(), "Mismatched")
-        self.differs(lambda: dist.all_reduce(tensor), lambda: dist.reduce(tensor, 0), "Mismatched")
-        self.differs(lambda: dist.all_gather(rows, tensor), lambda: dist.all_reduce(tensor), "operations")
+        last = self.size - 1
+        self.differs(lambda: dist.all_reduce(tensor), lambda: dist.barrier(), f"rank {last} calls barrier")
         self.differs(
-            lambda: dist.all_to_all(rows, [tensor] * self.size), lambda: dist.all_gather(rows, tensor), "operations"
+            lambda: dist.all_gather(rows, tensor), lambda: dist.all_reduce(tensor), "allgather of 3 .*allreduce"
+        )
+        self.differs(
+            lambda: dist.all_to_all(rows, [tensor] * self.size), lambda: dist.all_gather(rows, tensor), "alltoall of"
         )
         self.differs(
             lambda: dist.all_to_all(rows, [tensor] * self.size),
-            lambda: dist.gather(tensor, rows if self.rank == self.size - 1 else None, dst=self.size - 1),
-            "Mismatched",
+            lambda: dist.gather(tensor, rows, dst=last),
+            f"calls gather of 3 elements of float32 to rank {last}",
         )
+        if not IS_OLD:  # which sums no sparse tensors of dist.all_reduce
+            self.differs(lambda: dist.barrier(), lambda: dist.all_reduce(tensor.to_sparse()), "barrier with tag")
 
     def test_roots(self):
-        tensor = torch.ones(3)
-        self.differs(lambda: dist.broadcast(tensor, 0), lambda: dist.broadcast(tensor, 1), "root")
-        self.differs(lambda: dist.reduce(tensor, 0), lambda: dist.reduce(tensor, 1), "Mismatched")
+        tensor, rows = torch.ones(3), [torch.ones(3) for _ in range(self.size)]
+        self.differs(lambda: dist.broadcast(tensor, 0), lambda: dist.broadcast(tensor, 1), "from rank 1")
+        self.differs(lambda: dist.reduce(tensor, 0), lambda: dist.reduce(tensor, 1), "to rank 1")
+        self.differs(
+            lambda: dist.scatter(tensor, rows if self.rank == 0 else None, 0),
+            lambda: dist.scatter(tensor, rows if self.rank == 1 else None, 1),
+            "scatter of 3 elements of float32 from rank 1",
+        )
+
+    def test_splits(self):
+        mine, got = torch.ones(self.size), torch.zeros(self.size)
+        wrong = [2, *[1] * (self.size - 1)]
+        self.differs(
+            lambda: dist.all_to_all_single(got, mine),
+            lambda: dist.all_to_all_single(torch.zeros(self.size + 1), mine, wrong, [1] * self.size),
+            f"rank 0 sends 1 elements to rank {self.size - 1}, which expects 2",
+        )
 
     def test_a_rank_that_does_not_come(self):
         group = dist.new_group(backend="horovod", timeout=datetime.timedelta(seconds=0.3))

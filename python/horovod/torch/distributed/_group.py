@@ -1,31 +1,32 @@
 """A group of torch.distributed over the runtime.
 
-The n-th collective of a group has one name on all ranks, whatever it is: the runtime compares kind, dtype, shape,
-root and reduction of what has one name, and a difference is an error on every rank.
+The n-th collective of a group is one operation on all ranks, whatever it is: the runtime compares kind, dtype, count,
+root and reduction, and a difference is an error on every rank.
 """
 
 from __future__ import annotations
 
+import collections
 import datetime
 import itertools
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
 
-from horovod import _native, _ops
+from horovod import _ops
 from horovod._ops import Kind
-from horovod.torch import _submission, _tensors
-from horovod.torch.distributed import _messages, _monitored, _profiling, _ranks, _reductions, _tensor_bytes
+from horovod.torch import _tensors
+from horovod.torch.distributed import _calls, _messages, _monitored, _profiling, _ranks, _reductions, _tensor_bytes
+from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._reductions import Reduction
 from horovod.torch.distributed._work import Completed, Several, Work
 
 Tensors = Sequence[torch.Tensor]
 
-# The names of a group's collectives repeat after as many: a program that repeats its collectives then repeats
-# names with shapes, which the runtime sends as a number. Most numbers of collectives in a step divide it.
-_NAMES = 240
+# The works that a group keeps, more if the oldest one is not complete.
+_KEPT = 240
 
 _ONE = _reductions.ONE
 _AllreduceOptions = dist.AllreduceOptions
@@ -34,42 +35,6 @@ _NO_TIME = datetime.timedelta(0)
 _CPU = torch.device("cpu")
 # The parts are those of valid tensors of one shape.
 _UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
-
-
-def _allreduce_async_(
-    tensor: torch.Tensor,
-    average: Optional[bool] = None,
-    name: Optional[str] = None,
-    op: Optional[int] = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    process_set: Any = None,
-) -> int:
-    """Starts an allreduce in place, of all ranks or of the process set with this number, and returns its handle."""
-    dense = _tensors.dense(tensor)
-    form = _tensor_bytes.form_of(tensor)
-    _tensors.check(tensor, "all_reduce")
-    if form.parts == 2:
-        _ops.check_complex("all_reduce", Kind.ALLREDUCE, op)
-
-    def finish(handle: int) -> None:
-        if dense is not tensor:
-            _tensors.copy(tensor, dense)
-
-    return _ops.submit(
-        Kind.ALLREDUCE,
-        f"torch.{name}",
-        [_tensor_bytes.describe(dense, dense.shape, dense)],
-        keep=(tensor, dense),
-        finish=finish,
-        reduce_op=op or 0,
-        prescale=prescale_factor,
-        postscale=postscale_factor,
-        process_set=process_set or 0,
-    )
-
-
-_allreduce_by_native_code = _submission.fast_path("torch.")(_allreduce_async_)
 
 
 class _Options:
@@ -98,13 +63,10 @@ class HorovodProcessGroup(dist.ProcessGroup):
     def __init__(self, place: _ranks.Place, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, size)
         self._place = place
-        self._set = place.process_set
         self._store = store
         self._my_rank, self._my_size = rank, size
         self._numbers = itertools.count()
-        prefix = f"{place.name}." if place.is_default else ""
-        self._names = [f"{prefix}{number}" for number in range(_NAMES)]
-        self._latest: List[Optional[Work]] = [None] * _NAMES
+        self._works: Deque[Work] = collections.deque()
         self._seconds = timeout.total_seconds()
         self._options = _Options(timeout)
         self._name, self._description = place.name, "undefined"
@@ -220,8 +182,8 @@ class HorovodProcessGroup(dist.ProcessGroup):
         return False
 
     def _wait_for_pending_works(self) -> None:
-        for work in self._latest:
-            if work is not None and not work.is_completed():
+        for work in list(self._works):
+            if not work.is_completed():
                 work.wait()
 
     def _set_sequence_number_for_group(self) -> None:
@@ -246,17 +208,6 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
     # ---- how collectives run ----
 
-    def _begin(self) -> int:
-        """Returns the index of the next collective's name, once the collective that had it is complete."""
-        index = next(self._numbers) % _NAMES
-        earlier = self._latest[index]
-        if earlier is not None and not earlier._is_done:
-            try:
-                earlier.wait()
-            except Exception:  # its own caller gets the error
-                pass
-        return index
-
     def _time(self, opts: Any) -> float:
         timeout = getattr(opts, "timeout", None)
         if timeout is None or timeout <= _NO_TIME:
@@ -264,51 +215,54 @@ class HorovodProcessGroup(dist.ProcessGroup):
         seconds: float = timeout.total_seconds()
         return seconds
 
+    def _call(
+        self,
+        what: str,
+        op: Op,
+        like: Optional[torch.Tensor],
+        elements: int,
+        source: Optional[torch.Tensor],
+        target: Optional[torch.Tensor],
+        outputs: Any,
+        opts: Any,
+        after: Optional[Callable[[], None]] = None,
+        inputs: Any = None,
+        **arguments: Any,
+    ) -> Work:
+        """Calls a collective of the runtime, whose arguments are those of _calls.submit. `after` runs once it is
+        complete."""
+        number = next(self._numbers)
+        handle = _calls.submit(self._place.group, op, like, elements, source, target, **arguments)
+        return self._record(number, what, [handle], outputs, opts, after, inputs)
+
     def _record(
         self,
-        index: int,
+        number: int,
         what: str,
         handles: List[Any],
         outputs: Any,
         opts: Any,
-        finish: Optional[Callable[[], None]] = None,
+        after: Optional[Callable[[], None]] = None,
         inputs: Any = None,
     ) -> Work:
-        work = Work((what, index, "of the group", self._name), handles, outputs, self._time(opts), finish)
-        # In torch before 2.9, C++ forgets the object, without which the work has no methods.
-        self._latest[index] = work
+        work = Work((what, number, "of the group", self._name), handles, outputs, self._time(opts), after)
+        self._keep_work(work)
         if _profiling.is_on():
             work._event = _profiling.begin(self._backend_name, what, outputs if inputs is None else inputs)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
 
-    def _run(
-        self,
-        what: str,
-        kind: Kind,
-        tensors: Sequence[_ops.Tensor],
-        keep: Any,
-        outputs: Any,
-        opts: Any,
-        take: Optional[Callable[[int], None]] = None,
-        after: Optional[Callable[[], None]] = None,
-        inputs: Any = None,
-        **arguments: Any,
-    ) -> Work:
-        """Submits a collective. `take` gets the handle of complete work, in whose memory its outputs are; `after`
-        runs then."""
-        index = self._begin()
-        handle = _ops.submit(
-            kind,
-            f"torch.{self._names[index]}",
-            tensors,
-            keep=keep,
-            finish=take or _nothing,
-            process_set=self._set,
-            **arguments,
-        )
-        return self._record(index, what, [handle], outputs, opts, after, inputs)
+    def _keep_work(self, work: Work) -> None:
+        """In torch before 2.9, C++ forgets the object, without which the work has no methods. A program may forget it
+        too."""
+        works = self._works
+        works.append(work)
+        while len(works) > _KEPT:
+            oldest = works.popleft()
+            if not oldest.is_awaited() and not oldest.is_completed():
+                works.appendleft(oldest)
+                return
 
     def _elsewhere(self, tensor: torch.Tensor) -> bool:
         """Whether another backend has the tensor. Raises for a device that no backend has."""
@@ -316,6 +270,10 @@ class HorovodProcessGroup(dist.ProcessGroup):
             return False
         self._other(tensor.device.type)
         return True
+
+    def _root(self, opts: Any) -> int:
+        """The root of a call, as a rank of the job."""
+        return self._place.ranks[getattr(opts, "rootRank", 0)]
 
     # ---- collectives ----
 
@@ -329,81 +287,85 @@ class HorovodProcessGroup(dist.ProcessGroup):
             return self._sparse_allreduce(tensor, reduction, opts)
         if reduction.fold is not None:
             return self._fold_all(tensor, reduction, opts)
-        tensor_ = tensor
-        if reduction.factor is not _ONE:
-            tensor_, reduction = reduction.apply(tensor)
-        index = self._begin()
-        name = self._names[index]
-        if self._set:
-            handle = _allreduce_async_(tensor_, None, name, reduction.op, reduction.factor, 1.0, self._set)
-        elif reduction.factor is _ONE:
-            handle = _allreduce_by_native_code(tensor_, None, name, reduction.op)
-        else:
-            handle = _allreduce_by_native_code(tensor_, None, name, reduction.op, reduction.factor)
-        if _TELLS_WHO_WAITS and opts.__class__ is _AllreduceOptions and not opts.asyncOp and not _profiling.is_on():
-            return self._wait_now(index, handle, tensor, opts)
-        return self._record(index, "all_reduce", [handle], [tensor], opts)
+        waits_now = _TELLS_WHO_WAITS and opts.__class__ is _AllreduceOptions and not opts.asyncOp
+        if waits_now and reduction.factor is _ONE and not _profiling.is_on():
+            done = self._reduce_now(tensor, reduction, opts)
+            if done is not None:
+                return done
+        return self._reduce_in_place("all_reduce", [tensor], reduction, opts)
 
-    def _wait_now(self, index: int, handle: int, tensor: torch.Tensor, opts: Any) -> Work:
-        """Waits for a call after which torch waits at once, and makes no object for it."""
-        self._latest[index] = None
+    def _reduce_now(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Optional[Work]:
+        """Waits for a call after which torch waits at once, and makes no object for it. None: it is not such a call."""
         seconds = self._time(opts)
-        try:
-            _native.wait_for(handle, seconds)
-        except TimeoutError:
-            work = self._record(index, "all_reduce", [handle], [tensor], opts)
-            work._complete(seconds, has_waited=True)
-            return work
-        except BaseException:
-            _native.abandon(handle)
-            raise
-        return self._nothing_to_wait_for
+        number = next(self._numbers)
+        handle = _calls.reduce_now(self._place.group, reduction.op, tensor, seconds)
+        if handle is None:
+            return self._nothing_to_wait_for
+        if handle is False:
+            self._numbers = itertools.count(number)
+            return None
+        work = self._record(number, "all_reduce", [handle], [tensor], opts)
+        work._complete(seconds, has_waited=True)
+        return work
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         """torch.distributed.all_reduce_coalesced."""
         reduction = _reductions.of(getattr(opts, "reduceOp", None))
         if tensors and self._elsewhere(tensors[0]):
             return super().allreduce_coalesced(tensors, opts)
-        if reduction.fold is not None or not tensors:
+        if reduction.fold is not None:
             return Several([self._fold_all(tensor, reduction, opts) for tensor in tensors])
-        return self._reduce_in_place("all_reduce_coalesced", tensors, [], reduction, opts)
+        return self._reduce_in_place("all_reduce_coalesced", tensors, reduction, opts)
 
-    def _reduce_in_place(
-        self, what: str, tensors: Tensors, more: List[_ops.Tensor], reduction: Reduction, opts: Any
-    ) -> Work:
-        dense = [_tensors.dense(tensor) for tensor in tensors]
-        for one in dense:
-            _reductions.check(one, reduction)
+    def _reduce_in_place(self, what: str, tensors: Tensors, reduction: Reduction, opts: Any) -> Work:
+        for tensor in tensors:
+            _reductions.check(tensor, reduction)
+        if len(tensors) != 1 and not _have_one_dtype(tensors):
+            return Several([self._reduce_in_place(what, [tensor], reduction, opts) for tensor in tensors])
+        dense = _tensors.dense(tensors[0]) if len(tensors) == 1 else _flat(tensors)
+        dense, reduction = reduction.apply(dense)
 
         def after() -> None:
-            for tensor, source in zip(tensors, dense):
-                if tensor is not source:
-                    _tensors.copy(tensor, source)
+            if dense is not tensors[0]:
+                _spread(dense, tensors)
 
-        described = [_tensor_bytes.describe(one, one.shape, one) for one in dense]
-        return self._run(
+        return self._call(
             what,
-            Kind.ALLREDUCE,
-            described + more,
-            (list(tensors), dense),
+            Op.ALLREDUCE,
+            dense,
+            dense.numel(),
+            dense,
+            dense,
             list(tensors),
             opts,
-            after=after,
+            after,
+            keep=tensors,
+            tag=_calls.tag_of_sizes(tensors),
             reduce_op=reduction.op,
-            prescale=reduction.factor,
+            factor=reduction.factor,
         )
 
-    def _fold_all(self, tensor: torch.Tensor, reduction: Reduction, opts: Any, root: int = -1) -> Work:
+    def _fold_all(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
         """A reduction that the runtime does not have: each rank gets the inputs of all."""
         _reductions.check(tensor, reduction)
+        dense = _tensors.dense(tensor)
         rows = torch.empty((self._my_size, *tensor.shape), dtype=tensor.dtype)
 
         def after() -> None:
-            with torch.no_grad():
-                tensor.copy_(reduction.reduce(list(rows.unbind(0))))
+            _tensors.copy(tensor, reduction.reduce(list(rows.unbind(0))))
 
-        return self._gather_rows(
-            "all_reduce", tensor, [rows], [tensor], opts, after, _mark(reduction.op_number, root + 1)
+        return self._call(
+            "all_reduce",
+            Op.ALLGATHER,
+            dense,
+            dense.numel(),
+            dense,
+            rows,
+            [tensor],
+            opts,
+            after,
+            keep=tensor,
+            tag=reduction.tag,
         )
 
     def _sparse_allreduce(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
@@ -426,83 +388,100 @@ class HorovodProcessGroup(dist.ProcessGroup):
             with torch.no_grad():
                 tensor.copy_(total)
 
-        described = [_tensor_bytes.describe(one, one.shape) for one in (indices, values)] + [_mark(2, *tensor.shape)]
-        return self._run(
-            "sparse_all_reduce", Kind.ALLGATHER, described, (tensor, indices, values), [tensor], opts, take, after
+        # The ranks have different numbers of values, which they negotiate by a name. The barrier compares the calls. An
+        # empty tensor has the shape of the sparse ones, which the ranks compare.
+        number = next(self._numbers)
+        shape = _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0, *tensor.shape))
+        barrier = _calls.submit(self._place.group, Op.BARRIER, None, 0, None, None, tag=_calls.SPARSE)
+        gather = _ops.submit(
+            Kind.ALLGATHER,
+            f"torch.{self._name}.sparse.{number}",
+            [*(_tensor_bytes.describe(one, one.shape) for one in (indices, values)), shape],
+            keep=(tensor, indices, values),
+            finish=take,
+            process_set=self._place.process_set,
         )
+        return self._record(number, "sparse_all_reduce", [gather, barrier], [tensor], opts, after)
 
     def reduce(self, tensors: Any, opts: Any = None, *more: Any) -> Any:
         """torch.distributed.reduce."""
         tensor = _one(tensors, "reduce")
         if self._elsewhere(tensor):
             return super().reduce(tensors, opts)
-        reduction, root = _reductions.of(opts.reduceOp), opts.rootRank
-        is_root = root == self._my_rank
-        target = tensor if is_root else tensor.detach().clone(memory_format=torch.contiguous_format)
+        reduction, root = _reductions.of(opts.reduceOp), self._root(opts)
+        is_root = opts.rootRank == self._my_rank
+        _reductions.check(tensor, reduction)
+        dense, reduction = reduction.apply(_tensors.dense(tensor), in_place=is_root)
         if reduction.fold is not None:
-            work = self._fold_all(target, reduction, opts, root)
-        else:
-            mark = _mark(1, root)
-            target, reduction = reduction.apply(target)
-            work = self._reduce_in_place("reduce", [target], [mark], reduction, opts)
-        work._outputs = [tensor]
-        return work
+            return self._fold_at(root, tensor, dense, reduction, opts)
+
+        def after() -> None:
+            if is_root and dense is not tensor:
+                _tensors.copy(tensor, dense)
+
+        return self._call(
+            "reduce",
+            Op.REDUCE,
+            dense,
+            dense.numel(),
+            dense,
+            dense if is_root else None,
+            [tensor],
+            opts,
+            after,
+            keep=tensor,
+            root=root,
+            reduce_op=reduction.op,
+            factor=reduction.factor,
+        )
+
+    def _fold_at(self, root: int, tensor: torch.Tensor, dense: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
+        """A reduction that the runtime does not have: the root gets the inputs of all."""
+        is_root = root == self._place.ranks[self._my_rank]
+        rows = torch.empty((self._my_size, *tensor.shape), dtype=tensor.dtype) if is_root else None
+
+        def after() -> None:
+            if rows is not None:
+                _tensors.copy(tensor, reduction.reduce(list(rows.unbind(0))))
+
+        return self._call(
+            "reduce",
+            Op.GATHER,
+            dense,
+            dense.numel(),
+            dense,
+            rows,
+            [tensor],
+            opts,
+            after,
+            keep=tensor,
+            root=root,
+            tag=reduction.tag,
+        )
 
     def broadcast(self, tensors: Any, opts: Any = None, *more: Any) -> Any:
         """torch.distributed.broadcast."""
         tensor = _one(tensors, "broadcast")
         if not tensor.is_cpu and self._elsewhere(tensor):
             return super().broadcast(tensors, opts)
-        root = self._place.ranks[getattr(opts, "rootRank", 0)]
         dense = _tensors.dense(tensor)
 
         def after() -> None:
             if dense is not tensor:
                 _tensors.copy(tensor, dense)
 
-        return self._run(
+        return self._call(
             "broadcast",
-            Kind.BROADCAST,
-            [_tensor_bytes.describe(dense, dense.shape, dense)],
-            (tensor, dense),
+            Op.BROADCAST,
+            dense,
+            dense.numel(),
+            dense,
+            dense,
             [tensor],
             opts,
-            after=after,
-            root_rank=root,
-        )
-
-    def _gather_rows(
-        self,
-        what: str,
-        tensor: torch.Tensor,
-        targets: Tensors,
-        outputs: Any,
-        opts: Any,
-        after: Optional[Callable[[], None]] = None,
-        *marks: _ops.Tensor,
-    ) -> Work:
-        """Gathers one row of each rank into the targets, one behind another."""
-        dense = _tensors.dense(tensor)
-        size = _tensor_bytes.size_of(dense) * self._my_size
-        if sum(map(_tensor_bytes.size_of, targets)) != size or any(one.dtype != dense.dtype for one in targets):
-            raise ValueError(
-                f"horovod: {what}: the outputs must have the dtype of the input, {dense.dtype}, and its "
-                f"{dense.numel()} elements for each of the {self._my_size} ranks"
-            )
-
-        def take(handle: int) -> None:
-            _tensor_bytes.fill_all(targets, _ops.output(handle).address)
-
-        return self._run(
-            what,
-            Kind.ALLGATHER,
-            [_tensor_bytes.describe(dense, (1, *dense.shape)), *marks],
-            (dense, targets),
-            outputs,
-            opts,
-            take,
             after,
-            [tensor],
+            keep=tensor,
+            root=self._root(opts),
         )
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
@@ -511,20 +490,23 @@ class HorovodProcessGroup(dist.ProcessGroup):
         if self._elsewhere(tensor):
             return super().allgather(outputs, inputs, opts)
         targets = _one(outputs, "all_gather") if outputs and not isinstance(outputs[0], torch.Tensor) else outputs
+        self._check_parts("all_gather", tensor, targets)
+        return self._gather([targets], [tensor], "all_gather", list(targets), opts)
+
+    def _check_parts(self, what: str, tensor: torch.Tensor, targets: Tensors) -> None:
         if len(targets) != self._my_size:
-            raise ValueError(f"horovod: all_gather: there are {len(targets)} outputs for {self._my_size} ranks")
+            raise ValueError(f"horovod: {what}: there are {len(targets)} outputs for {self._my_size} ranks")
         for target in targets:
-            if target.numel() != tensor.numel():
+            if target.numel() != tensor.numel() or target.dtype != tensor.dtype:
                 raise ValueError(
-                    f"horovod: all_gather: invalid tensor size: an output of shape {list(target.shape)} "
-                    f"for inputs of shape {list(tensor.shape)}"
+                    f"horovod: {what}: invalid tensor size: an output of shape {list(target.shape)} and "
+                    f"{target.dtype} for inputs of shape {list(tensor.shape)} and {tensor.dtype}"
                 )
-        return self._gather_rows("all_gather", tensor, targets, list(targets), opts)
 
     def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
         if self._elsewhere(tensor):
             return super()._allgather_base(output, tensor, opts)
-        return self._gather_rows("all_gather_into_tensor", tensor, [output], [output], opts)
+        return self._gather([[output]], [tensor], "all_gather_into_tensor", [output], opts)
 
     all_gather_single = _allgather_base
 
@@ -536,10 +518,10 @@ class HorovodProcessGroup(dist.ProcessGroup):
             raise ValueError(
                 f"horovod: all_gather_coalesced: there are {len(output_lists)} lists for {self._my_size} ranks"
             )
-        return self._gather_many(
-            "all_gather_coalesced",
+        return self._gather(
             [list(targets) for targets in zip(*output_lists)],
             inputs,
+            "all_gather_coalesced",
             [target for targets in output_lists for target in targets],
             opts,
         )
@@ -548,84 +530,56 @@ class HorovodProcessGroup(dist.ProcessGroup):
         """Several of torch.distributed.all_gather_into_tensor."""
         if inputs and self._elsewhere(inputs[0]):
             return super().allgather_into_tensor_coalesced(outputs, inputs, opts)
-        return self._gather_many(
-            "all_gather_into_tensor_coalesced", [[output] for output in outputs], inputs, list(outputs), opts
+        return self._gather(
+            [[output] for output in outputs], inputs, "all_gather_into_tensor_coalesced", list(outputs), opts
         )
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def _gather_many(self, what: str, targets: List[Tensors], inputs: Tensors, outputs: Any, opts: Any) -> Work:
-        dense = [_tensors.dense(tensor) for tensor in inputs]
-        for one, many in zip(dense, targets):
-            if sum(map(_tensor_bytes.size_of, many)) != _tensor_bytes.size_of(one) * self._my_size:
+    def _gather(self, targets: List[Tensors], inputs: Tensors, what: str, outputs: Any, opts: Any) -> Work:
+        """Gathers each input from all ranks, into targets that take the ranks' parts one behind another."""
+        if len(inputs) != len(targets):
+            raise ValueError(f"horovod: {what}: there are {len(inputs)} inputs and {len(targets)} outputs")
+        for tensor, many in zip(inputs, targets):
+            if sum(target.numel() for target in many) != tensor.numel() * self._my_size or any(
+                target.dtype != tensor.dtype for target in many
+            ):
                 raise ValueError(
-                    f"horovod: {what}: the outputs must have {self._my_size} times the elements of the inputs"
+                    f"horovod: {what}: the outputs must have the dtype of the input, {tensor.dtype}, and its "
+                    f"{tensor.numel()} elements for each of the {self._my_size} ranks"
                 )
-        if len(dense) != len(targets):
-            raise ValueError(f"horovod: {what}: there are {len(dense)} inputs and {len(targets)} outputs")
-
-        def take(handle: int) -> None:
-            for number, many in enumerate(targets):
-                _tensor_bytes.fill_all(many, _ops.output(handle, number).address)
-
-        return self._run(
-            what,
-            Kind.ALLGATHER,
-            [_tensor_bytes.describe(one, (1, *one.shape)) for one in dense],
-            (dense, targets),
-            outputs,
-            opts,
-            take,
-            inputs=list(inputs),
-        )
-
-    def _scatter_rows(
-        self, what: str, outputs: Tensors, inputs: List[torch.Tensor], reduction: Reduction, opts: Any
-    ) -> Work:
-        """Reduces and scatters dense tensors of as many rows as there are ranks."""
-        for output, rows in zip(outputs, inputs):
-            if output.numel() * self._my_size != rows.numel() or output.dtype != rows.dtype:
-                raise ValueError(
-                    f"horovod: {what}: the input must have {self._my_size} times the elements of the "
-                    "output, and its dtype"
-                )
-        if reduction.fold is not None:
-            return Several(
-                [self._fold_rows(what, output, rows, reduction, opts) for output, rows in zip(outputs, inputs)]
-            )
-        for rows in inputs:
-            _reductions.check(rows, reduction)
-
-        def take(handle: int) -> None:
-            for number, output in enumerate(outputs):
-                _tensor_bytes.fill(output, _ops.output(handle, number).address)
-
-        prepared = [reduction.apply_to_copy(rows) for rows in inputs]
-        described = [_tensor_bytes.describe(rows, rows.shape) for rows, _ in prepared]
-        return self._run(
-            what,
-            Kind.REDUCESCATTER,
-            described,
-            (prepared, outputs),
-            list(outputs),
-            opts,
-            take,
-            reduce_op=reduction.op,
-            prescale=prepared[0][1].factor,
-        )
-
-    def _fold_rows(self, what: str, output: torch.Tensor, rows: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
-        _reductions.check(rows, reduction)
-        received = torch.empty_like(rows)
+        if len(inputs) != 1 and not _have_one_dtype(inputs):
+            works = [self._gather([many], [tensor], what, list(many), opts) for many, tensor in zip(targets, inputs)]
+            return Several(works)
+        dense = _tensors.dense(inputs[0]) if len(inputs) == 1 else _flat(inputs)
+        is_direct = len(inputs) == 1 and len(targets[0]) == 1 and self._takes_rows(targets[0][0], dense)
+        rows = targets[0][0] if is_direct else torch.empty((self._my_size, dense.numel()), dtype=dense.dtype)
 
         def after() -> None:
-            with torch.no_grad():
-                output.copy_(reduction.reduce(list(received.unbind(0))).reshape(output.shape))
+            if is_direct:
+                return
+            for part, many in zip(rows.split([tensor.numel() for tensor in inputs], dim=1), targets):
+                _spread(part.reshape(-1), many)
 
-        each = [1] * self._my_size
-        # The ranks compare shapes: the number of ones says what is reduced.
-        shape = (*rows.shape, *[1] * (3 + reduction.op_number))
-        return self._exchange(what, rows, each, [received], each, [output], opts, after, shape)
+        return self._call(
+            what,
+            Op.ALLGATHER,
+            dense,
+            dense.numel(),
+            dense,
+            rows,
+            outputs,
+            opts,
+            after,
+            list(inputs),
+            keep=(inputs, targets),
+            tag=_calls.tag_of_sizes(inputs),
+        )
+
+    def _takes_rows(self, target: torch.Tensor, row: torch.Tensor) -> bool:
+        """Whether the ranks' rows may be written into the target, which may have this rank's row in its place."""
+        own = target.data_ptr() + self._my_rank * _tensor_bytes.size_of(row)
+        return _tensor_bytes.is_plain(target) and (row.data_ptr() == own or not _tensor_bytes.overlap(target, row))
 
     def _in_rows(self, tensor: torch.Tensor, what: str) -> torch.Tensor:
         if tensor.numel() % self._my_size:
@@ -665,42 +619,93 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    def _scatter_rows(self, what: str, outputs: Tensors, inputs: Tensors, reduction: Reduction, opts: Any) -> Work:
+        """Reduces and scatters dense tensors of as many rows as there are ranks."""
+        for output, rows in zip(outputs, inputs):
+            if output.numel() * self._my_size != rows.numel() or output.dtype != rows.dtype:
+                raise ValueError(
+                    f"horovod: {what}: the input must have {self._my_size} times the elements of the "
+                    "output, and its dtype"
+                )
+            _reductions.check(rows, reduction)
+        if len(inputs) != 1 and (reduction.fold is not None or not _have_one_dtype(inputs)):
+            works = [self._scatter_rows(what, [one], [rows], reduction, opts) for one, rows in zip(outputs, inputs)]
+            return Several(works)
+        if reduction.fold is not None:
+            return self._fold_rows(what, outputs[0], inputs[0], reduction, opts)
+        whole = inputs[0] if len(inputs) == 1 else torch.cat(list(inputs), dim=1)
+        whole, reduction = reduction.apply(whole, in_place=False)
+        count = whole.numel() // self._my_size
+        is_direct = len(outputs) == 1 and _takes_values(outputs[0], whole)
+        result = outputs[0] if is_direct else torch.empty(count, dtype=whole.dtype)
+
+        def after() -> None:
+            if not is_direct:
+                _spread(result, outputs)
+
+        return self._call(
+            what,
+            Op.REDUCESCATTER,
+            whole,
+            count,
+            whole,
+            result,
+            list(outputs),
+            opts,
+            after,
+            list(inputs),
+            keep=outputs,
+            tag=_calls.tag_of_sizes(outputs),
+            reduce_op=reduction.op,
+            factor=reduction.factor,
+        )
+
+    def _fold_rows(self, what: str, output: torch.Tensor, rows: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
+        received = torch.empty_like(rows)
+
+        def after() -> None:
+            _tensors.copy(output, reduction.reduce(list(received.unbind(0))).reshape(output.shape))
+
+        each = [rows.shape[1]] * self._my_size
+        return self._exchange(what, rows, each, [received], each, [output], opts, after, tag=reduction.tag)
+
     def _exchange(
         self,
         what: str,
-        rows: torch.Tensor,
+        source: torch.Tensor,
         sent: Sequence[int],
         targets: Tensors,
         expected: Sequence[int],
         outputs: Any,
         opts: Any,
         after: Optional[Callable[[], None]] = None,
-        shape: Optional[Tuple[int, ...]] = None,
         inputs: Any = None,
+        tag: int = 0,
     ) -> Work:
-        """Sends rows to each rank. `expected`: the rows from each rank; `shape`: of the rows, as ranks compare it."""
+        """Sends elements to each rank. `expected`: the elements from each rank, one behind another in the targets."""
+        is_direct = len(targets) == 1 and _takes_values(targets[0], source)
+        received = targets[0] if is_direct else torch.empty(sum(expected), dtype=source.dtype)
 
-        def take(handle: int) -> None:
-            output = _ops.output(handle)
-            if list(output.received_splits or []) != list(expected):
-                raise ValueError(
-                    f"horovod: {what}: rank {self._my_rank} expects {list(expected)} rows of the ranks, "
-                    f"which sent {output.received_splits}"
-                )
-            _tensor_bytes.fill_all(targets, output.address)
+        def finish() -> None:
+            if not is_direct:
+                _spread(received, targets)
+            if after is not None:
+                after()
 
-        described = _tensor_bytes.describe(rows, shape if shape is not None else rows.shape)
-        return self._run(
+        return self._call(
             what,
-            Kind.ALLTOALL,
-            [described],
-            (rows, targets),
+            Op.ALLTOALL,
+            source,
+            0,
+            source,
+            received,
             outputs,
             opts,
-            take,
-            after,
-            inputs=[rows] if inputs is None else inputs,
-            splits=list(sent),
+            finish,
+            [source] if inputs is None else inputs,
+            keep=targets,
+            counts=[*sent, *expected],
+            tag=tag,
         )
 
     def alltoall_base(
@@ -719,21 +724,21 @@ class HorovodProcessGroup(dist.ProcessGroup):
             raise ValueError(f"horovod: {what}: the output is {output.dtype}, and the input {tensor.dtype}")
         sent = self._splits(what, tensor, input_splits)
         expected = self._splits(what, output, output_splits)
-        rows = _tensors.dense(tensor)
-        rows = rows if rows.dim() else rows.reshape(1)
-        return self._exchange(what, rows, sent, [output], expected, [output], opts)
+        return self._exchange(what, _tensors.dense(tensor), sent, [output], expected, [output], opts)
 
     all_to_all_single = alltoall_base
 
     def _splits(self, what: str, tensor: torch.Tensor, splits: Sequence[int]) -> List[int]:
+        """Returns the elements for each rank. `splits`: rows."""
         rows = tensor.shape[0] if tensor.dim() else 1
+        row = tensor.numel() // rows if rows else 0
         if not splits:
             if rows % self._my_size:
                 raise RuntimeError(
                     f"horovod: {what}: Tensor's dim 0 does not divide equally across group size: {rows} "
                     f"rows for {self._my_size} ranks"
                 )
-            return [rows // self._my_size] * self._my_size
+            return [rows // self._my_size * row] * self._my_size
         if len(splits) != self._my_size:
             raise RuntimeError(
                 f"horovod: {what}: Number of tensor splits not equal to group size: {list(splits)} for "
@@ -743,7 +748,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
             raise RuntimeError(
                 f"horovod: {what}: Split sizes doesn't match total dim 0 size: {list(splits)} for {rows} rows"
             )
-        return list(splits)
+        return [split * row for split in splits]
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         """torch.distributed.all_to_all."""
@@ -754,18 +759,17 @@ class HorovodProcessGroup(dist.ProcessGroup):
                 f"horovod: all_to_all: there are {len(inputs)} inputs and {len(outputs)} outputs for "
                 f"{self._my_size} ranks"
             )
-        rows = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
-        if any(output.dtype != rows.dtype for output in outputs):
-            raise ValueError(f"horovod: all_to_all: the outputs must be {rows.dtype}, as the inputs are")
+        source = _flat(inputs)
+        if any(output.dtype != source.dtype for output in outputs):
+            raise ValueError(f"horovod: all_to_all: the outputs must be {source.dtype}, as the inputs are")
         return self._exchange(
             "all_to_all",
-            rows,
+            source,
             [tensor.numel() for tensor in inputs],
             outputs,
             [output.numel() for output in outputs],
             list(outputs),
             opts,
-            shape=(rows.numel(), 1, 1, 1),
             inputs=inputs,
         )
 
@@ -774,22 +778,31 @@ class HorovodProcessGroup(dist.ProcessGroup):
         tensor = _one(inputs, "gather")
         if self._elsewhere(tensor):
             return super().gather(outputs, inputs, opts)
-        root, dense = opts.rootRank, _tensors.dense(tensor)
+        dense = _tensors.dense(tensor)
         targets: Tensors = []
-        if root == self._my_rank:
+        rows: Optional[torch.Tensor] = None
+        if opts.rootRank == self._my_rank:
             targets = _one(outputs, "gather") if not isinstance(outputs[0], torch.Tensor) else outputs
-            if len(targets) != self._my_size:
-                raise ValueError(f"horovod: gather: there are {len(targets)} outputs for {self._my_size} ranks")
-            for target in targets:
-                if target.numel() != dense.numel() or target.dtype != dense.dtype:
-                    raise ValueError(
-                        "horovod: gather: the outputs must have shape and dtype of the input, "
-                        f"{list(dense.shape)} and {dense.dtype}"
-                    )
-        sent = [int(rank == root) for rank in range(self._my_size)]
-        expected = [int(root == self._my_rank)] * self._my_size
-        return self._exchange(
-            "gather", dense, sent, targets, expected, list(targets), opts, shape=(1, 1, dense.numel())
+            self._check_parts("gather", dense, targets)
+            rows = torch.empty((self._my_size, dense.numel()), dtype=dense.dtype)
+
+        def after() -> None:
+            if rows is not None:
+                _spread(rows.reshape(-1), targets)
+
+        return self._call(
+            "gather",
+            Op.GATHER,
+            dense,
+            dense.numel(),
+            dense,
+            rows,
+            list(targets),
+            opts,
+            after,
+            [tensor],
+            keep=targets,
+            root=self._root(opts),
         )
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, *more: Any) -> Any:
@@ -797,36 +810,36 @@ class HorovodProcessGroup(dist.ProcessGroup):
         output = _one(outputs, "scatter")
         if self._elsewhere(output):
             return super().scatter(outputs, inputs, opts)
-        root = opts.rootRank
-        rows, parts = torch.empty((0, output.numel()), dtype=output.dtype), []
-        if root == self._my_rank:
+        parts: Any = []
+        rows: Optional[torch.Tensor] = None
+        if opts.rootRank == self._my_rank:
             parts = _one(inputs, "scatter") if not isinstance(inputs[0], torch.Tensor) else inputs
-            if len(parts) != self._my_size:
-                raise ValueError(f"horovod: scatter: there are {len(parts)} inputs for {self._my_size} ranks")
+            self._check_parts("scatter", output, parts)
             rows = torch.stack([part.detach().reshape(-1) for part in parts])
-            if rows.dtype != output.dtype or rows.shape[1] != output.numel():
-                raise ValueError(
-                    "horovod: scatter: the inputs must have shape and dtype of the output, "
-                    f"{list(output.shape)} and {output.dtype}"
-                )
-        sent = [int(root == self._my_rank)] * self._my_size
-        expected = [int(rank == root) for rank in range(self._my_size)]
-        return self._exchange(
+        result = _tensor_bytes.memory_of(output)
+
+        def after() -> None:
+            if result is not output:
+                _tensors.copy(output, result)
+
+        return self._call(
             "scatter",
+            Op.SCATTER,
+            output,
+            output.numel(),
             rows,
-            sent,
-            [output],
-            expected,
+            result,
             [output],
             opts,
-            shape=(rows.shape[0], output.numel(), 1),
-            inputs=parts,
+            after,
+            parts,
+            keep=output,
+            root=self._root(opts),
         )
 
     def barrier(self, opts: Any = None, *more: Any) -> Any:
         """torch.distributed.barrier."""
-        nothing = _ops.Tensor(0, 0, int(_ops.Dtype.BOOL), (0,))
-        return self._run("barrier", Kind.ALLREDUCE, [nothing], None, [], opts, reduce_op=_ops.Sum)
+        return self._call("barrier", Op.BARRIER, None, 0, None, None, [], opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier by the store: rank 0 names the ranks that do not come."""
@@ -876,17 +889,27 @@ class HorovodProcessGroup(dist.ProcessGroup):
         return Several(works) if works is not None else None
 
 
-def _nothing(handle: int) -> None:
-    pass
+def _have_one_dtype(tensors: Tensors) -> bool:
+    return len({tensor.dtype for tensor in tensors}) == 1
 
 
-def _mark(*numbers: int) -> _ops.Tensor:
-    """An empty tensor whose shape has these numbers: the ranks compare it."""
-    return _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0, *numbers))
+def _takes_values(target: torch.Tensor, source: torch.Tensor) -> bool:
+    return _tensor_bytes.is_plain(target) and not _tensor_bytes.overlap(target, source)
+
+
+def _flat(tensors: Tensors) -> torch.Tensor:
+    """Returns the values of tensors of one dtype, one behind another."""
+    return torch.cat([tensor.detach().resolve_conj().resolve_neg().reshape(-1) for tensor in tensors])
+
+
+def _spread(values: torch.Tensor, tensors: Tensors) -> None:
+    """Copies values that lie one behind another to the tensors."""
+    with torch.no_grad():
+        for tensor, part in zip(tensors, values.reshape(-1).split([tensor.numel() for tensor in tensors])):
+            tensor.copy_(part.reshape(tensor.shape))
 
 
 def _end(place: _ranks.Place) -> None:
+    _ranks.leave(place)
     if place.is_default:
         _ranks.end()
-    else:
-        _ranks.remove_set(place)

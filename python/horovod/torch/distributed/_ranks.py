@@ -10,6 +10,7 @@ from typing import Any, List, NamedTuple, Optional
 
 from horovod import _basics, _identity, _native, _ops
 from horovod._library import library
+from horovod.torch.distributed import _calls
 
 
 class Place(NamedTuple):
@@ -17,7 +18,8 @@ class Place(NamedTuple):
 
     name: str
     ranks: List[int]  # of the job, by rank of the group
-    process_set: int
+    process_set: int  # of its messages
+    group: int  # of its collectives
     is_default: bool
 
 
@@ -30,7 +32,8 @@ def join(store: Any, rank: int, size: int, ranks: List[int], name: str, timeout:
     is_default = not ranks
     if is_default:
         _start(store, rank, size, timeout)
-        return Place(name, list(range(size)), 0, True)
+        everyone = list(range(size))
+        return Place(name, everyone, 0, _calls.create(f"{name} of all ranks", everyone), True)
     if not _identity.is_initialized():
         raise RuntimeError(
             "horovod: a group of some ranks needs a default group of the backend horovod before it, or hvd.init()"
@@ -42,7 +45,8 @@ def join(store: Any, rank: int, size: int, ranks: List[int], name: str, timeout:
         )
     if sorted(ranks) != ranks:
         raise ValueError(f"horovod: the ranks {ranks} of a group must ascend")
-    return Place(name, ranks, _add_set(name, ranks, timeout), False)
+    process_set = _add_set(name, ranks, timeout)
+    return Place(name, ranks, process_set, _calls.create(name, ranks), False)
 
 
 def _add_set(name: str, ranks: List[int], timeout: datetime.timedelta) -> int:
@@ -64,10 +68,13 @@ def _add_set(name: str, ranks: List[int], timeout: datetime.timedelta) -> int:
     return number
 
 
-def remove_set(place: Place) -> None:
-    """Removes the process set of a group, once all members do. Waits for none of them."""
-    if place.process_set and _identity.is_initialized():
-        with contextlib.suppress(Exception):  # the job has ended
+def leave(place: Place) -> None:
+    """Ends the group on this rank. Its process set ends once all members leave. Waits for none of them."""
+    if not _identity.is_initialized():
+        return
+    with contextlib.suppress(Exception):  # the job has ended
+        _calls.destroy(place.group)
+        if place.process_set:
             _native.abandon(_ops.adopt(library().hvd_remove_process_set, place.process_set, finish=lambda handle: None))
 
 

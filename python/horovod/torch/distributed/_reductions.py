@@ -11,8 +11,6 @@ import torch.distributed as dist
 from horovod import _ops
 
 
-_FOLDED = ["BAND", "BOR", "BXOR"]
-
 ONE = 1.0  # compared by identity: the factor of most reductions
 
 
@@ -23,22 +21,15 @@ class Reduction(NamedTuple):
     op: int
     factor: Any = ONE  # before the reduction: a number or a tensor
     fold: Optional[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = None
+    tag: int = 0  # of a fold, which ranks compare
 
-    @property
-    def op_number(self) -> int:
-        """A number for each reduction that the runtime does not have."""
-        return _FOLDED.index(self.name) + 2
-
-    def apply(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, Reduction]:
-        """Returns a tensor that needs a number as its factor alone. Multiplies it in place by a tensor."""
-        return (tensor.detach().mul_(self.factor), self._replace(factor=ONE)) if self._has_tensor() else (tensor, self)
-
-    def apply_to_copy(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, Reduction]:
-        """As `apply`, and leaves the tensor as it is."""
-        return self.apply(tensor.clone()) if self._has_tensor() else (tensor, self)
-
-    def _has_tensor(self) -> bool:
-        return isinstance(self.factor, torch.Tensor)
+    def apply(self, tensor: torch.Tensor, in_place: bool = True) -> Tuple[torch.Tensor, Reduction]:
+        """Returns a tensor that needs a number as its factor alone."""
+        if not isinstance(self.factor, torch.Tensor):
+            return tensor, self
+        with torch.no_grad():
+            scaled = (tensor if in_place else tensor.clone()).mul_(self.factor)
+        return scaled, self._replace(factor=ONE)
 
     def reduce(self, tensors: List[torch.Tensor]) -> torch.Tensor:
         assert self.fold is not None
@@ -51,9 +42,9 @@ _known: Dict[Any, Reduction] = {
     _kinds.PRODUCT: Reduction("PRODUCT", _ops.Product),
     _kinds.MIN: Reduction("MIN", _ops.Min),
     _kinds.MAX: Reduction("MAX", _ops.Max),
-    _kinds.BAND: Reduction("BAND", _ops.Min, fold=torch.bitwise_and),
-    _kinds.BOR: Reduction("BOR", _ops.Max, fold=torch.bitwise_or),
-    _kinds.BXOR: Reduction("BXOR", _ops.Max, fold=torch.bitwise_xor),
+    _kinds.BAND: Reduction("BAND", _ops.Min, fold=torch.bitwise_and, tag=1),
+    _kinds.BOR: Reduction("BOR", _ops.Max, fold=torch.bitwise_or, tag=2),
+    _kinds.BXOR: Reduction("BXOR", _ops.Max, fold=torch.bitwise_xor, tag=3),
 }
 if hasattr(_kinds, "AVG"):
     _known[_kinds.AVG] = Reduction("AVG", _ops.Average)

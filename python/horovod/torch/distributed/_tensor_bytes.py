@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence
 
 import torch
 
@@ -12,25 +12,26 @@ from horovod.torch import _tensors
 
 
 class Form(NamedTuple):
-    """How elements of a dtype travel: as `parts` values of `dtype` each, in shapes with `shape` behind."""
+    """How elements of a dtype travel: as `parts` values of `dtype` each. `other` is 0 for dtypes of the runtime, and
+    tells those apart that travel as the same values."""
 
     dtype: int
     parts: int
-    shape: Tuple[int, ...]
+    other: int
 
 
-# Dtypes that the runtime does not know. The ranks compare shapes, to which each adds its own number of ones.
+# Dtypes that the runtime does not know, by number.
 _OTHERS = """complex32 complex64 complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu
     float4_e2m1fn_x2 quint8 qint8 qint32 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16""".split()
 
 
 def _other(dtype: torch.dtype, number: int, parts: int) -> Form:
     name = str(dtype).split(".")[-1]
-    ones = 1 + (_OTHERS.index(name) if name in _OTHERS else len(_OTHERS))
-    return Form(number, parts, (parts, *[1] * ones))
+    return Form(number, parts, 1 + (_OTHERS.index(name) if name in _OTHERS else len(_OTHERS)))
 
 
-_forms: dict = {dtype: Form(int(number), 1, ()) for dtype, number in _tensors.DTYPES.items()}
+BYTES = Form(int(_ops.Dtype.UINT8), 1, 0)
+_forms: dict = {dtype: Form(int(number), 1, 0) for dtype, number in _tensors.DTYPES.items()}
 _forms.update({dtype: _other(dtype, int(number), 2) for dtype, number in _tensors.COMPLEX.items()})
 
 
@@ -43,19 +44,20 @@ def form_of(tensor: torch.Tensor) -> Form:
 
 
 def describe(tensor: torch.Tensor, shape: Sequence[int], output: Optional[torch.Tensor] = None) -> _ops.Tensor:
-    """Returns the op layer's view of a dense tensor, as a tensor of another shape."""
+    """Returns the op layer's view of a dense tensor, as a tensor of another shape. The ranks compare shapes, to which
+    each dtype that the runtime does not know adds its own number of ones."""
     form = form_of(tensor)
     return _ops.Tensor(
         tensor.data_ptr(),
         0 if output is None else output.data_ptr(),
         form.dtype,
-        (*shape, *form.shape),
+        (*shape, form.parts, *[1] * form.other) if form.other else tuple(shape),
     )
 
 
 def describe_message(tensor: torch.Tensor) -> _ops.Tensor:
     """As `describe`, for a message, whose ranks compare dtype and number of elements alone."""
-    if len(form_of(tensor).shape) == 0:
+    if form_of(tensor).other == 0:
         return describe(tensor, tensor.shape, tensor)
     address = tensor.data_ptr()
     return _ops.Tensor(address, address, int(_ops.Dtype.INT8), (size_of(tensor),))
@@ -66,26 +68,22 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor, or for one whose memory does not have its values row by row, memory for them."""
+    return tensor if is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether two dense tensors share memory."""
+    first, second = one.data_ptr(), other.data_ptr()
+    return first < second + size_of(other) and second < first + size_of(one)
+
+
 def size_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
 def fill(tensor: torch.Tensor, address: int) -> None:
-    """Copies values from memory to the tensor."""
-    size = size_of(tensor)
-    if not size:
-        return
-    if is_plain(tensor):
-        ctypes.memmove(tensor.data_ptr(), address, size)
-        return
-    dense = torch.empty(tensor.shape, dtype=tensor.dtype)
-    ctypes.memmove(dense.data_ptr(), address, size)
-    with torch.no_grad():
-        tensor.copy_(dense)
-
-
-def fill_all(tensors: Sequence[torch.Tensor], address: int) -> None:
-    """Copies the values of tensors that lie one behind another."""
-    for tensor in tensors:
-        fill(tensor, address)
-        address += size_of(tensor)
+    """Copies values from memory to a dense tensor."""
+    if tensor.numel():
+        ctypes.memmove(tensor.data_ptr(), address, size_of(tensor))

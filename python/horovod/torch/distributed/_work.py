@@ -132,9 +132,13 @@ class Work(dist._Work):
 
     def is_completed(self) -> bool:
         """Whether the work is complete, with its results in the outputs."""
-        if not self._is_done and "_owner" not in self.__dict__ and all(map(self._poll, self._handles)):
+        if not self._is_done and not self.is_awaited() and all(map(self._poll, self._handles)):
             self._complete(self._seconds)
         return self._is_done
+
+    def is_awaited(self) -> bool:
+        """Whether a thread completes it."""
+        return "_owner" in self.__dict__
 
     def is_success(self) -> bool:
         return self._is_done and self._error is None
