@@ -1,11 +1,13 @@
-"""The lines about torch.distributed: its all_reduce on this backend against gloo, and against hvd.allreduce_.
+"""The lines about torch.distributed: its all_reduce on this backend against gloo, and against hvd.allreduce_; and DDP
+against hvd.DistributedOptimizer.
 
-Each rank is bound to a core, as is its counterpart of the other teams, where there are as many cores.
+In the lines about all_reduce, each rank is bound to a core, as is its counterpart of the other teams, where there are
+as many cores.
 """
 
 import statistics
 
-from driver import teams
+from driver import teams, training_lines
 from driver.lines import KIB, MIB, Line, Result
 
 
@@ -31,6 +33,20 @@ def beside_ours(size, ranks, more=0.0, factor=1.0):
         found, group, ours = _rows(bench, size, ranks)
         mine, limit = found.pop(group), found[ours] * factor + more
         return Result("µs", mine, found, f"≤ {limit:.1f} µs", mine <= limit)
+
+    return measure
+
+
+def ddp(model):
+    def measure(bench):
+        barrier = bench.need(teams.plain_torch, 2, python=bench.python)
+        group = bench.need(teams.torch_group, 2, python=bench.python, is_bound=False)
+        ours = bench.need(teams.ours, 2, python=bench.python)
+        gloo = bench.need(teams.torch_gloo, 2, python=bench.python)
+        found, step = training_lines.efficiencies(bench, model, barrier, [group, ours, gloo])
+        mine, least = found.pop(group.name), found[ours.name] - 2
+        note = f"a step at a barrier only takes {step:.2f} ms"
+        return Result("%", mine, found, f"≥ {least:.1f} %", mine >= least, note)
 
     return measure
 
@@ -61,5 +77,9 @@ LINES = (
             beside_ours(count, 2, factor=1.1),
         )
         for size, (count, _) in list(SIZES.items())[2:]
+    ]
+    + [
+        Line(f"door-ddp-{model}", f"DDP of {what}, against hvd.DistributedOptimizer - 2", ddp(model))
+        for model, what in training_lines.MODELS.items()
     ]
 )

@@ -258,15 +258,19 @@ def ccl(ranks):
     return Team("oneCCL", _singly(command, ranks, False), ranks)
 
 
-def torch_group(ranks, python="/usr/bin/python3", is_direct=False):
-    """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_. Bound to cores."""
+def torch_group(ranks, python="/usr/bin/python3", is_direct=False, is_bound=True):
+    """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_; `is_bound`: to cores."""
     launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks]
     worker = [python, PYTHON_WORKER, "{socket}", "horovod" if is_direct else "group"]
     return Team(
         "hvd.allreduce_" if is_direct else "dist, horovod",
         [launcher + worker],
         ranks,
-        {"PYTHONPATH": str(BUILD / "python"), "HVD_BENCH_BOUND": "1", **PYTHON_ENVIRONMENT},
+        {
+            "PYTHONPATH": str(BUILD / "python"),
+            **({"HVD_BENCH_BOUND": "1"} if is_bound else {}),
+            **PYTHON_ENVIRONMENT,
+        },
     )
 
 

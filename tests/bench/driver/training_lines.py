@@ -12,7 +12,7 @@ from driver.lines import Line, Result
 MODELS = {"cnn": "CNN, 21,840 parameters", "mlp": "MLP, 669,706 parameters", "deep": "62 tensors, 171,530 parameters"}
 
 
-def _efficiencies(bench, model, barrier, others):
+def efficiencies(bench, model, barrier, others):
     """Per cent of the barrier pair's speed by team, and what a step of its own takes in ms."""
     found = bench.rounds_of([barrier, *others], "train", model, "ITERATIONS")
     base = found.pop(barrier.name)
@@ -46,7 +46,7 @@ def training(model):
         ours = bench.need(teams.ours, 2, python=bench.python)
         asides = _asides(bench, ("word", "registered"), teams.ours, 2, python=bench.python)
         ddp = bench.team(teams.torch_gloo, 2, python=bench.python)
-        found, step = _efficiencies(bench, model, barrier, [ours, *asides, ddp])
+        found, step = efficiencies(bench, model, barrier, [ours, *asides, ddp])
         return _result(ours, asides, found, step, "≥ 97 %", 97)
 
     return measure
@@ -61,7 +61,7 @@ def training_tensorflow(model):
         ours = bench.need(teams.tensorflow_ours, 2, python)
         asides = _asides(bench, ("word",), teams.tensorflow_ours, 2, python)
         others = [bench.team(teams.tensorflow_mirrored, 2, python), bench.team(teams.tensorflow_plain, 1, python)]
-        found, step = _efficiencies(bench, model, barrier, [ours, *asides, *others])
+        found, step = efficiencies(bench, model, barrier, [ours, *asides, *others])
         return _result(ours, asides, found, step, "≥ 97 %, and ≥ MWMS", max(97, found.get("MWMS", float("inf"))))
 
     return measure

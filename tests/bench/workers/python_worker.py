@@ -153,6 +153,11 @@ class Group(Horovod):
 
         self.torch.distributed.init_process_group("horovod")
 
+    def trainer(self, model):
+        from models import Trainer
+
+        return Trainer(model, wrap_model=self.torch.nn.parallel.DistributedDataParallel)
+
     def allreduce(self, size, iterations, *_):
         tensor = self.torch.zeros(int(size) // 4)
         return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
