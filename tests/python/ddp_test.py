@@ -3,6 +3,7 @@
 import gc
 import os
 import unittest
+import unittest.mock
 import warnings
 
 import rank_case
@@ -63,6 +64,7 @@ class DdpTest(RankCase):
         model = DDP(model)
         self.assertEqual(torch.distributed.get_world_size(), self.size)
         self.assertEqual(torch.distributed.get_rank(), self.rank)
+        self.assertEqual(torch.distributed.get_backend(), "horovod")
         self.assertEqual(optimizer._reducer.buckets, [])
         self.train(model, optimizer)
         self.assert_trained_as_one_process(model.parameters())
@@ -117,6 +119,22 @@ class DdpTest(RankCase):
         hvd.shutdown()
         self.assertTrue(torch.distributed.is_initialized())
         torch.distributed.destroy_process_group()
+
+    def test_the_group_is_of_gloo_where_the_user_wants_that(self):
+        with unittest.mock.patch.dict(os.environ, HOROVOD_TORCH_BACKEND="gloo"):
+            module = DDP(make_model())
+            self.assertEqual(torch.distributed.get_backend(), "gloo")
+            self.train(module, torch.optim.SGD(module.parameters(), lr=0.1))
+            self.assert_trained_as_one_process(module.parameters())
+
+    def test_the_group_has_nccl_where_there_are_gpus(self):
+        has_parts = hasattr(torch.distributed.ProcessGroup, "_register_backend")
+        with unittest.mock.patch("torch.distributed.is_nccl_available", return_value=True):
+            for has_gpu in (False, True):
+                with unittest.mock.patch("torch.cuda.is_available", return_value=has_gpu):
+                    both = "cpu:horovod,cuda:nccl" if has_parts else "nccl"
+                    self.assertEqual(_ddp._backend(True), both)
+                    self.assertEqual(_ddp._backend(False), both if has_gpu and has_parts else "horovod")
 
     def test_no_group_is_made_where_that_is_switched_off(self):
         os.environ["HOROVOD_TORCH_PROCESS_GROUP"] = "0"

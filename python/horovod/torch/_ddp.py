@@ -96,14 +96,21 @@ def _meet(timeout: datetime.timedelta) -> Any:
     return dist.TCPStore(address or name, port, _basics.size(), False, timeout)
 
 
+def _backend(is_on_gpu: bool) -> str:
+    """Returns the backend of the group; `is_on_gpu`: of a module with parameters there."""
+    own = "gloo" if os.environ.get("HOROVOD_TORCH_BACKEND", "").strip().lower() == "gloo" else "horovod"
+    if not dist.is_nccl_available():
+        return own
+    if not hasattr(dist.ProcessGroup, "_register_backend"):  # a group of torch before 2.0 has one backend
+        return "nccl" if is_on_gpu else own
+    # A later module may be on a GPU. NCCL starts with the first tensor there.
+    return f"cpu:{own},cuda:nccl" if is_on_gpu or torch.cuda.is_available() else own
+
+
 def _make_group(module: Any) -> None:
     import horovod.torch.distributed  # noqa: F401  # the backend, which needs this module's package
 
-    is_on_gpu = any(param.is_cuda for param in module.parameters())
-    backend = "horovod"
-    if is_on_gpu and dist.is_nccl_available():
-        # A group of torch before 2.0 has one backend.
-        backend = "cpu:horovod,cuda:nccl" if hasattr(dist.ProcessGroup, "_register_backend") else "nccl"
+    backend = _backend(any(param.is_cuda for param in module.parameters()))
     seconds = float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
     store = _meet(datetime.timedelta(seconds=max(seconds, 30)))
     dist.init_process_group(backend, store=store, rank=_basics.rank(), world_size=_basics.size())
