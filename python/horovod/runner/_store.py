@@ -1,4 +1,4 @@
-"""A client of the job's store (rendezvous/PROTOCOL.md), for the messages of `horovod.run`.
+"""A client of the job's store (rendezvous/PROTOCOL.md), for the messages of `horovod.run` and groups of torch.
 
 Both ends prove with each request that they know the job's secret: the values come from the job. Knows no
 framework and does not need the library.
@@ -173,6 +173,10 @@ class Store:
             urllib.parse.unquote(line[4:].decode("latin-1")) for line in lines[1:] if line.startswith(b"set ")
         ]
 
+    def ask(self, method: str, target: str, body: bytes = b"") -> Tuple[int, bytes]:
+        """Makes a request of the protocol that does not wait; returns status and body of the response."""
+        return self._ask(method, target, body, _WAIT_SECONDS + len(body) / 262144)
+
     def _wait(self, target: str, joined_by: str = "?") -> bytes:
         while True:
             status, answer = self._ask(
@@ -184,7 +188,7 @@ class Store:
                 raise StoreError(answer.decode(errors="replace"))
 
     def _must(self, method: str, target: str, body: bytes = b"") -> bytes:
-        status, answer = self._ask(method, target, body, _WAIT_SECONDS + len(body) / 262144)
+        status, answer = self.ask(method, target, body)
         if status != 200:
             raise StoreError(answer.decode(errors="replace"))
         return answer

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from horovod._redirect import redirect
-from horovod.torch.distributed import _ranks
+from horovod.torch.distributed import _ranks, _store
 from horovod.torch.distributed._group import HorovodProcessGroup
 
 c10d = dist.distributed_c10d
@@ -58,14 +58,26 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
         for device, backend in (backends or {}).items()
         if device != "cpu" and backend != "horovod" and (backend != own or getattr(torch, device).is_available())
     }
+    if not values["global_ranks_in_group"] and _store.Watched.is_possible:
+        # Groups of some ranks have the default group's store.
+        values["store"] = _store.Watched(values["store"], values.get("timeout") or c10d.default_pg_timeout)
     name = values.get("group_name") or str(getattr(c10d, "_group_count", 0))
     options = values.get("backend_options", values.get("pg_options"))
     _current.wish = Wish(str(name), list(values["global_ranks_in_group"]), others, options)
     try:
         with _gloo_replaced() if stands_for_gloo else contextlib.nullcontext():
-            return original(*given.args, **given.kwargs)
+            made = original(*given.args, **given.kwargs)
     finally:
         _current.wish = None
+    _keep(made, values["store"])
+    return made
+
+
+def _keep(made: Any, store: Any) -> None:
+    """C++ keeps a store, but not its functions in Python."""
+    group = made[0] if isinstance(made, tuple) else made
+    if isinstance(group, HorovodProcessGroup):
+        group._watched = store
 
 
 def _backends(backend: Any) -> Optional[Dict[str, str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, List
 
+from horovod.torch.distributed import _failure
+
 _PAUSE = 0.001  # seconds between two looks: a wait that ends by its time breaks the connection to torch 1.13's store
 
 
@@ -13,6 +15,7 @@ def _comes(store: Any, key: str, until: float) -> bool:
     while store.add(key, 0) == 0:
         if time.monotonic() >= until:
             return False
+        _failure.check()
         time.sleep(_PAUSE)
     return True
 
