@@ -7,6 +7,7 @@ itself, `horovod.torch.distributed`, is imported with the first group.
 
 import functools
 import os
+import sys
 
 NAME = "horovod"
 
@@ -43,6 +44,20 @@ def register(dist):
         return _creation.create(original, replaces, args, kwargs)
 
     c10d._new_process_group_helper = new_process_group
+    handlers = sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers
+    read_environment = handlers["env"]
+
+    @functools.wraps(read_environment)
+    def meet(url, *args, **kwargs):
+        if "HOROVOD_ELASTIC_PROCESS" in os.environ and "horovod" in sys.modules:
+            from horovod.torch.distributed import _rendezvous
+
+            found = _rendezvous.of_environment(url)
+            if found is not None:
+                return iter([found])
+        return read_environment(url, *args, **kwargs)
+
+    handlers["env"] = meet
 
 
 def stands_for_gloo():

@@ -168,6 +168,17 @@ def restart(keeps_state: bool = False) -> Iterator[None]:
         _is_restart = _keeps_state = False
 
 
+def is_restart() -> bool:
+    """Whether the program is within `restart`."""
+    return _is_restart
+
+
+def generation() -> int:
+    """The number of the generation of an elastic job."""
+    number: int = library().hvd_generation()
+    return number
+
+
 def all_keep_state() -> bool:
     """Whether all ranks were in `restart(keeps_state=True)` at the last `init`: equal on all ranks."""
     return _all_keep_state

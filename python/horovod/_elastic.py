@@ -359,6 +359,7 @@ def run_with(
                     reset()
             except HorovodInternalError as again:
                 raise cause from again
+            del cause  # and with its traceback what the function had, such as a module of DDP with its hooks
             is_reset = True
 
     return wrapper

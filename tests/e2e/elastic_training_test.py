@@ -262,6 +262,12 @@ def test_pytorch_trains_through_a_new_host_a_killed_rank_and_a_removed_host():
 
 
 @world("a b c")
+def test_ddp_trains_through_a_new_host_a_killed_rank_and_a_removed_host():
+    for python in [PYTHON, *more_interpreters()]:
+        trains(python, "torch_distributed_digits.py", 40)
+
+
+@world("a b c")
 def test_tensorflow_trains_through_a_new_host_a_killed_rank_and_a_removed_host():
     for python in interpreters("HVD_TEST_TENSORFLOWS"):
         trains(python, "tensorflow_digits.py", 40)

@@ -108,11 +108,14 @@ def _backend(is_on_gpu: bool) -> str:
 
 
 def _make_group(module: Any) -> None:
-    import horovod.torch.distributed  # noqa: F401  # the backend, which needs this module's package
+    from horovod.torch.distributed import _rendezvous  # with the backend, which needs this module's package
 
     backend = _backend(any(param.is_cuda for param in module.parameters()))
-    seconds = float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
-    store = _meet(datetime.timedelta(seconds=max(seconds, 30)))
+    if _basics.is_elastic():  # where MASTER_ADDR may be that of a lost host
+        store: Any = _rendezvous.of_job()[0]
+    else:
+        seconds = float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
+        store = _meet(datetime.timedelta(seconds=max(seconds, 30)))
     dist.init_process_group(backend, store=store, rank=_basics.rank(), world_size=_basics.size())
     _State.has_group = True
     _basics.after_shutdown(_end_group)

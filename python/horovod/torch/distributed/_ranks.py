@@ -10,7 +10,7 @@ from typing import Any, List, NamedTuple, Optional
 
 from horovod import _basics, _identity, _native, _ops
 from horovod._library import library
-from horovod.torch.distributed import _calls
+from horovod.torch.distributed import _calls, _rendezvous
 
 
 class Place(NamedTuple):
@@ -90,6 +90,7 @@ def _start(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Non
             _basics.start_for_group(rendezvous)
             rendezvous.close()
         _State.owns_runtime = True
+    _rendezvous.end_with_runtime()
     if (_identity.rank(), _identity.size()) != (rank, size):
         raise RuntimeError(
             f"horovod: torch.distributed says that this is rank {rank} of {size}, and hvd.init() has made it rank "

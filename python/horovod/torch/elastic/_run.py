@@ -1,0 +1,35 @@
+"""`hvd.elastic.run` for PyTorch."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from typing import Any, Callable, Iterator
+
+from horovod import _basics, _elastic
+from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """Raises the failure of the job where code in C++, such as DDP, has made another exception of it."""
+    try:
+        yield
+    except (HorovodInternalError, HostsUpdatedInterrupt):
+        raise
+    except RuntimeError:
+        failure = sys.modules.get("horovod.torch.distributed._failure")
+        if failure is not None:  # the program has made a group of torch.distributed
+            failure.check()
+        raise
+
+
+@functools.wraps(_elastic.run_fn)
+def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
+    return _elastic.run_with(func, reset, _errors)
+
+
+@functools.wraps(_elastic.run)
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    return run_fn(func, _basics.init)
