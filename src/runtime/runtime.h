@@ -59,6 +59,8 @@ struct RuntimeOptions {
   std::vector<int32_t> ranks;
   // Whether a launcher reads from the store which peer has made work of this rank fail.
   bool reports_lost_peers = true;
+  // Whether rank 0 serves the store, which then ends with it.
+  bool rank_serves_store = false;
   // Process sets that every rank registers when it starts.
   std::vector<std::vector<int32_t>> process_sets;
   // By which all ranks have called hvd.init, and the time to connect that they then have; 0: no other limit.

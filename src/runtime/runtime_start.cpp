@@ -131,7 +131,8 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
   HVD_ASSIGN_OR_RETURN(key_, key_of_start(settings, prefix));
   store_ = store;
-  host_ = std::make_unique<PluginHost>(settings.table(), std::move(store), prefix, &*events_);
+  host_ = std::make_unique<PluginHost>(settings.table(), std::move(store), prefix,
+                                       options.rank_serves_store, &*events_);
   host_->vtable()->publish(host_.get(), collectives::kHeapName, options.heap);
   host_->vtable()->publish(host_.get(), collectives::kInterruptionName, options.interruption);
   for (const auto& [name, pointer] : options.published) {

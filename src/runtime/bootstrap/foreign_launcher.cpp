@@ -36,7 +36,7 @@ constexpr size_t kLongestInvitation = 64 * 1024;
 class Opened {
  public:
   Opened(const WorkerSettings& settings, const hvd_plugin* record)
-      : host_(settings.table(), nullptr, "", nullptr), record_(record) {}
+      : host_(settings.table(), nullptr, "", false, nullptr), record_(record) {}
 
   Status open() {
     hvd_plugin_config config{};  // there is nobody yet

@@ -254,6 +254,7 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
   options.epoch = start->epoch;
   options.is_elastic = start->elastic.has_value();
   options.reports_lost_peers = wishes.share == nullptr;
+  options.rank_serves_store = wishes.share != nullptr || state.saved_bootstrap != nullptr;
   ++state.epoch;
   options.stack = state.stack;
   options.start_deadline = start->deadline;

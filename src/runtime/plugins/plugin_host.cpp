@@ -14,8 +14,10 @@ namespace {
 
 constexpr double kSetSeconds = 60;
 constexpr const char* kFirstCause = "first-cause";
-// All who wait learn of a failure that much later where the store cannot be reached.
+// All who wait learn of a failure that much later where the store cannot be reached. The store of a rank often ends
+// with the failure.
 constexpr double kCauseSeconds = 0.5;
+constexpr double kCauseSecondsOfRank = 0.05;
 
 // The plugin gets the code alone. A party that is late has been waited for, and is no error yet. An
 // interruption has its own message.
@@ -36,9 +38,10 @@ void write_log(void*, int level, const char* message) {
 }  // namespace
 
 PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store,
-                       std::string prefix, net::EventLoop* events)
+                       std::string prefix, bool rank_serves_store, net::EventLoop* events)
     : settings_(std::move(settings)),
       store_(std::move(store)),
+      rank_serves_store_(rank_serves_store),
       prefix_(std::move(prefix)),
       events_(events) {
   vtable_.struct_size = sizeof vtable_;
@@ -158,8 +161,9 @@ void PluginHost::remove_bootstrap_records() {
 Status PluginHost::first_cause(const Status& found) {
   if (!store_) return found;
   const Bytes record = ByteWriter().put(found.lost_rank()).put_text(found.message()).take();
+  const double seconds = rank_serves_store_ ? kCauseSecondsOfRank : kCauseSeconds;
   const auto stored = store_->compare_and_set(prefix_ + kFirstCause, std::nullopt, record,
-                                              Deadline::after_seconds(kCauseSeconds));
+                                              Deadline::after_seconds(seconds));
   if (!stored.ok()) log::debug(cat("no common cause: ", stored.error().message()));
   if (!stored.ok() || !stored->value) return found;
   ByteReader in(*stored->value);

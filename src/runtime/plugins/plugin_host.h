@@ -21,7 +21,7 @@ class PluginHost {
  public:
   // store may be nullptr (a world of one); keys are put below `prefix`.
   PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store, std::string prefix,
-             net::EventLoop* events);
+             bool rank_serves_store, net::EventLoop* events);
 
   const hvd_plugin_host* vtable() const { return &vtable_; }
 
@@ -61,6 +61,7 @@ class PluginHost {
 
   const Settings settings_;
   const std::shared_ptr<rendezvous::Store> store_;
+  const bool rank_serves_store_;
   const std::string prefix_;
   net::EventLoop* const events_;
   hvd_plugin_host vtable_{};
