@@ -158,6 +158,9 @@ environments() {
   environment torch-2.13 torch==2.13.0 numpy cloudpickle keras
   if [[ $tier == release && -f build/venv-torch-2.13/ready ]]; then
     DS_BUILD_OPS=0 addition torch-2.13 deepspeed deepspeed==0.19.8
+    addition torch-2.13 accelerate accelerate==1.15.0
+    addition torch-2.13 lightning-fabric lightning-fabric==2.6.6
+    addition torch-2.13 torchmetrics torchmetrics==1.9.0
   fi
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard

@@ -69,6 +69,40 @@ def test_a_crashed_host_is_the_headline_although_its_peers_fail_first():
     job.leaves_nothing()
 
 
+TORCH_STEPS = """
+import sys, time
+import torch
+import torch.distributed as dist
+import horovod.torch.distributed
+dist.init_process_group("horovod")
+start = time.monotonic()
+try:
+    while True:
+        last = time.monotonic()
+        dist.all_reduce(torch.ones(1000))
+        if last - start < 0.5:
+            continue
+        start = time.monotonic()
+        print("step", flush=True)
+except RuntimeError as error:
+    print(f"raised after {time.monotonic() - last:.1f} s: {type(error).__name__}: {error}", flush=True)
+"""
+
+
+@world()
+def test_a_group_of_torch_raises_the_loss_of_a_crashed_host():
+    job = Job("-np", 4, "-H", "a:2,b:2", "--host-timeout", 10, "--link-timeout", 2, PYTHON, "-c", TORCH_STEPS)
+    job.wait_for("step", 4)
+    faults.crash("b")
+    job.wait_for("raised after", 2, 10)
+    job.wait(30)
+    found = re.findall(r"raised after ([0-9.]+) s: HorovodInternalError: (.*)", job.out)
+    expect(len(found) == 2, job.describe())
+    for seconds, sentence in found:
+        expect(float(seconds) < 5 and "on host b" in sentence, job.describe())
+    print(*found, sep="\n")
+
+
 @world("a b c")
 def test_two_hosts_that_crash_together_are_both_named():
     job = Job("-np", 3, "-H", "a:1,b:1,c:1", "--host-timeout", 4, "sh", "-c", "echo up; exec sleep 1000")

@@ -104,6 +104,42 @@ class FeaturesTest(RankBase):
                 os.unlink(os.path.join(folder[0], name))
             os.rmdir(folder[0])
 
+    def test_a_tensor_parallel_program_in_inference_mode(self):
+        """As servers of language models divide a layer: columns, then rows, and the logits gathered."""
+        hidden, wide, words = 8, 4 * self.size, 6 * self.size
+        generator = torch.Generator().manual_seed(5)
+        up, gate, down, head = (
+            torch.randn(*shape, generator=generator)
+            for shape in ((wide, hidden), (wide, hidden), (hidden, wide), (words, hidden))
+        )
+        inputs = torch.randn(3, hidden, generator=generator)
+
+        def mine(weight, dim):
+            return weight.chunk(self.size, dim)[self.rank].contiguous()
+
+        def run(group):
+            with torch.inference_mode():
+                inner = torch.nn.functional.silu(inputs @ mine(gate, 0).t()) * (inputs @ mine(up, 0).t())
+                outer = inner @ mine(down, 1).t()
+                dist.all_reduce(outer, group=group)
+                part = (inputs + outer) @ mine(head, 0).t()
+                rows = torch.empty(self.size * part.shape[0], part.shape[1])
+                dist.all_gather_into_tensor(rows, part, group=group)
+                listed = [torch.empty_like(part) for _ in range(self.size)]
+                dist.all_gather(listed, part, group=group)
+                logits = torch.cat(listed, 1)
+                self.assertTrue(torch.equal(logits, torch.cat(rows.chunk(self.size), 1)))
+                best = logits.argmax(1)
+                dist.broadcast(best, 0, group=group)
+                return logits, best
+
+        logits, best = run(None)
+        theirs, their_best = run(self.gloo)
+        self.assertTrue(torch.allclose(logits, theirs, atol=1e-5))
+        self.assertEqual(best.tolist(), their_best.tolist())
+        inner = torch.nn.functional.silu(inputs @ gate.t()) * (inputs @ up.t())
+        self.assertTrue(torch.allclose(logits, (inputs + inner @ down.t()) @ head.t(), atol=1e-4))
+
     def test_a_coalescing_manager(self):
         tensors = [torch.full((2,), float(self.rank + number)) for number in range(3)]
         with dist.distributed_c10d._coalescing_manager(async_ops=True) as manager:
