@@ -26,6 +26,7 @@ class Wish(NamedTuple):
     ranks: List[int]  # of the default group; empty for that group itself
     others: Dict[str, str]  # the backends of other devices, by device
     options: Any
+    store: Any  # of the default group, as torch made it
 
 
 class _Current(threading.local):
@@ -63,7 +64,7 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
         values["store"] = _store.Watched(values["store"], values.get("timeout") or c10d.default_pg_timeout)
     name = values.get("group_name") or str(getattr(c10d, "_group_count", 0))
     options = values.get("backend_options", values.get("pg_options"))
-    _current.wish = Wish(str(name), list(values["global_ranks_in_group"]), others, options)
+    _current.wish = Wish(str(name), list(values["global_ranks_in_group"]), others, options, _unwatched(values["store"]))
     try:
         with _gloo_replaced() if stands_for_gloo else contextlib.nullcontext():
             made = original(*given.args, **given.kwargs)
@@ -71,6 +72,13 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
         _current.wish = None
     _keep(made, values["store"])
     return made
+
+
+def _unwatched(store: Any) -> Any:
+    """Returns the default group's store as torch made it. `store`: of the group that torch makes."""
+    if dist.is_initialized():
+        store = getattr(c10d._get_default_group(), "_watched", store)
+    return store._inner if isinstance(store, _store.Watched) else store
 
 
 def _keep(made: Any, store: Any) -> None:
@@ -99,10 +107,9 @@ def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, ki
     group = HorovodProcessGroup.__new__(kind)
     HorovodProcessGroup.__init__(group, place, store, rank, size, timeout)
     for device, backend in wish.others.items():
-        group._add_backend(
-            torch.device(device),
-            *_make_other(backend, dist.PrefixStore(f"{device}/", store), rank, size, timeout, wish),
-        )
+        # A thread of NCCL must not wait for Python, as it would in a watched store.
+        own = dist.PrefixStore(f"{wish.name}/{device}/", wish.store)
+        group._add_backend(torch.device(device), *_make_other(backend, own, rank, size, timeout, wish))
     return group
 
 

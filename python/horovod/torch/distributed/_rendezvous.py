@@ -13,6 +13,7 @@ from horovod.torch.distributed import _store
 
 class _State:
     generation = -1
+    ends_with_runtime = False
     groups = 0  # default groups that this process has made in that generation
 
 
@@ -37,9 +38,12 @@ def of_job() -> Tuple[Any, int, int]:
 
 def end_with_runtime() -> None:
     """When `hvd.elastic.run` ends the runtime, torch's groups end, too: the program makes them again."""
-    _basics.after_shutdown(_end)
+    if not _State.ends_with_runtime:
+        _State.ends_with_runtime = True
+        _basics.after_shutdown(_end)
 
 
 def _end() -> None:
+    _State.ends_with_runtime = False
     if _basics.is_restart() and dist.is_initialized():
         dist.destroy_process_group()
