@@ -193,7 +193,7 @@ class FailureTest(unittest.TestCase):
     def test_messages(self):
         self.loses("send", "receive", "receive_from_any", "receive_in_a_batch")
 
-    def test_what_waits_in_c_plus_plus(self):
+    def test_waits_in_c_plus_plus(self):
         self.loses("future", name="RuntimeError")
 
     @unittest.skipUnless(SHOWS_KEYS, "the store of this torch cannot be watched")

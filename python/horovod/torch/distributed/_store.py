@@ -22,7 +22,7 @@ _PAUSES_OF_STORE = 0.001, 0.1
 
 
 class _Store(dist.Store):
-    """What the stores below have in common. Code in C++ calls some functions by other names than Python."""
+    """The common part of the stores below. Code in C++ calls some functions by other names than Python."""
 
     def get(self, key: str) -> bytes:
         self.wait([key])

@@ -25,11 +25,13 @@ def _errors() -> Iterator[None]:
         raise
 
 
-@functools.wraps(_elastic.run_fn)
+@functools.wraps(_elastic.run_fn)  # with its documentation
 def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
+    """`run`, where `reset()` starts Horovod anew: it calls `hvd.init()`, and what else a program needs."""
     return _elastic.run_with(func, reset, _errors)
 
 
 @functools.wraps(_elastic.run)
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """`horovod._elastic.run`, which also knows the failure of the job behind an error of DDP's code in C++."""
     return run_fn(func, _basics.init)
