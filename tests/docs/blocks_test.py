@@ -53,6 +53,9 @@ class BlocksTest(unittest.TestCase):
         used = {name.removesuffix("_bucket") for query in queries for name in re.findall(r"horovod_\w+", query)}
         self.assertGreater(len(used), 10)
         self.assertEqual(used - known, set())
+        # A constant window is empty where Prometheus scrapes at longer intervals.
+        windows = {window for query in queries for window in re.findall(r"\[([^]]*)\]", query)}
+        self.assertEqual(windows, {"$__rate_interval"})
 
     def fault(self, text):
         blocks, faults = blocks_of(pathlib.Path("page.md"), text)
