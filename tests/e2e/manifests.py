@@ -33,6 +33,7 @@ VOLUME = {
     "name!": str,
     "secret": {"secretName!": str, "defaultMode": int},
     "emptyDir": {"medium": ("Memory",), "sizeLimit": str},
+    "configMap": {"name!": str},
 }
 POD = {
     "metadata": {"labels": MAP},
@@ -60,6 +61,7 @@ JOB = {
     "parallelism": int,
     "backoffLimit": int,
     "suspend": bool,
+    "ttlSecondsAfterFinished": int,
     "template!": POD,
 }
 POLICY = {
@@ -223,6 +225,10 @@ def patched(thing, patch):
         at = thing
         for part in parents:
             at = at[int(part)] if isinstance(at, list) else at[part]
+        if last == "-":
+            expect(change["op"] == "add", change)
+            at.append(change["value"])
+            continue
         last = int(last) if isinstance(at, list) else last
         if change["op"] == "replace":
             at[last]  # it must be there

@@ -101,6 +101,12 @@ def test_overlays_change_what_is_there():
         for thing in things:
             expect(not (faults := faults_of(thing)), f"{name}: {faults}")
         check_indexed_job(things)
+        # Each volume is one of the pod's, and a script of a volume is where the container has that volume.
+        pod = one(things, "Job")["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        places = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+        expect(places.keys() == {each["name"] for each in pod["volumes"]}, f"{name}: {places}")
+        expect("script" not in places or container["args"][-1].startswith(places["script"] + "/"), container["args"])
 
 
 def test_faults_of_manifests_are_found():
