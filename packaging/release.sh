@@ -212,7 +212,7 @@ ABI libhorovod-$version.abi
 END
   grep -q "^## ${version//./\\.} - " CHANGELOG.md || section=Unreleased
   { echo "$text"; echo; echo "## Changes"
-    awk -v "section=## $section" 'index($0, section) == 1 {is_in = 1; next} /^## / {is_in = 0} is_in' CHANGELOG.md
+    awk -v "section=$section" '/^## / {is_in = $2 == section; next} is_in' CHANGELOG.md
   } >"$output/INSTALL.md"
 }
 

@@ -23,17 +23,25 @@ def need_build():
         raise Skip(f"{BUILD} is no build folder")
 
 
-def test_a_tree_without_tag_or_dated_changelog_is_no_release():
+def tree_with(*names):
+    """A repository with these files of ours and the script, without a commit, and its git."""
     tree = scratch() / "tree"
-    for name in ("CMakeLists.txt", "CHANGELOG.md", "CITATION.cff", "debian/changelog", "packaging/release.sh"):
+    for name in (*names, "packaging/release.sh"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tree / name)
-    version = re.search(r"^project\(horovod VERSION (\S+)", (tree / "CMakeLists.txt").read_text(), re.M)[1]
 
     def git(*words):
         subprocess.run(
             ["git", "-c", "user.name=n", "-c", "user.email=e@x", *words], cwd=tree, check=True, capture_output=True
         )
+
+    git("init", "-q")
+    return tree, git
+
+
+def test_a_tree_without_tag_or_dated_changelog_is_no_release():
+    tree, git = tree_with("CMakeLists.txt", "CHANGELOG.md", "CITATION.cff", "debian/changelog")
+    version = re.search(r"^project\(horovod VERSION (\S+)", (tree / "CMakeLists.txt").read_text(), re.M)[1]
 
     def says(sentence, *flags, expected=1):
         said = release(
@@ -42,7 +50,6 @@ def test_a_tree_without_tag_or_dated_changelog_is_no_release():
         expect(sentence in said, said)
         return said
 
-    git("init", "-q")
     git("add", "CMakeLists.txt")
     git("commit", "-qm", "one")
     says("changes that are not committed")
@@ -65,6 +72,21 @@ def test_a_tree_without_tag_or_dated_changelog_is_no_release():
     git("commit", "-qam", "five")
     git("tag", "-f", f"v{version}")
     says("debian/changelog does not begin with version")
+
+
+def test_the_page_of_a_release_has_the_changes_of_its_version_alone():
+    tree, git = tree_with("CMakeLists.txt", "packaging/INSTALL.md.in")
+    lists = tree / "CMakeLists.txt"
+    lists.write_text(re.sub(r"(?m)^(project\(horovod VERSION )\S+", r"\g<1>1.0.1", lists.read_text()))
+    lines = ["## Unreleased", "- later", "## 1.0.10 - 2026-12-02", "- ten", "## 1.0.1 - 2026-12-01", "- one"]
+    lines += ["", "Packages", "- two", "## 1.0.0 - 2026-11-01", "- zero"]
+    (tree / "CHANGELOG.md").write_text("\n".join(lines))
+    git("add", ".")
+    git("commit", "-qm", "one")
+    out = tree.parent / "out"
+    release("--rehearse", "--only", "notes", out, script=tree / "packaging/release.sh")
+    changes = (out / "INSTALL.md").read_text().partition("## Changes\n")[2]
+    expect(changes == "- one\n\nPackages\n- two\n", changes)
 
 
 def test_flags_and_steps_that_do_not_exist_are_refused():
