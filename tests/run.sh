@@ -230,7 +230,7 @@ name_environments() {
 release_files() {
   local files=$PWD/build/release-files tests
   tests=$(ctest --test-dir build -N -R "$filter")
-  if [[ ! $tests =~ e2e\.(packages|kubernetes)\. ]]; then return; fi
+  if [[ ! $tests =~ e2e\.(packages|kubernetes|wheels)\. ]]; then return; fi
   if [[ ! -f build/venv-release/ready ]]; then
     echo "SKIP release: there is no build/venv-release, which makes the wheel" >>"$steps"
     return
