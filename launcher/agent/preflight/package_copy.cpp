@@ -118,6 +118,18 @@ bool is_whole(const std::string& folder, const std::string& name) {
   return !error && left.empty();
 }
 
+// The list has no hash of bytecode, and Python compares it with the time and size of its source alone: bytecode that
+// a crash of the host has damaged must not reach a rank. The first rank of a job writes it again, in 0.1 s.
+void remove_bytecode(const std::string& folder) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->path().filename() == "__pycache__") found.push_back(at->path());
+  }
+  for (const fs::path& each : found) fs::remove_all(each, error);
+}
+
 }  // namespace
 
 PackageCopy::~PackageCopy() {
@@ -242,6 +254,8 @@ Status PackageCopy::install() {
 void PackageCopy::use(const std::string& path, UniqueFd lock) {
   path_ = path;
   lock_ = std::move(lock);
+  remove_bytecode(path_);
+  remove_unlocked_folders(fs::path(path_).parent_path(), kUnfinished);
   remove_unused_packages(path_, kCopy);
 }
 

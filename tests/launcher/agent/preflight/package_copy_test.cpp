@@ -196,13 +196,15 @@ TEST_CASE("a package of another user is not used") {
   CHECK(refused.message().ends_with("name one by HOROVOD_AGENT_DIR, or install horovod there"));
 }
 
-TEST_CASE("bytecode that Python adds does not matter") {
+TEST_CASE("bytecode that Python adds is written again in each job") {
   const Host host;
   REQUIRE(deliver(host).ok());
   const std::string cache = host.copy() + "/python/horovod/__pycache__";
   fs::create_directory(cache);
   std::ofstream(cache + "/__init__.cpython-311.pyc") << "x";
   CHECK(host.finds());
+  CHECK_FALSE(fs::exists(cache));
+  fs::create_directory(cache);
   std::ofstream(cache + "/other.so") << "x";
   CHECK_FALSE(host.finds());
 }
@@ -245,6 +247,20 @@ TEST_CASE("the first folder that can keep a package gets it") {
             .starts_with(cat(
                 "no directory there can keep this horovodrun's package (", shared,
                 " belongs to another user or is writable by others; /proc/none cannot be made")));
+}
+
+TEST_CASE("an unfinished copy of a killed agent goes with the next use of a whole one") {
+  const Host host;
+  REQUIRE(deliver(host).ok());
+  const std::string left = host.folder() + "/horovod-copying-0123456789abcdef";
+  const std::string young = host.folder() + "/horovod-copying-fedcba9876543210";
+  for (const std::string& each : {left, young}) fs::create_directory(each);
+  const timespec changed{.tv_sec = ::time(nullptr) - 120, .tv_nsec = 0};
+  const timespec times[2] = {changed, changed};
+  REQUIRE(::utimensat(AT_FDCWD, left.c_str(), times, 0) == 0);
+  CHECK(host.finds());
+  CHECK_FALSE(fs::exists(left));
+  CHECK(fs::exists(young));
 }
 
 TEST_CASE("packages that no job has used for a month go") {
