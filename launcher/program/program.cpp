@@ -103,11 +103,14 @@ std::string interpreter_text(const std::string& path) {
   return std::string(text.substr(2, text.find('\n') - 2));
 }
 
+// The words of that line. `env -S` divides its argument as this function does.
 std::vector<std::string> interpreter_line(const std::string& path) {
   std::vector<std::string> words;
   for (const std::string& word : split(interpreter_text(path), ' ')) {
     if (!trim(word).empty()) words.emplace_back(trim(word));
   }
+  const bool is_divided = words.size() > 1 && words[0].ends_with("/env") && words[1] == "-S";
+  if (is_divided) words.erase(words.begin() + 1);
   return words;
 }
 
@@ -158,6 +161,13 @@ std::string python_of(const std::string& path, const std::string& working_direct
   if (is_python(path)) return path;
   std::string interpreter = interpreter_of(path, working_directory, search_path);
   return is_python(interpreter) ? interpreter : "";
+}
+
+std::vector<std::string> options_of_interpreter(const std::string& path) {
+  std::vector<std::string> words = interpreter_line(path);
+  const size_t names = !words.empty() && words[0].ends_with("/env") ? 2 : 1;
+  words.erase(words.begin(), words.begin() + static_cast<ptrdiff_t>(std::min(names, words.size())));
+  return words;
 }
 
 bool has_horovod_alone(const std::string& folder) {

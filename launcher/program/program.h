@@ -34,6 +34,8 @@ Result<std::string> find_program(const std::string& program, const std::string& 
 // For a file that is not a script, returns the path itself.
 std::string interpreter_of(const std::string& path, const std::string& working_directory,
                            std::string_view search_path);
+// Returns the options behind that interpreter in the first line of a script, such as -I.
+std::vector<std::string> options_of_interpreter(const std::string& path);
 // Returns the Python interpreter that runs the file, or empty when Python does not run it. Follows
 // scripts named python that start the real interpreter.
 std::string python_of(const std::string& path, const std::string& working_directory,

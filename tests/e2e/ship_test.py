@@ -94,6 +94,12 @@ def test_the_user_decides_which_hosts_get_the_package():
     job = start(folder, hosts="a:1", command=("python3", "-I", "train.py"))
     job.ends_with(2)
     one_sentence(job, "^host a: prepare: /usr/bin/python3 has no horovod, and with -I it ignores PYTHONPATH, ")
+    script = folder / "isolated.py"
+    script.write_text(f"#!/usr/bin/python3 -E\n{TRAIN}")
+    script.chmod(0o755)
+    job = start(folder, hosts="a:1", command=("./isolated.py",))
+    job.ends_with(2)
+    one_sentence(job, "^host a: prepare: /usr/bin/python3 has no horovod, and with -E it ignores PYTHONPATH, ")
     # A program that may do without it runs without it.
     (folder / "plain.py").write_text("try:\n    import horovod\nexcept ImportError:\n    print('without')\n")
     job = start(folder, "--no-ship", "--independent", hosts="a:1", command=("python3", "plain.py"))

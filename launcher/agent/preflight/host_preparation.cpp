@@ -174,13 +174,17 @@ std::string HostPreparation::interpreter() const {
   return std::string(value_of(outcome_.versions, kInterpreter));
 }
 
-// The arguments of the program, without the name of the interpreter.
+// The arguments of the interpreter, without its name: for a script also the options of its first line.
 std::vector<std::string> HostPreparation::python_arguments() const {
   std::vector<std::string> arguments = job_.command;
   if (is_python(outcome_.program)) {
     arguments.erase(arguments.begin());
   } else {
     arguments[0] = outcome_.program;
+  }
+  if (!interpreter().empty() && !is_python(outcome_.program)) {
+    const auto options = options_of_interpreter(outcome_.program);
+    arguments.insert(arguments.begin(), options.begin(), options.end());
   }
   return arguments;
 }

@@ -76,3 +76,18 @@ TEST_CASE("The Python of a command is itself, or its script's") {
   CHECK(python_of(folder.script("#!/bin/sh\n"), "/", kPath).empty());
   CHECK(python_of("/opt/python3", "/", kPath) == "/opt/python3");
 }
+
+TEST_CASE("The options of a Python may stand in its script's first line") {
+  const Folder folder;
+  const auto options = [&](const std::string& text) {
+    return options_of_interpreter(folder.script(text));
+  };
+  using Words = std::vector<std::string>;
+  CHECK(options("#!/opt/own/bin/python3 -I\n") == Words{"-I"});
+  CHECK(options("#! /opt/own/bin/python3\n").empty());
+  CHECK(options("#!/usr/bin/env python3\n").empty());
+  CHECK(options("print()\n").empty());
+  const std::string divided = folder.script("#!/usr/bin/env -S sh -e -u\n");
+  CHECK(options_of_interpreter(divided) == Words{"-e", "-u"});
+  CHECK(interpreter_of(divided, "/", kPath).ends_with("/sh"));
+}
