@@ -139,7 +139,7 @@ CheckAnswer check_build(const Options& options) {
   const CheckTable rows = try_everything(settings, python);
   // The plain layout is the original's, without a row for it.
   const bool is_plain = !settings.questions.json && !settings.job.verbose;
-  if (is_plain) print_message(cat("frameworks are looked for by ", python));
+  if (is_plain) print_message(about_interpreter(python));
   if (settings.network.encrypt) {
     print_message(
         "HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo, and "

@@ -110,6 +110,11 @@ CheckTable common_rows(std::span<const HostCheck> hosts) {
 
 }  // namespace
 
+std::string about_interpreter(std::string_view interpreter) {
+  return cat("frameworks are looked for by ", interpreter,
+             "; --verbose says why a row is empty, and what fills it");
+}
+
 std::string format_check(std::span<const CheckRow> rows, bool verbose) {
   std::string text = lay_out(rows, verbose, [&](const CheckRow& row) -> std::string {
     return verbose ? described(row, found(row)) : "";

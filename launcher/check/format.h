@@ -31,6 +31,8 @@ struct HostCheck {
 Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
 // The table of what works on all hosts, with a sentence beside each row in which they differ.
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
+// The sentence beside the plain table, whose rows have neither reason nor remedy.
+std::string about_interpreter(std::string_view interpreter);
 // "/usr/bin/python3 on a, b; /opt/python3 on c": those that the hosts' rows of Python name.
 std::string interpreters_of(std::span<const HostCheck> hosts);
 // "on a, b: 2.13.0; on c: 1.13.1" for the row of this name, or empty when all hosts that answered say the same.

@@ -139,7 +139,7 @@ CheckAnswer check_hosts(const Options& options) {
       std::ranges::any_of(hosts, [](const HostCheck& host) { return !host.rows.ok(); });
   const bool is_plain = !settings.questions.json && !settings.job.verbose;
   if (const std::string asked = interpreters_of(hosts); is_plain && !asked.empty()) {
-    print_message(cat("frameworks are looked for by ", asked));
+    print_message(about_interpreter(asked));
   }
   CheckAnswer answer{settings.questions.json ? comparison_as_json(hosts)
                                              : compare_checks(hosts, settings.job.verbose)};

@@ -26,6 +26,9 @@ Available Tensor Operations:
     [{mpi}] MPI
     [{gloo}] Gloo    
 """  # noqa: W291, the original's text
+ABOUT_INTERPRETER = (
+    "horovodrun: frameworks are looked for by {}; --verbose says why a row is empty, and what fills it\n"
+)
 BACKENDS = ("mpi", "nccl", "ddl", "ccl")
 ROWS = ("tensorflow", "torch", "mxnet", "gloo", *BACKENDS)
 
@@ -273,7 +276,7 @@ def test_the_commands_interpreter_is_asked_and_named():
             )
             mark = "X" if asked == PYTHON else " "
             expect(f"[{mark}] PyTorch\n" in done.stdout, (command, more, done))
-            expect(done.stderr == f"horovodrun: frameworks are looked for by {asked}\n", done)
+            expect(done.stderr == ABOUT_INTERPRETER.format(asked), done)
         text = check_build("--verbose", bare, "train.py")
         expect(re.search(rf"\[X\] Python: 3\.[0-9.]+, {bare}\n", text), text)
         expect(f"fix: {bare} -m pip install torch\n" in text, text)
@@ -355,7 +358,7 @@ def test_hosts_are_compared():
         )
         expect(re.search(r"\[ \] PyTorch: on a: \S+; on b: .*hidden on b", done.stdout), done)
         expect("\nThe hosts differ in PyTorch.\n" in done.stdout, done)
-        expect(done.stderr == f"horovodrun: frameworks are looked for by {PYTHON} on a, b\n", done)
+        expect(done.stderr == ABOUT_INTERPRETER.format(f"{PYTHON} on a, b"), done)
         done = subprocess.run(
             [LAUNCHER, "--check-build", "-H", "a,b", "--json", "--require", "PyTorch"],
             capture_output=True,
