@@ -67,9 +67,10 @@ std::string advice_on_original(const std::string& folder, const RankContext& ran
     return cat(shadows, ", and this horovodrun's package is in ", rank.package_folder,
                ": set PYTHONPATH=", rank.package_folder);
   }
-  return cat(shadows,
-             ": uninstall it there (pip uninstall horovod), install this horovodrun's "
-             "package, or give --insecure-compat for ranks of the original");
+  const std::string python = rank.interpreter.empty() ? "python3" : printable(rank.interpreter);
+  return cat(shadows, ": uninstall it there (", python,
+             " -m pip uninstall horovod), and then install this horovodrun's package, or give "
+             "--insecure-compat for ranks of the original");
 }
 
 }  // namespace

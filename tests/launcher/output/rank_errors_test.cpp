@@ -244,7 +244,11 @@ TEST_CASE("a failure below the original's package is advised on with its folder"
   CHECK(advice_on(lines, {.package_folder = "/b/python"}) ==
         "; the ranks import the original Horovod in /v/lib/python3.11/site-packages, and this "
         "horovodrun's package is in /b/python: set PYTHONPATH=/b/python");
-  CHECK(advice_on(lines, {}).find("pip uninstall horovod") != std::string::npos);
+  CHECK(advice_on(lines, {.interpreter = "/v/bin/python3"}) ==
+        "; the ranks import the original Horovod in /v/lib/python3.11/site-packages: uninstall it "
+        "there (/v/bin/python3 -m pip uninstall horovod), and then install this horovodrun's "
+        "package, or give --insecure-compat for ranks of the original");
+  CHECK(advice_on(lines, {}).find("(python3 -m pip uninstall horovod)") != std::string::npos);
   CHECK(advice_on(lines, {.may_be_original = true}) == "");
   CHECK(advice_on("  File \"/b/python/horovod/torch/__init__.py\", line 51, in init\nE: x\n", {}) ==
         "");
