@@ -61,10 +61,17 @@ std::string find_library(const std::string& folder, const std::string& chosen) {
 }
 
 std::string installation_prefix(const std::string& folder) {
-  // horovodrun/bin, site-packages, python3.N and lib.
-  const char* around = find_in_wheel(folder).empty() ? "/.." : "/../../../../..";
-  const std::string prefix = fs::path(cat(folder, around)).lexically_normal().string();
-  return prefix.ends_with('/') && prefix.size() > 1 ? prefix.substr(0, prefix.size() - 1) : prefix;
+  const fs::path programs = fs::path(cat(folder, "/")).lexically_normal().parent_path();
+  if (find_in_wheel(folder).empty()) return programs.parent_path().string();
+  // PACKAGES/horovodrun/bin.
+  const fs::path packages = programs.parent_path().parent_path();
+  const bool is_of_python =
+      packages.filename().string().ends_with("-packages") &&
+      packages.parent_path().filename().string().starts_with("python3") &&
+      packages.parent_path().parent_path().filename().string().starts_with("lib");
+  // The folder of pip install --target has the commands in TARGET/bin.
+  if (!is_of_python) return packages.string();
+  return packages.parent_path().parent_path().parent_path().string();
 }
 
 std::string find_python(const std::string& folder) {

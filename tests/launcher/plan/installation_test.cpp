@@ -93,6 +93,20 @@ TEST_CASE("a wheel has its parts around the program, and its environment above t
   CHECK(find_environment_python(folder) == tree.path("venv/bin/python3"));
 }
 
+TEST_CASE("pip install --target has neither a Python nor an environment, wherever the folder is") {
+  Installed tree;
+  for (const std::string target : {"a/b/c/d/target", "a/b/c/target"}) {
+    tree.make_environment("a", Installed::kNoSystem);
+    tree.write("a/b/bin/python3");
+    tree.write(target + "/horovodrun/bin/horovodrun");
+    tree.write(target + "/horovodrun/site/horovod/libhorovod.so");
+    const std::string folder = tree.path(target + "/horovodrun/bin");
+    CHECK(installation_prefix(folder) == tree.path(target));
+    CHECK(find_python(folder).empty());
+    CHECK(find_environment_python(folder).empty());
+  }
+}
+
 TEST_CASE("an installation by CMake is found from its bin, in an environment too") {
   Installed tree;
   tree.write("opt/bin/horovodrun");
