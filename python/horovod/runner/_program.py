@@ -32,9 +32,9 @@ def find(name: str = "horovodrun") -> str:
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     places = [
-        # The build tree: build/python/horovod and build/bin.
+        # A build: build/python/horovod and build/bin. A wheel: horovodrun/site/horovod and horovodrun/bin.
         os.path.normpath(os.path.join(package, "..", "..", "bin", name)),
-        # pip: <prefix>/lib/python3.x/site-packages/horovod; an installation has dist-packages.
+        # An installation: <prefix>/lib/python3/dist-packages/horovod and <prefix>/bin.
         os.path.normpath(os.path.join(package, "..", "..", "..", "..", "bin", name)),
     ]
     on_path = shutil.which(name)
