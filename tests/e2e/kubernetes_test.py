@@ -58,7 +58,7 @@ class Pod:
         (mount,) = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "token"]
         variables = variables_of(container)
         words = container["command"] + container["args"]
-        expect(words[-2:] == PROGRAM, words)
+        expect(words[-2] == "python3" and words[-1].startswith("/examples/"), words)
         words[-2:] = map(str, program)
         environment = clean_environment(HOME="/", JOB_COMPLETION_INDEX=str(index))
         if image is None:
@@ -154,6 +154,33 @@ def test_the_pods_of_the_indexed_job_add_up():
     job = one(rendered(FOLDER / "base"), "Job")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     pods_add_up(("horovod-0", "horovod-1"), "horovod", container)
+
+
+@world("horovod-0 horovod-1")
+def test_an_elastic_job_takes_in_the_pod_that_replaces_a_lost_one():
+    need_pod_user()
+    job = one(rendered(FOLDER / "overlays" / "elastic"), "Job")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    expect((ROOT / container["args"][-1].lstrip("/")).is_file(), container["args"])
+    program = (PYTHON, ROOT / "tests/e2e/workers/elastic_rank.py", 250)
+
+    def start(index, folder):
+        return Pod(f"horovod-{index}", index, copy.deepcopy(container), folder, program=program)
+
+    before = Inventory()
+    with secret_volume() as folder:
+        give_name("horovod-0", "horovod-0.horovod")
+        first, lost = start(0, folder), start(1, folder)
+        first.wait_for(r"(?s)(\d begins 0 \d/4 .*){4}")
+        os.killpg(lost.process.pid, signal.SIGKILL)
+        lost.ends()
+        first.wait_for(r"(?s)(\d begins 1 \d/2 .*){2}")
+        second = start(1, folder)
+        first.wait_for(r"(?s)(\d begins 2 \d/4 .*){4}")
+        code, said = first.ends()
+        expect(code == 0 and len(re.findall(r"\d ends with \d+ in 2", said)) == 4, said)
+        expect(second.ends()[0] == 0, second.ends())
+    before.wait_for_ends()
 
 
 @world("horovod-0 horovod-1")

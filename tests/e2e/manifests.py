@@ -230,6 +230,9 @@ def patched(thing, patch):
             at.append(change["value"])
             continue
         last = int(last) if isinstance(at, list) else last
+        if change["op"] == "add" and isinstance(at, list):
+            at.insert(last, change["value"])
+            continue
         if change["op"] == "replace":
             at[last]  # it must be there
         expect(change["op"] in ("replace", "add"), change)
