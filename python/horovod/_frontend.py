@@ -10,6 +10,8 @@
     describe(dense, output, name)     as _ops.Tensor; `output` takes the result, or is None
     copy(target, source)              the values
     take(output, like)                an array of its own with what the runtime lends
+    all_taken()                       ends the copies of take() for a submission, after which the runtime gets its
+                                      memory back; a module without it copies at once
     splits(numbers)                   received splits, as an array
     scattered(dense, process_set)     memory for this rank's rows of a reducescatter, or None; a module
                                       without it takes them from the runtime
@@ -120,6 +122,8 @@ def rows(
         results = tuple(
             arrays.take(output, like) if mine is None else mine for output, like, mine in zip(outputs, keep, own)
         )
+        if hasattr(arrays, "all_taken"):
+            arrays.all_taken()
         if with_splits:
             return results[0], arrays.splits(outputs[0].received_splits)
         return results if grouped else results[0]

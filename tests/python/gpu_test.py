@@ -518,6 +518,16 @@ class GpuTest(RankCase):
             self.check(results[0], reduced(hvd.Sum, self.size, torch.float32, (rows, 3))[first:last])
 
     @unittest.skipUnless(DOUBLE and not TRIED, "a GPU does not count, and ranks choose different paths")
+    def test_a_group_of_rows_waits_for_a_stream_once(self):
+        tensors = [here(values(self.rank, torch.float32, (number + 1, 2))) for number in range(10)]
+        got = []
+        waits = self.synchronizations(lambda: got.extend(hvd.grouped_allgather(tensors)))
+        self.assertLessEqual(waits, 0 if STAGED else 1)
+        for number, tensor in enumerate(got):
+            want = [values(rank, torch.float32, (number + 1, 2)) for rank in range(self.size)]
+            self.check(tensor, torch.cat(want))
+
+    @unittest.skipUnless(DOUBLE and not TRIED, "a GPU does not count, and ranks choose different paths")
     def test_a_group_waits_for_no_stream(self):
         tensors = [here(values(self.rank, torch.float32, (number + 1,))) for number in range(50)]
         before = (_devices.cuda.events, _devices.cuda.waits)

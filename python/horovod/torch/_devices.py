@@ -208,6 +208,7 @@ class OnDevice:
 
     def __init__(self, device: int) -> None:
         self._device = device
+        self._is_copying = False
 
     def place(self) -> _ops.Place:
         stream = cuda.stream(self._device)
@@ -226,10 +227,15 @@ class OnDevice:
         size = tensor.numel() * tensor.element_size()
         if output.address and size:
             lent = cuda.view(output.address, size, self._device)
-            tensor.view(-1).view(torch.uint8).copy_(lent)
-            # The runtime gets its memory back now.
-            cuda.stream(self._device).synchronize()
+            tensor.view(-1).view(torch.uint8).copy_(lent, non_blocking=True)
+            self._is_copying = True
         return tensor
+
+    def all_taken(self) -> None:
+        # The runtime gets its memory back now.
+        if self._is_copying:
+            self._is_copying = False
+            cuda.stream(self._device).synchronize()
 
 
 class Staged:
@@ -327,7 +333,9 @@ class Meanwhile(Staged):
     def take(self, output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
         if output.device < 0:
             return super().take(output, like)
-        taken = OnDevice(output.device).take(output, like)
+        lender = OnDevice(output.device)
+        taken = lender.take(output, like)
+        lender.all_taken()
         if output.device == self._device:
             return taken
         return cuda.empty(taken.shape, taken.dtype, self._device).copy_(taken)
