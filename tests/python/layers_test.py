@@ -1,5 +1,8 @@
 """SyncBatchNorm, compared with batch normalization of all ranks' samples in one process."""
 
+import contextlib
+from unittest import mock
+
 import rank_case
 from rank_case import RankCase, hvd, torch
 
@@ -73,6 +76,16 @@ class SyncBatchNormTest(RankCase):
         self.check([4] * self.size, (3, 5), affine=False)
         self.check([4] * self.size, (3, 5), track_running_stats=False)
         self.check([4] * self.size, (3, 5), momentum=None)
+
+    def test_a_step_reads_no_number_of_a_tensor(self):
+        norm = hvd.SyncBatchNorm(3)
+        mine = samples(self.rank, 4, (3, 2), torch.float32).requires_grad_()
+        with contextlib.ExitStack() as forbidden:
+            for name in ("__bool__", "__float__", "__int__", "item"):
+                wait = AssertionError(f"Tensor.{name} waits for the stream of a GPU")
+                forbidden.enter_context(mock.patch.object(torch.Tensor, name, side_effect=wait))
+            norm(mine).square().sum().backward()
+        self.assertEqual(mine.grad.shape, mine.shape)
 
     def test_inputs_that_cannot_be_right(self):
         norm = hvd.SyncBatchNorm(3)

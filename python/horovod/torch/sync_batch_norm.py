@@ -38,7 +38,7 @@ class SyncBatchNorm(_BatchNorm):
             self._note(mean, variance, count)
         return output
 
-    def _note(self, mean: torch.Tensor, variance: torch.Tensor, count: int) -> None:
+    def _note(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
         with torch.no_grad():
             self.num_batches_tracked.add_(1)
             momentum = self.momentum
@@ -50,22 +50,24 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _moments(input: torch.Tensor, names: str) -> Any:
-    """Returns the mean and variance per feature, and the number of values, over all ranks."""
+    """Returns the mean and variance per feature, and the number of values, over all ranks, as tensors: to read one
+    would wait for the stream of a GPU."""
     features = input.shape[1]
     rows = input.transpose(0, 1).flatten(1)
     count = rows.shape[1]
     mean = rows.mean(1) if count else rows.new_zeros(features)
     squares = (rows - mean[:, None]).square().sum(1)
-    own = torch.cat([mean, squares, mean.new_tensor([count])]).reshape(1, -1)
+    own = torch.cat([mean, squares, mean.new_full((1,), count)]).reshape(1, -1)
     everybody = _ops.run(allgather_async(own, f"{names}.moments.{features}"))
     counts = everybody[:, -1:]
     total = counts.sum()
-    if total < 2:
+    # A rank with two values knows that it is not alone with one.
+    if count < 2 and total < 2:
         raise ValueError("expected more than one value per feature on all ranks together")
     means, all_squares = everybody[:, :features], everybody[:, features : 2 * features]
     mean = (means * counts).sum(0) / total
     squares = (all_squares + counts * (means - mean).square()).sum(0)
-    return mean, squares / total, int(total)
+    return mean, squares / total, total
 
 
 class _Normalize(torch.autograd.Function):
@@ -81,7 +83,7 @@ class _Normalize(torch.autograd.Function):
         output = normal
         if weight is not None:
             output = normal * weight.view(shape) + bias.view(shape)
-        ctx.mark_non_differentiable(mean, variance)
+        ctx.mark_non_differentiable(mean, variance, count)
         return output.to(input.dtype), mean, variance, count
 
     @staticmethod
