@@ -337,6 +337,21 @@ TEST_CASE("in a process set only its members are missing") {
   });
 }
 
+TEST_CASE("a named process set that is added misses its members alone") {
+  ReportFile file;
+  Ranks ranks(3, checked(file, "0.1"));
+  ranks.each([&](int rank) {
+    if (rank == 1) return;
+    const std::vector<std::string> wanted = {"<process set 'named' [0, 2]>",
+                                             "\"missing_ranks\":[2]"};
+    if (rank == 2) CHECK(eventually([&] { return !file.line_with(wanted).empty(); }));
+    hvd_handle handle = 0;
+    REQUIRE(ranks[rank].add_named_set("named", {0, 2}, &handle).ok());
+    CHECK(ranks[rank].wait(handle, Deadline::after_seconds(20))->ok());
+    CHECK(ranks[rank].release(handle).ok());
+  });
+}
+
 TEST_CASE("a receive that waits misses the rank at the other end alone") {
   ReportFile file;
   Ranks ranks(3, checked(file, "0.1"));

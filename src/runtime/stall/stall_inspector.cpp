@@ -82,6 +82,10 @@ void StallInspector::report_waiting(Clock::time_point now) {
       StallName name{one->process_set, name_text(*one), {}};
       if (is_message(*one) && one->message.peer >= 0) name.awaited.push_back(one->message.peer);
       if (one->group.members != nullptr) name.awaited = one->group.members->ranks;
+      if (is_of_members(one->request.op)) {
+        const auto members = announcers_of(one->request);
+        name.awaited.assign(members.begin(), members.end());
+      }
       waiting.entries.push_back({std::move(name), one->request.op, age});
       // Now, not once for each time that has passed unseen.
       for (uint32_t i = 0;

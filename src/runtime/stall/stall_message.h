@@ -31,8 +31,8 @@ struct StallHello {
 struct StallName {
   int32_t process_set = 0;
   std::string name;
-  // The ranks that have a part: the other end of a send or receive, the members of a group. Empty: all of
-  // the set.
+  // The ranks that have a part: the other end of a send or receive, the members of a group, or of a named process
+  // set that is added or removed. Empty: all of the set.
   std::vector<int32_t> awaited = {};
   auto operator<=>(const StallName&) const = default;
   static auto fields(auto& m) { return std::tie(m.process_set, m.name, m.awaited); }
