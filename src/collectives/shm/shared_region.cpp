@@ -12,7 +12,7 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr uint64_t kRegionMagic = 0x32616e6572612d68;
+constexpr uint64_t kRegionMagic = 0x33616e6572612d68;
 constexpr size_t kPage = 4096;
 // Sub-regions are aligned to the largest page: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;
@@ -134,8 +134,9 @@ Status SharedRegion::make_sub_region(uint64_t key, size_t size, uint32_t users) 
         static_cast<uint32_t>(allocated.ok() ? SubRegionState::kReady : SubRegionState::kRefused));
     return allocated;
   }
-  return unavailable(cat("more than ", kSubRegions,
-                         " process sets at once share memory on this host; remove some"));
+  return unavailable(
+      cat("more than ", kSubRegions,
+          " process sets and groups at once share memory on this host; remove some"));
 }
 
 Result<int> SharedRegion::find_sub_region(uint64_t key) const {

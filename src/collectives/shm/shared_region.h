@@ -19,7 +19,7 @@ constexpr size_t kMaxLocalRanks = 512;
 constexpr size_t kMaskWords = kMaxLocalRanks / 64;
 constexpr size_t kMessageCells = 128;
 constexpr size_t kMessageBytes = 240;
-constexpr size_t kSubRegions = 64;
+constexpr size_t kSubRegions = 256;
 
 // A set of local ranks.
 using LocalMask = std::array<uint64_t, kMaskWords>;
