@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "collectives/shm/shared_heap.h"
 #include "runtime/link_store.h"
+#include "runtime/point_to_point/message_matcher.h"
 #include "runtime/rank_checks.h"
 #include "runtime/trace_reader.h"
 
@@ -192,6 +193,20 @@ TEST_CASE("a message in shared memory is copied from there") {
     }
     check_ok(world.ranks().heap(0).release(*memory));
   }
+}
+
+TEST_CASE("a receive whose message was withdrawn comes before the later ones again") {
+  using hvd::runtime::ArrivedMessage;
+  hvd::runtime::MessageMatcher matcher;
+  hvd::runtime::Submission receives[3];
+  for (uint64_t i = 0; i < 3; ++i) {
+    receives[i].message.peer = i == 1 ? HVD_ANY_RANK : 1;
+    receives[i].message.order = i;
+    CHECK(matcher.match(&receives[i]) == nullptr);
+  }
+  REQUIRE(matcher.match(0, 0, 1) == &receives[0]);
+  CHECK(matcher.match(&receives[0]) == nullptr);
+  for (auto& receive : receives) CHECK(matcher.match(0, 0, 1) == &receive);
 }
 
 TEST_CASE("a receive takes the oldest message with its tag, whatever comes with other tags") {

@@ -86,6 +86,7 @@ Status PointToPoint::start(Submission* submission) {
     return {};
   }
   in_use_.store(true, std::memory_order_release);
+  submission->message.order = next_order_++;
   parts_.instruments->trace.wait_for_peer(submission);
   return is_send(*submission) ? start_send(submission) : start_receive(submission);
 }

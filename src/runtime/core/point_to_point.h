@@ -119,6 +119,7 @@ class PointToPoint {
   std::unordered_map<uint64_t, Submission*>
       offered_;  // by id: sends that the receiver has not accepted
   uint64_t next_id_ = 1;
+  uint64_t next_order_ = 1;
   Clock::time_point alarm_ = Clock::time_point::max();
   bool is_ending_ = false;
   bool has_failed_ = false;

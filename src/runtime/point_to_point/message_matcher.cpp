@@ -27,7 +27,12 @@ std::unique_ptr<ArrivedMessage> MessageMatcher::match(Submission* receive) {
   const auto one = std::ranges::find_if(
       messages, [&](const auto& message) { return fits(*receive, message->source); });
   if (one == messages.end()) {
-    found->second.receives.push_back(receive);
+    // A receive whose message was withdrawn comes back.
+    auto& receives = found->second.receives;
+    auto next = receives.end();
+    while (next != receives.begin() && (*(next - 1))->message.order > receive->message.order)
+      --next;
+    receives.insert(next, receive);
     return nullptr;
   }
   std::unique_ptr<ArrivedMessage> message = std::move(*one);

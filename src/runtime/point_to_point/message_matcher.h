@@ -27,7 +27,7 @@ struct ArrivedMessage {
 
 class MessageMatcher {
  public:
-  // Returns the message for a receive, or nullptr: then the receive waits.
+  // Returns the message for a receive, or nullptr: then the receive waits, at its place in the order of receives.
   std::unique_ptr<ArrivedMessage> match(Submission* receive);
   // Returns the receive for a message, which no longer waits; nullptr when none does.
   Submission* match(uint32_t set, int32_t tag, int32_t source);

@@ -50,6 +50,7 @@ struct Submission {
     double timeout = 0;  // seconds until it fails, unless the other end has matched it; 0: never
     // Used by the thread that makes progress.
     Clock::time_point expires = Clock::time_point::max();
+    uint64_t order = 0;      // of a receive, among those of this rank
     uint64_t id = 0;         // of the offer of its data; 0: there was none
     size_t moved = 0;        // bytes that this rank has sent or received
     size_t taken = 0;        // bytes of sent pieces that the receiver has taken
