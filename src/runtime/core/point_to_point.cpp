@@ -85,6 +85,11 @@ Status PointToPoint::start(Submission* submission) {
     complete(submission, why.with_context(cat(operation_text(*submission), " cannot run")));
     return {};
   }
+  if (parts_.sets->was_removed(submission->set)) {
+    complete(submission, not_found(cat(operation_text(*submission), " cannot run: process set ",
+                                       submission->process_set, " was removed meanwhile")));
+    return {};
+  }
   in_use_.store(true, std::memory_order_release);
   submission->message.order = next_order_++;
   parts_.instruments->trace.wait_for_peer(submission);
@@ -228,6 +233,10 @@ Status PointToPoint::arrive(int32_t from, const PeerMessage& message) {
   in_use_.store(true, std::memory_order_release);
   Submission* const receive = matcher_.match(message.set, message.tag, from);
   const bool is_offer = message.step == PeerStep::kOffer;
+  if (receive == nullptr && parts_.sets->was_removed(message.set)) {
+    // The sender fails its offer when it removes the set.
+    return is_offer ? Status() : count_consumed(from, message.rest.size());
+  }
   if (receive == nullptr) {
     auto arrived = std::make_unique<ArrivedMessage>(ArrivedMessage{message.set,
                                                                    message.tag,
@@ -570,7 +579,11 @@ Status PointToPoint::check_peers() {
 Status PointToPoint::remove_set(uint32_t serial, const Status& why) {
   HVD_RETURN_IF_ERROR(
       withdraw_if([serial](const Submission& one) { return one.set == serial; }, why));
-  matcher_.drop_messages(serial);
+  // Their senders fail the offers.
+  for (const auto& message : matcher_.take_messages(serial)) {
+    if (message->id == 0)
+      HVD_RETURN_IF_ERROR(count_consumed(message->source, message->data.size()));
+  }
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/point_to_point/message_matcher.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace hvd::runtime {
 namespace {
@@ -80,10 +81,14 @@ std::unique_ptr<ArrivedMessage> MessageMatcher::take_offer(int32_t source, uint6
   return nullptr;
 }
 
-void MessageMatcher::drop_messages(uint32_t set) {
+std::vector<std::unique_ptr<ArrivedMessage>> MessageMatcher::take_messages(uint32_t set) {
+  std::vector<std::unique_ptr<ArrivedMessage>> taken;
   for (auto& [key, queues] : table_) {
-    if (key.set == set) queues.messages.clear();
+    if (key.set != set) continue;
+    std::ranges::move(queues.messages, std::back_inserter(taken));
+    queues.messages.clear();
   }
+  return taken;
 }
 
 void MessageMatcher::clear() { table_.clear(); }

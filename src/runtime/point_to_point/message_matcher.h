@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <unordered_map>
+#include <vector>
 
 #include "base/bytes.h"
 #include "runtime/submission/submission.h"
@@ -38,8 +39,8 @@ class MessageMatcher {
   void drop(const Submission* receive);
   // Returns and forgets the offer of a rank; nullptr: it has none with this id.
   std::unique_ptr<ArrivedMessage> take_offer(int32_t source, uint64_t id);
-  // Forgets the messages of a process set that was removed.
-  void drop_messages(uint32_t set);
+  // Returns and forgets the messages of a process set.
+  std::vector<std::unique_ptr<ArrivedMessage>> take_messages(uint32_t set);
   void clear();
 
  private:

@@ -48,6 +48,14 @@ bool SetTable::was_given(int32_t id) const {
   return id >= 0 && id < next_id_;
 }
 
+bool SetTable::was_removed(uint32_t serial) const {
+  if (serial == 0) return false;
+  MutexLock lock(mutex_);
+  return serial < next_serial_ && std::ranges::none_of(sets_, [serial](const auto& entry) {
+           return entry.second->serial == serial;
+         });
+}
+
 Result<std::vector<int32_t>> SetTable::check(std::vector<int32_t> ranks) const {
   std::sort(ranks.begin(), ranks.end());
   if (ranks.empty()) return invalid_argument("a process set needs at least one rank");

@@ -39,6 +39,8 @@ class SetTable {
   std::vector<int32_t> ids() const;
   // Whether a set has this id or has had it.
   bool was_given(int32_t id) const;
+  // Whether the set with this serial number was added and removed.
+  bool was_removed(uint32_t serial) const;
 
   // The ranks in order, or what is wrong with them.
   Result<std::vector<int32_t>> check(std::vector<int32_t> ranks) const;
