@@ -195,6 +195,44 @@ TEST_CASE("a message in shared memory is copied from there") {
   }
 }
 
+// A withdrawal meets a receive that has just begun to copy the memory, in one of some rounds.
+TEST_CASE("memory of a send that failed is read by no receive") {
+  if (!hvd::test::has_builtin_links()) return;
+  World world(2, Way::kRings);
+  constexpr size_t kSize = 1 << 20;
+  auto memory = world.ranks().heap(0).allocate(kSize);
+  REQUIRE(memory.ok());
+  std::mt19937 random(1);
+  int withdrawn = 0;
+  for (int round = 0; round < 100; ++round) {
+    CAPTURE(round);
+    const auto pause = std::chrono::microseconds(700 + random() % 600);
+    Send lent(1, kSize);
+    std::memcpy(*memory, lent.fill(1).bytes.data(), kSize);
+    lent.message.data = *memory;
+    lent.message.timeout_seconds = 0.001;
+    Send next(1, kSize);
+    next.fill(2);
+    bool has_failed = false;
+    Receive receive(0, kSize);
+    world.ranks().each([&](int rank) {
+      if (rank == 1) {
+        std::this_thread::sleep_for(pause);
+        check_ok(receive.run(world[1]));
+        return;
+      }
+      has_failed = !lent.run(world[0]).ok();
+      std::memset(*memory, 3, kSize);
+      next.message.timeout_seconds = 5;
+      if (has_failed) check_ok(next.run(world[0]));
+    });
+    REQUIRE(receive.bytes == (has_failed ? next : lent).bytes);
+    withdrawn += has_failed ? 1 : 0;
+  }
+  MESSAGE(withdrawn, " of 100 sends were withdrawn");
+  check_ok(world.ranks().heap(0).release(*memory));
+}
+
 TEST_CASE("a receive whose message was withdrawn comes before the later ones again") {
   using hvd::runtime::ArrivedMessage;
   hvd::runtime::MessageMatcher matcher;
@@ -402,12 +440,17 @@ TEST_CASE("process sets have messages of their own, which end with the set") {
     Receive pending(2, 4);
     pending.message.process_set = 1;
     check_ok(pending.submit(world[0]));
+    Send lent(2, 100000);
+    lent.message.process_set = 1;
+    if (way == Way::kRings) lent.message.data = *world.ranks().heap(0).allocate(lent.bytes.size());
+    check_ok(lent.submit(world[0]));
     world.ranks().each([&](int rank) {
       hvd_handle handle = 0;
       check_ok(world[rank].remove_process_set(1, &handle));
       CHECK(world[rank].wait(handle, Deadline::after_seconds(20))->ok());
     });
     check_has(pending.finish(world[0]), Code::kNotFound, "process set 1 was removed");
+    check_has(lent.finish(world[0]), Code::kNotFound, "process set 1 was removed");
   }
 }
 
@@ -585,6 +628,7 @@ TEST_CASE("a shutdown withdraws what has no counterpart") {
     World world(2, way);
     Receive receive(1, 4);
     Send send(1, 100000);
+    if (way == Way::kRings) send.message.data = *world.ranks().heap(0).allocate(send.bytes.size());
     check_ok(receive.submit(world[0]));
     check_ok(send.submit(world[0]));
     Receive theirs(0, 4, 7);

@@ -136,7 +136,7 @@ Status PointToPoint::start_send(Submission* send) {
   link.has_sent = true;
   if (!is_small(*send)) {
     send->message.id = next_id_++;
-    offered_.emplace(send->message.id, send);
+    offered_.emplace(send->message.id, Offer{send, {}});
     wait_for_peer(send);
     const auto place = link.place_of(data);
     send->message.is_lent = place.has_value();
@@ -299,8 +299,10 @@ Status PointToPoint::accept(Submission* receive, int32_t from, uint64_t id, Byte
 
 Status PointToPoint::accepted(int32_t from, uint64_t id) {
   const auto found = offered_.find(id);
-  if (found == offered_.end() || found->second->message.peer != from) return {};  // withdrawn
-  Submission* const send = found->second;
+  if (found == offered_.end() || found->second.send->message.peer != from) return {};  // withdrawn
+  Submission* const send = found->second.send;
+  // The receiver takes it back, or has copied it by then.
+  if (!found->second.withdrawn.ok() && send->tensors[0].bytes > 0) return {};
   offered_.erase(found);
   begin_transfer(send, from);
   if (send->tensors[0].bytes == 0) {
@@ -327,19 +329,25 @@ Status PointToPoint::accepted(int32_t from, uint64_t id) {
 Status PointToPoint::refused(const PeerMessage& message) {
   const auto found = offered_.find(message.id);
   if (found == offered_.end()) return {};
-  Submission* const send = found->second;
+  const auto [send, withdrawn] = std::move(found->second);
   offered_.erase(found);
-  complete(send, invalid_argument(std::string(as_text(message.rest))));
+  complete(send, withdrawn.ok() ? invalid_argument(std::string(as_text(message.rest))) : withdrawn);
   return {};
 }
 
 Status PointToPoint::withdrawn(int32_t from, const PeerMessage& message) {
-  if (matcher_.take_offer(from, message.id) != nullptr) return {};
+  HVD_RETURN_IF_ERROR(take_back(from, message.id));
+  // A message that was copied is complete at the sender by then.
+  return message.count == 0 ? Status() : send(from, about(PeerStep::kRefused, message.id));
+}
+
+Status PointToPoint::take_back(int32_t from, uint64_t id) {
+  if (matcher_.take_offer(from, id) != nullptr) return {};
   // This rank has accepted it meanwhile.
   PeerLink& link = peer(from);
-  Submission* receive = link.find_incoming(message.id);
+  Submission* receive = link.find_incoming(id);
   const auto copy = std::ranges::find_if(
-      link.copies, [&](const auto& one) { return one.receive->message.id == message.id; });
+      link.copies, [id](const auto& one) { return one.receive->message.id == id; });
   if (receive != nullptr) {
     std::erase(link.incoming, receive);
   } else if (copy != link.copies.end()) {
@@ -411,9 +419,20 @@ Status PointToPoint::copied(int32_t from, uint64_t id) {
   PeerLink& link = peer(from);
   const auto found = std::ranges::find_if(
       link.lent, [id](const Submission* send) { return send->message.id == id; });
-  if (found == link.lent.end()) return {};
-  Submission* const send = *found;
-  link.lent.erase(found);
+  if (found != link.lent.end()) {
+    Submission* const send = *found;
+    link.lent.erase(found);
+    complete(send, {});
+    return {};
+  }
+  // It was withdrawn too late.
+  const auto offer = offered_.find(id);
+  if (offer == offered_.end() || offer->second.send->message.peer != from ||
+      offer->second.withdrawn.ok()) {
+    return {};
+  }
+  Submission* const send = offer->second.send;
+  offered_.erase(offer);
   complete(send, {});
   return {};
 }
@@ -521,11 +540,18 @@ Status PointToPoint::withdraw(Submission* submission, const Status& why) {
   } else if (submission->message.peer == rank_) {
     matcher_.take_offer(rank_, submission->message.id);
   } else {
-    offered_.erase(submission->message.id);
-    if (!has_left(submission->message.peer)) {
-      notified =
-          send(submission->message.peer, about(PeerStep::kWithdrawn, submission->message.id));
+    const int32_t to = submission->message.peer;
+    const uint64_t id = submission->message.id;
+    const auto offer = offered_.find(id);
+    if (submission->message.is_lent && offer != offered_.end() && !has_left(to)) {
+      // The receiver may copy the memory now: the send ends with the receiver's answer.
+      if (!offer->second.withdrawn.ok()) return {};
+      offer->second.withdrawn = why;
+      submission->message.expires = Clock::time_point::max();
+      return send(to, about(PeerStep::kWithdrawn, id, 1));
     }
+    offered_.erase(id);
+    if (!has_left(to)) notified = send(to, about(PeerStep::kWithdrawn, id));
   }
   complete(submission, why);
   return notified;

@@ -88,6 +88,7 @@ class PointToPoint {
   Status accepted(int32_t from, uint64_t id);
   Status refused(const PeerMessage& message);
   Status withdrawn(int32_t from, const PeerMessage& message);
+  Status take_back(int32_t from, uint64_t id);
   Status take_piece(int32_t from, const PeerMessage& message);
   Status taken(int32_t from, const PeerMessage& message);
   Status open_ring(int32_t from, const PeerMessage& message);
@@ -116,8 +117,12 @@ class PointToPoint {
   MessageMatcher matcher_;
   std::vector<std::unique_ptr<PeerLink>> peers_;  // by rank; null: nothing was exchanged
   std::vector<PeerLink*> active_;                 // with transfers in flight
-  std::unordered_map<uint64_t, Submission*>
-      offered_;  // by id: sends that the receiver has not accepted
+  // A send that the receiver has not accepted.
+  struct Offer {
+    Submission* send;
+    Status withdrawn;  // why it fails once the receiver no longer reads its memory; ok: it stands
+  };
+  std::unordered_map<uint64_t, Offer> offered_;  // by id
   uint64_t next_id_ = 1;
   uint64_t next_order_ = 1;
   Clock::time_point alarm_ = Clock::time_point::max();

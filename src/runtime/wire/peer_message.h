@@ -5,8 +5,9 @@
 //   offer      sender -> receiver   a large message: the sender keeps the bytes until the receiver accepts; its
 //                                   place follows if it lies in shared memory
 //   accept     receiver -> sender   the memory for an offered message is there
-//   refused    receiver -> sender   it is not: the reason, as text
-//   withdrawn  sender -> receiver   the offer has ended
+//   refused    receiver -> sender   it is not: the reason, as text. Also the answer to withdrawn
+//   withdrawn  sender -> receiver   the offer has ended; `count` is 1 if the sender waits for refused or copied,
+//                                   since its memory may be read until then
 //   ring       sender -> receiver   the place of the ring (DataLink) for large messages of the sender
 //   piece      sender -> receiver   bytes of an accepted message, where no DataLink carries them
 //   taken      receiver -> sender   `count` bytes of pieces were taken
