@@ -622,6 +622,51 @@ TEST_CASE("two ranks exchange messages after a third one has left, until one of 
   }
 }
 
+TEST_CASE("transfers fail when their other rank leaves without them") {
+  for (const Way way : all_ways()) {
+    if (way == Way::kPieces) continue;  // links that do not show who has left
+    CAPTURE(static_cast<int>(way));
+    World world(3, way);
+    Send send(2, 64 << 20);
+    world.ranks().each([&](int rank) {
+      if (rank == 0) {
+        check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+        return;
+      }
+      for (Status status; status.ok();) status = sum_of("rank 0 leaves").run(world[rank]);
+      if (rank == 1) check_ok(send.submit(world[1]));
+    });
+    sleep_ms(50);
+    Receive receive(1, 64 << 20);
+    check_ok(receive.submit(world[2]));
+    // It waits for nothing.
+    check_ok(world[2].shutdown(Deadline::after_seconds(0)));
+    check_has(receive.finish(world[2]), Code::kAborted, "this rank called shutdown");
+    check_has(send.finish(world[1]), Code::kAborted, "rank 2 has ended");
+  }
+}
+
+TEST_CASE("a receive that was posted before a rank left hears that its own other rank leaves") {
+  for (const Way way : all_ways()) {
+    if (way == Way::kPieces) continue;  // links that do not show who has left
+    CAPTURE(static_cast<int>(way));
+    World world(3, way);
+    Receive receive(1, 4);
+    check_ok(receive.submit(world[2]));
+    world.ranks().each([&](int rank) {
+      if (rank == 0) {
+        check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+        return;
+      }
+      for (Status status; status.ok();) status = sum_of("rank 0 leaves").run(world[rank]);
+      if (rank == 2) return;
+      sleep_ms(500);  // rank 2 connects to rank 1
+      check_ok(world[1].shutdown(Deadline::after_seconds(20)));
+    });
+    check_has(receive.finish(world[2]), Code::kAborted, "rank 1 has ended");
+  }
+}
+
 TEST_CASE("a shutdown withdraws what has no counterpart") {
   for (const Way way : all_ways()) {
     CAPTURE(static_cast<int>(way));

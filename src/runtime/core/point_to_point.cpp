@@ -71,7 +71,16 @@ Status PointToPoint::send(int32_t rank, const PeerMessage& message, ByteView res
 }
 
 void PointToPoint::stay_open() {
-  if (mesh_ != nullptr && !refuses_.load()) in_use_.store(true, std::memory_order_release);
+  if (mesh_ == nullptr || refuses_.load()) return;
+  in_use_.store(true, std::memory_order_release);
+  for (Submission* one = parts_.submissions->newest(); one != nullptr; one = one->older) {
+    if (one->request.op == HVD_RECV && one->accepted && !one->planned) watch(*one);
+  }
+}
+
+// From now on, only a link to another rank shows that the rank leaves.
+void PointToPoint::watch(const Submission& receive) {
+  if (receive.message.peer >= 0) peer(receive.message.peer).open_stream();
 }
 
 bool PointToPoint::has_left(int32_t rank) const {
@@ -171,10 +180,7 @@ Status PointToPoint::start_receive(Submission* receive) {
              parts_.shutdown->refuse_message(operation_text(*receive), receive->message.peer));
     return {};
   }
-  // When a rank has left, only links to the others show that another one leaves.
-  if (parts_.shutdown->is_ending() && receive->message.peer >= 0) {
-    peer(receive->message.peer).open_stream();
-  }
+  if (parts_.shutdown->is_ending()) watch(*receive);
   wait_for_peer(receive);
   return {};
 }
@@ -280,16 +286,16 @@ Status PointToPoint::count_consumed(int32_t from, size_t bytes) {
 Status PointToPoint::accept(Submission* receive, int32_t from, uint64_t id, ByteView place) {
   begin_transfer(receive, from);
   receive->message.id = id;
+  PeerLink& link = peer(from);
+  link.has_sent = true;
   if (receive->tensors[0].bytes == 0) {
     complete(receive, {});
   } else if (!place.empty()) {
     PeerPlace shared;
     HVD_RETURN_IF_ERROR(decode(place, &shared));
-    PeerLink& link = peer(from);
     link.copies.push_back({receive, {shared.block, shared.size, shared.offset}});
     activate(link);
   } else {
-    PeerLink& link = peer(from);
     link.open_stream();
     link.incoming.push_back(receive);
     activate(link);
@@ -599,7 +605,17 @@ Status PointToPoint::run_alarms(Clock::time_point now) {
 }
 
 Status PointToPoint::check_peers() {
+  for (PeerLink* const link : active_) {
+    if (link->is_active() && has_left(link->rank())) fail_transfers(*link);
+  }
   return withdraw_if([this](const Submission& one) { return is_hopeless(one); }, {});
+}
+
+// A rank that leaves in good order has ended its transfers, and has the answer to its last message.
+void PointToPoint::fail_transfers(PeerLink& link) {
+  for (Submission* const one : link.drop_transfers()) {
+    complete(one, parts_.shutdown->refuse_message(operation_text(*one), link.rank()));
+  }
 }
 
 Status PointToPoint::remove_set(uint32_t serial, const Status& why) {
@@ -640,7 +656,7 @@ Status PointToPoint::flush(bool* moved) {
     if (!link) continue;
     if (has_left(link->rank())) {
       link->awaits_flush = link->has_sent = false;
-    } else if (link->has_sent && link->outgoing.empty() && link->lent.empty()) {
+    } else if (link->has_sent && !link->is_active()) {
       link->has_sent = false;
       link->awaits_flush = true;
       HVD_RETURN_IF_ERROR(send(link->rank(), about(PeerStep::kFlush, 0)));
@@ -672,10 +688,7 @@ void PointToPoint::fail(const Status& why) {
   for (const auto& link : peers_) {
     if (!link) continue;
     link->keep_ring();
-    link->outgoing.clear();
-    link->incoming.clear();
-    link->lent.clear();
-    link->copies.clear();
+    link->drop_transfers();
   }
   in_use_.store(false, std::memory_order_release);
   ended_.store(true);

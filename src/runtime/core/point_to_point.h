@@ -63,7 +63,7 @@ class PointToPoint {
   Clock::time_point alarm() const { return alarm_; }
   Status run_alarms(Clock::time_point now);
 
-  // Fails what waits for a rank that has left.
+  // Fails what waits for a rank that has left, and what was under way to it or from it.
   Status check_peers();
   // The process set was removed: fails its sends and receives without a match.
   Status remove_set(uint32_t serial, const Status& why);
@@ -100,8 +100,10 @@ class PointToPoint {
   Status flush(bool* moved);
   bool is_small(const Submission& send);
   bool has_left(int32_t rank) const;
+  void watch(const Submission& receive);
   bool is_hopeless(const Submission& submission) const;
   Status withdraw(Submission* submission, const Status& why);
+  void fail_transfers(PeerLink& link);
   template <typename Selects>
   Status withdraw_if(Selects&& selects, const Status& why);
   void activate(PeerLink& link);

@@ -46,6 +46,19 @@ Submission* PeerLink::find_incoming(uint64_t id) const {
   return found == incoming.end() ? nullptr : *found;
 }
 
+std::vector<Submission*> PeerLink::drop_transfers() {
+  std::vector<Submission*> dropped(outgoing.begin(), outgoing.end());
+  dropped.insert(dropped.end(), incoming.begin(), incoming.end());
+  dropped.insert(dropped.end(), lent.begin(), lent.end());
+  for (const Copy& one : copies) dropped.push_back(one.receive);
+  outgoing.clear();
+  incoming.clear();
+  lent.clear();
+  copies.clear();
+  receiving_ = nullptr;
+  return dropped;
+}
+
 Result<Submission*> PeerLink::copy() {
   const Copy& first = copies.front();
   Submission& receive = *first.receive;

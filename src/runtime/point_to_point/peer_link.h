@@ -51,6 +51,8 @@ class PeerLink {
     return !outgoing.empty() || !incoming.empty() || !lent.empty() || !copies.empty();
   }
   Submission* find_incoming(uint64_t id) const;
+  // Forgets and returns the sends and receives of all of them. Nothing more is moved.
+  std::vector<Submission*> drop_transfers();
 
   // Copy what the link takes or has, up to a limit. Return the send or receive that is complete now, or null;
   // add to *moved. A transfer is the id and the size of its message, followed by the bytes.
