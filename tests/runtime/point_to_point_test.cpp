@@ -1,5 +1,6 @@
 // Sends and receives between the ranks of one process, over each kind of links.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -665,6 +666,24 @@ TEST_CASE("a receive that was posted before a rank left hears that its own other
     });
     check_has(receive.finish(world[2]), Code::kAborted, "rank 1 has ended");
   }
+}
+
+TEST_CASE("ranks that leave in good order keep no memory") {
+  if (!hvd::test::has_builtin_links()) return;
+  World world(2, Way::kRings);
+  const auto blocks = [&](int rank) {
+    struct stat info {};
+    REQUIRE(::fstat(*world.ranks().heap(rank).file(), &info) == 0);
+    return info.st_blocks;
+  };
+  const auto before = blocks(0);
+  world.ranks().each([&](int rank) {
+    Message one(rank == 0 ? HVD_SEND : HVD_RECV, 1 - rank, 1 << 20);
+    check_ok(one.run(world[rank]));
+  });
+  CHECK(blocks(0) > before);
+  world.ranks().shutdown();
+  CHECK(blocks(0) == before);
 }
 
 TEST_CASE("a shutdown withdraws what has no counterpart") {

@@ -687,7 +687,7 @@ void PointToPoint::fail(const Status& why) {
   alarm_ = Clock::time_point::max();
   for (const auto& link : peers_) {
     if (!link) continue;
-    link->keep_ring();
+    if (!ended_.load()) link->keep_ring();
     link->drop_transfers();
   }
   in_use_.store(false, std::memory_order_release);
