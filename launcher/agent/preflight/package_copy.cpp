@@ -13,8 +13,7 @@
 
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "launcher/agent/host/leftovers.h"
-#include "launcher/agent/host/safe_folder.h"
+#include "base/unique_fd.h"
 #include "launcher/protocol/package_list.h"
 
 namespace hvd::launcher {
@@ -29,8 +28,6 @@ constexpr const char* kList = "list";
 constexpr const char* kPacked = "packed";
 constexpr const char* kContent = "content";
 constexpr const char* kFiles = "files";
-constexpr const char* kDamaged = "damaged";
-constexpr int kMostAttempts = 3;
 constexpr const char* kAdvice = "set HOROVOD_AGENT_DIR to a directory with free space";
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr uint64_t kMostList = 1 << 20;
@@ -132,53 +129,28 @@ void remove_bytecode(const std::string& folder) {
 
 }  // namespace
 
-PackageCopy::~PackageCopy() {
-  if (parts_) parts_->remove();
-}
+PackageCopy::PackageCopy() : folder_(kCopy, kUnfinished, kAdvice) {}
 
 bool PackageCopy::find(const PackageOffer& offer, const std::vector<std::string>& folders) {
   name_ = offer.name;
-  for (const std::string& folder : folders) {
-    const auto parent = safe_folder(folder);
-    if (!parent.ok()) continue;
-    const std::string path = path_in(*parent, cat(kCopy, name_));
-    UniqueFd lock = lock_folder(path);  // some network file systems have no locks
-    if (!safe_folder(path).ok() || !is_whole(path, name_)) continue;
-    use(path, std::move(lock));
-    return true;
-  }
-  return false;
+  const auto check = [this](const std::string& path) { return is_whole(path, name_); };
+  if (!folder_.find(name_, folders, check)) return false;
+  remove_bytecode(folder());
+  return true;
 }
 
 Status PackageCopy::expect(const PackageOffer& offer, const std::vector<std::string>& folders) {
   name_ = offer.name;
-  std::string why;
-  for (const std::string& folder : folders) {
-    // Room for the packed file, its content, and the files.
-    const auto parent = make_safe_folder(folder, offer.size * 5 / 2);
-    if (!parent.ok()) {
-      why += cat(why.empty() ? "" : "; ", parent.status().message());
-      continue;
-    }
-    parent_ = *parent;
-    remove_unlocked_folders(parent_, kUnfinished);
-    const Digest random = Secret::random().derive("name");
-    parts_.emplace(path_in(parent_, cat(kUnfinished, to_hex(random).substr(0, 16))), kAdvice);
-    return {};
-  }
+  // Room for the packed file, its content, and the files.
+  const Status status = folder_.expect(name_, folders, offer.size * 5 / 2);
+  if (status.ok()) return status;
   return failed_precondition(cat("no directory there can keep this horovodrun's package (",
-                                 printable(why, 600),
+                                 status.message(),
                                  "): name one by HOROVOD_AGENT_DIR, or install horovod there"));
 }
 
-Status PackageCopy::take(const StagePart& part) {
-  const Status status = parts_->take(part);
-  if (!parts_lock_) parts_lock_ = lock_folder(parts_->directory());
-  return status;
-}
-
 std::optional<RankCommand> PackageCopy::unpacking(const std::string& python) const {
-  const std::string packed = path_in(parts_->directory(), kPacked);
+  const std::string packed = path_in(folder_.parts(), kPacked);
   std::string magic(kGzip.size(), '\0');
   std::ifstream(packed, std::ios::binary)
       .read(magic.data(), static_cast<std::streamsize>(magic.size()));
@@ -186,14 +158,14 @@ std::optional<RankCommand> PackageCopy::unpacking(const std::string& python) con
   RankCommand command;
   command.path = "/bin/sh";
   command.arguments = {"sh", "-c", kUnpack, "sh", python};
-  command.working_directory = parts_->directory();
+  command.working_directory = folder_.parts();
   return command;
 }
 
 // Writes each file once its bytes have the hash of the list.
 Status PackageCopy::unpack(const std::string& list) const {
   HVD_ASSIGN_OR_RETURN(const std::vector<PackageFile> files, parse_package_list(list));
-  const std::string& folder = parts_->directory();
+  const std::string& folder = folder_.parts();
   std::string content = path_in(folder, kContent);
   std::error_code error;
   if (!fs::exists(content, error)) content = path_in(folder, kPacked);
@@ -221,44 +193,16 @@ Status PackageCopy::unpack(const std::string& list) const {
 }
 
 Status PackageCopy::install() {
-  const std::string& folder = parts_->directory();
+  const std::string& folder = folder_.parts();
   const std::string list = read_file(path_in(folder, kList), kMostList).value_or("");
   const mode_t mask = ::umask(077);
   const Status status = unpack(list);
   ::umask(mask);
   HVD_RETURN_IF_ERROR(status);
-  const std::string path = path_in(parent_, cat(kCopy, name_));
-  const std::string files = path_in(folder, kFiles);
-  int attempt = 0;
-  while (::rename(files.c_str(), path.c_str()) != 0) {
-    if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
-      return system_error(cat("cannot rename ", files, " to ", path), errno);
-    }
-    // Another agent has just made it, or it is damaged.
-    UniqueFd lock = lock_folder(path);
-    if (safe_folder(path).ok() && is_whole(path, name_)) break;
-    if (::rename(path.c_str(), path_in(folder, cat(kDamaged, attempt)).c_str()) != 0 &&
-        errno != ENOENT) {
-      return system_error(cat("cannot rename ", path), errno);
-    }
-    if (++attempt == kMostAttempts) {
-      return failed_precondition(cat(printable(path), " is damaged anew at each attempt"));
-    }
-  }
-  parts_->remove();
-  parts_lock_.reset();
-  use(path, lock_folder(path));
-  return {};
+  return folder_.keep(path_in(folder, kFiles),
+                      [this](const std::string& path) { return is_whole(path, name_); });
 }
 
-void PackageCopy::use(const std::string& path, UniqueFd lock) {
-  path_ = path;
-  lock_ = std::move(lock);
-  remove_bytecode(path_);
-  remove_unlocked_folders(fs::path(path_).parent_path(), kUnfinished);
-  remove_unused_packages(path_, kCopy);
-}
-
-std::string PackageCopy::python_folder() const { return path_in(path_, kPackagePython); }
+std::string PackageCopy::python_folder() const { return path_in(folder(), kPackagePython); }
 
 }  // namespace hvd::launcher

@@ -8,27 +8,24 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.h"
+#include "launcher/agent/preflight/kept_folder.h"
 #include "launcher/agent/ranks/rank_process.h"
-#include "launcher/agent/ranks/staging.h"
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {
 
 class PackageCopy {
  public:
-  PackageCopy() = default;
-  ~PackageCopy();
-  PackageCopy(const PackageCopy&) = delete;
+  PackageCopy();
 
   // Looks for a whole copy in these folders (agent_folders), and locks it.
   bool find(const PackageOffer& offer, const std::vector<std::string>& folders);
   // Chooses the first folder that can keep a new copy, and expects its parts. An error says why none can.
   Status expect(const PackageOffer& offer, const std::vector<std::string>& folders);
-  Status take(const StagePart& part);
-  uint64_t taken() const { return parts_ ? parts_->taken() : 0; }
+  Status take(const StagePart& part) { return folder_.take(part); }
+  uint64_t taken() const { return folder_.taken(); }
   // Whether a copy is expected whose last part has not come.
-  bool is_incomplete() const { return parts_ && !parts_->is_whole(); }
+  bool is_incomplete() const { return folder_.is_incomplete(); }
   // After the last part: the command that unpacks it, or nothing where it is not packed. `python`: for a host without
   // gzip; may be empty.
   std::optional<RankCommand> unpacking(const std::string& python) const;
@@ -36,18 +33,13 @@ class PackageCopy {
   Status install();
   // The folder for PYTHONPATH, after find() or install().
   std::string python_folder() const;
-  const std::string& folder() const { return path_; }
+  const std::string& folder() const { return folder_.path(); }
 
  private:
   Status unpack(const std::string& list) const;
-  void use(const std::string& path, UniqueFd lock);
 
   std::string name_;
-  std::string parent_;  // of the new copy
-  std::optional<Staging> parts_;
-  UniqueFd parts_lock_;
-  std::string path_;
-  UniqueFd lock_;
+  KeptFolder folder_;
 };
 
 }  // namespace hvd::launcher
