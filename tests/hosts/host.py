@@ -102,6 +102,7 @@ def main(name):
         user = pwd.getpwnam(settings["user"])
         ns.cover(user.pw_dir, [f"{user.pw_dir}/.ssh"], owner=(user.pw_uid, user.pw_gid))
         ns.cover(ROOT)
+        ns.cover("/var/tmp", mode=0o1777)
     own_hosts = folder / "etc-hosts"
     own_hosts.write_text(hosts_file(settings["names"], name))
     ns.bind(own_hosts, "/etc/hosts")
