@@ -665,6 +665,19 @@ class ErrorsTest(GroupCase):
         if not IS_OLD:  # which sums no sparse tensors of dist.all_reduce
             self.differs(lambda: dist.barrier(), lambda: dist.all_reduce(tensor.to_sparse()), "barrier with tag")
 
+    @unittest.skipIf(IS_OLD, "torch 1.13 has no descriptions")
+    def test_names_of_groups(self):
+        group = dist.new_group(backend="horovod", group_desc="tensor parallel")
+        root = 0 if self.rank < self.size - 1 else 1
+        dist.all_reduce(torch.ones(1), group=group)
+        with self.assertRaisesRegex(RuntimeError, r"^group \w+ \(tensor parallel\), call 2: rank 0 calls broadcast"):
+            dist.broadcast(torch.ones(1), root, group=group)
+        work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
+        self.assertRegex(work._name(), r"^all_reduce as call 3 of group \w+ \(tensor parallel\)$")
+        work.wait()
+        self.differs(lambda: dist.barrier(), lambda: dist.all_reduce(torch.ones(1)), r"^group 0 \(default_pg\), call ")
+        dist.destroy_process_group(group)
+
     def test_roots(self):
         tensor, rows = torch.ones(3), [torch.ones(3) for _ in range(self.size)]
         self.differs(lambda: dist.broadcast(tensor, 0), lambda: dist.broadcast(tensor, 1), "from rank 1")

@@ -23,6 +23,7 @@ class Wish(NamedTuple):
     """One call of torch for a group of this rank."""
 
     name: str
+    label: str  # the name, and the description if there is one
     ranks: List[int]  # of the default group; empty for that group itself
     others: Dict[str, str]  # the backends of other devices, by device
     options: Any
@@ -63,8 +64,12 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
         # Groups of some ranks have the default group's store.
         values["store"] = _store.Watched(values["store"], values.get("timeout") or c10d.default_pg_timeout)
     name = values.get("group_name") or str(getattr(c10d, "_group_count", 0))
+    description = values.get("group_desc") or ("undefined" if values["global_ranks_in_group"] else "default_pg")
     options = values.get("backend_options", values.get("pg_options"))
-    _current.wish = Wish(str(name), list(values["global_ranks_in_group"]), others, options, _unwatched(values["store"]))
+    label = str(name) if description in ("undefined", str(name)) else f"{name} ({description})"
+    _current.wish = Wish(
+        str(name), label, list(values["global_ranks_in_group"]), others, options, _unwatched(values["store"])
+    )
     try:
         with _gloo_replaced() if stands_for_gloo else contextlib.nullcontext():
             made = original(*given.args, **given.kwargs)
@@ -103,7 +108,7 @@ def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, ki
         raise RuntimeError(
             "horovod: a group was made without torch's own functions; call dist.init_process_group or dist.new_group"
         )
-    place = _ranks.join(store, rank, size, wish.ranks, wish.name, timeout)
+    place = _ranks.join(store, rank, size, wish.ranks, wish.name, wish.label, timeout)
     group = HorovodProcessGroup.__new__(kind)
     HorovodProcessGroup.__init__(group, place, store, rank, size, timeout)
     for device, backend in wish.others.items():

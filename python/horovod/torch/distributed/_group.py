@@ -65,7 +65,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._place = place
         self._store = store
         self._my_rank, self._my_size = rank, size
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(1)  # of calls, as the runtime counts them
         self._works: Deque[Work] = collections.deque()
         self._seconds = timeout.total_seconds()
         self._options = _Options(timeout)
@@ -190,7 +190,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         pass
 
     def _get_sequence_number_for_group(self) -> int:
-        return int(repr(self._numbers)[len("count(") : -1])
+        return int(repr(self._numbers)[len("count(") : -1]) - 1
 
     def shutdown(self) -> None:
         """Ends the group, and with the default group what it has started."""
@@ -245,7 +245,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         after: Optional[Callable[[], None]] = None,
         inputs: Any = None,
     ) -> Work:
-        work = Work((what, number, "of the group", self._name), handles, outputs, self._time(opts), after)
+        work = Work((what, "as call", number, "of group", self._place.label), handles, outputs, self._time(opts), after)
         self._keep_work(work)
         if _profiling.is_on():
             work._event = _profiling.begin(self._backend_name, what, outputs if inputs is None else inputs)

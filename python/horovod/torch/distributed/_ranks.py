@@ -17,6 +17,7 @@ class Place(NamedTuple):
     """A group as the runtime knows it."""
 
     name: str
+    label: str  # how errors, stall reports and timelines name it
     ranks: List[int]  # of the job, by rank of the group
     process_set: int  # of its messages
     group: int  # of its collectives
@@ -27,13 +28,15 @@ class _State:
     owns_runtime = False  # a default group has started it, and the program has not called hvd.init
 
 
-def join(store: Any, rank: int, size: int, ranks: List[int], name: str, timeout: datetime.timedelta) -> Place:
+def join(
+    store: Any, rank: int, size: int, ranks: List[int], name: str, label: str, timeout: datetime.timedelta
+) -> Place:
     """Returns this rank's place in a new group. Blocks until all members have called it."""
     is_default = not ranks
     if is_default:
         _start(store, rank, size, timeout)
         everyone = list(range(size))
-        return Place(name, everyone, 0, _calls.create(f"{name} of all ranks", everyone), True)
+        return Place(name, label, everyone, 0, _calls.create(label, everyone), True)
     if not _identity.is_initialized():
         raise RuntimeError(
             "horovod: a group of some ranks needs a default group of the backend horovod before it, or hvd.init()"
@@ -46,7 +49,7 @@ def join(store: Any, rank: int, size: int, ranks: List[int], name: str, timeout:
     if sorted(ranks) != ranks:
         raise ValueError(f"horovod: the ranks {ranks} of a group must ascend")
     process_set = _add_set(name, ranks, timeout)
-    return Place(name, ranks, process_set, _calls.create(name, ranks), False)
+    return Place(name, label, ranks, process_set, _calls.create(label, ranks), False)
 
 
 def _add_set(name: str, ranks: List[int], timeout: datetime.timedelta) -> int:
