@@ -934,7 +934,7 @@ TEST_CASE("an NCCL whose start nobody can give up is not chosen by a trial") {
   ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1);
 }
 
-TEST_CASE("memory that the backend does not get is a sentence with GPU, host and remedy") {
+TEST_CASE("memory that the backend does not get is a sentence with GPU, host and remedy" * kWaits) {
   Rank rank(on_host("a"));
   REQUIRE(rank.opened == HVD_OK);
   rank.add_set(0);
