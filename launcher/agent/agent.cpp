@@ -71,7 +71,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                host_preparation_.on_reaped(pid, status);
                executions_.on_reaped(pid, status);
              }),
-      host_preparation_(loop_, [this] { outbox_.put(PackageWanted{}); }),
+      host_preparation_(loop_, [this](const Message& message) { outbox_.put(message); }),
       master_port_(loop_),
       reachability_(loop_),
       pmix_(loop_, std::move(folder)),
@@ -409,6 +409,12 @@ void Agent::execute(const StagePart& part) {
   outbox_.put(Staged{staging_.taken(), status});
 }
 
+void Agent::execute(const EnvironmentOffer& offer) {
+  if (state_.is_ending()) return;
+  if (!host_preparation_.take(offer)) fail("the launcher sent an environment that nobody wants");
+  renew_lease();  // the look at a kept environment may have taken long
+}
+
 void Agent::execute(const TestReachability& order) {
   reachability_.begin(order.candidates, [this](ReachabilityTested tested) { outbox_.put(tested); });
 }
@@ -505,12 +511,12 @@ void Agent::execute(const Prepare& order) {
   });
 }
 
-// Returns true with --pmix; with --remote-init, whose command may change PATH; and for the original's workers,
+// Returns true with --pmix; with --remote-init and --stage-env, which change PATH; and for the original's workers,
 // which may be linked with MPI.
 bool Agent::may_use_mpi() const {
   const Environment environment = overlay(environment_, job_.environment);
   if (value_of(job_.environment, "HOROVOD_PMIX") == "1" || !job_.remote_init.empty() ||
-      job_.insecure_compat) {
+      job_.has_environment || job_.insecure_compat) {
     return true;
   }
   const auto found = find_command(

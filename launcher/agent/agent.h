@@ -53,6 +53,7 @@ class Agent {
   // Does what the launcher orders. An overload for each message that the launcher sends.
   void execute(const Prepare& order);
   void execute(const StagePart& part);
+  void execute(const EnvironmentOffer& offer);
   void execute(const Start& order);
   void execute(const TestReachability& order);
   void execute(const Signal& order);

@@ -54,7 +54,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
               events_->on_store_connection(std::move(socket));
             })) {}
 
-  net::Task<Status> prepare(HostJob job, NextPart code, PackageParts package);
+  net::Task<Status> prepare(HostJob job, NextPart code, PackageParts package,
+                            EnvironmentSource environment);
+  net::Task<Status> send_environment(EnvironmentSource source);
   net::Task<Status> send_package(PackageParts package);
   net::Task<Status> stage(const NextPart& next, std::string_view what);
   const Status& state() const { return lost_; }
@@ -90,6 +92,8 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(Prepared& prepared);
   Status receive(Staged& staged);
   Status receive(const PackageWanted&);
+  Status receive(EnvironmentWanted& wanted);
+  Status receive(const EnvironmentFilesWanted&);
   Status receive(ReachabilityTested& tested);
   Status receive(const Started& started);
   Status receive(const Suspended&);
@@ -123,6 +127,8 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<Status> prepared_, started_;
   Staged staged_;
   bool is_package_wanted_ = false;
+  std::optional<EnvironmentWanted> environment_wanted_;
+  bool are_files_wanted_ = false;  // of the environment
   MasterCandidates candidates_;
   std::vector<std::pair<std::string, std::string>> versions_;
   uint32_t threads_ = 0;
@@ -179,10 +185,27 @@ net::Task<Status> AgentLink::Impl::send_package(PackageParts package) {
   const auto next = co_await package();
   if (!next.ok()) co_return next.status();
   staged_ = {};
-  co_return co_await stage(*next, "sending the package horovod");
+  const Status status = co_await stage(*next, "sending the package horovod");
+  if (!status.ok()) co_return status;
+  co_return co_await wait_for([this] { return prepared_.has_value(); });
 }
 
-net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackageParts package) {
+net::Task<Status> AgentLink::Impl::send_environment(EnvironmentSource source) {
+  if (!source) co_return failed_precondition("the agent wants an environment that the job lacks");
+  const auto environment = co_await source(*environment_wanted_);
+  if (!environment.ok()) co_return environment.status();
+  put(environment->offer);
+  Status status =
+      co_await wait_for([this] { return prepared_ || is_package_wanted_ || are_files_wanted_; });
+  if (!status.ok() || !are_files_wanted_) co_return status;
+  staged_ = {};
+  status = co_await stage(environment->parts(), "--stage-env");
+  if (!status.ok()) co_return status;
+  co_return co_await wait_for([this] { return prepared_ || is_package_wanted_; });
+}
+
+net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackageParts package,
+                                           EnvironmentSource environment) {
   const auto self = shared_from_this();
   if (is_running_) co_return failed_precondition("the agent has already been prepared");
   job_ = std::move(job);
@@ -197,11 +220,14 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackagePa
     frames_.address(job_);
     put(Prepare{job_, kOutputWindow, kStoreWindow});
     if (job_.lease_seconds > 0 || job_.host_timeout_seconds > 0) spawn(&Impl::ping);
-    status = co_await wait_for([this] { return prepared_ || is_package_wanted_; });
+    status = co_await wait_for(
+        [this] { return prepared_ || is_package_wanted_ || environment_wanted_; });
+  }
+  if (status.ok() && environment_wanted_) {
+    status = co_await send_environment(std::move(environment));
   }
   if (status.ok() && is_package_wanted_) {
     status = co_await send_package(std::move(package));
-    if (status.ok()) status = co_await wait_for([this] { return prepared_.has_value(); });
   }
   if (status.ok()) status = *prepared_;
   co_return status;
@@ -270,8 +296,9 @@ AgentLink::AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex
 
 AgentLink::~AgentLink() { impl_->close(); }
 
-net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code, PackageParts package) {
-  return impl_->prepare(job, std::move(code), std::move(package));
+net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code, PackageParts package,
+                                     EnvironmentSource environment) {
+  return impl_->prepare(job, std::move(code), std::move(package), std::move(environment));
 }
 Status AgentLink::state() const { return impl_->state(); }
 Status AgentLink::hold() { return impl_->hold(); }
@@ -381,6 +408,16 @@ Status AgentLink::Impl::receive(Prepared& prepared) {
 
 Status AgentLink::Impl::receive(Staged& staged) {
   staged_ = std::move(staged);
+  return {};
+}
+
+Status AgentLink::Impl::receive(EnvironmentWanted& wanted) {
+  environment_wanted_ = std::move(wanted);
+  return {};
+}
+
+Status AgentLink::Impl::receive(const EnvironmentFilesWanted&) {
+  are_files_wanted_ = true;
   return {};
 }
 

@@ -68,6 +68,12 @@ class AgentLink {
   using NextPart = std::function<Result<std::optional<StagePart>>()>;
   // Returns the pieces of the launcher's package.
   using PackageParts = std::function<net::Task<Result<NextPart>>()>;
+  // Returns the environment of --stage-env for the Python of a host, and begins to send it.
+  struct Environment {
+    EnvironmentOffer offer;
+    std::function<NextPart()> parts;
+  };
+  using EnvironmentSource = std::function<net::Task<Result<Environment>>(EnvironmentWanted)>;
 
   // `events` must outlive the link.
   AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
@@ -79,8 +85,9 @@ class AgentLink {
   // ranks start: working directory, program on PATH. An error is one sentence about that host. The
   // caller bounds the time (and calls close).
   // `code`: called during prepare for the next piece, at the speed of the host. `package`: called once if the host
-  // wants the package that the job offers.
-  net::Task<Status> prepare(const HostJob& job, NextPart code = {}, PackageParts package = {});
+  // wants the package that the job offers. `environment`: called once if the job has an environment.
+  net::Task<Status> prepare(const HostJob& job, NextPart code = {}, PackageParts package = {},
+                            EnvironmentSource environment = {});
   // Between prepare and start: the reason why the link is lost, or ok.
   Status state() const;
   // From now until start(), on_lost reports a loss. Returns state(), which reports an earlier one.

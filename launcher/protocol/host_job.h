@@ -17,8 +17,10 @@ namespace hvd::launcher {
 // The key, among the versions that an agent reports, of the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
-// The key of a host whose ranks use a copy of the launcher's package, and its values: sent now, or by an earlier job.
+// The keys of a host whose ranks use a copy of the launcher's package, or the environment of --stage-env, and their
+// values: sent now, or by an earlier job.
 inline constexpr const char* kPackageCopy = "copy";
+inline constexpr const char* kEnvironmentCopy = "environment";
 inline constexpr const char* kCopySent = "sent";
 inline constexpr const char* kCopyKept = "kept";
 
@@ -84,7 +86,9 @@ struct HostJob {
   std::string package_folder;
   PackageOffer package;
   Shipping shipping = Shipping::kWhereMissing;
-  std::string agent_dir;  // HOROVOD_AGENT_DIR, or empty
+  std::string agent_dir;         // HOROVOD_AGENT_DIR, or empty
+  bool has_environment = false;  // --stage-env: the agent asks for the files of an environment
+  std::string environment_dir;   // --stage-dir, or empty
   std::string working_directory;
   // Variables of all ranks of the host. They are laid over the environment that the agent was
   // started with: a host keeps its own HOME, PATH and the like unless they are named here.
@@ -105,10 +109,10 @@ struct HostJob {
   static auto fields(auto& job) {
     return std::tie(job.job, job.generation, job.host, job.hosts, job.host_name, job.command,
                     job.python, job.package_folder, job.package, job.shipping, job.agent_dir,
-                    job.working_directory, job.environment, job.ranks, job.remote_init,
-                    job.is_compared, job.is_staged, job.staged_path, job.lease_seconds,
-                    job.kill_grace_seconds, job.leave_grace_seconds, job.insecure_compat,
-                    job.end_signal);
+                    job.has_environment, job.environment_dir, job.working_directory,
+                    job.environment, job.ranks, job.remote_init, job.is_compared, job.is_staged,
+                    job.staged_path, job.lease_seconds, job.kill_grace_seconds,
+                    job.leave_grace_seconds, job.insecure_compat, job.end_signal);
   }
 };
 

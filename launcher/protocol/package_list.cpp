@@ -10,7 +10,6 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kNameDigits = 32;
-constexpr uint64_t kMostPackageBytes = 1 << 30;
 constexpr int64_t kProgram = 755;
 constexpr int64_t kData = 644;
 
@@ -20,7 +19,7 @@ bool is_inside_package(std::string_view path) {
       words, [](const std::string& word) { return word.empty() || word == "." || word == ".."; });
 }
 
-Result<PackageFile> parse_line(const std::string& line) {
+Result<PackageFile> parse_line(const std::string& line, uint64_t most) {
   const std::vector<std::string> words = split(line, ' ');
   const Status wrong = invalid_argument(
       cat("the list of the package has a line that is none: '", printable(line), "'"));
@@ -32,7 +31,7 @@ Result<PackageFile> parse_line(const std::string& line) {
   file.path = line.substr(words[0].size() + words[1].size() + words[2].size() + 3);
   if (!digest.ok() || digest->size() != file.digest.size() || !is_inside_package(file.path))
     return wrong;
-  if (!size || *size < 0 || static_cast<uint64_t>(*size) > kMostPackageBytes) return wrong;
+  if (!size || *size < 0 || static_cast<uint64_t>(*size) > most) return wrong;
   if (mode != kProgram && mode != kData) return wrong;
   file.size = static_cast<uint64_t>(*size);
   file.mode = mode == kProgram ? 0755 : 0644;
@@ -52,19 +51,19 @@ std::string format_package_list(const std::vector<PackageFile>& files) {
   return text;
 }
 
-Result<std::vector<PackageFile>> parse_package_list(std::string_view text) {
+Result<std::vector<PackageFile>> parse_package_list(std::string_view text, uint64_t most) {
   std::vector<PackageFile> files;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) {
       return invalid_argument("the list of the package ends within a line");
     }
-    HVD_ASSIGN_OR_RETURN(PackageFile file, parse_line(std::string(text.substr(0, end))));
+    HVD_ASSIGN_OR_RETURN(PackageFile file, parse_line(std::string(text.substr(0, end)), most));
     files.push_back(std::move(file));
     text.remove_prefix(end + 1);
   }
-  if (size_of_package(files) > kMostPackageBytes) {
-    return invalid_argument("the files of the package have more than 1 GiB");
+  if (size_of_package(files) > most) {
+    return invalid_argument(cat("the files of the package have more than ", most >> 30, " GiB"));
   }
   return files;
 }

@@ -25,8 +25,10 @@ inline constexpr std::string_view kPackagePython = "python";
 inline constexpr std::string_view kPackageLibrary = "lib";
 
 std::string format_package_list(const std::vector<PackageFile>& files);
-// Refuses a path outside of the package.
-Result<std::vector<PackageFile>> parse_package_list(std::string_view text);
+inline constexpr uint64_t kMostPackageBytes = 1 << 30;
+// Refuses a path outside of the package, and files of more bytes than `most` together.
+Result<std::vector<PackageFile>> parse_package_list(std::string_view text,
+                                                    uint64_t most = kMostPackageBytes);
 // The first 32 hexadecimal digits of the hash of the list.
 std::string package_name(std::string_view list);
 // The bytes of all files.

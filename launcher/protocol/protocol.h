@@ -47,6 +47,7 @@ struct AgentHello {
 
 // From the launcher, before Prepare: a piece of the files that --stage copies to each host. After PackageWanted: of the
 // package, as the files "list" (package_list.h) and "packed", its files one after another, which gzip may have packed.
+// After EnvironmentFilesWanted: of the environment, as "list" and the files that it names.
 struct StagePart {
   static constexpr MessageType kType{27, "a part of the code", Sender::kLauncher};
   StageKind kind = StageKind::kEnd;
@@ -64,6 +65,15 @@ struct Prepare {
   uint32_t output_credit = 0;  // granted at once to each output stream
   uint32_t store_credit = 0;   // granted at once to each store connection
   static auto fields(auto& m) { return std::tie(m.job, m.output_credit, m.store_credit); }
+};
+// The answer to EnvironmentWanted: the files of the environment. Answered by EnvironmentFilesWanted, or by Prepared if
+// the host has that environment.
+struct EnvironmentOffer {
+  static constexpr MessageType kType{43, "an environment", Sender::kLauncher};
+  std::string list;    // package_list.h
+  uint64_t space = 0;  // bytes that files and environment take on the host
+  std::string glibc;   // the oldest one with which it runs
+  static auto fields(auto& m) { return std::tie(m.list, m.space, m.glibc); }
 };
 // Start the ranks. Answered by Started.
 struct Start {
@@ -171,6 +181,17 @@ struct Prepared {
 // During Prepare: the host's ranks need the launcher's package, HostJob::package, and the host has no copy.
 struct PackageWanted {
   static constexpr MessageType kType{41, "a request for the package", Sender::kAgent};
+  static auto fields(auto&) { return std::tie(); }
+};
+// During Prepare, with --stage-env: the Python of the host, for which the launcher chooses the files.
+struct EnvironmentWanted {
+  static constexpr MessageType kType{42, "a request for an environment", Sender::kAgent};
+  std::string python, machine, glibc;  // "3.11.2", "x86_64", "2.36"
+  static auto fields(auto& m) { return std::tie(m.python, m.machine, m.glibc); }
+};
+struct EnvironmentFilesWanted {
+  static constexpr MessageType kType{44, "a request for the files of an environment",
+                                     Sender::kAgent};
   static auto fields(auto&) { return std::tie(); }
 };
 // The answer to Start.
@@ -354,7 +375,7 @@ using Message =
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult,
                  StagePart, Staged, OutputChunk, OutputCredit, StopRun, Ending, Signalled,
                  OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi,
-                 PackageWanted>;
+                 PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -37,16 +37,19 @@ bool is_symbolic_link(const std::string& path) {
   return ::lstat(path.c_str(), &about) == 0 && S_ISLNK(about.st_mode);
 }
 
+// In a folder such as /tmp, the files lie in a folder of their user.
+void add_folder(std::vector<std::string>& folders, std::string_view folder) {
+  if (!folder.starts_with('/')) return;
+  const std::string path(folder);
+  folders.push_back(is_sticky(path) ? cat(path, "/horovod-", ::geteuid()) : path);
+}
+
 }  // namespace
 
 std::vector<std::string> agent_folders(const std::string& chosen, const std::string& agent,
                                        const Environment& environment) {
   std::vector<std::string> folders;
-  const auto add = [&](const std::string& folder) {
-    // In a folder such as /tmp, the files lie in a folder of their user.
-    if (!folder.starts_with('/')) return;
-    folders.push_back(is_sticky(folder) ? cat(folder, "/horovod-", ::geteuid()) : folder);
-  };
+  const auto add = [&](const std::string& folder) { add_folder(folders, folder); };
   const auto add_below = [&](const char* variable, const char* name) {
     const std::string value(value_of(environment, variable));
     if (!value.empty()) add(value + name);
@@ -57,6 +60,20 @@ std::vector<std::string> agent_folders(const std::string& chosen, const std::str
   add_below("XDG_RUNTIME_DIR", "/horovod");
   add_below("HOME", "/.cache/horovod");
   for (const char* folder : {"/tmp", "/var/tmp", "/dev/shm"}) add(folder);
+  return folders;
+}
+
+std::vector<std::string> environment_folders(const std::string& chosen,
+                                             const Environment& environment) {
+  std::vector<std::string> folders;
+  if (!chosen.empty()) {
+    add_folder(folders, chosen);
+    return folders;
+  }
+  for (const char* variable : {"SLURM_TMPDIR", "TMPDIR"}) {
+    add_folder(folders, value_of(environment, variable));
+  }
+  add_folder(folders, "/var/tmp");
   return folders;
 }
 

@@ -14,6 +14,10 @@ namespace hvd::launcher {
 // program, whose folder comes before the others where the launcher has sent it. Folders may be missing.
 std::vector<std::string> agent_folders(const std::string& chosen, const std::string& agent,
                                        const Environment& environment);
+// The candidates for environments, which are large, on disks of this host. `chosen`: that of --stage-dir, which is the
+// only one, or empty.
+std::vector<std::string> environment_folders(const std::string& chosen,
+                                             const Environment& environment);
 
 // The path without symbolic links, if only this user and root can change the folder, or what is above it. An error
 // says which part another user can change.

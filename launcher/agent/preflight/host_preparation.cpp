@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/files/elf_file.h"
 #include "base/text.h"
@@ -107,8 +108,8 @@ void HostPreparation::begin(const HostJob& job, const Environment& environment,
   outcome_.environment = overlay(environment, job.environment);
   const Status status = check_working_directory(job_.working_directory);
   if (!status.ok()) return finish(status);
-  if (job_.remote_init.empty()) return find();
-  run_init();
+  if (!job_.remote_init.empty()) return run_init();
+  job_.has_environment ? find_base() : find();
 }
 
 void HostPreparation::run_init() {
@@ -134,12 +135,89 @@ void HostPreparation::on_init(const HelperCommandOutcome& outcome) {
     if (is_of_the_shell(variable.first)) after.push_back(variable);
   }
   outcome_.environment = std::move(after);
+  job_.has_environment ? find_base() : find();
+}
+
+std::string_view HostPreparation::search_path() const {
+  const std::string_view named = value_of(outcome_.environment, "PATH");
+  return named.empty() ? kDefaultPath : named;
+}
+
+// A command that names a Python chooses it.
+void HostPreparation::find_base() {
+  const std::string& first = job_.command.front();
+  const auto found =
+      find_program(is_python(first) ? first : "python3", job_.working_directory, search_path());
+  if (!found.ok()) return finish(found.status().with_context("--stage-env"));
+  base_ = python_of(*found, job_.working_directory, search_path());
+  if (base_.empty()) base_ = *found;
+  RankCommand python;
+  python.path = base_;
+  python.arguments = {base_, "-I", "-c", kVersionScript};
+  python.working_directory = job_.working_directory;
+  python.environment = outcome_.environment;
+  run(std::move(python), &HostPreparation::on_base);
+}
+
+void HostPreparation::on_base(const HelperCommandOutcome& outcome) {
+  read_facts(outcome.output);
+  if (facts_.version.empty()) {
+    return finish(
+        failed_precondition(cat("'", base_, "' does not run: ", on_one_line(outcome.errors))));
+  }
+  is_offer_awaited_ = true;
+  send_(EnvironmentWanted{facts_.version, facts_.machine, facts_.glibc});
+}
+
+bool HostPreparation::take(const EnvironmentOffer& offer) {
+  if (!std::exchange(is_offer_awaited_, false)) return false;
+  if (is_older(facts_.glibc, offer.glibc)) {
+    finish(failed_precondition(cat("the environment of --stage-env needs glibc ", offer.glibc,
+                                   ", and this host has ", facts_.glibc,
+                                   ": run the job on hosts with newer systems, or name older "
+                                   "versions of its packages")));
+    return true;
+  }
+  const auto folders = environment_folders(job_.environment_dir, outcome_.environment);
+  if (environment_.find(offer, cat(base_, " ", facts_.version), folders)) {
+    use_environment(kCopyKept);
+    return true;
+  }
+  const Status status = environment_.expect(offer, folders);
+  if (status.ok())
+    send_(EnvironmentFilesWanted{});
+  else
+    finish(status);
+  return true;
+}
+
+Status HostPreparation::take_environment(const StagePart& part) {
+  HVD_RETURN_IF_ERROR(environment_.take(part));
+  taken_ = environment_.taken();
+  if (environment_.is_incomplete()) return {};
+  RankCommand installation = environment_.installation(base_);
+  installation.environment = outcome_.environment;
+  run(std::move(installation), &HostPreparation::on_installed);
+  return {};
+}
+
+void HostPreparation::on_installed(const HelperCommandOutcome& outcome) {
+  if (outcome.status != 0) {
+    return finish(failed_precondition(
+        cat("the environment of --stage-env cannot be installed: ", on_one_line(outcome.errors))));
+  }
+  if (const Status status = environment_.keep(); !status.ok()) return finish(status);
+  use_environment(kCopySent);
+}
+
+void HostPreparation::use_environment(const char* origin) {
+  outcome_.versions.emplace_back(kEnvironmentCopy, origin);
+  environment_.enter(outcome_.environment, job_.command);
   find();
 }
 
 void HostPreparation::find() {
-  const std::string_view named = value_of(outcome_.environment, "PATH");
-  const std::string_view path = named.empty() ? kDefaultPath : named;
+  const std::string_view path = search_path();
   const auto found = find_command(
       job_.command, {job_.working_directory, std::string(path), outcome_.environment, job_.python});
   if (!found.ok()) {
@@ -236,15 +314,22 @@ void HostPreparation::ask_versions(const std::string& interpreter) {
   run(std::move(python), &HostPreparation::on_versions);
 }
 
-void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
+// Returns the lines of kVersionScript. Sets facts_.
+Environment HostPreparation::read_facts(const std::string& output) {
   Environment printed;
-  for (const std::string& line : split(outcome.output, '\n')) {
+  for (const std::string& line : split(output, '\n')) {
     const size_t blank = line.find(' ');
     if (blank == std::string::npos) continue;
     printed.emplace_back(line.substr(0, blank), printable(line.substr(blank + 1), 40));
   }
   const auto value = [&](const char* name) { return std::string(value_of(printed, name)); };
   facts_ = {value("Python"), value("machine"), value("glibc"), value("libstdc++")};
+  return printed;
+}
+
+void HostPreparation::on_versions(const HelperCommandOutcome& outcome) {
+  const Environment printed = read_facts(outcome.output);
+  const auto value = [&](const char* name) { return std::string(value_of(printed, name)); };
   const bool is_python_program = !interpreter().empty();
   if (facts_.version.empty() && is_python_program && job_.is_compared) {
     return finish(failed_precondition(
@@ -309,7 +394,8 @@ void HostPreparation::provide_package() {
                 [](const std::string& each) { return each.find(':') != std::string::npos; });
   if (copy_.find(job_.package, folders)) return use_copy(kCopyKept);
   const Status status = copy_.expect(job_.package, folders);
-  return status.ok() ? want_package_() : do_without_package(status);
+  if (!status.ok()) return do_without_package(status);
+  send_(PackageWanted{});
 }
 
 void HostPreparation::do_without_package(const Status& why) {
@@ -317,7 +403,9 @@ void HostPreparation::do_without_package(const Status& why) {
 }
 
 Status HostPreparation::take(const StagePart& part) {
+  if (environment_.is_incomplete()) return take_environment(part);
   HVD_RETURN_IF_ERROR(copy_.take(part));
+  taken_ = copy_.taken();
   if (copy_.is_incomplete()) return {};
   auto unpacking = copy_.unpacking(interpreter());
   if (!unpacking) {

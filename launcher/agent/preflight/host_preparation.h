@@ -1,6 +1,6 @@
 // Prepares a host before ranks start: runs the user's --remote-init, which gives the ranks their
-// environment, finds the program, asks a Python program's interpreter for its versions, and gives an interpreter
-// without horovod that of the launcher. Lives on the agent's loop.
+// environment, installs that of --stage-env, finds the program, asks a Python program's interpreter for its versions,
+// and gives an interpreter without horovod that of the launcher. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,14 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/agent/preflight/environment_copy.h"
 #include "launcher/agent/preflight/imported_package.h"
 #include "launcher/agent/preflight/package_copy.h"
 #include "launcher/agent/preflight/package_needs.h"
 #include "launcher/agent/ranks/helper_command.h"
 #include "launcher/program/program.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {
 
@@ -24,22 +26,24 @@ struct HostPreparationOutcome {
   Environment environment;           // variables that all ranks of the host get
   // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job,
   // also {"Python", "3.11.2"} and {"horovod", "1.0"}. With a copy of the launcher's package also
-  // {kPackageCopy, kCopySent or kCopyKept}, for other programs too.
+  // {kPackageCopy, kCopySent or kCopyKept}, for other programs too, and with --stage-env {kEnvironmentCopy, the same}.
   Environment versions;
 };
 
 class HostPreparation {
  public:
-  // `want_package`: asks the launcher for the parts of its package, which go to take().
-  HostPreparation(net::EventLoop& loop, std::function<void()> want_package)
-      : loop_(loop), want_package_(std::move(want_package)) {}
+  // `send`: asks the launcher for its package, or for an environment. The answers go to take().
+  HostPreparation(net::EventLoop& loop, std::function<void(const Message&)> send)
+      : loop_(loop), send_(std::move(send)) {}
   // Begins. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
-  // Whether a part of the package is expected; takes it.
-  bool wants_part() const { return copy_.is_incomplete(); }
+  // Whether a part of the package or of the environment is expected; takes it.
+  bool wants_part() const { return copy_.is_incomplete() || environment_.is_incomplete(); }
   Status take(const StagePart& part);
-  uint64_t taken() const { return copy_.taken(); }
+  uint64_t taken() const { return taken_; }
+  // The answer to EnvironmentWanted. False: it was not expected.
+  bool take(const EnvironmentOffer& offer);
   // Call for every child process of the agent that was reaped.
   void on_reaped(pid_t pid, int status) {
     if (helper_) helper_->on_reaped(pid, status);
@@ -51,6 +55,12 @@ class HostPreparation {
   PackageNeed need_of_program() const;
   void run_init();
   void on_init(const HelperCommandOutcome& outcome);
+  // With --stage-env: finds the Python that the environment is made of.
+  void find_base();
+  void on_base(const HelperCommandOutcome& outcome);
+  Status take_environment(const StagePart& part);
+  void on_installed(const HelperCommandOutcome& outcome);
+  void use_environment(const char* origin);
   void find();
   // Refuses a program that would import the original Horovod, unless the ranks may be its workers. Sets package_need_.
   Status find_package();
@@ -74,10 +84,12 @@ class HostPreparation {
   std::vector<std::string> python_arguments() const;
   void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));
   void on_versions(const HelperCommandOutcome& outcome);
+  Environment read_facts(const std::string& output);
+  std::string_view search_path() const;
   void finish(Status status = {});
 
   net::EventLoop& loop_;
-  const std::function<void()> want_package_;
+  const std::function<void(const Message&)> send_;
   HostJob job_;
   Environment own_environment_;  // of the agent
   std::function<void(HostPreparationOutcome)> done_;
@@ -86,6 +98,10 @@ class HostPreparation {
   PackageNeed package_need_ = PackageNeed::kNone;
   PythonFacts facts_;
   PackageCopy copy_;
+  EnvironmentCopy environment_;
+  std::string base_;  // the interpreter that the environment is made of
+  bool is_offer_awaited_ = false;
+  uint64_t taken_ = 0;
   bool is_program_lent_ = false;  // the host has no file of the program, and gets the launcher's
 };
 

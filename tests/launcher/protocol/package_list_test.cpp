@@ -40,6 +40,9 @@ TEST_CASE("a list that names no files of the package is refused") {
   CHECK_FALSE(with(" 755 ", " 4755 "));
   CHECK_FALSE(with(" 0 ", " -1 "));
   CHECK_FALSE(with(" 0 ", " 9999999999 "));
+  CHECK(parse_package_list(format_package_list({{.path = "x", .size = 5ull << 30}}), 5ull << 30)
+            .ok());
+  CHECK_FALSE(parse_package_list(format_package_list(files()), 2).ok());
   CHECK_FALSE(with("e3b0", "e3b"));
   CHECK_FALSE(with("e3b0", "e3bx"));
   CHECK_FALSE(with("\n", ""));

@@ -24,6 +24,8 @@ HostJob job() {
   job.package = {"0123", "1.2.3", "x86_64", "2.34", "3.4.30", 1ull << 24, "bin/p"};
   job.shipping = Shipping::kNever;
   job.agent_dir = "/var/agent";
+  job.has_environment = true;
+  job.environment_dir = "/scratch";
   job.working_directory = "/srv";
   job.environment = {{"PATH", "/bin"}, {"EMPTY", ""}};
   job.ranks = {{4, {{"HOROVOD_RANK", "4"}}}, {5, {}}};
@@ -72,6 +74,7 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.package.program == "bin/p");
   CHECK(read.job.shipping == Shipping::kNever);
   CHECK(read.job.agent_dir == "/var/agent");
+  CHECK((read.job.has_environment && read.job.environment_dir == "/scratch"));
   CHECK(read.job.working_directory == "/srv");
   CHECK(read.job.environment == expected.environment);
   REQUIRE(read.job.ranks.size() == 2);
@@ -130,6 +133,11 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Ending{"why"}).sentence == "why");
   CHECK(again(Leaving{"why"}).sentence == "why");
   again(PackageWanted{});
+  again(EnvironmentFilesWanted{});
+  const EnvironmentWanted wanted = again(EnvironmentWanted{"3.11.2", "x86_64", "2.36"});
+  CHECK((wanted.python == "3.11.2" && wanted.machine == "x86_64" && wanted.glibc == "2.36"));
+  const EnvironmentOffer offer = again(EnvironmentOffer{"a list", 1ull << 40, "2.28"});
+  CHECK((offer.list == "a list" && offer.space == 1ull << 40 && offer.glibc == "2.28"));
   CHECK(again(RankLoadedMpi{"/lib/libmpi.so.40"}).library == "/lib/libmpi.so.40");
   CHECK(again(EndRank{3, 2.5}).rank == 3);
   CHECK(again(EndRank{3, 2.5}).grace_seconds == 2.5);

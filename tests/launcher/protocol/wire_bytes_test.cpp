@@ -32,6 +32,8 @@ std::vector<Message> messages() {
   job.package = {"0123", "1.2.3", "x86_64", "2.34", "3.4.30", 1ull << 24, "bin/p"};
   job.shipping = Shipping::kEverywhere;
   job.agent_dir = "/var/agent";
+  job.has_environment = true;
+  job.environment_dir = "/scratch";
   job.working_directory = "/srv";
   job.environment = {{"PATH", "/bin"}, {"EMPTY", ""}};
   job.ranks = {{4, {{"HOROVOD_RANK", "4"}}, true}, {5, {}}};
@@ -92,12 +94,15 @@ std::vector<Message> messages() {
           EndRank{3, 2.5},
           Leaving{"why"},
           RankLoadedMpi{"libmpi.so.40"},
-          PackageWanted{}};
+          PackageWanted{},
+          EnvironmentWanted{"3.11.2", "x86_64", "2.36"},
+          EnvironmentOffer{"a list", 1ull << 40, "2.28"},
+          EnvironmentFilesWanted{}};
 }
 
 // The beginning of the SHA-256 of each message, by its kind.
 const std::map<int, std::string> kDigests = {
-    {1, "4ff37287392105c2"},  {2, "e62a83b02a1ad0b9"},  {3, "1fb706632d3256d1"},
+    {1, "4ff37287392105c2"},  {2, "cf2629094bf6e9f4"},  {3, "1fb706632d3256d1"},
     {4, "d574531ed89550aa"},  {5, "b4ebbd0dad864b71"},  {6, "65f44d3b1a80b941"},
     {7, "a691e329bfba59ee"},  {8, "7f1f5c6a2922e2e9"},  {9, "aa41fce31cf6ce40"},
     {10, "000d02a6e4b1c133"}, {11, "ea85ec2cc440b54e"}, {12, "bf60e4349cace6bc"},
@@ -110,7 +115,8 @@ const std::map<int, std::string> kDigests = {
     {31, "7b89294c50830599"}, {32, "a04d783d2a225b7c"}, {33, "763d00e4d3aa7b1c"},
     {34, "b7fda3077074da2a"}, {35, "fa9b9c30071c11e1"}, {36, "0b201bde7d8ab7b8"},
     {37, "bf35e90735771146"}, {38, "b8ed71e985498712"}, {39, "56649f6fad737015"},
-    {40, "d4ad0e9e1a593a39"}, {41, "7c186033295a1138"},
+    {40, "d4ad0e9e1a593a39"}, {41, "7c186033295a1138"}, {42, "7df5eb47e168ad8a"},
+    {43, "724d7462fdd0708d"}, {44, "d8fa32dd40b181d8"},
 };
 
 }  // namespace

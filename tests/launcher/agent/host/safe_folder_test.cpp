@@ -34,6 +34,18 @@ class Folder {
 
 }  // namespace
 
+TEST_CASE("environments lie where the user says, or on a disk of the host") {
+  const Folder here;
+  const std::string own = cat("/horovod-", ::geteuid());
+  const std::string job = here.add("job", 0755), sticky = here.add("tmp", 01777);
+  const Environment environment = {{"SLURM_TMPDIR", job}, {"TMPDIR", sticky}};
+  CHECK(environment_folders("", environment) ==
+        std::vector<std::string>{job, sticky + own, "/var/tmp" + own});
+  CHECK(environment_folders(sticky, environment) == std::vector<std::string>{sticky + own});
+  CHECK(environment_folders("", {{"TMPDIR", "relative"}}) ==
+        std::vector<std::string>{"/var/tmp" + own});
+}
+
 TEST_CASE("only folders that no other user can change are safe") {
   const Folder here;
   CHECK(safe_folder(here.add("own", 0755)).value() == here.path() + "/own");

@@ -1,0 +1,251 @@
+"""Makes an environment of the wheels, or of the archive, in the present folder. It is moved to FOLDER, the argument.
+
+Needs nothing but Python, and no network. The environment is made in "files". Each file must have the hash of "list".
+"""
+
+import configparser
+import hashlib
+import io
+import os
+import re
+import runpy
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+ENVIRONMENT = os.path.abspath("files")
+PROGRAM = """#!{python}
+import sys
+from {module} import {first}
+if __name__ == "__main__":
+    sys.exit({function}())
+"""
+
+
+def listed():
+    with open("list", encoding="utf-8") as file:
+        for line in file:
+            digest, size, _, name = line.rstrip("\n").split(" ", 3)
+            yield name, int(size), digest
+
+
+def check(name, size, digest):
+    found = hashlib.sha256()
+    with open(name, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            found.update(block)
+    if os.path.getsize(name) != size or found.hexdigest() != digest:
+        sys.exit(
+            "%s differs from the launcher's list: it has changed on the launcher's machine; if it is a wheel, remove "
+            "~/.cache/horovod/wheels there" % name
+        )
+
+
+def write(path, content, mode):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.lexists(path):
+        os.unlink(path)
+    with open(path, "wb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
+    os.chmod(path, mode)
+
+
+def is_inside(path):
+    return not path.startswith("/") and ".." not in path.split("/")
+
+
+def place_of(name, site, python):
+    """Where a file of a wheel goes, and whether it is a program."""
+    parts = name.split("/")
+    if not parts[0].endswith(".data") or len(parts) < 3:
+        return os.path.join(site, *parts), False
+    scheme, rest = parts[1], parts[2:]
+    roots = {
+        "purelib": site,
+        "platlib": site,
+        "scripts": os.path.join(ENVIRONMENT, "bin"),
+        "data": ENVIRONMENT,
+        "headers": os.path.join(ENVIRONMENT, "include", "site", python, parts[0].split("-")[0]),
+    }
+    if scheme not in roots:
+        sys.exit("%s is of an unknown kind" % name)
+    return os.path.join(roots[scheme], *rest), scheme == "scripts"
+
+
+def unpack(wheel, site, final):
+    python = "python%d.%d" % sys.version_info[:2]
+    programs = ""
+    with zipfile.ZipFile(wheel) as archive:
+        for each in archive.infolist():
+            words = each.filename.split("/")
+            if each.is_dir():
+                continue
+            if not is_inside(each.filename):
+                sys.exit("%s has a file outside of it: %s" % (wheel, each.filename))
+            path, is_program = place_of(each.filename, site, python)
+            is_executable = is_program or bool((each.external_attr >> 16) & stat.S_IXUSR)
+            with archive.open(each) as content:
+                write(path, content, 0o755 if is_executable else 0o644)
+            if is_program:
+                name_interpreter(path, final)
+            if len(words) == 2 and words[0].endswith(".dist-info") and words[1] == "entry_points.txt":
+                programs = archive.read(each).decode()
+    add_programs(wheel, programs, final)
+
+
+def name_interpreter(path, final):
+    with open(path, "rb") as file:
+        text = file.read()
+    first, newline, rest = text.partition(b"\n")
+    if first.startswith(b"#!python"):
+        with open(path, "wb") as file:
+            file.write(("#!%s/bin/python3" % final).encode() + newline + rest)
+
+
+def add_programs(wheel, text, final):
+    sections = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+    sections.optionxform = str
+    sections.read_string(text)
+    for section in ("console_scripts", "gui_scripts"):
+        if not sections.has_section(section):
+            continue
+        for name, value in sections.items(section):
+            module, _, function = value.split("[")[0].strip().partition(":")
+            function = function.strip()
+            words = {"python": final + "/bin/python3", "module": module.strip(), "function": function}
+            is_name = re.match(r"(?!python[\d.]*$)[\w.-]+$", name)
+            if not is_name or not re.match(r"[\w.]+ [\w.]+$", words["module"] + " " + function):
+                sys.exit("%s has an unusable program: %s = %s" % (wheel, name, value))
+            program = PROGRAM.format(first=function.split(".")[0], **words)
+            write(os.path.join(ENVIRONMENT, "bin", name), io.BytesIO(program.encode()), 0o755)
+
+
+def make(final):
+    try:
+        import venv
+    except ImportError:
+        sys.exit("the Python there, %s, has no module venv" % sys.executable)
+    builder = venv.EnvBuilder(symlinks=True, with_pip=False)
+    builder.create(ENVIRONMENT)
+    programs = os.path.join(ENVIRONMENT, "bin")
+    for name in os.listdir(programs):
+        path = os.path.join(programs, name)
+        if os.path.islink(path):
+            continue
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace(ENVIRONMENT, final))
+
+
+def safe_members(archive, name):
+    """The members, as files of this user, that nobody else can change. Refuses one that would leave the folder."""
+    links = set()
+    for member in archive:
+        path = os.path.normpath(member.name)
+        parents = [path[:at] for at, letter in enumerate(path) if letter == "/"]
+        if not is_inside(path) or not links.isdisjoint(parents):
+            sys.exit("%s has a file outside of it: %s" % (name, member.name))
+        if member.issym():
+            links.add(path)
+            target = os.path.normpath(os.path.join(os.path.dirname(path), member.linkname))
+            # An environment names its Python by a link.
+            is_python = re.match(r"([^/]+/)?bin/python[\d.]*$", path)
+            if not is_inside(target) and not is_python:
+                sys.exit("%s has a link out of it: %s to %s" % (name, member.name, member.linkname))
+        elif member.islnk():
+            member.linkname = os.path.normpath(member.linkname)
+            parts = member.linkname.split("/")
+            if not is_inside(member.linkname) or any("/".join(parts[:n]) in links for n in range(1, len(parts) + 1)):
+                sys.exit("%s has a link out of it: %s to %s" % (name, member.name, member.linkname))
+        elif not member.isfile() and not member.isdir():
+            sys.exit("%s has something that is neither a file nor a directory: %s" % (name, member.name))
+        elif path in links:
+            sys.exit("%s has a file outside of it: %s" % (name, member.name))
+        member.name = path
+        member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+        member.mode = member.mode & 0o755 | (0o700 if member.isdir() else 0o600)
+        yield member
+
+
+def unpack_archive(name, final):
+    with tarfile.open(name) as archive:
+        if hasattr(tarfile, "fully_trusted_filter"):
+            archive.extraction_filter = tarfile.fully_trusted_filter
+        archive.extractall("unpacked", members=safe_members(archive, name))
+    os.unlink(name)
+    root = "unpacked"
+    names = os.listdir(root)
+    if len(names) == 1:
+        root = os.path.join(root, names[0])
+    os.rename(root, ENVIRONMENT)
+    programs = os.path.join(ENVIRONMENT, "bin")
+    if os.path.exists(os.path.join(programs, "conda-unpack")):
+        set_prefix(programs, final)
+    python = os.path.join(programs, "python")
+    if os.path.islink(python) and not os.path.exists(python):
+        sys.exit("its Python, %s, is not on this host" % os.readlink(python))
+    if not os.path.exists(os.path.join(programs, "python3")):
+        os.symlink("python", os.path.join(programs, "python3"))
+    version = "import os, sys; print('python%d.%d' % sys.version_info[:2])"
+    found = run([python, "-I", "-c", version])
+    if not os.path.isdir(os.path.join(ENVIRONMENT, "lib", found)):
+        sys.exit("it was made for another Python than %s on this host, its own" % found)
+
+
+def set_prefix(programs, final):
+    """Does what conda-unpack does, but for the place to which the environment is moved."""
+    sys.path.insert(0, programs)
+    try:
+        unpacking = runpy.run_path(os.path.join(programs, "conda-unpack"), run_name="unpacking")
+        for path, placeholder, mode in unpacking["_prefix_records"]:
+            unpacking["update_prefix"](os.path.join(ENVIRONMENT, path), final, placeholder, mode=mode)
+    except Exception as error:
+        sys.exit("its bin/conda-unpack cannot be run: %s: %s" % (type(error).__name__, error))
+
+
+def run(words):
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    text = done.stdout.decode(errors="replace").strip()
+    if done.returncode != 0:
+        sys.exit("%s does not run: %s" % (words[0], text[-600:]))
+    return text
+
+
+def describe():
+    """Writes the sizes of all files, by which a later job knows that none was lost."""
+    lines = []
+    for folder, _, names in os.walk(ENVIRONMENT):
+        for name in names:
+            path = os.path.join(folder, name)
+            if not os.path.islink(path) and "__pycache__" not in folder and "\n" not in path:
+                lines.append("%d %s\n" % (os.path.getsize(path), os.path.relpath(path, ENVIRONMENT)))
+    write(os.path.join(ENVIRONMENT, "sizes"), io.BytesIO(os.fsencode("".join(sorted(lines)))), 0o644)
+
+
+def main():
+    final = sys.argv[1]
+    os.umask(0o077)
+    files = list(listed())
+    for each in files:
+        check(*each)
+    if len(files) == 1 and not files[0][0].endswith(".whl"):
+        unpack_archive(files[0][0], final)
+    else:
+        make(final)
+        site = os.path.join(ENVIRONMENT, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
+        for name, _, _ in files:
+            unpack(name, site, final)
+            os.unlink(name)
+    describe()
+
+
+try:
+    main()
+except Exception as error:  # one sentence, for a user who does not know this program
+    sys.exit("%s: %s" % (type(error).__name__, error))
