@@ -16,6 +16,7 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/program/program.h"
+#include "launcher/protocol/other_launchers.h"
 
 namespace hvd::launcher {
 namespace {
@@ -28,6 +29,17 @@ std::string result_key(const Secret& results, int rank) {
 Shipping shipping_of(const JobOptions& job) {
   if (!job.ship) return Shipping::kWhereMissing;
   return *job.ship ? Shipping::kEverywhere : Shipping::kNever;
+}
+
+// The addresses of indexes of packages may have passwords, which stay on the launcher's machine unless -x names them.
+void remove_settings_of_indexes(Environment& environment, const EnvironmentChoice& choice) {
+  std::erase_if(environment, [&](const auto& variable) {
+    const std::string& name = variable.first;
+    const bool is_setting = name.starts_with("PIP_") || name.starts_with("UV_");
+    const auto names_it = [&](const std::string& chosen) { return fits(name, chosen); };
+    return is_setting && value_of(choice.values, name).empty() &&
+           std::ranges::none_of(choice.names, names_it);
+  });
 }
 
 }  // namespace
@@ -69,6 +81,10 @@ Status HostJobs::read() {
   if (settings.job.stage.has_value()) {
     HVD_ASSIGN_OR_RETURN(code_, read_staged_code(settings.job.stage.value_or(""), directory_,
                                                  settings.job.wdir.has_value()));
+  }
+  const std::string& packages = settings.job.stage_env;
+  if (!packages.empty() && ::access(packages.c_str(), R_OK) != 0) {
+    return system_error(cat("--stage-env: cannot read ", packages), errno);
   }
   HVD_ASSIGN_OR_RETURN(environment_, read_environment_choice(settings));
   return {};
@@ -143,12 +159,15 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   job.command = options_.command;
   job.python = find_environment_python(executable_folder());
   offer_package(job, is_local);
+  job.has_environment = !options_.settings.job.stage_env.empty();
+  job.environment_dir = options_.settings.job.stage_dir;
   job.working_directory = code_ ? code_->working_directory : directory_;
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;
   job.environment = overlay(chosen_environment(environment(), flag_environment(options_.settings),
                                                environment_, is_local),
                             job_environment(shared));
+  if (job.has_environment) remove_settings_of_indexes(job.environment, environment_);
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
     Environment own = slot_environment(plan_, slot);

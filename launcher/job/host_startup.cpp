@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/text.h"
@@ -17,6 +18,19 @@ namespace {
 
 constexpr std::chrono::milliseconds kProgressAfter{700};
 constexpr std::chrono::milliseconds kProgressEvery{200};
+
+// The hosts that report a copy by this key of their versions.
+CopyHolders copies_of(const std::vector<const HostRun*>& hosts, std::string_view key) {
+  CopyHolders copies;
+  for (const HostRun* const host : hosts) {
+    for (const auto& [name, value] : host->link()->versions()) {
+      if (name != key) continue;
+      copies.hosts.push_back(host->name());
+      if (value == kCopySent) copies.receivers.push_back(host->name());
+    }
+  }
+  return copies;
+}
 
 }  // namespace
 
@@ -35,12 +49,23 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, Ho
       remote_sessions_(remote_, SessionSpawner::Return::kBySpawner),
       preflight_(loop.get_executor(), local_sessions_,
                  join_queue ? local_sessions_ : remote_sessions_),
-      archive_(loop.get_executor()) {}
+      archive_(loop.get_executor()),
+      environment_(loop.get_executor(), options.settings.job.stage_env,
+                   options.settings.job.allow_build) {}
 
 net::Task<std::vector<Status>> HostStartup::reach() {
   std::vector<HostStart> starts;
   for (HostRun& host : hosts_.hosts()) starts.push_back(start_of(host));
-  co_return co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
+  std::vector<Status> errors =
+      co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
+  // A file that cannot be resolved is one error, and not one of each host.
+  const std::string cause = environment_.failure();
+  const auto is_cause = [&](const Status& error) { return error.message().ends_with(cause); };
+  const auto first = std::ranges::find_if(errors, is_cause);
+  if (!cause.empty() && first != errors.end()) {
+    errors.erase(std::remove_if(first + 1, errors.end(), is_cause), errors.end());
+  }
+  co_return errors;
 }
 
 net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
@@ -100,23 +125,27 @@ HostStart HostStartup::start_of(HostRun& host) {
     if (host_jobs_.package()) co_return co_await archive_.parts(host_jobs_.package());
     co_return failed_precondition("the agent wants a package that was not offered");
   };
+  start.environment = [this, name = host.name()](EnvironmentWanted wanted) {
+    return environment_.offer(name, std::move(wanted));
+  };
   return start;
 }
 
 void HostStartup::report_copies(const std::vector<const HostRun*>& hosts) const {
   // Not for a check of the hosts, whose output others read.
-  if (!host_jobs_.package() || !host_jobs_.package()->offer.program.empty()) return;
-  PackageUse use{.version = host_jobs_.package()->offer.version,
-                 .is_everywhere = options_.settings.job.ship.value_or(false),
-                 .bytes_sent = archive_.packed_size()};
-  for (const HostRun* const host : hosts) {
-    for (const auto& [name, value] : host->link()->versions()) {
-      if (name != kPackageCopy) continue;
-      use.hosts.push_back(host->name());
-      if (value == kCopySent) use.receivers.push_back(host->name());
-    }
-  }
-  if (!use.hosts.empty()) output_->print(describe_package_use(use));
+  const auto& package = host_jobs_.package();
+  if (package && !package->offer.program.empty()) return;
+  const EnvironmentUse environment{.file = environment_.name(),
+                                   .packages = environment_.packages(),
+                                   .bytes = environment_.bytes(),
+                                   .copies = copies_of(hosts, kEnvironmentCopy)};
+  if (!environment.copies.hosts.empty()) output_->print(describe_environment_use(environment));
+  if (!package) return;
+  const PackageUse use{.copies = copies_of(hosts, kPackageCopy),
+                       .version = package->offer.version,
+                       .is_everywhere = options_.settings.job.ship.value_or(false),
+                       .bytes_sent = archive_.packed_size()};
+  if (!use.copies.hosts.empty()) output_->print(describe_package_use(use));
 }
 
 // Finds the hosts whose agents were ready and ended while other hosts were prepared.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
+#include "launcher/environment/staged_environment.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/preflight.h"
@@ -41,7 +42,7 @@ class HostStartup {
 
  private:
   HostStart start_of(HostRun& host);
-  // Says whose ranks use a copy of the launcher's package.
+  // Says whose ranks use a copy of the launcher's package, or an environment of --stage-env.
   void report_copies(const std::vector<const HostRun*>& hosts) const;
   net::Task<void> show_progress(JobOutput& output);
   // Prints how the hosts differ. Returns whether all have PMIx.
@@ -59,6 +60,7 @@ class HostStartup {
   SessionSpawner local_sessions_, remote_sessions_;
   Preflight preflight_;
   PackageArchive archive_;
+  StagedEnvironment environment_;
   JobOutput* output_ = nullptr;  // after run()
   bool is_cancelled_ = false;
 };

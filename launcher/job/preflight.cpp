@@ -120,6 +120,7 @@ struct Preflight::Attempt {
   std::unique_ptr<AgentLink> link;  // until the host is held
   net::asio::cancellation_signal cancel;
   bool is_over = false;  // it has ended, or was given up
+  bool is_getting_environment = false;
   Status status;
 };
 
@@ -164,7 +165,15 @@ net::Task<Status> Preflight::bring_up(std::shared_ptr<Attempt> attempt) {
   if (start.code) {
     code = [parts = std::make_shared<StagedParts>(*start.code)] { return parts->next(); };
   }
-  Status status = co_await attempt->link->prepare(job, std::move(code), start.package);
+  AgentLink::EnvironmentSource environment;
+  if (start.environment) {
+    environment = [attempt = attempt.get()](EnvironmentWanted wanted) {
+      attempt->is_getting_environment = true;
+      return attempt->start.environment(std::move(wanted));
+    };
+  }
+  Status status =
+      co_await attempt->link->prepare(job, std::move(code), start.package, std::move(environment));
   if (status.ok()) {
     const auto count = static_cast<int64_t>(job.ranks.size());
     explain(cat("host ", host.name(), ": ready for ", count_of_ranks(count)));
@@ -192,7 +201,7 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
                                               double timeout_seconds) {
   const auto attempts = std::make_shared<Attempts>(executor_);
   running_.push_back(attempts);
-  const Deadline deadline = Deadline::after_seconds(timeout_seconds);
+  Deadline deadline = Deadline::after_seconds(timeout_seconds);
   for (HostStart& host : hosts) {
     const auto attempt = std::make_shared<Attempt>(std::move(host), timeout_seconds);
     attempts->all.push_back(attempt);
@@ -206,7 +215,7 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
                               finish(*attempts, *attempt, std::move(status));
                             }));
   }
-  co_await wait_for_all(*attempts, deadline);
+  co_await wait_for_all(*attempts, deadline, timeout_seconds);
   std::vector<Status> errors;
   for (const auto& attempt : attempts->all) {
     if (!attempt->is_over && deadline.passed()) give_up(*attempts, *attempt, timeout_seconds);
@@ -217,7 +226,8 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
     for (const auto& attempt : attempts->all) {
       if (!attempt->is_over) attempt->abandon();
     }
-    co_await wait_for_all(*attempts, Deadline::after_seconds(kAfterCancel));
+    deadline = Deadline::after_seconds(kAfterCancel);
+    co_await wait_for_all(*attempts, deadline, timeout_seconds);
     for (const auto& attempt : attempts->all) {
       HostRun& host = attempt->host();
       if (!host.is_over()) host.to(HostState::kDone, HostCause::kDrop);
@@ -229,21 +239,30 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
   co_return errors;
 }
 
-// Returns when all hosts are done, at the deadline, or kAfterFailure seconds after the first failure.
-net::Task<void> Preflight::wait_for_all(Attempts& attempts, Deadline deadline) {
+// Returns when all hosts are done, at the deadline, or kAfterFailure seconds after the first failure. Moves the
+// deadline while a host gets its environment.
+net::Task<void> Preflight::wait_for_all(Attempts& attempts, Deadline& deadline,
+                                        double timeout_seconds) {
+  Deadline soon = Deadline::never();
   for (;;) {
     const Deadline next = attempts.is_abandoned ? Deadline::never() : give_up_late_ones(attempts);
     const auto is_over = [](const auto& attempt) { return attempt->is_over; };
-    const auto has_failed = [](const auto& attempt) {
-      return attempt->is_over && !attempt->status.ok();
+    const auto is_getting_environment = [](const auto& attempt) {
+      return !attempt->is_over && attempt->is_getting_environment;
     };
-    if (std::ranges::all_of(attempts.all, is_over) || deadline.passed()) co_return;
-    if (attempts.is_cancelled && !attempts.is_abandoned) co_return;
-    if (std::ranges::any_of(attempts.all, has_failed)) {
-      const Deadline soon = Deadline::after_seconds(kAfterFailure);
-      if (soon.time() < deadline.time()) deadline = soon;
+    const bool has_failure = std::ranges::any_of(attempts.all, [](const auto& attempt) {
+      return attempt->is_over && !attempt->status.ok();
+    });
+    if (has_failure && soon.time() == Deadline::never().time()) {
+      soon = Deadline::after_seconds(kAfterFailure);
     }
-    attempts.changed.expires_at(std::min(deadline.time(), next.time()));
+    if (!has_failure && !attempts.is_abandoned &&
+        std::ranges::any_of(attempts.all, is_getting_environment)) {
+      deadline = Deadline::after_seconds(timeout_seconds);
+    }
+    if (std::ranges::all_of(attempts.all, is_over) || deadline.passed() || soon.passed()) co_return;
+    if (attempts.is_cancelled && !attempts.is_abandoned) co_return;
+    attempts.changed.expires_at(std::min({deadline.time(), soon.time(), next.time()}));
     co_await attempts.changed.async_wait(net::use_tuple);
   }
 }

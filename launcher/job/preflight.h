@@ -25,6 +25,7 @@ struct HostStart {
   std::function<HostJob(bool is_local)> make_job;
   std::shared_ptr<const StagedCode> code{};  // null without --stage
   AgentLink::PackageParts package{};         // of the package that the job offers
+  AgentLink::EnvironmentSource environment{};
 };
 
 class Preflight {
@@ -35,8 +36,8 @@ class Preflight {
 
   // Returns one error for each host that is not ready, "host b: stage: cause"; empty: all are held.
   // After the first failure the other hosts have 2 s to report their own errors, and are then dropped.
-  // `timeout_seconds` (--start-timeout) limits all stages of a host together, ssh included. Several calls may run at
-  // once, for different hosts.
+  // `timeout_seconds` (--start-timeout) limits all stages of a host together, ssh included, until a host gets its
+  // environment, which takes as long as it takes. Several calls may run at once, for different hosts.
   net::Task<std::vector<Status>> run(std::vector<HostStart> hosts, double timeout_seconds);
   // Ends each run() and the agents that are not held yet.
   void cancel();
@@ -46,7 +47,7 @@ class Preflight {
   struct Attempts;
   net::Task<Status> bring_up(std::shared_ptr<Attempt> attempt);
   void finish(Attempts& attempts, Attempt& attempt, Status status);
-  net::Task<void> wait_for_all(Attempts& attempts, Deadline deadline);
+  net::Task<void> wait_for_all(Attempts& attempts, Deadline& deadline, double timeout_seconds);
   Deadline give_up_late_ones(Attempts& attempts);
   void give_up(Attempts& attempts, Attempt& attempt, double seconds);
 

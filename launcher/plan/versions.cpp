@@ -33,23 +33,37 @@ std::string first_names(const std::vector<std::string>& hosts) {
   return shown == hosts.size() ? names : cat(names, " and ", hosts.size() - shown, " others");
 }
 
+// ", sent to a now (4.3 MB)"
+std::string how_sent(const CopyHolders& copies, uint64_t bytes) {
+  if (copies.receivers.empty()) return ", which an earlier job has sent there";
+  const double megabytes = std::round(static_cast<double>(bytes) / 1e5) / 10;
+  const bool is_all = copies.receivers.size() == copies.hosts.size();
+  return cat(", sent ", is_all ? "there" : cat("to ", first_names(copies.receivers)), " now (",
+             megabytes, " MB)");
+}
+
 }  // namespace
 
 std::string describe_package_use(const PackageUse& use) {
-  const bool is_one = use.hosts.size() == 1;
-  const std::string hosts = cat(is_one ? "host " : "hosts ", first_names(use.hosts));
+  const std::vector<std::string>& holders = use.copies.hosts;
+  const bool is_one = holders.size() == 1;
+  const std::string hosts = cat(is_one ? "host " : "hosts ", first_names(holders));
   const std::string whose = cat("this horovodrun's horovod ", use.version);
-  std::string sent = ", which an earlier job has sent there";
-  if (!use.receivers.empty()) {
-    const double megabytes = std::round(static_cast<double>(use.bytes_sent) / 1e5) / 10;
-    const bool is_all = use.receivers.size() == use.hosts.size();
-    sent = cat(", sent ", is_all ? "there" : cat("to ", first_names(use.receivers)), " now (",
-               megabytes, " MB)");
-  }
+  const std::string sent = how_sent(use.copies, use.bytes_sent);
   if (use.is_everywhere) return cat("the ranks on ", hosts, " use ", whose, sent);
   return cat(hosts, is_one ? " has" : " have",
              " no horovod for this program: ", is_one ? "its" : "their", " ranks use ", whose, sent,
              "; --no-ship refuses such hosts");
+}
+
+std::string describe_environment_use(const EnvironmentUse& use) {
+  const std::vector<std::string>& holders = use.copies.hosts;
+  std::string packages;
+  if (use.packages > 0) {
+    packages = cat(" (", use.packages, use.packages == 1 ? " package)" : " packages)");
+  }
+  return cat("the ranks on ", holders.size() == 1 ? "host " : "hosts ", first_names(holders),
+             " use the environment of ", use.file, packages, how_sent(use.copies, use.bytes));
 }
 
 std::vector<std::string> describe_differences(const std::vector<std::string>& hosts,

@@ -11,6 +11,9 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("wdir", job.wdir);
   table_.read("stage", job.stage);
   table_.read("ship", job.ship);
+  table_.read("stage_env", job.stage_env);
+  table_.read("stage_dir", job.stage_dir);
+  table_.read("allow_build", job.allow_build);
   table_.read("remote_init", job.remote_init);
   table_.read("start_timeout", job.start_timeout);
   table_.read("dry_run", job.dry_run);

@@ -16,6 +16,9 @@ struct JobOptions {
   std::optional<std::string> wdir;
   std::optional<std::string> stage;
   std::optional<bool> ship;
+  std::string stage_env;
+  std::string stage_dir;
+  bool allow_build = false;
   std::string remote_init;
   Chosen<double> start_timeout;
   bool dry_run = false;

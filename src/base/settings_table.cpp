@@ -50,6 +50,21 @@ constexpr Setting kJob[] = {
      .help =
          "Give all hosts the launcher's package horovod (default: hosts without one; --no-ship: "
          "none)."},
+    {.key = "stage_env",
+     .flags = "--stage-env",
+     .value = "PATH",
+     .help = "Give the ranks of all hosts these packages: requirements.txt, uv.lock, "
+             "pyproject.toml or a "
+             "relocatable environment."},
+    {.key = "stage_dir",
+     .flags = "--stage-dir",
+     .value = "DIR",
+     .help = "Directory of each host for environments of --stage-env; default SLURM_TMPDIR, TMPDIR "
+             "or /var/tmp."},
+    {.key = "allow_build",
+     .flags = "--allow-build",
+     .type = kFlag,
+     .help = "Build packages of --stage-env that have no wheel, on the launcher's machine."},
     {.key = "remote_init",
      .flags = "--remote-init",
      .value = "COMMAND",

@@ -66,6 +66,12 @@ def test_a_fifo_that_nobody_writes_is_named():
         expect(job.out == "[0]<stdout>:started\n", job.describe())
 
 
+def test_a_file_of_packages_that_is_missing():
+    job = Job("-np", 1, "--stage-env", "/nowhere/uv.lock", "true")
+    job.ends_with(2)
+    one_sentence(job, "^--stage-env: cannot read /nowhere/uv.lock: No such file or directory")
+
+
 def test_more_ranks_than_slots():
     refused(["-np", 5, "-H", "a:2,b:2", *TOUCH], r"\b5\b", r"\b4\b")
 

@@ -41,23 +41,38 @@ TEST_CASE("the first of two different versions is the measure; a host may lack h
 }
 
 TEST_CASE("one sentence says which hosts use a copy of the launcher's package") {
-  PackageUse use{.hosts = {"a", "b"}, .receivers = {"a", "b"}, .version = "1.2.3"};
+  PackageUse use{.copies = {{"a", "b"}, {"a", "b"}}, .version = "1.2.3"};
   use.bytes_sent = 8'040'000;
   CHECK(describe_package_use(use) ==
         "hosts a, b have no horovod for this program: their ranks use this horovodrun's horovod "
         "1.2.3, sent there now (8 MB); --no-ship refuses such hosts");
-  use.receivers = {"b"};
+  use.copies.receivers = {"b"};
   CHECK(describe_package_use(use).find("1.2.3, sent to b now (8 MB); ") != std::string::npos);
-  use.receivers.clear();
-  use.hosts = {"a"};
+  use.copies.receivers.clear();
+  use.copies.hosts = {"a"};
   CHECK(describe_package_use(use) ==
         "host a has no horovod for this program: its ranks use this horovodrun's horovod 1.2.3, "
         "which an earlier job has sent there; --no-ship refuses such hosts");
-  use.hosts = {"a", "b", "c", "d", "e", "f"};
+  use.copies.hosts = {"a", "b", "c", "d", "e", "f"};
   use.is_everywhere = true;
   CHECK(describe_package_use(use) ==
         "the ranks on hosts a, b, c, d and 2 others use this horovodrun's horovod 1.2.3, which an "
         "earlier job has sent there");
+}
+
+TEST_CASE("one sentence says which hosts use an environment") {
+  EnvironmentUse use{
+      .file = "uv.lock", .packages = 2, .bytes = 8'040'000, .copies = {{"a", "b"}, {"a", "b"}}};
+  CHECK(
+      describe_environment_use(use) ==
+      "the ranks on hosts a, b use the environment of uv.lock (2 packages), sent there now (8 MB)");
+  use = {.file = "uv.lock", .packages = 1, .copies = {{"a"}, {}}};
+  CHECK(describe_environment_use(use) ==
+        "the ranks on host a use the environment of uv.lock (1 package), which an earlier job has "
+        "sent there");
+  use.packages = 0;
+  CHECK(describe_environment_use(use) ==
+        "the ranks on host a use the environment of uv.lock, which an earlier job has sent there");
 }
 
 }  // namespace hvd::launcher

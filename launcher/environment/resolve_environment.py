@@ -1,0 +1,456 @@
+"""Chooses and fetches the wheels of an environment for the hosts of a job, and prints them with their hashes.
+
+Arguments: the file or directory of --stage-env, Python and machine and glibc of the hosts, the folder of the cache, and
+"build" where a package without a wheel may be built here. Prints "refused SENTENCE", or "folder FOLDER", "needs BYTES
+GLIBC" and a line for each file: a wheel, or the archive of an environment. A file lies in FOLDER under its hash.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+
+# Options of a file of requirements that name where packages are.
+SOURCES = ("-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links", "--no-index", "--trusted-host")
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+# As uv names pip's variables.
+VARIABLES = {
+    "UV_INDEX_URL": "PIP_INDEX_URL",
+    "UV_DEFAULT_INDEX": "PIP_INDEX_URL",
+    "UV_EXTRA_INDEX_URL": "PIP_EXTRA_INDEX_URL",
+    "UV_INDEX": "PIP_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS": "PIP_FIND_LINKS",
+}
+# The newest version of glibc that uv has a platform for.
+NEWEST_OF_UV = 40
+OLDEST_OF_UV = (17, 28, 31)
+# Prints the version of a Python and its arguments for pip: its own, or the one that it would give to a new environment.
+FIND_PIP = """
+import glob, os, sys
+try:
+    import pip
+    words = ["-m", "pip"]
+except ImportError:
+    import ensurepip
+    own = os.path.join(os.path.dirname(ensurepip.__file__), "_bundled", "pip-*.whl")
+    words = [(glob.glob(own) or glob.glob("/usr/share/python-wheels/pip-*.whl"))[-1] + "/pip"]
+print("%d.%d" % sys.version_info[:2], *words, sep="\\n")
+"""
+
+
+class Refused(Exception):
+    """Why there is no environment, in a sentence."""
+
+
+def environment():
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    }
+    for name, theirs in VARIABLES.items():
+        if name in kept:
+            kept.setdefault(theirs, kept[name].split("=", 1)[1] if "=http" in kept[name] else kept[name])
+    return {**kept, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+
+
+def without_passwords(text):
+    return re.sub(r"//[^/\s]+@", "//****@", text)
+
+
+def cause_of(output):
+    """The sentences of pip or uv about what failed, on one line."""
+    cause = re.search(r"^\s*(?:cause:|╰─▶)(.*?)(?:\n\s*\n|\Z)", without_passwords(output), re.MULTILINE | re.DOTALL)
+    if cause:
+        chain = re.sub(r"\s(?:cause:|╰─▶|├─▶)\s", ": ", cause[1].replace("│", " "))
+        return " ".join(chain.split()).replace(" : ", ": ").rstrip(".")
+    lines = [line.strip() for line in without_passwords(output).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("hint:", "Using ", "Resolved ", "WARNING"))]
+    errors = [line.split(":", 1)[1].strip() for line in lines if line.lower().startswith("error:")]
+    return "; ".join(errors[-2:] or lines[-2:]) or "no cause was given"
+
+
+def run(words, folder):
+    try:
+        return subprocess.run(
+            words, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        return subprocess.CompletedProcess(words, 127, "", f"error: {words[0]}: {error.strerror}")
+
+
+class Target:
+    """The hosts' Python and platform."""
+
+    def __init__(self, python, machine, glibc):
+        self.python = ".".join(python.split(".")[:2])
+        self.machine = machine
+        if not re.fullmatch(r"2\.\d+", glibc):
+            raise Refused("the hosts have another C library than glibc, for which it chooses no wheels: install there")
+        self.glibc = int(glibc.split(".")[1])
+
+    def __str__(self):
+        return f"Python {self.python} on {self.machine} with glibc 2.{self.glibc}"
+
+    def for_pip(self):
+        names = [f"manylinux_2_{minor}_{self.machine}" for minor in range(self.glibc, 4, -1)]
+        names += [f"{old}_{self.machine}" for old in ("manylinux2014", "manylinux2010", "manylinux1", "linux")]
+        abi = f"cp{self.python.replace('.', '')}"
+        words = ["--python-version", self.python, "--implementation", "cp"]
+        for each in (abi, "abi3", "none"):
+            words += ["--abi", each]
+        for name in names:
+            words += ["--platform", name]
+        return words
+
+    def for_uv(self):
+        newest = min(self.glibc, NEWEST_OF_UV)
+        if newest < 31:
+            newest = max(minor for minor in OLDEST_OF_UV if minor <= max(newest, 17))
+        return ["--python-version", self.python, "--python-platform", f"{self.machine}-manylinux_2_{newest}"]
+
+
+def read_requirements(path, seen):
+    """The lines of a file of requirements and of those that it names, with their folders."""
+    if path in seen:
+        return
+    seen.add(path)
+    folder = os.path.dirname(path)
+    with open(path, encoding="utf-8") as file:
+        for line in file.read().replace("\\\n", " ").splitlines():
+            line = re.sub(r"(^|\s)#.*", "", line).strip()
+            if not line:
+                continue
+            yield folder, line
+            more = re.match(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", line)
+            if more and "://" not in more[1]:
+                yield from read_requirements(os.path.join(folder, more[1]), seen)
+
+
+def source_of(folder, line):
+    """The option of a line that names where packages are, with an absolute folder; or nothing."""
+    option, _, value = line.replace("=", " ", 1).partition(" ") if line.startswith("--") else line.partition(" ")
+    if option not in SOURCES:
+        return None
+    value = value.strip()
+    is_folder = option in ("-f", "--find-links") and "://" not in value
+    return f"{option} {os.path.join(folder, value) if is_folder else value}".strip()
+
+
+def is_of_this_folder(line):
+    """Whether the line names files that may change while the line stays."""
+    return bool(re.match(r"(-e|--editable)\b|\.{0,2}/|file:", line) or re.search(r"@\s*file:", line))
+
+
+class Environment:
+    def __init__(self, source, target, may_build):
+        self.source = source
+        self.folder = os.path.dirname(source)
+        self.target = target
+        self.may_build = may_build
+        self.uv = shutil.which("uv")
+        self.name = os.path.basename(source)
+        self.is_kept = True
+        texts, self.sources = [], []
+        if self.name.endswith(".txt") or self.name.endswith(".in"):
+            for folder, line in read_requirements(source, set()):
+                texts.append(line)
+                self.is_kept = self.is_kept and not is_of_this_folder(line)
+                place = source_of(folder, line)
+                if place:
+                    self.sources.append(place)
+        else:
+            with open(source, encoding="utf-8") as file:
+                texts.append(file.read())
+        settings = [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("PIP_", "UV_"))]
+        text = "\n".join([str(target), str(may_build), str(bool(self.uv)), *texts, *settings])
+        self.key = hashlib.sha256(text.encode()).hexdigest()
+
+    def fail(self, output):
+        cause = cause_of(output)
+        lacks_wheel = re.search(r"No matching distribution|no wheels|no usable wheels|--only-binary|building", output)
+        remedy = "; --allow-build builds a package without a wheel on this machine" if lacks_wheel else ""
+        raise Refused(f"{self.name} cannot be resolved for {self.target}: {cause}{'' if self.may_build else remedy}")
+
+    def pip(self):
+        """The words that start pip, and whether its Python is that of the hosts."""
+        for name in (f"python{self.target.python}", "python3"):
+            python = shutil.which(name)
+            if not python:
+                continue
+            done = run([python, "-I", "-c", FIND_PIP], "/")
+            if done.returncode == 0:
+                version, *pip = done.stdout.split("\n")[:-1]
+                return [python, *pip], version == self.target.python
+        if self.uv:
+            return [self.uv, "tool", "run", "--quiet", "pip"], False
+        raise Refused(
+            f"{self.name} cannot be resolved: this machine has neither uv nor a pip for python{self.target.python} or "
+            "python3; install one of them here, the hosts need none"
+        )
+
+    def lock(self, work):
+        """A file of pinned requirements for the target, made by uv; or the file itself for pip."""
+        requirements = self.source
+        if self.name == "uv.lock":
+            requirements = os.path.join(work, "exported.txt")
+            words = [self.uv, "export", "--quiet", "--frozen", "--no-header", "--no-emit-workspace", "--no-dev"]
+            done = run([*words, "--output-file", requirements], self.folder)
+            if done.returncode != 0:
+                self.fail(done.stderr)
+            with open(requirements, encoding="utf-8") as file:
+                text = file.read()
+            with open(requirements, "w", encoding="utf-8") as file:
+                file.write("\n".join([*self.places(), text]))
+        locked = os.path.join(work, "locked.txt")
+        words = [self.uv, "pip", "compile", "--quiet", requirements, "--no-header", "--no-annotate"]
+        words += [*self.target.for_uv(), "--output-file", locked]
+        if self.name.endswith(".toml"):  # the project's indexes, for pip
+            words += ["--emit-index-url", "--emit-find-links"]
+        if self.name == "uv.lock":  # its hashes choose, and not the order of its indexes
+            words += ["--index-strategy", "unsafe-best-match"]
+        if self.is_kept:  # a folder of this machine has no hash
+            words.append("--generate-hashes")
+        if not self.may_build:
+            words += ["--only-binary", ":all:"]
+        done = run(words, self.folder)
+        if done.returncode != 0:
+            self.fail(done.stderr)
+        with open(locked, encoding="utf-8") as file:
+            text = file.read()
+        text = re.sub(r"^(--find-links )(?!/|\w+://)", rf"\g<1>{self.folder}/", text, flags=re.MULTILINE)
+        with open(locked, "w", encoding="utf-8") as file:
+            file.write("\n".join([*self.places(), text]))
+        return locked
+
+    def places(self):
+        if self.name != "uv.lock":
+            return self.sources
+        with open(self.source, encoding="utf-8") as file:
+            named = dict.fromkeys(re.findall(r'registry = "([^"]+)"', file.read()))
+        folders = [os.path.join(self.folder, each) for each in named if "://" not in each]
+        urls = [each for each in named if "://" in each]
+        lines = [f"{'--extra-index-url' if at else '--index-url'} {url}" for at, url in enumerate(urls)]
+        return [*(lines or ["--no-index"]), *(f"--find-links {folder}" for folder in folders)]
+
+    def fetch(self, work):
+        """A folder with the wheels."""
+        pip, is_same = self.pip()
+        wheels = os.path.join(work, "wheels")
+        requirements = self.source
+        more = []
+        if self.uv:
+            requirements, more = self.lock(work), ["--no-deps", *(["--require-hashes"] if self.is_kept else [])]
+        elif self.name in ("uv.lock", "pyproject.toml"):
+            raise Refused(f"{self.name} needs uv on this machine (pip install uv); the hosts need none")
+        elif not is_same:
+            raise Refused(
+                f"the hosts have Python {self.target.python}, for which pip resolves only with python"
+                f"{self.target.python} on this machine: install that, or uv, here"
+            )
+        if not self.may_build:
+            words = ["download", "--only-binary", ":all:", *self.target.for_pip(), "--dest", wheels]
+        elif is_same and self.target.machine == os.uname().machine:
+            words = ["wheel", "--wheel-dir", wheels]
+        else:
+            raise Refused(f"--allow-build builds only for the Python of this machine, and the hosts have {self.target}")
+        done = run([*pip, *words, *more, "--quiet", "-r", requirements], self.folder)
+        if done.returncode != 0:
+            self.fail(done.stderr)
+        for name in os.listdir(wheels) if os.path.isdir(wheels) else ():
+            if not name.endswith(".whl"):
+                raise Refused(f"{self.name}: {name} is no wheel; --allow-build builds one on this machine")
+        return wheels
+
+    def needs(self, lines, cache):
+        size, glibc = 0, 0
+        for line in lines:
+            digest, packed, _, name = line.split(" ", 3)
+            with zipfile.ZipFile(os.path.join(cache, digest)) as wheel:
+                size += int(packed) + sum(each.file_size + 4096 for each in wheel.infolist())
+            glibc = max(glibc, needed_glibc(name))
+        return f"needs {size} 2.{glibc}"
+
+
+def needed_glibc(name):
+    """The oldest glibc that the tags of a wheel's name accept; 0: any."""
+    minors = [int(minor) for minor in re.findall(r"manylinux_2_(\d+)_", name)]
+    minors += [
+        minor for old, minor in (("manylinux2014", 17), ("manylinux2010", 12), ("manylinux1_", 5)) if old in name
+    ]
+    return min(minors, default=0)
+
+
+def digest_of(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def keep(wheels, cache):
+    """Moves the wheels into the cache; their lines of the list."""
+    lines = []
+    for name in sorted(os.listdir(wheels)):
+        path = os.path.join(wheels, name)
+        digest = digest_of(path)
+        lines.append(f"{digest} {os.path.getsize(path)} 644 {name}")
+        os.replace(path, os.path.join(cache, digest))
+    return lines
+
+
+def kept_answer(path, cache):
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        for line in lines[1:]:
+            digest, size, _ = line.split(" ", 2)
+            if os.path.getsize(os.path.join(cache, digest)) != int(size):
+                return None
+        return lines
+    except (OSError, ValueError):
+        return None
+
+
+class Archive:
+    """A relocatable environment, as a tar archive of conda-pack or of a directory."""
+
+    is_kept = True
+
+    def __init__(self, source):
+        self.source = source
+        self.name = os.path.basename(source)
+        about = hashlib.sha256()
+        for path in self.paths():
+            status = os.lstat(path)
+            about.update(f"{path} {status.st_size} {status.st_mtime_ns} {status.st_mode}\n".encode())
+        self.key = about.hexdigest()
+
+    def paths(self):
+        yield self.source
+        if os.path.isdir(self.source):
+            for folder, folders, names in os.walk(self.source):
+                folders[:] = sorted(name for name in folders if name != "__pycache__")
+                for name in sorted(names):
+                    yield os.path.join(folder, name)
+
+    def fetch(self, work):
+        files = os.path.join(work, "files")
+        os.mkdir(files)
+        if not os.path.isdir(self.source):
+            os.symlink(self.source, os.path.join(files, self.name))
+            return files
+        self.check(self.read(os.path.join(self.source, "pyvenv.cfg")), os.listdir(self.source))
+        with tarfile.open(os.path.join(files, f"{self.name}.tar.gz"), "w:gz", compresslevel=1) as archive:
+            for path in list(self.paths())[1:]:
+                archive.add(path, os.path.relpath(path, self.source), recursive=False)
+        return files
+
+    def read(self, path):
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def check(self, settings, names):
+        if settings and not re.search(r"^relocatable\s*=\s*true", settings, re.MULTILINE):
+            raise Refused(
+                f"{self.name} is an environment that is not relocatable: make it by uv venv --relocatable, or give "
+                "--stage-env a file of its packages, as pip freeze prints them"
+            )
+        if "conda-meta" in names and "conda-unpack" not in names:
+            raise Refused(
+                f"{self.name} is an environment of conda, which is not relocatable: conda pack -p {self.source} makes "
+                "an archive for --stage-env"
+            )
+        if not settings and "conda-meta" not in names:
+            raise Refused(f"{self.name} is no environment of Python: it has neither pyvenv.cfg nor conda-meta")
+
+    def needs(self, lines, cache):
+        """Reads an archive through, for its size and its kind."""
+        size, settings, names = 0, "", set()
+        digest, packed, _ = lines[0].split(" ", 2)
+        try:
+            with tarfile.open(os.path.join(cache, digest)) as archive:
+                for member in archive:
+                    words = os.path.normpath(member.name).split("/")
+                    size += member.size + 4096
+                    names.update(words[:2] + words[-1:])
+                    if words[-1] == "pyvenv.cfg" and len(words) <= 2:
+                        settings = archive.extractfile(member).read().decode()
+        except tarfile.TarError as error:
+            raise Refused(f"{self.name} is no archive of tar: {error}") from None
+        self.check(settings, names)
+        return f"needs {size + int(packed)} 2.0"
+
+
+def make_cache(cache):
+    """Makes the folder, whose wheels no other user may plant or change."""
+    os.makedirs(cache, mode=0o700, exist_ok=True)
+    part = os.path.realpath(cache)
+    while True:
+        about = os.stat(part)
+        is_sticky = bool(about.st_mode & stat.S_ISVTX) and part != os.path.realpath(cache)
+        if about.st_uid not in (0, os.geteuid(), os.stat("/").st_uid) or (about.st_mode & 0o022 and not is_sticky):
+            raise Refused(
+                f"{part} belongs to another user or is writable by others, and the wheels would lie below it: name "
+                "another folder by XDG_CACHE_HOME"
+            )
+        if part == "/":
+            return
+        part = os.path.dirname(part)
+
+
+def choose(source, target, may_build):
+    if os.path.isdir(source) or source.endswith(ARCHIVES):
+        return Archive(source)
+    if source.endswith((".txt", ".in")) or os.path.basename(source) in ("uv.lock", "pyproject.toml"):
+        return Environment(source, target, may_build)
+    raise Refused(
+        f"{os.path.basename(source)} is neither a file of requirements (*.txt), uv.lock nor pyproject.toml, and no "
+        f"environment ({', '.join(ARCHIVES)} or a directory)"
+    )
+
+
+def answer(source, target, cache, may_build):
+    make_cache(cache)
+    environment = choose(source, target, may_build)
+    # One of several jobs fetches, and the others find the files.
+    lock = open(os.path.join(cache, "lock"), "w", encoding="utf-8")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    wheels = os.path.join(cache, "wheels")
+    os.makedirs(wheels, mode=0o700, exist_ok=True)
+    resolved = os.path.join(cache, f"resolved-{environment.key}")
+    lines = kept_answer(resolved, wheels) if environment.is_kept else None
+    if not lines:
+        with tempfile.TemporaryDirectory(dir=cache) as work:
+            fetched = environment.fetch(work)
+            lines = keep(fetched, wheels) if os.path.isdir(fetched) else []
+            lines.insert(0, environment.needs(lines, wheels))
+            unfinished = os.path.join(work, "resolved")
+            with open(unfinished, "w", encoding="utf-8") as file:
+                file.write("\n".join(lines))
+            os.replace(unfinished, resolved)
+    return [f"folder {wheels}", *lines]
+
+
+def main():
+    source, python, machine, glibc, cache, build = sys.argv[1:]
+    source = os.path.normpath(source)
+    os.umask(0o077)
+    try:
+        print("\n".join(answer(source, Target(python, machine, glibc), cache, build == "build")))
+    except Refused as why:
+        print(f"refused {why}")
+    except OSError as error:
+        print(f"refused {error.filename or source}: {error.strerror}")
+
+
+main()

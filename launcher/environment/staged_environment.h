@@ -1,0 +1,53 @@
+// The environment of --stage-env: resolved once, for the Python of the host that asks first, and sent to all hosts. A
+// restart and a host that joins later get the same files. HostStartup owns it. Lives on the launch's loop, which it
+// never blocks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "launcher/link/agent_link.h"
+#include "net/asio.h"
+#include "net/notification.h"
+
+namespace hvd::launcher {
+
+class StagedEnvironment {
+ public:
+  // `file`: as --stage-env names it, or empty. `may_build`: --allow-build.
+  StagedEnvironment(const net::asio::any_io_executor& executor, std::string file, bool may_build)
+      : executor_(executor),
+        file_(std::move(file)),
+        may_build_(may_build),
+        is_resolved_(executor) {}
+
+  // The environment for a host with this Python. Its parts must not outlive this object.
+  net::Task<Result<AgentLink::Environment>> offer(std::string host, EnvironmentWanted wanted);
+  // The last part of the file's name.
+  std::string name() const;
+  // After offer(): wheels, and the bytes of all files.
+  size_t packages() const;
+  uint64_t bytes() const;
+  // Why the file cannot be resolved, or nothing.
+  std::string failure() const;
+
+ private:
+  struct Files;
+  net::Task<void> resolve();
+  // "Python 3.11 on x86_64"; an archive brings its own Python, or names it.
+  std::string describe(const EnvironmentWanted& wanted) const;
+  Result<std::shared_ptr<const Files>> parse(const std::string& answer) const;
+
+  net::asio::any_io_executor executor_;
+  const std::string file_;
+  const bool may_build_;
+  std::string first_host_;
+  EnvironmentWanted first_;  // of that host
+  net::Notification is_resolved_;
+  std::optional<Result<std::shared_ptr<const Files>>> files_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,452 @@
+#!/usr/bin/python3 -B
+"""--stage-env: hosts install the packages of a file without a network, once, and nothing half-made is used."""
+
+import hashlib
+import io
+import tarfile
+import zipfile
+
+from harness import *
+
+from elastic_jobs import discovery, wait_for_generation
+
+PLACE = "/var/tmp/horovod-0"
+TRAIN = """import subprocess, sys, tiny
+print("tiny", tiny.version, sys.prefix, subprocess.check_output(["tiny-says"], text=True).strip(), flush=True)
+"""
+# Builds a wheel, as the backend of a package without one.
+BACKEND = """import zipfile
+def build_wheel(folder, settings=None, metadata=None):
+    with zipfile.ZipFile(folder + "/built-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("built.py", "value = 7")
+        wheel.writestr("built-1.0.dist-info/METADATA", "Metadata-Version: 2.1\\nName: built\\nVersion: 1.0\\n")
+        wheel.writestr("built-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("built-1.0.dist-info/RECORD", "")
+    return "built-1.0-py3-none-any.whl"
+"""
+
+
+def write_wheel(folder, version, more=""):
+    """A package with a module, a program and a file beside the interpreter."""
+    files = {
+        "tiny/__init__.py": f"version = '{version}'\ndef say():\n    print('said')\n{more}",
+        f"tiny-{version}.data/scripts/tiny-script": "#!python\nimport tiny\nprint(tiny.version)\n",
+        f"tiny-{version}.data/data/share/tiny.txt": "data",
+        f"tiny-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: tiny\nVersion: {version}\n",
+        f"tiny-{version}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"tiny-{version}.dist-info/entry_points.txt": "[console_scripts]\ntiny-says = tiny:say\n",
+        f"tiny-{version}.dist-info/RECORD": "",
+    }
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / f"tiny-{version}-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+
+
+def project(code=TRAIN, requirements="tiny==1.0"):
+    """A script and its requirements, that only the launcher's machine has."""
+    folder = scratch()
+    write_wheel(folder / "wheels", "1.0")
+    (folder / "train.py").write_text(code)
+    require(folder, requirements)
+    return folder
+
+
+def require(folder, requirements):
+    (folder / "requirements.txt").write_text(f"--no-index\n--find-links wheels\n{requirements}\n")
+
+
+def alone(folder, **variables):
+    """The environment of a user who has set nothing for this build."""
+    environment = clean_environment(XDG_CACHE_HOME=str(folder / "cache"), **variables)
+    del environment["PYTHONPATH"]
+    return environment
+
+
+def start(folder, *flags, hosts="a:1,b:1", packages="requirements.txt", command=("python3", "train.py"), **variables):
+    slots = sum(map(int, re.findall(r":(\d+)", hosts)))
+    words = ["-np", slots, "-H", hosts, "--independent", "--stage", "train.py", "--stage-env", packages]
+    return Job(*words, *flags, *command, cwd=folder, environment=alone(folder, **variables))
+
+
+def write_environment(folder):
+    """An environment as `uv venv --relocatable` makes it, with the package and this machine's others."""
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", "--system-site-packages", folder], check=True)
+    [site] = folder.glob("lib/python3*/site-packages")
+    with zipfile.ZipFile(folder.parent / "wheels" / "tiny-1.0-py3-none-any.whl") as wheel:
+        wheel.extractall(site)
+    program = folder / "bin" / "tiny-says"
+    program.write_text("#!/bin/sh\necho said\n")
+    program.chmod(0o755)
+    settings = folder / "pyvenv.cfg"
+    settings.write_text(settings.read_text() + "relocatable = true\n")
+    return settings
+
+
+def on(name, script, *words):
+    done = subprocess.run(
+        [HOSTS, "exec", name, "sh", "-c", script, "sh", *words], capture_output=True, text=True, check=False, cwd="/"
+    )
+    expect(done.returncode == 0, f"{name}: {script}: {done.stdout}{done.stderr}")
+    return done.stdout.strip()
+
+
+def kept(name, place=PLACE):
+    return on(name, f"ls {place} 2>/dev/null | grep -v lock || true").split()
+
+
+def runs(job, size, version="1.0", place=PLACE):
+    job.ends_with(0)
+    found = re.findall(r"tiny (\S+) (\S+) said", job.out)
+    expect(
+        len(found) == size
+        and all(each == version and home.startswith(f"{place}/horovod-environment-") for each, home in found),
+        job.describe(),
+    )
+
+
+@world("a b", "--bare")
+def test_hosts_install_a_file_of_requirements_once():
+    folder = project()
+    job = start(folder)
+    runs(job, 2)
+    one_sentence(
+        job,
+        r"^the ranks on hosts a, b use the environment of requirements.txt \(1 package\), sent there now "
+        r"\([0-9.]+ MB\)$",
+    )
+    job.leaves_nothing()
+    [name] = kept("a")
+    expect(kept("b") == [name], f"{kept('b')}")
+    # Scripts, data and the programs that Python makes know the place.
+    home = f"{PLACE}/{name}"
+    expect(
+        on("a", f"{home}/bin/tiny-script; cat {home}/share/tiny.txt").split() == ["1.0", "data"], "the wheel's parts"
+    )
+    expect(on("a", f"grep -rIl horovod-installing {home} || true") == f"{home}/pyvenv.cfg", "another place is named")
+    # Settings of pip and uv, which may have passwords, stay on this machine.
+    secret = "http://user:secret@127.0.0.1:9/simple"
+    job = start(folder, command=("sh", "-c", "env; cat /proc/*/environ"), UV_INDEX=secret, PIP_EXTRA_INDEX_URL=secret)
+    job.ends_with(0)
+    expect("secret" not in job.out + job.err and "PATH=" in job.out, job.describe())
+    # The next job sends nothing, and resolves nothing: the wheels may be gone.
+    shutil.rmtree(folder / "wheels")
+    for command in (("train.py",), ("/usr/bin/python3", "train.py"), ("sh", "-c", "exec python train.py")):
+        job = start(folder, command=command)
+        runs(job, 2)
+        one_sentence(job, r"^the ranks on hosts a, b use .* \(1 package\), which an earlier job has sent there$")
+    # Another version is another environment, in a place of the user's choice.
+    write_wheel(folder / "wheels", "2.0")
+    require(folder, "tiny")
+    runs(start(folder, "--stage-dir", "/var/tmp/mine"), 2, "2.0", "/var/tmp/mine")
+    runs(start(folder, "--remote-init", "export SLURM_TMPDIR=/tmp/job"), 2, "2.0", "/tmp/job")
+    # A running job holds a lock that those who clean up respect.
+    (folder / "train.py").write_text(TRAIN + "import time; time.sleep(600)\n")
+    job = start(folder, hosts="a:1")
+    job.wait_for("tiny")
+    [home] = re.findall(r"tiny \S+ (\S+)", job.out)
+    locked = on("a", f"flock --exclusive --nonblock {home} true && echo free || echo in use")
+    expect(locked == "in use", locked)
+    job.signal(signal.SIGTERM)
+    job.wait()
+    expect(on("a", f"flock --exclusive --nonblock {home} echo free") == "free", "the lock stays")
+
+
+@world("a", "--bare")
+def test_a_damaged_or_foreign_environment_is_not_used():
+    folder = project()
+    runs(start(folder, hosts="a:1"), 1)
+    [name] = kept("a")
+    home = f"{PLACE}/{name}"
+    module = f"{home}/lib/python3.*/site-packages/tiny/__init__.py"
+    for damage in (
+        f"rm {module}",
+        f"cp /dev/null {module}",
+        f"chmod 777 {home}",
+        f"chown 12345 {home}",
+        f"rm {home}/bin/python3",
+    ):
+        on("a", damage)
+        job = start(folder, hosts="a:1")
+        runs(job, 1)
+        one_sentence(job, "sent there now")
+        expect(kept("a") == [name], f"{damage}: {kept('a')}")
+    # Two jobs that install at the same time use one environment.
+    on("a", f"rm -r {home}")
+    for job in [start(folder, hosts="a:1") for _ in range(2)]:
+        runs(job, 1)
+    expect(kept("a") == [name], f"{kept('a')}")
+    # The remains of a job that was killed are removed.
+    on("a", f"mkdir {PLACE}/horovod-installing-0; touch -d '2 hours ago' {PLACE}/horovod-installing-0; rm -r {home}")
+    runs(start(folder, hosts="a:1"), 1)
+    expect(kept("a") == [name], f"{kept('a')}")
+    # A wheel of the cache that changed is found by its hash.
+    on("a", f"rm -r {home}")
+    [wheel] = (folder / "cache" / "horovod" / "wheels").iterdir()
+    content = bytearray(wheel.read_bytes())
+    content[-1] ^= 1
+    wheel.write_bytes(content)
+    job = start(folder, hosts="a:1")
+    job.ends_with(2)
+    one_sentence(
+        job,
+        "^host a: prepare: the environment of --stage-env cannot be installed: tiny-1.0-py3-none-any.whl differs from ",
+    )
+    wait_until(lambda: not kept("a"), PROMPT, lambda: f"{kept('a')}")
+
+
+@world("a b", "--bare")
+def test_an_environment_that_cannot_be_had_is_one_sentence():
+    folder = project(requirements="tiny==3.0")
+    job = start(folder)
+    job.ends_with(2)
+    one_sentence(
+        job,
+        "^host [ab]: prepare: --stage-env: requirements.txt cannot be resolved for "
+        r"Python 3\.\d+ on \S+ with glibc 2\.\d+: ",
+        "tiny==3.0",
+    )
+    # The password of an index stays on this machine.
+    require(folder, "--extra-index-url http://user:secret@127.0.0.1:9/simple\ntiny==3.0")
+    job = start(folder, hosts="a:1", PIP_RETRIES="0")
+    job.ends_with(2)
+    one_sentence(job, "tiny==3.0")
+    expect("secret" not in job.out + job.err, job.describe())
+    job = start(folder, hosts="a:1", PIP_RETRIES="0", PIP_INDEX_URL="http://user:se/cr@et@127.0.0.1:9/simple")
+    job.ends_with(2)
+    expect("cr@et" not in job.out + job.err, job.describe())
+    # Another user could plant wheels.
+    (folder / "cache").chmod(0o777)
+    job = start(folder, hosts="a:1")
+    job.ends_with(2)
+    one_sentence(job, "cache belongs to another user or is writable by others.* by XDG_CACHE_HOME$")
+    (folder / "cache").chmod(0o700)
+    # A package without a wheel.
+    source = folder / "built"
+    source.mkdir()
+    (source / "backend.py").write_text(BACKEND)
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "built"\nversion = "1.0"\n'
+    )
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: built\nVersion: 1.0\n")
+    subprocess.run(
+        ["tar", "czf", "wheels/built-1.0.tar.gz", "--transform", "s/^built/built-1.0/", "built"], cwd=folder, check=True
+    )
+    require(folder, "tiny\nbuilt")
+    job = start(folder, hosts="a:1")
+    job.ends_with(2)
+    one_sentence(job, "built.*; --allow-build builds a package without a wheel on this machine$")
+    (folder / "train.py").write_text("import built\nprint('built', built.value)\n")
+    job = start(folder, "--allow-build", hosts="a:1")
+    job.ends_with(0)
+    expect("built 7" in job.out, job.describe())
+    # No place of host b can keep it.
+    on("b", "mount -t tmpfs -o noexec none /var/tmp; mkdir /tmp/full; mount -t tmpfs -o size=4k none /tmp/full")
+    job = start(folder, "--allow-build", hosts="b:1")
+    job.ends_with(2)
+    one_sentence(
+        job,
+        r"^host b: prepare: no directory there can keep the environment of --stage-env \(.*noexec.*\): "
+        "name a directory of this host with free space by --stage-dir$",
+    )
+    job = start(folder, "--allow-build", "--stage-dir", "/tmp/full", hosts="b:1")
+    job.ends_with(2)
+    one_sentence(job, r"^host b: prepare: .* has \d+ MiB free of the \d+ MiB that it needs")
+    # Another C library, another processor, and another Python on one of the hosts.
+    on("b", "mount -t tmpfs none /usr/local/bin; umount /var/tmp")
+
+    def answer_as(python, machine, libc):
+        text = f"#!/bin/sh\nprintf 'Python {python}\\nmachine {machine}\\nglibc {libc}\\n'\n"
+        on("b", 'printf %s "$1" >/usr/local/bin/python3; chmod +x /usr/local/bin/python3', text)
+
+    for answers, sentence in (
+        (("3.11.2", "x86_64", "none"), "the hosts have another C library than glibc, for which it chooses no wheels"),
+        (("3.11.2", "riscv64", "2.36"), r"for Python 3.11 on riscv64 with glibc 2.36: "),
+    ):
+        answer_as(*answers)
+        require(folder, "native")
+        job = start(folder, hosts="b:1")
+        job.ends_with(2)
+        one_sentence(job, "^host b: prepare: --stage-env: .*" + sentence)
+    answer_as("3.7.1", "x86_64", "2.36")
+    require(folder, "tiny")
+    job = start(folder, "--allow-build")
+    job.ends_with(2)
+    differs = r"host [ab]: prepare: it has Python 3\.\d+ on \S+, and host [ab] has Python 3\.\d+ on \S+: --stage-env"
+    expect(any(re.match(differs, line) for line in job.said()), job.describe())
+
+
+@world("a b", "--bare")
+def test_a_relocatable_environment_is_sent_as_it_is():
+    folder = project()
+    settings = write_environment(folder / "env")
+    runs(start(folder, packages="env"), 2)
+    subprocess.run(["tar", "czf", "env.tgz", "env"], cwd=folder, check=True)
+    runs(start(folder, packages="env.tgz"), 2)
+    job = start(folder, packages="env.tgz")
+    runs(job, 2)
+    one_sentence(job, "^the ranks on hosts a, b use the environment of env.tgz, which an earlier job has sent there$")
+    # An archive of conda-pack learns its place.
+    text = settings.read_text()
+    settings.unlink()
+    (folder / "env" / "conda-meta").mkdir()
+    (folder / "env" / "place").write_text("/placeholder\n")
+    job = start(folder, packages="env", hosts="a:1")
+    job.ends_with(2)
+    one_sentence(
+        job, "^host a: prepare: --stage-env: env is an environment of conda, which is not relocatable: conda pack -p "
+    )
+    (folder / "env" / "bin" / "conda-unpack").write_text(
+        "from conda_unpack_progress import progressbar\n_prefix_records = [('place', '/placeholder', 'text')]\n"
+        "def update_prefix(path, new_prefix, placeholder, mode='text'):\n"
+        "    text = open(path).read().replace(placeholder, new_prefix)\n"
+        "    open(path, 'w').write(text)\n"
+    )
+    (folder / "env" / "bin" / "conda_unpack_progress.py").write_text("progressbar = iter\n")
+    subprocess.run(["tar", "czf", "conda.tar.gz", "-C", "env", "."], cwd=folder, check=True)
+    for sent in ("sent there now", "an earlier job", "sent there now"):
+        job = start(
+            folder,
+            packages="conda.tar.gz",
+            hosts="a:1",
+            command=("sh", "-c", "cat $VIRTUAL_ENV/place; echo $VIRTUAL_ENV"),
+        )
+        job.ends_with(0)
+        one_sentence(job, sent)
+        found = re.findall(rf"{PLACE}/horovod-environment-\w+", job.out)
+        expect(len(found) == 2 and found[0] == found[1], job.describe())
+        if sent == "an earlier job":
+            on("a", f"rm {found[0]}/place")
+    # One that needs its place, or a Python of its machine.
+    (folder / "env" / "conda-meta").rmdir()
+    (folder / "env" / "bin" / "conda-unpack").unlink()
+    settings.write_text(text.replace("relocatable = true", ""))
+    job = start(folder, packages="env", hosts="a:1")
+    job.ends_with(2)
+    one_sentence(
+        job, "^host a: prepare: --stage-env: env is an environment that is not relocatable: make it by uv venv "
+    )
+    settings.write_text(text)
+    (folder / "env" / "bin" / "python").unlink()
+    (folder / "env" / "bin" / "python").symlink_to("/opt/none/python3")
+    job = start(folder, packages="env", hosts="a:1")
+    job.ends_with(2)
+    one_sentence(job, "cannot be installed: its Python, /opt/none/python3, is not on this host$")
+    job = start(folder, packages="train.py", hosts="a:1")
+    job.ends_with(2)
+    one_sentence(job, "train.py is neither a file of requirements")
+
+
+@world("a", "--bare")
+def test_a_network_that_drops_in_the_middle_leaves_nothing():
+    folder = project()
+    with zipfile.ZipFile(folder / "wheels" / "tiny-1.0-py3-none-any.whl", "a") as wheel:
+        wheel.writestr("tiny/large", os.urandom(300 << 20))
+    job = start(folder, "--host-timeout", 3, hosts="a:1")
+    wait_until(lambda: any("installing" in each for each in kept("a")), PROMPT, job.describe)
+    faults.cut("a", "launcher")
+    job.ends_with(2)
+    one_sentence(job, "^host a: ")
+    faults.heal("a", "launcher")
+    wait_until(lambda: not kept("a"), PROMPT, lambda: f"{kept('a')}")
+    runs(start(folder, hosts="a:1"), 1)
+
+
+def install(folder, name, content):
+    """Runs the agent's installer on one file of the launcher."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    (folder / "list").write_text(f"{hashlib.sha256(content).hexdigest()} {len(content)} 644 {name}\n")
+    text = (ROOT / "launcher" / "agent" / "preflight" / "install_environment.py").read_text(encoding="utf-8")
+    return subprocess.run(
+        [PYTHON, "-I", "-c", text, folder / "final"], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def wheel_of(name, text=""):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as wheel:
+        wheel.writestr(name, text)
+    return content.getvalue()
+
+
+def archive_of(*members):
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, kind, link in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.mode, member.uid = kind, link, 0o4777, 12345
+            archive.addfile(member)
+    return content.getvalue()
+
+
+def test_files_that_would_leave_the_environment_are_refused():
+    folder = scratch() / "parts"
+    programs = "tiny-1.0.dist-info/entry_points.txt"
+    for name, text, refusal in (
+        ("../out", "", "has a file outside of it: ../out"),
+        ("/tmp/out", "", "has a file outside of it: /tmp/out"),
+        ("tiny-1.0.data/data/../../out", "", "has a file outside of it"),
+        (programs, "[console_scripts]\n../../out = a:b\n", "has an unusable program: ../../out = a:b"),
+        (programs, "[console_scripts]\npython3 = a:b\n", "has an unusable program: python3 = a:b"),
+        (programs, "[console_scripts]\nx = a;b:c\n", "has an unusable program: x = a;b:c"),
+    ):
+        done = install(folder, "tiny-1.0-py3-none-any.whl", wheel_of(name, text))
+        expect(done.returncode == 1 and f"tiny-1.0-py3-none-any.whl {refusal}" in done.stderr, f"{name}: {done}")
+    file, link, hard = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+    for members, refusal in (
+        ([("/tmp/out", file, "")], "has a file outside of it: /tmp/out"),
+        ([("bin/../../out", file, "")], "has a file outside of it"),
+        ([("lib", link, "/tmp")], "has a link out of it: lib to /tmp"),
+        ([("lib/a", link, "../../out")], "has a link out of it: lib/a to ../../out"),
+        ([("bin/python", link, "/tmp"), ("bin/python/out", file, "")], "has a file outside of it: bin/python/out"),
+        ([("bin/python", link, "/tmp/out"), ("bin/python", file, "")], "has a file outside of it: bin/python"),
+        ([("bin/python", link, "/tmp/out"), ("a", hard, "bin/python")], "has a link out of it: a to bin/python"),
+        ([("a", hard, "/etc/hostname")], "has a link out of it: a to /etc/hostname"),
+        ([("a", tarfile.CHRTYPE, "")], "has something that is neither a file nor a directory: a"),
+        ([("a", tarfile.FIFOTYPE, "")], "has something that is neither a file nor a directory: a"),
+    ):
+        done = install(folder, "env.tar", archive_of(*members))
+        expect(done.returncode == 1 and f"env.tar {refusal}" in done.stderr, f"{members}: {done}")
+    # Owners and modes of the archive do not count, and a link in the place of our file is replaced.
+    version = f"lib/python3.{sys.version_info.minor}/a"
+    members = [("bin/python", link, sys.executable), (version, file, ""), ("sizes", link, "bin/python")]
+    done = install(folder, "env.tar", archive_of(*members))
+    about = (folder / "files" / version).stat()
+    expect(done.returncode == 0, f"{done}")
+    expect((about.st_uid, about.st_mode & 0o7777) == (os.geteuid(), 0o755), f"{about}")
+    expect((folder / "files" / "sizes").read_text() == f"0 {version}\n", "the sizes")
+
+
+@world("a b", "--bare")
+def test_hosts_that_an_elastic_job_adds_and_a_check_use_the_environment():
+    folder = project((WORKERS / "elastic_rank.py").read_text())
+    write_environment(folder / "env")
+    flags = ["--stage", "train.py", "--stage-env", "env"]
+    ranks = ["--min-np", 1, *discovery(folder, "a:1"), *flags, "python3", "train.py", 20, "--listen"]
+    job = Job(*ranks, cwd=folder, environment=alone(folder))
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:1")
+    wait_for_generation(job, 1, 2)
+    job.ends_with(0)
+    for name in "ab":
+        expect(
+            any(re.match(f"the ranks on host {name} use the environment of env, sent", line) for line in job.said()),
+            job.describe(),
+        )
+    done = subprocess.run(
+        [LAUNCHER, "--check-build", "-H", "a,b", "--stage-env", "requirements.txt", "--verbose"],
+        cwd=folder,
+        env=alone(folder),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    expect(f"{PLACE}/horovod-environment-" in done.stdout, f"{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    main()
