@@ -172,6 +172,8 @@ environments() {
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
   # mypy reads the type hints of the package and of a script that uses it, ruff all Python, and lizard C and C++.
   environment mypy mypy==2.4.1 && { addition mypy ruff ruff==0.17.6; addition mypy lizard lizard==1.24.3; }
+  # It reads the stacks of Python processes from outside (tests/e2e/stacks_test.py).
+  environment py-spy py-spy==0.4.3
   # torch's own suite of torch.distributed needs it; pure Python, for each version of torch.
   environment expecttest expecttest==0.3.0
   # These draw timelines; see tests/e2e/perfetto.

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "base/cores.h"
@@ -20,6 +21,7 @@
 #include "launcher/agent/host/host_addresses.h"
 #include "launcher/agent/host/non_mpi_program.h"
 #include "launcher/agent/host/process_tree.h"
+#include "launcher/agent/host/safe_folder.h"
 #include "launcher/agent/ranks/rank_environment.h"
 #include "launcher/agent/ranks/thread_share.h"
 #include "launcher/agent/store/original_workers.h"
@@ -54,6 +56,11 @@ std::string scheduler_ended(const Environment& environment) {
   return "every process of the job there got SIGTERM, as a scheduler or service manager sends it";
 }
 
+std::string executable_path() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
+}
+
 }  // namespace
 
 Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
@@ -70,7 +77,11 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
              [this](pid_t pid, int status) {
                host_preparation_.on_reaped(pid, status);
                executions_.on_reaped(pid, status);
+               inspections_.on_reaped(pid, status);
              }),
+      inspections_(
+          loop_, ranks_, [this](const Message& message) { outbox_.put(message); },
+          [this] { return agent_folders(job_.agent_dir, executable_path(), environment_); }),
       host_preparation_(loop_, [this](const Message& message) { outbox_.put(message); }),
       master_port_(loop_),
       reachability_(loop_),
@@ -401,6 +412,11 @@ void Agent::execute(const StagePart& part) {
     renew_lease();  // that may have taken long
     return outbox_.put(Staged{host_preparation_.taken(), status});
   }
+  if (inspections_.wants_part()) {
+    const Status status = inspections_.take(part);
+    renew_lease();  // that may have taken long
+    return outbox_.put(Staged{inspections_.taken(), status});
+  }
   if (state_.now() != AgentState::kIdle) {
     return fail("the launcher sent code to a job that has begun");
   }
@@ -425,9 +441,9 @@ void Agent::execute(const Signal& order) {
   outside_signals_.add(order.number, OutsideSignals::Target::kLauncher, Clock::now());
 }
 
-void Agent::execute(const Inspect& question) {
-  outbox_.put(Inspected{question.number, ranks_.snapshots(InspectDetail{question.detail})});
-}
+void Agent::execute(const Inspect& question) { inspections_.begin(question); }
+
+void Agent::execute(const StackToolOffer& offer) { inspections_.offer(offer); }
 
 void Agent::execute(const Run& order) {
   const RankCommand* like = state_.is_ending() ? nullptr : ranks_.command_of(order.rank);

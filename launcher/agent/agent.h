@@ -22,6 +22,7 @@
 #include "launcher/agent/ranks/independence.h"
 #include "launcher/agent/ranks/ranks.h"
 #include "launcher/agent/ranks/staging.h"
+#include "launcher/agent/stacks/inspections.h"
 #include "launcher/agent/store/host_aggregator.h"
 #include "launcher/agent/store/store_tunnel.h"
 #include "launcher/agent/store/world_reports.h"
@@ -58,6 +59,7 @@ class Agent {
   void execute(const TestReachability& order);
   void execute(const Signal& order);
   void execute(const Inspect& question);
+  void execute(const StackToolOffer& offer);
   void execute(const Run& order);
   void execute(const OutputCredit& taken);
   void execute(const StopRun& order);
@@ -92,7 +94,9 @@ class Agent {
   void finish_when_over();
   void finish(bool is_given_up);
   // The members that wait for a time of their own, each with deadline() and on_deadline().
-  auto timers() { return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, link_); }
+  auto timers() {
+    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, inspections_, link_);
+  }
   Deadline next_deadline();
 
   net::EventLoop loop_;
@@ -104,6 +108,7 @@ class Agent {
   HostAggregator aggregator_;
   Executions executions_;
   Ranks ranks_;
+  Inspections inspections_;
   HostPreparation host_preparation_;
   MasterPortReservation master_port_;
   ReachabilityTest reachability_;

@@ -18,10 +18,13 @@ constexpr std::array kCommands = {
         "It asks no agent.\n",
         "horovodrun ps\nhorovodrun ps --json\n"},
     Command{
-        "stack", "[PID]", "List processes and their Python stacks.",
-        "The processes are the ranks and their child processes, which go on meanwhile. A process "
-        "has a Python stack here once it has called hvd.init(). PID is the process id of the "
-        "launcher, needed where several jobs run.\n",
+        "stack", "[--native] [PID]", "List processes and their Python stacks.",
+        "The processes are the ranks and their child processes, which go on meanwhile. The stack "
+        "of a rank that has not called hvd.init() comes from py-spy, found on the rank's host or "
+        "beside horovodrun: pip install 'horovodrun[stacks]'. PID is the process id of the "
+        "launcher, needed where several jobs run.\n"
+        "--native adds the calls in C and C++. py-spy stops each process for that, some 100 ms, "
+        "and a call that waits in C may return early with EINTR.\n",
         "horovodrun stack\nhorovodrun stack 4711\n"},
     Command{
         "exec", "[PID] [--rank LIST] COMMAND", "Run a command beside ranks of a job.",

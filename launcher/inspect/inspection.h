@@ -54,7 +54,7 @@ class Inspection {
 
 class InspectionServer {
  public:
-  // Answers "ps", "ps --json", "stack", "exec ORDER", "resize N" or "remove HOST"; then the socket is closed.
+  // Answers "ps", "ps --json", "stack", "stack --native", "exec ORDER", "resize N" or "remove HOST"; then the socket is closed.
   using Answer = std::function<net::Task<void>(std::string request, net::StreamSocket& caller)>;
   static Result<std::unique_ptr<InspectionServer>> open(net::asio::any_io_executor executor,
                                                         Answer answer);

@@ -228,11 +228,12 @@ int show_answers(const std::vector<RunningLauncher>& launchers, const std::strin
   return std::fflush(stdout) == 0 ? 0 : kExitLauncher;
 }
 
-// `horovodrun ps [--json] [PID]` and `horovodrun stack [PID]`.
+// `horovodrun ps [--json] [PID]` and `horovodrun stack [--native] [PID]`.
 int show_jobs(const std::string& command, std::span<const std::string> words) {
   remove_old_spools();
-  const bool is_json = command == "ps" && !words.empty() && words[0] == "--json";
-  if (is_json) words = words.subspan(1);
+  const std::string flag = command == "ps" ? "--json" : "--native";
+  const bool has_flag = !words.empty() && words[0] == flag;
+  if (has_flag) words = words.subspan(1);
   if (words.size() > 1 || (words.size() == 1 && !parse_int(words[0]))) {
     return refuse(invalid_argument(cat("write horovodrun ", command,
                                        " [PID of a launcher]; to run the program ", command,
@@ -241,7 +242,7 @@ int show_jobs(const std::string& command, std::span<const std::string> words) {
   const auto launchers = choose(words.empty() ? "" : words[0]);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1 && command == "stack") return refuse(several(command, *launchers));
-  return show_answers(*launchers, is_json ? "ps --json" : command, words.empty());
+  return show_answers(*launchers, has_flag ? cat(command, " ", flag) : command, words.empty());
 }
 
 }  // namespace

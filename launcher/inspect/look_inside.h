@@ -1,4 +1,4 @@
-// The commands `horovodrun ps [--json] [PID]` and `horovodrun stack [PID]`, which show the state of this user's
+// The commands `horovodrun ps [--json] [PID]` and `horovodrun stack [--native] [PID]`, which show the state of this user's
 // running jobs, `horovodrun exec [PID] [--rank LIST] COMMAND`, which runs a command beside their
 // ranks, and `horovodrun resize [PID] N` and `remove [PID] HOST|RANK`, which change the ranks of an elastic
 // job.

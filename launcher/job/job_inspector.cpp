@@ -25,12 +25,15 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
     : executor_(executor),
       options_(options),
       hosts_(hosts),
+      stack_tool_(executor),
       inspection_(executor, hosts,
                   [this](size_t number, uint32_t question, InspectDetail detail) {
                     const HostRun& host = hosts_.host(static_cast<int>(number));
                     if (host.is_over() || host.link() == nullptr || !silence_of(host).empty()) {
                       return false;
                     }
+                    if (detail != InspectDetail::kProcess)
+                      stack_tool_.offer_to(host.number(), *host.link());
                     host.link()->inspect(question, detail);
                     return true;
                   }),
@@ -109,6 +112,8 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   std::string text;
   if (request == "ps --json")
     text = job_as_json(::getpid(), options_.command, hosts_, job_states());
+  else if (request == "stack --native")
+    text = co_await describe(InspectDetail::kNativeStacks);
   else
     text = co_await describe(request == "stack" ? InspectDetail::kStacks : InspectDetail::kProcess);
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);

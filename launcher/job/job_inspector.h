@@ -15,6 +15,7 @@
 #include "launcher/inspect/job_states.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job_policy.h"
+#include "launcher/package/stack_tool.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
@@ -60,6 +61,7 @@ class JobInspector {
   const net::asio::any_io_executor executor_;
   const Options& options_;
   const HostTable& hosts_;
+  StackTool stack_tool_;
   JobPolicy* policy_ = nullptr;  // since open()
   Inspection inspection_;
   RankCommands commands_;

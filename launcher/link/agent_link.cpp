@@ -57,7 +57,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<Status> prepare(HostJob job, NextPart code, PackageParts package,
                             EnvironmentSource environment);
   net::Task<Status> send_environment(EnvironmentSource source);
-  net::Task<Status> send_package(PackageParts package);
+  net::Task<Status> send_package(PackageParts package, std::string_view what);
+  void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
+  net::Task<void> send_stack_tool();
   net::Task<Status> stage(const NextPart& next, std::string_view what);
   const Status& state() const { return lost_; }
   Status hold();
@@ -94,6 +96,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(const PackageWanted&);
   Status receive(EnvironmentWanted& wanted);
   Status receive(const EnvironmentFilesWanted&);
+  Status receive(const StackToolWanted&);
   Status receive(ReachabilityTested& tested);
   Status receive(const Started& started);
   Status receive(const Suspended&);
@@ -129,6 +132,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   bool is_package_wanted_ = false;
   std::optional<EnvironmentWanted> environment_wanted_;
   bool are_files_wanted_ = false;  // of the environment
+  PackageParts stack_tool_;        // until the agent wants it
   MasterCandidates candidates_;
   std::vector<std::pair<std::string, std::string>> versions_;
   uint32_t threads_ = 0;
@@ -180,14 +184,24 @@ net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view 
   co_return status.ok() ? staged_.status.with_context(std::string(what)) : status;
 }
 
-net::Task<Status> AgentLink::Impl::send_package(PackageParts package) {
+net::Task<Status> AgentLink::Impl::send_package(PackageParts package, std::string_view what) {
   if (!package) co_return failed_precondition("the agent wants a package that was not offered");
   const auto next = co_await package();
   if (!next.ok()) co_return next.status();
   staged_ = {};
-  const Status status = co_await stage(*next, "sending the package horovod");
-  if (!status.ok()) co_return status;
-  co_return co_await wait_for([this] { return prepared_.has_value(); });
+  co_return co_await stage(*next, what);
+}
+
+void AgentLink::Impl::offer_stack_tool(const StackToolOffer& offer, PackageParts parts) {
+  stack_tool_ = std::move(parts);
+  put(offer);
+}
+
+net::Task<void> AgentLink::Impl::send_stack_tool() {
+  const auto self = shared_from_this();
+  const Status status =
+      co_await send_package(std::exchange(stack_tool_, nullptr), "sending py-spy");
+  if (!status.ok()) log::info(cat("host ", job_.host_name, ": ", status.message()));
 }
 
 net::Task<Status> AgentLink::Impl::send_environment(EnvironmentSource source) {
@@ -227,7 +241,8 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackagePa
     status = co_await send_environment(std::move(environment));
   }
   if (status.ok() && is_package_wanted_) {
-    status = co_await send_package(std::move(package));
+    status = co_await send_package(std::move(package), "sending the package horovod");
+    if (status.ok()) status = co_await wait_for([this] { return prepared_.has_value(); });
   }
   if (status.ok()) status = *prepared_;
   co_return status;
@@ -322,6 +337,9 @@ void AgentLink::consumed(int rank, OutputStream stream, size_t size) {
 }
 void AgentLink::inspect(uint32_t number, InspectDetail detail) {
   impl_->put(Inspect{number, static_cast<uint8_t>(detail)});
+}
+void AgentLink::offer_stack_tool(const StackToolOffer& offer, PackageParts parts) {
+  impl_->offer_stack_tool(offer, std::move(parts));
 }
 void AgentLink::pass(const Message& order) { impl_->put(order); }
 void AgentLink::give_input(int rank, ByteView bytes) {
@@ -423,6 +441,12 @@ Status AgentLink::Impl::receive(const EnvironmentFilesWanted&) {
 
 Status AgentLink::Impl::receive(const PackageWanted&) {
   is_package_wanted_ = true;
+  return {};
+}
+
+Status AgentLink::Impl::receive(const StackToolWanted&) {
+  if (!stack_tool_) return internal_error("the agent wants a py-spy that was not offered");
+  spawn(&Impl::send_stack_tool);
   return {};
 }
 

@@ -69,14 +69,15 @@ class PackageFiles {
     return {};
   }
 
-  Status add_program(const fs::path& from) {
-    package_->offer.program = (fs::path("bin") / from.filename()).string();
-    HVD_RETURN_IF_ERROR(add(from, package_->offer.program));
+  Status add_program(const fs::path& from, const std::string& to) {
+    HVD_RETURN_IF_ERROR(add(from, to));
     list_.back().mode = 0755;
     return {};
   }
 
-  std::shared_ptr<const OwnPackage> finish() {
+  // `program`: the file that runs in place of the job's program where the host has none.
+  std::shared_ptr<const OwnPackage> finish(const std::string& program = {}) {
+    package_->offer.program = program;
     package_->list = format_package_list(list_);
     package_->offer.name = package_name(package_->list);
     package_->offer.version = HVD_VERSION;
@@ -125,7 +126,16 @@ Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& fo
     HVD_RETURN_IF_ERROR(files.add_folder(
         plugins, to / "horovod", [](const fs::path& path) { return path.extension() == ".so"; }));
   }
-  if (has_program) HVD_RETURN_IF_ERROR(files.add_program(fs::path(folder) / "horovodrun"));
+  if (!has_program) return files.finish();
+  const std::string program = "bin/horovodrun";
+  HVD_RETURN_IF_ERROR(files.add_program(fs::path(folder) / "horovodrun", program));
+  return files.finish(program);
+}
+
+Result<std::shared_ptr<const OwnPackage>> read_program_package(const std::string& path,
+                                                               const std::string& name) {
+  PackageFiles files;
+  HVD_RETURN_IF_ERROR(files.add_program(path, name));
   return files.finish();
 }
 

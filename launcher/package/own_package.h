@@ -22,4 +22,8 @@ struct OwnPackage {
 Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& folder,
                                                            bool has_program = false);
 
+// One program of this machine, as the only file of a package, under this name.
+Result<std::shared_ptr<const OwnPackage>> read_program_package(const std::string& path,
+                                                               const std::string& name);
+
 }  // namespace hvd::launcher

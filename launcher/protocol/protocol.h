@@ -115,9 +115,9 @@ struct EndRank {
   double grace_seconds = 0;
   static auto fields(auto& m) { return std::tie(m.rank, m.grace_seconds); }
 };
-// How an agent describes a rank: its first process; also the processes below that, and the Python stacks of all; or
-// one line about the busiest of them.
-enum class InspectDetail : uint8_t { kProcess = 0, kStacks = 1, kActivity = 2 };
+// How an agent describes a rank: its first process; also the processes below that, and their Python stacks; one line
+// about the busiest of them; or as kStacks with the frames of libraries, for which py-spy briefly stops the process.
+enum class InspectDetail : uint8_t { kProcess = 0, kStacks = 1, kActivity = 2, kNativeStacks = 3 };
 // Describe the ranks' processes. Answered by Inspected.
 struct Inspect {
   static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};
@@ -125,6 +125,15 @@ struct Inspect {
   uint8_t detail = 0;   // an InspectDetail
   static auto fields(auto& m) { return std::tie(m.number, m.detail); }
 };
+// The launcher has this py-spy for hosts without one. Sent before the first Inspect that may need it.
+struct StackToolOffer {
+  static constexpr MessageType kType{61, "an offer of py-spy", Sender::kLauncher};
+  PackageOffer
+      offer;  // of a package with the file kPySpy alone; without a name: the launcher has none
+  std::string path;  // on the launcher's machine
+  static auto fields(auto& m) { return std::tie(m.offer, m.path); }
+};
+inline constexpr const char* kPySpy = "py-spy";
 // Run a command beside a rank, in the rank's environment. Answered by OutputChunk and ExecResult.
 struct Run {
   static constexpr MessageType kType{25, "a command to run", Sender::kLauncher};
@@ -192,6 +201,11 @@ struct EnvironmentWanted {
 struct EnvironmentFilesWanted {
   static constexpr MessageType kType{44, "a request for the files of an environment",
                                      Sender::kAgent};
+  static auto fields(auto&) { return std::tie(); }
+};
+// After StackToolOffer: the agent needs the launcher's py-spy, and has no copy. StageParts follow, as after PackageWanted.
+struct StackToolWanted {
+  static constexpr MessageType kType{60, "a request for py-spy", Sender::kAgent};
   static auto fields(auto&) { return std::tie(); }
 };
 // The answer to Start.
@@ -375,7 +389,8 @@ using Message =
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult,
                  StagePart, Staged, OutputChunk, OutputCredit, StopRun, Ending, Signalled,
                  OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi,
-                 PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted>;
+                 PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
+                 StackToolOffer, StackToolWanted>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

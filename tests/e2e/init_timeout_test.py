@@ -49,11 +49,14 @@ def test_a_rank_that_never_calls_init_is_named_after_the_init_timeout():
 
 @world()
 def test_on_a_terminal_a_line_shows_the_start_and_a_sentence_names_a_late_rank():
-    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", PYTHON, "-c", BUSY.replace("SECONDS", "13"))
+    py_spy = BUILD / "venv-py-spy/bin"
+    path = f"{clean_environment()['PATH']}:{py_spy}"
+    words = ("-np", "2", "-H", "a:1,b:1", PYTHON, "-c", BUSY.replace("SECONDS", "13"))
+    terminal = Terminal(LAUNCHER, *words, PATH=path)
     terminal.shows(r"ranks started 2; importing 1 \(rank 1 on b\); in hvd.init 1; \d+ s")
     terminal.shows(
         r"horovodrun: rank 1 on b has not called hvd.init\(\) for 10 s: running.* \(\S*python3\S* -c .*\), "
-        r"\d+ % of a core; rank 0 waits for it"
+        r"\d+ % of a core" + (r", at <string>:5" if (py_spy / "py-spy").exists() else "") + "; rank 0 waits for it"
     )
     terminal.shows("is there", 2)
     expect(terminal.end() == 0, terminal.text)

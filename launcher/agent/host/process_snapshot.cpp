@@ -95,22 +95,17 @@ std::string state_of(std::string_view status) {
 
 }  // namespace
 
-std::string process_snapshot(pid_t pid, bool with_stack) {
+ProcessSnapshot process_snapshot(pid_t pid, bool with_stack) {
   const std::string folder = cat("/proc/", pid, "/");
   const std::string status = read_proc_file(folder + "status");
   const std::string command = command_of(folder);
   if (status.empty() || command.empty()) return {};  // it has ended or is a zombie
-  std::string text =
-      cat("pid ", pid, ", ", state_of(status), kernel_place(folder, ", in "), ": ", command, "\n");
-  std::string_view stack;
+  ProcessSnapshot snapshot{pid, {}, {}};
+  snapshot.line =
+      cat("pid ", pid, ", ", state_of(status), kernel_place(folder, ", in "), ": ", command);
   const bool is_stopped = state_of(status).find("stop") != std::string::npos;
-  const std::string python = is_stopped || !with_stack ? "" : python_stack(pid, folder);
-  for (stack = python; !stack.empty();) {
-    const size_t end = std::min(stack.find('\n'), stack.size() - 1);
-    text += cat("  ", printable(trim(stack.substr(0, end + 1))), "\n");
-    stack.remove_prefix(end + 1);
-  }
-  return text;
+  if (with_stack && !is_stopped) snapshot.stack = python_stack(pid, folder);
+  return snapshot;
 }
 
 std::string process_activity_line(pid_t pid) {

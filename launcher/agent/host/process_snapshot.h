@@ -8,9 +8,15 @@
 
 namespace hvd::launcher {
 
-// Returns one line about the process. With `with_stack`, the lines of its Python stack follow, each
-// after two spaces; the call then briefly waits for the process. Empty when the process has ended.
-std::string process_snapshot(pid_t pid, bool with_stack);
+struct ProcessSnapshot {
+  pid_t pid = -1;
+  std::string
+      line;  // "pid 12, sleeping, in futex_do_wait: python3 train.py"; empty when the process has ended
+  std::string stack;  // the lines that it offers, each with a newline; empty where it offers none
+};
+
+// `with_stack`: the call then briefly waits for the process.
+ProcessSnapshot process_snapshot(pid_t pid, bool with_stack);
 
 // "sleeping in futex_do_wait (python3 train.py)": its state, its place in the kernel and its command. Empty
 // when the process has ended.

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 namespace hvd::launcher {
@@ -57,6 +58,10 @@ void HelperCommand::on_reaped(pid_t pid, int status) {
   outcome_.status = status;
   has_ended_ = true;
   settle();
+}
+
+void HelperCommand::kill() {
+  if (!has_ended_) ::kill(-process_.pid, SIGKILL);
 }
 
 void HelperCommand::settle() {

@@ -29,6 +29,8 @@ class HelperCommand {
   HelperCommand(const HelperCommand&) = delete;
   // Call for every child process of the agent that was reaped.
   void on_reaped(pid_t pid, int status);
+  // Sends SIGKILL to the command's process group, unless the command has been reaped. `done` follows.
+  void kill();
 
  private:
   HelperCommand(net::EventLoop& loop, RankProcess process, Done done);

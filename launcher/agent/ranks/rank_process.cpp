@@ -71,6 +71,9 @@ bool is_without_format(const char* path) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != needs.agent) ::_exit(127);  // the agent died before prctl
+  // Under Yama's scope 1 the agent's descendants, such as py-spy, may read this process, which survives exec. Without
+  // Yama this fails, and is not needed.
+  ::prctl(PR_SET_PTRACER, needs.agent, 0, 0, 0);
   reset_signals(*needs.ignored);
   const int input = needs.stdin_fd >= 0 ? needs.stdin_fd : ::open("/dev/null", O_RDONLY);
   if (input < 0) {

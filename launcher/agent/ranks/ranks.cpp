@@ -145,27 +145,33 @@ Status Ranks::grant(uint32_t stream, uint32_t credit) {
   return {};
 }
 
-std::string Ranks::snapshots(InspectDetail detail) {
-  const bool with_stacks = detail == InspectDetail::kStacks;
+void Ranks::on_joined(pid_t pid) {
+  end_signals_.on_joined(pid);
+  const auto number = rank_of(pid);
+  for (const auto& rank : ranks_) rank->has_joined |= number == rank->number;
+}
+
+std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
   // One look at /proc for all ranks: it lists every process of the host.
   std::vector<ProcessEntry> all;
-  if (detail == InspectDetail::kActivity) all = processes_below(::getpid());
-  std::string text;
-  for (const auto& rank : ranks_) {
-    if (rank->pid <= 0) continue;
-    text += cat("rank ", rank->number, "\n");
+  if (detail != InspectDetail::kProcess) all = processes_below(::getpid());
+  std::vector<Snapshot> snapshots;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank& rank = *ranks_[i];
+    if (rank.pid <= 0) continue;
+    Snapshot& snapshot = snapshots.emplace_back(
+        Snapshot{rank.number, rank.pid, &commands_[i], rank.has_joined, {}, {}});
     if (detail == InspectDetail::kActivity) {
-      text += cat("  ", activity_.describe(rank->pid, all), "\n");
-      continue;
+      snapshot.activity = activity_.describe(rank.pid, all);
+    } else if (detail == InspectDetail::kProcess) {
+      snapshot.processes.push_back(process_snapshot(rank.pid, false));
+    } else {
+      for (const ProcessEntry& process : tree_of(rank.pid, all))
+        snapshot.processes.push_back(process_snapshot(process.pid, true));
     }
-    const std::vector<pid_t> own = {rank->pid};
-    for (const pid_t pid : with_stacks ? descendants_of(rank->pid) : own) {
-      const std::string lines = process_snapshot(pid, with_stacks);
-      std::string_view rest = lines;
-      while (!rest.empty()) text += cat("  ", take_line(rest), "\n");
-    }
+    std::erase_if(snapshot.processes, [](const auto& each) { return each.line.empty(); });
   }
-  return text;
+  return snapshots;
 }
 
 const RankCommand* Ranks::command_of(int rank) const {

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/agent/host/process_activity.h"
+#include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/link/outbox.h"
 #include "launcher/agent/ranks/end_signals.h"
 #include "launcher/agent/ranks/rank_process.h"
@@ -47,7 +48,7 @@ class Ranks {
   // Sends the signal to all descendants of the agent, of which some ranks' processes are left out (end_signals.h).
   void end_all(int signal);
   // The process, which is one of a rank's, has called hvd.init().
-  void on_joined(pid_t pid) { end_signals_.on_joined(pid); }
+  void on_joined(pid_t pid);
   // The time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
@@ -57,8 +58,16 @@ class Ranks {
   // Returns true when no rank runs, also before the start.
   bool have_ended() const { return running_ == 0 && !is_starting(); }
 
-  // Returns snapshots of the running ranks, a paragraph for each.
-  std::string snapshots(InspectDetail detail);
+  // Returns snapshots of the running ranks. `command` is valid as long as this object.
+  struct Snapshot {
+    int rank = 0;
+    pid_t pid = -1;  // its first process
+    const RankCommand* command = nullptr;
+    bool has_joined = false;                 // has called hvd.init()
+    std::string activity;                    // with kActivity
+    std::vector<ProcessSnapshot> processes;  // else; the first process, or all
+  };
+  std::vector<Snapshot> snapshots(InspectDetail detail);
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
   // The process of a rank that runs, or -1.
@@ -93,6 +102,7 @@ class Ranks {
     std::string unread;  // input that is not yet in the pipe
     bool input_ends = false;
     bool is_ended_alone = false;  // by end()
+    bool has_joined = false;
     Deadline kill_at = Deadline::never();
   };
 

@@ -97,7 +97,10 @@ std::vector<Message> messages() {
           PackageWanted{},
           EnvironmentWanted{"3.11.2", "x86_64", "2.36"},
           EnvironmentOffer{"a list", 1ull << 40, "2.28"},
-          EnvironmentFilesWanted{}};
+          EnvironmentFilesWanted{},
+          StackToolOffer{{"0123", "1.2.3", "x86_64", "2.34", "3.4.30", 1ull << 23, ""},
+                         "/usr/bin/py-spy"},
+          StackToolWanted{}};
 }
 
 // The beginning of the SHA-256 of each message, by its kind.
@@ -116,7 +119,8 @@ const std::map<int, std::string> kDigests = {
     {34, "b7fda3077074da2a"}, {35, "fa9b9c30071c11e1"}, {36, "0b201bde7d8ab7b8"},
     {37, "bf35e90735771146"}, {38, "b8ed71e985498712"}, {39, "56649f6fad737015"},
     {40, "d4ad0e9e1a593a39"}, {41, "7c186033295a1138"}, {42, "7df5eb47e168ad8a"},
-    {43, "724d7462fdd0708d"}, {44, "d8fa32dd40b181d8"},
+    {43, "724d7462fdd0708d"}, {44, "d8fa32dd40b181d8"}, {60, "4a2a7b898f79e4e4"},
+    {61, "360b2e7116fd877c"},
 };
 
 }  // namespace

@@ -1,0 +1,321 @@
+#include "launcher/agent/stacks/inspections.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/agent/host/process_tree.h"
+#include "launcher/agent/stacks/named_wait.h"
+#include "launcher/agent/stacks/process_signs.h"
+#include "launcher/agent/stacks/sampling_failure.h"
+
+namespace hvd::launcher {
+namespace {
+
+// The launcher waits for 5 s.
+constexpr double kAnswerSeconds = 4;
+// One takes 20 ms, and some 100 ms of a process with PyTorch.
+constexpr double kSampleSeconds = 1.5;
+// With the frames of libraries it reads the symbols of all of them.
+constexpr double kNativeSeconds = 3;
+constexpr double kLineSeconds = 0.5;
+constexpr size_t kAtOnce = 4;
+
+bool wants_stacks(InspectDetail detail) {
+  return detail == InspectDetail::kStacks || detail == InspectDetail::kNativeStacks;
+}
+
+RankCommand helper_command(std::string program) {
+  RankCommand command;
+  command.path = std::move(program);
+  command.working_directory = "/";
+  command.environment = {{"PATH", "/usr/bin:/bin"}, {"LC_ALL", "C.UTF-8"}, {"RUST_BACKTRACE", "0"}};
+  ::getrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
+  return command;
+}
+
+RankCommand line_command(const PythonFrame& frame) {
+  RankCommand command = helper_command("/bin/sh");
+  command.arguments = {
+      "sh",      "-c", R"(exec sed -n "$1{p;q}" <"$2" | head -c 1000)", "sh", cat(frame.line),
+      frame.file};
+  return command;
+}
+
+RankCommand py_spy_command(const std::string& program, pid_t pid, bool is_native) {
+  RankCommand command = helper_command(program);
+  // Without --nonblocking it stops the process, and a call that waits in C may then return EINTR.
+  command.arguments = {kPySpy,   "dump",  is_native ? "--native" : "--nonblocking",
+                       "--json", "--pid", cat(pid)};
+  return command;
+}
+
+}  // namespace
+
+// One process whose stack py-spy reads.
+struct Inspections::Sample {
+  Sample(size_t of_rank, pid_t process) : rank(of_rank), pid(process) {}
+  size_t rank;  // index in Inquiry::ranks
+  pid_t pid;
+  std::unique_ptr<HelperCommand> helper;  // while it runs
+  Deadline deadline = Deadline::never();
+  bool is_over = false;
+  WaitSigns signs;    // with the stack, once py-spy has read it
+  std::string lines;  // the part of the answer below the process; each line with its newline
+};
+
+struct Inspections::Inquiry {
+  Inspect question;
+  std::vector<Ranks::Snapshot> ranks;
+  std::list<Sample> samples;
+  std::string note;  // about the host
+  Deadline deadline = Deadline::never();
+
+  InspectDetail detail() const { return InspectDetail{question.detail}; }
+  bool is_native() const { return detail() == InspectDetail::kNativeStacks; }
+};
+
+Inspections::Inspections(net::EventLoop& loop, Ranks& ranks,
+                         std::function<void(const Message&)> send,
+                         std::function<std::vector<std::string>()> folders)
+    : loop_(loop),
+      ranks_(ranks),
+      send_(std::move(send)),
+      folders_(std::move(folders)),
+      py_spy_(
+          loop, [this] { send_(StackToolWanted{}); }, [this] { advance_all(); }) {}
+
+Inspections::~Inspections() = default;
+
+void Inspections::begin(const Inspect& question) {
+  auto inquiry = std::make_unique<Inquiry>();
+  inquiry->question = question;
+  inquiry->ranks = ranks_.snapshots(InspectDetail{question.detail});
+  inquiry->deadline = Deadline::after_seconds(kAnswerSeconds);
+  for (size_t rank = 0; rank < inquiry->ranks.size(); ++rank) choose(*inquiry, rank);
+  inquiries_.push_back(std::move(inquiry));
+  advance_all();
+}
+
+// Chooses the process of a rank that py-spy reads, if any: where a process offers its stack, that is it.
+void Inspections::choose(Inquiry& inquiry, size_t index) {
+  Ranks::Snapshot& rank = inquiry.ranks[index];
+  if (inquiry.detail() == InspectDetail::kActivity) {
+    // The launcher asks for the sake of the first rank that others wait for in hvd.init().
+    if (rank.has_joined || !inquiry.samples.empty()) return;
+    std::vector<ProcessSnapshot> processes;
+    for (const pid_t pid : descendants_of(rank.pid)) processes.push_back({pid, {}, {}});
+    const std::vector<pid_t> pythons = topmost_pythons(processes);
+    if (pythons.size() == 1) inquiry.samples.emplace_back(index, pythons.front());
+    return;
+  }
+  if (!wants_stacks(inquiry.detail())) return;
+  const bool has_offer = std::ranges::any_of(
+      rank.processes, [](const ProcessSnapshot& each) { return !each.stack.empty(); });
+  if (has_offer && !inquiry.is_native()) return;
+  const std::vector<pid_t> pythons = topmost_pythons(rank.processes);
+  if (pythons.empty()) return;
+  if (pythons.size() == 1) {
+    inquiry.samples.emplace_back(index, pythons.front());
+    return;
+  }
+  Sample& sample = inquiry.samples.emplace_back(index, rank.processes.front().pid);
+  give_up(sample, several_pythons(pythons.size()));
+}
+
+void Inspections::advance_all() {
+  for (auto at = inquiries_.begin(); at != inquiries_.end();) {
+    Inquiry& inquiry = **at;
+    advance(inquiry);
+    const bool is_over =
+        std::ranges::all_of(inquiry.samples, [](const Sample& each) { return each.is_over; });
+    if (is_over) answer(inquiry);
+    at = is_over ? inquiries_.erase(at) : std::next(at);
+  }
+}
+
+void Inspections::advance(Inquiry& inquiry) {
+  size_t running = 0;
+  for (const Sample& sample : inquiry.samples) running += sample.helper ? 1 : 0;
+  for (Sample& sample : inquiry.samples) {
+    if (sample.is_over || sample.helper) continue;
+    if (running == kAtOnce) return;
+    const std::string program = py_spy_.find(*inquiry.ranks[sample.rank].command);
+    if (!program.empty()) {
+      start(inquiry, sample, program);
+      running += sample.helper ? 1 : 0;
+      continue;
+    }
+    if (py_spy_.fetch(folders_())) return;
+    const std::string found = py_spy_.find(*inquiry.ranks[sample.rank].command);  // a kept copy
+    if (!found.empty()) {
+      start(inquiry, sample, found);
+      running += sample.helper ? 1 : 0;
+    } else {
+      sample.is_over = true;
+      inquiry.note = py_spy_.why();
+    }
+  }
+}
+
+void Inspections::start(Inquiry& inquiry, Sample& sample, const std::string& program) {
+  auto helper =
+      HelperCommand::start(loop_, py_spy_command(program, sample.pid, inquiry.is_native()),
+                           [this, &inquiry, &sample](const HelperCommandOutcome& outcome) {
+                             take_outcome(inquiry, sample, outcome);
+                           });
+  if (!helper.ok()) return give_up(sample, helper.status().message());
+  sample.helper = *std::move(helper);
+  sample.deadline = Deadline::after_seconds(inquiry.is_native() ? kNativeSeconds : kSampleSeconds);
+}
+
+void Inspections::take_outcome(Inquiry& inquiry, Sample& sample,
+                               const HelperCommandOutcome& outcome) {
+  ended_.push_back(std::move(sample.helper));
+  sample.deadline = Deadline::never();
+  if (outcome.status != 0) {
+    const pid_t first = inquiry.ranks[sample.rank].pid;
+    give_up(sample, why_no_stack(outcome.errors, read_access(sample.pid, first)));
+  } else if (const auto stack = read_py_spy(outcome.output, sample.pid); !stack.ok()) {
+    give_up(sample, stack.status().message());
+  } else {
+    add_stack(inquiry, sample, *stack);
+  }
+  advance_all();
+}
+
+void Inspections::give_up(Sample& sample, const std::string& why) {
+  sample.is_over = true;
+  sample.lines = cat("no Python stack: ", why, "\n");
+}
+
+// A source file may lie in a file system that hangs: another process reads it.
+void Inspections::add_stack(Inquiry& inquiry, Sample& sample, PythonStack stack) {
+  sample.signs = wait_signs(sample.pid);
+  sample.signs.stack = std::move(stack);
+  if (const PythonFrame* const frame = source_to_read(sample.signs)) {
+    auto helper =
+        HelperCommand::start(loop_, line_command(*frame),
+                             [this, &inquiry, &sample](const HelperCommandOutcome& outcome) {
+                               ended_.push_back(std::move(sample.helper));
+                               sample.deadline = Deadline::never();
+                               sample.signs.line = outcome.output;
+                               describe(inquiry, sample);
+                               advance_all();
+                             });
+    if (helper.ok()) {
+      sample.helper = *std::move(helper);
+      sample.deadline = Deadline::after_seconds(kLineSeconds);
+      return;
+    }
+  }
+  describe(inquiry, sample);
+}
+
+void Inspections::describe(const Inquiry& inquiry, Sample& sample) {
+  sample.is_over = true;
+  const PythonStack& stack = sample.signs.stack;
+  const std::string wait = describe_wait(named_wait(sample.signs));
+  if (inquiry.detail() == InspectDetail::kActivity) {
+    sample.lines = wait.empty() ? cat("at ", place_of(stack)) : wait;
+    if (stack.empty()) sample.lines.clear();
+    return;
+  }
+  for (const PythonFrame& frame : stack) sample.lines += describe_frame(frame) + "\n";
+  if (stack.empty()) sample.lines += "no Python runs in its main thread\n";
+  if (!wait.empty()) sample.lines += wait + "\n";
+}
+
+void Inspections::answer(Inquiry& inquiry) {
+  std::string text;
+  const auto add = [&](const char* indent, std::string_view lines) {
+    while (!lines.empty()) text += cat(indent, take_line(lines), "\n");
+  };
+  const auto sample_of = [&](size_t rank, pid_t pid) -> const Sample* {
+    const auto found = std::ranges::find_if(
+        inquiry.samples, [&](const Sample& each) { return each.rank == rank && each.pid == pid; });
+    return found == inquiry.samples.end() ? nullptr : &*found;
+  };
+  for (size_t index = 0; index < inquiry.ranks.size(); ++index) {
+    const Ranks::Snapshot& rank = inquiry.ranks[index];
+    text += cat("rank ", rank.rank, "\n");
+    if (inquiry.detail() == InspectDetail::kActivity) {
+      std::string place;
+      for (const Sample& sample : inquiry.samples) {
+        const bool has_place = sample.rank == index && !sample.lines.starts_with("no ");
+        if (has_place) place = sample.lines;
+      }
+      text += cat("  ", rank.activity, place.empty() ? "" : ", ", place, "\n");
+      continue;
+    }
+    for (const ProcessSnapshot& process : rank.processes) {
+      add("  ", process.line);
+      const Sample* const sample = sample_of(index, process.pid);
+      const bool has_frames = sample != nullptr && !sample->lines.starts_with("no ");
+      if (!process.stack.empty() && !has_frames) {
+        std::string_view left = process.stack;
+        while (!left.empty()) add("    ", printable(trim(take_line(left))));
+        WaitSigns signs = wait_signs(process.pid);
+        signs.stack = read_faulthandler(process.stack);
+        add("    ", describe_wait(named_wait(signs)));
+      }
+      if (sample != nullptr) add("    ", sample->lines);
+    }
+  }
+  if (wants_stacks(inquiry.detail()) && !inquiry.note.empty()) add("  ", inquiry.note);
+  send_(Inspected{inquiry.question.number, text});
+}
+
+void Inspections::on_reaped(pid_t pid, int status) {
+  py_spy_.on_reaped(pid, status);
+  std::vector<HelperCommand*> helpers;
+  for (const auto& inquiry : inquiries_) {
+    for (const Sample& sample : inquiry->samples) {
+      if (sample.helper) helpers.push_back(sample.helper.get());
+    }
+  }
+  for (HelperCommand* const helper : helpers) helper->on_reaped(pid, status);
+  ended_.clear();
+}
+
+Deadline Inspections::deadline() const {
+  Deadline next = Deadline::never();
+  const auto consider = [&next](Deadline each) {
+    if (each.time() < next.time()) next = each;
+  };
+  for (const auto& inquiry : inquiries_) {
+    consider(inquiry->deadline);
+    for (const Sample& sample : inquiry->samples) consider(sample.deadline);
+  }
+  return next;
+}
+
+void Inspections::on_deadline() {
+  for (const auto& inquiry : inquiries_) {
+    const bool is_over = inquiry->deadline.passed();
+    if (is_over) inquiry->deadline = Deadline::never();
+    for (Sample& sample : inquiry->samples) {
+      if (sample.helper && (is_over || sample.deadline.passed())) {
+        sample.helper->kill();
+        sample.helper.reset();
+        sample.deadline = Deadline::never();
+        if (sample.signs.stack.empty())
+          give_up(sample, "py-spy did not end in time and was killed");
+        else
+          describe(*inquiry, sample);
+      } else if (is_over && !sample.is_over) {
+        give_up(sample, py_spy_.is_expected()
+                            ? "py-spy is being copied to this host: ask again in a moment"
+                            : "there was no time for it beside the other ranks of this host");
+      }
+    }
+  }
+  advance_all();
+}
+
+}  // namespace hvd::launcher

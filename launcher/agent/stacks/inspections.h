@@ -1,0 +1,68 @@
+// Answers the launcher's questions where ranks are: what the kernel shows, the stacks that ranks offer, and for Python
+// without such an offer that of py-spy, which reads it from outside and does not stop the process. Waits for no process
+// on the agent's thread. The agent owns it. Lives on the agent's loop.
+#pragma once
+
+#include <sys/types.h>
+
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/agent/ranks/helper_command.h"
+#include "launcher/agent/ranks/ranks.h"
+#include "launcher/agent/stacks/py_spy.h"
+#include "launcher/agent/stacks/python_stack.h"
+#include "launcher/protocol/protocol.h"
+#include "net/event_loop.h"
+
+namespace hvd::launcher {
+
+class Inspections {
+ public:
+  // `ranks` outlives this object. `send` takes Inspected and StackToolWanted. `folders`: agent_folders().
+  Inspections(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send,
+              std::function<std::vector<std::string>()> folders);
+  ~Inspections();
+
+  void offer(const StackToolOffer& offer) { py_spy_.offer(offer); }
+  void begin(const Inspect& question);
+
+  bool wants_part() const { return py_spy_.wants_part(); }
+  Status take(const StagePart& part) { return py_spy_.take(part); }
+  uint64_t taken() const { return py_spy_.taken(); }
+  // Call for every reaped process that is not a rank.
+  void on_reaped(pid_t pid, int status);
+  // The time at which the agent must call on_deadline().
+  Deadline deadline() const;
+  void on_deadline();
+
+ private:
+  struct Inquiry;
+  struct Sample;
+
+  void choose(Inquiry& inquiry, size_t rank);
+  void advance_all();
+  void advance(Inquiry& inquiry);
+  void start(Inquiry& inquiry, Sample& sample, const std::string& program);
+  void take_outcome(Inquiry& inquiry, Sample& sample, const HelperCommandOutcome& outcome);
+  static void give_up(Sample& sample, const std::string& why);
+  void add_stack(Inquiry& inquiry, Sample& sample, PythonStack stack);
+  static void describe(const Inquiry& inquiry, Sample& sample);
+  void answer(Inquiry& inquiry);
+
+  net::EventLoop& loop_;
+  Ranks& ranks_;
+  const std::function<void(const Message&)> send_;
+  const std::function<std::vector<std::string>()> folders_;
+  PySpy py_spy_;
+  std::list<std::unique_ptr<Inquiry>> inquiries_;
+  // Ended helpers, which may not be destroyed by the call that they make.
+  std::vector<std::unique_ptr<HelperCommand>> ended_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,149 @@
+#include "launcher/agent/stacks/named_wait.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+bool has_thread(const WaitSigns& signs, std::string_view beginning) {
+  return std::ranges::any_of(signs.threads,
+                             [&](const std::string& name) { return name.starts_with(beginning); });
+}
+
+// The package, and no script in a folder of that name.
+bool is_horovod(const PythonFrame& frame) {
+  return contains(frame.file, "-packages/horovod/") || contains(frame.file, "/python/horovod/");
+}
+
+bool is_torch_distributed(const PythonFrame& frame) {
+  return contains(frame.file, "/torch/distributed/") ||
+         frame.file.ends_with("/torch/nn/parallel/distributed.py");
+}
+
+// A frame that only passes a call on.
+bool is_wrapper(const PythonFrame& frame) {
+  return contains(frame.function, "wrapper") || frame.file.ends_with("/c10d_logger.py");
+}
+
+bool is_jax(const PythonFrame& frame) {
+  return contains(frame.file, "/jax/") || contains(frame.file, "/jaxlib/");
+}
+
+bool is_deepspeed(const PythonFrame& frame) { return contains(frame.file, "/deepspeed/comm/"); }
+
+// The frames of a library in which the innermost call is; the outermost of them is what its user has called.
+std::span<const PythonFrame> innermost(const PythonStack& stack,
+                                       bool (*is_of_library)(const PythonFrame&)) {
+  const auto end = std::ranges::find_if_not(stack, is_of_library);
+  return {stack.begin(), end};
+}
+
+std::string called(std::span<const PythonFrame> frames) {
+  const auto found = std::find_if_not(frames.rbegin(), frames.rend(),
+                                      [](const auto& each) { return is_wrapper(each); });
+  return found == frames.rend() ? frames.back().function : found->function;
+}
+
+std::string torch_distributed(const WaitSigns& signs) {
+  if (has_thread(signs, "pt_nccl")) return "torch.distributed (NCCL)";
+  if (has_thread(signs, "pt_gloo")) return "torch.distributed (gloo)";
+  return "torch.distributed";
+}
+
+bool is_backward(const PythonFrame& frame) {
+  return contains(frame.file, "/torch/autograd/") &&
+         (frame.function == "_engine_run_backward" || frame.function == "backward");
+}
+
+bool has_torch_group(const WaitSigns& signs) {
+  return has_thread(signs, "pt_nccl") || has_thread(signs, "pt_gloo");
+}
+
+NamedWait wait_of_frames(const WaitSigns& signs) {
+  PythonStack stack = signs.stack;
+  std::erase_if(stack, [](const PythonFrame& frame) { return frame.line == 0; });
+  if (stack.empty()) return {};
+  const PythonFrame& first = stack.front();
+  if (const auto own = innermost(stack, is_horovod); !own.empty()) {
+    return {"horovod", called(own), {}};
+  }
+  for (const auto is_of_torch : {is_torch_distributed, is_deepspeed}) {
+    const auto torch = innermost(stack, is_of_torch);
+    if (!torch.empty()) return {torch_distributed(signs), called(torch), {}};
+  }
+  if (is_backward(first) && has_torch_group(signs)) {
+    return {torch_distributed(signs), "the reduction of gradients in backward()", {}};
+  }
+  if (first.file.ends_with("/torch/cuda/__init__.py") && first.function == "synchronize") {
+    return {"the GPU", "torch.cuda.synchronize", {}};
+  }
+  const bool is_jax_wait = contains(first.function, "block_until_ready") ||
+                           first.function == "_value" || first.function == "__array__";
+  if (is_jax_wait && is_jax(first)) return {"JAX", first.function, {}};
+  return {};
+}
+
+// Methods whose call ends in the library without a Python frame, between blanks.
+constexpr std::string_view kOfTorch = " wait synchronize ";
+constexpr std::string_view kOfMpi =
+    " Allreduce allreduce Allgather allgather Allgatherv Alltoall alltoall Alltoallv Alltoallw "
+    "Barrier barrier Bcast "
+    "bcast Disconnect Exscan exscan Fence Gather gather Gatherv Probe probe Recv recv Reduce "
+    "reduce Reduce_scatter "
+    "Reduce_scatter_block Scan scan Scatter scatter Scatterv Send send Sendrecv sendrecv "
+    "Sendrecv_replace Ssend ssend "
+    "Wait wait Waitall waitall Waitany waitany Waitsome ";
+
+// The method in a source line that is one of these; or empty.
+std::string called_in(std::string_view line, std::string_view methods) {
+  for (size_t at = line.find('('); at != std::string_view::npos; at = line.find('(', at + 1)) {
+    const size_t dot = line.substr(0, at).rfind('.');
+    if (dot == std::string_view::npos) continue;
+    std::string name(line.substr(dot + 1, at - dot - 1));
+    if (!name.empty() && contains(methods, cat(" ", name, " "))) return name;
+  }
+  return {};
+}
+
+NamedWait wait_of_line(const WaitSigns& signs) {
+  if (signs.has_mpi) {
+    const std::string operation = called_in(signs.line, kOfMpi);
+    if (!operation.empty() && !has_torch_group(signs)) return {"MPI", operation, {}};
+  }
+  const std::string operation =
+      has_torch_group(signs) ? called_in(signs.line, kOfTorch) : std::string();
+  return operation.empty() ? NamedWait{} : NamedWait{torch_distributed(signs), operation, {}};
+}
+
+}  // namespace
+
+const PythonFrame* source_to_read(const WaitSigns& signs) {
+  const auto found =
+      std::ranges::find_if(signs.stack, [](const PythonFrame& frame) { return frame.line != 0; });
+  if (found == signs.stack.end() || !found->file.starts_with('/')) return nullptr;
+  const bool has_silent_library = signs.has_mpi || has_torch_group(signs);
+  return has_silent_library && wait_of_frames(signs).library.empty() ? &*found : nullptr;
+}
+
+NamedWait named_wait(const WaitSigns& signs) {
+  NamedWait wait = wait_of_frames(signs);
+  if (wait.library.empty()) wait = wait_of_line(signs);
+  if (!wait.library.empty()) wait.place = place_of(signs.stack);
+  return wait;
+}
+
+std::string describe_wait(const NamedWait& wait) {
+  if (wait.library.empty()) return {};
+  return cat("waits in ", wait.library, ": ", printable(wait.operation), ", called at ",
+             wait.place);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,32 @@
+// Names what a rank waits for in a communication library, by its Python stack, the threads and libraries of its
+// process, and the source line of its innermost call. Pure.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "launcher/agent/stacks/python_stack.h"
+
+namespace hvd::launcher {
+
+struct WaitSigns {
+  PythonStack stack{};              // of the main thread
+  std::set<std::string> threads{};  // names of the process's threads
+  bool has_mpi = false;             // the process has loaded a library of MPI
+  std::string line{};               // source_to_read(), once it was read
+};
+
+struct NamedWait {
+  std::string library;    // "torch.distributed (gloo)"; empty: no known library
+  std::string operation;  // "all_reduce"
+  std::string place;      // "train.py:88", the user's line, where it differs from the library's
+};
+
+// The innermost frame, if its source line tells what its stack does not: mpi4py and the waits of PyTorch have no Python
+// frame. Else null.
+const PythonFrame* source_to_read(const WaitSigns& signs);
+NamedWait named_wait(const WaitSigns& signs);
+// "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.
+std::string describe_wait(const NamedWait& wait);
+
+}  // namespace hvd::launcher

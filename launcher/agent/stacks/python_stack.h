@@ -1,0 +1,34 @@
+// The stack of a Python thread as values, read from what py-spy and Python's faulthandler print. Pure; the parsers
+// accept any text.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hvd::launcher {
+
+struct PythonFrame {
+  std::string function;
+  std::string file;
+  int64_t line = 0;  // 0: a function without Python, with the library as its file
+  friend bool operator==(const PythonFrame&, const PythonFrame&) = default;
+};
+using PythonStack = std::vector<PythonFrame>;  // innermost call first
+
+// The main thread of a process, from the output of `py-spy dump --json`.
+Result<PythonStack> read_py_spy(std::string_view json, pid_t pid);
+// The frames among the lines that faulthandler writes.
+PythonStack read_faulthandler(std::string_view text);
+
+// `File "train.py", line 30 in read_shard`, as faulthandler writes it; escaped for a terminal.
+std::string describe_frame(const PythonFrame& frame);
+// "train.py:30" of the innermost frame outside installed packages, else of the innermost one; empty without frames.
+std::string place_of(const PythonStack& stack);
+
+}  // namespace hvd::launcher

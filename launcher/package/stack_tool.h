@@ -1,0 +1,33 @@
+// The py-spy of this machine, which agents use for the Python stacks of ranks that offer none, or copy to their hosts.
+// Reads it at the first question that needs it, and offers it once to each host. JobInspector owns it. Lives on the
+// launch's loop.
+#pragma once
+
+#include <memory>
+#include <set>
+
+#include "launcher/link/agent_link.h"
+#include "launcher/package/own_package.h"
+#include "launcher/package/package_archive.h"
+#include "launcher/protocol/protocol.h"
+#include "net/asio.h"
+
+namespace hvd::launcher {
+
+class StackTool {
+ public:
+  explicit StackTool(const net::asio::any_io_executor& executor) : archive_(executor) {}
+  // `host`: its number in the plan.
+  void offer_to(int host, AgentLink& link);
+
+ private:
+  void read();
+
+  PackageArchive archive_;
+  bool is_read_ = false;
+  std::shared_ptr<const OwnPackage> package_;  // null where this machine has no py-spy
+  StackToolOffer offer_;
+  std::set<int> hosts_;  // that have the offer
+};
+
+}  // namespace hvd::launcher

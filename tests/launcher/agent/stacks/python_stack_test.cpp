@@ -1,0 +1,149 @@
+#include "launcher/agent/stacks/python_stack.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/text.h"
+#include "launcher/agent/stacks/named_wait.h"
+#include "launcher/agent/stacks/sampling_failure.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr const char* kTwoThreads = R"([
+  {"pid": 7, "thread_id": 140, "thread_name": null, "os_thread_id": 9, "active": false, "frames": []},
+  {"pid": 7, "thread_name": "Main\"Thread", "os_thread_id": 7, "owns_gil": true,
+   "frames": [
+     {"name": "read\u001bshard", "filename": "/d/loader.py", "module": null, "line": 30, "locals": null},
+     {"name": "poll", "filename": "", "module": "libc.so.6", "line": 0, "locals": [{"name": "x"}]},
+     {"name": "<module>", "filename": "/d/train.py", "line": 88, "is_entry": true}],
+   "process_info": {"pid": 7, "command_line": "python3 train.py"}}
+])";
+
+PythonStack stack_of(std::initializer_list<PythonFrame> frames) { return frames; }
+
+constexpr const char* kTorch = "/v/lib/python3.11/site-packages/torch/";
+
+}  // namespace
+
+TEST_CASE("The main thread is read from what py-spy prints") {
+  const auto stack = read_py_spy(kTwoThreads, 7);
+  REQUIRE(stack.ok());
+  CHECK(*stack == stack_of({{"read\x1bshard", "/d/loader.py", 30},
+                            {"poll", "libc.so.6", 0},
+                            {"<module>", "/d/train.py", 88}}));
+  CHECK(describe_frame((*stack)[0]) == R"(File "/d/loader.py", line 30 in read\x1bshard)");
+  CHECK(describe_frame((*stack)[1]) == "poll in libc.so.6");
+  CHECK(read_py_spy("[]", 7)->empty());
+}
+
+TEST_CASE("Text that is not py-spy's is refused, wherever it is cut") {
+  const std::string whole = kTwoThreads;
+  for (size_t size = 0; size < whole.size(); ++size) {
+    CHECK_FALSE(read_py_spy(whole.substr(0, size), 7).ok());
+  }
+  CHECK_FALSE(read_py_spy(whole + "x", 7).ok());
+  CHECK_FALSE(read_py_spy(std::string(100000, '['), 7).ok());
+  CHECK_FALSE(read_py_spy("Process 7: python3", 7).ok());
+  CHECK_FALSE(read_py_spy(R"([{"frames": 3}])", 7).ok());
+}
+
+TEST_CASE("The frames of faulthandler are read, and nothing else") {
+  CHECK(read_faulthandler(
+            "  File \"a, line 3.py\", line 30 in read\n  ...\nFile \"b.py\", line x in y\n"
+            "  File \"train.py\", line 8 in <module>") ==
+        stack_of({{"read", "a, line 3.py", 30}, {"<module>", "train.py", 8}}));
+}
+
+TEST_CASE("The place of a stack is the innermost line of the user's own code") {
+  CHECK(place_of({}).empty());
+  const std::string torch = cat(kTorch, "x.py");
+  CHECK(place_of({{"a", torch, 1}, {"main", "/home/u/train.py", 8}, {"b", "/home/u/c.py", 9}}) ==
+        "train.py:8");
+  CHECK(place_of({{"a", "/v/site-packages/x.py", 1}}) == "x.py:1");
+}
+
+TEST_CASE("A wait in a known library is named by what the user has called") {
+  const PythonFrame user{"train", "/home/u/train.py", 8};
+  const auto wait = [&](std::initializer_list<PythonFrame> frames,
+                        std::set<std::string> threads = {}) {
+    PythonStack stack = frames;
+    stack.push_back(user);
+    return describe_wait(named_wait({.stack = stack, .threads = std::move(threads)}));
+  };
+  const PythonFrame all_reduce{"all_reduce", cat(kTorch, "distributed/distributed_c10d.py"), 3};
+  const PythonFrame wrapper{"_exception_logger.<locals>.wrapper",
+                            cat(kTorch, "distributed/c10d_logger.py"), 83};
+  CHECK(wait({all_reduce, wrapper}, {"python3", "pt_gloo_runloop"}) ==
+        "waits in torch.distributed (gloo): all_reduce, called at train.py:8");
+  CHECK(wait({all_reduce, wrapper}, {"pt_nccl_watchdg"}) ==
+        "waits in torch.distributed (NCCL): all_reduce, called at train.py:8");
+  CHECK(wait({{"futex_wait", "libc.so.6", 0}, all_reduce}) ==
+        "waits in torch.distributed: all_reduce, called at train.py:8");
+  const PythonFrame backward{"_engine_run_backward", cat(kTorch, "autograd/graph.py"), 9};
+  CHECK(wait({backward}, {"pt_gloo_runloop"}) ==
+        "waits in torch.distributed (gloo): the reduction of gradients in backward(), called at "
+        "train.py:8");
+  CHECK(wait({backward}).empty());  // without a process group it computes
+  CHECK(wait({{"synchronize", cat(kTorch, "cuda/__init__.py"), 9}}) ==
+        "waits in the GPU: torch.cuda.synchronize, called at train.py:8");
+  CHECK(wait({{"_wait", "/v/site-packages/horovod/_ops.py", 9},
+              {"allreduce", "/v/site-packages/horovod/torch/_rows.py", 4}}) ==
+        "waits in horovod: allreduce, called at train.py:8");
+  CHECK(wait({{"block_until_ready", "/v/site-packages/jax/_src/array.py", 9}}) ==
+        "waits in JAX: block_until_ready, called at train.py:8");
+  // A function of the user that a library has called, and a script in a folder named like a library.
+  CHECK(wait({{"hook", "/home/u/hooks.py", 2}, all_reduce}).empty());
+  CHECK(wait({{"main", "/home/u/horovod/train.py", 2}}).empty());
+  CHECK(describe_wait(named_wait({})).empty());
+}
+
+TEST_CASE("A wait without a Python frame is named by the source line of its call") {
+  WaitSigns signs{.stack = {{"poll", "libc.so.6", 0}, {"main", "/home/u/train.py", 8}}};
+  CHECK(source_to_read(signs) == nullptr);
+  signs.has_mpi = true;
+  REQUIRE(source_to_read(signs) != nullptr);
+  CHECK(source_to_read(signs)->line == 8);
+  const auto wait = [&](const char* line) {
+    signs.line = line;
+    return describe_wait(named_wait(signs));
+  };
+  CHECK(wait("    comm.Allreduce(MPI.IN_PLACE, x)\n") ==
+        "waits in MPI: Allreduce, called at train.py:8");
+  CHECK(wait("y = f(comm.bcast(x, root=0))") == "waits in MPI: bcast, called at train.py:8");
+  CHECK(wait("y = numpy.dot(a, b)").empty());
+  CHECK(wait("reduce(a, b)").empty());  // a function, and no method
+  CHECK(wait("").empty());
+  signs.has_mpi = false;
+  signs.threads = {"pt_gloo_runloop"};
+  CHECK(wait("work.wait()") == "waits in torch.distributed (gloo): wait, called at train.py:8");
+  CHECK(wait("comm.bcast(x)").empty());
+  signs.stack[1].file = "<string>";
+  CHECK(source_to_read(signs) == nullptr);
+}
+
+TEST_CASE("Why there is no stack is one sentence with a remedy") {
+  const std::string refused = "Permission Denied: Try running again with elevated permissions";
+  const auto why = [&](const ReadAccess& access) { return why_no_stack(refused, access); };
+  const auto says = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos && text.find('\n') == std::string::npos;
+  };
+  CHECK(says(why({.uid = 1000, .own_uid = 7}), "another user (uid 1000)"));
+  CHECK(says(why({.uid = 1000, .own_uid = 0}), "process_vm_readv"));
+  CHECK(says(why({.yama_scope = 3, .is_first_process = true}), "until the next boot"));
+  CHECK(
+      says(why({.yama_scope = 2, .is_first_process = true}), "sysctl kernel.yama.ptrace_scope=1"));
+  CHECK(says(why({.yama_scope = 1, .is_first_process = false}), "write exec before the command"));
+  CHECK(says(why({.yama_scope = 1, .is_first_process = true}), "process_vm_readv"));
+  CHECK(says(why_no_stack("Error: Unsupported version of Python: 3.99.1\nReason: x", {}),
+             "py-spy does not know Python 3.99.1: install a newer one"));
+  CHECK(says(why_no_stack("Failed to find python version from target process", {}),
+             "finds no Python"));
+  CHECK(
+      says(why_no_stack("a\nError: out\x1b of luck\n0: main\n", {}), R"(py-spy: out\x1b of luck)"));
+  CHECK(says(why_no_stack("", {}), "without a word"));
+  CHECK(says(several_pythons(3), "3 processes with Python"));
+}
+
+}  // namespace hvd::launcher
