@@ -188,6 +188,7 @@ Thread read_thread(JsonReader& json) {
 bool is_installed(std::string_view file) {
   return file.find("/site-packages/") != std::string_view::npos ||
          file.find("/dist-packages/") != std::string_view::npos ||
+         file.find("/python/horovod/") != std::string_view::npos ||  // of a build or a copy
          file.find("/lib/python3") != std::string_view::npos || file.starts_with("<frozen ");
 }
 

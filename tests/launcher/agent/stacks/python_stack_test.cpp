@@ -61,6 +61,7 @@ TEST_CASE("The place of a stack is the innermost line of the user's own code") {
   const std::string torch = cat(kTorch, "x.py");
   CHECK(place_of({{"a", torch, 1}, {"main", "/home/u/train.py", 8}, {"b", "/home/u/c.py", 9}}) ==
         "train.py:8");
+  CHECK(place_of({{"run", "/b/python/horovod/_ops.py", 2}, {"f", "/u/a.py", 3}}) == "a.py:3");
   CHECK(place_of({{"a", "/v/site-packages/x.py", 1}}) == "x.py:1");
 }
 
