@@ -1,16 +1,19 @@
 // Collectives of groups, between the ranks of one process, over each kind of links.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <numeric>
 #include <random>
 
 #include "base/text.h"
 #include "runtime/link_store.h"
 #include "runtime/rank_checks.h"
+#include "runtime/trace_reader.h"
 
 using hvd::Code;
 using hvd::Deadline;
@@ -223,6 +226,37 @@ TEST_CASE("a gather and a reduce work in place, and memory that overlaps otherwi
     check_ok(again.run(world[rank]));
     CHECK(again.output == Numbers{2, 4, 6});
   });
+}
+
+TEST_CASE("a timeline has the calls of a group with their numbers, also those that fail") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(2, has_hosts);
+  const std::string path =
+      std::filesystem::temp_directory_path() / hvd::cat("hvd-groups-", ::getpid());
+  REQUIRE(world[0].observation().start_timeline(path, false).ok());
+  world.ranks().each([&](int rank) {
+    Work both_record = sum_of("both record");
+    check_ok(both_record.run(world[rank]));
+    const int32_t group = world.group(rank, {0, 1}, "workers");
+    for (int i = 0; i < 2; ++i) check_ok(Sum(group, {1, 2}).run(world[rank]));
+    Call differs(group, HVD_BROADCAST, {5}, 1, 1);
+    differs.call.root_rank = rank;
+    check_has(differs.run(world[rank]), Code::kInvalidArgument, "from rank 1");
+    Call collected(group, HVD_GROUP_GATHER, {1}, 2, 1);
+    check_ok(collected.run(world[rank]));
+    Call barrier(group, HVD_BARRIER, {}, 0, 0);
+    check_ok(barrier.run(world[rank]));
+  });
+  REQUIRE(world[0].observation().stop_timeline().ok());
+  const hvd::test::Trace trace = hvd::test::read_trace(path);
+  std::filesystem::remove(path);
+  using Words = std::vector<std::string>;
+  for (int rank = 0; rank < 2; ++rank) {
+    CHECK(trace.of("group workers", rank) ==
+          Words{"B ALLREDUCE", "E float64 [2] call 1", "B ALLREDUCE", "E float64 [2] call 2",
+                "B BROADCAST", "E float64 [1] call 3", "B GATHER", "E float64 [1] call 4",
+                "B BARRIER", "E call 5"});
+  }
 }
 
 TEST_CASE("calls that differ fail on all members with both calls, and the next call is in step") {

@@ -35,8 +35,11 @@ inline std::string word_of(const nlohmann::json& event) {
   std::string word = event["ph"].get<std::string>();
   if (event.contains("name")) word += " " + event["name"].get<std::string>();
   if (event.contains("args")) {
-    word += " " + event["args"]["dtype"].get<std::string>() + " " +
-            event["args"]["shape"].get<std::string>();
+    const auto& args = event["args"];
+    if (args.contains("dtype")) {
+      word += " " + args["dtype"].get<std::string>() + " " + args["shape"].get<std::string>();
+    }
+    if (args.contains("call")) word += " call " + std::to_string(args["call"].get<int>());
   }
   return word;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/text.h"
 #include "runtime/submission/group_call_check.h"
@@ -81,6 +82,7 @@ struct GroupRunner::Group {
   hvd_batch_tensor tensor{};
   std::vector<int64_t> rows;
   collectives::CheckedCall checked;
+  uint32_t traced = 0;  // in the timeline; 0: not there
 
   // Destroyed before what it refers to.
   std::unique_ptr<collectives::Group> links;
@@ -193,6 +195,7 @@ void GroupRunner::begin(Group& group) {
     }
     batch.tensor_count = request.op == HVD_BARRIER ? 0 : 1;
     batch.tensors = &group.tensor;
+    group.traced = parts_.trace->start_call(call);
     group.checked.record = record_of(call);
     group.checked.counts = call.group.counts;
     group.flow.start(collectives::run_checked(group.flow, *group.links, batch, group.checked));
@@ -200,7 +203,12 @@ void GroupRunner::begin(Group& group) {
   }
 }
 
+void GroupRunner::end_trace(Group& group) {
+  parts_.trace->end_batch(std::exchange(group.traced, 0));
+}
+
 void GroupRunner::finish(Group& group) {
+  end_trace(group);
   Submission* const call = group.calls.front();
   group.calls.pop_front();
   ++group.completed;
@@ -254,6 +262,7 @@ bool GroupRunner::may_sleep() {
 void GroupRunner::fail_calls(Group& group, const Status& why) {
   group.failure = why;
   if (!group.calls.empty()) group.flow.drop();
+  end_trace(group);
   while (!group.calls.empty()) {
     Submission* const call = group.calls.front();
     group.calls.pop_front();

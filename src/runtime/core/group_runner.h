@@ -16,6 +16,7 @@
 #include "runtime/core/shutdown.h"
 #include "runtime/execution/batch_executor.h"
 #include "runtime/submission/submission.h"
+#include "runtime/telemetry/trace_recorder.h"
 
 namespace hvd::runtime {
 
@@ -32,6 +33,7 @@ class GroupRunner {
   struct Parts {
     Shutdown* shutdown;
     CompletionSink* sink;
+    TraceRecorder* trace;
   };
   explicit GroupRunner(const Parts& parts);
   ~GroupRunner();
@@ -67,6 +69,7 @@ class GroupRunner {
   void begin(Group& group);
   std::vector<int64_t> counts_of(const Group& group, const Submission& call) const;
   void finish(Group& group);
+  void end_trace(Group& group);
   Status difference(const Group& group) const;
   void fail_calls(Group& group, const Status& why);
   void check_ends(Group& group);

@@ -5,6 +5,7 @@
 #include "base/json_text.h"
 #include "base/operations/op_traits.h"
 #include "base/text.h"
+#include "runtime/submission/group_call_check.h"
 #include "runtime/telemetry/trace_text.h"
 
 namespace hvd::runtime {
@@ -59,7 +60,7 @@ void TraceFormat::begin(int32_t rank, uint32_t tensor, std::string_view name) {
   ++ranks_[rank].depth[tensor];
 }
 
-void TraceFormat::end(int32_t rank, const Part& part, bool last) {
+void TraceFormat::end(int32_t rank, const Part& part, bool last, int64_t call) {
   auto& depths = ranks_[rank].depth;
   const auto open = depths.find(part.tensor);
   if (open == depths.end()) return;
@@ -67,11 +68,19 @@ void TraceFormat::end(int32_t rank, const Part& part, bool last) {
   head("E", {});
   tail(rank, part.tensor + 1);
   if (last) {
-    text_ += ", \"args\": {\"dtype\": \"";
-    text_ += dtype_name(part.dtype);
-    text_ += "\", \"shape\": \"";
-    text_ += part.shape;
-    text_ += "\"}";
+    text_ += ", \"args\": {";
+    if (!part.shape.empty()) {
+      text_ += "\"dtype\": \"";
+      text_ += dtype_name(part.dtype);
+      text_ += "\", \"shape\": \"";
+      text_ += part.shape;
+      text_ += '"';
+    }
+    if (call > 0) {
+      text_ += part.shape.empty() ? "\"call\": " : ", \"call\": ";
+      put_number(text_, call);
+    }
+    text_ += '}';
   }
   text_ += '}';
   give();
@@ -128,8 +137,9 @@ bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
   std::string text = name.text;
   const size_t count = name.tensors.size();
   if (count > 1) text += cat("_", index + 1, "of", count);
-  if (name.process_set != 0) text += cat(" (process set ", name.process_set, ")");
-  const std::string op = upper_case(op_name(name.op));
+  if (name.process_set > 0) text += cat(" (process set ", name.process_set, ")");
+  const bool is_group_call = name.process_set < 0;
+  const std::string op = upper_case(is_group_call ? group_op(name.op).name : op_name(name.op));
   const auto [found, fresh] =
       tensor_by_name_.try_emplace(cat(op, "/", text), static_cast<uint32_t>(tensors_.size()));
   if (fresh && tensors_.size() >= kMostTensors) {
@@ -138,8 +148,8 @@ bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
   }
   if (fresh) {
     const OpTraits& traits = traits_of(name.op);
-    tensors_.push_back({op, !traits.is_nameless, traits.is_point_to_point,
-                        std::vector<bool>(static_cast<size_t>(size_))});
+    tensors_.push_back(
+        {op, traits.is_point_to_point, std::vector<bool>(static_cast<size_t>(size_))});
     const uint32_t pid = found->second + 1;
     metadata("process_name", pid, -1, cat("\"name\": \"", json_escaped(text), "\""));
     metadata("process_sort_index", pid, -1, cat("\"sort_index\": ", pid));
@@ -208,11 +218,11 @@ void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
       break;
     case TraceKind::kBatch:
       if (rank.running.size() >= kMostRunning) rank.running.clear();
-      rank.running[slot.name] = {slot.dtype, false, {}};
+      rank.running[slot.name] = {slot.dtype, false, 0, {}};
       rank.last_batch = slot.name;
       break;
     case TraceKind::kMember:
-      add_member(number, slot.name);
+      add_member(number, slot.name, slot.time);
       break;
     case TraceKind::kActivity:
       activity(number, slot.name, slot.detail);
@@ -241,13 +251,14 @@ void TraceFormat::negotiate(int32_t number, uint32_t name) {
   });
 }
 
-void TraceFormat::add_member(int32_t number, uint32_t name) {
+void TraceFormat::add_member(int32_t number, uint32_t name, int64_t call) {
   Rank& rank = ranks_[number];
   const auto batch = rank.running.find(rank.last_batch);
   if (batch == rank.running.end()) return;
   batch->second.names.push_back(name);
+  batch->second.call = call;
   for_parts(rank, name, [&](const Part& part) {
-    if (part.dtype != batch->second.dtype || !tensors_[part.tensor].runs) return;
+    if (part.dtype != batch->second.dtype) return;
     end_all(number, part.tensor);
     begin(number, part.tensor, tensors_[part.tensor].op);
   });
@@ -272,7 +283,7 @@ void TraceFormat::done(int32_t number, uint32_t batch) {
   if (found == rank.running.end()) return;
   for_members(rank, found->second, [&](const Part& part) {
     if (found->second.active) end(number, part, false);
-    end(number, part, true);
+    end(number, part, true, found->second.call);
   });
   rank.running.erase(found);
 }

@@ -44,7 +44,6 @@ class TraceFormat {
 
   struct Tensor {
     std::string op;  // "ALLREDUCE"
-    bool runs = true;
     bool is_message = false;
     std::vector<bool> named;  // ranks whose thread has its name
   };
@@ -57,6 +56,7 @@ class TraceFormat {
   struct Running {
     uint8_t dtype = 0;
     bool active = false;  // an activity is open
+    int64_t call = 0;     // its number in a group; 0: none
     std::vector<uint32_t> names;
   };
   struct Rank {
@@ -77,7 +77,7 @@ class TraceFormat {
   bool part_of(const TraceName& name, size_t index, Part* part);
   void apply(int32_t rank, const TraceSlot& slot);
   void negotiate(int32_t rank, uint32_t name);
-  void add_member(int32_t rank, uint32_t name);
+  void add_member(int32_t rank, uint32_t name, int64_t call);
   void activity(int32_t rank, uint32_t batch, uint8_t word);
   void done(int32_t rank, uint32_t batch);
   void cycle(int32_t rank);
@@ -87,7 +87,7 @@ class TraceFormat {
   void for_members(Rank& rank, const Running& running, Use&& use);
 
   void begin(int32_t rank, uint32_t tensor, std::string_view name);
-  void end(int32_t rank, const Part& part, bool last);
+  void end(int32_t rank, const Part& part, bool last, int64_t call = 0);
   void end_all(int32_t rank, uint32_t tensor);
   void head(std::string_view phase, std::string_view name);
   void tail(int32_t rank, uint32_t pid);

@@ -19,10 +19,10 @@ enum class TraceKind : uint8_t {
   kAgreed = 4,     // all ranks have, and it will run
   kRefused = 5,    // all ranks have, and it will not: they disagree
   kBatch = 6,      // batch `name` of operation `detail` and element type `dtype` starts
-  kMember = 7,     // `name` is in the batch that was started last
-  kActivity = 8,   // batch `name` now does `detail`; 0: nothing that has a name
-  kDone = 9,       // batch `name` is complete
-  kCycle = 10,     // the submissions of a batching window were announced
+  kMember = 7,    // `name` is in the batch that was started last; `time`: its call in a group, or 0
+  kActivity = 8,  // batch `name` now does `detail`; 0: nothing that has a name
+  kDone = 9,      // batch `name` is complete
+  kCycle = 10,    // the submissions of a batching window were announced
 };
 
 struct TraceSlot {

@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/submission/tensor_table.h"
 
 namespace hvd::runtime {
+namespace {
+
+constexpr size_t kMostCalls = 4096;
+
+}  // namespace
 
 void TraceRecorder::start(bool mark_cycles) {
   mark_cycles_ = mark_cycles;
@@ -14,6 +20,7 @@ void TraceRecorder::start(bool mark_cycles) {
   next_name_ = next_batch_ = 1;
   dropped_ = 0;
   words_.clear();
+  calls_.clear();
   slots_.clear();
   slots_.reserve(kSlots);
   on_ = true;
@@ -55,10 +62,13 @@ bool TraceRecorder::is_known(const Submission& submission) const {
 
 // Returns the number of the submission's name from now on; 0: there is no room.
 uint32_t TraceRecorder::add_name(const Submission& submission) {
+  return add_name(TraceName{name_text(submission), submission.process_set, submission.request.op,
+                            submission.request.tensors});
+}
+
+uint32_t TraceRecorder::add_name(const TraceName& name) {
   bytes_.clear();
-  encode(TraceName{name_text(submission), submission.process_set, submission.request.op,
-                   submission.request.tensors},
-         bytes_);
+  encode(name, bytes_);
   return add_record({0, next_name_, TraceKind::kName}, bytes_.view()) ? next_name_++ : 0;
 }
 
@@ -92,6 +102,27 @@ uint32_t TraceRecorder::note_transfer(Submission* message, bool is_local) {
   note_activity(batch,
                 is_local ? (sends ? "SHM_SEND" : "SHM_RECV") : (sends ? "TCP_SEND" : "TCP_RECV"));
   traced.traced_in = 0;  // its name in the next use of the submission is another one
+  return batch;
+}
+
+uint32_t TraceRecorder::note_call(const Submission& call) {
+  const auto& group = call.group;
+  // Operations of groups have numbers that others have in process sets: there is no such set.
+  constexpr int32_t kNoSet = -1;
+  TraceName name{cat("group ", group.members->name), kNoSet, group.op, call.request.tensors};
+  uint8_t dtype = 0;
+  if (!name.tensors.empty()) {
+    dtype = static_cast<uint8_t>(name.tensors[0].dtype);
+    name.tensors[0].shape = {group.count};
+  }
+  if (calls_.size() >= kMostCalls) calls_.clear();
+  const std::array<int64_t, 4> key{group.members->id, group.op, dtype, group.count};
+  uint32_t& traced_as = calls_[key];
+  if (traced_as == 0) traced_as = add_name(name);
+  if (traced_as == 0) return 0;
+  const uint32_t batch = next_batch_++;
+  if (!add({now(), batch, TraceKind::kBatch, static_cast<uint8_t>(group.op), dtype})) return 0;
+  add({static_cast<int64_t>(group.number), traced_as, TraceKind::kMember});
   return batch;
 }
 

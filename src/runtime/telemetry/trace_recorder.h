@@ -3,6 +3,8 @@
 // Used with the progress lock held.
 #pragma once
 
+#include <array>
+#include <map>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -55,6 +57,12 @@ class TraceRecorder {
     if (on_) [[unlikely]]
       note_wait(message);
   }
+  // As start_batch, for a call of a group.
+  uint32_t start_call(const Submission& call) {
+    if (on_) [[unlikely]]
+      return note_call(call);
+    return 0;
+  }
   // As start_batch, for the bytes of a send or receive.
   uint32_t start_transfer(Submission* message, bool is_local) {
     if (on_) [[unlikely]]
@@ -79,10 +87,12 @@ class TraceRecorder {
   bool define(const Submission& submission);
   bool define(Submission* message);
   uint32_t add_name(const Submission& submission);
+  uint32_t add_name(const TraceName& name);
   void note_wait(Submission* message);
   uint32_t note_transfer(Submission* message, bool is_local);
   void note_negotiate(const Submission& submission);
   void note_decision(const Submission& submission, bool agreed);
+  uint32_t note_call(const Submission& call);
   uint32_t note_batch(int32_t op, int32_t dtype, std::span<Submission* const> submissions);
   void note_activity(uint32_t batch, const char* name);
 
@@ -96,6 +106,8 @@ class TraceRecorder {
   std::vector<TraceSlot> slots_;
   std::vector<const char*> words_;  // names of activities, whose ids begin with 1; static storage
   ByteWriter bytes_;
+  // Names of calls of groups, by group, operation, dtype and elements.
+  std::map<std::array<int64_t, 4>, uint32_t> calls_;
 };
 
 }  // namespace hvd::runtime
