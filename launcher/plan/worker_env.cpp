@@ -16,7 +16,7 @@ namespace {
 using Patterns = std::span<const std::string_view>;
 
 // Set for each rank by the launcher or its agent.
-constexpr std::array<std::string_view, 30> kOwn = {"HOROVOD_RANK",
+constexpr std::array<std::string_view, 31> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_SIZE",
                                                    "HOROVOD_LOCAL_RANK",
                                                    "HOROVOD_LOCAL_SIZE",
@@ -31,6 +31,7 @@ constexpr std::array<std::string_view, 30> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_JOB_SECRET",
                                                    "HOROVOD_RESULT_KEY",
                                                    "HOROVOD_STORE",
+                                                   "HOROVOD_METRICS_PAGE",
                                                    "HOROVOD_START_TIMEOUT",
                                                    "HOROVOD_GLOO_RENDEZVOUS_ADDR",
                                                    "HOROVOD_GLOO_RENDEZVOUS_PORT",

@@ -37,8 +37,9 @@ def stop_timeline() -> None:
 def metrics(scope: str = "rank") -> str:
     """Returns counters and histograms since `init` as text in Prometheus's format.
 
-    `scope`: "rank" for this rank, "job" for all ranks; the other ranks need not call it. Raises
-    ValueError for another scope and before `init`.
+    `scope`: "rank" for this rank, "job" for all ranks; the other ranks need not call it. The answer comes
+    within a second: `horovod_rank_up` is 0 for a rank that has not answered. Raises ValueError for
+    another scope and before `init`.
     """
     if scope not in _SCOPES:
         raise ValueError(f'metrics: scope is {scope!r}; it is "rank" or "job".')

@@ -51,11 +51,8 @@ ServiceLinks Observation::links(ServiceId id) {
 }
 
 MetricsOfRank Observation::own_metrics() const {
-  MetricsOfRank own{identity_.rank, host_name_, core_->pending(), core_->instruments().metrics};
-  const CoreCounts& counts = core_->counts();
-  own.metrics.count(Counter::kSteps, counts.steps);
-  own.metrics.count(Counter::kMessages, counts.messages_sent);
-  own.metrics.count(Counter::kWakeups, progress_->sleeps());
+  MetricsOfRank own{identity_.rank, host_name_, *core_->instruments().metrics};
+  own.metrics.pending = core_->pending();
   return own;
 }
 

@@ -166,6 +166,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
       spin_budget(available_cores(), identity_.local_size, identity_.has_one_host());
   CoreOptions how = core_options(identity_, settings, budget);
   how.device = &device_;
+  how.metrics = options.metrics != nullptr ? options.metrics : &own_metrics_;
   core_ = std::make_unique<RuntimeCore>(how, *std::move(controller), ops_.get(), host_.get(),
                                         &sets_, &names_, &handles_);
   HVD_RETURN_IF_ERROR(core_->open());

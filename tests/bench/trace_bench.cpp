@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <string>
 
+#include "base/metrics/metrics.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/submission/tensor_table.h"
-#include "runtime/telemetry/metrics.h"
 #include "runtime/telemetry/trace_file.h"
 #include "runtime/telemetry/trace_format.h"
 #include "runtime/telemetry/trace_recorder.h"

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "runtime/telemetry/metrics_message.h"
-#include "runtime/telemetry/metrics_text.h"
+#include "runtime/telemetry/metrics_service.h"
 #include "runtime/telemetry/timeline_message.h"
 #include "runtime/telemetry/trace_format.h"
 

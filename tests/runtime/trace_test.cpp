@@ -10,7 +10,7 @@
 #include "runtime/submission/tensor_table.h"
 #include "runtime/telemetry/clock_estimate.h"
 #include "runtime/telemetry/metrics_message.h"
-#include "runtime/telemetry/metrics_text.h"
+#include "runtime/telemetry/metrics_service.h"
 #include "runtime/telemetry/timeline.h"
 #include "runtime/telemetry/timeline_message.h"
 #include "runtime/telemetry/trace_file.h"
@@ -306,7 +306,7 @@ TEST_CASE("metrics messages come back as they were, and cut ones are refused") {
 TEST_CASE("a host's name is a label, whatever it is") {
   MetricsOfRank rank;
   rank.host = "a\"\\\nb";
-  const std::string text = metrics_text({&rank, 1});
+  const std::string text = metrics_text({rank});
   CHECK(text.find("host=\"a\\\"") != std::string::npos);
   CHECK(text.find("\nb\"") == std::string::npos);
 }

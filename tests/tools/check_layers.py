@@ -39,6 +39,7 @@ SUBFOLDERS = {
         "files": ["."],
         "limits": ["."],
         "log": ["."],
+        "metrics": [".", "operations"],
         "operations": ["."],
         "process": ["."],
         "secrets": ["."],

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/c_status.h"
+#include "base/metrics/metrics_page.h"
 #include "base/mutex.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -45,6 +46,7 @@ struct ApiState {
   pid_t saved_by_process HVD_GUARDED_BY(mutex) = 0;
   // From init to shutdown.
   RankClaim* claim HVD_GUARDED_BY(mutex) = nullptr;
+  MetricsPage* metrics_page HVD_GUARDED_BY(mutex) = nullptr;  // made once; none without an agent
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/log/log.h"
+#include "base/metrics/metrics_page.h"
 #include "base/text.h"
 #include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
@@ -232,6 +233,20 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
   return found;
 }
 
+// Where the agent reads this rank's counters; nullptr: nowhere.
+hvd::Metrics* counters_of_agent(const WorkerSettings& settings,
+                                const hvd::runtime::Identity& identity) HVD_REQUIRES(state.mutex) {
+  if (state.metrics_page == nullptr && !settings.metrics_page.empty()) {
+    auto page = hvd::MetricsPage::open(settings.metrics_page);
+    if (page.ok())
+      state.metrics_page = page->release();
+    else
+      hvd::log::debug(page.error().message());
+  }
+  if (state.metrics_page == nullptr) return nullptr;
+  return state.metrics_page->begin(identity.rank, identity.size);
+}
+
 // Takes the settings of the start.
 hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
                                                      const hvd_init_options& wishes,
@@ -251,6 +266,7 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
   if (!bootstrap->trouble.ok()) options.backends = bootstrap->trouble;
   options.published = std::move(bootstrap->published);
   options.heap = &heap();
+  options.metrics = counters_of_agent(options.settings, bootstrap->identity);
   options.epoch = start->epoch;
   options.is_elastic = start->elastic.has_value();
   options.reports_lost_peers = wishes.share == nullptr;

@@ -185,8 +185,13 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
 }
 
 void PlanApplication::note_agreement(const PlanItem& item, const Submission& submission) {
-  parts_.instruments->metrics.agreed(arrived_ - submission.since);
-  parts_.instruments->metrics.count(item.full ? Counter::kCacheMisses : Counter::kCacheHits);
+  parts_.instruments->metrics->agreed(arrived_ - submission.since);
+  parts_.instruments->metrics->count(item.full ? Counter::kCacheMisses : Counter::kCacheHits);
+  if (submission.name->step == step_) {
+    ++step_;
+    parts_.instruments->metrics->stepped(arrived_);
+  }
+  submission.name->step = step_;
   parts_.instruments->trace.decide(submission, item.error_code == HVD_OK);
 }
 

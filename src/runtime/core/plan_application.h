@@ -62,6 +62,7 @@ class PlanApplication {
   const Parts parts_;
   const int32_t rank_;
   Counts counts_;
+  uint64_t step_ = 1;            // the training step that runs
   Clock::time_point arrived_{};  // when the plan that is being applied arrived
   bool is_own_ = false;          // this rank made that plan
   std::vector<AgreedItem>

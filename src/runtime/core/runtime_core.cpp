@@ -22,7 +22,8 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       links_(std::move(controller), options.rank, sets->all()),
       host_(host),
       names_(names),
-      submissions_({&options_.fusion, names, handles, &instruments_.metrics}, options.window,
+      instruments_(options.metrics),
+      submissions_({&options_.fusion, names, handles, instruments_.metrics}, options.window,
                    options.calls_helper_early),
       executor_(options.fusion.threshold, ops, this, &instruments_),
       sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity),
@@ -62,7 +63,17 @@ bool RuntimeCore::step(bool flush) {
   moved |= services_.run_alarms();
   if (!departed()) moved |= work();
   moved |= run_direct();
-  return submissions_.settle() || moved;
+  moved |= submissions_.settle();
+  count_pass();
+  return moved;
+}
+
+// Puts counts that others keep beside those of the metrics, where a reader may look at any time.
+void RuntimeCore::count_pass() {
+  Metrics& metrics = *instruments_.metrics;
+  metrics.counters[static_cast<size_t>(Counter::kPasses)] = counts_.steps;
+  metrics.counters[static_cast<size_t>(Counter::kMessages)] = links_.messages_sent();
+  metrics.pending = submissions_.count();
 }
 
 Status RuntimeCore::start_direct(bool* moved) {

@@ -35,6 +35,8 @@ struct CoreOptions {
   hvd_tuning tuning{};  // the same on all ranks
   // The device of this rank's tensors, HVD_CPU before the first on another one; outlives the core.
   const std::atomic<int32_t>* device = nullptr;
+  // This rank's counters, which outlive the core.
+  Metrics* metrics = nullptr;
 };
 
 struct CoreCounts {
@@ -99,6 +101,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   bool step(bool flush) override;
   bool before_sleep() override;
   void after_sleep() override;
+  void on_sleep() override { instruments_.metrics->count(Counter::kWakeups); }
   Clock::time_point window_end() const override { return submissions_.window_end(); }
   Clock::time_point alarm() const override {
     return std::min(services_.alarm(), messages_.alarm());
@@ -151,6 +154,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   bool over() const { return shutdown_.over(); }
 
  private:
+  void count_pass();
   bool collect();
   void announce();
   void announce(Submission* submission);

@@ -128,7 +128,7 @@ bool Progress::arm() {
   sleeping_.store(true);
   // Either we see the input, or who brings it sees that we sleep.
   if (!core_->has_input()) {
-    ++sleeps_;
+    core_->on_sleep();
     return true;
   }
   disarm();

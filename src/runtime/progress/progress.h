@@ -29,6 +29,8 @@ class Drivable {
   // Prepares for sleep. Returns true when every later arrival wakes a sleeping thread.
   virtual bool before_sleep() = 0;
   virtual void after_sleep() = 0;
+  // A thread sleeps until something wakes it.
+  virtual void on_sleep() = 0;
   // The time at which the batching window ends; max: no window is open.
   virtual Clock::time_point window_end() const = 0;
   // The time at which step has work without new input; max: never.
@@ -76,8 +78,6 @@ class Progress {
   // The progress lock: only its holder may touch what the runtime core owns.
   Mutex& progress_lock() HVD_RETURNS_MUTEX(progress_lock_) { return progress_lock_; }
   void stop_helper();
-  // How often a thread slept until it was woken.
-  uint64_t sleeps() const HVD_REQUIRES(progress_lock_) { return sleeps_; }
 
  private:
   void drive(const std::atomic<bool>& done, Deadline deadline);
@@ -98,7 +98,6 @@ class Progress {
   const std::chrono::microseconds linger_;
 
   Mutex progress_lock_;
-  uint64_t sleeps_ HVD_GUARDED_BY(progress_lock_) = 0;
   // before_sleep was called, after_sleep not yet
   bool armed_ HVD_GUARDED_BY(progress_lock_) = false;
   AdaptiveYield yield_ HVD_GUARDED_BY(progress_lock_);

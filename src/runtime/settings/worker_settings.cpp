@@ -61,6 +61,7 @@ WorkerSettings::WorkerSettings(Settings table) : table_(std::move(table)) {
   table_.read("stall_check_time", stall.warning_seconds);
   table_.read("stall_shutdown_time", stall.shutdown_seconds);
   table_.read("stall_report", stall.report);
+  table_.read("metrics_page", metrics_page);
   table_.read("timeline", timeline);
   table_.read("timeline_mark_cycles", timeline_marks_cycles);
   table_.read("log_level", log_level);

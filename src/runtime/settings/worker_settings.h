@@ -66,6 +66,7 @@ struct WorkerSettings {
     double warning_seconds = 0, shutdown_seconds = 0;  // 0: never
     std::string report;                                // a file of JSON lines
   } stall;
+  std::string metrics_page;
   std::string timeline;
   bool timeline_marks_cycles = false;
   std::string log_level;

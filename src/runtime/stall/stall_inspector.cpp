@@ -173,7 +173,7 @@ void StallInspector::answer(const StallAsk& ask) {
 
 void StallInspector::publish(const StallReport& report) {
   ++reports_;
-  core_->instruments().metrics.count(Counter::kStalls);
+  core_->instruments().metrics->count(Counter::kStalls);
   log::write(report.fatal() ? log::Level::kError : log::Level::kWarning, text_of(report));
   if (!options_.report_path.empty()) {
     const double epoch =

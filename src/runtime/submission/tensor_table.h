@@ -35,6 +35,7 @@ struct Name {
   Submission* announced = nullptr;
   std::deque<Submission*> waiting;  // after `announced`; only for names that may be in flight twice
   CacheEntry* cached = nullptr;
+  uint64_t step = 0;       // the training step in which it was agreed on last
   uint32_t traced_in = 0;  // the timeline that knows it as `traced_as`
   uint32_t traced_as = 0;
 };

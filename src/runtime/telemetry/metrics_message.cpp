@@ -22,7 +22,7 @@ void encode(const MetricsMessage& message, ByteWriter& out) {
   out.put(static_cast<uint32_t>(message.values.size()));
   for (const MetricsOfRank& value : message.values) {
     out.put(value.rank).put_text(std::string_view(value.host).substr(0, kLongestHost));
-    out.put(value.pending).put_raw(std::as_bytes(std::span(&value.metrics, 1)));
+    out.put_raw(std::as_bytes(std::span(&value.metrics, 1)));
   }
 }
 
@@ -35,7 +35,6 @@ Status decode(ByteView bytes, MetricsMessage* message) {
   for (MetricsOfRank& value : message->values) {
     value.rank = in.get<int32_t>();
     value.host = in.get_text();
-    value.pending = in.get<uint64_t>();
     const ByteView raw = in.get_raw(sizeof value.metrics);
     if (!raw.empty()) std::memcpy(static_cast<void*>(&value.metrics), raw.data(), raw.size());
     if (value.host.size() > kLongestHost) return invalid_argument("a host's name is too long");

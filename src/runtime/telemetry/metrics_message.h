@@ -4,7 +4,7 @@
 //   rank -> root  ask      a rank asks for the metrics of all ranks
 //                 values   a rank's metrics
 //   root -> all   collect  each rank is to send its metrics
-//                 result   the metrics of all ranks, and the ranks that asked
+//                 result   the metrics of the ranks that answered in time, and the ranks that asked
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/metrics/metrics.h"
 #include "base/status.h"
-#include "runtime/telemetry/metrics.h"
 #include "runtime/telemetry/question.h"
 
 namespace hvd::runtime {
@@ -22,7 +22,6 @@ namespace hvd::runtime {
 struct MetricsOfRank {
   int32_t rank = 0;
   std::string host;
-  uint64_t pending = 0;  // submissions that are not complete
   Metrics metrics;
 };
 

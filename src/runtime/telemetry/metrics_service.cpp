@@ -4,21 +4,51 @@
 #include <utility>
 
 #include "base/log/log.h"
+#include "base/metrics/metrics_text.h"
 #include "base/text.h"
-#include "runtime/telemetry/metrics_text.h"
 
 namespace hvd::runtime {
+namespace {
+
+// A reader may have to ask twice, as its buffer may be too small: two questions take less than a second.
+constexpr std::chrono::milliseconds kCollectionTime{400};
+constexpr std::chrono::milliseconds kAnswerTime{450};
+
+// `values`: in ascending order, of those that answered.
+std::string text_of(const std::vector<MetricsOfRank>& values, int32_t size) {
+  std::string text;
+  put_family(text, "rank_up", "gauge", "Whether the rank has answered.");
+  auto next = values.begin();
+  for (int32_t rank = 0; rank < size; ++rank) {
+    const bool is_up = next != values.end() && next->rank == rank;
+    put_sample(text, "rank_up", cat("rank=\"", rank, "\""), is_up ? "1" : "0");
+    if (is_up) ++next;
+  }
+  return text + metrics_text(values);
+}
+
+}  // namespace
+
+std::string metrics_text(const std::vector<MetricsOfRank>& values) {
+  std::vector<LabelledMetrics> all;
+  all.reserve(values.size());
+  for (const MetricsOfRank& value : values) {
+    all.push_back(
+        {cat("rank=\"", value.rank, "\",host=\"", escape_label(value.host), "\""), &value.metrics});
+  }
+  return hvd::metrics_text(all);
+}
 
 void MetricsService::ask_rank(const std::shared_ptr<Question>& question) {
-  const MetricsOfRank own = own_();
-  question->text = metrics_text({&own, 1});
+  question->text = metrics_text({own_()});
   question->answer({});
 }
 
 void MetricsService::ask_job(std::shared_ptr<Question> question) {
   MetricsMessage message;
   message.number = next_ticket_++;
-  questions_.emplace(message.number, std::move(question));
+  questions_.emplace(message.number, Open{std::move(question), Clock::now() + kAnswerTime});
+  set_alarm();
   send(links_.to_root, message);
 }
 
@@ -58,6 +88,8 @@ void MetricsService::root_ask(const Ask& ask) {
 void MetricsService::root_collect() {
   collecting_ = true;
   values_.clear();
+  collects_until_ = Clock::now() + kCollectionTime;
+  set_alarm();
   served_ = std::exchange(waiting_, {});
   MetricsMessage message;
   message.kind = MetricsMessageKind::kCollect;
@@ -71,13 +103,17 @@ void MetricsService::root_values(MetricsMessage&& message) {
   if (value.rank < 0 || value.rank >= size_) return;
   const int32_t rank = value.rank;
   values_.insert_or_assign(rank, std::move(value));
-  if (values_.size() != static_cast<size_t>(size_)) return;
+  if (values_.size() == static_cast<size_t>(size_)) root_reply();
+}
+
+void MetricsService::root_reply() {
   MetricsMessage reply;
   reply.kind = MetricsMessageKind::kResult;
   reply.number = collection_;
   reply.asks = std::exchange(served_, {});
   for (auto& [number, of_rank] : values_) reply.values.push_back(std::move(of_rank));
   collecting_ = false;
+  set_alarm();
   const bool only_here = std::all_of(reply.asks.begin(), reply.asks.end(),
                                      [this](const Ask& ask) { return ask.rank == rank_; });
   if (only_here)
@@ -91,16 +127,38 @@ void MetricsService::result(const MetricsMessage& message) {
   for (const Ask& ask : message.asks) {
     const auto found = ask.rank == rank_ ? questions_.find(ask.ticket) : questions_.end();
     if (found == questions_.end()) continue;
-    found->second->text = metrics_text(message.values);
-    found->second->answer({});
+    found->second.question->text = text_of(message.values, size_);
+    found->second.question->answer({});
     questions_.erase(found);
   }
+  set_alarm();
+}
+
+void MetricsService::on_alarm(Clock::time_point now) {
+  if (collecting_ && collects_until_ <= now) root_reply();
+  for (auto open = questions_.begin(); open != questions_.end();) {
+    if (open->second.until > now) {
+      ++open;
+      continue;
+    }
+    open->second.question->text = text_of({own_()}, size_);
+    open->second.question->answer({});
+    open = questions_.erase(open);
+  }
+  set_alarm();
+}
+
+void MetricsService::set_alarm() {
+  alarm_ = collecting_ ? collects_until_ : Clock::time_point::max();
+  for (const auto& [ticket, open] : questions_) alarm_ = std::min(alarm_, open.until);
 }
 
 void MetricsService::on_end(const Status& why) {
-  for (auto& [ticket, question] : questions_) question->answer(why);
+  for (auto& [ticket, open] : questions_) open.question->answer(why);
   questions_.clear();
   waiting_.clear();
+  collecting_ = false;
+  set_alarm();
 }
 
 }  // namespace hvd::runtime

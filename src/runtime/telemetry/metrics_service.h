@@ -1,5 +1,6 @@
 // Answers a user's request for the metrics of this rank or of all ranks. For all ranks, the root asks
-// every rank, the helper threads answer, and the root sends the result to all. Observation owns it.
+// every rank, the helper threads answer, and the root sends the result to all. The result lacks ranks that do not
+// answer in time, and has this rank alone if the root does not. Observation owns it.
 // Used with the progress lock held.
 #pragma once
 
@@ -7,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/telemetry/metrics_message.h"
@@ -15,6 +15,9 @@
 #include "runtime/telemetry/service_links.h"
 
 namespace hvd::runtime {
+
+// As text; in ascending order.
+std::string metrics_text(const std::vector<MetricsOfRank>& values);
 
 class MetricsService final : public Service {
  public:
@@ -25,6 +28,8 @@ class MetricsService final : public Service {
   void ask_rank(const std::shared_ptr<Question>& question);
   void ask_job(std::shared_ptr<Question> question);
 
+  Clock::time_point alarm() const override { return alarm_; }
+  void on_alarm(Clock::time_point now) override;
   void receive(int32_t from, ByteView message) override;
   void on_end(const Status& why) override;
 
@@ -32,6 +37,8 @@ class MetricsService final : public Service {
   void root_ask(const Ask& ask);
   void root_collect();
   void root_values(MetricsMessage&& message);
+  void root_reply();
+  void set_alarm();
   void result(const MetricsMessage& message);
   void send(const std::function<void(ByteView)>& where, const MetricsMessage& message);
 
@@ -40,11 +47,17 @@ class MetricsService final : public Service {
   const std::function<MetricsOfRank()> own_;
   const ServiceLinks links_;
   uint32_t next_ticket_ = 1;
-  std::unordered_map<uint32_t, std::shared_ptr<Question>> questions_;
+  struct Open {
+    std::shared_ptr<Question> question;
+    Clock::time_point until;
+  };
+  std::map<uint32_t, Open> questions_;
+  Clock::time_point alarm_ = Clock::time_point::max();
 
   // Used by the root only: one collection at a time.
   uint32_t collection_ = 0;
   bool collecting_ = false;
+  Clock::time_point collects_until_{};
   std::vector<Ask> served_;   // by this collection
   std::vector<Ask> waiting_;  // for the next
   std::map<int32_t, MetricsOfRank> values_;

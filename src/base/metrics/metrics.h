@@ -1,6 +1,6 @@
-// Counters and histograms of this rank: plain numbers, read and written with the progress lock held,
-// so that a count costs one addition. metrics.cpp and docs/metrics.md have their public names.
-// Instruments owns them.
+// Counters and histograms of a rank: plain numbers, so that a count costs one addition. The runtime writes them with the
+// progress lock held. They may lie in a page that another process reads meanwhile (metrics_page.h).
+// metrics_text.cpp and docs/metrics.md have their public names.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,11 @@
 
 #include "base/operations/op_traits.h"
 
-namespace hvd::runtime {
+namespace hvd {
 
 enum class Counter : uint8_t {
-  kSteps,
+  kSteps,  // of the training: a name of a tensor comes again
+  kPasses,
   kWakeups,
   kBatches,
   kBatchTensors,
@@ -25,7 +26,7 @@ enum class Counter : uint8_t {
   kCacheMisses,
   kStalls,
 };
-constexpr size_t kCounters = 9;
+constexpr size_t kCounters = 10;
 
 // Distribution of a number: how many values were at most bound(i), for bounds that double.
 struct Histogram {
@@ -50,6 +51,9 @@ struct Metrics {
   Histogram negotiation{};                    // microseconds until all ranks had it
   Histogram batch_bytes{};
   Histogram batch_fill{};  // thousandths of the fusion threshold
+  uint64_t pending = 0;    // submissions that are not complete
+  uint64_t stepped_at =
+      0;  // when the last training step ended, in nanoseconds of the steady clock; 0: never
 
   void count(Counter counter, uint64_t n = 1) { counters[static_cast<size_t>(counter)] += n; }
   void finished(int32_t op, bool ok, uint64_t size, std::chrono::nanoseconds took) {
@@ -59,6 +63,13 @@ struct Metrics {
     bytes[index] += ok ? size : 0;
     latency[index].observe(microseconds(took));
   }
+  // A name has come again, which it does once in each training step. A name is known from its second time on: the
+  // first step that is seen to end is the second.
+  void stepped(std::chrono::steady_clock::time_point now) {
+    count(Counter::kSteps, counters[static_cast<size_t>(Counter::kSteps)] == 0 ? 2 : 1);
+    stepped_at = static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(now.time_since_epoch()).count());
+  }
   void agreed(std::chrono::nanoseconds waited) { negotiation.observe(microseconds(waited)); }
   void batch(uint64_t tensors, uint64_t size, uint64_t threshold) {
     count(Counter::kBatches);
@@ -67,9 +78,11 @@ struct Metrics {
     batch_bytes.observe(size);
     if (threshold > 0) batch_fill.observe(size / std::max<uint64_t>(threshold / 1000, 1));
   }
+  // Adds the counts of another rank. Training steps are those of the rank that has the most.
+  void add(const Metrics& other);
   static uint64_t microseconds(std::chrono::nanoseconds time) {
     return time.count() <= 0 ? 0 : static_cast<uint64_t>(time.count() + 999) / 1000;
   }
 };
 
-}  // namespace hvd::runtime
+}  // namespace hvd

@@ -1,0 +1,106 @@
+#include "base/metrics/metrics_page.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+size_t stride_of_pages() {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return (sizeof(RankCounters) + page - 1) / page * page;
+}
+
+std::atomic_ref<uint64_t> layout_of(RankCounters& counters) {
+  return std::atomic_ref(counters.layout);
+}
+
+}  // namespace
+
+Result<MetricsPages> MetricsPages::create(size_t count) {
+  const size_t stride = stride_of_pages();
+  UniqueFd file(::memfd_create("horovod-metrics", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return system_error("cannot make memory for the counters of ranks", errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(stride * count)) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
+    return system_error("cannot size memory for the counters of ranks", errno);
+  }
+  void* memory = ::mmap(nullptr, stride * count, PROT_READ, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) return system_error("cannot map the counters of ranks", errno);
+  return MetricsPages(std::move(file), stride, count, static_cast<const std::byte*>(memory));
+}
+
+MetricsPages::MetricsPages(MetricsPages&& other) noexcept
+    : file_(std::move(other.file_)),
+      stride_(other.stride_),
+      count_(other.count_),
+      memory_(std::exchange(other.memory_, nullptr)) {}
+
+MetricsPages::~MetricsPages() {
+  if (memory_ != nullptr) ::munmap(const_cast<std::byte*>(memory_), stride_ * count_);
+}
+
+std::string MetricsPages::place_of(size_t index) const {
+  return cat("/proc/", ::getpid(), "/fd/", file_.get(), ":", index * stride_);
+}
+
+std::optional<RankCounters> MetricsPages::read(size_t index) const {
+  std::optional<RankCounters> counters(std::in_place);
+  std::memcpy(static_cast<void*>(&*counters), memory_ + index * stride_, sizeof *counters);
+  if (counters->layout != kMetricsLayout) counters.reset();
+  return counters;
+}
+
+Result<std::unique_ptr<MetricsPage>> MetricsPage::open(const std::string& place) {
+  const size_t colon = place.rfind(':');
+  const auto offset =
+      colon == std::string::npos ? std::nullopt : parse_int(place.substr(colon + 1));
+  if (!offset || *offset < 0) return invalid_argument(cat("'", printable(place), "' is no page"));
+  const std::string path = place.substr(0, colon);
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file) return system_error(cat("cannot open ", printable(path)), errno);
+  // By the seals it is such memory, of whose size there can be no doubt: an agent that has ended may have left its pid
+  // and descriptor to others.
+  const off_t size = ::lseek(file.get(), 0, SEEK_END);
+  if (::fcntl(file.get(), F_GET_SEALS) != kSeals ||
+      *offset + static_cast<off_t>(stride_of_pages()) > size) {
+    return invalid_argument(cat(printable(path), " is not the memory of an agent"));
+  }
+  // The kernel drops this lock with the process, also if it is killed.
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = *offset;
+  lock.l_len = static_cast<off_t>(stride_of_pages());
+  if (::fcntl(file.get(), F_SETLK, &lock) != 0) {
+    return system_error("another process of this rank counts already", errno);
+  }
+  void* memory =
+      ::mmap(nullptr, stride_of_pages(), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), *offset);
+  if (memory == MAP_FAILED) return system_error(cat("cannot map ", printable(path)), errno);
+  return std::unique_ptr<MetricsPage>(
+      new MetricsPage(std::move(file), static_cast<RankCounters*>(memory)));
+}
+
+MetricsPage::~MetricsPage() { ::munmap(counters_, stride_of_pages()); }
+
+Metrics* MetricsPage::begin(int32_t rank, int32_t size) {
+  layout_of(*counters_).store(0);
+  counters_->metrics = {};
+  counters_->rank = rank;
+  counters_->size = size;
+  layout_of(*counters_).store(kMetricsLayout);
+  return &counters_->metrics;
+}
+
+}  // namespace hvd

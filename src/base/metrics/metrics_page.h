@@ -1,0 +1,72 @@
+// The counters of the ranks of a host, in memory that the ranks write and another process reads: no rank is asked, and
+// the counters of a rank that hangs, is stopped or has ended can be read. A rank opens the memory as
+// /proc/PID/fd/NUMBER of the agent and not as an inherited descriptor: programs between the agent and the rank, such as
+// Python's subprocess, close those.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/metrics/metrics.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd {
+
+// What a rank has in its page. Both sides are of the same layout, or the reader sees none.
+struct RankCounters {
+  uint64_t layout = 0;  // kMetricsLayout once the rest is valid
+  int32_t rank = 0;     // in its world
+  int32_t size = 0;
+  Metrics metrics;
+};
+// "HVDM", the number of the layout, and its size.
+constexpr uint64_t kMetricsLayout =
+    (uint64_t{0x4856444d} << 32) | (uint64_t{1} << 16) | sizeof(RankCounters);
+
+// The pages of all ranks of this host. The agent owns them. One thread.
+class MetricsPages {
+ public:
+  static Result<MetricsPages> create(size_t count);
+  MetricsPages(MetricsPages&& other) noexcept;
+  MetricsPages& operator=(MetricsPages&&) = delete;
+  ~MetricsPages();
+
+  // The value of HOROVOD_METRICS_PAGE for one rank: "/proc/PID/fd/NUMBER:OFFSET".
+  std::string place_of(size_t index) const;
+  // Nothing before a process has counted there.
+  std::optional<RankCounters> read(size_t index) const;
+
+ private:
+  MetricsPages(UniqueFd file, size_t stride, size_t count, const std::byte* memory)
+      : file_(std::move(file)), stride_(stride), count_(count), memory_(memory) {}
+
+  UniqueFd file_;
+  size_t stride_;
+  size_t count_;
+  const std::byte* memory_;
+};
+
+// The page of this process, which is a rank or one of several below it. Lives as long as the process.
+class MetricsPage {
+ public:
+  // An error if the memory is gone, is no page, or if another process uses it.
+  static Result<std::unique_ptr<MetricsPage>> open(const std::string& place);
+  MetricsPage(const MetricsPage&) = delete;
+  ~MetricsPage();
+
+  // Sets all counters to zero, for a new start of this rank.
+  Metrics* begin(int32_t rank, int32_t size);
+
+ private:
+  MetricsPage(UniqueFd file, RankCounters* counters)
+      : file_(std::move(file)), counters_(counters) {}
+
+  UniqueFd file_;  // holds the lock
+  RankCounters* counters_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,93 @@
+#include "runtime/telemetry/metrics_service.h"
+
+#include <doctest/doctest.h>
+
+#include <deque>
+
+#include "base/text.h"
+
+namespace hvd::runtime {
+namespace {
+
+// Services of ranks without their links: messages are moved by hand.
+struct Rank {
+  Rank(int32_t number, int32_t size)
+      : service(number, size,
+                [number] {
+                  return MetricsOfRank{number, "a", {}};
+                },
+                {[this](ByteView bytes) { to_root.emplace_back(bytes.begin(), bytes.end()); },
+                 [this](ByteView bytes) { to_all.emplace_back(bytes.begin(), bytes.end()); },
+                 {}}) {}
+  std::deque<Bytes> to_root, to_all;
+  MetricsService service;
+};
+
+Bytes take(std::deque<Bytes>& from) {
+  REQUIRE(!from.empty());
+  Bytes message = std::move(from.front());
+  from.pop_front();
+  return message;
+}
+
+bool has(const std::string& text, const std::string& sample) {
+  return text.find(sample + "\n") != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that does not answer is left out, and comes again in the next answer") {
+  Rank root(0, 2), other(1, 2);
+  for (const bool answers : {false, true}) {
+    const auto question = std::make_shared<Question>();
+    root.service.ask_job(question);
+    root.service.receive(0, take(root.to_root));
+    const Bytes collect = take(root.to_all);
+    root.service.receive(0, collect);
+    root.service.receive(0, take(root.to_root));
+    other.service.receive(0, collect);
+    if (answers) root.service.receive(1, other.to_root.back());
+    CHECK(question->done == answers);
+    const Clock::time_point alarm = root.service.alarm();
+    if (!answers) {
+      REQUIRE(alarm < Clock::now() + std::chrono::milliseconds(500));
+      root.service.on_alarm(alarm);
+    }
+    REQUIRE(question->done);
+    CHECK(question->status.ok());
+    CHECK(has(question->text, "horovod_rank_up{rank=\"0\"} 1"));
+    CHECK(has(question->text, cat("horovod_rank_up{rank=\"1\"} ", answers ? 1 : 0)));
+    CHECK(has(question->text, "horovod_passes_total{rank=\"1\",host=\"a\"} 0") == answers);
+    CHECK(root.service.alarm() == Clock::time_point::max());
+    // Too late for its question.
+    if (!answers) root.service.receive(1, take(other.to_root));
+  }
+}
+
+TEST_CASE("a rank whose root does not answer tells what it has itself") {
+  Rank rank(1, 3);
+  const auto question = std::make_shared<Question>();
+  rank.service.ask_job(question);
+  const Clock::time_point alarm = rank.service.alarm();
+  rank.service.on_alarm(alarm - std::chrono::milliseconds(1));
+  CHECK(!question->done);
+  rank.service.on_alarm(alarm);
+  REQUIRE(question->done);
+  CHECK(has(question->text, "horovod_rank_up{rank=\"0\"} 0"));
+  CHECK(has(question->text, "horovod_rank_up{rank=\"1\"} 1"));
+  CHECK(has(question->text, "horovod_passes_total{rank=\"1\",host=\"a\"} 0"));
+  CHECK(rank.service.alarm() == Clock::time_point::max());
+}
+
+TEST_CASE("the end of the job ends the questions") {
+  Rank root(0, 2);
+  const auto question = std::make_shared<Question>();
+  root.service.ask_job(question);
+  root.service.receive(0, take(root.to_root));
+  root.service.on_end(aborted("the job is over"));
+  CHECK(question->done);
+  CHECK(!question->status.ok());
+  CHECK(root.service.alarm() == Clock::time_point::max());
+}
+
+}  // namespace hvd::runtime
