@@ -91,7 +91,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                      [this](pid_t pid, const rendezvous::WorldReport& world) {
                        if (const auto rank = ranks_.rank_of(pid)) {
                          independence_.on_sign();
-                         ranks_.on_joined(pid);
+                         ranks_.on_joined(*rank, pid);
                          lone_mpi_.on_sign(pid);
                          outbox_.put(Joined{*rank, world.rank, world.size, world.start, world.ranks,
                                             static_cast<uint8_t>(world.has_met)});
@@ -441,7 +441,13 @@ void Agent::execute(const Signal& order) {
   outside_signals_.add(order.number, OutsideSignals::Target::kLauncher, Clock::now());
 }
 
-void Agent::execute(const Inspect& question) { inspections_.begin(question); }
+void Agent::execute(const Inspect& question) {
+  if (InspectDetail{question.detail} == InspectDetail::kMetrics) {
+    outbox_.put(Inspected{question.number, encode(ranks_.metrics())});
+  } else {
+    inspections_.begin(question);
+  }
+}
 
 void Agent::execute(const StackToolOffer& offer) { inspections_.offer(offer); }
 

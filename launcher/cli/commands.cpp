@@ -27,6 +27,14 @@ constexpr std::array kCommands = {
         "and a call that waits in C may return early with EINTR.\n",
         "horovodrun stack\nhorovodrun stack 4711\n"},
     Command{
+        "metrics", "[--level LEVEL] [PID]", "Print the metrics of a job for Prometheus.",
+        "The text has what the ranks have counted, what their processes have used, and the states "
+        "of hosts and ranks. No rank is asked, and the answer comes within a second, also when "
+        "ranks hang or are stopped. LEVEL is summary (the default), host or rank: each has what "
+        "the one before has, and samples of each host, or of each rank. PID is the process id of "
+        "the launcher, needed where several jobs run.\n",
+        "horovodrun metrics\nhorovodrun metrics --level rank 4711\n"},
+    Command{
         "exec", "[PID] [--rank LIST] COMMAND", "Run a command beside ranks of a job.",
         "It runs beside the first rank of each host, or beside the ranks of LIST, in the working "
         "directory and the environment of that rank (HOROVOD_RANK included), and reads no "

@@ -17,7 +17,6 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::chrono::seconds kAnswerTimeout{5};
 constexpr size_t kMaxRequest = 4 << 20;
 constexpr size_t kPieceOfRequest = 4096;
 // The pause after an accept that failed, for example for lack of descriptors.
@@ -25,10 +24,11 @@ constexpr std::chrono::milliseconds kPause{500};
 
 }  // namespace
 
-net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail) {
+net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail,
+                                                    std::chrono::milliseconds limit) {
   const size_t hosts = hosts_.hosts().size();
   Question question{++last_, std::vector<std::string>(hosts), std::vector<bool>(hosts), 0,
-                    net::asio::steady_timer(executor_, kAnswerTimeout)};
+                    net::asio::steady_timer(executor_, limit)};
   for (size_t host = 0; host < hosts; ++host) {
     question.is_open[host] = ask_(host, question.number, detail);
     if (question.is_open[host]) ++question.left;

@@ -1,8 +1,9 @@
-// The launcher's side of `horovodrun ps`, `stack`, `exec`, `resize` and `remove`. These connect to the abstract Unix
+// The launcher's side of `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`. These connect to the abstract Unix
 // socket @horovodrun/UID/PID/RANDOM, which disappears with the launcher. Only the launcher's user and
 // root get an answer. JobInspector owns it. Lives on the launch's loop.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -17,6 +18,8 @@
 
 namespace hvd::launcher {
 
+inline constexpr std::chrono::milliseconds kInspectionTime{5000};
+
 // Asks the agents of all hosts where their ranks are, and waits for their answers, but not long.
 class Inspection {
  public:
@@ -27,7 +30,8 @@ class Inspection {
       : executor_(std::move(executor)), hosts_(hosts), ask_(std::move(ask)) {}
 
   // By host of the table; empty where nothing came.
-  net::Task<std::vector<std::string>> run(InspectDetail detail);
+  net::Task<std::vector<std::string>> run(InspectDetail detail,
+                                          std::chrono::milliseconds limit = kInspectionTime);
   void on_answer(size_t host, uint32_t number, const std::string& text);
   // The host does not answer: ends the wait for it.
   void give_up(size_t host);
@@ -54,7 +58,8 @@ class Inspection {
 
 class InspectionServer {
  public:
-  // Answers "ps", "ps --json", "stack", "stack --native", "exec ORDER", "resize N" or "remove HOST"; then the socket is closed.
+  // Answers "ps", "ps --json", "stack", "stack --native", "metrics LEVEL", "exec ORDER", "resize N" or "remove HOST"; then
+  // the socket is closed.
   using Answer = std::function<net::Task<void>(std::string request, net::StreamSocket& caller)>;
   static Result<std::unique_ptr<InspectionServer>> open(net::asio::any_io_executor executor,
                                                         Answer answer);

@@ -1,6 +1,7 @@
 #include "launcher/inspect/look_inside.h"
 
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "base/text.h"
 #include "launcher/detach/attach.h"
 #include "launcher/inspect/inspection.h"
+#include "launcher/inspect/job_metrics.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/protocol/protocol.h"
@@ -24,6 +26,7 @@
 namespace hvd::launcher {
 namespace {
 
+constexpr time_t kMetricsSeconds = 2;
 constexpr char kNoJob[] = "no horovodrun of yours is running on this machine";
 
 struct RunningLauncher {
@@ -245,10 +248,43 @@ int show_jobs(const std::string& command, std::span<const std::string> words) {
   return show_answers(*launchers, has_flag ? cat(command, " ", flag) : command, words.empty());
 }
 
+// `horovodrun metrics [--level LEVEL] [PID]`.
+int show_metrics(std::span<const std::string> words) {
+  std::string level = "summary";
+  std::string pid;
+  bool is_right = true;
+  while (is_right && !words.empty()) {
+    constexpr std::string_view kLevel = "--level";
+    const std::string& word = words[0];
+    if (word == kLevel && words.size() > 1) {
+      level = words[1];
+      words = words.subspan(1);
+    } else if (word.starts_with(cat(kLevel, "="))) {
+      level = word.substr(kLevel.size() + 1);
+    } else {
+      is_right = pid.empty() && parse_int(word);
+      pid = word;
+    }
+    words = words.subspan(1);
+  }
+  if (!is_right || !parse_metrics_level(level)) {
+    return refuse(invalid_argument(
+        "write horovodrun metrics [--level summary|host|rank] [PID of a launcher]; to run the "
+        "program metrics, put flags before it"));
+  }
+  const auto launchers = choose(pid);
+  if (!launchers.ok()) return refuse(launchers.status());
+  if (launchers->size() > 1) return refuse(several("metrics", *launchers));
+  // A launcher that is stopped does not answer.
+  const timeval limit{.tv_sec = kMetricsSeconds, .tv_usec = 0};
+  ::setsockopt(launchers->front().socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  return show_answers(*launchers, cat("metrics ", level), false);
+}
+
 }  // namespace
 
 bool asks_about_jobs(std::span<const std::string> arguments) {
-  constexpr std::array<std::string_view, 6> kOrders = {"ps",     "stack",  "exec",
+  constexpr std::array<std::string_view, 7> kOrders = {"ps",     "stack",  "metrics", "exec",
                                                        "attach", "resize", "remove"};
   return !arguments.empty() &&
          std::find(kOrders.begin(), kOrders.end(), arguments[0]) != kOrders.end();
@@ -259,6 +295,7 @@ int answer_about_jobs(std::span<const std::string> arguments) {
   const auto words = arguments.subspan(1);
   if (question == "exec") return run_beside_ranks(words);
   if (question == "resize" || question == "remove") return change_ranks(arguments);
+  if (question == "metrics") return show_metrics(words);
   if (question == "attach") return attach(words);
   return show_jobs(question, words);
 }

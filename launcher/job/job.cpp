@@ -37,6 +37,7 @@
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
+#include "launcher/output/metrics_file.h"
 #include "launcher/output/output.h"
 #include "launcher/output/output_style.h"
 #include "launcher/output/report.h"
@@ -107,6 +108,7 @@ class JobLaunch : private PolicyLaunch {
   void start_input();
   std::vector<int> input_readers() const;
   void watch_start();
+  void write_metrics();
   void check_waits();
   std::string meanwhile(const RankExit& exit) const;
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
@@ -156,7 +158,8 @@ class JobLaunch : private PolicyLaunch {
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
   std::optional<LoopWatch> loop_watch_;
-  std::optional<HostShutdown> shutdown_;     // once the ranks are about to start
+  std::optional<HostShutdown> shutdown_;  // once the ranks are about to start
+  std::shared_ptr<MetricsFile> metrics_file_;
   std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
@@ -258,7 +261,8 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       waits_(hosts_),
       startup_(loop_, options, hosts_, host_jobs_, join_queue),
       first_hosts_(static_cast<int>(plan.hosts.size())),
-      inspector_(loop_.get_executor(), options, hosts_) {
+      inspector_(loop_.get_executor(), options, hosts_,
+                 JobMetrics(job_name(identity_.number), generation)) {
   for (HostRun& host : hosts_.hosts()) receive_events(host);
   hosts_.on_added([this](HostRun& host) {
     receive_events(host);
@@ -360,6 +364,7 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   timeout_.cancel();
   if (start_watch_) start_watch_->stop();
+  if (metrics_file_) co_await MetricsFile::end(metrics_file_);
   co_await policy_->end();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
@@ -390,6 +395,17 @@ void JobLaunch::watch_start() {
   // Ranks may write before those of the slowest host run.
   if (has_output_) start_watch_->hide_line();
   net::asio::co_spawn(loop_, StartWatch::run(start_watch_), net::asio::detached);
+}
+
+void JobLaunch::write_metrics() {
+  const auto& settings = options_.settings.output;
+  if (settings.metrics_file.empty()) return;
+  const auto level = parse_metrics_level(settings.metrics_level).value_or(MetricsLevel::kSummary);
+  metrics_file_ = std::make_shared<MetricsFile>(
+      loop_.get_executor(), settings.metrics_file,
+      [this, level] { return inspector_.metrics(level); },
+      [this](const std::string& sentence) { output_->print(sentence); });
+  net::asio::co_spawn(loop_, MetricsFile::run(metrics_file_), net::asio::detached);
 }
 
 // A rank that has ended never comes to those that wait for it.
@@ -547,6 +563,7 @@ void JobLaunch::start() {
                     [this](HostRun& host) { on_late(host); });
   choose_policy();
   inspector_.open(*policy_);
+  write_metrics();
   server_->show_launch([this] { return inspector_.states(); });
   loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
                       [](const std::string& sentence) { launcher::print_message(sentence); });

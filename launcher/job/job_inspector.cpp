@@ -17,11 +17,12 @@ namespace {
 
 // A host that has not answered for this long gets no query, for whose answer the user would wait.
 constexpr double kIsSilent = 2;
+constexpr std::chrono::milliseconds kMetricsTime{800};
 
 }  // namespace
 
 JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Options& options,
-                           const HostTable& hosts)
+                           const HostTable& hosts, JobMetrics metrics)
     : executor_(executor),
       options_(options),
       hosts_(hosts),
@@ -37,14 +38,16 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                     host.link()->inspect(question, detail);
                     return true;
                   }),
-      commands_(executor, hosts.plan(), [this](int rank, const Message& order) -> std::string {
-        const HostRun& host = hosts_.rank(rank).host();
-        if (host.is_over() || host.link() == nullptr) return "the rank has ended\n";
-        const std::string silence = silence_of(host);
-        if (!silence.empty()) return cat("host ", host.name(), ": ", silence, "\n");
-        host.link()->pass(order);
-        return "";
-      }) {}
+      commands_(executor, hosts.plan(),
+                [this](int rank, const Message& order) -> std::string {
+                  const HostRun& host = hosts_.rank(rank).host();
+                  if (host.is_over() || host.link() == nullptr) return "the rank has ended\n";
+                  const std::string silence = silence_of(host);
+                  if (!silence.empty()) return cat("host ", host.name(), ": ", silence, "\n");
+                  host.link()->pass(order);
+                  return "";
+                }),
+      metrics_(std::move(metrics)) {}
 
 std::string JobInspector::silence_of(const HostRun& host) const {
   if (host.is_over() || host.link() == nullptr) return "";
@@ -110,13 +113,23 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   const std::vector<std::string> words = split(request, ' ');
   if (words[0] == "resize" || words[0] == "remove") co_return co_await change(words, caller);
   std::string text;
-  if (request == "ps --json")
+  if (const auto level = words[0] == "metrics" ? parse_metrics_level(words.back()) : std::nullopt)
+    text = co_await metrics(*level);
+  else if (request == "ps --json")
     text = job_as_json(::getpid(), options_.command, hosts_, job_states());
   else if (request == "stack --native")
     text = co_await describe(InspectDetail::kNativeStacks);
   else
     text = co_await describe(request == "stack" ? InspectDetail::kStacks : InspectDetail::kProcess);
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
+}
+
+net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
+  metrics_.take(co_await inspection_.run(InspectDetail::kMetrics, kMetricsTime));
+  const JobStates states = job_states();
+  const std::string sentence = metrics_.about_unread(hosts_, states);
+  if (!sentence.empty()) print_message(sentence);
+  co_return metrics_.text(hosts_, states, level);
 }
 
 // `digits`: a link's message, in hexadecimal digits.

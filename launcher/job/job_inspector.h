@@ -1,4 +1,4 @@
-// Answers `horovodrun ps`, `stack`, `exec`, `resize` and `remove`, which a user runs in another terminal. Owns the
+// Answers `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`, which a user runs in another terminal. Owns the
 // socket to which these connect, the open queries to the agents, and the commands that run beside ranks.
 // Passes orders that change a job on to its policy. JobLaunch owns it and forwards the agents' events to
 // it. Lives on the launch's loop.
@@ -12,6 +12,7 @@
 #include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/inspect/inspection.h"
+#include "launcher/inspect/job_metrics.h"
 #include "launcher/inspect/job_states.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job_policy.h"
@@ -24,7 +25,7 @@ class JobInspector {
  public:
   // All arguments outlive this object.
   JobInspector(const net::asio::any_io_executor& executor, const Options& options,
-               const HostTable& hosts);
+               const HostTable& hosts, JobMetrics metrics);
 
   // Opens the socket. The job runs without it when that fails. `policy` outlives this object's loop.
   void open(JobPolicy& policy);
@@ -34,6 +35,9 @@ class JobInspector {
   net::Task<std::vector<std::string>> activities() {
     return inspection_.run(InspectDetail::kActivity);
   }
+
+  // The job's metrics in Prometheus's format, within a second.
+  net::Task<std::string> metrics(MetricsLevel level);
 
   // The events of the agents.
   void on_inspected(int host, uint32_t number, const std::string& text) {
@@ -65,6 +69,7 @@ class JobInspector {
   JobPolicy* policy_ = nullptr;  // since open()
   Inspection inspection_;
   RankCommands commands_;
+  JobMetrics metrics_;
   std::unique_ptr<InspectionServer> server_;
 };
 

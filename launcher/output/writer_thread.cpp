@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <condition_variable>
+#include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <string>
@@ -16,8 +17,23 @@
 #include "base/files/own_file.h"
 #include "base/mutex.h"
 #include "base/process/signals.h"
+#include "base/text.h"
 
 namespace hvd::launcher {
+
+namespace {
+
+// Returns 0 or an errno.
+int write_all(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t size = ::write(file, bytes.data(), bytes.size());
+    if (size < 0 && errno != EINTR) return errno;
+    if (size > 0) bytes.remove_prefix(static_cast<size_t>(size));
+  }
+  return 0;
+}
+
+}  // namespace
 
 struct WriterThread::Job {
   File file;
@@ -25,15 +41,7 @@ struct WriterThread::Job {
   Step step;  // in place of a write
   std::vector<Done> done;
 
-  int run() const {
-    if (step) return step(*file);
-    for (std::string_view left = bytes; !left.empty();) {
-      const ssize_t size = ::write(file->get(), left.data(), left.size());
-      if (size < 0 && errno != EINTR) return errno;
-      if (size > 0) left.remove_prefix(static_cast<size_t>(size));
-    }
-    return 0;
-  }
+  int run() const { return step ? step(*file) : write_all(file->get(), bytes); }
 };
 
 struct WriterThread::State {
@@ -80,6 +88,26 @@ void WriterThread::open(const File& file, const std::string& path, int flags, Do
     return 0;
   };
   add({.file = file, .bytes = {}, .step = step, .done = {std::move(done)}});
+}
+
+void WriterThread::replace(const std::string& path, std::string_view bytes, Done done) {
+  const auto step = [path, bytes = std::string(bytes)](UniqueFd& file) {
+    const std::string next = cat(path, ".", ::getpid(), ".tmp");
+    ::unlink(next.c_str());  // of an earlier process with this pid
+    file.reset(::open(next.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+    if (!file) return errno;
+    int error = write_all(file.get(), bytes);
+    if (::close(file.release()) != 0 && error == 0) error = errno;
+    if (error == 0 && ::rename(next.c_str(), path.c_str()) != 0) error = errno;
+    if (error != 0) ::unlink(next.c_str());
+    return error;
+  };
+  add({.file = std::make_shared<UniqueFd>(), .bytes = {}, .step = step, .done = {std::move(done)}});
+}
+
+void WriterThread::remove(const std::string& path, Done done) {
+  const auto step = [path](UniqueFd&) { return ::unlink(path.c_str()) == 0 ? 0 : errno; };
+  add({.file = std::make_shared<UniqueFd>(), .bytes = {}, .step = step, .done = {std::move(done)}});
 }
 
 void WriterThread::close(const File& file, Done done) {

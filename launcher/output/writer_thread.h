@@ -28,6 +28,9 @@ class WriterThread {
   // Opens the path for writing, with its missing folders and these flags of open(2).
   void open(const File& file, const std::string& path, int flags, Done done);
   void write(const File& file, std::string_view bytes, Done done);
+  // Replaces the file by one with these bytes, so that a reader sees one of them whole. All users may read it.
+  void replace(const std::string& path, std::string_view bytes, Done done);
+  void remove(const std::string& path, Done done);
   // Closes it, which may block as a write, and may show that an earlier write failed.
   void close(const File& file, Done done);
 

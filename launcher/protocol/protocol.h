@@ -116,8 +116,15 @@ struct EndRank {
   static auto fields(auto& m) { return std::tie(m.rank, m.grace_seconds); }
 };
 // How an agent describes a rank: its first process; also the processes below that, and their Python stacks; one line
-// about the busiest of them; or as kStacks with the frames of libraries, for which py-spy briefly stops the process.
-enum class InspectDetail : uint8_t { kProcess = 0, kStacks = 1, kActivity = 2, kNativeStacks = 3 };
+// about the busiest of them; as kStacks with the frames of libraries, for which py-spy briefly stops the process; or
+// what it has counted and used, as the bytes of host_metrics.h.
+enum class InspectDetail : uint8_t {
+  kProcess = 0,
+  kStacks = 1,
+  kActivity = 2,
+  kNativeStacks = 3,
+  kMetrics = 50
+};
 // Describe the ranks' processes. Answered by Inspected.
 struct Inspect {
   static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};

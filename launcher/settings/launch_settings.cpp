@@ -62,6 +62,8 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("only_rank", output.only_rank);
   table_.read("fold", output.fold);
   table_.read("log_format", output.log_format);
+  table_.read("metrics_file", output.metrics_file);
+  table_.read("metrics_level", output.metrics_level);
   table_.read("on_failure", end.on_failure);
   table_.read("kill_grace", end.kill_grace);
   table_.read("end_signal", end.end_signal);

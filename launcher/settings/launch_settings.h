@@ -88,6 +88,7 @@ struct OutputOptions {
   std::optional<std::string> only_rank;
   bool fold = false;
   std::string log_format;
+  std::string metrics_file, metrics_level;
 };
 
 struct EndOptions {

@@ -403,6 +403,18 @@ constexpr Setting kOutput[] = {
      .choices = "text,json",
      .is_common = true,
      .help = "Output as text, or as json objects."},
+    {.key = "metrics_file",
+     .flags = "--metrics-file",
+     .config_key = "metrics.file",
+     .value = "FILE",
+     .help = "File with the metrics of the job for Prometheus, rewritten every 15 s."},
+    {.key = "metrics_level",
+     .flags = "--metrics-level",
+     .config_key = "metrics.level",
+     .value = "LEVEL",
+     .default_value = "summary",
+     .choices = "summary,host,rank",
+     .help = "Samples in it: of the job, also of each host, or also of each rank."},
 };
 
 constexpr Setting kEnd[] = {

@@ -50,6 +50,9 @@ void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::strin
     commands_.push_back({program, job.command, job.working_directory,
                          overlay(environment, spec.environment), limit, spec.has_input});
   }
+  std::vector<int> numbers;
+  for (const RankSpec& spec : job.ranks) numbers.push_back(spec.rank);
+  meters_.prepare(numbers);
 }
 
 Status Ranks::start(uint16_t master_port, MoreEnvironment more) {
@@ -63,8 +66,11 @@ Status Ranks::start_more() {
   const size_t first = next_;
   next_ = std::min(commands_.size(), first + kRanksAtOnce);
   const std::span<RankCommand> commands = std::span(commands_).subspan(first, next_ - first);
-  for (RankCommand& command : commands) {
-    command.environment = overlay(command.environment, more_(command.environment));
+  for (size_t i = 0; i < commands.size(); ++i) {
+    Environment& environment = commands[i].environment;
+    environment = overlay(environment, more_(environment));
+    const std::string place = meters_.place_of(first + i);
+    if (!place.empty()) environment = overlay(environment, {{"HOROVOD_METRICS_PAGE", place}});
   }
   auto started = start_ranks(commands, threads_);
   Status status;
@@ -145,10 +151,10 @@ Status Ranks::grant(uint32_t stream, uint32_t credit) {
   return {};
 }
 
-void Ranks::on_joined(pid_t pid) {
+void Ranks::on_joined(int number, pid_t pid) {
   end_signals_.on_joined(pid);
-  const auto number = rank_of(pid);
-  for (const auto& rank : ranks_) rank->has_joined |= number == rank->number;
+  meters_.on_joined(number);
+  for (const auto& rank : ranks_) rank->has_joined |= rank->number == number;
 }
 
 std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
@@ -172,6 +178,12 @@ std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
     std::erase_if(snapshot.processes, [](const auto& each) { return each.line.empty(); });
   }
   return snapshots;
+}
+
+HostMetrics Ranks::metrics() {
+  std::vector<pid_t> pids;
+  for (const auto& rank : ranks_) pids.push_back(rank->pid);
+  return meters_.read(pids);
 }
 
 const RankCommand* Ranks::command_of(int rank) const {

@@ -17,6 +17,7 @@
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/link/outbox.h"
 #include "launcher/agent/ranks/end_signals.h"
+#include "launcher/agent/ranks/rank_meters.h"
 #include "launcher/agent/ranks/rank_process.h"
 #include "launcher/protocol/protocol.h"
 #include "net/event_loop.h"
@@ -48,7 +49,7 @@ class Ranks {
   // Sends the signal to all descendants of the agent, of which some ranks' processes are left out (end_signals.h).
   void end_all(int signal);
   // The process, which is one of a rank's, has called hvd.init().
-  void on_joined(pid_t pid);
+  void on_joined(int rank, pid_t pid);
   // The time at which the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
@@ -68,6 +69,8 @@ class Ranks {
     std::vector<ProcessSnapshot> processes;  // else; the first process, or all
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
+  // Returns the counts of all ranks, and what their processes have used.
+  HostMetrics metrics();
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
   // The process of a rank that runs, or -1.
@@ -125,6 +128,7 @@ class Ranks {
   size_t next_ = 0;       // index of the next rank to start
   EndSignals end_signals_;
   ProcessActivity activity_;
+  RankMeters meters_;
   uint32_t output_credit_ = 0;
   uint16_t master_port_ = 0;
   size_t running_ = 0;

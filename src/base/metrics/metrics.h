@@ -52,8 +52,8 @@ struct Metrics {
   Histogram batch_bytes{};
   Histogram batch_fill{};  // thousandths of the fusion threshold
   uint64_t pending = 0;    // submissions that are not complete
-  uint64_t stepped_at =
-      0;  // when the last training step ended, in nanoseconds of the steady clock; 0: never
+  // When the last training step ended, in nanoseconds of the steady clock; 0: never.
+  uint64_t stepped_at = 0;
 
   void count(Counter counter, uint64_t n = 1) { counters[static_cast<size_t>(counter)] += n; }
   void finished(int32_t op, bool ok, uint64_t size, std::chrono::nanoseconds took) {

@@ -4,9 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/text.h"
@@ -62,10 +64,11 @@ std::optional<RankCounters> MetricsPages::read(size_t index) const {
 }
 
 Result<std::unique_ptr<MetricsPage>> MetricsPage::open(const std::string& place) {
-  const size_t colon = place.rfind(':');
-  const auto offset =
-      colon == std::string::npos ? std::nullopt : parse_int(place.substr(colon + 1));
-  if (!offset || *offset < 0) return invalid_argument(cat("'", printable(place), "' is no page"));
+  const size_t colon = std::min(place.rfind(':'), place.size());
+  const int64_t offset =
+      parse_int(std::string_view(place).substr(colon).substr(colon < place.size() ? 1 : 0))
+          .value_or(-1);
+  if (offset < 0) return invalid_argument(cat("'", printable(place), "' is no page"));
   const std::string path = place.substr(0, colon);
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file) return system_error(cat("cannot open ", printable(path)), errno);
@@ -73,20 +76,20 @@ Result<std::unique_ptr<MetricsPage>> MetricsPage::open(const std::string& place)
   // and descriptor to others.
   const off_t size = ::lseek(file.get(), 0, SEEK_END);
   if (::fcntl(file.get(), F_GET_SEALS) != kSeals ||
-      *offset + static_cast<off_t>(stride_of_pages()) > size) {
+      offset + static_cast<off_t>(stride_of_pages()) > size) {
     return invalid_argument(cat(printable(path), " is not the memory of an agent"));
   }
   // The kernel drops this lock with the process, also if it is killed.
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  lock.l_start = *offset;
+  lock.l_start = offset;
   lock.l_len = static_cast<off_t>(stride_of_pages());
   if (::fcntl(file.get(), F_SETLK, &lock) != 0) {
     return system_error("another process of this rank counts already", errno);
   }
   void* memory =
-      ::mmap(nullptr, stride_of_pages(), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), *offset);
+      ::mmap(nullptr, stride_of_pages(), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), offset);
   if (memory == MAP_FAILED) return system_error(cat("cannot map ", printable(path)), errno);
   return std::unique_ptr<MetricsPage>(
       new MetricsPage(std::move(file), static_cast<RankCounters*>(memory)));

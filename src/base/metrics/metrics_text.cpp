@@ -121,8 +121,7 @@ std::string metrics_text(All all) {
   std::string text;
   by_operation(text, all, "operations_total", "Operations that were completed.", &Metrics::done);
   by_operation(text, all, "failed_operations_total", "Operations that failed.", &Metrics::failed);
-  by_operation(text, all, "bytes_total", "Bytes that this rank brought to completed operations.",
-               &Metrics::bytes);
+  by_operation(text, all, "bytes_total", "Input bytes of completed operations.", &Metrics::bytes);
   for (const CounterText& counter : kCounterTexts) {
     const std::string name = cat(counter.name, "_total");
     put_family(text, name, "counter", counter.help);

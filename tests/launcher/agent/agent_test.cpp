@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "launcher/agent/agent_fixture.h"
+#include "launcher/protocol/host_metrics.h"
 #include "launcher/protocol/protocol.h"
 
 using namespace hvd;
@@ -154,6 +155,20 @@ TEST_CASE("An agent says where its running ranks and their children are") {
     CHECK(fixture.inspected.find(" (sleep 58), no CPU time\nrank 1\n  sleeping in ") !=
           std::string::npos);
     CHECK(fixture.inspected.ends_with(" (sleep 59), no CPU time\n"));
+  }
+  fixture.inspected.clear();
+  fixture.link().inspect(3, InspectDetail::kMetrics);
+  CHECK(fixture.until([&] { return !fixture.inspected.empty(); }));
+  const auto metrics = decode_host_metrics(fixture.inspected);
+  REQUIRE(metrics.ok());
+  REQUIRE(metrics->ranks.size() == 2);
+  for (const RankMetrics& rank : metrics->ranks) {
+    CHECK(rank.activity == RankActivity::kRuns);
+    CHECK((rank.has_joined == 0 && rank.has_counters == 0));
+    CHECK(rank.usage.processes == (rank.rank == 0 ? 2 : 1));
+    CHECK(rank.usage.threads == rank.usage.processes);
+    CHECK(rank.usage.resident_bytes > 100'000);
+    CHECK(rank.usage.minor_faults > 0);
   }
   fixture.link().pass(Run{7, 1, "", {"sh", "-c", "echo beside $HOROVOD_RANK; echo x >&2; exit 5"}});
   fixture.link().pass(Run{8, 0, "", {"no-such-program"}});

@@ -1,0 +1,116 @@
+#include "launcher/agent/ranks/process_usage.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/proc_file.h"
+#include "base/text.h"
+#include "base/words.h"
+
+namespace hvd::launcher {
+namespace {
+
+// Fields of /proc/PID/stat, counted from 0 behind the name, which may hold blanks and brackets. Those of children are
+// of the children that the process has waited for.
+enum class StatField : size_t {
+  kMinorFaults = 7,
+  kMinorFaultsOfChildren = 8,
+  kMajorFaults = 9,
+  kMajorFaultsOfChildren = 10,
+  kUserTicks = 11,
+  kSystemTicks = 12,
+  kUserTicksOfChildren = 13,
+  kSystemTicksOfChildren = 14,
+  kThreads = 17,
+  kResidentPages = 21,
+  kFields
+};
+constexpr uint64_t kMicroseconds = 1'000'000;
+// Of a process with more threads, the run delay of the first ones counts.
+constexpr int kMostThreads = 256;
+
+uint64_t number_at(const std::vector<std::string>& fields, size_t field) {
+  return static_cast<uint64_t>(std::max<int64_t>(parse_int(fields[field]).value_or(0), 0));
+}
+
+void add_stat(const std::string& folder, ProcessUsage& usage) {
+  const std::string stat = read_proc_file(folder + "stat");
+  const size_t name_end = stat.rfind(") ");
+  if (name_end == std::string::npos) return;
+  const std::vector<std::string> fields = split(std::string_view(stat).substr(name_end + 2), ' ');
+  if (fields.size() < static_cast<size_t>(StatField::kFields)) return;
+  const auto at = [&](StatField field) { return number_at(fields, static_cast<size_t>(field)); };
+  const uint64_t ticks = at(StatField::kUserTicks) + at(StatField::kSystemTicks) +
+                         at(StatField::kUserTicksOfChildren) +
+                         at(StatField::kSystemTicksOfChildren);
+  usage.cpu_microseconds += ticks * kMicroseconds / static_cast<uint64_t>(::sysconf(_SC_CLK_TCK));
+  usage.minor_faults += at(StatField::kMinorFaults) + at(StatField::kMinorFaultsOfChildren);
+  usage.major_faults += at(StatField::kMajorFaults) + at(StatField::kMajorFaultsOfChildren);
+  usage.resident_bytes +=
+      at(StatField::kResidentPages) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  usage.threads += at(StatField::kThreads);
+  ++usage.processes;
+}
+
+void add_storage(const std::string& folder, ProcessUsage& usage) {
+  const std::string io = read_proc_file(folder + "io");
+  std::string_view rest = io;
+  while (!rest.empty()) {
+    const std::string_view line = take_line(rest);
+    for (const auto& [name, count] : {std::pair("read_bytes: ", &usage.read_bytes),
+                                      std::pair("write_bytes: ", &usage.written_bytes)}) {
+      const std::string_view start(name);
+      if (!line.starts_with(start)) continue;
+      *count += static_cast<uint64_t>(parse_int(line.substr(start.size())).value_or(0));
+    }
+  }
+}
+
+void add_run_delay(const std::string& folder, ProcessUsage& usage) {
+  const std::string tasks = folder + "task/";
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tasks.c_str()), ::closedir);
+  uint64_t nanoseconds = 0;
+  for (int threads = 0; directory && threads < kMostThreads;) {
+    const dirent* entry = ::readdir(directory.get());
+    if (entry == nullptr) break;
+    if (entry->d_name[0] == '.') continue;
+    ++threads;
+    // "<nanoseconds on a processor> <nanoseconds of delay> <times>"
+    const std::vector<std::string> words =
+        split(read_proc_file(cat(tasks, entry->d_name, "/schedstat")), ' ');
+    if (words.size() >= 2) nanoseconds += number_at(words, 1);
+  }
+  usage.run_delay_microseconds += nanoseconds / 1000;
+}
+
+}  // namespace
+
+ProcessUsage usage_of(const std::vector<ProcessEntry>& processes) {
+  ProcessUsage usage;
+  for (const ProcessEntry& process : processes) {
+    const std::string folder = cat("/proc/", process.pid, "/");
+    add_stat(folder, usage);
+    if (process.state == 'Z') continue;  // it has no memory, and nobody may read its other files
+    add_storage(folder, usage);
+    add_run_delay(folder, usage);
+  }
+  return usage;
+}
+
+void advance(ProcessUsage& usage, const ProcessUsage& now) {
+  const ProcessUsage before = usage;
+  usage = now;
+  for (uint64_t ProcessUsage::*count :
+       {&ProcessUsage::cpu_microseconds, &ProcessUsage::run_delay_microseconds,
+        &ProcessUsage::minor_faults, &ProcessUsage::major_faults, &ProcessUsage::read_bytes,
+        &ProcessUsage::written_bytes}) {
+    usage.*count = std::max(usage.*count, before.*count);
+  }
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,68 @@
+#include "launcher/agent/ranks/rank_meters.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "launcher/agent/host/process_tree.h"
+#include "launcher/agent/ranks/process_usage.h"
+
+namespace hvd::launcher {
+namespace {
+
+RankActivity activity_of(const std::vector<ProcessEntry>& tree) {
+  if (tree.empty() || tree.front().state == 'Z') return RankActivity::kEnded;
+  const bool is_stopped = std::ranges::any_of(tree, [](const ProcessEntry& process) {
+    return process.state == 'T' || process.state == 't';
+  });
+  return is_stopped ? RankActivity::kStopped : RankActivity::kRuns;
+}
+
+int64_t milliseconds_since(uint64_t steady_nanoseconds) {
+  if (steady_nanoseconds == 0) return -1;
+  const auto now =
+      static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
+  return static_cast<int64_t>((now - std::min(now, steady_nanoseconds)) / 1'000'000);
+}
+
+}  // namespace
+
+void RankMeters::prepare(const std::vector<int>& ranks) {
+  for (const int rank : ranks) ranks_.push_back({.rank = rank});
+  auto pages = MetricsPages::create(ranks.size());
+  if (pages.ok()) pages_.emplace(*std::move(pages));
+}
+
+std::string RankMeters::place_of(size_t index) const {
+  return pages_ ? pages_->place_of(index) : std::string();
+}
+
+void RankMeters::on_joined(int rank) {
+  for (RankMetrics& each : ranks_) {
+    if (each.rank == rank) each.has_joined = 1;
+  }
+}
+
+HostMetrics RankMeters::read(const std::vector<pid_t>& pids) {
+  HostMetrics host;
+  const std::vector<ProcessEntry> all = processes_below(::getpid());
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    RankMetrics& rank = ranks_[i];
+    const auto tree = pids[i] > 0 ? tree_of(pids[i], all) : std::vector<ProcessEntry>();
+    rank.activity = activity_of(tree);
+    advance(rank.usage, usage_of(tree));
+    if (const auto page = pages_ ? pages_->read(i) : std::nullopt) {
+      rank.has_counters = 1;
+      rank.counts = counts_of(page->metrics);
+      host.sum.add(page->metrics);
+    }
+    host.ranks.push_back(rank);
+  }
+  host.step_age = milliseconds_since(host.sum.stepped_at);
+  return host;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,33 @@
+// What the ranks of this host have counted and used: reads the pages in which they count, and /proc, when the launcher
+// asks and never else. Asks no rank. Ranks owns it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/metrics/metrics_page.h"
+#include "launcher/protocol/host_metrics.h"
+
+namespace hvd::launcher {
+
+class RankMeters {
+ public:
+  // The numbers of the ranks. Without memory for their pages, only /proc is read.
+  void prepare(const std::vector<int>& ranks);
+  // The value of HOROVOD_METRICS_PAGE for a rank, by its index; empty: it has no page.
+  std::string place_of(size_t index) const;
+  // The rank has called hvd.init().
+  void on_joined(int rank);
+  // `pids`: by index the process of each rank; -1 when it does not run. Ranks that have ended keep their counts.
+  HostMetrics read(const std::vector<pid_t>& pids);
+
+ private:
+  std::optional<MetricsPages> pages_;
+  std::vector<RankMetrics> ranks_;  // as of the last look
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,210 @@
+#include "launcher/inspect/job_metrics.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "base/metrics/metrics_text.h"
+#include "base/text.h"
+#include "horovod/version.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr double kMicro = 1e-6;
+
+template <typename T>
+struct Field {
+  std::string_view name;
+  std::string_view type;
+  std::string_view help;
+  uint64_t T::*value;
+  double scale = 1;
+};
+
+constexpr std::array kCounts = {
+    Field<RankCounts>{"operations_total", "counter", "Operations that were completed.",
+                      &RankCounts::operations},
+    Field<RankCounts>{"failed_operations_total", "counter", "Operations that failed.",
+                      &RankCounts::failed_operations},
+    Field<RankCounts>{"bytes_total", "counter", "Input bytes of completed operations.",
+                      &RankCounts::bytes},
+    Field<RankCounts>{"waited_seconds_total", "counter",
+                      "Time of operations until all ranks had agreed on them.",
+                      &RankCounts::waited_microseconds, kMicro},
+    Field<RankCounts>{"pending_operations", "gauge", "Operations that are not complete.",
+                      &RankCounts::pending}};
+
+constexpr std::array kUsage = {
+    Field<ProcessUsage>{"cpu_seconds_total", "counter", "Processor time of the ranks' processes.",
+                        &ProcessUsage::cpu_microseconds, kMicro},
+    Field<ProcessUsage>{"run_delay_seconds_total", "counter",
+                        "Time in which threads could run and had no processor.",
+                        &ProcessUsage::run_delay_microseconds, kMicro},
+    Field<ProcessUsage>{"minor_faults_total", "counter", "Page faults without a read.",
+                        &ProcessUsage::minor_faults},
+    Field<ProcessUsage>{"major_faults_total", "counter", "Page faults that read from storage.",
+                        &ProcessUsage::major_faults},
+    Field<ProcessUsage>{"read_bytes_total", "counter", "Bytes read from storage.",
+                        &ProcessUsage::read_bytes},
+    Field<ProcessUsage>{"written_bytes_total", "counter", "Bytes written to storage.",
+                        &ProcessUsage::written_bytes},
+    Field<ProcessUsage>{"resident_bytes", "gauge", "Memory of the ranks' processes.",
+                        &ProcessUsage::resident_bytes},
+    Field<ProcessUsage>{"threads", "gauge", "Threads of the ranks' processes.",
+                        &ProcessUsage::threads},
+    Field<ProcessUsage>{"processes", "gauge", "Processes of the ranks.", &ProcessUsage::processes}};
+
+// One job, host or rank in a family of samples.
+struct Part {
+  std::string labels;
+  bool is_up = false;
+  RankCounts counts{};
+  ProcessUsage usage{};
+
+  void add(const RankMetrics& rank) {
+    for (const auto& field : kCounts) counts.*field.value += rank.counts.*field.value;
+    for (const auto& field : kUsage) usage.*field.value += rank.usage.*field.value;
+    counts.steps = std::max(counts.steps, rank.counts.steps);
+  }
+};
+
+template <typename T, size_t N>
+void put_fields(std::string& text, std::string_view prefix, const std::array<Field<T>, N>& fields,
+                const std::vector<Part>& parts, T Part::*values) {
+  for (const Field<T>& field : fields) {
+    const std::string name = cat(prefix, field.name);
+    put_family(text, name, field.type, field.help);
+    for (const Part& part : parts) {
+      const uint64_t value = part.*values.*field.value;
+      put_sample(
+          text, name, part.labels,
+          field.scale == 1 ? cat(value) : number_text(static_cast<double>(value) * field.scale));
+    }
+  }
+}
+
+void put_parts(std::string& text, std::string_view prefix, const std::vector<Part>& parts) {
+  put_family(text, cat(prefix, "up"), "gauge", "Whether it runs, is not stopped and answers.");
+  for (const Part& part : parts) {
+    put_sample(text, cat(prefix, "up"), part.labels, part.is_up ? "1" : "0");
+  }
+  put_family(text, cat(prefix, "steps_total"), "counter", "Training steps.");
+  for (const Part& part : parts) {
+    put_sample(text, cat(prefix, "steps_total"), part.labels, cat(part.counts.steps));
+  }
+  put_fields(text, prefix, kCounts, parts, &Part::counts);
+  put_fields(text, prefix, kUsage, parts, &Part::usage);
+}
+
+template <typename State, typename Things>
+void put_states(std::string& text, std::string_view name, std::string_view help, State last,
+                const std::string& job, const Things& things) {
+  put_family(text, name, "gauge", help);
+  for (int state = 0; state <= static_cast<int>(last); ++state) {
+    const auto count = std::ranges::count_if(
+        things, [state](const auto& thing) { return static_cast<int>(thing.state()) == state; });
+    put_sample(text, name, cat(job, ",state=\"", to_string(static_cast<State>(state)), "\""),
+               cat(count));
+  }
+}
+
+}  // namespace
+
+std::optional<MetricsLevel> parse_metrics_level(std::string_view word) {
+  constexpr std::array<std::string_view, 3> kLevels = {"summary", "host", "rank"};
+  const auto found = std::ranges::find(kLevels, word);
+  if (found == kLevels.end()) return {};
+  return static_cast<MetricsLevel>(found - kLevels.begin());
+}
+
+void JobMetrics::take(const std::vector<std::string>& answers) {
+  hosts_.resize(std::max(hosts_.size(), answers.size()));
+  for (size_t i = 0; i < answers.size(); ++i) {
+    auto metrics = decode_host_metrics(answers[i]);
+    hosts_[i].has_answered = metrics.ok();
+    if (metrics.ok()) hosts_[i].last = *std::move(metrics);
+  }
+}
+
+std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
+                             MetricsLevel level) const {
+  const std::string job = cat("job_id=\"", job_, "\"");
+  Metrics sum;
+  int64_t step_age = -1;
+  Part all{.labels = job};
+  // A host that came back to an elastic job is there twice.
+  std::map<std::string, Part> by_host;
+  std::map<int, Part> by_rank;
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    const Host& host = hosts_[i];
+    const HostRun& run = hosts.host(static_cast<int>(i));
+    const std::string name = cat(job, ",host=\"", escape_label(run.name()), "\"");
+    Part& of_host = by_host.try_emplace(run.name(), Part{.labels = name}).first->second;
+    of_host.is_up |= host.has_answered && !run.is_over();
+    if (!host.last) continue;
+    sum.add(host.last->sum);
+    const int64_t age = host.last->step_age;
+    if (age >= 0 && (step_age < 0 || age < step_age)) step_age = age;
+    for (const RankMetrics& rank : host.last->ranks) {
+      all.add(rank);
+      of_host.add(rank);
+      const int number = states.rank_of(rank.rank);
+      if (number < 0) continue;
+      Part of_rank{.labels = cat(name, ",rank=\"", number, "\"")};
+      of_rank.is_up = host.has_answered && rank.activity == RankActivity::kRuns;
+      of_rank.add(rank);
+      by_rank.insert_or_assign(number, std::move(of_rank));
+    }
+  }
+  std::string text;
+  put_family(text, "job_info", "gauge", "The job, as labels.");
+  put_sample(text, "job_info", cat(job, ",version=\"", HVD_VERSION, "\""), "1");
+  put_family(text, "job_restarts_total", "counter", "Earlier starts of the job (--max-restarts).");
+  put_sample(text, "job_restarts_total", job, cat(restarts_));
+  put_states(text, "ranks", "Ranks in a state, as horovodrun ps --json has them.",
+             RankState::kKilled, job, hosts.ranks());
+  put_states(text, "hosts", "Hosts in a state, as horovodrun ps --json has them.", HostState::kLost,
+             job, hosts.hosts());
+  const auto up =
+      std::ranges::count_if(by_rank, [](const auto& rank) { return rank.second.is_up; });
+  put_family(text, "ranks_up", "gauge", "Ranks that run, are not stopped, and whose host answers.");
+  put_sample(text, "ranks_up", job, cat(up));
+  if (step_age >= 0) {
+    put_family(text, "step_age_seconds", "gauge", "Time since the last training step of any rank.");
+    put_sample(text, "step_age_seconds", job, number_text(static_cast<double>(step_age) * 1e-3));
+  }
+  const LabelledMetrics labelled{job, &sum};
+  text += metrics_text({&labelled, 1});
+  put_fields(text, "job_", kUsage, {all}, &Part::usage);
+  std::vector<Part> parts;
+  if (level >= MetricsLevel::kHosts) {
+    for (auto& [name, part] : by_host) parts.push_back(std::move(part));
+    put_parts(text, "host_", parts);
+  }
+  if (level >= MetricsLevel::kRanks) {
+    parts.clear();
+    for (auto& [number, part] : by_rank) parts.push_back(std::move(part));
+    put_parts(text, "rank_", parts);
+  }
+  return text;
+}
+
+std::string JobMetrics::about_unread(const HostTable& hosts, const JobStates& states) {
+  for (size_t i = 0; i < hosts_.size() && !has_told_; ++i) {
+    if (!hosts_[i].last) continue;
+    for (const RankMetrics& rank : hosts_[i].last->ranks) {
+      const int number = states.rank_of(rank.rank);
+      if (number < 0 || rank.has_joined == 0 || rank.has_counters != 0) continue;
+      has_told_ = true;
+      return cat("rank ", number, " on host ", hosts.host(static_cast<int>(i)).name(),
+                 " counts where its agent cannot read: it is in a container with processes of its "
+                 "own, or has a library of another version; metrics have only its processor time, "
+                 "memory and I/O");
+    }
+  }
+  return "";
+}
+
+}  // namespace hvd::launcher

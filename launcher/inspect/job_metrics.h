@@ -1,0 +1,46 @@
+// The metrics of a job as text in Prometheus's format, from what its agents have read and from the states of its hosts
+// and ranks. Keeps the last answer of each host, so that no count falls when a host does not answer. JobInspector owns
+// it. Lives on the launch's loop.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/hosts/host_table.h"
+#include "launcher/inspect/job_states.h"
+#include "launcher/protocol/host_metrics.h"
+
+namespace hvd::launcher {
+
+// Each level has what the one before has. The first two grow with neither hosts nor ranks.
+enum class MetricsLevel : uint8_t { kSummary, kHosts, kRanks };
+// "summary", "host" or "rank".
+std::optional<MetricsLevel> parse_metrics_level(std::string_view word);
+
+class JobMetrics {
+ public:
+  // `job`: name of the job; `restarts`: number of its earlier launches.
+  JobMetrics(std::string job, uint32_t restarts) : job_(std::move(job)), restarts_(restarts) {}
+
+  // `answers`: by host, as Inspected::text; empty where none came in time.
+  void take(const std::vector<std::string>& answers);
+  std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
+  // A rank that counts where its agent cannot read: a sentence about it, the first time; else empty.
+  std::string about_unread(const HostTable& hosts, const JobStates& states);
+
+ private:
+  struct Host {
+    bool has_answered = false;
+    std::optional<HostMetrics> last;
+  };
+
+  const std::string job_;
+  const uint32_t restarts_;
+  std::vector<Host> hosts_;  // as in the table
+  bool has_told_ = false;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,68 @@
+// What an agent answers to Inspect with InspectDetail::kMetrics: the sum of its ranks' counters, and what each rank and
+// its processes have used. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/metrics/metrics.h"
+#include "base/result.h"
+
+namespace hvd::launcher {
+
+enum class RankActivity : uint8_t { kEnded = 0, kRuns = 1, kStopped = 2 };
+
+// Of a rank's process and those below it. Counts never fall, also when a process ends.
+struct ProcessUsage {
+  uint64_t cpu_microseconds = 0;
+  uint64_t run_delay_microseconds = 0;  // runnable, but without a processor
+  uint64_t minor_faults = 0, major_faults = 0;
+  uint64_t read_bytes = 0, written_bytes = 0;  // from and to storage
+  uint64_t resident_bytes = 0;
+  uint64_t threads = 0;
+  uint64_t processes = 0;
+  static auto fields(auto& m) {
+    return std::tie(m.cpu_microseconds, m.run_delay_microseconds, m.minor_faults, m.major_faults,
+                    m.read_bytes, m.written_bytes, m.resident_bytes, m.threads, m.processes);
+  }
+};
+
+// What a rank has counted itself.
+struct RankCounts {
+  uint64_t steps = 0;
+  uint64_t operations = 0, failed_operations = 0;
+  uint64_t bytes = 0;
+  uint64_t waited_microseconds = 0;  // for other ranks to agree
+  uint64_t pending = 0;
+  static auto fields(auto& m) {
+    return std::tie(m.steps, m.operations, m.failed_operations, m.bytes, m.waited_microseconds,
+                    m.pending);
+  }
+};
+RankCounts counts_of(const Metrics& metrics);
+
+struct RankMetrics {
+  int32_t rank = 0;  // number of its process in the plan
+  RankActivity activity = RankActivity::kEnded;
+  uint8_t has_joined = 0;    // it has called hvd.init()
+  uint8_t has_counters = 0;  // its agent can read them
+  RankCounts counts{};
+  ProcessUsage usage{};
+  static auto fields(auto& m) {
+    return std::tie(m.rank, m.activity, m.has_joined, m.has_counters, m.counts, m.usage);
+  }
+};
+
+struct HostMetrics {
+  Metrics sum;
+  // Milliseconds since the last training step of any rank; -1: none has ended a step.
+  int64_t step_age = -1;
+  std::vector<RankMetrics> ranks;
+};
+
+std::string encode(const HostMetrics& metrics);
+Result<HostMetrics> decode_host_metrics(std::string_view bytes);
+
+}  // namespace hvd::launcher

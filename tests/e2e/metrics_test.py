@@ -1,0 +1,117 @@
+#!/usr/bin/python3 -B
+"""`horovodrun metrics` and --metrics-file: what ranks count and use, without asking them."""
+
+import shutil
+
+from harness import *
+
+COUNTS = """
+import os, signal, sys, time
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+for _ in range(20): hvd.allreduce(numpy.ones(25, "f4"), name="gradient")
+if hvd.rank() == 2: sum(range(3 * 10**7))
+print("ready", flush=True)
+if hvd.rank() == 3: os.kill(os.getpid(), signal.SIGSTOP)
+if hvd.rank() == 1:
+    while True: pass
+if hvd.rank() == 0:
+    time.sleep(2)  # rank 3 is stopped by then
+    began = time.monotonic()
+    text = hvd.metrics("job")
+    print("asked", time.monotonic() - began, [line[-1] for line in text.splitlines() if "rank_up{" in line], flush=True)
+time.sleep(600)
+"""
+
+
+def samples(text):
+    """The values by name and labels, without job_id."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        name, value = line.rsplit(" ", 1)
+        name = re.sub(r'job_id="[0-9a-f]{16}",?', "", name).replace("{}", "")
+        expect(name not in found, f"{name} is there twice")
+        found[name] = float(value)
+    return found
+
+
+def metrics_of(job, level):
+    began = time.monotonic()
+    seen = ask("metrics", "--level", level, job.process.pid)
+    took = time.monotonic() - began
+    expect(seen.returncode == 0 and took < 1.5, (took, seen))
+    if shutil.which("promtool"):
+        checked = subprocess.run(
+            ["promtool", "check", "metrics"], input=seen.stdout, capture_output=True, text=True, check=False
+        )
+        expect(checked.returncode == 0 and not checked.stderr, f"{level}: {checked}")
+    return samples(seen.stdout)
+
+
+@world()
+def test_ranks_that_are_stopped_and_busy_are_counted_in_time():
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", COUNTS)
+    job.wait_for("ready", 4, 60)
+    job.wait_for("asked", 1, 60)
+    took, ups = re.search(r"asked ([0-9.]+) (\[.*\])", job.out).groups()
+    expect(float(took) < 1, f"hvd.metrics took {took} s")
+    expect(ups == "['1', '1', '1', '0']", job.describe())
+    summary = metrics_of(job, "summary")
+    expect(summary['horovod_operations_total{operation="allreduce"}'] == 80, summary)
+    expect(summary['horovod_bytes_total{operation="allreduce"}'] == 8000, summary)
+    expect(summary["horovod_steps_total"] == 19, summary)
+    expect(summary["horovod_ranks_up"] == 3, summary)
+    expect(summary['horovod_ranks{state="in_job"}'] == 4, summary)
+    expect(len(summary) <= 250 and not any("rank=" in name for name in summary), summary)
+    ranks = metrics_of(job, "rank")
+    expect(ranks['horovod_host_operations_total{host="b"}'] == 40, ranks)
+    expect(ranks['horovod_rank_up{host="b",rank="3"}'] == 0, ranks)
+    expect(ranks['horovod_rank_up{host="a",rank="1"}'] == 1, ranks)
+    cpu = [ranks[f'horovod_rank_cpu_seconds_total{{host="b",rank="{rank}"}}'] for rank in (2, 3)]
+    expect(cpu[0] > cpu[1] > 0, cpu)  # rank 2 has computed more
+    expect(ranks['horovod_rank_resident_bytes{host="b",rank="3"}'] > 10**7, ranks)
+    again = metrics_of(job, "rank")
+    for name, value in ranks.items():
+        counts = name.split("{")[0].endswith(("_total", "_count", "_sum", "_bucket"))
+        expect(not counts or again[name] >= value, f"{name} fell from {value} to {again[name]}")
+    faults.cut("b", "launcher")
+    cut = metrics_of(job, "host")
+    faults.heal("b", "launcher")
+    expect(cut['horovod_host_up{host="b"}'] == 0 and cut['horovod_host_up{host="a"}'] == 1, cut)
+    expect(cut['horovod_operations_total{operation="allreduce"}'] == 80, cut)
+    job.signal(signal.SIGINT)
+    job.wait()
+
+
+@world()
+def test_a_program_without_horovod_is_measured_and_the_file_goes_with_the_job():
+    file = scratch() / "job.prom"
+    burn = "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo ready; exec sleep 600"
+    job = Job("-np", 2, "-H", "a:1,b:1", "--metrics-file", file, "--metrics-level", "rank", "sh", "-c", burn)
+    wait_until(file.exists, 30, lambda: f"no {file}\n{job.describe()}")
+    job.wait_for("ready", 2, 60)
+    ranks = metrics_of(job, "rank")
+    expect(ranks['horovod_rank_cpu_seconds_total{host="a",rank="0"}'] > 0.05, ranks)
+    expect(ranks['horovod_rank_operations_total{host="b",rank="1"}'] == 0, ranks)
+    expect(samples(file.read_text()).keys() == ranks.keys(), file.read_text())
+    expect(file.stat().st_mode & 0o777 == 0o644, oct(file.stat().st_mode))
+    expect(len(list(file.parent.glob("job.prom*"))) == 1, list(file.parent.iterdir()))
+    expect("counts where" not in job.err, job.describe())
+    job.signal(signal.SIGINT)
+    job.wait()
+    expect(not file.exists(), f"{file} outlived its job")
+
+
+def test_a_file_that_cannot_be_written_is_one_sentence():
+    job = Job("-np", 1, "--metrics-file", "/no/such/folder/job.prom", "sleep", 1)
+    job.ends_with(0)
+    expect(job.err.count("cannot write /no/such/folder/job.prom (--metrics-file): ") == 1, job.describe())
+    wrong = ask("metrics", "--level", "all")
+    expect(wrong.returncode == 2 and "summary|host|rank" in wrong.stderr, wrong)
+
+
+if __name__ == "__main__":
+    main()
