@@ -405,6 +405,42 @@ class CollectivesTest(GroupCase):
             dist.all_reduce(torch.ones(1))
 
 
+    def test_a_wait_after_the_limit_of_another_one(self):
+        tensor = torch.ones(2)
+        if self.rank == 0:
+            work = dist.all_reduce(tensor, async_op=True)
+            with self.assertRaisesRegex(RuntimeError, "Timed out waiting 50ms for all_reduce"):
+                work.wait(datetime.timedelta(seconds=0.05))
+        dist.barrier(self.again)  # the others come later
+        if self.rank != 0:
+            work = dist.all_reduce(tensor, async_op=True)
+        self.assertTrue(work.wait())
+        self.equal(tensor, torch.full((2,), float(self.size)))
+
+    def test_many_coalesced_calls_beside_each_other(self):
+        works = []
+        for number in range(400):  # more than the group keeps
+            pair = [torch.tensor([7, number]), torch.tensor([3, 2 + 4 * (self.rank == 0)])]
+            works.append((pair, dist.all_reduce_coalesced(pair, dist.ReduceOp.BAND, async_op=True), number))
+        for pair, work, number in works:
+            work.wait()
+            self.assertEqual([one.tolist() for one in pair], [[7, number], [3, 2]])
+
+    def test_a_call_that_one_rank_refuses_counts_on_none(self):
+        if self.rank == 0:
+            with self.assertRaisesRegex(ValueError, "average"):
+                dist.all_reduce(torch.ones(2, dtype=torch.int64), dist.ReduceOp.AVG)
+        dense = torch.eye(3) * (self.rank + 1)
+        sparse = dense.to_sparse()
+        dist.all_reduce(sparse)
+        self.equal(sparse.to_dense(), torch.eye(3) * (self.size * (self.size + 1) / 2))
+
+    def test_the_tag_of_the_watch_is_refused(self):
+        for call in (dist.isend, dist.irecv):
+            with self.assertRaisesRegex(ValueError, "the tag 2147483647 is in use by the backend"):
+                call(torch.ones(1), (self.rank + 1) % self.size, tag=2**31 - 1)
+
+
 class GroupsTest(GroupCase):
     def test_a_group_of_some_ranks(self):
         if self.rank == 0:

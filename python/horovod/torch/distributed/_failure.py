@@ -11,7 +11,7 @@ from horovod.exceptions import HorovodInternalError
 
 # The watch is a receive that no rank answers: it ends when the job fails, with the cause. It ends by itself long
 # before a report of stalls would name it.
-_TAG = (1 << 31) - 1
+TAG = (1 << 31) - 1
 _SECONDS = 30.0
 _SLACK = 1.0  # by which the runtime may be late
 
@@ -37,7 +37,7 @@ class _Watch:
             if self._handle is None:
                 self._until = time.monotonic() + _SECONDS
                 nothing = _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0,))
-                self._handle = _ops.recv(nothing, _ops.ANY_RANK, _TAG, 0, _SECONDS, None, lambda: None)
+                self._handle = _ops.recv(nothing, _ops.ANY_RANK, TAG, 0, _SECONDS, None, lambda: None)
 
     def _forget(self, process_set: int) -> Any:
         if process_set == -1:  # the runtime has ended

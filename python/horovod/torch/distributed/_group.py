@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from horovod import _ops
 from horovod._ops import Kind
+from horovod.exceptions import HorovodArgumentError
 from horovod.torch import _tensors
 from horovod.torch.distributed import _calls, _messages, _monitored, _profiling, _ranks, _reductions, _tensor_bytes
 from horovod.torch.distributed._calls import Op
@@ -231,9 +232,8 @@ class HorovodProcessGroup(dist.ProcessGroup):
     ) -> Work:
         """Calls a collective of the runtime, whose arguments are those of _calls.submit. `after` runs once it is
         complete."""
-        number = next(self._numbers)
         handle = _calls.submit(self._place.group, op, like, elements, source, target, **arguments)
-        return self._record(number, what, [handle], outputs, opts, after, inputs)
+        return self._record(next(self._numbers), what, [handle], outputs, opts, after, inputs)
 
     def _record(
         self,
@@ -297,13 +297,18 @@ class HorovodProcessGroup(dist.ProcessGroup):
     def _reduce_now(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Optional[Work]:
         """Waits for a call after which torch waits at once, and makes no object for it. None: it is not such a call."""
         seconds = self._time(opts)
+        try:
+            handle = _calls.reduce_now(self._place.group, reduction.op, tensor, seconds)
+        except HorovodArgumentError:  # the runtime has refused the call, and does not count it
+            raise
+        except BaseException:
+            next(self._numbers)
+            raise
+        if handle is False:
+            return None
         number = next(self._numbers)
-        handle = _calls.reduce_now(self._place.group, reduction.op, tensor, seconds)
         if handle is None:
             return self._nothing_to_wait_for
-        if handle is False:
-            self._numbers = itertools.count(number)
-            return None
         work = self._record(number, "all_reduce", [handle], [tensor], opts)
         work._complete(seconds, has_waited=True)
         return work
@@ -390,9 +395,9 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
         # The ranks have different numbers of values, which they negotiate by a name. The barrier compares the calls. An
         # empty tensor has the shape of the sparse ones, which the ranks compare.
-        number = next(self._numbers)
         shape = _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0, *tensor.shape))
         barrier = _calls.submit(self._place.group, Op.BARRIER, None, 0, None, None, tag=_calls.SPARSE)
+        number = next(self._numbers)
         gather = _ops.submit(
             Kind.ALLGATHER,
             f"torch.{self._name}.sparse.{number}",

@@ -8,11 +8,16 @@ import torch
 
 from horovod import _native, _ops
 from horovod.torch import _tensors
-from horovod.torch.distributed import _ranks, _tensor_bytes
+from horovod.torch.distributed import _failure, _ranks, _tensor_bytes
 from horovod.torch.distributed._work import Work
 
 # Sends and receives that nobody waits for are released when there are as many.
 _KEPT = 64
+
+
+def _check_tag(tag: int) -> None:
+    if tag == _failure.TAG:
+        raise ValueError(f"horovod: the tag {tag} is in use by the backend; take another one for this message")
 
 
 class Messages:
@@ -24,6 +29,7 @@ class Messages:
 
     def send(self, tensor: torch.Tensor, to: int, tag: int, seconds: float) -> Work:
         """Starts to send to a rank of the group."""
+        _check_tag(tag)
         dense = _tensors.dense(tensor)
         handle = _ops.send(
             _tensor_bytes.describe_message(dense),
@@ -37,6 +43,7 @@ class Messages:
 
     def receive(self, tensor: torch.Tensor, source: Optional[int], tag: int, seconds: float) -> Work:
         """Starts to receive from a rank of the group, or from any."""
+        _check_tag(tag)
         target = tensor if _tensor_bytes.is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
 
         def finish() -> None:

@@ -28,7 +28,7 @@ class Work(dist._Work):
     _event: Any = None  # of torch's profiler
     _since = 0.0  # the time at which a future was made
     _error: Optional[BaseException] = None
-    _owner: int  # the thread that completes it, or _COMPLETER
+    _owner: Any  # the thread or the coalesced call that completes it, or _COMPLETER
     _giver: object  # the caller that completes the future
     _trigger: Any  # completes the future
 
@@ -45,10 +45,12 @@ class Work(dist._Work):
     def wait(self, timeout: Any = None) -> bool:
         if not self._is_done:
             seconds = timeout.total_seconds() if timeout is not None else 0
-            seconds = seconds if seconds > 0 else self._seconds
             if self._future is not None:
                 _completer.leave()
-            self._complete(seconds)
+            if seconds > 0:
+                self._complete(seconds, may_wait_again=True)
+            else:
+                self._complete(self._seconds)
         if self._error is not None:
             raise self._error
         return True
@@ -56,18 +58,28 @@ class Work(dist._Work):
     def synchronize(self) -> None:
         self.wait()
 
-    def _complete(self, seconds: float, has_waited: bool = False, owner: Optional[int] = None) -> None:
-        """Waits, and stores an error. `has_waited`: the time has passed."""
+    def _complete(
+        self, seconds: float, has_waited: bool = False, owner: Any = None, may_wait_again: bool = False
+    ) -> None:
+        """Waits, and stores an error. `has_waited`: the time has passed. `may_wait_again`: its end is not that of the
+        work, and raises RuntimeError."""
         owner = threading.get_ident() if owner is None else owner
-        if self.__dict__.setdefault("_owner", owner) != owner:  # one step, also with several threads
-            self._follow(seconds)
-            return
+        while self.__dict__.setdefault("_owner", owner) != owner:  # one step, also with several threads
+            try:
+                self._follow(seconds)
+            except TimeoutError:
+                raise self._timed_out(seconds) from None
+            if self._is_done:
+                return
         try:
             while self._handles:
                 self._wait_some(0 if has_waited else seconds)
             if self._finish is not None:
                 self._finish()
         except TimeoutError:
+            if may_wait_again:
+                del self._owner
+                raise self._timed_out(seconds) from None
             self._end(self._timed_out(seconds))
             for handle in self._handles:
                 self._abandon(handle)
@@ -82,11 +94,11 @@ class Work(dist._Work):
             self._end(None)
 
     def _follow(self, seconds: float) -> None:
-        """Waits for another thread that completes this work."""
+        """Waits for another thread that completes this work, or gives up. Raises TimeoutError after that time."""
         since, pause = time.monotonic(), 0.00002
-        while not self._is_done:
+        while not self._is_done and self.is_awaited():
             if 0 < seconds < time.monotonic() - since:
-                raise self._timed_out(seconds)
+                raise TimeoutError
             time.sleep(pause)
             pause = min(2 * pause, 0.001)
 
@@ -187,17 +199,40 @@ class Several(Work):
 
     def _wait_some(self, seconds: float) -> None:
         work = self._handles[-1]
-        if work._future is None and work._handles and not work._is_done:
-            work._wait_some(seconds)
-        if not work._handles or work._future is not None:
-            work.wait()
-            self._handles.pop()
+        if work._future is not None and self._owner != _COMPLETER:
+            _completer.leave()
+        while not work._is_done:
+            if work.__dict__.setdefault("_owner", self) is self:
+                self._advance(work, seconds)
+            else:
+                work._follow(seconds)
+        if work._error is not None:
+            raise work._error
+        self._handles.pop()
+
+    def _advance(self, work: Work, seconds: float) -> None:
+        try:
+            while work._handles:
+                work._wait_some(seconds)
+        except TimeoutError:
+            raise
+        except Exception as error:
+            work._end(error)
+            for handle in work._handles[:-1]:
+                work._abandon(handle)
+        else:
+            work._complete(seconds, owner=self)
 
     def _poll(self, handle: Any) -> bool:
+        if handle.__dict__.get("_owner") is self:
+            return handle._is_done or all(map(handle._poll, handle._handles))
         return bool(handle.is_completed())
 
     def _abandon(self, handle: Any) -> None:
-        pass
+        if handle.__dict__.get("_owner") is self and not handle._is_done:
+            handle._end(self._error)
+            for each in handle._handles:
+                handle._abandon(each)
 
 
 class _Completer:
