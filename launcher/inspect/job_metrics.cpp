@@ -15,7 +15,7 @@ namespace {
 constexpr double kMicro = 1e-6;
 
 template <typename T>
-struct Field {
+struct Sample {
   std::string_view name;
   std::string_view type;
   std::string_view help;
@@ -24,37 +24,38 @@ struct Field {
 };
 
 constexpr std::array kCounts = {
-    Field<RankCounts>{"operations_total", "counter", "Operations that were completed.",
-                      &RankCounts::operations},
-    Field<RankCounts>{"failed_operations_total", "counter", "Operations that failed.",
-                      &RankCounts::failed_operations},
-    Field<RankCounts>{"bytes_total", "counter", "Input bytes of completed operations.",
-                      &RankCounts::bytes},
-    Field<RankCounts>{"waited_seconds_total", "counter",
-                      "Time of operations until all ranks had agreed on them.",
-                      &RankCounts::waited_microseconds, kMicro},
-    Field<RankCounts>{"pending_operations", "gauge", "Operations that are not complete.",
-                      &RankCounts::pending}};
+    Sample<RankCounts>{"operations_total", "counter", "Operations that were completed.",
+                       &RankCounts::operations},
+    Sample<RankCounts>{"failed_operations_total", "counter", "Operations that failed.",
+                       &RankCounts::failed_operations},
+    Sample<RankCounts>{"bytes_total", "counter", "Input bytes of completed operations.",
+                       &RankCounts::bytes},
+    Sample<RankCounts>{"waited_seconds_total", "counter",
+                       "Time of operations until all ranks had agreed on them.",
+                       &RankCounts::waited_microseconds, kMicro},
+    Sample<RankCounts>{"pending_operations", "gauge", "Operations that are not complete.",
+                       &RankCounts::pending}};
 
 constexpr std::array kUsage = {
-    Field<ProcessUsage>{"cpu_seconds_total", "counter", "Processor time of the ranks' processes.",
-                        &ProcessUsage::cpu_microseconds, kMicro},
-    Field<ProcessUsage>{"run_delay_seconds_total", "counter",
-                        "Time in which threads could run and had no processor.",
-                        &ProcessUsage::run_delay_microseconds, kMicro},
-    Field<ProcessUsage>{"minor_faults_total", "counter", "Page faults without a read.",
-                        &ProcessUsage::minor_faults},
-    Field<ProcessUsage>{"major_faults_total", "counter", "Page faults that read from storage.",
-                        &ProcessUsage::major_faults},
-    Field<ProcessUsage>{"read_bytes_total", "counter", "Bytes read from storage.",
-                        &ProcessUsage::read_bytes},
-    Field<ProcessUsage>{"written_bytes_total", "counter", "Bytes written to storage.",
-                        &ProcessUsage::written_bytes},
-    Field<ProcessUsage>{"resident_bytes", "gauge", "Memory of the ranks' processes.",
-                        &ProcessUsage::resident_bytes},
-    Field<ProcessUsage>{"threads", "gauge", "Threads of the ranks' processes.",
-                        &ProcessUsage::threads},
-    Field<ProcessUsage>{"processes", "gauge", "Processes of the ranks.", &ProcessUsage::processes}};
+    Sample<ProcessUsage>{"cpu_seconds_total", "counter", "Processor time of the ranks' processes.",
+                         &ProcessUsage::cpu_microseconds, kMicro},
+    Sample<ProcessUsage>{"run_delay_seconds_total", "counter",
+                         "Time in which threads could run and had no processor.",
+                         &ProcessUsage::run_delay_microseconds, kMicro},
+    Sample<ProcessUsage>{"minor_faults_total", "counter", "Page faults without a read.",
+                         &ProcessUsage::minor_faults},
+    Sample<ProcessUsage>{"major_faults_total", "counter", "Page faults that read from storage.",
+                         &ProcessUsage::major_faults},
+    Sample<ProcessUsage>{"read_bytes_total", "counter", "Bytes read from storage.",
+                         &ProcessUsage::read_bytes},
+    Sample<ProcessUsage>{"written_bytes_total", "counter", "Bytes written to storage.",
+                         &ProcessUsage::written_bytes},
+    Sample<ProcessUsage>{"resident_bytes", "gauge", "Memory of the ranks' processes.",
+                         &ProcessUsage::resident_bytes},
+    Sample<ProcessUsage>{"threads", "gauge", "Threads of the ranks' processes.",
+                         &ProcessUsage::threads},
+    Sample<ProcessUsage>{"processes", "gauge", "Processes of the ranks.",
+                         &ProcessUsage::processes}};
 
 // One job, host or rank in a family of samples.
 struct Part {
@@ -71,9 +72,9 @@ struct Part {
 };
 
 template <typename T, size_t N>
-void put_fields(std::string& text, std::string_view prefix, const std::array<Field<T>, N>& fields,
+void put_fields(std::string& text, std::string_view prefix, const std::array<Sample<T>, N>& fields,
                 const std::vector<Part>& parts, T Part::*values) {
-  for (const Field<T>& field : fields) {
+  for (const Sample<T>& field : fields) {
     const std::string name = cat(prefix, field.name);
     put_family(text, name, field.type, field.help);
     for (const Part& part : parts) {
@@ -192,12 +193,12 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
 }
 
 std::string JobMetrics::about_unread(const HostTable& hosts, const JobStates& states) {
-  for (size_t i = 0; i < hosts_.size() && !has_told_; ++i) {
+  for (size_t i = 0; i < hosts_.size() && !has_notified_; ++i) {
     if (!hosts_[i].last) continue;
     for (const RankMetrics& rank : hosts_[i].last->ranks) {
       const int number = states.rank_of(rank.rank);
       if (number < 0 || rank.has_joined == 0 || rank.has_counters != 0) continue;
-      has_told_ = true;
+      has_notified_ = true;
       return cat("rank ", number, " on host ", hosts.host(static_cast<int>(i)).name(),
                  " counts where its agent cannot read: it is in a container with processes of its "
                  "own, or has a library of another version; metrics have only its processor time, "

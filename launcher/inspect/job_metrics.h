@@ -40,7 +40,7 @@ class JobMetrics {
   const std::string job_;
   const uint32_t restarts_;
   std::vector<Host> hosts_;  // as in the table
-  bool has_told_ = false;
+  bool has_notified_ = false;
 };
 
 }  // namespace hvd::launcher

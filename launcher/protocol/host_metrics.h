@@ -1,4 +1,4 @@
-// What an agent answers to Inspect with InspectDetail::kMetrics: the sum of its ranks' counters, and what each rank and
+// The answer of an agent to Inspect with InspectDetail::kMetrics: the sum of its ranks' counters, and what each rank and
 // its processes have used. Pure.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace hvd::launcher {
 
 enum class RankActivity : uint8_t { kEnded = 0, kRuns = 1, kStopped = 2 };
 
-// Of a rank's process and those below it. Counts never fall, also when a process ends.
+// The use of a rank's process and those below it. Counts never fall, also when a process ends.
 struct ProcessUsage {
   uint64_t cpu_microseconds = 0;
   uint64_t run_delay_microseconds = 0;  // runnable, but without a processor
@@ -29,7 +29,7 @@ struct ProcessUsage {
   }
 };
 
-// What a rank has counted itself.
+// The counts that a rank has made itself.
 struct RankCounts {
   uint64_t steps = 0;
   uint64_t operations = 0, failed_operations = 0;

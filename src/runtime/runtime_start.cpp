@@ -90,6 +90,10 @@ std::string list_of(const std::vector<int32_t>& ranks) {
   return text;
 }
 
+Metrics* metrics_of(const RuntimeOptions& options, Metrics& own) {
+  return options.metrics != nullptr ? options.metrics : &own;
+}
+
 }  // namespace
 
 std::string start_name(int32_t generation, uint32_t epoch) {
@@ -166,7 +170,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
       spin_budget(available_cores(), identity_.local_size, identity_.has_one_host());
   CoreOptions how = core_options(identity_, settings, budget);
   how.device = &device_;
-  how.metrics = options.metrics != nullptr ? options.metrics : &own_metrics_;
+  how.metrics = metrics_of(options, own_metrics_);
   core_ = std::make_unique<RuntimeCore>(how, *std::move(controller), ops_.get(), host_.get(),
                                         &sets_, &names_, &handles_);
   HVD_RETURN_IF_ERROR(core_->open());

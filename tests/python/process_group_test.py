@@ -404,7 +404,6 @@ class CollectivesTest(GroupCase):
         else:
             dist.all_reduce(torch.ones(1))
 
-
     def test_a_wait_after_the_limit_of_another_one(self):
         tensor = torch.ones(2)
         if self.rank == 0:

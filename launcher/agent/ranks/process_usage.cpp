@@ -31,7 +31,7 @@ enum class StatField : size_t {
   kFields
 };
 constexpr uint64_t kMicroseconds = 1'000'000;
-// Of a process with more threads, the run delay of the first ones counts.
+// The run delay of this many threads counts, if a process has more.
 constexpr int kMostThreads = 256;
 
 uint64_t number_at(const std::vector<std::string>& fields, size_t field) {

@@ -1,5 +1,5 @@
-// What the ranks of this host have counted and used: reads the pages in which they count, and /proc, when the launcher
-// asks and never else. Asks no rank. Ranks owns it.
+// Knows what the ranks of this host have counted and used: reads the pages in which they count, and /proc, when the
+// launcher asks and never else. Asks no rank. Ranks owns it.
 #pragma once
 
 #include <sys/types.h>

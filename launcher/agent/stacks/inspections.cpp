@@ -78,6 +78,14 @@ struct Inspections::Inquiry {
 
   InspectDetail detail() const { return InspectDetail{question.detail}; }
   bool is_native() const { return detail() == InspectDetail::kNativeStacks; }
+  // ", at " and the place in the program of the rank of this index, or empty.
+  std::string place_of(size_t rank) const {
+    std::string place;
+    for (const Sample& sample : samples) {
+      if (sample.rank == rank && !sample.lines.starts_with("no ")) place = sample.lines;
+    }
+    return place.empty() ? place : cat(", ", place);
+  }
 };
 
 Inspections::Inspections(net::EventLoop& loop, Ranks& ranks,
@@ -245,12 +253,7 @@ void Inspections::answer(Inquiry& inquiry) {
     const Ranks::Snapshot& rank = inquiry.ranks[index];
     text += cat("rank ", rank.rank, "\n");
     if (inquiry.detail() == InspectDetail::kActivity) {
-      std::string place;
-      for (const Sample& sample : inquiry.samples) {
-        const bool has_place = sample.rank == index && !sample.lines.starts_with("no ");
-        if (has_place) place = sample.lines;
-      }
-      text += cat("  ", rank.activity, place.empty() ? "" : ", ", place, "\n");
+      text += cat("  ", rank.activity, inquiry.place_of(index), "\n");
       continue;
     }
     for (const ProcessSnapshot& process : rank.processes) {

@@ -16,7 +16,7 @@
 
 namespace hvd {
 
-// What a rank has in its page. Both sides are of the same layout, or the reader sees none.
+// The content of the page of a rank. Both sides are of the same layout, or the reader sees none.
 struct RankCounters {
   uint64_t layout = 0;  // kMetricsLayout once the rest is valid
   int32_t rank = 0;     // in its world

@@ -161,7 +161,7 @@ void BatchExecutor::measure(Run* run) {
   for (const hvd_batch_tensor& tensor : run->tensors)
     elements += static_cast<uint64_t>(tensor.count);
   instruments_->metrics->batch(run->tensors.size(), elements * dtype_size(run->dtype),
-                              fusion_threshold_);
+                               fusion_threshold_);
   run->traced = instruments_->trace.start_batch(run->batch.op, run->dtype, run->submissions);
 }
 

@@ -111,7 +111,7 @@ TEST_CASE("a rank that counts where nobody reads is named once") {
   CHECK(metrics.about_unread(hosts, kConstant).empty());
 }
 
-TEST_CASE("what is not the answer of an agent counts as none") {
+TEST_CASE("A broken answer of an agent counts as none") {
   HostTable hosts(*plan_slots({{"a", "", 1}}, {}));
   const std::string right = encode(host_of({rank_of(0, 1)}, 1));
   for (size_t size = 0; size < right.size(); size += 97) {
