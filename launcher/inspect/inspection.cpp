@@ -43,6 +43,8 @@ net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail,
 void Inspection::on_answer(size_t host, uint32_t number, const std::string& text) {
   for (Question* question : *questions_) {
     if (question->number != number) continue;
+    // A host that has joined since was not asked.
+    if (host >= question->is_open.size() || !question->is_open[host]) continue;
     question->answers[host] = text;
     close(*question, host);
   }
