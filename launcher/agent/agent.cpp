@@ -509,6 +509,12 @@ void Agent::execute(const Prepare& order) {
         {},
         {}});
   }
+  if (job_.has_environment) {
+    // A step of Slurm and an agent on the launcher's machine have them, with the passwords of indexes.
+    std::erase_if(environment_, [](const auto& variable) {
+      return variable.first.starts_with("PIP_") || variable.first.starts_with("UV_");
+    });
+  }
   if (const Status status = staging_.enter(job_, environment_); !status.ok()) {
     return outbox_.put(Prepared{status, {}, {}});
   }

@@ -6,6 +6,7 @@ GLIBC" and a line for each file: a wheel, or the archive of an environment. A fi
 """
 
 import fcntl
+import glob
 import hashlib
 import os
 import re
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 
 # Options of a file of requirements that name where packages are.
@@ -90,7 +92,7 @@ class Target:
     def __init__(self, python, machine, glibc):
         self.python = ".".join(python.split(".")[:2])
         self.machine = machine
-        if not re.fullmatch(r"2\.\d+", glibc):
+        if not re.fullmatch(r"2\.\d{1,3}", glibc):
             raise Refused("the hosts have another C library than glibc, for which it chooses no wheels: install there")
         self.glibc = int(glibc.split(".")[1])
 
@@ -142,9 +144,19 @@ def source_of(folder, line):
     return f"{option} {os.path.join(folder, value) if is_folder else value}".strip()
 
 
+def files_of(place):
+    """What a folder of such an option holds."""
+    folder = place.partition(" ")[2]
+    paths = sorted(glob.glob(os.path.join(folder, "*"))) if folder.startswith("/") else []
+    return [f"{path} {os.path.getsize(path)} {os.path.getmtime(path)}" for path in paths]
+
+
 def is_of_this_folder(line):
     """Whether the line names files that may change while the line stays."""
-    return bool(re.match(r"(-e|--editable)\b|\.{0,2}/|file:", line) or re.search(r"@\s*file:", line))
+    first = (line.split(";")[0].split() or [""])[0]
+    is_file = "://" not in first and re.search(r"\.(whl|zip|tar\.\w+|tgz)$", first)
+    is_named = re.match(r"(-e|--editable)\b|\.{0,2}/|\.{1,2}(\[|\s|;|$)|file:", line)
+    return bool(is_file or is_named or re.search(r"@\s*(file:|\.{0,2}/)", line))
 
 
 class Environment:
@@ -168,7 +180,10 @@ class Environment:
             with open(source, encoding="utf-8") as file:
                 texts.append(file.read())
         settings = [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("PIP_", "UV_"))]
-        text = "\n".join([str(target), str(may_build), str(bool(self.uv)), *texts, *settings])
+        # Files of one text name other packages in another folder.
+        places = self.sources if self.name.endswith((".txt", ".in")) else [self.folder]
+        text = "\n".join([str(target), str(may_build), str(bool(self.uv)), *texts, *places, *settings])
+        text += "\n".join(file for place in self.sources for file in files_of(place))
         self.key = hashlib.sha256(text.encode()).hexdigest()
 
     def fail(self, output):
@@ -301,6 +316,7 @@ def keep(wheels, cache):
         path = os.path.join(wheels, name)
         digest = digest_of(path)
         lines.append(f"{digest} {os.path.getsize(path)} 644 {name}")
+        os.utime(path)
         os.replace(path, os.path.join(cache, digest))
     return lines
 
@@ -313,6 +329,8 @@ def kept_answer(path, cache):
             digest, size, _ = line.split(" ", 2)
             if os.path.getsize(os.path.join(cache, digest)) != int(size):
                 return None
+            os.utime(os.path.join(cache, digest))  # in use: see remove_unused
+        os.utime(path)
         return lines
     except (OSError, ValueError):
         return None
@@ -419,6 +437,19 @@ def choose(source, target, may_build):
     )
 
 
+def remove_unused(cache, wheels):
+    """Removes what a resolver that was killed has left, and what no job has used for 30 days. Needs the lock."""
+    for name in os.listdir(cache):
+        if name.startswith("tmp"):
+            shutil.rmtree(os.path.join(cache, name), ignore_errors=True)
+    oldest = time.time() - 30 * 86400
+    paths = [os.path.join(cache, name) for name in os.listdir(cache) if name.startswith("resolved-")]
+    paths += [os.path.join(wheels, name) for name in os.listdir(wheels)]
+    for path in paths:
+        if os.path.getmtime(path) < oldest:
+            os.unlink(path)
+
+
 def answer(source, target, cache, may_build):
     make_cache(cache)
     environment = choose(source, target, may_build)
@@ -427,6 +458,7 @@ def answer(source, target, cache, may_build):
     fcntl.flock(lock, fcntl.LOCK_EX)
     wheels = os.path.join(cache, "wheels")
     os.makedirs(wheels, mode=0o700, exist_ok=True)
+    remove_unused(cache, wheels)
     resolved = os.path.join(cache, f"resolved-{environment.key}")
     lines = kept_answer(resolved, wheels) if environment.is_kept else None
     if not lines:
@@ -451,6 +483,9 @@ def main():
         print(f"refused {why}")
     except OSError as error:
         print(f"refused {error.filename or source}: {error.strerror}")
+    except Exception as error:  # a damaged archive or wheel
+        cause = f"{type(error).__name__}: {error}".splitlines()[0]
+        print(f"refused {os.path.basename(source)} cannot be used: {without_passwords(cause)}")
 
 
 main()

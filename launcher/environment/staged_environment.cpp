@@ -32,6 +32,17 @@ std::string cache_folder() {
   return environment_variable("HOME").value_or("/tmp") + "/.cache/horovod";
 }
 
+// Whether an agent may have found this: the words reach a command line and the resolver.
+bool is_plausible(const EnvironmentWanted& wanted) {
+  const auto has_only = [](std::string_view text, std::string_view letters) {
+    return text.find_first_not_of(letters) == std::string_view::npos;
+  };
+  constexpr std::string_view kName = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  return wanted.python.size() < 16 && has_only(wanted.python, cat(kName, ".+")) &&
+         wanted.machine.size() < 32 && has_only(wanted.machine, kName) && wanted.glibc.size() < 7 &&
+         has_only(wanted.glibc, "0123456789.");
+}
+
 // The list, and then the files that it names.
 class EnvironmentParts {
  public:
@@ -84,14 +95,20 @@ std::string StagedEnvironment::failure() const {
 
 std::string StagedEnvironment::describe(const EnvironmentWanted& wanted) const {
   std::error_code error;
-  const bool is_archive = fs::is_directory(file_, error) ||
-                          file_.find(".tar") != std::string::npos || file_.ends_with(".tgz");
+  // As ARCHIVES of resolve_environment.py.
+  constexpr std::string_view kArchives[] = {".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz"};
+  const bool is_archive =
+      fs::is_directory(file_, error) ||
+      std::ranges::any_of(kArchives, [&](std::string_view end) { return file_.ends_with(end); });
   return is_archive ? wanted.machine
                     : cat("Python ", release_of(wanted.python), " on ", wanted.machine);
 }
 
 net::Task<Result<AgentLink::Environment>> StagedEnvironment::offer(std::string host,
                                                                    EnvironmentWanted wanted) {
+  if (!is_plausible(wanted)) {
+    co_return failed_precondition("its agent has named no Python and no platform");
+  }
   if (first_host_.empty()) {
     first_host_ = host;
     first_ = wanted;

@@ -173,6 +173,7 @@ net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view 
         [&] { return !staged_.status.ok() || sent < staged_.taken + kStageWindow; });
     if (!status.ok()) co_return status;
     if (!staged_.status.ok()) break;
+    if (staged_.taken > sent) co_return internal_error("the agent has taken more than was sent");
     const auto part = next();
     if (!part.ok()) co_return part.status();
     if (!*part) break;

@@ -152,6 +152,10 @@ def safe_members(archive, name):
         if member.issym():
             links.add(path)
             target = os.path.normpath(os.path.join(os.path.dirname(path), member.linkname))
+            ways = os.path.join(os.path.dirname(path), member.linkname).split("/")
+            # Through another link, ".." leads elsewhere.
+            if any(os.path.normpath("/".join(ways[:n])) in links for n in range(1, len(ways))) and ".." in ways:
+                sys.exit("%s has a link out of it: %s to %s" % (name, member.name, member.linkname))
             # An environment names its Python by a link.
             is_python = re.match(r"([^/]+/)?bin/python[\d.]*$", path)
             if not is_inside(target) and not is_python:

@@ -104,6 +104,11 @@ bool is_whole(const std::string& folder, const std::string& name) {
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
+    // find() removes the bytecode, which ranks of another job may write or an agent may remove meanwhile.
+    if (at->path().filename() == "__pycache__") {
+      at.disable_recursion_pending();
+      continue;
+    }
     if (!is_safe_entry(at->path())) return false;
     const std::string path = at->path().string().substr(folder.size() + 1);
     const bool is_folder = at->symlink_status(error).type() == fs::file_type::directory;
