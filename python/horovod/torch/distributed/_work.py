@@ -16,6 +16,7 @@ from horovod.torch.distributed import _profiling
 _Base_init = dist._Work.__init__
 
 _COMPLETER = 0  # the number of no thread: the thread that completes futures
+_handing_over = threading.Lock()
 
 
 class Work(dist._Work):
@@ -25,6 +26,7 @@ class Work(dist._Work):
     # A small allreduce takes a few microseconds: what most works never change is not set for each.
     _future: Any = None
     _is_done = False
+    _is_handed_over = False
     _event: Any = None  # of torch's profiler
     _since = 0.0  # the time at which a future was made
     _error: Optional[BaseException] = None
@@ -78,7 +80,7 @@ class Work(dist._Work):
                 self._finish()
         except TimeoutError:
             if may_wait_again:
-                del self._owner
+                self._give_up()
                 raise self._timed_out(seconds) from None
             self._end(self._timed_out(seconds))
             for handle in self._handles:
@@ -88,10 +90,25 @@ class Work(dist._Work):
             for handle in self._handles[:-1]:
                 self._abandon(handle)
         except BaseException:  # of a signal's handler: the caller may wait again
-            del self._owner
+            self._give_up()
             raise
         else:
             self._end(None)
+
+    def _give_up(self) -> None:
+        """Lets another thread complete the work."""
+        del self._owner
+        if self._future is not None:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Lets the thread that completes futures complete the work, unless another thread does."""
+        with _handing_over:
+            if self._is_handed_over or self.__dict__.setdefault("_owner", _COMPLETER) != _COMPLETER:
+                return
+            self._is_handed_over = True
+        self._since = time.monotonic()
+        _completer.add(self)
 
     def _follow(self, seconds: float) -> None:
         """Waits for another thread that completes this work, or gives up. Raises TimeoutError after that time."""
@@ -169,9 +186,8 @@ class Work(dist._Work):
             self._future = self._trigger.then(self._give)
             if self._is_done:
                 self._set_future()
-            elif self.__dict__.setdefault("_owner", _COMPLETER) == _COMPLETER:
-                self._since = time.monotonic()
-                _completer.add(self)
+            else:
+                self._hand_over()
         return self._future
 
     # A work of several works calls their methods of these names.
@@ -204,6 +220,8 @@ class Several(Work):
         while not work._is_done:
             if work.__dict__.setdefault("_owner", self) is self:
                 self._advance(work, seconds)
+            elif seconds == 0:  # the time has passed
+                raise TimeoutError
             else:
                 work._follow(seconds)
         if work._error is not None:
@@ -222,6 +240,12 @@ class Several(Work):
                 work._abandon(handle)
         else:
             work._complete(seconds, owner=self)
+
+    def _give_up(self) -> None:
+        for work in self._handles:
+            if work.__dict__.get("_owner") is self and not work._is_done:
+                work._give_up()
+        super()._give_up()
 
     def _poll(self, handle: Any) -> bool:
         if handle.__dict__.get("_owner") is self:
@@ -284,6 +308,8 @@ class _Completer:
                         return
             if works:
                 self._rest(works)
+                if not self._is_this_thread():
+                    return
 
     def _is_ready(self, work: Work) -> bool:
         """Whether the work is complete, has failed, or has taken too long."""
@@ -302,15 +328,20 @@ class _Completer:
 
     def _rest(self, works: List[Work]) -> None:
         """Waits a while for the oldest work, and ends those that have waited for too long."""
-        work = works[0]
         seconds = self._AMONG_OTHERS if len(works) > 1 else self._ALONE
+        work = works.pop(0)
         try:
             work._wait_some(seconds)
         except TimeoutError:
             pass
         except Exception as error:
-            works.remove(work)
             work._end(error)
+            return
+        # A callback that waits has let another thread go on.
+        if self._is_this_thread():
+            works.insert(0, work)
+        else:
+            self._new.put(work)
 
 
 _completer = _Completer()
