@@ -111,6 +111,11 @@ void put_states(std::string& text, std::string_view name, std::string_view help,
   }
 }
 
+void forget_present(RankMetrics& rank) {
+  rank.counts.pending = 0;
+  rank.usage.resident_bytes = rank.usage.threads = rank.usage.processes = 0;
+}
+
 }  // namespace
 
 std::optional<MetricsLevel> parse_metrics_level(std::string_view word) {
@@ -145,10 +150,15 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
     Part& of_host = by_host.try_emplace(run.name(), Part{.labels = name}).first->second;
     of_host.is_up |= host.has_answered && !run.is_over();
     if (!host.last) continue;
-    sum.add(host.last->sum);
-    const int64_t age = host.last->step_age;
+    // The counts of a host that does not answer stay; what it is at present is unknown.
+    const bool is_present = host.has_answered && !run.is_over();
+    Metrics counts = host.last->sum;
+    if (!is_present) counts.pending = 0;
+    sum.add(counts);
+    const int64_t age = is_present ? host.last->step_age : -1;
     if (age >= 0 && (step_age < 0 || age < step_age)) step_age = age;
-    for (const RankMetrics& rank : host.last->ranks) {
+    for (RankMetrics rank : host.last->ranks) {
+      if (!is_present) forget_present(rank);
       all.add(rank);
       of_host.add(rank);
       const int number = states.rank_of(rank.rank);

@@ -400,6 +400,14 @@ void JobLaunch::watch_start() {
 void JobLaunch::write_metrics() {
   const auto& settings = options_.settings.output;
   if (settings.metrics_file.empty()) return;
+  std::error_code error;
+  const auto kind = std::filesystem::symlink_status(settings.metrics_file, error).type();
+  if (kind != std::filesystem::file_type::regular &&
+      kind != std::filesystem::file_type::not_found) {
+    output_->print(cat("metrics are not written: --metrics-file ", settings.metrics_file,
+                       " is no regular file, which a new one could replace; name another path"));
+    return;
+  }
   const auto level = parse_metrics_level(settings.metrics_level).value_or(MetricsLevel::kSummary);
   metrics_file_ = std::make_shared<MetricsFile>(
       loop_.get_executor(), settings.metrics_file,

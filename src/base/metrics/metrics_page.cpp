@@ -16,6 +16,7 @@
 namespace hvd {
 namespace {
 
+constexpr unsigned kNoExecSeal = 0x8;  // MFD_NOEXEC_SEAL
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 size_t stride_of_pages() {
@@ -31,7 +32,10 @@ std::atomic_ref<uint64_t> layout_of(RankCounters& counters) {
 
 Result<MetricsPages> MetricsPages::create(size_t count) {
   const size_t stride = stride_of_pages();
-  UniqueFd file(::memfd_create("horovod-metrics", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  // vm.memfd_noexec may demand the first, which kernels before Linux 6.3 do not know.
+  UniqueFd file(::memfd_create("horovod-metrics", kFlags | kNoExecSeal));
+  if (!file) file.reset(::memfd_create("horovod-metrics", kFlags));
   if (!file) return system_error("cannot make memory for the counters of ranks", errno);
   if (::ftruncate(file.get(), static_cast<off_t>(stride * count)) != 0 ||
       ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0) {
@@ -75,7 +79,8 @@ Result<std::unique_ptr<MetricsPage>> MetricsPage::open(const std::string& place)
   // By the seals it is such memory, of whose size there can be no doubt: an agent that has ended may have left its pid
   // and descriptor to others.
   const off_t size = ::lseek(file.get(), 0, SEEK_END);
-  if (::fcntl(file.get(), F_GET_SEALS) != kSeals ||
+  const int seals = ::fcntl(file.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & kSeals) != kSeals ||
       offset + static_cast<off_t>(stride_of_pages()) > size) {
     return invalid_argument(cat(printable(path), " is not the memory of an agent"));
   }

@@ -47,6 +47,7 @@ struct ApiState {
   // From init to shutdown.
   RankClaim* claim HVD_GUARDED_BY(mutex) = nullptr;
   MetricsPage* metrics_page HVD_GUARDED_BY(mutex) = nullptr;  // made once; none without an agent
+  pid_t metrics_owner HVD_GUARDED_BY(mutex) = 0;              // the process that has made it
   std::once_flag heap_made;
   collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
 };

@@ -236,6 +236,9 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
 // Where the agent reads this rank's counters; nullptr: nowhere.
 hvd::Metrics* counters_of_agent(const WorkerSettings& settings,
                                 const hvd::runtime::Identity& identity) HVD_REQUIRES(state.mutex) {
+  // A forked child has its parent's page, but not its lock.
+  if (state.metrics_owner != ::getpid()) state.metrics_page = nullptr;
+  state.metrics_owner = ::getpid();
   if (state.metrics_page == nullptr && !settings.metrics_page.empty()) {
     auto page = hvd::MetricsPage::open(settings.metrics_page);
     if (page.ok())
