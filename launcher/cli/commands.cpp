@@ -76,7 +76,7 @@ constexpr std::array kCommands = {
         "before you publish it.\n",
         "horovodrun report\nhorovodrun report slow.txt -np 8 -H a:4,b:4 python3 train.py\n"},
     Command{
-        "init", "[HOST...]", "Write a config file for your hosts, and test them.",
+        "init", "[HOST...]", "Write a config file, and test your hosts.",
         "HOST is a host as -H takes it, with its slots behind a colon. The file is horovodrun.yaml "
         "in the present directory, for --config-file; it must not exist. Its comments name the "
         "settings "

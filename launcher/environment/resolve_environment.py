@@ -145,7 +145,7 @@ def source_of(folder, line):
 
 
 def files_of(place):
-    """What a folder of such an option holds."""
+    """Files in the folder of such an option, with sizes and times."""
     folder = place.partition(" ")[2]
     paths = sorted(glob.glob(os.path.join(folder, "*"))) if folder.startswith("/") else []
     return [f"{path} {os.path.getsize(path)} {os.path.getmtime(path)}" for path in paths]

@@ -111,9 +111,21 @@ void put_states(std::string& text, std::string_view name, std::string_view help,
   }
 }
 
-void forget_present(RankMetrics& rank) {
-  rank.counts.pending = 0;
-  rank.usage.resident_bytes = rank.usage.threads = rank.usage.processes = 0;
+// The counts of a host that does not answer stay; what it is at present is unknown.
+void forget_present(HostMetrics& host) {
+  host.step_age = -1;
+  host.sum.pending = 0;
+  for (RankMetrics& rank : host.ranks) {
+    rank.counts.pending = 0;
+    rank.usage.resident_bytes = rank.usage.threads = rank.usage.processes = 0;
+  }
+}
+
+template <typename Name>
+std::vector<Part> parts_of(const std::map<Name, Part>& named) {
+  std::vector<Part> parts;
+  for (const auto& [name, part] : named) parts.push_back(part);
+  return parts;
 }
 
 }  // namespace
@@ -130,8 +142,25 @@ void JobMetrics::take(const std::vector<std::string>& answers) {
   for (size_t i = 0; i < answers.size(); ++i) {
     auto metrics = decode_host_metrics(answers[i]);
     hosts_[i].has_answered = metrics.ok();
-    if (metrics.ok()) hosts_[i].last = *std::move(metrics);
+    if (metrics.ok())
+      hosts_[i].last = *std::move(metrics);
+    else if (hosts_[i].last)
+      forget_present(*hosts_[i].last);
   }
+}
+
+// The samples of the job itself, of its ranks by state and of its hosts by state.
+std::string JobMetrics::about_job(const HostTable& hosts, const std::string& job) const {
+  std::string text;
+  put_family(text, "job_info", "gauge", "The job, as labels.");
+  put_sample(text, "job_info", cat(job, ",version=\"", HVD_VERSION, "\""), "1");
+  put_family(text, "job_restarts_total", "counter", "Earlier starts of the job (--max-restarts).");
+  put_sample(text, "job_restarts_total", job, cat(restarts_));
+  put_states(text, "ranks", "Ranks in a state, as horovodrun ps --json has them.",
+             RankState::kKilled, job, hosts.ranks());
+  put_states(text, "hosts", "Hosts in a state, as horovodrun ps --json has them.", HostState::kLost,
+             job, hosts.hosts());
+  return text;
 }
 
 std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
@@ -150,15 +179,10 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
     Part& of_host = by_host.try_emplace(run.name(), Part{.labels = name}).first->second;
     of_host.is_up |= host.has_answered && !run.is_over();
     if (!host.last) continue;
-    // The counts of a host that does not answer stay; what it is at present is unknown.
-    const bool is_present = host.has_answered && !run.is_over();
-    Metrics counts = host.last->sum;
-    if (!is_present) counts.pending = 0;
-    sum.add(counts);
-    const int64_t age = is_present ? host.last->step_age : -1;
+    sum.add(host.last->sum);
+    const int64_t age = host.last->step_age;
     if (age >= 0 && (step_age < 0 || age < step_age)) step_age = age;
-    for (RankMetrics rank : host.last->ranks) {
-      if (!is_present) forget_present(rank);
+    for (const RankMetrics& rank : host.last->ranks) {
       all.add(rank);
       of_host.add(rank);
       const int number = states.rank_of(rank.rank);
@@ -169,15 +193,7 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
       by_rank.insert_or_assign(number, std::move(of_rank));
     }
   }
-  std::string text;
-  put_family(text, "job_info", "gauge", "The job, as labels.");
-  put_sample(text, "job_info", cat(job, ",version=\"", HVD_VERSION, "\""), "1");
-  put_family(text, "job_restarts_total", "counter", "Earlier starts of the job (--max-restarts).");
-  put_sample(text, "job_restarts_total", job, cat(restarts_));
-  put_states(text, "ranks", "Ranks in a state, as horovodrun ps --json has them.",
-             RankState::kKilled, job, hosts.ranks());
-  put_states(text, "hosts", "Hosts in a state, as horovodrun ps --json has them.", HostState::kLost,
-             job, hosts.hosts());
+  std::string text = about_job(hosts, job);
   const auto up =
       std::ranges::count_if(by_rank, [](const auto& rank) { return rank.second.is_up; });
   put_family(text, "ranks_up", "gauge", "Ranks that run, are not stopped, and whose host answers.");
@@ -189,16 +205,8 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
   const LabelledMetrics labelled{job, &sum};
   text += metrics_text({&labelled, 1});
   put_fields(text, "job_", kUsage, {all}, &Part::usage);
-  std::vector<Part> parts;
-  if (level >= MetricsLevel::kHosts) {
-    for (auto& [name, part] : by_host) parts.push_back(std::move(part));
-    put_parts(text, "host_", parts);
-  }
-  if (level >= MetricsLevel::kRanks) {
-    parts.clear();
-    for (auto& [number, part] : by_rank) parts.push_back(std::move(part));
-    put_parts(text, "rank_", parts);
-  }
+  if (level >= MetricsLevel::kHosts) put_parts(text, "host_", parts_of(by_host));
+  if (level >= MetricsLevel::kRanks) put_parts(text, "rank_", parts_of(by_rank));
   return text;
 }
 

@@ -37,6 +37,8 @@ class JobMetrics {
     std::optional<HostMetrics> last;
   };
 
+  std::string about_job(const HostTable& hosts, const std::string& job) const;
+
   const std::string job_;
   const uint32_t restarts_;
   std::vector<Host> hosts_;  // as in the table

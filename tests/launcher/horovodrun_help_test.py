@@ -103,7 +103,7 @@ class Questions(unittest.TestCase):
     def test_help_explains_each_command(self):
         names = re.search(r"compgen -W '(ps [a-z ]*)'", run("--completion", "bash").stdout.decode())[1].split()
         self.assertLessEqual({"ps", "stack", "exec", "attach", "report", "help"}, set(names))
-        page = run("--manual", "man").stdout.decode().replace("\\-", "-")
+        page = run("--manual", "man").stdout.decode().replace("\\-", "-").replace("\\(aq", "'")
         for name in names:
             text = run("help", name).stdout.decode()
             usage, help_, *rest = [part for part in text.split("\n\n") if part]

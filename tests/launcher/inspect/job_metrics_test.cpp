@@ -80,6 +80,12 @@ TEST_CASE("a host that does not answer keeps its counts, and its ranks are not u
   CHECK(has_sample(text, "horovod_host_up{job_id=\"1\",host=\"b\"} 0"));
   CHECK(has_sample(text, "horovod_rank_up{job_id=\"1\",host=\"b\",rank=\"1\"} 0"));
   CHECK(has_sample(text, "horovod_ranks_up{job_id=\"1\"} 1"));
+  // The age of a step, and memory, are of the present.
+  CHECK(has_sample(text, "horovod_step_age_seconds{job_id=\"1\"} 1.5"));
+  metrics.take({"", ""});
+  const std::string none = metrics.text(hosts, kConstant, MetricsLevel::kSummary);
+  CHECK(none.find("step_age") == std::string::npos);
+  CHECK(has_sample(none, "horovod_job_resident_bytes{job_id=\"1\"} 0"));
 }
 
 TEST_CASE("metrics of a host that came back are those of one host, and only ranks have a rank") {
