@@ -6,7 +6,6 @@ GLIBC" and a line for each file: a wheel, or the archive of an environment. A fi
 """
 
 import fcntl
-import glob
 import hashlib
 import os
 import re
@@ -144,13 +143,6 @@ def source_of(folder, line):
     return f"{option} {os.path.join(folder, value) if is_folder else value}".strip()
 
 
-def files_of(place):
-    """Files in the folder of such an option, with sizes and times."""
-    folder = place.partition(" ")[2]
-    paths = sorted(glob.glob(os.path.join(folder, "*"))) if folder.startswith("/") else []
-    return [f"{path} {os.path.getsize(path)} {os.path.getmtime(path)}" for path in paths]
-
-
 def is_of_this_folder(line):
     """Whether the line names files that may change while the line stays."""
     first = (line.split(";")[0].split() or [""])[0]
@@ -183,7 +175,6 @@ class Environment:
         # Files of one text name other packages in another folder.
         places = self.sources if self.name.endswith((".txt", ".in")) else [self.folder]
         text = "\n".join([str(target), str(may_build), str(bool(self.uv)), *texts, *places, *settings])
-        text += "\n".join(file for place in self.sources for file in files_of(place))
         self.key = hashlib.sha256(text.encode()).hexdigest()
 
     def fail(self, output):

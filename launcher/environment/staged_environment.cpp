@@ -40,7 +40,7 @@ bool is_plausible(const EnvironmentWanted& wanted) {
   constexpr std::string_view kName = "abcdefghijklmnopqrstuvwxyz0123456789_";
   return wanted.python.size() < 16 && has_only(wanted.python, cat(kName, ".+")) &&
          wanted.machine.size() < 32 && has_only(wanted.machine, kName) && wanted.glibc.size() < 7 &&
-         has_only(wanted.glibc, "0123456789.");
+         has_only(wanted.glibc, cat(kName, "."));
 }
 
 // The list, and then the files that it names.
