@@ -102,7 +102,7 @@ TEST_CASE("metrics of a host that came back are those of one host, and only rank
   CHECK(count(text, "\nhorovod_rank_up{") == 1);
 }
 
-TEST_CASE("a rank that counts where nobody reads is named once") {
+TEST_CASE("One sentence names the first rank that counts where nobody reads") {
   HostTable hosts(*plan_slots({{"a", "", 2}}, {}));
   JobMetrics metrics("1", 0);
   RankMetrics foreign = rank_of(0, 1);
