@@ -23,7 +23,7 @@ constexpr std::array kCommands = {
         "of a rank that has not called hvd.init() comes from py-spy, found on the rank's host or "
         "beside horovodrun: pip install 'horovodrun[stacks]'. PID is the process id of the "
         "launcher, needed where several jobs run.\n"
-        "--native adds the calls in C and C++. py-spy stops each process for that, some 100 ms, "
+        "--native adds the calls in C and C++. py-spy briefly stops each process for that, "
         "and a call that waits in C may return early with EINTR.\n",
         "horovodrun stack\nhorovodrun stack 4711\n"},
     Command{

@@ -19,12 +19,14 @@ namespace {
 
 // The launcher waits for 5 s.
 constexpr double kAnswerSeconds = 4;
-// One takes 20 ms, and some 100 ms of a process with PyTorch.
+// One takes 20 ms.
 constexpr double kSampleSeconds = 1.5;
-// With the frames of libraries it reads the symbols of all of them.
+// With the frames of libraries it reads the symbols of all of them: 0.2 s of a process with PyTorch.
 constexpr double kNativeSeconds = 3;
 constexpr double kLineSeconds = 0.5;
 constexpr size_t kAtOnce = 4;
+// A message may have 16 MiB.
+constexpr size_t kMostText = 8 << 20;
 
 bool wants_stacks(InspectDetail detail) {
   return detail == InspectDetail::kStacks || detail == InspectDetail::kNativeStacks;
@@ -103,8 +105,9 @@ Inspections::~Inspections() = default;
 void Inspections::begin(const Inspect& question) {
   auto inquiry = std::make_unique<Inquiry>();
   inquiry->question = question;
-  inquiry->ranks = ranks_.snapshots(InspectDetail{question.detail});
+  // Processes that do not offer their stack in time take some of it.
   inquiry->deadline = Deadline::after_seconds(kAnswerSeconds);
+  inquiry->ranks = ranks_.snapshots(InspectDetail{question.detail});
   for (size_t rank = 0; rank < inquiry->ranks.size(); ++rank) choose(*inquiry, rank);
   inquiries_.push_back(std::move(inquiry));
   advance_all();
@@ -242,7 +245,9 @@ void Inspections::describe(const Inquiry& inquiry, Sample& sample) {
 void Inspections::answer(Inquiry& inquiry) {
   std::string text;
   const auto add = [&](const char* indent, std::string_view lines) {
-    while (!lines.empty()) text += cat(indent, take_line(lines), "\n");
+    while (!lines.empty() && text.size() < kMostText) {
+      text += cat(indent, take_line(lines), "\n");
+    }
   };
   const auto sample_of = [&](size_t rank, pid_t pid) -> const Sample* {
     const auto found = std::ranges::find_if(

@@ -17,6 +17,8 @@
 namespace hvd::launcher {
 namespace {
 
+constexpr double kPartSeconds = 60;  // between two parts of a copy
+
 namespace fs = std::filesystem;
 
 std::string machine() {
@@ -65,6 +67,10 @@ bool PySpy::is_the_launchers(const std::string& path) const {
 }
 
 bool PySpy::fetch(const std::vector<std::string>& folders) {
+  if (is_expected_ && expected_until_.passed()) {
+    is_expected_ = false;
+    why_ = "py-spy cannot be copied to this host: the launcher sends no more of it";
+  }
   if (is_expected_ || std::exchange(is_tried_, true)) return is_expected_;
   if (!offer_ || offer_->offer.name.empty()) {
     why_ = kInstallPySpy;
@@ -85,11 +91,13 @@ bool PySpy::fetch(const std::vector<std::string>& folders) {
     return false;
   }
   is_expected_ = true;
+  expected_until_ = Deadline::after_seconds(kPartSeconds);
   want_();
   return true;
 }
 
 Status PySpy::take(const StagePart& part) {
+  expected_until_ = Deadline::after_seconds(kPartSeconds);
   if (const Status status = copy_->take(part); !status.ok()) {
     end(status.message());
     return status;

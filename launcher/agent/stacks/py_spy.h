@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "launcher/agent/preflight/package_copy.h"
 #include "launcher/agent/ranks/helper_command.h"
 #include "launcher/agent/ranks/rank_process.h"
@@ -55,6 +56,7 @@ class PySpy {
   std::string path_;  // of the launcher's, or of its copy
   std::string why_;
   bool is_expected_ = false;
+  Deadline expected_until_ = Deadline::never();
   bool is_tried_ = false;
 };
 
