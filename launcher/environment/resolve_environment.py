@@ -56,7 +56,8 @@ def environment():
     }
     for name, theirs in VARIABLES.items():
         if name in kept:
-            kept.setdefault(theirs, kept[name].split("=", 1)[1] if "=http" in kept[name] else kept[name])
+            # uv lets an address have a name before it.
+            kept.setdefault(theirs, re.sub(r"(^|\s)[\w.-]+=(?=\w+://)", r"\1", kept[name]))
     return {**kept, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 
 
@@ -346,8 +347,11 @@ class Archive:
         if os.path.isdir(self.source):
             for folder, folders, names in os.walk(self.source):
                 folders[:] = sorted(name for name in folders if name != "__pycache__")
-                for name in sorted(names):
+                links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+                for name in sorted(names) + links:
                     yield os.path.join(folder, name)
+                if not names and not folders and folder != self.source:
+                    yield folder
 
     def fetch(self, work):
         files = os.path.join(work, "files")

@@ -11,6 +11,9 @@ from harness import *
 from elastic_jobs import discovery, wait_for_generation
 
 PLACE = "/var/tmp/horovod-0"
+RESOLVER = ROOT / "launcher/environment/resolve_environment.py"
+PYTHON_VERSION = subprocess.run([PYTHON, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[1]
+INSTALLERS = os.environ.get("HVD_TEST_INSTALLERS", "")
 TRAIN = """import subprocess, sys, tiny
 print("tiny", tiny.version, sys.prefix, subprocess.check_output(["tiny-says"], text=True).strip(), flush=True)
 """
@@ -150,6 +153,61 @@ def test_hosts_install_a_file_of_requirements_once():
     job.signal(signal.SIGTERM)
     job.wait()
     expect(on("a", f"flock --exclusive --nonblock {home} echo free") == "free", "the lock stays")
+
+
+def resolved(folder, name, cache, glibc="2.36"):
+    """What the resolver prints, and the hashes of the files that it chose."""
+    done = subprocess.run(
+        [PYTHON, RESOLVER, folder / name, PYTHON_VERSION, os.uname().machine, glibc, cache, ""],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=alone(folder),
+        check=True,
+    )
+    return done.stdout, re.findall(r"^([0-9a-f]{64}) ", done.stdout, re.MULTILINE)
+
+
+def test_the_resolver_takes_what_is_in_the_folder_of_its_file():
+    one, other, cache = project(), project(), scratch() / "cache"
+    write_wheel(other / "wheels", "1.0", "own = True\n")
+    wheel = "wheels/tiny-1.0-py3-none-any.whl"
+    digests = [hashlib.sha256((folder / wheel).read_bytes()).hexdigest() for folder in (one, other)]
+    for line in ("tiny==1.0", f"./{wheel}", wheel):
+        for folder, digest in zip((one, other), digests):
+            require(folder, line)
+            text, found = resolved(folder, "requirements.txt", cache)
+            expect(found == [digest], f"{line} in {folder}: {text}, and not {digest}")
+    # A file that the line names has changed.
+    write_wheel(one / "wheels", "1.0", "newer = True\n")
+    require(one, f"./{wheel}")
+    text, found = resolved(one, "requirements.txt", cache)
+    expect(found == [hashlib.sha256((one / wheel).read_bytes()).hexdigest()], text)
+    # What a killed resolver left is removed.
+    (cache / "tmpleft").mkdir()
+    (one / "damaged.tar.gz").write_bytes(b"\x1f\x8b\x08\0")
+    text, _ = resolved(one, "damaged.tar.gz", cache)
+    expect(re.fullmatch(r"refused damaged.tar.gz (cannot be used|is no archive of tar): .*\n", text), text)
+    expect(not list(cache.glob("tmp*")), "a folder of a killed resolver stays")
+    text, _ = resolved(one, "requirements.txt", cache, "2.4000000000")
+    expect("another C library" in text, text)
+
+
+@world("a", "--bare")
+def test_uv_locks_a_project():
+    if not INSTALLERS:
+        raise Skip("HVD_TEST_INSTALLERS names no Python that has uv")
+    uv = pathlib.Path(INSTALLERS).parent
+    folder = project()
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "mine"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = ["tiny"]\n'
+        "[tool.uv]\npackage = false\nno-index = true\nfind-links = ['wheels']\n"
+    )
+    path = f"{uv}:{os.environ['PATH']}"
+    subprocess.run([uv / "uv", "lock", "--quiet"], cwd=folder, env=alone(folder, PATH=path), check=True)
+    for name in ("uv.lock", "pyproject.toml", "requirements.txt"):
+        runs(start(folder, hosts="a:1", packages=name, PATH=path), 1)
+    require(folder, "tiny @ ./wheels/tiny-1.0-py3-none-any.whl")
+    runs(start(folder, hosts="a:1", PATH=path), 1)
 
 
 @world("a", "--bare")
