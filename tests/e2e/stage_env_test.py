@@ -156,7 +156,7 @@ def test_hosts_install_a_file_of_requirements_once():
 
 
 def resolved(folder, name, cache, glibc="2.36"):
-    """What the resolver prints, and the hashes of the files that it chose."""
+    """The output of the resolver, and the hashes of the files that it chose."""
     done = subprocess.run(
         [PYTHON, RESOLVER, folder / name, PYTHON_VERSION, os.uname().machine, glibc, cache, ""],
         stdout=subprocess.PIPE,
@@ -182,7 +182,7 @@ def test_the_resolver_takes_what_is_in_the_folder_of_its_file():
     require(one, f"./{wheel}")
     text, found = resolved(one, "requirements.txt", cache)
     expect(found == [hashlib.sha256((one / wheel).read_bytes()).hexdigest()], text)
-    # What a killed resolver left is removed.
+    # The folder of a killed resolver is removed.
     (cache / "tmpleft").mkdir()
     (one / "damaged.tar.gz").write_bytes(b"\x1f\x8b\x08\0")
     text, _ = resolved(one, "damaged.tar.gz", cache)
