@@ -86,8 +86,8 @@ set(not_sanitized ${PROJECT_SOURCE_DIR}/tests/not_sanitized.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${not_sanitized})
 file(STRINGS ${not_sanitized} HVD_NOT_SANITIZED REGEX "^[a-z]")
 
-# hvd_unit_test(NAME [LABEL ...]): the labels of a test and of the program of the same name. With a
-# sanitizer that leaves it out, the program is not built and the test has no label "unit".
+# hvd_unit_test(NAME [LABEL ...]): the labels of a test and of the program of the same name, if there is one. With
+# a sanitizer that leaves it out, the program is not built and the test has no label "unit".
 function(hvd_unit_test name)
   if(HVD_SANITIZE AND NOT HVD_SANITIZE_ALL)
     foreach(line IN LISTS HVD_NOT_SANITIZED)
@@ -100,7 +100,9 @@ function(hvd_unit_test name)
       endif()
     endforeach()
   endif()
-  add_dependencies(unit_tests ${name})
+  if(TARGET ${name})
+    add_dependencies(unit_tests ${name})
+  endif()
   set_tests_properties(${name} PROPERTIES LABELS "unit;${ARGN}")
 endfunction()
 

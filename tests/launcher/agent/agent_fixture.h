@@ -20,6 +20,8 @@
 
 namespace hvd::launcher {
 
+inline constexpr auto kOut = OutputStream::kStdout;
+
 // The stream to a local agent over one end of a socket pair.
 class SocketDuplex : public Duplex {
  public:

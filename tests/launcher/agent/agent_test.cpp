@@ -15,7 +15,6 @@ using namespace hvd;
 using namespace hvd::launcher;
 
 namespace {
-constexpr auto kOut = OutputStream::kStdout;
 constexpr auto kErr = OutputStream::kStderr;
 }  // namespace
 

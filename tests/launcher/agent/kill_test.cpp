@@ -15,8 +15,6 @@ using namespace hvd::launcher;
 
 namespace {
 
-constexpr auto kOut = OutputStream::kStdout;
-
 // A rank with everything that tends to survive: a child in a session of its own, double-forked
 // and deaf to SIGTERM, one that keeps the rank's pipes, and the rank itself.
 constexpr const char* kStubborn =
