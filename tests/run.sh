@@ -252,7 +252,7 @@ packaging/install-packages.sh "${lists[@]}" ||
   echo "going on without them: what needs them is skipped"
 
 # sanitized_builds: the one by clang, the other by g++, in processor time that nothing else wants:
-# most end-to-end tests wait for the greater part of their time.
+# downloads and most end-to-end tests wait for the greater part of their time.
 sanitized_builds() {
   local sanitizer failed=0
   chrt --idle --pid 0 "$BASHPID" || true
@@ -289,6 +289,10 @@ if [[ $tier != quick ]]; then
   environments=$!
 fi
 if step build.release build release all; then
+  if [[ $tier != quick ]]; then
+    background sanitized_builds >"$results/sanitized_builds.log" 2>&1
+    sanitized_builds=$!
+  fi
   wait $environments || true
   name_environments
   build release all  # what the environments' headers add
@@ -300,8 +304,6 @@ if step build.release build release all; then
     if [[ $tier == all ]]; then release_only='soak|release'; fi
     if [[ $tier == release ]]; then release_files || true; fi
     run_ctest release build -LE "e2e|$release_only" -j "$test_jobs"
-    background sanitized_builds >"$results/sanitized_builds.log" 2>&1
-    sanitized_builds=$!
     # Few at a time, also where there are many processors: hosts are watched against the clock. Most tests wait for
     # the greater part of their time, so that two processors run four.
     run_ctest release-e2e build -L e2e -LE "$release_only" -j 4
@@ -313,7 +315,7 @@ if [[ $tier != quick ]]; then
   wait $sanitized_builds || cat "$results/sanitized_builds.log"
   for sanitizer in asan tsan; do
     if grep -q "^PASS build.$sanitizer\$" "$steps"; then
-      run_ctest "$sanitizer" "build-$sanitizer" -L unit -j "$jobs"
+      run_ctest "$sanitizer" "build-$sanitizer" -L unit -j "$test_jobs"
     fi
   done
 fi
