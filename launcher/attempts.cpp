@@ -163,7 +163,7 @@ class ElasticLaunches : public Launches {
 
 }  // namespace
 
-int run_attempts(const Options& options, const std::function<void()>& on_running) {
+int run_attempts(const Options& options, const LaunchEvents& events) {
   std::unique_ptr<Launches> launches;
   if (is_elastic(options.settings))
     launches = std::make_unique<ElasticLaunches>(options);
@@ -178,7 +178,7 @@ int run_attempts(const Options& options, const std::function<void()>& on_running
   while (next.plan) {
     JobHistory* const history = launches->history();
     next = launches->after(
-        run_job(options, *next.plan, launches->generation(), nullptr, on_running, history));
+        run_job(options, *next.plan, launches->generation(), nullptr, events, history));
   }
   return next.exit_code;
 }

@@ -2,14 +2,12 @@
 // beginning (--max-restarts); an elastic job also again when its ranks change. The launcher's main calls it.
 #pragma once
 
-#include <functional>
-
 #include "launcher/cli/options.h"
+#include "launcher/state/launch_events.h"
 
 namespace hvd::launcher {
 
-// Plans and runs; returns horovodrun's exit code, after the sentences that explain it. `on_running`:
-// called each time that all ranks run.
-int run_attempts(const Options& options, const std::function<void()>& on_running = {});
+// Plans and runs; returns horovodrun's exit code, after the sentences that explain it.
+int run_attempts(const Options& options, const LaunchEvents& events);
 
 }  // namespace hvd::launcher

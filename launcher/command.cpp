@@ -136,8 +136,7 @@ Status wait_for_hosts(net::asio::io_context& loop, JoinQueue& join_queue, double
   return status;
 }
 
-int run_on_joined_hosts(const Options& options, JoinQueue& join_queue,
-                        const std::function<void()>& on_running) {
+int run_on_joined_hosts(const Options& options, JoinQueue& join_queue, const LaunchEvents& events) {
   const LaunchSettings& settings = options.settings;
   const bool changes = is_elastic(settings);
   const std::vector<Host> hosts = join_queue.hosts();
@@ -152,8 +151,7 @@ int run_on_joined_hosts(const Options& options, JoinQueue& join_queue,
   if (!folder.ok()) return refuse(folder.status());
   std::optional<JobHistory> history;
   if (changes) history.emplace(new_history(settings, hosts, true));
-  return run_job(options, *plan, 0, &join_queue, on_running, history ? &*history : nullptr)
-      .exit_code;
+  return run_job(options, *plan, 0, &join_queue, events, history ? &*history : nullptr).exit_code;
 }
 
 }  // namespace
@@ -199,7 +197,7 @@ bool is_joined(const Options& options) {
          settings.join.token_fd.has_value();
 }
 
-int run_joined_job(const Options& options, const std::function<void()>& on_running) {
+int run_joined_job(const Options& options, const LaunchEvents& events) {
   const LaunchSettings& settings = options.settings;
   if (settings.job.verbose) log::set_level(log::Level::kInfo);
   auto token = take_token(settings);
@@ -224,7 +222,7 @@ int run_joined_job(const Options& options, const std::function<void()>& on_runni
                     join_queue.describe_wanted(), ", to join by: ", command));
   const Status status = wait_for_hosts(loop, join_queue, seconds);
   if (!status.ok()) return refuse(status);
-  return run_on_joined_hosts(options, join_queue, on_running);
+  return run_on_joined_hosts(options, join_queue, events);
 }
 
 Result<OutputFolder> take_output_folder(const LaunchSettings& settings) {

@@ -1,8 +1,6 @@
 // The steps of horovodrun that main calls and that belong to no other file.
 #pragma once
 
-#include <functional>
-
 #include "base/result.h"
 #include "launcher/cli/options.h"
 #include "launcher/job/job.h"
@@ -19,9 +17,9 @@ int answer(const Options& options);
 // From the hosts that were chosen, and -np; without those of --spares, which are for the caller.
 Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares = nullptr);
 
-// --listen: the hosts join by themselves. `on_running`: called once all ranks run.
+// --listen: the hosts join by themselves.
 bool is_joined(const Options& options);
-int run_joined_job(const Options& options, const std::function<void()>& on_running = {});
+int run_joined_job(const Options& options, const LaunchEvents& events);
 
 // The directory of --output-filename, for the whole job. Says where the files of an earlier run are.
 Result<OutputFolder> take_output_folder(const LaunchSettings& settings);

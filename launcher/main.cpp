@@ -19,6 +19,7 @@
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/tool_environment.h"
+#include "launcher/state/record_writer.h"
 #include "rendezvous/server/thrown.h"
 
 int main(int argc, char** argv) {
@@ -44,8 +45,11 @@ int main(int argc, char** argv) {
   if (is_question(*options)) return answer(*options);
   if (is_started_by_mpi(*options)) return run_by_mpi(*options);
   const Launch launch = [&options](const std::function<void()>& on_running) {
-    return is_joined(*options) ? run_joined_job(*options, on_running)
-                               : run_attempts(*options, on_running);
+    return record_job(options->settings, options->command, on_running,
+                      [&options](const LaunchEvents& events) {
+                        return is_joined(*options) ? run_joined_job(*options, events)
+                                                   : run_attempts(*options, events);
+                      });
   };
   if (is_detached(*options)) return run_detached(options->settings, launch);
   return launch({});

@@ -8,15 +8,20 @@ namespace {
 
 constexpr std::array kCommands = {
     Command{
-        "ps", "[--json] [PID]", "List your running jobs and their ranks.",
+        "ps", "[-a] [--json] [PID]", "List your running jobs and their ranks.",
         "Each rank comes with its host, pid, state and command. Jobs are those of your user whose "
         "launcher runs on this machine; with PID, the job of the launcher with this process id. "
         "Without such a job, the exit code is 2.\n"
         "--json prints one object per job, in a line of its own, with the state of each host "
         "(planned, connecting, preparing, held, starting, running, leaving, ending, done, lost) "
         "and of each rank (planned, starting, running, in_init, in_job, ending, ended, killed). "
-        "It asks no agent.\n",
-        "horovodrun ps\nhorovodrun ps --json\n"},
+        "It asks no agent.\n"
+        "-a lists all jobs that have a record in HOROVOD_STATE_DIR, also those that have ended, "
+        "with the "
+        "exit code and the cause, and those of other machines that use the same directory. It asks "
+        "no "
+        "launcher. Records are kept for 14 days, and of the last 500 jobs.\n",
+        "horovodrun ps\nhorovodrun ps --json\nhorovodrun ps -a\n"},
     Command{
         "stack", "[--native] [PID]", "List processes and their Python stacks.",
         "The processes are the ranks and their child processes, which go on meanwhile. The stack "
@@ -50,6 +55,18 @@ constexpr std::array kCommands = {
             "--detach printed; without PID, it is the job that runs, or else the one that ended "
             "last. Ctrl-C ends only attach.\n",
             "horovodrun --detach -np 2 python3 train.py\nhorovodrun attach\n"},
+    Command{"stop", "[NAME]", "End a job, and wait until it has ended.",
+            "The launcher gets SIGTERM, and ends its ranks. NAME is the name of a job (--name), or "
+            "its id in horovodrun ps -a; without NAME, it is the job that runs. A job that does "
+            "not run "
+            "is no error.\n",
+            "horovodrun --name mnist -np 2 python3 train.py\nhorovodrun stop mnist\n"},
+    Command{
+        "wait", "[NAME]", "Wait for the end of a job.",
+        "It returns the exit code of the job, also of one that has ended before, and 137 if the "
+        "launcher vanished. NAME is the name of a job (--name), or its id in horovodrun ps -a. Of "
+        "several jobs with this name it is the one that runs, or else the newest.\n",
+        "horovodrun wait mnist\nhorovodrun wait 4711\n"},
     Command{
         "resize", "[PID] N", "Change the number of ranks of a job.",
         "The job is an elastic one (--min-np, --host-discovery-script), and N takes the place of "

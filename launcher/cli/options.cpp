@@ -18,6 +18,7 @@
 #include "launcher/plan/placeholders.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/text_file.h"
+#include "launcher/state/job_record.h"
 #include "net/interface_choice.h"
 #include "net/port_range.h"
 
@@ -187,6 +188,10 @@ Status check_detached(const LaunchSettings& settings, const CommandLine& line) {
   return {};
 }
 
+Status check_name(const LaunchSettings& settings, const CommandLine& line) {
+  return check_job_name(settings.job.name.value_or("")).with_context(name_of(line, "name"));
+}
+
 Status check_readers(const LaunchSettings& settings, const std::string& name) {
   const std::string readers = to_lower(settings.output.stdin_ranks.value);
   if (!settings.output.stdin_ranks.is_set || readers == "none" || readers == "all") return {};
@@ -297,6 +302,7 @@ Status check_streams(const LaunchSettings& settings, const CommandLine& line) {
   }
   HVD_RETURN_IF_ERROR(check_readers(settings, name_of(line, "stdin")));
   HVD_RETURN_IF_ERROR(check_detached(settings, line));
+  if (settings.job.name.has_value()) HVD_RETURN_IF_ERROR(check_name(settings, line));
   return check_tag(settings.output.tag);
 }
 

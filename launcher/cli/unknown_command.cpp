@@ -18,8 +18,7 @@ struct Synonym {
 constexpr char kPs[] = "did you mean horovodrun ps?";
 constexpr char kAttach[] =
     "horovodrun attach shows the output of a detached job, and --output-filename DIR writes files";
-constexpr char kEnd[] =
-    "Ctrl-C, or kill PID, ends a job and all its ranks; horovodrun ps lists the PIDs";
+constexpr char kEnd[] = "did you mean horovodrun stop?";
 constexpr char kStart[] = "leave the word out, as in: horovodrun -np 4 python3 train.py";
 
 constexpr Synonym kSynonyms[] = {
@@ -27,7 +26,7 @@ constexpr Synonym kSynonyms[] = {
     {"ls,info,htop,watch", kPs, true},
     {"log,logs,output", kAttach, false},
     {"tail", kAttach, true},
-    {"stop,cancel,scancel,abort,shutdown,down", kEnd, false},
+    {"cancel,scancel,abort,shutdown,down", kEnd, false},
     {"kill,killall,pkill", kEnd, true},
     {"run,start,launch,submit,up,train", kStart, false},
     {"version", "did you mean horovodrun --version?", false},

@@ -1,6 +1,5 @@
 #include "launcher/detach/spool_folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <memory>
 
 #include "base/text.h"
 
@@ -65,25 +63,6 @@ std::vector<std::string> spool_names(const UniqueFd& folder) {
   std::vector<std::string> names = entries_of(folder);
   std::erase_if(names, [](const std::string& name) { return !parse_int(name); });
   std::ranges::sort(names);
-  return names;
-}
-
-UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name) {
-  return UniqueFd(
-      ::openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-}
-
-std::vector<std::string> entries_of(const UniqueFd& folder) {
-  std::vector<std::string> names;
-  // Its own open file: the position in a directory belongs to the open file.
-  UniqueFd own = open_folder_in(folder, ".");
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(own.get()), ::closedir);
-  if (!entries) return names;
-  static_cast<void>(own.release());
-  while (const dirent* entry = ::readdir(entries.get())) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
   return names;
 }
 

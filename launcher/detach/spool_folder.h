@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
 
@@ -21,11 +22,6 @@ std::string spool_folder_path(const std::string& parent);
 Result<UniqueFd> open_spool_folder(const std::string& parent, bool makes);
 // The process ids of the launchers whose spools are there.
 std::vector<std::string> spool_names(const UniqueFd& folder);
-
-// Opens a directory below a directory; not through a symbolic link.
-UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name);
-// The names of its entries, without "." and "..".
-std::vector<std::string> entries_of(const UniqueFd& folder);
 
 // When something in it last changed, in nanoseconds since 1970.
 int64_t last_change(const UniqueFd& spool);

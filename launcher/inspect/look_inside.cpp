@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -20,6 +21,7 @@
 #include "launcher/plan/hosts.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/record.h"
+#include "launcher/state/job_commands.h"
 #include "net/abstract_names.h"
 #include "net/packet_socket.h"
 
@@ -231,9 +233,22 @@ int show_answers(const std::vector<RunningLauncher>& launchers, const std::strin
   return std::fflush(stdout) == 0 ? 0 : kExitLauncher;
 }
 
+// `horovodrun ps -a [--json]`: whether as JSON.
+std::optional<bool> asks_for_all(const std::string& command, std::span<const std::string> words) {
+  const auto has = [&](std::string_view word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  const bool asks = command == "ps" && (has("-a") || has("--all"));
+  const bool is_known = std::ranges::all_of(words, [](const std::string& word) {
+    return word == "-a" || word == "--all" || word == "--json";
+  });
+  return asks && is_known ? std::optional(has("--json")) : std::nullopt;
+}
+
 // `horovodrun ps [--json] [PID]` and `horovodrun stack [--native] [PID]`.
 int show_jobs(const std::string& command, std::span<const std::string> words) {
   remove_old_spools();
+  if (const auto wants_json = asks_for_all(command, words)) return list_all_jobs(*wants_json);
   const std::string flag = command == "ps" ? "--json" : "--native";
   const bool has_flag = !words.empty() && words[0] == flag;
   if (has_flag) words = words.subspan(1);
@@ -284,8 +299,8 @@ int show_metrics(std::span<const std::string> words) {
 }  // namespace
 
 bool asks_about_jobs(std::span<const std::string> arguments) {
-  constexpr std::array<std::string_view, 7> kOrders = {"ps",     "stack",  "metrics", "exec",
-                                                       "attach", "resize", "remove"};
+  constexpr std::array<std::string_view, 9> kOrders = {
+      "ps", "stack", "metrics", "exec", "attach", "resize", "remove", "stop", "wait"};
   return !arguments.empty() &&
          std::find(kOrders.begin(), kOrders.end(), arguments[0]) != kOrders.end();
 }
@@ -297,6 +312,8 @@ int answer_about_jobs(std::span<const std::string> arguments) {
   if (question == "resize" || question == "remove") return change_ranks(arguments);
   if (question == "metrics") return show_metrics(words);
   if (question == "attach") return attach(words);
+  if (question == "stop") return stop_job(words);
+  if (question == "wait") return wait_for_job(words);
   return show_jobs(question, words);
 }
 

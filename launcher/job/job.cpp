@@ -72,7 +72,7 @@ std::string meant_command(const std::vector<Status>& errors, const std::string& 
 class JobLaunch : private PolicyLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-            JoinQueue* join_queue, const std::function<void()>& on_running, JobHistory* history);
+            JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history);
   JobLaunch(const JobLaunch&) = delete;
 
   ~JobLaunch() override;
@@ -83,6 +83,7 @@ class JobLaunch : private PolicyLaunch {
 
   Status find_places();
   net::Task<int> run_all();
+  void report_cause();
   net::Task<int> prepare();
   void start();
   bool has_started() const { return server_ != nullptr; }
@@ -133,7 +134,7 @@ class JobLaunch : private PolicyLaunch {
   JobHistory* const history_;  // history of an elastic job over its generations; else null
   const uint32_t generation_;
   JoinQueue* const join_queue_;
-  const std::function<void()>& on_running_;
+  const LaunchEvents& events_;
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
   net::asio::io_context& loop_;        // the join_queue's, where there is one
   Supervisor supervisor_;
@@ -151,6 +152,7 @@ class JobLaunch : private PolicyLaunch {
   HostStartup startup_;
   int end_signal_ = 0;         // the last signal that ends the job, or 0
   const int first_hosts_;      // the number of hosts with which the launch begins
+  std::string end_cause_;      // why the launch ended, or empty
   bool has_output_ = false;    // a rank has written something
   bool has_met_ = false;       // a rank has joined a world, or used the store
   bool has_lone_mpi_ = false;  // a rank uses MPI without PMIx; reported once
@@ -240,15 +242,14 @@ struct JobLaunch::HostEvents : AgentEvents {
 };
 
 JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-                     JoinQueue* join_queue, const std::function<void()>& on_running,
-                     JobHistory* history)
+                     JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history)
     : options_(options),
       hosts_(plan),
       plan_(hosts_.plan()),
       history_(history),
       generation_(generation),
       join_queue_(join_queue),
-      on_running_(on_running),
+      events_(events),
       loop_(join_queue ? join_queue->loop() : own_loop_),
       supervisor_(hosts_, to_lower(options.settings.end.on_failure) == "wait"),
       silent_hosts_(plan_, [this](int host) { return ranks_of(host); }),
@@ -330,7 +331,11 @@ void JobLaunch::show_silence() {
 
 JobEnd JobLaunch::run() {
   rendezvous::raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
-  if (const Status status = find_places(); !status.ok()) return {.exit_code = refuse(status)};
+  if (const Status status = find_places(); !status.ok()) {
+    end_cause_ = status.message();
+    report_cause();
+    return {.exit_code = refuse(status)};
+  }
   int exit_code = 0;
   net::asio::co_spawn(loop_, run_all(), [&](std::exception_ptr failure, int code) {
     if (failure) std::rethrow_exception(failure);
@@ -339,6 +344,7 @@ JobEnd JobLaunch::run() {
   });
   loop_.run();
   log::set_writer({});  // from here on nothing drains the output
+  report_cause();
   JobEnd end{.exit_code = exit_code, .has_started = has_started()};
   for (const HostRun& host : hosts_.hosts()) {
     if (host.has_failed()) end.failed_hosts.push_back(host.number());
@@ -349,6 +355,12 @@ JobEnd JobLaunch::run() {
       (supervisor_.failed_rank() >= 0 || (is_of_hosts && !end.failed_hosts.empty()));
   end.wants_restart = policy_->wants_restart() && exit_code == 0 && end_signal_ == 0;
   return end;
+}
+
+// A restart that could not start does not explain the end of the job.
+void JobLaunch::report_cause() {
+  if (!events_.on_end || (generation_ > 0 && !has_started())) return;
+  events_.on_end(printable(end_cause_.substr(0, end_cause_.find('\n')), 1000));
 }
 
 net::Task<int> JobLaunch::run_all() {
@@ -366,6 +378,7 @@ net::Task<int> JobLaunch::run_all() {
   if (start_watch_) start_watch_->stop();
   if (metrics_file_) co_await MetricsFile::end(metrics_file_);
   co_await policy_->end();
+  end_cause_ = supervisor_.report();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
   co_await shutdown_->close_links();
@@ -439,7 +452,7 @@ std::string JobLaunch::meanwhile(const RankExit& exit) const {
 // Once all ranks run.
 void JobLaunch::start_input() {
   watch_start();
-  if (on_running_) on_running_();
+  if (events_.on_running) events_.on_running(hosts_.size());
   std::vector<int> readers = input_readers();
   if (readers.empty()) return;
   input_ = std::make_unique<StandardInput>(
@@ -494,7 +507,10 @@ std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
 net::Task<int> JobLaunch::prepare() {
   const HostStartup::Outcome hosts = co_await startup_.run(*output_);
   if (end_signal_ != 0) {
-    output_->print(cat("ended by ", signal_name(end_signal_), " before anything was started"));
+    end_cause_ = cat("ended by ", signal_name(end_signal_), " before anything was started");
+    output_->print(end_cause_);
+  } else if (!hosts.errors.empty()) {
+    end_cause_ = hosts.errors.front().message();
   }
   for (const Status& error : hosts.errors) output_->print(error.message());
   if (const std::string meant = meant_command(hosts.errors, options_.command[0]); !meant.empty())
@@ -763,9 +779,8 @@ void prepare_process(const Options& options) {
 }
 
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue, const std::function<void()>& on_running,
-               JobHistory* history) {
-  return JobLaunch(options, plan, generation, join_queue, on_running, history).run();
+               JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history) {
+  return JobLaunch(options, plan, generation, join_queue, events, history).run();
 }
 
 }  // namespace hvd::launcher

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "launcher/cli/options.h"
 #include "launcher/elastic/generations.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/state/launch_events.h"
 
 namespace hvd::launcher {
 
@@ -29,8 +29,8 @@ void prepare_process(const Options& options);
 // `history`: of an elastic job; its pool names all hosts that the job may use. Null: the job has a constant
 // size.
 // `generation`: the number of earlier launches of this job. `join_queue`: the queue in which the hosts
-// have joined; null: the launcher connects to the hosts. `on_running`: called once all ranks run.
+// have joined; null: the launcher connects to the hosts.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue, const std::function<void()>& on_running, JobHistory* history);
+               JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history);
 
 }  // namespace hvd::launcher

@@ -19,6 +19,7 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("dry_run", job.dry_run);
   table_.read("verbose", job.verbose);
   table_.read("detach", job.detach);
+  table_.read("name", job.name);
   table_.read("max_restarts", job.max_restarts);
   table_.read("spares", job.spares);
   table_.read("store_fd", job.store_fd);
@@ -57,6 +58,7 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("stdin", output.stdin_ranks);
   table_.read("output_filename", output.output_filename);
   table_.read("spool_dir", output.spool_dir);
+  table_.read("state_dir", output.state_dir);
   table_.read("prefix_timestamp", output.prefix_timestamp);
   table_.read("tag", output.tag);
   table_.read("only_rank", output.only_rank);

@@ -24,6 +24,7 @@ struct JobOptions {
   bool dry_run = false;
   bool verbose = false;
   bool detach = false;
+  std::optional<std::string> name;
   Chosen<int> max_restarts;
   int spares = 0;
   std::optional<int> store_fd;
@@ -83,6 +84,7 @@ struct OutputOptions {
   Chosen<std::string> stdin_ranks;
   std::optional<std::string> output_filename;
   std::string spool_dir;
+  std::string state_dir;
   bool prefix_timestamp = false;
   std::string tag;
   std::optional<std::string> only_rank;

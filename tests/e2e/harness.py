@@ -35,6 +35,8 @@ from sight import first_processes, host_of, in_world
 
 # Folders of the current test.
 FOLDERS = []
+# The state directory among them, once there is one.
+STATE = []
 
 
 class Failure(Exception):
@@ -87,6 +89,7 @@ def scratch(where="/tmp"):
 
 
 def remove_folders():
+    STATE.clear()
     while FOLDERS:
         shutil.rmtree(FOLDERS.pop(), ignore_errors=True)
 
@@ -99,8 +102,16 @@ def clean_environment(**more):
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONPATH": str(BUILD / "python"),
         "PYTHONDONTWRITEBYTECODE": "1",
+        "HOROVOD_STATE_DIR": state_folder(),
         **more,
     }
+
+
+def state_folder():
+    """Where the jobs of this test have their records, instead of in the user's home."""
+    if not STATE:
+        STATE.append(scratch() / "state")
+    return str(STATE[0])
 
 
 def ask(*words):

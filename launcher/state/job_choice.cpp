@@ -1,0 +1,57 @@
+#include "launcher/state/job_choice.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/text.h"
+#include "launcher/state/state_folder.h"
+
+namespace hvd::launcher {
+
+Result<StateView> view_state() {
+  StateView view;
+  view.observer = ProcessIdentity::own();
+  view.now = std::time(nullptr);
+  HVD_ASSIGN_OR_RETURN(view.path, own_state_folder());
+  if (view.path.empty())
+    return not_found(
+        "HOROVOD_STATE_DIR is none, or there is no HOME: there are no records of jobs");
+  HVD_ASSIGN_OR_RETURN(view.records, read_records(view.path, &view.unreadable));
+  return view;
+}
+
+std::string id_of(const JobRecord& record, const ProcessIdentity& observer) {
+  const std::string pid = cat(record.launcher.pid);
+  return record.launcher.is_beside(observer) ? pid : cat(printable(record.launcher.host), ":", pid);
+}
+
+Result<JobRecord> choose_job(const StateView& view, const std::string& word,
+                             const std::string& command) {
+  std::vector<const JobRecord*> meant, running;
+  for (const JobRecord& record : view.records) {
+    const bool is_named = !word.empty() && record.name == word;
+    const bool is_id = word == id_of(record, view.observer) ||
+                       word == cat(record.launcher.host, ":", record.launcher.pid);
+    if (word.empty() || is_named || is_id) meant.push_back(&record);
+  }
+  for (const JobRecord* record : meant) {
+    if (view.life_of(*record) == JobLife::kRuns) running.push_back(record);
+  }
+  if (running.size() > 1) {
+    std::vector<std::string> ids;
+    for (const JobRecord* record : running) {
+      const std::string name =
+          word.empty() && !record->name.empty() ? cat(" (", printable(record->name), ")") : "";
+      ids.push_back(id_of(*record, view.observer) + name);
+    }
+    return invalid_argument(
+        cat("several jobs run; write horovodrun ", command, " ID, with one of ", join(ids, ", ")));
+  }
+  if (!running.empty()) return *running.front();
+  if (!meant.empty()) return *meant.back();
+  if (word.empty()) return not_found(cat("there is no job in ", printable(view.path)));
+  return not_found(cat("there is no job ", printable(word), " in ", printable(view.path),
+                       "; horovodrun ps -a lists all"));
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,37 @@
+// Finds the job that a user means in the state directory: by a name, a pid, or HOST:PID.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "launcher/state/job_record.h"
+
+namespace hvd::launcher {
+
+// The state of all jobs when a command begins.
+struct StateView {
+  std::string path;
+  ProcessIdentity observer;
+  int64_t now = 0;
+  std::vector<JobRecord> records;  // oldest first
+  size_t unreadable = 0;           // records that cannot be read
+
+  JobLife life_of(const JobRecord& record) const {
+    return launcher::life_of(record, observer, now);
+  }
+};
+
+Result<StateView> view_state();
+
+// "4711", or "b:4711" for a launcher of another machine or container.
+std::string id_of(const JobRecord& record, const ProcessIdentity& observer);
+
+// The job that runs by this name, or else the newest one. An empty word means all jobs. Where several run, the error
+// has their ids. `command`: for errors, "stop".
+Result<JobRecord> choose_job(const StateView& view, const std::string& word,
+                             const std::string& command);
+
+}  // namespace hvd::launcher

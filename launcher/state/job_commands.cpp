@@ -1,0 +1,220 @@
+#include "launcher/state/job_commands.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log/time_text.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "launcher/output/report.h"
+#include "launcher/state/state_folder.h"
+
+namespace hvd::launcher {
+namespace {
+
+// How often the record of a launcher on another machine is read.
+constexpr int kPollMilliseconds = 1000;
+// A launcher that ended is not yet in its record for this long.
+constexpr std::chrono::seconds kRecordedWithin{3};
+
+std::string duration_text(int64_t seconds) {
+  seconds = std::max<int64_t>(seconds, 0);
+  if (seconds < 60) return cat(seconds, " s");
+  if (seconds < 3600) return cat(seconds / 60, " min");
+  if (seconds < 48 * 3600) return fmt::format("{}:{:02} h", seconds / 3600, seconds / 60 % 60);
+  return cat(seconds / 86400, " days");
+}
+
+std::string minute_text(int64_t seconds) {
+  return time_text("%Y-%m-%d %H:%M", TimeZone::kLocal,
+                   std::chrono::system_clock::from_time_t(seconds));
+}
+
+std::string state_text(const StateView& view, const JobRecord& record) {
+  switch (view.life_of(record)) {
+    case JobLife::kRuns:
+      return record.state;
+    case JobLife::kUnknown:
+      return cat("unknown since ", minute_text(record.written));
+    case JobLife::kEnded:
+      break;
+  }
+  std::string text = cat("ended, exit code ", record.exit_code);
+  if (!record.cause.empty()) text += cat(": ", printable(record.cause));
+  return text;
+}
+
+// Seconds that the job has taken.
+int64_t lasted(const StateView& view, const JobRecord& record) {
+  switch (view.life_of(record)) {
+    case JobLife::kRuns:
+      return view.now - record.began;
+    case JobLife::kUnknown:
+      return record.written - record.began;
+    case JobLife::kEnded:
+      break;
+  }
+  return record.ended - record.began;
+}
+
+Result<std::string> one_word(std::span<const std::string> words, const std::string& command) {
+  if (words.size() <= 1 && (words.empty() || !words[0].starts_with('-')))
+    return words.empty() ? "" : words[0];
+  return invalid_argument(cat("write horovodrun ", command,
+                              " [NAME], with the name or the id of a job; to run the program ",
+                              command, ", put flags before it"));
+}
+
+std::string described(const JobRecord& record, const StateView& view) {
+  const std::string id = id_of(record, view.observer);
+  return record.name.empty() ? cat("job ", id) : cat("job ", printable(record.name), " (", id, ")");
+}
+
+// A descriptor of a launcher beside this process that runs: its pid cannot come to mean another process.
+UniqueFd open_launcher(const JobRecord& record) {
+  UniqueFd launcher(
+      static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(record.launcher.pid), 0)));
+  if (launcher && start_of(record.launcher.pid) != record.launcher.start) launcher.reset();
+  return launcher;
+}
+
+void wait_for_end(const UniqueFd& launcher) {
+  pollfd ended{.fd = launcher.get(), .events = POLLIN, .revents = 0};
+  while (::poll(&ended, 1, -1) < 0 && errno == EINTR) continue;
+}
+
+// The record of a job that has ended, or of whose launcher there is no sign.
+Result<JobRecord> await_end(const StateView& view, JobRecord record) {
+  if (record.launcher.is_beside(view.observer)) {
+    if (const UniqueFd launcher = open_launcher(record)) wait_for_end(launcher);
+  }
+  Deadline recorded_by = Deadline::never();
+  for (;;) {
+    HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(view.path, record.launcher));
+    HVD_ASSIGN_OR_RETURN(record, read_record(folder));
+    const JobLife life = life_of(record, view.observer, std::time(nullptr));
+    if (life == JobLife::kEnded) return record;
+    if (life == JobLife::kRuns) recorded_by = Deadline::never();
+    if (life == JobLife::kUnknown) {
+      if (recorded_by.is_never()) recorded_by = Deadline::after(kRecordedWithin);
+      if (recorded_by.passed()) return record;
+    }
+    ::poll(nullptr, 0, life == JobLife::kUnknown ? 20 : kPollMilliseconds);
+  }
+}
+
+}  // namespace
+
+std::string jobs_as_table(const StateView& view) {
+  std::vector<std::array<std::string, 6>> rows = {
+      {"ID", "NAME", "BEGAN", "TOOK", "RANKS", "COMMAND"}};
+  for (const JobRecord& record : view.records) {
+    rows.push_back(
+        {id_of(record, view.observer), record.name.empty() ? "-" : printable(record.name),
+         minute_text(record.began), duration_text(lasted(view, record)),
+         record.ranks == 0 ? "-" : cat(record.ranks), printable(join(record.command, " "))});
+  }
+  std::array<size_t, 5> widths{};
+  for (const auto& row : rows) {
+    for (size_t column = 0; column < widths.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  }
+  std::string text;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    for (size_t column = 0; column < widths.size(); ++column)
+      text += fmt::format("{:<{}}  ", rows[i][column], widths[column]);
+    text += rows[i].back() + "\n";
+    if (i > 0) text += cat("  ", state_text(view, view.records[i - 1]), "\n");
+  }
+  return text;
+}
+
+std::string jobs_as_json(const StateView& view) {
+  using Json = nlohmann::ordered_json;
+  std::string text;
+  for (const JobRecord& record : view.records) {
+    const JobLife life = view.life_of(record);
+    Json object = {{"id", id_of(record, view.observer)},
+                   {"name", record.name},
+                   {"host", record.launcher.host},
+                   {"pid", record.launcher.pid},
+                   {"state", life == JobLife::kUnknown ? "unknown" : record.state},
+                   {"began", record.began},
+                   {"written", record.written},
+                   {"ranks", record.ranks},
+                   {"launches", record.launches}};
+    if (life == JobLife::kEnded) {
+      object["ended"] = record.ended;
+      object["exit_code"] = record.exit_code;
+      object["cause"] = record.cause;
+    }
+    object["command"] = record.command;
+    object["directory"] = record.directory;
+    text += object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+int list_all_jobs(bool is_json) {
+  const auto view = view_state();
+  if (!view.ok()) return refuse(view.status());
+  if (view->unreadable > 0) {
+    print_message(
+        cat(view->unreadable, " records of jobs in ", printable(view->path), " cannot be read"));
+  }
+  return print_answer(is_json ? jobs_as_json(*view) : jobs_as_table(*view));
+}
+
+int stop_job(std::span<const std::string> words) {
+  const auto word = one_word(words, "stop");
+  if (!word.ok()) return refuse(word.status());
+  const auto view = view_state();
+  if (!view.ok()) return refuse(view.status());
+  const auto record = choose_job(*view, *word, "stop");
+  if (!record.ok()) return refuse(record.status());
+  if (view->life_of(*record) != JobLife::kRuns) {
+    print_message(cat(described(*record, *view), " does not run: ", state_text(*view, *record)));
+    return 0;
+  }
+  const bool is_here = record->launcher.is_beside(view->observer);
+  if (!is_here) {
+    return refuse(unavailable(cat(described(*record, *view),
+                                  " runs on another machine or in a container; run horovodrun stop "
+                                  "there")));
+  }
+  const UniqueFd launcher = open_launcher(*record);
+  if (launcher && ::syscall(SYS_pidfd_send_signal, launcher.get(), SIGTERM, nullptr, 0) != 0) {
+    return refuse(system_error(cat("cannot stop ", described(*record, *view)), errno));
+  }
+  const auto end = await_end(*view, *record);
+  if (!end.ok()) return refuse(end.status());
+  print_message(cat(described(*end, *view), ": ", state_text(*view, *end)));
+  return 0;
+}
+
+int wait_for_job(std::span<const std::string> words) {
+  const auto word = one_word(words, "wait");
+  if (!word.ok()) return refuse(word.status());
+  const auto view = view_state();
+  if (!view.ok()) return refuse(view.status());
+  const auto record = choose_job(*view, *word, "wait");
+  if (!record.ok()) return refuse(record.status());
+  const auto end = await_end(*view, *record);
+  if (!end.ok()) return refuse(end.status());
+  if (end->has_ended()) return end->exit_code;
+  print_message(cat(described(*end, *view), ": ", state_text(*view, *end)));
+  return kExitSignal + SIGKILL;
+}
+
+}  // namespace hvd::launcher

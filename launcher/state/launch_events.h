@@ -1,0 +1,17 @@
+// The events of a job's launches, for its record. The launcher's main makes it.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace hvd::launcher {
+
+// Each function may be empty. All are called on the launch's thread.
+struct LaunchEvents {
+  // All ranks of a launch run.
+  std::function<void(int ranks)> on_running;
+  // A launch has ended; `cause`: a sentence, or empty after success.
+  std::function<void(const std::string& cause)> on_end;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,56 @@
+// Keeps the record of a running job (job_record.h) up to date, from before its first launch to its end. A child
+// process writes the files: a file system that does not answer blocks that process alone, which may outlive the launcher
+// then. It also records the end of a launcher that was killed. An idle job wakes it once a minute.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "launcher/settings/launch_settings.h"
+#include "launcher/state/job_record.h"
+#include "launcher/state/launch_events.h"
+
+namespace hvd::launcher {
+
+class RecordWriter {
+ public:
+  // Starts the process. Null after a sentence for the user: the job runs without a record.
+  static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record);
+  ~RecordWriter();
+  RecordWriter(const RecordWriter&) = delete;
+
+  void running(int ranks);
+  void set_cause(const std::string& cause);
+  // Waits for a second at most until the end is on disk. Call last.
+  void end(int exit_code);
+
+ private:
+  RecordWriter(std::string path, JobRecord record, UniqueFd socket, pid_t child)
+      : path_(std::move(path)),
+        record_(std::move(record)),
+        socket_(std::move(socket)),
+        child_(child) {}
+  void send();
+  // Prints what the process has sent. False when it has ended.
+  bool receive(int flags);
+
+  const std::string path_;
+  JobRecord record_;
+  UniqueFd socket_;  // a packet is a record, as JSON; the other way, a sentence for the user
+  const pid_t child_;
+};
+
+// The record of this process's job, as it begins.
+JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command);
+// Runs a job, with a record of it where the settings do not say none. Returns what `run` returns.
+int record_job(const LaunchSettings& settings, std::span<const std::string> command,
+               const std::function<void()>& on_running,
+               const std::function<int(const LaunchEvents&)>& run);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,199 @@
+#include "launcher/state/state_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "launcher/settings/launch_settings.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr char kRecord[] = "record.json";
+constexpr char kNewRecord[] = "record.new";
+constexpr std::string_view kEnding = ".job";
+constexpr size_t kMostRecord = 256 << 10;
+constexpr int64_t kDay = 24 * 3600;
+// A launcher that runs changes its folder once a minute.
+constexpr int64_t kFresh = 180;
+
+Status not_private(const std::string& path) {
+  return permission_denied(
+      cat(printable(path),
+          " is not a directory that only you can write to; name another one in HOROVOD_STATE_DIR"));
+}
+
+bool is_own(const UniqueFd& folder, mode_t others) {
+  struct stat status {};
+  return folder && ::fstat(folder.get(), &status) == 0 && status.st_uid == ::geteuid() &&
+         (status.st_mode & others) == 0;
+}
+
+// kNotFound when there is none.
+Result<UniqueFd> open_state_folder(const std::string& path) {
+  UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder && errno == ENOENT) return not_found(cat("there is no directory ", printable(path)));
+  if (!folder) return system_error(cat("cannot read ", printable(path)), errno);
+  if (!is_own(folder, S_IWGRP | S_IWOTH)) return not_private(path);
+  return folder;
+}
+
+Result<UniqueFd> own_folder_in(const UniqueFd& folder, const std::string& path,
+                               const std::string& name) {
+  UniqueFd own = open_folder_in(folder, name);
+  if (!own) return system_error(cat("cannot open ", printable(path), "/", printable(name)), errno);
+  if (!is_own(own, S_IRWXG | S_IRWXO)) return not_private(cat(path, "/", name));
+  return own;
+}
+
+std::vector<std::string> job_folders(const UniqueFd& folder) {
+  std::vector<std::string> names = entries_of(folder);
+  std::erase_if(names, [](const std::string& name) { return !name.ends_with(kEnding); });
+  return names;
+}
+
+void remove_job(const UniqueFd& folder, const std::string& name) {
+  const UniqueFd job = open_folder_in(folder, name);
+  if (!is_own(job, S_IRWXG | S_IRWXO)) return;
+  for (const std::string& entry : entries_of(job)) ::unlinkat(job.get(), entry.c_str(), 0);
+  ::unlinkat(folder.get(), name.c_str(), AT_REMOVEDIR);
+}
+
+}  // namespace
+
+std::string state_folder_path(const std::string& value, const std::string& home) {
+  if (value == "none") return "";
+  if (!value.starts_with("~/")) return value;
+  return home.empty() ? "" : cat(home, value.substr(1));
+}
+
+Result<std::string> own_state_folder() {
+  HVD_ASSIGN_OR_RETURN(Settings settings, Settings::from_environment());
+  return state_folder_path(LaunchSettings(std::move(settings)).output.state_dir,
+                           environment_variable("HOME").value_or(""));
+}
+
+std::string job_folder_name(const ProcessIdentity& launcher) {
+  std::string host = launcher.host;
+  std::ranges::replace(host, '/', '_');
+  return cat(host, "_", launcher.boot, "_", launcher.pid, "_", launcher.start, kEnding);
+}
+
+Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity& launcher) {
+  const std::filesystem::path whole(path);
+  std::error_code error;
+  std::filesystem::create_directories(whole.parent_path(), error);
+  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+    return system_error(cat("cannot make directory ", printable(path)), errno);
+  HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_state_folder(path));
+  const std::string name = job_folder_name(launcher);
+  if (::mkdirat(folder.get(), name.c_str(), S_IRWXU) != 0)
+    return system_error(cat("cannot make directory ", printable(path), "/", printable(name)),
+                        errno);
+  return own_folder_in(folder, path, name);
+}
+
+Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity& launcher) {
+  HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_state_folder(path));
+  return own_folder_in(folder, path, job_folder_name(launcher));
+}
+
+Status write_record(const UniqueFd& folder, const JobRecord& record) {
+  const UniqueFd file(::openat(folder.get(), kNewRecord,
+                               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+                               S_IRUSR | S_IWUSR));
+  const std::string text = to_json(record) + "\n";
+  if (!file) return system_error("cannot write the record of this job", errno);
+  for (size_t written = 0; written < text.size();) {
+    const ssize_t size = ::write(file.get(), text.data() + written, text.size() - written);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return system_error("cannot write the record of this job", errno);
+    written += static_cast<size_t>(size);
+  }
+  if (::renameat(folder.get(), kNewRecord, folder.get(), kRecord) != 0)
+    return system_error("cannot write the record of this job", errno);
+  return {};
+}
+
+Result<JobRecord> read_record(const UniqueFd& folder) {
+  const UniqueFd file(
+      ::openat(folder.get(), kRecord, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!file) return system_error("cannot read a record", errno);
+  std::string text(kMostRecord, '\0');
+  size_t held = 0;
+  while (held < text.size()) {
+    const ssize_t size = ::read(file.get(), text.data() + held, text.size() - held);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return system_error("cannot read a record", errno);
+    if (size == 0) break;
+    held += static_cast<size_t>(size);
+  }
+  return parse_job_record(std::string_view(text).substr(0, held));
+}
+
+Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unreadable) {
+  std::vector<JobRecord> records;
+  const auto folder = open_state_folder(path);
+  if (folder.status().code() == Code::kNotFound) return records;
+  if (!folder.ok()) return folder.status();
+  for (const std::string& name : job_folders(*folder)) {
+    const UniqueFd job = open_folder_in(*folder, name);
+    if (!is_own(job, S_IRWXG | S_IRWXO)) continue;
+    auto record = read_record(job);
+    if (record.ok())
+      records.push_back(*std::move(record));
+    else if (unreadable != nullptr)
+      ++*unreadable;
+  }
+  std::ranges::sort(records, [](const JobRecord& one, const JobRecord& other) {
+    return std::pair(one.began, one.launcher.pid) < std::pair(other.began, other.launcher.pid);
+  });
+  return records;
+}
+
+void remove_old_jobs(const std::string& path, int64_t now, size_t most) {
+  const auto folder = open_state_folder(path);
+  if (!folder.ok()) return;
+  std::vector<std::pair<int64_t, std::string>> jobs;  // by the last change
+  for (const std::string& name : job_folders(*folder)) {
+    struct stat status {};
+    if (::fstatat(folder->get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0)
+      jobs.emplace_back(status.st_mtim.tv_sec, name);
+  }
+  std::ranges::sort(jobs);
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const int64_t age = now - jobs[i].first;
+    const bool is_beyond = jobs.size() - i > most && age > kFresh;
+    if (is_beyond || age > kKeptDays * kDay) remove_job(*folder, jobs[i].second);
+  }
+}
+
+UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name) {
+  return UniqueFd(
+      ::openat(folder.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+std::vector<std::string> entries_of(const UniqueFd& folder) {
+  std::vector<std::string> names;
+  // Its own open file: the position in a directory belongs to the open file.
+  UniqueFd own = open_folder_in(folder, ".");
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(own.get()), ::closedir);
+  if (!entries) return names;
+  static_cast<void>(own.release());
+  while (const dirent* entry = ::readdir(entries.get())) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,46 @@
+// The state directory of a user: one folder for each job, with its record (job_record.h). Only the job's launcher
+// writes to a folder, whole files by rename, and there are no locks: the directory may be on a network
+// file system. Calls may block for as long as the file system does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "launcher/state/job_record.h"
+
+namespace hvd::launcher {
+
+constexpr int64_t kKeptDays = 14;
+constexpr size_t kMostJobs = 500;
+
+// The path for a value of HOROVOD_STATE_DIR, in which "~/" stands for the user's home; empty: no state is kept.
+std::string state_folder_path(const std::string& value, const std::string& home);
+// The same from the environment.
+Result<std::string> own_state_folder();
+
+// Makes the directory and this job's folder in it. Refuses directories of other users.
+Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity& launcher);
+// The name of the job's folder.
+std::string job_folder_name(const ProcessIdentity& launcher);
+// Opens the folder of a job; refuses one of another user.
+Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity& launcher);
+
+Status write_record(const UniqueFd& folder, const JobRecord& record);
+Result<JobRecord> read_record(const UniqueFd& folder);
+
+// All records, oldest first. No directory is no error. `unreadable`: folders whose record cannot be read.
+Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unreadable = nullptr);
+
+// Removes jobs that are older than kKeptDays, and the oldest ones beyond kMostJobs; never one that gave a sign within
+// the last three minutes.
+void remove_old_jobs(const std::string& path, int64_t now, size_t most = kMostJobs);
+
+// Opens a directory below a directory; not through a symbolic link.
+UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name);
+// The names of its entries, without "." and "..".
+std::vector<std::string> entries_of(const UniqueFd& folder);
+
+}  // namespace hvd::launcher

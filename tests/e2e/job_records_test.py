@@ -1,0 +1,164 @@
+#!/usr/bin/python3 -B
+"""Records of jobs (HOROVOD_STATE_DIR): names, `ps -a`, `stop` and `wait`, and directories that cannot keep one."""
+
+import json
+
+from harness import *
+
+WAITS = ("sh", "-c", "echo runs; while :; do sleep 0.1; done")
+
+
+def states(environment):
+    """The records by name, as `ps -a --json` prints them."""
+    listed = Job("ps", "-a", "--json", environment=environment)
+    listed.ends_with(0)
+    return {job["name"] or job["command"][-1]: job for job in map(json.loads, listed.out.splitlines())}
+
+
+def named(name, *command, environment, **more):
+    return Job("-np", 1, "--name", name, *command, environment=environment, **more)
+
+
+def running(name, environment):
+    job = named(name, *WAITS, environment=environment)
+    job.wait_for("runs")
+    return job
+
+
+def test_jobs_are_found_by_name_while_they_run_and_afterwards():
+    environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"), SECRET_OF_MINE="hunter2")
+    named("good", "true", environment=environment).ends_with(0)
+    Job("-np", 2, "sh", "-c", "exit 7", environment=environment).ends_with(7)
+    for number in (1, 2):
+        named("twice", "sh", "-c", f"exit {number}", environment=environment).ends_with(number)
+    job = running("twice", environment)
+    found = states(environment)
+    expect(found["good"]["state"] == "ended" and found["good"]["exit_code"] == 0, found)
+    expect(found["exit 7"]["exit_code"] == 7 and found["exit 7"]["ranks"] == 2, found)
+    expect(re.fullmatch(r"rank [01] on host \S+ exited with code 7", found["exit 7"]["cause"]), found)
+    expect(found["twice"]["state"] == "running" and found["twice"]["pid"] == job.process.pid, found)
+    other = running("twice", environment)
+    several = Job("stop", "twice", environment=environment)
+    several.ends_with(2)
+    one_sentence(several, f"several jobs run; .* {job.process.pid}, {other.process.pid}$")
+    for one in (other, job):
+        waiter = Job("wait", one.process.pid, environment=environment)
+        stopped = Job("stop", one.process.pid, environment=environment)
+        stopped.ends_with(0)
+        one_sentence(stopped, rf"job twice \({one.process.pid}\): ended, exit code 143: ended by SIGTERM")
+        one.ends_with(143)
+        waiter.ends_with(143)
+        one.leaves_nothing()
+    again = Job("stop", "twice", environment=environment)
+    again.ends_with(0)
+    one_sentence(again, "does not run: ended, exit code 143")
+    Job("wait", "twice", environment=environment).ends_with(143)
+    Job("wait", "good", environment=environment).ends_with(0)
+    unknown = Job("wait", "no-such", environment=environment)
+    unknown.ends_with(2)
+    one_sentence(unknown, "there is no job no-such in ")
+    table = Job("ps", "-a", environment=environment)
+    table.ends_with(0)
+    expect(table.out.count("\n") == 13 and "exit code 7: rank" in table.out, table.describe())
+    folder = pathlib.Path(environment["HOROVOD_STATE_DIR"])
+    texts = [path.read_text() for path in folder.rglob("*") if path.is_file()]
+    expect(len(texts) == 6 and not any("hunter2" in text for text in texts), texts)
+
+
+def test_a_launcher_that_was_killed_has_an_end():
+    environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
+    job = running("killed", environment)
+    waiter = Job("wait", "killed", environment=environment)
+    job.process.kill()
+    job.ends_with(137)
+    waiter.ends_with(137)
+    found = states(environment)["killed"]
+    expect((found["exit_code"], found["cause"]) == (137, "the launcher was killed"), found)
+    job.leaves_nothing()
+
+
+def test_a_record_without_an_end_is_unknown():
+    folder = scratch() / "state"
+    environment = clean_environment(HOROVOD_STATE_DIR=str(folder))
+    named("lost", "true", environment=environment).ends_with(0)
+    (path,) = folder.glob("*/record.json")
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "state": "running"}))
+    expect(states(environment)["lost"]["state"] == "unknown", states(environment))
+    lost = Job("wait", "lost", environment=environment)
+    lost.ends_with(137)
+    one_sentence(lost, "unknown since ")
+
+
+def test_a_directory_that_keeps_no_record_harms_no_job():
+    folder = scratch()
+    (folder / "file").touch()
+    (folder / "open").mkdir()
+    (folder / "open").chmod(0o777)
+    for path, said in (
+        (folder / "file", "Not a directory"),
+        (folder / "file" / "state", "Not a directory"),
+        (folder / "open", "is not a directory that only you can write to"),
+        (pathlib.Path("/proc/state"), "No such file or directory"),
+    ):
+        job = named("x", "sh", "-c", "echo runs; exit 3", environment=clean_environment(HOROVOD_STATE_DIR=str(path)))
+        job.ends_with(3)
+        expect(job.out == "[0]<stdout>:runs\n", job.describe())
+        sentences = [line for line in job.said() if "ps -a" in line]
+        expect(len(sentences) == 1 and said in sentences[0] and "HOROVOD_STATE_DIR" in sentences[0], job.describe())
+    off = clean_environment(HOROVOD_STATE_DIR="none")
+    job = named("x", "true", environment=off)
+    job.ends_with(0)
+    expect(not job.said(), job.describe())
+    Job("ps", "-a", environment=off).ends_with(2)
+
+
+def frozen_disk(image, folder):
+    """Mounts a file system that fsfreeze can stop."""
+    with open(image, "wb") as file:
+        file.truncate(8 << 20)
+    for command in (["mkfs.ext4", "-q", image], ["mount", "-o", "loop", image, folder]):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Skip(f"{command[0]}: {done.stderr.strip()}")
+
+
+@world()
+def test_a_file_system_that_does_not_answer_delays_no_job():
+    folder = scratch()
+    disk = folder / "disk"
+    disk.mkdir()
+    frozen_disk(folder / "image", disk)
+    environment = clean_environment(HOROVOD_STATE_DIR=str(disk / "state"))
+    try:
+        job = named(
+            "frozen",
+            "sh",
+            "-c",
+            "echo runs; while ! [ -e go ]; do sleep 0.1; done",
+            environment=environment,
+            cwd=folder,
+        )
+        wait_until(lambda: states(environment).get("frozen", {}).get("state") == "running", 30, "a record")
+        subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+        try:
+            began = time.monotonic()
+            (folder / "go").touch()
+            job.ends_with(0, 20)
+            expect(time.monotonic() - began < 10, f"the end took {time.monotonic() - began:.1f} s")
+            one_sentence(job, "cannot show the end of this job: .* does not answer")
+            began = time.monotonic()
+            later = named("later", "true", environment=environment)
+            later.ends_with(0, 20)
+            expect(time.monotonic() - began < 10, f"a job took {time.monotonic() - began:.1f} s")
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+        job.before.wait_for_ends()
+        found = states(environment)
+        expect(found["frozen"]["state"] == "ended" and found["later"]["exit_code"] == 0, found)
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+if __name__ == "__main__":
+    main()
