@@ -55,6 +55,15 @@ constexpr std::array kCommands = {
             "--detach printed; without PID, it is the job that runs, or else the one that ended "
             "last. Ctrl-C ends only attach.\n",
             "horovodrun --detach -np 2 python3 train.py\nhorovodrun attach\n"},
+    Command{
+        "logs", "[-f] [--rank LIST] [NAME]", "Print the output of a job.",
+        "The job is one with --name, --detach or --output-filename: its last 64 MiB of output are "
+        "kept, with the prefixes of lines, also of ranks that --only-rank hides. -f follows the "
+        "output until the job ends. --rank prints the lines of these ranks alone. NAME is the name "
+        "of a job, or its id in horovodrun ps -a; without NAME, it is the job that runs, or else "
+        "the "
+        "newest.\n",
+        "horovodrun logs mnist\nhorovodrun logs -f --rank 0,3-5 mnist\n"},
     Command{"stop", "[NAME]", "End a job, and wait until it has ended.",
             "The launcher gets SIGTERM, and ends its ranks. NAME is the name of a job (--name), or "
             "its id in horovodrun ps -a; without NAME, it is the job that runs. A job that does "

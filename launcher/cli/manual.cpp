@@ -24,7 +24,7 @@ constexpr char kExamples[] =
     "  horovodrun init a:4 b:4                 set up these hosts\n";
 
 // The date of the last change of the text of the man pages.
-constexpr const char* kManualDate = "2026-11-25";
+constexpr const char* kManualDate = "2026-11-26";
 
 std::string command_names() {
   std::vector<std::string> names;
@@ -361,6 +361,9 @@ The user's settings and known hosts of ssh, which count as for
 .TP
 .I /tmp/horovodrun\-UID/PID
 Output of a detached job, for a week after its end.
+.TP
+.I ~/.local/state/horovodrun
+Records of jobs, and the output of those with a name, for 14 days; HOROVOD_STATE_DIR names another directory.
 .SH NOTES
 The other hosts of a job need no installation of horovodrun:
 .BR horovod\-agent (1)

@@ -16,16 +16,15 @@ struct Synonym {
 };
 
 constexpr char kPs[] = "did you mean horovodrun ps?";
-constexpr char kAttach[] =
-    "horovodrun attach shows the output of a detached job, and --output-filename DIR writes files";
+constexpr char kLogs[] = "did you mean horovodrun logs?";
 constexpr char kEnd[] = "did you mean horovodrun stop?";
 constexpr char kStart[] = "leave the word out, as in: horovodrun -np 4 python3 train.py";
 
 constexpr Synonym kSynonyms[] = {
     {"status,jobs,list,queue,squeue,qstat,top", kPs, false},
     {"ls,info,htop,watch", kPs, true},
-    {"log,logs,output", kAttach, false},
-    {"tail", kAttach, true},
+    {"log,output", kLogs, false},
+    {"tail", kLogs, true},
     {"cancel,scancel,abort,shutdown,down", kEnd, false},
     {"kill,killall,pkill", kEnd, true},
     {"run,start,launch,submit,up,train", kStart, false},

@@ -6,13 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 
 #include "base/text.h"
 #include "launcher/detach/spool_folder.h"
-#include "launcher/output/report.h"
-#include "launcher/protocol/record.h"
 
 namespace hvd::launcher {
 namespace {
@@ -54,7 +50,7 @@ Result<UniqueFd> make_folder(const std::string& parent, const std::string& name)
 
 }  // namespace
 
-Result<std::unique_ptr<Spool>> Spool::make(const std::string& parent, SpoolLimits limits) {
+Result<std::unique_ptr<Spool>> Spool::make(const std::string& parent, LogLimits limits) {
   const std::string name = cat(::getpid());
   HVD_ASSIGN_OR_RETURN(UniqueFd folder, make_folder(parent, name));
   // The state file gets its name once it is locked: an unlocked one says that the launcher has ended.
@@ -72,70 +68,16 @@ Result<std::unique_ptr<Spool>> Spool::make(const std::string& parent, SpoolLimit
 }
 
 void Spool::write(bool is_error, std::string_view lines) {
-  if (lost_ > 0) {
-    const std::string notice = line_of(
-        cat(lost_, " bytes of output are missing here: they could not be written to the spool: ",
-            std::strerror(error_)));
-    if (append(true, notice)) lost_ = 0;
-  }
-  if (lost_ > 0 || !append(is_error, lines)) lost_ += lines.size();
+  files_.write({.is_error = static_cast<uint8_t>(is_error), .bytes = std::string(lines)});
 }
 
 void Spool::end(int exit_code) {
-  if (lost_ > 0) write(true, "");
+  files_.finish();
   const std::string words = cat("ended ", exit_code);
   if (write_state(state_, words)) return;
   // A file system that copies on write needs space for it.
-  while (!files_.empty()) drop_file(files_.front());
+  files_.clear();
   write_state(state_, words);
-}
-
-bool Spool::append(bool is_error, std::string_view lines) {
-  const Bytes record = to_record(
-      OutputChunk{.is_error = static_cast<uint8_t>(is_error), .bytes = std::string(lines)});
-  if (size_ + record.size() > limits_.file_size) file_.reset();
-  while (!((file_ || begin_file()) && write_all(record))) {
-    error_ = errno;
-    const bool is_full = error_ == ENOSPC || error_ == EDQUOT || error_ == EFBIG;
-    if (!is_full || files_.empty()) return false;
-    drop_file(files_.front());
-  }
-  return true;
-}
-
-bool Spool::begin_file() {
-  const std::string name = cat(next_);
-  file_.reset(
-      ::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnFile));
-  if (!file_) return false;
-  size_ = 0;
-  files_.push_back(next_++);
-  if (files_.size() > limits_.files) drop_file(files_.front());
-  return true;
-}
-
-bool Spool::write_all(ByteView record) {
-  const bool is_first = size_ == 0;
-  while (!record.empty()) {
-    const ssize_t size = ::write(file_.get(), record.data(), record.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) {
-      const int error = errno;
-      // Readers pass over the part of the record: the next one begins another file.
-      file_.reset();
-      if (is_first) drop_file(files_.back());
-      errno = error;
-      return false;
-    }
-    record = record.subspan(static_cast<size_t>(size));
-    size_ += static_cast<size_t>(size);
-  }
-  return true;
-}
-
-void Spool::drop_file(uint64_t number) {
-  std::erase(files_, number);
-  ::unlinkat(folder_.get(), cat(number).c_str(), 0);
 }
 
 }  // namespace hvd::launcher

@@ -9,20 +9,14 @@
 
 #include <array>
 #include <cerrno>
-#include <utility>
+#include <cstring>
 #include <vector>
 
 #include "base/text.h"
 #include "launcher/detach/spool_folder.h"
-#include "launcher/output/report.h"
-#include "launcher/protocol/record.h"
 
 namespace hvd::launcher {
 namespace {
-
-// A record of a spool is smaller.
-constexpr size_t kMaxRecord = 1 << 20;
-constexpr size_t kPieceOfSpool = 256 << 10;
 
 Status no_spool(const std::string& pid) {
   return not_found(cat("there is no detached job of yours with pid ", printable(pid),
@@ -30,15 +24,6 @@ Status no_spool(const std::string& pid) {
 }
 
 }  // namespace
-
-Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes) {
-  HVD_ASSIGN_OR_RETURN(auto message, take_record(bytes));
-  if (!message && bytes.size() > kMaxRecord) return invalid_argument("a record is too large");
-  if (!message) return std::optional<OutputChunk>();
-  OutputChunk* const chunk = std::get_if<OutputChunk>(&*message);
-  if (chunk == nullptr) return invalid_argument("a record holds no lines");
-  return std::optional<OutputChunk>(std::move(*chunk));
-}
 
 Result<std::unique_ptr<SpoolReader>> SpoolReader::open(const std::string& parent,
                                                        const std::string& pid) {
@@ -92,60 +77,6 @@ std::optional<int> SpoolReader::exit_code() const {
   const auto code = parse_int(trim(state.substr(kEnded.size())));
   if (!code || *code < 0 || *code > 255) return {};
   return static_cast<int>(*code);
-}
-
-std::optional<OutputChunk> SpoolReader::next() {
-  for (;;) {
-    if (std::exchange(has_gap_, false)) {
-      return OutputChunk{
-          .is_error = 1,
-          .bytes = line_of("older output is missing here: the spool had no room for it")};
-    }
-    std::string_view rest = std::string_view(bytes_).substr(position_);
-    const size_t before = rest.size();
-    auto chunk = take_lines(rest);
-    position_ += before - rest.size();
-    if (chunk.ok() && *chunk) return std::move(**chunk);
-    if (!chunk.ok()) {
-      is_damaged_ = true;
-      bytes_.clear();
-      position_ = 0;
-    }
-    if (!read_more() && !go_to_next_file()) return {};
-  }
-}
-
-bool SpoolReader::read_more() {
-  if (!file_ || is_damaged_) return false;
-  bytes_.erase(0, std::exchange(position_, 0));
-  const size_t held = bytes_.size();
-  bytes_.resize(held + kPieceOfSpool);
-  ssize_t size = 0;
-  do {
-    size = ::read(file_.get(), bytes_.data() + held, kPieceOfSpool);
-  } while (size < 0 && errno == EINTR);
-  bytes_.resize(held + (size > 0 ? static_cast<size_t>(size) : 0));
-  return size > 0;
-}
-
-bool SpoolReader::go_to_next_file() {
-  int64_t next = -1;
-  for (const std::string& name : entries_of(folder_)) {
-    const auto number = parse_int(name);
-    if (number && *number > number_ && (next < 0 || *number < next)) next = *number;
-  }
-  if (next < 0) return false;
-  // The file is complete now that another one exists.
-  if (read_more()) return true;
-  has_gap_ = number_ >= 0 && next != number_ + 1;
-  begins_late_ |= number_ < 0 && next != 0;
-  number_ = next;
-  bytes_.clear();
-  position_ = 0;
-  is_damaged_ = false;
-  file_.reset(
-      ::openat(folder_.get(), cat(next).c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  return true;
 }
 
 void SpoolReader::wait(std::span<const int> others) {

@@ -9,12 +9,9 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/protocol/protocol.h"
+#include "launcher/state/log_reader.h"
 
 namespace hvd::launcher {
-
-// Takes the next lines off the front of a spool file's bytes; none while they are not whole. An error:
-// nothing that follows in this file can be read.
-Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes);
 
 class SpoolReader {
  public:
@@ -23,9 +20,9 @@ class SpoolReader {
                                                    const std::string& pid);
 
   // The next lines; none when all has been read that is there.
-  std::optional<OutputChunk> next();
+  std::optional<OutputChunk> next() { return output_.next(); }
   // Whether the oldest output was gone at the first next(), since the spool had no room for it.
-  bool begins_late() const { return begins_late_; }
+  bool begins_late() const { return output_.begins_late(); }
   // Whether the launcher lives. Read on after it has ended.
   bool is_running() const;
   // None: the launcher has not reported the end of its job.
@@ -39,21 +36,13 @@ class SpoolReader {
   SpoolReader(std::string parent, std::string pid)
       : parent_(std::move(parent)), pid_(std::move(pid)) {}
   Status begin();
-  bool read_more();
-  bool go_to_next_file();
 
   const std::string parent_, pid_;
   UniqueFd folder_;  // with a shared lock
   UniqueFd state_;
   UniqueFd changes_;   // inotify
   UniqueFd launcher_;  // pidfd; none when it has ended before
-  UniqueFd file_;
-  int64_t number_ = -1;  // number of file_ in the spool
-  std::string bytes_;    // read, from position_ on not yet taken
-  size_t position_ = 0;
-  bool is_damaged_ = false;  // the rest of file_ cannot be read
-  bool has_gap_ = false;     // files between the last one and this one are gone
-  bool begins_late_ = false;
+  LogReader output_{folder_};
 };
 
 }  // namespace hvd::launcher

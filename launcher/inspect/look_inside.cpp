@@ -299,8 +299,8 @@ int show_metrics(std::span<const std::string> words) {
 }  // namespace
 
 bool asks_about_jobs(std::span<const std::string> arguments) {
-  constexpr std::array<std::string_view, 9> kOrders = {
-      "ps", "stack", "metrics", "exec", "attach", "resize", "remove", "stop", "wait"};
+  constexpr std::array<std::string_view, 10> kOrders = {
+      "ps", "stack", "metrics", "exec", "attach", "resize", "remove", "stop", "wait", "logs"};
   return !arguments.empty() &&
          std::find(kOrders.begin(), kOrders.end(), arguments[0]) != kOrders.end();
 }
@@ -314,6 +314,7 @@ int answer_about_jobs(std::span<const std::string> arguments) {
   if (question == "attach") return attach(words);
   if (question == "stop") return stop_job(words);
   if (question == "wait") return wait_for_job(words);
+  if (question == "logs") return show_log(words);
   return show_jobs(question, words);
 }
 

@@ -484,6 +484,7 @@ Status JobLaunch::find_places() {
   HVD_ASSIGN_OR_RETURN(OutputStyle style,
                        output_style(settings, plan_.size(), generation_, history_ != nullptr,
                                     readers.empty() ? -1 : readers.front()));
+  style.log = events_.output;
   HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), plan_, std::move(style)));
   if (generation_ > 0) return {};
   for (const std::string& remark : setting_remarks(settings, host_jobs_.environment_choice())) {

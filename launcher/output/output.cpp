@@ -18,6 +18,8 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/output/rank_errors.h"
+#include "launcher/output/report.h"
+#include "launcher/protocol/record.h"
 
 namespace hvd::launcher {
 namespace {
@@ -28,6 +30,10 @@ constexpr std::chrono::milliseconds kShownAfter{100};
 constexpr std::chrono::milliseconds kSettledAfter{20};
 // As many bytes may wait for files before the ranks' output is no longer read.
 constexpr size_t kUnfiledLimit = 1 << 20;
+// As many bytes may wait for the log before it loses some.
+constexpr size_t kUnloggedLimit = 8 << 20;
+constexpr size_t kLogPiece = 512 << 10;  // a record is smaller than 1 MiB
+constexpr std::chrono::seconds kLogDrainedWithin{1};
 
 // In a report beside objects.
 std::string plain_tag(int rank) { return cat("[", rank, "]<stderr>:"); }
@@ -78,6 +84,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
       stdout_(executor, STDOUT_FILENO, thread_),
       stderr_(executor, STDERR_FILENO, thread_),
       tracebacks_timer_(executor) {
+  if (style_.log >= 0) log_ = std::make_unique<Sink>(executor, style_.log, thread_);
   if (style_.folds_tracebacks) tracebacks_ = std::make_unique<TracebackFolder>();
   if (style_.folds) {
     for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
@@ -88,6 +95,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
     if (std::this_thread::get_id() != thread) return false;
     begin_line();
     stderr_.write(line);
+    copy_to_log(-1, OutputStream::kStderr, line);
     return true;
   });
 }
@@ -190,10 +198,11 @@ void JobOutput::stamp(Channel& channel) {
   channel.tagger.set_tag(stamped(channel.tag));
 }
 
-void JobOutput::keep(Channel& channel, OutputStream stream, std::string_view lines,
-                     ByteView bytes) {
+void JobOutput::keep(int rank, OutputStream stream, std::string_view lines, ByteView bytes) {
+  Channel& channel = this->channel(rank, stream);
   constexpr size_t kRecent = 16 * 1024;  // a traceback through a framework
   if (!lines.empty()) copy_to_file(channel, lines);
+  copy_to_log(rank, stream, lines);
   if (stream != OutputStream::kStderr) return;
   std::string text;
   if (style_.format == LineFormat::kJson) {  // within a sentence no objects are wanted
@@ -231,7 +240,7 @@ void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
   const std::string prefix = from.soon ? from.tagger.prefix() : "";
   from.tagger.feed(as_text(bytes), lines);
   const auto consumed = [this, rank, stream, size = bytes.size()] { release(rank, stream, size); };
-  keep(from, stream, lines, bytes);
+  keep(rank, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
   if (from.is_shown) lines = pass(rank, stream, std::move(lines), from.shown > 0);
   // The bytes held of an unfinished line are bounded by the limit of a line.
@@ -303,7 +312,7 @@ void JobOutput::end(int rank, OutputStream stream) {
   stamp(from);
   const std::string prefix = from.tagger.prefix();
   from.tagger.finish(lines);
-  keep(from, stream, lines, {});
+  keep(rank, stream, lines, {});
   if (from.is_shown && folding(stream)) {
     if (!lines.empty()) fold(rank, stream, {});
   } else if (from.is_shown) {
@@ -411,6 +420,46 @@ void JobOutput::copy_to_file(Channel& channel, std::string_view lines) {
   });
 }
 
+void JobOutput::copy_to_log(int rank, OutputStream stream, std::string_view lines) {
+  while (log_ && !lines.empty()) {
+    size_t size = lines.size();
+    if (size > kLogPiece) size = lines.rfind('\n', kLogPiece - 1) + 1;  // 0 without any
+    if (size == 0) size = kLogPiece;
+    const std::string_view piece = lines.substr(0, size);
+    lines.remove_prefix(size);
+    if (unlogged_ + size > kUnloggedLimit) {
+      missing_ += size;
+      continue;
+    }
+    if (missing_ > 0) {
+      write_to_log({.rank = -1,
+                    .is_error = 1,
+                    .bytes = line_of(cat(missing_,
+                                         " bytes of output are missing here: the disk "
+                                         "was too slow"))});
+      missing_ = 0;
+    }
+    write_to_log({.rank = rank,
+                  .is_error = static_cast<uint8_t>(stream == OutputStream::kStderr),
+                  .bytes = std::string(piece)});
+  }
+}
+
+void JobOutput::write_to_log(const OutputChunk& lines) {
+  unlogged_ += lines.bytes.size();
+  log_->write(as_text(to_record(lines)), [this, size = lines.bytes.size()] { unlogged_ -= size; });
+}
+
+// A process that a disk holds up takes nothing: the job does not wait for it.
+net::Task<void> JobOutput::drain_log() {
+  if (!log_) co_return;
+  net::asio::steady_timer limit(executor_, kLogDrainedWithin);
+  limit.async_wait([this](const net::error_code& error) {
+    if (!error && log_->is_stalled()) log_->discard();
+  });
+  co_await log_->drain();
+}
+
 void JobOutput::release(int rank, OutputStream stream, size_t size) {
   if (unfiled_ >= kUnfiledLimit)
     held_.push_back({rank, stream, size});
@@ -436,8 +485,11 @@ void JobOutput::show_status(std::string_view line) {
 void JobOutput::print(std::string_view sentence) {
   begin_line();
   if (style_.folds) unfold(OutputStream::kStderr, true);
-  if (style_.format == LineFormat::kText) return stderr_.write(cat("horovodrun: ", sentence, "\n"));
-  stderr_.write(json_records("horovodrun", "", sentence));
+  const std::string lines = style_.format == LineFormat::kText
+                                ? cat("horovodrun: ", sentence, "\n")
+                                : json_records("horovodrun", "", sentence);
+  stderr_.write(lines);
+  copy_to_log(-1, OutputStream::kStderr, lines);
 }
 
 void JobOutput::begin_line() {
@@ -465,6 +517,7 @@ net::Task<void> JobOutput::drain() {
   }
   co_await stdout_.drain();
   co_await stderr_.drain();
+  co_await drain_log();
 }
 
 void JobOutput::discard_stalled() {

@@ -33,6 +33,9 @@ struct OutputStyle {
   std::vector<bool> is_shown;  // by rank; empty: all are
   // The rank whose unfinished lines a terminal shows, since it may ask a question; -1: no rank.
   int asking_rank = -1;
+  // A socket that gets all whole lines as records of OutputChunk, also of ranks that are not shown; -1: none. It
+  // never holds back the ranks: lines for which it has no room are dropped.
+  int log = -1;
 };
 
 class JobOutput {
@@ -109,7 +112,7 @@ class JobOutput {
   Channel& channel(int rank, OutputStream stream);
   Sink& sink(OutputStream stream) { return stream == OutputStream::kStdout ? stdout_ : stderr_; }
   // Everywhere but to the user: the lines that these bytes, or the end, have made whole.
-  void keep(Channel& channel, OutputStream stream, std::string_view lines, ByteView bytes);
+  void keep(int rank, OutputStream stream, std::string_view lines, ByteView bytes);
   void show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
   void show_soon(Channel& from, OutputStream stream);
@@ -117,6 +120,10 @@ class JobOutput {
   // Makes room on a terminal for a line that is no rank's.
   void begin_line();
   void copy_to_file(Channel& channel, std::string_view lines);
+  // `rank`: -1 for lines of the launcher.
+  void copy_to_log(int rank, OutputStream stream, std::string_view lines);
+  void write_to_log(const OutputChunk& lines);
+  net::Task<void> drain_log();
   // Calls `consumed_` once the files have room.
   void release(int rank, OutputStream stream, size_t size);
   void release_held();
@@ -154,9 +161,12 @@ class JobOutput {
     OutputStream stream;
     size_t size;
   };
-  size_t unfiled_ = 0;        // bytes that wait for files
-  std::deque<Release> held_;  // until fewer bytes wait
-  bool has_status_ = false;   // on the terminal
+  std::unique_ptr<Sink> log_;  // or null
+  size_t unlogged_ = 0;        // bytes that wait for it
+  size_t missing_ = 0;         // bytes that it has not got
+  size_t unfiled_ = 0;         // bytes that wait for files
+  std::deque<Release> held_;   // until fewer bytes wait
+  bool has_status_ = false;    // on the terminal
   // The channel whose unfinished line is the last one on the terminal; or null.
   Channel* open_line_ = nullptr;
   OutputStream open_stream_ = OutputStream::kStdout;

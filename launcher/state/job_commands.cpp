@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,6 +19,8 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/rank_set.h"
+#include "launcher/state/log_reader.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
@@ -25,6 +28,7 @@ namespace {
 
 // How often the record of a launcher on another machine is read.
 constexpr int kPollMilliseconds = 1000;
+constexpr int kFollowMilliseconds = 200;
 // A launcher that ended is not yet in its record for this long.
 constexpr std::chrono::seconds kRecordedWithin{3};
 
@@ -87,6 +91,17 @@ UniqueFd open_launcher(const JobRecord& record) {
       static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(record.launcher.pid), 0)));
   if (launcher && start_of(record.launcher.pid) != record.launcher.start) launcher.reset();
   return launcher;
+}
+
+// True also where the launcher has just ended. An error is in errno.
+bool send_signal(const JobRecord& record, int number) {
+  const UniqueFd launcher = open_launcher(record);
+  if (launcher)
+    return ::syscall(SYS_pidfd_send_signal, launcher.get(), number, nullptr, 0) == 0 ||
+           errno == ESRCH;
+  // Linux before 5.3 has no descriptors of processes.
+  if (start_of(record.launcher.pid) != record.launcher.start) return true;
+  return ::kill(static_cast<pid_t>(record.launcher.pid), number) == 0 || errno == ESRCH;
 }
 
 void wait_for_end(const UniqueFd& launcher) {
@@ -166,6 +181,99 @@ std::string jobs_as_json(const StateView& view) {
   return text;
 }
 
+namespace {
+
+struct LogWords {
+  std::string job;  // empty: the one that runs, or else the newest
+  bool follows = false;
+  std::string ranks;  // empty: all, and the launcher's lines
+};
+
+Result<LogWords> read_log_words(std::span<const std::string> words) {
+  constexpr std::string_view kRank = "--rank";
+  LogWords read;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "-f" || word == "--follow") {
+      read.follows = true;
+    } else if (word == kRank && i + 1 < words.size()) {
+      read.ranks = words[++i];
+    } else if (word.starts_with(cat(kRank, "="))) {
+      read.ranks = word.substr(kRank.size() + 1);
+    } else if (!word.starts_with('-') && read.job.empty()) {
+      read.job = word;
+    } else {
+      return invalid_argument(
+          "write horovodrun logs [-f] [--rank 0,3-5] [NAME], with the name or the id of a job; to "
+          "run the program logs, put flags before it");
+    }
+  }
+  return read;
+}
+
+bool is_wanted(const OutputChunk& lines, const std::vector<bool>& ranks) {
+  const auto rank = static_cast<size_t>(lines.rank);
+  return ranks.empty() || (lines.rank >= 0 && rank < ranks.size() && ranks[rank]);
+}
+
+// Prints what is there. Returns an exit code when standard output takes no more.
+int show_lines(LogReader& reader, const std::vector<bool>& ranks) {
+  while (const auto lines = reader.next()) {
+    if (!is_wanted(*lines, ranks)) continue;
+    if (const int code = show(*lines); code != 0) return code;
+  }
+  return 0;
+}
+
+// Waits until there may be more output, but not long: a network file system sends no notice of it.
+void wait_for_output(const UniqueFd& launcher) {
+  pollfd ended{.fd = launcher.get(), .events = POLLIN, .revents = 0};
+  ::poll(&ended, 1, kFollowMilliseconds);
+}
+
+Status print_log(const StateView& view, const JobRecord& record, const LogWords& words) {
+  std::vector<bool> ranks;
+  if (!words.ranks.empty()) {
+    auto parsed = parse_ranks(words.ranks, std::max(record.ranks, 1));
+    if (!parsed.ok()) return parsed.status().with_context("--rank");
+    ranks = *std::move(parsed);
+  }
+  HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(view.path, record.launcher));
+  if (!record.has_output) {
+    return not_found(cat(described(record, view),
+                         " has no log: only jobs with --name, --detach or --output-filename have "
+                         "one"));
+  }
+  const bool is_here = record.launcher.is_beside(view.observer);
+  const UniqueFd launcher = is_here ? open_launcher(record) : UniqueFd();
+  LogReader reader(folder);
+  bool is_noticed = false;
+  for (;;) {
+    const auto now = read_record(folder);
+    const bool goes_on = words.follows && now.ok() &&
+                         life_of(*now, view.observer, std::time(nullptr)) == JobLife::kRuns;
+    const int code = show_lines(reader, ranks);
+    if (reader.begins_late() && !std::exchange(is_noticed, true))
+      print_message("the oldest output is gone: a log has room for the last 64 MiB");
+    if (code != 0) return aborted("standard output takes no more");
+    if (!goes_on) return {};
+    wait_for_output(launcher);
+  }
+}
+
+}  // namespace
+
+int show_log(std::span<const std::string> words) {
+  const auto read = read_log_words(words);
+  if (!read.ok()) return refuse(read.status());
+  const auto view = view_state();
+  if (!view.ok()) return refuse(view.status());
+  const auto record = choose_job(*view, read->job, "logs");
+  if (!record.ok()) return refuse(record.status());
+  const Status status = print_log(*view, *record, *read);
+  return status.ok() ? 0 : refuse(status);
+}
+
 int list_all_jobs(bool is_json) {
   const auto view = view_state();
   if (!view.ok()) return refuse(view.status());
@@ -193,10 +301,8 @@ int stop_job(std::span<const std::string> words) {
                                   " runs on another machine or in a container; run horovodrun stop "
                                   "there")));
   }
-  const UniqueFd launcher = open_launcher(*record);
-  if (launcher && ::syscall(SYS_pidfd_send_signal, launcher.get(), SIGTERM, nullptr, 0) != 0) {
+  if (!send_signal(*record, SIGTERM))
     return refuse(system_error(cat("cannot stop ", described(*record, *view)), errno));
-  }
   const auto end = await_end(*view, *record);
   if (!end.ok()) return refuse(end.status());
   print_message(cat(described(*end, *view), ": ", state_text(*view, *end)));

@@ -1,4 +1,4 @@
-// The commands `horovodrun ps -a`, `stop` and `wait`, which read the records of jobs. `look_inside` calls them.
+// The commands `horovodrun ps -a`, `stop`, `wait` and `logs`, which read the records of jobs. `look_inside` calls them.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@ namespace hvd::launcher {
 int list_all_jobs(bool is_json);
 int stop_job(std::span<const std::string> words);
 int wait_for_job(std::span<const std::string> words);
+int show_log(std::span<const std::string> words);
 
 // The table of `ps -a`, newest job last. Pure.
 std::string jobs_as_table(const StateView& view);

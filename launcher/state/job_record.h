@@ -37,7 +37,8 @@ struct JobRecord {
   int32_t ranks = 0;     // 0: not known yet
   int32_t launches = 0;  // how often all ranks have started
   int32_t exit_code = 0;
-  std::string cause;  // a sentence on the end, or empty
+  std::string cause;        // a sentence on the end, or empty
+  bool has_output = false;  // its folder holds the output (log_files.h)
 
   bool has_ended() const { return state == "ended"; }
 };

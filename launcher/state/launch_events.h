@@ -12,6 +12,8 @@ struct LaunchEvents {
   std::function<void(int ranks)> on_running;
   // A launch has ended; `cause`: a sentence, or empty after success.
   std::function<void(const std::string& cause)> on_end;
+  // A socket that takes the output, as records of OutputChunk (protocol/record.h); -1: none does.
+  int output = -1;
 };
 
 }  // namespace hvd::launcher

@@ -18,12 +18,14 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/output/report.h"
+#include "launcher/state/log_files.h"
+#include "launcher/state/log_reader.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
 namespace {
 
-constexpr int kSignMilliseconds = 60'000;
+constexpr std::chrono::seconds kSign{60};
 constexpr std::chrono::seconds kWaitAtEnd{1};
 constexpr size_t kMostPacket = 64 << 10;
 // Bytes of the command line: a packet has room for them, also escaped.
@@ -34,15 +36,26 @@ int64_t now() { return std::time(nullptr); }
 // The child process. Only it touches the file system.
 class RecordProcess {
  public:
-  RecordProcess(std::string path, JobRecord record, UniqueFd socket)
-      : path_(std::move(path)), record_(std::move(record)), socket_(std::move(socket)) {}
+  RecordProcess(std::string path, JobRecord record, UniqueFd socket, UniqueFd output)
+      : path_(std::move(path)),
+        record_(std::move(record)),
+        socket_(std::move(socket)),
+        output_(std::move(output)) {}
 
   void run() {
     write();
+    auto next_sign = Deadline::after(kSign);
     while (!record_.has_ended()) {
-      pollfd watched{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-      if (::poll(&watched, 1, kSignMilliseconds) != 0) receive();
+      std::array<pollfd, 2> watched{};
+      watched[0] = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+      watched[1] = {.fd = output_.get(), .events = POLLIN, .revents = 0};
+      if (::poll(watched.data(), watched.size(), next_sign.poll_timeout()) < 0) continue;
+      if (watched[0].revents != 0) receive();
+      // The launcher has written all output before it reports the end.
+      while ((watched[1].revents != 0 || record_.has_ended()) && copy_output()) continue;
+      if (watched[0].revents == 0 && !next_sign.passed()) continue;
       write();
+      next_sign = Deadline::after(kSign);
     }
     socket_.reset();  // the launcher goes on
     remove_old_jobs(path_, now());
@@ -64,6 +77,28 @@ class RecordProcess {
     }
   }
 
+  // False when there is none now.
+  bool copy_output() {
+    std::array<char, 64 << 10> piece;
+    const ssize_t size =
+        output_ ? ::recv(output_.get(), piece.data(), piece.size(), MSG_DONTWAIT) : -1;
+    if (size < 0 && output_ && errno == EINTR) return true;
+    if (size <= 0) {
+      if (size == 0) output_.reset();
+      return false;
+    }
+    bytes_.append(piece.data(), static_cast<size_t>(size));
+    std::string_view rest = bytes_;
+    for (;;) {
+      const auto lines = take_lines(rest);
+      if (!lines.ok()) rest = {};
+      if (!lines.ok() || !*lines) break;
+      if (folder_) files_.write(**lines);
+    }
+    bytes_.erase(0, bytes_.size() - rest.size());
+    return true;
+  }
+
   void write() {
     if (!folder_ && !is_refused_) {
       auto folder = make_job_folder(path_, record_.launcher);
@@ -72,7 +107,12 @@ class RecordProcess {
     }
     if (!folder_) return;
     record_.written = now();
-    const Status status = write_record(folder_, record_);
+    if (record_.has_ended()) files_.finish();
+    Status status = write_record(folder_, record_);
+    if (!status.ok() && record_.has_ended()) {
+      files_.clear();  // the end is worth more than the output
+      status = write_record(folder_, record_);
+    }
     if (!status.ok()) refuse_once(status);
   }
 
@@ -88,13 +128,17 @@ class RecordProcess {
   const std::string path_;
   JobRecord record_;
   UniqueFd socket_;
+  UniqueFd output_;
   UniqueFd folder_;
+  LogFiles files_{folder_, {}};
+  std::string bytes_;  // from output_, not yet taken
   bool is_refused_ = false;
 };
 
 // No signal that is for the launcher, its terminal or its allocation ends the process before the launcher. It holds no
 // descriptor whose end others wait for.
-[[noreturn]] void run_process(const std::string& path, JobRecord record, UniqueFd socket) {
+[[noreturn]] void run_process(const std::string& path, JobRecord record, UniqueFd socket,
+                              UniqueFd output) {
   ::setsid();
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ, SIGPIPE})
     std::signal(number, SIG_IGN);
@@ -102,17 +146,24 @@ class RecordProcess {
   for (const std::string& name :
        entries_of(UniqueFd(::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)))) {
     const auto number = parse_int(name);
-    if (number && *number != socket.get()) ::close(static_cast<int>(*number));
+    if (number && *number != socket.get() && *number != output.get())
+      ::close(static_cast<int>(*number));
   }
   if (::chdir("/") != 0) ::_exit(1);
-  RecordProcess(path, std::move(record), std::move(socket)).run();
+  RecordProcess(path, std::move(record), std::move(socket), std::move(output)).run();
   ::_exit(0);
 }
 
 }  // namespace
 
-std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord record) {
+std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord record,
+                                                  bool keeps_output) {
   int pair[2];
+  UniqueFd output, output_reader;
+  if (keeps_output && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) {
+    output.reset(pair[0]);
+    output_reader.reset(pair[1]);
+  }
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     print_message(
         system_error("horovodrun ps -a cannot show this job: socket pair", errno).message());
@@ -126,10 +177,11 @@ std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord re
   }
   if (child == 0) {
     own.reset();
-    run_process(path, std::move(record), std::move(other));
+    output.reset();
+    run_process(path, std::move(record), std::move(other), std::move(output_reader));
   }
-  return std::unique_ptr<RecordWriter>(
-      new RecordWriter(std::move(path), std::move(record), std::move(own), child));
+  return std::unique_ptr<RecordWriter>(new RecordWriter(std::move(path), std::move(record),
+                                                        std::move(own), std::move(output), child));
 }
 
 // The process sees the end of the socket.
@@ -182,6 +234,11 @@ void RecordWriter::end(int exit_code) {
   }
 }
 
+bool keeps_output(const LaunchSettings& settings) {
+  return settings.job.name.has_value() || settings.job.detach ||
+         settings.output.output_filename.has_value();
+}
+
 JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command) {
   JobRecord record;
   record.launcher = ProcessIdentity::own();
@@ -196,6 +253,7 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   if (::getcwd(folder.data(), folder.size()) != nullptr) record.directory = folder.data();
   record.allocation = environment_variable("SLURM_JOB_ID").value_or("");
   record.began = now();
+  record.has_output = keeps_output(settings);
   return record;
 }
 
@@ -206,7 +264,7 @@ int record_job(const LaunchSettings& settings, std::span<const std::string> comm
       state_folder_path(settings.output.state_dir, environment_variable("HOME").value_or(""));
   std::unique_ptr<RecordWriter> writer;
   if (!path.empty() && !settings.job.dry_run)
-    writer = RecordWriter::start(path, new_record(settings, command));
+    writer = RecordWriter::start(path, new_record(settings, command), keeps_output(settings));
   const LaunchEvents events{.on_running =
                                 [&](int ranks) {
                                   if (writer) writer->running(ranks);
@@ -215,7 +273,8 @@ int record_job(const LaunchSettings& settings, std::span<const std::string> comm
                             .on_end =
                                 [&](const std::string& cause) {
                                   if (writer) writer->set_cause(cause);
-                                }};
+                                },
+                            .output = writer ? writer->output() : -1};
   const int exit_code = run(events);
   if (writer) writer->end(exit_code);
   return exit_code;

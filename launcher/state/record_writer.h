@@ -20,21 +20,25 @@ namespace hvd::launcher {
 
 class RecordWriter {
  public:
-  // Starts the process. Null after a sentence for the user: the job runs without a record.
-  static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record);
+  // Starts the process. Null after a sentence for the user: the job runs without a record. `keeps_output`: output()
+  // takes the output of the job.
+  static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, bool keeps_output);
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
 
+  // A socket for records of OutputChunk, or -1.
+  int output() const { return output_.get(); }
   void running(int ranks);
   void set_cause(const std::string& cause);
   // Waits for a second at most until the end is on disk. Call last.
   void end(int exit_code);
 
  private:
-  RecordWriter(std::string path, JobRecord record, UniqueFd socket, pid_t child)
+  RecordWriter(std::string path, JobRecord record, UniqueFd socket, UniqueFd output, pid_t child)
       : path_(std::move(path)),
         record_(std::move(record)),
         socket_(std::move(socket)),
+        output_(std::move(output)),
         child_(child) {}
   void send();
   // Prints what the process has sent. False when it has ended.
@@ -43,9 +47,12 @@ class RecordWriter {
   const std::string path_;
   JobRecord record_;
   UniqueFd socket_;  // a packet is a record, as JSON; the other way, a sentence for the user
+  UniqueFd output_;
   const pid_t child_;
 };
 
+// Whether `horovodrun logs` gets the output of the job.
+bool keeps_output(const LaunchSettings& settings);
 // The record of this process's job, as it begins.
 JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command);
 // Runs a job, with a record of it where the settings do not say none. Returns what `run` returns.

@@ -86,6 +86,11 @@ def test_a_number_that_is_none():
     refused(["-np", "0", *TOUCH], "-np", "0")
 
 
+def test_a_name_that_is_none():
+    for name in ("a b", "a\x1b[31m", "4711", "-x", "b:7", "x" * 65):
+        refused(["-np", 2, f"--name={name}", *TOUCH], "--name: '", "letters, digits and")
+
+
 def test_no_command():
     refused(["-np", 2], "command")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Records of jobs (HOROVOD_STATE_DIR): names, `ps -a`, `stop` and `wait`, and directories that cannot keep one."""
+"""Records of jobs (HOROVOD_STATE_DIR): `ps -a`, `stop`, `wait` and `logs`, and directories that cannot keep one."""
 
 import json
 
@@ -61,8 +61,54 @@ def test_jobs_are_found_by_name_while_they_run_and_afterwards():
     table.ends_with(0)
     expect(table.out.count("\n") == 13 and "exit code 7: rank" in table.out, table.describe())
     folder = pathlib.Path(environment["HOROVOD_STATE_DIR"])
-    texts = [path.read_text() for path in folder.rglob("*") if path.is_file()]
+    texts = [path.read_text() for path in folder.rglob("record.json")]
     expect(len(texts) == 6 and not any("hunter2" in text for text in texts), texts)
+
+
+def logs(*words, environment):
+    job = Job("logs", *words, environment=environment)
+    job.ends_with(0)
+    return job
+
+
+def test_logs_of_a_job_that_runs_and_has_ended():
+    environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
+    program = "echo early $HOROVOD_RANK; read line < go; echo late; echo bad $HOROVOD_RANK >&2; exit 3"
+    folder = scratch()
+    os.mkfifo(folder / "go")
+    job = Job(
+        *("-np", 2, "--name", "talks", "--only-rank", 0, "sh", "-c", program), environment=environment, cwd=folder
+    )
+    wait_until(lambda: logs("talks", environment=environment).out.count("early") == 2, 60, "the first lines")
+    follower = Job("logs", "-f", "--rank", "1", "talks", environment=environment)
+    follower.wait_for("early 1")
+    for _ in range(2):
+        (folder / "go").write_text("x\n")
+    job.ends_with(3)
+    follower.ends_with(0)
+    expect(follower.out.splitlines()[0] == "[1]<stdout>:early 1" and "early 0" not in follower.out, follower.describe())
+    said = logs("talks", environment=environment)
+    expect({"[0]<stdout>:early 0", "[1]<stdout>:early 1"} <= set(said.out.splitlines()), said.describe())
+    expect(re.search(r"horovodrun: rank [01] on host \S+ exited with code 3", said.err), said.describe())
+    nothing = Job("logs", "--rank", "2", "talks", environment=environment)
+    nothing.ends_with(2)
+    one_sentence(nothing, "--rank")
+    Job("-np", 1, "true", environment=environment).ends_with(0)
+    nothing = Job("logs", environment=environment)
+    nothing.ends_with(2)
+    one_sentence(nothing, "has no log: only jobs with --name")
+
+
+def test_a_log_has_the_last_64_mib():
+    environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
+    # The reader of a terminal is as slow as the log.
+    named("long", "sh", "-c", f"yes {'x' * 999} | head -n 80000; seq 10", environment=environment).ends_with(0)
+    said = logs("long", environment=environment)
+    expect(said.out.endswith("[0]<stdout>:9\n[0]<stdout>:10\n"), said.out[-200:])
+    folder = pathlib.Path(environment["HOROVOD_STATE_DIR"])
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    expect(size <= 65 << 20, size)
+    one_sentence(said, "the oldest output is gone")
 
 
 def test_a_launcher_that_was_killed_has_an_end():

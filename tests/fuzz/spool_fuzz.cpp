@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "launcher/detach/spool_reader.h"
 #include "launcher/protocol/record.h"
+#include "launcher/state/log_reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -44,7 +44,7 @@ struct Parent {
   std::string path;
 };
 
-std::unique_ptr<Spool> make_spool(const Parent& parent, SpoolLimits limits = {}) {
+std::unique_ptr<Spool> make_spool(const Parent& parent, LogLimits limits = {}) {
   auto spool = Spool::make(parent.path, limits);
   REQUIRE(spool.ok());
   return *std::move(spool);

@@ -1,4 +1,4 @@
-// Reads the output of a job that OutputFiles writes, while it grows and afterwards.
+// Reads the output of a job that LogFiles writes, while it grows and afterwards.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace hvd::launcher {
 // nothing that follows in this file can be read.
 Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes);
 
-class OutputReader {
+class LogReader {
  public:
   // `folder`: outlives this object.
-  explicit OutputReader(const UniqueFd& folder) : folder_(folder) {}
+  explicit LogReader(const UniqueFd& folder) : folder_(folder) {}
 
   // The next lines; none when all has been read that is there.
   std::optional<OutputChunk> next();

@@ -13,16 +13,16 @@
 
 namespace hvd::launcher {
 
-struct OutputLimits {
+struct LogLimits {
   size_t file_size = 1 << 20;  // a record that is larger has a file of its own
   size_t files = 64;
 };
 
 // The files are "0", "1" and so on, and hold records (protocol/record.h) of OutputChunk, whole lines each.
-class OutputFiles {
+class LogFiles {
  public:
   // `folder`: outlives this object.
-  OutputFiles(const UniqueFd& folder, OutputLimits limits) : folder_(folder), limits_(limits) {}
+  LogFiles(const UniqueFd& folder, LogLimits limits) : folder_(folder), limits_(limits) {}
 
   void write(const OutputChunk& lines);
   // Says how many bytes are missing at the end, if any are.
@@ -37,7 +37,7 @@ class OutputFiles {
   void drop_file(uint64_t number);
 
   const UniqueFd& folder_;
-  const OutputLimits limits_;
+  const LogLimits limits_;
   UniqueFd file_;               // newest file; empty after a write to it has failed
   size_t size_ = 0;             // bytes in file_
   std::deque<uint64_t> files_;  // numbers of the files on disk, ascending

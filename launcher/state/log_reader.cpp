@@ -1,4 +1,4 @@
-#include "launcher/state/output_reader.h"
+#include "launcher/state/log_reader.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace {
 
 // A record is smaller.
 constexpr size_t kMaxRecord = 1 << 20;
-constexpr size_t kPiece = 256 << 10;
+constexpr size_t kReadSize = 256 << 10;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes) {
   return std::optional<OutputChunk>(std::move(*chunk));
 }
 
-std::optional<OutputChunk> OutputReader::next() {
+std::optional<OutputChunk> LogReader::next() {
   for (;;) {
     if (std::exchange(has_gap_, false)) {
       return OutputChunk{
@@ -51,20 +51,20 @@ std::optional<OutputChunk> OutputReader::next() {
   }
 }
 
-bool OutputReader::read_more() {
+bool LogReader::read_more() {
   if (!file_ || is_damaged_) return false;
   bytes_.erase(0, std::exchange(position_, 0));
   const size_t held = bytes_.size();
-  bytes_.resize(held + kPiece);
+  bytes_.resize(held + kReadSize);
   ssize_t size = 0;
   do {
-    size = ::read(file_.get(), bytes_.data() + held, kPiece);
+    size = ::read(file_.get(), bytes_.data() + held, kReadSize);
   } while (size < 0 && errno == EINTR);
   bytes_.resize(held + (size > 0 ? static_cast<size_t>(size) : 0));
   return size > 0;
 }
 
-bool OutputReader::go_to_next_file() {
+bool LogReader::go_to_next_file() {
   int64_t next = -1;
   for (const std::string& name : entries_of(folder_)) {
     const auto number = parse_int(name);

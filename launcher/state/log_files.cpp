@@ -1,4 +1,4 @@
-#include "launcher/state/output_files.h"
+#include "launcher/state/log_files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,12 +14,12 @@
 
 namespace hvd::launcher {
 
-void OutputFiles::write(const OutputChunk& lines) {
+void LogFiles::write(const OutputChunk& lines) {
   if (lost_ > 0) finish();
   if (lost_ > 0 || !append(lines)) lost_ += lines.bytes.size();
 }
 
-void OutputFiles::finish() {
+void LogFiles::finish() {
   if (lost_ == 0) return;
   const std::string notice =
       line_of(cat(lost_, " bytes of output are missing here: they could not be written to disk: ",
@@ -27,11 +27,11 @@ void OutputFiles::finish() {
   if (append({.rank = -1, .is_error = 1, .bytes = notice})) lost_ = 0;
 }
 
-void OutputFiles::clear() {
+void LogFiles::clear() {
   while (!files_.empty()) drop_file(files_.front());
 }
 
-bool OutputFiles::append(const OutputChunk& lines) {
+bool LogFiles::append(const OutputChunk& lines) {
   const Bytes record = to_record(lines);
   if (size_ + record.size() > limits_.file_size) file_.reset();
   while (!((file_ || begin_file()) && write_all(record))) {
@@ -43,7 +43,7 @@ bool OutputFiles::append(const OutputChunk& lines) {
   return true;
 }
 
-bool OutputFiles::begin_file() {
+bool LogFiles::begin_file() {
   const std::string name = cat(next_);
   file_.reset(::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                        S_IRUSR | S_IWUSR));
@@ -54,7 +54,7 @@ bool OutputFiles::begin_file() {
   return true;
 }
 
-bool OutputFiles::write_all(ByteView record) {
+bool LogFiles::write_all(ByteView record) {
   const bool is_first = size_ == 0;
   while (!record.empty()) {
     const ssize_t size = ::write(file_.get(), record.data(), record.size());
@@ -73,7 +73,7 @@ bool OutputFiles::write_all(ByteView record) {
   return true;
 }
 
-void OutputFiles::drop_file(uint64_t number) {
+void LogFiles::drop_file(uint64_t number) {
   std::erase(files_, number);
   ::unlinkat(folder_.get(), cat(number).c_str(), 0);
 }
