@@ -65,7 +65,8 @@ constexpr std::array kCommands = {
         "newest.\n",
         "horovodrun logs mnist\nhorovodrun logs -f --rank 0,3-5 mnist\n"},
     Command{"stop", "[NAME]", "End a job, and wait until it has ended.",
-            "The launcher gets SIGTERM, and ends its ranks. NAME is the name of a job (--name), or "
+            "The launcher gets SIGTERM, and ends its ranks. On another machine, it is reached by "
+            "srun in its job of Slurm, else by ssh. NAME is the name of a job (--name), or "
             "its id in horovodrun ps -a; without NAME, it is the job that runs. A job that does "
             "not run "
             "is no error.\n",

@@ -21,6 +21,7 @@
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/state/log_reader.h"
+#include "launcher/state/remote_command.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
@@ -29,6 +30,8 @@ namespace {
 // How often the record of a launcher on another machine is read.
 constexpr int kPollMilliseconds = 1000;
 constexpr int kFollowMilliseconds = 200;
+// The first word of a `stop` that another machine has sent.
+constexpr char kSent[] = "--sent";
 // A launcher that ended is not yet in its record for this long.
 constexpr std::chrono::seconds kRecordedWithin{3};
 
@@ -285,6 +288,9 @@ int list_all_jobs(bool is_json) {
 }
 
 int stop_job(std::span<const std::string> words) {
+  // Behind ssh or srun, another host's name would lead to yet another machine.
+  const bool is_sent = !words.empty() && words[0] == kSent;
+  if (is_sent) words = words.subspan(1);
   const auto word = one_word(words, "stop");
   if (!word.ok()) return refuse(word.status());
   const auto view = view_state();
@@ -295,11 +301,13 @@ int stop_job(std::span<const std::string> words) {
     print_message(cat(described(*record, *view), " does not run: ", state_text(*view, *record)));
     return 0;
   }
-  const bool is_here = record->launcher.is_beside(view->observer);
-  if (!is_here) {
-    return refuse(unavailable(cat(described(*record, *view),
-                                  " runs on another machine or in a container; run horovodrun stop "
-                                  "there")));
+  if (!record->launcher.is_beside(view->observer)) {
+    const bool is_remote = !is_sent && record->launcher.host != view->observer.host;
+    return refuse(
+        is_remote ? run_there(*record, view->path, {"stop", kSent, id_of(*record, view->observer)})
+                  : unavailable(cat(described(*record, *view),
+                                    " runs in a container, or on another machine than the one "
+                                    "of its name; run horovodrun stop there")));
   }
   if (!send_signal(*record, SIGTERM))
     return refuse(system_error(cat("cannot stop ", described(*record, *view)), errno));

@@ -159,6 +159,31 @@ def test_a_directory_that_keeps_no_record_harms_no_job():
     Job("ps", "-a", environment=off).ends_with(2)
 
 
+@world()
+def test_a_job_of_another_machine_is_listed_and_stopped_by_ssh():
+    state = str(scratch() / "state")
+    environment = clean_environment(HOROVOD_STATE_DIR=state)
+    before = Inventory()
+    job = subprocess.Popen(
+        [HOSTS, "exec", "a", "env", f"HOROVOD_STATE_DIR={state}", LAUNCHER, "-np", "1", "--name", "far", *WAITS],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    wait_until(lambda: states(environment).get("far", {}).get("state") == "running", 60, "a record")
+    expect(states(environment)["far"]["id"].startswith("a:"), states(environment))
+    waiter = Job("wait", "far", environment=environment)
+    follower = Job("logs", "-f", "far", environment=environment)
+    follower.wait_for("runs")
+    stopped = Job("stop", "far", environment=environment)
+    stopped.ends_with(0)
+    one_sentence(stopped, r"job far \(\d+\): ended, exit code 143: ended by SIGTERM")
+    waiter.ends_with(143)
+    follower.ends_with(0)
+    job.wait(60)
+    before.wait_for_ends()
+
+
 def frozen_disk(image, folder):
     """Mounts a file system that fsfreeze can stop."""
     with open(image, "wb") as file:

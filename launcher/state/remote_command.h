@@ -1,0 +1,20 @@
+// Runs a command of horovodrun on the machine of a job's launcher: there alone its process can be reached.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "launcher/state/job_record.h"
+
+namespace hvd::launcher {
+
+// The command line: by srun in the launcher's job of Slurm, else by ssh. `horovodrun`: its path, the same there.
+std::vector<std::string> remote_command_line(const JobRecord& record, const std::string& horovodrun,
+                                             const std::string& state_folder,
+                                             std::vector<std::string> words);
+// Replaces this process by `horovodrun WORDS` there. Returns only an error.
+Status run_there(const JobRecord& record, const std::string& state_folder,
+                 std::vector<std::string> words);
+
+}  // namespace hvd::launcher
