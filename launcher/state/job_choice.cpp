@@ -25,30 +25,39 @@ std::string id_of(const JobRecord& record, const ProcessIdentity& observer) {
   return record.launcher.is_beside(observer) ? pid : cat(printable(record.launcher.host), ":", pid);
 }
 
+namespace {
+
+bool is_meant(const JobRecord& record, const std::string& word, const ProcessIdentity& observer) {
+  return word.empty() || record.name == word || word == id_of(record, observer) ||
+         word == cat(record.launcher.host, ":", record.launcher.pid);
+}
+
+Status several(const std::vector<const JobRecord*>& running, const StateView& view, bool by_name,
+               const std::string& command) {
+  std::vector<std::string> ids;
+  for (const JobRecord* record : running) {
+    const bool shows_name = !by_name && !record->name.empty();
+    ids.push_back(id_of(*record, view.observer) +
+                  (shows_name ? cat(" (", printable(record->name), ")") : ""));
+  }
+  return invalid_argument(
+      cat("several jobs run; write horovodrun ", command, " ID, with one of ", join(ids, ", ")));
+}
+
+}  // namespace
+
 Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command) {
-  std::vector<const JobRecord*> meant, running;
+  std::vector<const JobRecord*> running;
+  const JobRecord* newest = nullptr;
   for (const JobRecord& record : view.records) {
-    const bool is_named = !word.empty() && record.name == word;
-    const bool is_id = word == id_of(record, view.observer) ||
-                       word == cat(record.launcher.host, ":", record.launcher.pid);
-    if (word.empty() || is_named || is_id) meant.push_back(&record);
+    if (!is_meant(record, word, view.observer)) continue;
+    newest = &record;
+    if (view.life_of(record) == JobLife::kRuns) running.push_back(&record);
   }
-  for (const JobRecord* record : meant) {
-    if (view.life_of(*record) == JobLife::kRuns) running.push_back(record);
-  }
-  if (running.size() > 1) {
-    std::vector<std::string> ids;
-    for (const JobRecord* record : running) {
-      const std::string name =
-          word.empty() && !record->name.empty() ? cat(" (", printable(record->name), ")") : "";
-      ids.push_back(id_of(*record, view.observer) + name);
-    }
-    return invalid_argument(
-        cat("several jobs run; write horovodrun ", command, " ID, with one of ", join(ids, ", ")));
-  }
+  if (running.size() > 1) return several(running, view, !word.empty(), command);
   if (!running.empty()) return *running.front();
-  if (!meant.empty()) return *meant.back();
+  if (newest != nullptr) return *newest;
   if (word.empty()) return not_found(cat("there is no job in ", printable(view.path)));
   return not_found(cat("there is no job ", printable(word), " in ", printable(view.path),
                        "; horovodrun ps -a lists all"));

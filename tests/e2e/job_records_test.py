@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Records of jobs (HOROVOD_STATE_DIR): `ps -a`, `stop`, `wait` and `logs`, and directories that cannot keep one."""
+"""Records of jobs (HOROVOD_STATE_DIR) as docs/inspection.md has them, and directories that cannot keep one."""
 
 import json
 

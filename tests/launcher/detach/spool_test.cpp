@@ -166,7 +166,7 @@ TEST_CASE("a disk that is full for a while costs lines, and is named") {
   spool->end(4);
   const auto reader = open_spool(parent);
   CHECK(read_all(*reader) ==
-        "!horovodrun: 15 bytes of output are missing here: they could not be written to the spool: "
+        "!horovodrun: 15 bytes of output are missing here: they could not be written to disk: "
         "File too large\nafter\n");
   CHECK(reader->exit_code() == 4);
 }
