@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <ctime>
 #include <filesystem>
 
@@ -51,6 +52,14 @@ void remove_unlocked_folder(const std::string& path, time_t age) {
 UniqueFd lock_folder(const std::string& path) {
   UniqueFd folder = open_folder(path);
   if (folder && ::flock(folder.get(), LOCK_SH | LOCK_NB) != 0) folder.reset();
+  return folder;
+}
+
+Result<UniqueFd> lock_unused_folder(const std::string& path) {
+  UniqueFd folder = open_folder(path);
+  if (folder && ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return failed_precondition(cat(printable(path), " is in use"));
+  }
   return folder;
 }
 

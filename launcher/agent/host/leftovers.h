@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
 #include "base/unique_fd.h"
 
 namespace hvd::launcher {
@@ -12,6 +13,9 @@ namespace hvd::launcher {
 // Holds a shared lock on the folder as long as the descriptor, or a copy in another process, is open. Empty on
 // failure. A process id would prove nothing: containers that share /dev/shm number their processes alone.
 UniqueFd lock_folder(const std::string& path);
+// Takes an exclusive lock on the folder until the descriptor is closed, where the file system has locks and the folder
+// exists. An error: a process holds a lock.
+Result<UniqueFd> lock_unused_folder(const std::string& path);
 // Removes this user's folders `parent`/`prefix`... that no process has locked and that are a minute old.
 void remove_unlocked_folders(const std::string& parent, std::string_view prefix);
 // Records in the folder of a package, PARENT/PREFIX..., that a job uses it now, and removes this user's other folders

@@ -14,6 +14,14 @@ namespace {
 
 constexpr int kMostAttempts = 3;
 
+// An exclusive lock, as of lock_unused_folder().
+Result<UniqueFd> lock_damaged(const std::string& path) {
+  auto lock = lock_unused_folder(path);
+  if (lock.ok()) return lock;
+  return failed_precondition(
+      cat(printable(path), " is damaged, and a running job uses it: end that job first"));
+}
+
 }  // namespace
 
 KeptFolder::~KeptFolder() {
@@ -26,8 +34,10 @@ bool KeptFolder::find(const std::string& name, const std::vector<std::string>& f
     const auto parent = safe_folder(folder);
     if (!parent.ok()) continue;
     const std::string path = cat(*parent, "/", prefix_, name);
-    UniqueFd lock = lock_folder(path);  // some network file systems have no locks
     if (!safe_folder(path).ok() || !is_whole(path)) continue;
+    // A lock during the check would make a damaged folder look used. Some network file systems have no locks.
+    UniqueFd lock = lock_folder(path);
+    if (!safe_folder(path).ok()) continue;
     path_ = path;
     use(std::move(lock));
     return true;
@@ -45,6 +55,10 @@ Status KeptFolder::expect(const std::string& name, const std::vector<std::string
       continue;
     }
     path_ = cat(*parent, "/", prefix_, name);
+    if (const auto unused = lock_damaged(path_); !unused.ok()) {
+      why += cat(why.empty() ? "" : "; ", unused.status().message());
+      continue;
+    }
     remove_unlocked_folders(*parent, unfinished_);
     const Digest random = Secret::random().derive("name");
     parts_.emplace(cat(*parent, "/", unfinished_, to_hex(random).substr(0, 16)), advice_);
@@ -66,8 +80,8 @@ Status KeptFolder::keep(const std::string& files, const IsWhole& is_whole) {
       return system_error(cat("cannot rename ", files, " to ", path_), errno);
     }
     // Another agent has just made it, or it is damaged.
-    UniqueFd lock = lock_folder(path_);
     if (safe_folder(path_).ok() && is_whole(path_)) break;
+    HVD_ASSIGN_OR_RETURN(const UniqueFd lock, lock_damaged(path_));
     if (::rename(path_.c_str(), cat(parts(), "/damaged", attempt).c_str()) != 0 &&
         errno != ENOENT) {
       return system_error(cat("cannot rename ", path_), errno);

@@ -1,6 +1,6 @@
 // A folder of files that a launcher sends once, and that later jobs of this user on this host use again. It is made
 // under another name and renamed when it is whole. While this object lives, it holds a shared lock on the folder, so
-// that nobody removes it. Lives on the agent's thread.
+// that nobody removes or replaces it. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -27,8 +27,8 @@ class KeptFolder {
   // Looks for a whole folder of that name in these folders (safe_folder.h), and locks it.
   bool find(const std::string& name, const std::vector<std::string>& folders,
             const IsWhole& is_whole);
-  // Chooses the first of these folders that has room for so many bytes, and expects parts. An error says for each
-  // why it cannot.
+  // After find(): chooses the first of these folders that has room for so many bytes and no folder of that name that a
+  // job uses, and expects parts. An error says for each why it cannot.
   Status expect(const std::string& name, const std::vector<std::string>& folders, uint64_t bytes);
   Status take(const StagePart& part);
   uint64_t taken() const { return parts_ ? parts_->taken() : 0; }
@@ -39,7 +39,7 @@ class KeptFolder {
   // The path that the folder gets, or has.
   const std::string& path() const { return path_; }
   // Gives this folder among the parts its name, locks it, and removes the other parts. A whole folder of that name, which
-  // another agent has made meanwhile, is used instead; a damaged one is replaced.
+  // another agent has made meanwhile, is used instead; a damaged one is replaced, unless a job uses it.
   Status keep(const std::string& files, const IsWhole& is_whole);
 
  private:

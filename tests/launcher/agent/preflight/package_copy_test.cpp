@@ -117,6 +117,32 @@ TEST_CASE("a package in use has a shared lock") {
   CHECK(::flock(folder.get(), LOCK_EX | LOCK_NB) == 0);
 }
 
+TEST_CASE("a damaged package that a job uses is not replaced below it") {
+  const Host host;
+  REQUIRE(deliver(host).ok());
+  const std::string file = host.copy() + "/python/horovod/__init__.py";
+  PackageCopy late;  // chose its place before the other job began
+  REQUIRE(late.expect(source().offer, host.folders()).ok());
+  {
+    PackageCopy used;
+    REQUIRE(used.find(source().offer, host.folders()));
+    std::ofstream(file) << "x = 2\n";
+    const std::string refusal =
+        cat(host.copy(), " is damaged, and a running job uses it: end that job first");
+    CHECK(deliver(host).message().find(refusal) != std::string::npos);
+    REQUIRE(send(late, source().list, source().content).ok());
+    CHECK(late.install().message() == refusal);
+    CHECK(text_of(file) == "x = 2\n");
+    // Another folder takes the new copy.
+    const Host other;
+    PackageCopy copy;
+    CHECK(copy.expect(source().offer, {host.folder(), other.folder()}).ok());
+    CHECK(copy.folder() == other.copy());
+  }
+  CHECK(deliver(host).ok());
+  CHECK(text_of(file) == "x = 1\n");
+}
+
 TEST_CASE("a package that gzip has packed is unpacked by a command in its folder") {
   const Host host;
   const std::string packed =
